@@ -1,0 +1,41 @@
+/* A trace seen through a layout: which chunks each moment's operator accesses, and how. */
+#ifndef PSTAR_CHUNKS_ACCESSES_H
+#define PSTAR_CHUNKS_ACCESSES_H
+
+#include "chunks/layout.h"
+
+enum {
+    ACCESS_WRITES = 1,  /* the operator writes the chunk, or a part of it */
+    ACCESS_FRESH = 2,   /* nothing in the chunk is alive before: no need to fetch its bytes */
+    ACCESS_LAST = 4,    /* nothing in it is alive after, until a FRESH access: it leaves for free */
+    ACCESS_ON_HOST = 8, /* the operator runs on the host and uses the host's copy */
+};
+
+struct chunk_access {
+    uint32_t chunk;
+    uint32_t flags;
+};
+
+struct accesses {
+    uint32_t moment_count, count, chunk_count;
+    uint32_t *first;            /* [moment_count + 1] into items */
+    struct chunk_access *items; /* [count] by moment; at most one for a chunk in a moment */
+    uint32_t *next_device_use; /* [count] moment of the same chunk's next access on the device, from
+                                  the start of this iteration (moment_count or more: in the next);
+                                  UINT32_MAX: never */
+    uint32_t *first_device_use; /* [chunk_count] moment of the first in an iteration; UINT32_MAX */
+    uint64_t *non_model; /* [moment_count] bytes of the arena's top that non-model data takes */
+};
+
+/* Merges each operator's tensor accesses by chunk; `non_model` is the extent of nonmodel.h. Never
+ * fails on a checked trace and a layout made for it. */
+struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
+                              const uint64_t *non_model);
+void accesses_free(struct accesses *accesses);
+
+/* The least device memory with which every operator finds its chunks and its non-model data at
+ * once; *moment (may be NULL) is the operator that needs it. */
+uint64_t accesses_least_device_bytes(const struct accesses *accesses, const struct layout *layout,
+                                     uint32_t *moment);
+
+#endif

@@ -1,0 +1,27 @@
+/* The dry run: an eviction policy over a model's accesses yields a plan. */
+#ifndef PSTAR_CHUNKS_DRY_RUN_H
+#define PSTAR_CHUNKS_DRY_RUN_H
+
+#include "chunks/plan.h"
+#include "policies/policy.h"
+
+struct dry_run_options {
+    uint64_t device_bytes; /* budget for chunks and non-model data together */
+    uint64_t host_bytes;   /* budget; UINT64_MAX: unlimited. Where it cannot hold every chunk, those
+                              used most often on the device stay there for good */
+    const struct policy_ops *policy;
+    uint32_t look_ahead; /* fetch what the next so many moments need, where it fits beside their
+                            non-model data; 0: on demand only */
+};
+
+/* Decides, places, and counts. Fails with PLAN_ERROR_DOES_NOT_FIT: the message says which memory,
+ * at which moment, by how many bytes, and what would fit. The plan's stall and time are left 0. */
+struct plan *dry_run(const struct trace *trace, const struct layout *layout,
+                     const struct dry_run_options *options, GError **error);
+
+/* The same with what a sweep computes once a layout. */
+struct plan *dry_run_accesses(const struct trace *trace, const struct layout *layout,
+                              const struct accesses *accesses,
+                              const struct dry_run_options *options, GError **error);
+
+#endif

@@ -1,0 +1,56 @@
+/* Where each tensor lies: chunk and offset, in every list.
+ *
+ * Lists nest. All chunks have the same bytes by default, so a chunk of the parameter list in bf16
+ * covers as many tensors as two chunks of an fp32 list; every boundary of the parameter list is a
+ * boundary of the others. The parameter chunk and the finer chunks inside it form a group. */
+#ifndef PSTAR_CHUNKS_LAYOUT_H
+#define PSTAR_CHUNKS_LAYOUT_H
+
+#include "traces/trace.h"
+
+#define LAYOUT_ALIGNMENT 256 /* bytes; every tensor's offset and every chunk's size */
+
+struct layout_spec {
+    uint64_t chunk_bytes[TRACE_LISTS]; /* multiples of LAYOUT_ALIGNMENT */
+    const uint32_t *order;             /* [tensor_count] a permutation; NULL: the model's order */
+};
+
+struct chunk {
+    uint64_t bytes; /* its slot: chunk_bytes of its list, or a large tensor's own size */
+    uint64_t used;  /* bytes that hold tensors, alignment included: what a copy moves; <= bytes */
+    uint32_t group; /* the parameter chunk that covers the same tensors */
+    uint8_t list;   /* enum trace_list */
+};
+
+struct layout_place {
+    uint32_t chunk;
+    uint64_t offset; /* bytes */
+};
+
+struct layout {
+    uint64_t chunk_bytes[TRACE_LISTS];
+    uint32_t tensor_count, chunk_count, group_count;
+    struct chunk *chunks; /* list by list, in the order of enum trace_list */
+    struct layout_place
+        *places[TRACE_LISTS]; /* [tensor_count]; NULL where the list does not exist */
+};
+
+enum layout_error { LAYOUT_ERROR_INVALID };
+#define LAYOUT_ERROR layout_error_quark()
+GQuark layout_error_quark(void);
+
+/* Packs the trace's tensors in order: a tensor goes into the last chunk of its list if it fits
+ * whole, and opens a new one otherwise; one larger than a chunk gets a chunk of its own size. Fails
+ * on sizes that are no multiples of the alignment and on an order that is no permutation. */
+struct layout *layout_pack(const struct trace *trace, const struct layout_spec *spec,
+                           GError **error);
+
+/* The same chunk size for every list. */
+struct layout *layout_pack_uniform(const struct trace *trace, uint64_t chunk_bytes, GError **error);
+
+void layout_free(struct layout *layout);
+
+/* Sum of the chunks' slots: what holding everything takes. */
+uint64_t layout_bytes(const struct layout *layout);
+
+#endif

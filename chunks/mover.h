@@ -1,0 +1,48 @@
+/* The two clocks' side of the residency manager: whoever really moves, or pretends to.
+ *
+ * Work goes into queues, each in order. A ticket stands for the completion of one piece of work in
+ * its queue: a sequence number in the engine, a time in the simulator. The residency manager only
+ * passes tickets on and takes the larger of two of one queue; it never asks whether one is done. */
+#ifndef PSTAR_CHUNKS_MOVER_H
+#define PSTAR_CHUNKS_MOVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum mover_queue { MOVER_COMPUTE, MOVER_H2D, MOVER_D2H, MOVER_HOST, MOVER_QUEUES };
+
+typedef uint64_t mover_ticket; /* 0: nothing to wait for */
+
+/* Work that must be complete before: one ticket a queue. */
+struct mover_after {
+    mover_ticket queue[MOVER_QUEUES];
+};
+
+struct mover_copy {
+    uint32_t chunk;
+    uint64_t device_address; /* bytes from the start of the arena */
+    uint64_t host_address;   /* bytes from the start of the host pool */
+    uint64_t bytes;          /* what is copied: the chunk's `used` */
+    uint64_t slot_bytes;     /* what it occupies on the device */
+};
+
+struct mover_ops {
+    /* Host to device: from now on the chunk occupies the device address. */
+    mover_ticket (*fetch)(void *self, const struct mover_copy *copy,
+                          const struct mover_after *after);
+    /* Device to host. `leaves`: it does not occupy the device any more, in the accounts. */
+    mover_ticket (*write_back)(void *self, const struct mover_copy *copy, bool leaves,
+                               const struct mover_after *after);
+    /* Occupies the device address without a copy. */
+    void (*allocate)(void *self, const struct mover_copy *copy);
+    /* Leaves without a copy. */
+    void (*drop)(void *self, uint32_t chunk);
+    /* Within the device, in the compute queue; `from` and `to` may overlap. */
+    mover_ticket (*move)(void *self, const struct mover_copy *to, uint64_t from,
+                         const struct mover_after *after);
+    /* Runs the operator of a moment, in the compute queue or in the host's. An operator on the host
+     * includes the copies of its activations. */
+    mover_ticket (*run)(void *self, uint32_t moment, const struct mover_after *after);
+};
+
+#endif

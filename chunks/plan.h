@@ -1,0 +1,92 @@
+/* A plan: the layout and, for every moment of the iteration, what moves, in order.
+ *
+ * One cyclic schedule: every iteration, the first included, begins with the initial residency and
+ * ends with it. Non-model data occupies the top of an arena of exactly `device_bytes`. Every
+ * host-homed chunk has a fixed slot in host memory; a device-homed one has none and never leaves.
+ */
+#ifndef PSTAR_CHUNKS_PLAN_H
+#define PSTAR_CHUNKS_PLAN_H
+
+#include "chunks/accesses.h"
+#include "chunks/layout.h"
+#include "chunks/non_model.h"
+
+#define PLAN_NOWHERE UINT64_MAX
+
+enum plan_action_kind {
+    PLAN_FETCH,      /* copy host to device, into `address` */
+    PLAN_ALLOCATE,   /* take `address` on the device; nothing in the chunk is alive: no copy */
+    PLAN_WRITE_BACK, /* copy device to host, then leave the device */
+    PLAN_DROP,       /* leave the device without a copy: the host's is valid, or nothing is alive */
+    PLAN_FLUSH,      /* copy device to host and stay: both copies are valid then */
+    PLAN_MOVE,       /* to another `address` on the device */
+    PLAN_ACTIONS
+};
+
+struct plan_action {
+    uint32_t chunk;
+    uint8_t kind;     /* enum plan_action_kind */
+    uint64_t address; /* where it lies afterwards; PLAN_NOWHERE when it leaves */
+};
+
+/* An iteration's figures in the steady state. Predicted ones stand in the plan, measured ones in a
+ * run's log, under the same names. */
+struct plan_figures {
+    uint64_t h2d_bytes, d2h_bytes;   /* over the link: chunks, and activations of host operators */
+    uint64_t h2d_copies, d2h_copies; /* of chunks */
+    uint64_t evictions;              /* chunks that left the device, with or without a copy */
+    uint64_t moves, moved_bytes;     /* within the device */
+    uint64_t peak_device_bytes;      /* the arena: highest address in use */
+    uint64_t peak_live_device_bytes; /* greatest sum of what is alive there */
+    uint64_t peak_host_bytes;        /* slots of host-homed chunks and staging of host operators */
+    double stall_seconds;            /* compute waited for copies; predicted by a clock, else 0 */
+    double iteration_seconds;        /* 0: not predicted */
+};
+
+struct plan {
+    char *digest; /* of the trace it was made for */
+    char *model;  /* for people, from the trace */
+    char *precision;
+    uint32_t batch, sequence, micro_batches;
+    char *made_by;                       /* "policy opt", "planner", a strategy's name */
+    char *policy;                        /* of the dry run it came from; NULL: none */
+    uint32_t look_ahead;                 /* moments of prefetching */
+    uint64_t device_budget, host_budget; /* bytes; host: UINT64_MAX unlimited */
+
+    struct layout *layout;
+    uint64_t device_bytes;  /* size of the arena; <= device_budget */
+    uint64_t host_bytes;    /* size of the host pool; <= host_budget */
+    uint64_t *host_address; /* [chunk_count] slot in the host pool; PLAN_NOWHERE: device-homed */
+    uint64_t
+        *initial_address; /* [chunk_count] on the device at the start; PLAN_NOWHERE: not there */
+
+    uint32_t moment_count, action_count;
+    uint32_t *first_action; /* [moment_count + 2]: before moment m; index moment_count: after the
+                               last operator */
+    struct plan_action *actions;
+    struct plan_figures predicted;
+};
+
+enum plan_error {
+    PLAN_ERROR_INVALID,     /* damaged, contradicts itself, or not a plan */
+    PLAN_ERROR_OTHER_RUN,   /* made for another model, batch, precision, ... */
+    PLAN_ERROR_DOES_NOT_FIT /* a budget is too small: exit status 3 */
+};
+#define PLAN_ERROR plan_error_quark()
+GQuark plan_error_quark(void);
+
+void plan_free(struct plan *plan);
+
+/* Reads plan.json and checks what can be checked without a trace. */
+struct plan *plan_read(const char *path, GError **error);
+bool plan_write(const struct plan *plan, const char *path, GError **error);
+
+/* Refuses a plan that was made for another trace (PLAN_ERROR_OTHER_RUN, with what differs), or
+ * whose schedule is impossible (PLAN_ERROR_INVALID): a chunk used where it is not, an address taken
+ * twice, bytes lost, a budget exceeded, an end unlike the start. */
+bool plan_check(const struct plan *plan, const struct trace *trace, GError **error);
+
+/* "fetch", "allocate", "write-back", "drop", "flush", "move" */
+const char *plan_action_name(enum plan_action_kind kind);
+
+#endif

@@ -1,0 +1,50 @@
+/* The residency manager: executes a plan through a mover, in simulated or in real time.
+ *
+ * It knows where every chunk is, refuses what is illegal, and says what each copy and operator must
+ * wait for: a fetch for whatever used its addresses before and for its own write-back, an operator
+ * for its chunks. Decisions are the plan's; no decision depends on time. */
+#ifndef PSTAR_CHUNKS_RESIDENCY_H
+#define PSTAR_CHUNKS_RESIDENCY_H
+
+#include "chunks/mover.h"
+#include "chunks/plan.h"
+
+/* Where a chunk's valid bytes are. */
+enum residency_state {
+    RESIDENCY_NOWHERE,      /* nothing alive in it */
+    RESIDENCY_HOST,         /* host only */
+    RESIDENCY_FETCHING,     /* host valid, device on the way */
+    RESIDENCY_BOTH,         /* host and device agree */
+    RESIDENCY_DEVICE,       /* device only, dirty */
+    RESIDENCY_WRITING_BACK, /* on the way to the host */
+    RESIDENCY_STATES
+};
+
+struct residency;
+
+/* `plan` must have passed plan_check against the trace that `accesses` and `places` (where each
+ * operator runs, [moment_count], enum trace_place) come from. All arguments outlive the result. */
+struct residency *residency_new(const struct plan *plan, const struct accesses *accesses,
+                                const struct trace *trace, const struct mover_ops *ops,
+                                void *mover);
+void residency_free(struct residency *residency);
+
+/* Fetches the initial residency (device-homed chunks are taken as already written there). */
+void residency_load(struct residency *residency);
+
+/* The actions before `moment`, then its operator. Moments follow each other; moment_count - 1 also
+ * performs the actions after the last operator, and 0 follows it. */
+void residency_step(struct residency *residency, uint32_t moment);
+
+/* Back to the initial residency from wherever the iteration stopped: after a forward pass alone
+ * (evaluation, sampling). What moves is the mover's to count apart. */
+void residency_rewind(struct residency *residency);
+
+/* Flushes every dirty host-homed chunk, so that the host pool holds all but the device-homed. */
+void residency_flush(struct residency *residency);
+
+/* Where the chunk lies on the device, PLAN_NOWHERE if it does not. */
+uint64_t residency_address(const struct residency *residency, uint32_t chunk);
+enum residency_state residency_state(const struct residency *residency, uint32_t chunk);
+
+#endif

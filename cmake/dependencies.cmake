@@ -1,0 +1,17 @@
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(OpenMP REQUIRED COMPONENTS C)
+pkg_check_modules(GLIB REQUIRED IMPORTED_TARGET glib-2.0>=2.68)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
+pkg_check_modules(GSL REQUIRED IMPORTED_TARGET gsl)
+find_package(dnnl CONFIG REQUIRED)
+find_program(GNUPLOT gnuplot)
+
+# NVTX is headers only. CUDA carries them; elsewhere ./check unpacks them into the build folder.
+find_path(NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
+  HINTS ${CMAKE_BINARY_DIR}/nvtx/nvidia/nvtx/include ${CMAKE_SOURCE_DIR}/build/nvtx/nvidia/nvtx/include
+  PATHS /usr/local/cuda/include ENV CUDA_HOME PATH_SUFFIXES include REQUIRED)
+add_library(nvtx INTERFACE)
+target_include_directories(nvtx SYSTEM INTERFACE ${NVTX_INCLUDE_DIR})
+target_link_libraries(nvtx INTERFACE ${CMAKE_DL_LIBS})

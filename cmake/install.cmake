@@ -1,0 +1,5 @@
+get_property(libraries GLOBAL PROPERTY PSTAR_LIBRARIES)
+install(TARGETS ${libraries} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/pstar)
+foreach(folder traces models platforms policies chunks strategies sim planner)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pstar FILES_MATCHING PATTERN "*.h")
+endforeach()

@@ -1,0 +1,38 @@
+/* A model's hyper-parameters, from a Hugging Face config.json of the GPT-2 family. */
+#ifndef PSTAR_MODELS_CONFIG_H
+#define PSTAR_MODELS_CONFIG_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct model_config {
+    char *name;          /* for people: "gpt2 12x768, vocabulary 50257" */
+    uint32_t layers;     /* n_layer */
+    uint32_t width;      /* n_embd; a multiple of heads */
+    uint32_t heads;      /* n_head */
+    uint32_t inner;      /* n_inner; 4 * width by default */
+    uint32_t positions;  /* n_positions: the longest sequence */
+    uint32_t vocabulary; /* vocab_size */
+    bool tied;           /* tie_word_embeddings: the classifier is the embedding */
+    double embedding_dropout, attention_dropout, residual_dropout; /* in [0, 1) */
+    double norm_epsilon;                                           /* layer_norm_epsilon */
+    double initializer_range;
+};
+
+enum model_error {
+    MODEL_ERROR_CONFIG,      /* missing, damaged or absurd values */
+    MODEL_ERROR_UNSUPPORTED, /* a model we do not know; refused by name */
+    MODEL_ERROR_WEIGHTS      /* a weight file that is damaged or of another model */
+};
+#define MODEL_ERROR model_error_quark()
+GQuark model_error_quark(void);
+
+/* `path`: the file, or the folder that holds config.json. Errors name file, key and value. */
+struct model_config *model_config_read(const char *path, GError **error);
+bool model_config_write(const struct model_config *config, const char *path, GError **error);
+void model_config_free(struct model_config *config);
+
+uint64_t model_config_parameters(const struct model_config *config);
+
+#endif

@@ -1,0 +1,94 @@
+/* One training iteration of a model, operator by operator: described once, for the engine that runs
+ * it and for traces that are synthesised from it.
+ *
+ * B sequences a micro-batch, T tokens a sequence, N = B*T rows, H width, F inner width, A heads, V
+ * vocabulary. Activations are [N, ...] row-major, of the precision's element (4 bytes fp32, 2 bf16)
+ * unless said otherwise. Weights of linear layers are [inputs, outputs] row-major, as GPT-2's files
+ * have them (y = x W + b); wte is [V, H]. */
+#ifndef PSTAR_MODELS_ITERATION_H
+#define PSTAR_MODELS_ITERATION_H
+
+#include "models/config.h"
+#include "traces/trace.h"
+
+#define MODEL_NONE UINT32_MAX
+
+enum model_precision { MODEL_FP32, MODEL_BF16 };
+
+struct model_job {
+    uint32_t batch, sequence; /* of one micro-batch; sequence <= positions */
+    uint32_t micro_batches;   /* >= 1 */
+    enum model_precision precision;
+    const uint8_t *recompute; /* [layers] nonzero: recompute the layer's activations; NULL: none */
+    bool host_embedding;      /* embedding forward and backward run on the host */
+    bool host_update;         /* the optimizer runs on the host */
+};
+
+/* What an operator computes. `t` are its tensors, `in` and `out` its buffers, in this order; each
+ * gradient of a tensor goes where the job's gradient layout says (see model_gradient). */
+enum model_kind {
+    MODEL_EMBED_FORWARD,      /* t wte wpe; out x[N,H] = dropout(wte[token] + wpe[position]) */
+    MODEL_NORM_FORWARD,       /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation) */
+    MODEL_LINEAR_FORWARD,     /* t weight bias; in x; out y */
+    MODEL_GELU_FORWARD,       /* the same with GELU (tanh form): out pre, y = gelu(pre) */
+    MODEL_RESIDUAL_FORWARD,   /* the same: in x residual; out y = residual + dropout(x W + b) */
+    MODEL_ATTENTION_FORWARD,  /* in qkv[N,3H]; out o[N,H], lse fp32 [B,A,T] (log of the sum of exps)
+                               */
+    MODEL_CLASSIFIER_FORWARD, /* t wte or lm_head, [V,H]; in x; out logits[N,V] */
+    MODEL_LOSS,               /* in logits, which become their gradient in place, divided by
+                                 N * micro_batches; the loss goes to the host */
+    MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace */
+    MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: overwritten for the final norm,
+                              else added to */
+    MODEL_LINEAR_BACKWARD, /* t weight bias; in dy x; out dx; workspace */
+    MODEL_GELU_BACKWARD, /* the same: in dy (becomes the gradient of pre in place) x pre; out dx */
+    MODEL_RESIDUAL_BACKWARD,  /* the same: in dresidual x; out dx; masked[N,H]: dresidual under the
+                                 forward's dropout mask, MODEL_NONE without dropout */
+    MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv */
+    MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx */
+    MODEL_UPDATE,             /* t tensor: AdamW on it */
+    MODEL_KINDS
+};
+
+struct model_operator {
+    uint8_t kind;     /* enum model_kind */
+    bool accumulate;  /* its gradients are added to what earlier micro-batches left */
+    bool add;         /* NORM_BACKWARD: dx is added to */
+    bool finishes[2]; /* gradient of t[i] is complete after it: its norm is due */
+    int32_t layer;    /* -1: none */
+    uint32_t micro_batch;
+    uint32_t t[2];      /* tensors; MODEL_NONE */
+    uint32_t in[4];     /* buffers; MODEL_NONE */
+    uint32_t out[2];    /* buffers; MODEL_NONE */
+    uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; MODEL_NONE
+                           where the gradient list is fp32 itself */
+    uint32_t masked;    /* buffer; MODEL_NONE */
+    uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
+    uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
+                              the forward's; MODEL_NONE without dropout */
+};
+
+struct model_iteration {
+    const struct model_config *config;
+    struct model_job job;             /* recompute copied */
+    struct trace *trace;              /* tensors, operators, accesses, buffers; durations 0 */
+    struct model_operator *operators; /* [trace->operator_count] */
+    uint32_t forward_end;             /* moments of micro-batch 0's forward, the loss included: [0,
+                                         forward_end) is what evaluation runs */
+};
+
+/* Where a gradient lies. */
+enum model_gradient {
+    MODEL_GRADIENT_LIST,       /* TRACE_GRAD, fp32: fp32 precision, or several micro-batches */
+    MODEL_GRADIENT_OVER_PARAM, /* bf16 over the parameter's bytes, after its last read */
+};
+enum model_gradient model_gradient_layout(const struct model_job *job);
+
+/* Describes the iteration: every micro-batch forward then backward, then one update a tensor, in
+ * model order. `config` outlives the result. Fails (MODEL_ERROR_CONFIG) where the job does not go
+ * with the model. */
+struct model_iteration *model_iteration_new(const struct model_config *config,
+                                            const struct model_job *job, GError **error);
+void model_iteration_free(struct model_iteration *iteration);
+
+#endif

@@ -1,0 +1,61 @@
+/* Who leaves next: the interface of an eviction policy.
+ *
+ * A policy sees chunk numbers and positions only, never bytes moved, addresses or time. The dry run
+ * (chunks/dry_run.h) tells it of every admission, access and departure, in order, and asks for a
+ * victim when the device is full. One policy a file, ending in its constant struct policy_ops. */
+#ifndef PSTAR_POLICIES_POLICY_H
+#define PSTAR_POLICIES_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define POLICY_NONE UINT32_MAX
+
+/* What the driver of a policy keeps true while the policy is open. */
+struct policy_view {
+    uint32_t chunk_count;
+    uint32_t moment_count;       /* moments an iteration */
+    const uint64_t *chunk_bytes; /* [chunk_count] */
+    const uint8_t *pinned;       /* [chunk_count] nonzero: must not leave now */
+    const uint8_t *dirty;        /* [chunk_count] nonzero: leaving costs a write-back */
+    const uint32_t *next_use;    /* [chunk_count] moment of the chunk's next use on the device,
+                                    counted from the start of the current iteration: at least
+                                    the current moment; moment_count or more: in the next
+                                    iteration; POLICY_NONE: never */
+    const uint32_t *moment;      /* the current moment */
+    const uint32_t *iteration;   /* the current iteration, from 0: the warm-up */
+};
+
+struct policy_ops {
+    const char *name;    /* as in --policy */
+    const char *summary; /* one line for --help */
+
+    /* Returns the policy's state, which it owns until close. `view` outlives it. Never fails:
+     * memory comes from g_new. */
+    void *(*open)(const struct policy_view *view);
+    void (*close)(void *state);
+
+    /* The chunk has become resident. */
+    void (*admit)(void *state, uint32_t chunk);
+    /* A resident chunk is used by the operator of the current moment. Not called for the use that
+     * admitted it. May be NULL. */
+    void (*touch)(void *state, uint32_t chunk);
+    /* The chunk has left, whether this policy chose it or not. */
+    void (*remove)(void *state, uint32_t chunk);
+    /* The resident chunk to leave next, not pinned; POLICY_NONE when all are pinned. It must not be
+     * taken out yet: `remove` follows. */
+    uint32_t (*victim)(void *state);
+};
+
+extern const struct policy_ops policy_fifo;
+extern const struct policy_ops policy_lru;
+extern const struct policy_ops policy_opt;
+extern const struct policy_ops policy_patrickstar;
+
+/* All of them, in the order of tables; ends with NULL. */
+extern const struct policy_ops *const policy_all[];
+
+/* By name; NULL when there is none. */
+const struct policy_ops *policy_find(const char *name);
+
+#endif
