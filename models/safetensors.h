@@ -1,0 +1,81 @@
+/* Reads and writes safetensors files: named tensors of numbers, as Hugging Face stores weights.
+ *
+ * A file is eight bytes (length of the header, little-endian), the header (JSON: name -> dtype,
+ * shape, data_offsets), and the data. A file is read through a memory map and written in pieces, so
+ * that neither ever needs a whole model in memory. */
+#ifndef PSTAR_MODELS_SAFETENSORS_H
+#define PSTAR_MODELS_SAFETENSORS_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SAFETENSORS_MAX_RANK 8
+
+enum safetensors_dtype {
+    SAFETENSORS_F32,
+    SAFETENSORS_F16,
+    SAFETENSORS_BF16,
+    SAFETENSORS_OTHER /* a number format that exists, but holds no weights: U8, BOOL, I64, ... */
+};
+
+struct safetensors_tensor {
+    char *name;
+    uint8_t dtype; /* enum safetensors_dtype */
+    uint32_t rank; /* 0: a scalar */
+    uint64_t shape[SAFETENSORS_MAX_RANK];
+    uint64_t elements; /* product of shape */
+    uint64_t offset;   /* bytes from the start of the data */
+    uint64_t bytes;
+};
+
+enum safetensors_error {
+    SAFETENSORS_ERROR_IO,      /* cannot be read or written */
+    SAFETENSORS_ERROR_INVALID, /* not a safetensors file, or damaged */
+    SAFETENSORS_ERROR_TENSOR   /* a tensor is missing, or of another shape or number format */
+};
+#define SAFETENSORS_ERROR safetensors_error_quark()
+GQuark safetensors_error_quark(void);
+
+/* A file open for reading. */
+struct safetensors;
+
+/* Checks the whole header: every tensor's bytes are its shape times its number format, in range,
+ * and together they cover the data exactly once. Errors name file, tensor and reason. */
+struct safetensors *safetensors_open(const char *path, GError **error);
+void safetensors_close(struct safetensors *file); /* NULL is allowed */
+
+const char *safetensors_path(const struct safetensors *file);
+uint32_t safetensors_count(const struct safetensors *file);
+/* `index` < count, in the order of the data. Owned by the file. */
+const struct safetensors_tensor *safetensors_at(const struct safetensors *file, uint32_t index);
+/* NULL: there is none of that name. */
+const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
+
+/* Fails (SAFETENSORS_ERROR_TENSOR, naming file and tensor, what was expected and what is there)
+ * unless the tensor has this shape and a number format that safetensors_read can widen. */
+bool safetensors_expect(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                        const uint64_t *shape, uint32_t rank, GError **error);
+
+/* Elements [first, first + count) of a tensor, widened to fp32 exactly. The dtype is F32, F16 or
+ * BF16, and the elements exist: safetensors_expect says so first. */
+void safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                      uint64_t first, uint64_t count, float *values);
+
+/* A file being written: tensors are declared, in order, then their data is appended in that same
+ * order, in pieces of any size. It appears under `path`, whole, at safetensors_writer_finish. */
+struct safetensors_writer;
+
+struct safetensors_writer *safetensors_writer_new(const char *path);
+/* An fp32 tensor of a name not used yet. Only before the first append. */
+void safetensors_writer_declare(struct safetensors_writer *writer, const char *name,
+                                const uint64_t *shape, uint32_t rank);
+/* The next `count` values of the data: the writer goes on to the next tensor where one ends. */
+bool safetensors_writer_append(struct safetensors_writer *writer, const float *values,
+                               uint64_t count, GError **error);
+/* All data has been appended. Flushes the file to the disk and moves it to its place. */
+bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error);
+/* Frees the writer; what was not finished is deleted. NULL is allowed. */
+void safetensors_writer_free(struct safetensors_writer *writer);
+
+#endif
