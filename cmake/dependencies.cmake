@@ -1,3 +1,4 @@
+# tools/dependencies installs all of these on Debian and Ubuntu.
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS C)
@@ -8,10 +9,14 @@ pkg_check_modules(GSL REQUIRED IMPORTED_TARGET gsl)
 find_package(dnnl CONFIG REQUIRED)
 find_program(GNUPLOT gnuplot)
 
-# NVTX is headers only. CUDA carries them; elsewhere ./check unpacks them into the build folder.
+# NVTX is headers only. CUDA carries them; elsewhere tools/dependencies unpacks them into the build
+# folder, and the other presets look there too.
 find_path(NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
   HINTS ${CMAKE_BINARY_DIR}/nvtx/nvidia/nvtx/include ${CMAKE_SOURCE_DIR}/build/nvtx/nvidia/nvtx/include
-  PATHS /usr/local/cuda/include ENV CUDA_HOME PATH_SUFFIXES include REQUIRED)
+  PATHS /usr/local/cuda/include ENV CUDA_HOME PATH_SUFFIXES include)
+if(NOT NVTX_INCLUDE_DIR)
+  message(FATAL_ERROR "No nvtx3/nvToolsExt.h: run tools/dependencies build ${CMAKE_BINARY_DIR}")
+endif()
 add_library(nvtx INTERFACE)
 target_include_directories(nvtx SYSTEM INTERFACE ${NVTX_INCLUDE_DIR})
 target_link_libraries(nvtx INTERFACE ${CMAKE_DL_LIBS})

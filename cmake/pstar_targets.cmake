@@ -5,7 +5,6 @@ function(pstar_library name)
   add_library(pstar_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   target_include_directories(pstar_${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(pstar_${name} PUBLIC PkgConfig::GLIB ${ARG_LINK} PRIVATE m)
-  set_property(GLOBAL APPEND PROPERTY PSTAR_LIBRARIES pstar_${name})
 endfunction()
 
 # pstar_program(NAME MAIN.c LINK targets...): an installed program, built into the root of the build

@@ -1,0 +1,20 @@
+# What this build could have and has not. Nothing uses these yet: the CPU device on one rank, with
+# host memory as the last tier, is all there is.
+find_package(CUDAToolkit QUIET)
+find_package(MPI QUIET COMPONENTS C)
+pkg_check_modules(LIBURING QUIET liburing)
+
+function(pstar_left_out part library found)
+  if(found)
+    message(STATUS "Left out: ${part} (${library} is here; no code uses it yet)")
+  else()
+    message(STATUS "Left out: ${part} (no ${library} here)")
+  endif()
+endfunction()
+
+pstar_left_out("the CUDA device" "CUDA toolkit" "${CUDAToolkit_FOUND}")
+pstar_left_out("several ranks" "MPI" "${MPI_C_FOUND}")
+pstar_left_out("the NVMe tier" "liburing" "${LIBURING_FOUND}")
+if(NOT GNUPLOT)
+  message(STATUS "No gnuplot here: pstar-report needs it when it runs")
+endif()
