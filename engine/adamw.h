@@ -1,0 +1,56 @@
+/* AdamW with decoupled weight decay (Loshchilov, Hutter, ICLR 2019), one element: the one body that
+ * every device and every variant runs. Explicit fmaf, IEEE division and square root: the same bits
+ * wherever it runs and however a tensor is cut. */
+#ifndef PSTAR_ENGINE_ADAMW_H
+#define PSTAR_ENGINE_ADAMW_H
+
+#include <math.h>
+#include <stdint.h>
+
+struct adamw_options {
+    double learning_rate; /* of this step */
+    double beta1, beta2, epsilon, weight_decay;
+    double gradient_scale; /* of clipping: 1, or max_norm / norm */
+};
+
+/* What one step needs, computed once on the host in fp64 and rounded once. */
+struct adamw_step {
+    float gradient_scale;
+    float beta1, one_minus_beta1;
+    float beta2, one_minus_beta2;
+    float decay;               /* 1 - learning_rate * weight_decay */
+    float step_size;           /* learning_rate / (1 - beta1^step) */
+    float inverse_correction2; /* 1 / sqrt(1 - beta2^step) */
+    float epsilon;
+};
+
+/* `step` counts from 1. */
+static inline struct adamw_step adamw_step_of(const struct adamw_options *options, uint64_t step)
+{
+    return (struct adamw_step){
+        .gradient_scale = (float)options->gradient_scale,
+        .beta1 = (float)options->beta1,
+        .one_minus_beta1 = (float)(1.0 - options->beta1),
+        .beta2 = (float)options->beta2,
+        .one_minus_beta2 = (float)(1.0 - options->beta2),
+        .decay = (float)(1.0 - options->learning_rate * options->weight_decay),
+        .step_size = (float)(options->learning_rate / (1.0 - pow(options->beta1, (double)step))),
+        .inverse_correction2 = (float)(1.0 / sqrt(1.0 - pow(options->beta2, (double)step))),
+        .epsilon = (float)options->epsilon,
+    };
+}
+
+/* The new value of a parameter; its moments are updated in place. */
+static inline float adamw_element(const struct adamw_step *s, float param, float gradient,
+                                  float *exp_avg, float *exp_avg_sq)
+{
+    float g = gradient * s->gradient_scale;
+    float m = fmaf(s->beta1, *exp_avg, s->one_minus_beta1 * g);
+    float v = fmaf(s->beta2, *exp_avg_sq, (s->one_minus_beta2 * g) * g);
+    float denominator = fmaf(sqrtf(v), s->inverse_correction2, s->epsilon);
+    *exp_avg = m;
+    *exp_avg_sq = v;
+    return fmaf(-s->step_size, m / denominator, param * s->decay);
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* A device: memory that operators reach, host memory that they do not, and what connects the two.
+ *
+ * One vtable a device. Work goes into the queues of chunks/mover.h, each in order; a ticket is the
+ * place of a piece of work in its queue, from 1. Addresses are bytes from the start of the arena or
+ * of the host pool: pointers stay inside the device. Unless said otherwise functions are called by
+ * one thread, the one that opened the device. */
+#ifndef PSTAR_ENGINE_DEVICE_H
+#define PSTAR_ENGINE_DEVICE_H
+
+#include "chunks/mover.h"
+#include "engine/operation.h"
+#include <glib.h>
+
+enum device_memory { DEVICE_ARENA, DEVICE_HOST_POOL };
+
+struct device_options {
+    uint64_t arena_bytes, host_bytes;
+    double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
+    uint32_t threads;          /* for operators on the device; 0: all that may be used for them */
+};
+
+/* What went over the link since the device was opened, counted by those who copied, at the end of
+ * each copy. */
+struct device_traffic {
+    uint64_t bytes[MOVER_QUEUES], copies[MOVER_QUEUES];
+};
+
+struct device {
+    const struct device_ops *ops;
+};
+
+enum device_error { DEVICE_ERROR_MEMORY };
+#define DEVICE_ERROR device_error_quark()
+GQuark device_error_quark(void);
+
+struct device_ops {
+    const char *name; /* as in --device */
+
+    /* Takes all memory at once. DEVICE_ERROR_MEMORY where the machine has not that much. */
+    struct device *(*open)(const struct device_options *options, GError **error);
+    /* Completes what is queued first. */
+    void (*close)(struct device *device);
+
+    /* Queues a copy in the direction of `queue`, MOVER_H2D or MOVER_D2H. */
+    mover_ticket (*copy)(struct device *device, enum mover_queue queue, uint64_t device_address,
+                         uint64_t host_address, uint64_t bytes, const struct mover_after *after);
+    /* Within the arena, in the compute queue; the ranges may overlap. */
+    mover_ticket (*move)(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
+                         const struct mover_after *after);
+    /* Runs an operator on the arena, in the compute queue; its scalar results are valid when the
+     * ticket is complete. */
+    mover_ticket (*compute)(struct device *device, const struct operation *operation,
+                            const struct mover_after *after);
+    /* The same on the host pool, in the host's queue. The operation is copied. */
+    mover_ticket (*compute_on_host)(struct device *device, const struct operation *operation,
+                                    const struct mover_after *after);
+    /* Returns when the work is complete. */
+    void (*wait)(struct device *device, const struct mover_after *after);
+
+    /* Seconds in which the compute queue waited for others, since the device was opened. */
+    double (*stall_seconds)(const struct device *device);
+    struct device_traffic (*traffic)(struct device *device);
+    /* Operations a second of a large matrix product: what the device can do at best. Takes a
+     * fraction of a second. */
+    double (*peak_flops)(struct device *device, enum model_precision precision);
+
+    /* Direct access for loading and saving; queued work on these bytes must be complete. */
+    void (*read)(struct device *device, enum device_memory memory, uint64_t address, uint64_t bytes,
+                 void *to);
+    void (*write)(struct device *device, enum device_memory memory, uint64_t address,
+                  uint64_t bytes, const void *from);
+};
+
+extern const struct device_ops device_cpu;
+
+#endif

@@ -1,0 +1,32 @@
+/* Random words by counter (Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
+ * easy as 1, 2, 3", SC 2011). A word depends on its stream and its place in it alone, so any
+ * thread, any order of execution and a recomputation draw the same ones. */
+#ifndef PSTAR_ENGINE_RANDOM_H
+#define PSTAR_ENGINE_RANDOM_H
+
+#include <stdint.h>
+
+enum { RANDOM_TILE = 64 }; /* words that are drawn together */
+
+struct random_stream {
+    uint64_t seed; /* of the run */
+    uint32_t pass; /* micro-batches since the start of training; 0 for initialisation */
+    uint32_t site; /* what draws: an operator's dropout_site, a tensor's index; unique in a pass */
+};
+
+/* Philox's ten rounds on one counter. */
+void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* The word of one element. Element e lies in tile e / 64, at 16*w + l within it: word w of the
+ * counter {16*tile + l, site, pass}, the order in which vector registers produce them. */
+uint32_t random_word(const struct random_stream *stream, uint64_t element);
+
+/* The words of the elements 64*tile .. 64*tile + 63: what random_word gives for each. */
+void random_tile(const struct random_stream *stream, uint64_t tile, uint32_t words[RANDOM_TILE]);
+
+/* `count` values of the normal distribution with mean 0, for the elements first, first + 1, ...:
+ * Box-Muller in fp64 on the words 2e and 2e + 1 of element e, rounded to fp32. */
+void random_normal(const struct random_stream *stream, uint64_t first, uint64_t count,
+                   double deviation, float *values);
+
+#endif
