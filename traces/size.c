@@ -1,0 +1,136 @@
+#include "traces/size.h"
+
+#include <math.h>
+#include <string.h>
+
+struct unit {
+    const char *name;
+    uint64_t bytes;
+};
+
+static const struct unit units[] = {
+    {"", 1},
+    {"B", 1},
+    {"kB", 1000},
+    {"KB", 1000},
+    {"MB", 1000 * 1000},
+    {"GB", UINT64_C(1000000000)},
+    {"TB", UINT64_C(1000000000000)},
+    {"PB", UINT64_C(1000000000000000)},
+    {"KiB", UINT64_C(1) << 10},
+    {"MiB", UINT64_C(1) << 20},
+    {"GiB", UINT64_C(1) << 30},
+    {"TiB", UINT64_C(1) << 40},
+    {"PiB", UINT64_C(1) << 50},
+};
+
+/* A quantity taken apart: digits [text, whole_end), and [fraction, fraction_end) after a point. */
+struct quantity {
+    const char *whole_end, *fraction, *fraction_end;
+    uint64_t unit;
+};
+
+G_DEFINE_QUARK(pstar - size - error - quark, size_error)
+
+static const char *skip_digits(const char *text)
+{
+    while (g_ascii_isdigit(*text))
+        text++;
+    return text;
+}
+
+static bool find_unit(const char *name, size_t length, uint64_t *bytes)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(units); i++)
+        if (strlen(units[i].name) == length && strncmp(units[i].name, name, length) == 0) {
+            *bytes = units[i].bytes;
+            return true;
+        }
+    return false;
+}
+
+/* `suffix` must end the text, after the unit. */
+static bool take_apart(const char *text, const char *suffix, struct quantity *quantity)
+{
+    quantity->whole_end = quantity->fraction = quantity->fraction_end = skip_digits(text);
+    if (quantity->whole_end == text)
+        return false;
+    if (*quantity->whole_end == '.') {
+        quantity->fraction = quantity->whole_end + 1;
+        quantity->fraction_end = skip_digits(quantity->fraction);
+        if (quantity->fraction_end == quantity->fraction)
+            return false;
+    }
+    const char *unit = quantity->fraction_end;
+    if (unit[0] == ' ' && g_ascii_isalpha(unit[1]))
+        unit++;
+    if (!g_str_has_suffix(unit, suffix))
+        return false;
+    return find_unit(unit, strlen(unit) - strlen(suffix), &quantity->unit);
+}
+
+static bool whole_bytes(const char *text, const struct quantity *quantity, uint64_t *bytes)
+{
+    uint64_t whole = 0;
+    for (const char *digit = text; digit < quantity->whole_end; digit++)
+        if (!g_uint64_checked_mul(&whole, whole, 10) ||
+            !g_uint64_checked_add(&whole, whole, (uint64_t)(*digit - '0')))
+            return false;
+    /* From the last digit to the first, so that no digit is lost to rounding. */
+    uint64_t fraction = 0;
+    for (const char *digit = quantity->fraction_end; digit-- > quantity->fraction;)
+        fraction = ((uint64_t)(*digit - '0') * quantity->unit + fraction) / 10;
+    return g_uint64_checked_mul(&whole, whole, quantity->unit) &&
+           g_uint64_checked_add(bytes, whole, fraction);
+}
+
+bool size_parse(const char *text, uint64_t *bytes, GError **error)
+{
+    struct quantity quantity;
+    if (!take_apart(text, "", &quantity)) {
+        g_set_error(error, SIZE_ERROR, SIZE_ERROR_SYNTAX,
+                    "'%s' is not a size: write it like 64MiB or 1.5GB", text);
+        return false;
+    }
+    uint64_t parsed;
+    if (!whole_bytes(text, &quantity, &parsed)) {
+        g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE, "'%s' is more bytes than 64 bits count",
+                    text);
+        return false;
+    }
+    *bytes = parsed;
+    return true;
+}
+
+bool rate_parse(const char *text, double *bytes_per_second, GError **error)
+{
+    struct quantity quantity;
+    if (!take_apart(text, "/s", &quantity)) {
+        g_set_error(error, SIZE_ERROR, SIZE_ERROR_SYNTAX,
+                    "'%s' is not a rate: write it like 12GB/s or 800MiB/s", text);
+        return false;
+    }
+    double rate = g_ascii_strtod(text, NULL) * (double)quantity.unit;
+    if (!(rate > 0) || !isfinite(rate)) {
+        g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE, "'%s' is no usable rate", text);
+        return false;
+    }
+    *bytes_per_second = rate;
+    return true;
+}
+
+char *size_format(uint64_t bytes)
+{
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    size_t unit = 0;
+    double value = (double)bytes;
+    /* 1023.995 would print as 1024.00. */
+    while (unit + 1 < G_N_ELEMENTS(names) && value >= (unit == 0 ? 1024 : 1023.995)) {
+        value /= 1024;
+        unit++;
+    }
+    uint64_t remainder = bytes & ((UINT64_C(1) << (10 * unit)) - 1);
+    if (remainder == 0)
+        return g_strdup_printf("%.0f %s", value, names[unit]);
+    return g_strdup_printf("%.2f %s", value, names[unit]);
+}

@@ -1,0 +1,29 @@
+/* Sizes and rates as people write them: 64MiB, 1.5GB, 12GB/s. */
+#ifndef PSTAR_TRACES_SIZE_H
+#define PSTAR_TRACES_SIZE_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum size_error {
+    SIZE_ERROR_SYNTAX, /* not a number with a unit */
+    SIZE_ERROR_RANGE   /* does not fit in 64 bits, or a rate of zero */
+};
+#define SIZE_ERROR size_error_quark()
+GQuark size_error_quark(void);
+
+/* A decimal number ("64", "1.5"), then a unit: B, kB, MB, GB, TB, PB (powers of 1000; KB is kB),
+ * KiB, MiB, GiB, TiB, PiB (powers of 1024); without a unit: bytes. One space may stand before the
+ * unit, so that what size_format prints can be given back. A fraction of a byte is dropped. On
+ * error *bytes is left alone and the message quotes the text. */
+bool size_parse(const char *text, uint64_t *bytes, GError **error);
+
+/* The same followed by "/s", greater than zero. */
+bool rate_parse(const char *text, double *bytes_per_second, GError **error);
+
+/* "512 B", "64 MiB", "1.46 GiB": the largest binary unit of which there is at least one, with two
+ * digits after the point unless they are exact zeros. Free with g_free. */
+char *size_format(uint64_t bytes);
+
+#endif

@@ -1,0 +1,215 @@
+#include "traces/trace.h"
+
+#include <string.h>
+
+/* No sum in a trace comes near the end of 64 bits, nor of the signed integers of SQLite. */
+#define MOST_BYTES (UINT64_C(1) << 60)
+
+struct checker {
+    const struct trace *trace;
+    const char *origin;
+    GError **error;
+};
+
+G_GNUC_PRINTF(2, 3)
+static bool refuse(const struct checker *checker, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *reason = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(checker->error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: %s", checker->origin,
+                reason);
+    g_free(reason);
+    return false;
+}
+
+static bool check_meta(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    if (trace->batch == 0 || trace->sequence == 0 || trace->micro_batches == 0)
+        return refuse(checker,
+                      "meta: batch %" G_GUINT32_FORMAT ", sequence %" G_GUINT32_FORMAT
+                      " and micro_batches %" G_GUINT32_FORMAT " must be at least 1",
+                      trace->batch, trace->sequence, trace->micro_batches);
+    if (trace->library_bytes > MOST_BYTES)
+        return refuse(checker, "meta: library_bytes is absurd");
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (trace->list_element_bytes[list] > 8)
+            return refuse(checker, "meta: an element of list %s has %d bytes, more than 8",
+                          trace_list_name(list), trace->list_element_bytes[list]);
+    if (trace->operator_count == 0)
+        return refuse(checker, "operators: there are none");
+    return true;
+}
+
+static bool check_tensors(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    uint64_t element_bytes = 0, bytes = 0;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        element_bytes += trace->list_element_bytes[list];
+    GHashTable *names = g_hash_table_new(g_str_hash, g_str_equal);
+    bool good = true;
+    for (uint32_t i = 0; good && i < trace->tensor_count; i++) {
+        const struct trace_tensor *tensor = &trace->tensors[i];
+        if (tensor->name == NULL || tensor->name[0] == '\0')
+            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": no name", i);
+        else if (!g_hash_table_add(names, tensor->name))
+            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": a second tensor '%s'", i,
+                          tensor->name);
+        else if (tensor->elements == 0)
+            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' has no elements", i,
+                          tensor->name);
+        else if (tensor->elements > MOST_BYTES / 64 ||
+                 (bytes += tensor->elements * element_bytes) > MOST_BYTES)
+            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' is absurdly large", i,
+                          tensor->name);
+    }
+    g_hash_table_unref(names);
+    return good;
+}
+
+static bool check_operator(const struct checker *checker, uint32_t moment, uint32_t first_access)
+{
+    const struct trace *trace = checker->trace;
+    const struct trace_operator *op = &trace->operators[moment];
+    const char *fault = NULL;
+    if (op->name == NULL || op->name[0] == '\0')
+        fault = "no name";
+    else if (op->phase > TRACE_UPDATE_PHASE)
+        fault = "no such phase";
+    else if (op->place > TRACE_ON_HOST)
+        fault = "no such place";
+    else if (op->layer < -1)
+        fault = "a layer below -1";
+    else if (op->micro_batch >= trace->micro_batches)
+        fault = "a micro-batch that the step does not have";
+    else if (op->first_access != first_access ||
+             op->access_count > trace->access_count - first_access)
+        fault = "its accesses do not follow those of the operator before it";
+    else if (op->flops > INT64_MAX || op->bytes > INT64_MAX || op->duration_ns > INT64_MAX)
+        fault = "operations, bytes or duration are absurdly large";
+    else if (op->h2d_bytes > MOST_BYTES || op->d2h_bytes > MOST_BYTES)
+        fault = "bytes over the link are absurdly large";
+    else if (op->place == TRACE_ON_DEVICE && (op->h2d_bytes > 0 || op->d2h_bytes > 0))
+        fault = "runs on the device, yet its activations cross the link";
+    if (fault != NULL)
+        return refuse(checker, "operators: row %" G_GUINT32_FORMAT " (%s): %s", moment,
+                      op->name == NULL ? "" : op->name, fault);
+    return true;
+}
+
+static bool check_operators(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    uint32_t first_access = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        if (!check_operator(checker, m, first_access))
+            return false;
+        first_access += trace->operators[m].access_count;
+    }
+    if (first_access != trace->access_count)
+        return refuse(checker, "accesses: row %" G_GUINT32_FORMAT ": belongs to no operator",
+                      first_access);
+    return true;
+}
+
+/* `seen[tensor * TRACE_LISTS + list]` is 1 + the last operator that accessed it. */
+static bool check_access(const struct checker *checker, uint32_t moment, uint32_t row,
+                         uint32_t *seen)
+{
+    const struct trace *trace = checker->trace;
+    const struct trace_access *access = &trace->accesses[row];
+    const char *fault = NULL;
+    if (access->tensor >= trace->tensor_count)
+        fault = "no such tensor";
+    else if (access->list >= TRACE_LISTS)
+        fault = "no such list";
+    else if (access->mode > TRACE_OVERWRITE)
+        fault = "no such mode";
+    else if (trace->list_element_bytes[access->list] == 0)
+        fault = "this trace does not have its list";
+    if (fault == NULL) {
+        uint32_t *last = &seen[(size_t)access->tensor * TRACE_LISTS + access->list];
+        if (*last == moment + 1)
+            fault = "the operator accesses the same list of this tensor a second time";
+        *last = moment + 1;
+    }
+    if (fault != NULL)
+        return refuse(checker, "accesses: row %" G_GUINT32_FORMAT " (%s): %s", row,
+                      trace->operators[moment].name, fault);
+    return true;
+}
+
+static bool check_accesses(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    uint32_t *seen = g_new0(uint32_t, (size_t)trace->tensor_count * TRACE_LISTS + 1);
+    bool good = true;
+    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        for (uint32_t i = 0; good && i < op->access_count; i++)
+            good = check_access(checker, m, op->first_access + i, seen);
+    }
+    g_free(seen);
+    return good;
+}
+
+static bool check_buffers(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < trace->buffer_count; i++) {
+        const struct trace_buffer *buffer = &trace->buffers[i];
+        const char *fault = NULL;
+        if (buffer->name == NULL || buffer->name[0] == '\0')
+            fault = "no name";
+        else if (buffer->bytes == 0)
+            fault = "no bytes";
+        else if (buffer->bytes > MOST_BYTES || (total += buffer->bytes) > MOST_BYTES)
+            fault = "absurdly large";
+        else if (buffer->first > buffer->last)
+            fault = "it ends before it begins";
+        else if (buffer->last >= trace->operator_count)
+            fault = "it lives beyond the last moment";
+        else if (buffer->recompute_flops > INT64_MAX)
+            fault = "recompute_flops is absurdly large";
+        if (fault != NULL)
+            return refuse(checker, "buffers: row %" G_GUINT32_FORMAT " (%s): %s", i,
+                          buffer->name == NULL ? "" : buffer->name, fault);
+    }
+    return true;
+}
+
+static bool check_sums(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    if (trace->non_model_bytes == NULL)
+        return refuse(checker, "moments: there are none");
+    struct trace sums = {
+        .operator_count = trace->operator_count,
+        .buffer_count = trace->buffer_count,
+        .buffers = trace->buffers,
+    };
+    trace_sum_buffers(&sums);
+    bool good = true;
+    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+        if (trace->non_model_bytes[m] > MOST_BYTES)
+            good = refuse(checker, "moments: row %" G_GUINT32_FORMAT ": absurdly many bytes", m);
+        else if (trace->buffer_count > 0 && trace->non_model_bytes[m] != sums.non_model_bytes[m])
+            good = refuse(checker,
+                          "moments: row %" G_GUINT32_FORMAT ": %" G_GUINT64_FORMAT
+                          " bytes, but the buffers alive then have %" G_GUINT64_FORMAT,
+                          m, trace->non_model_bytes[m], sums.non_model_bytes[m]);
+    }
+    g_free(sums.non_model_bytes);
+    return good;
+}
+
+bool trace_check(const struct trace *trace, const char *origin, GError **error)
+{
+    struct checker checker = {.trace = trace, .origin = origin, .error = error};
+    return check_meta(&checker) && check_tensors(&checker) && check_operators(&checker) &&
+           check_accesses(&checker) && check_buffers(&checker) && check_sums(&checker);
+}
