@@ -110,9 +110,9 @@ void trace_free(struct trace *trace);
 void trace_sum_buffers(struct trace *trace);
 
 /* Checks that there is an operator, that every index, mode, list and lifetime is in range, that the
- * operators' accesses follow each other without gaps, that each operator accesses a tensor's list at
- * most once, that an access names an existing list, and that non_model_bytes are the buffers' sums
- * where there are buffers. `origin` (a file's name) begins the message. */
+ * operators' accesses follow each other without gaps, that each operator accesses a tensor's list
+ * at most once, that an access names an existing list, and that non_model_bytes are the buffers'
+ * sums where there are buffers. `origin` (a file's name) begins the message. */
 bool trace_check(const struct trace *trace, const char *origin, GError **error);
 
 /* SHA-256, in hexadecimal, of the structure alone: tensors, operators' names and places, accesses,
