@@ -24,10 +24,13 @@ struct model_job {
     bool host_update;         /* the optimizer runs on the host */
 };
 
-/* What an operator computes. `t` are its tensors, `in` and `out` its buffers, in this order; each
- * gradient of a tensor goes where the job's gradient layout says (see model_gradient). */
+/* What an operator computes. `tokens` is the micro-batch: 32-bit integers [2,N], inputs and then
+ * targets; it crosses the link with the batch, which no figure counts. `t` are its tensors, `in`
+ * and `out` its buffers, in this order; each gradient of a tensor goes where the job's gradient
+ * layout says (see model_gradient). */
 enum model_kind {
-    MODEL_EMBED_FORWARD,      /* t wte wpe; out x[N,H] = dropout(wte[token] + wpe[position]) */
+    MODEL_EMBED_FORWARD,      /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
+                                 wpe[position]) */
     MODEL_NORM_FORWARD,       /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation) */
     MODEL_LINEAR_FORWARD,     /* t weight bias; in x; out y */
     MODEL_GELU_FORWARD,       /* the same with GELU (tanh form): out pre, y = gelu(pre) */
@@ -35,7 +38,7 @@ enum model_kind {
     MODEL_ATTENTION_FORWARD,  /* in qkv[N,3H]; out o[N,H], lse fp32 [B,A,T] (log of the sum of exps)
                                */
     MODEL_CLASSIFIER_FORWARD, /* t wte or lm_head, [V,H]; in x; out logits[N,V] */
-    MODEL_LOSS,               /* in logits, which become their gradient in place, divided by
+    MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
                                  N * micro_batches; the loss goes to the host */
     MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace */
     MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: overwritten for the final norm,
@@ -45,7 +48,9 @@ enum model_kind {
     MODEL_RESIDUAL_BACKWARD,  /* the same: in dresidual x; out dx; masked[N,H]: dresidual under the
                                  forward's dropout mask, MODEL_NONE without dropout */
     MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv */
-    MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx */
+    MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
+                                 needs no copy of the tables in fp32. The gradient of tied weights is
+                                 added to what the classifier's backward wrote */
     MODEL_UPDATE,             /* t tensor: AdamW on it */
     MODEL_KINDS
 };
@@ -61,7 +66,8 @@ struct model_operator {
     uint32_t in[4];     /* buffers; MODEL_NONE */
     uint32_t out[2];    /* buffers; MODEL_NONE */
     uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; MODEL_NONE
-                           where the gradient list is fp32 itself */
+                           where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
+                           [N], the rows sorted by token; MODEL_NONE where it runs on the host */
     uint32_t masked;    /* buffer; MODEL_NONE */
     uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
     uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
@@ -76,6 +82,13 @@ struct model_iteration {
     uint32_t forward_end;             /* moments of micro-batch 0's forward, the loss included: [0,
                                          forward_end) is what evaluation runs */
 };
+
+/* Buffers take multiples of 256 bytes. One is saved when forward makes it and backward reads it:
+ * the residual stream and what the layers' backward needs. The gradient of the residual stream is
+ * one buffer for the whole backward: made by the final norm's backward, added to by the other
+ * norms', read by the residual layers' and the embedding's. A layer that is recomputed keeps its
+ * input only; its operators from ln_1 to mlp.c_fc run again right before its backward, into buffers
+ * of their own. */
 
 /* Where a gradient lies. */
 enum model_gradient {

@@ -1,0 +1,53 @@
+/* GPT-2's iteration in its three parts. */
+#ifndef PSTAR_MODELS_GPT2_H
+#define PSTAR_MODELS_GPT2_H
+
+#include "models/iteration_builder.h"
+
+/* The buffers of one layer's forward pass: what its backward reads. */
+struct gpt2_layer {
+    uint32_t input;       /* [N,H] residual stream before the layer */
+    uint32_t norm1;       /* [N,H] */
+    uint32_t norm1_stats; /* fp32 [2,N] */
+    uint32_t qkv;         /* [N,3H] */
+    uint32_t attention;   /* [N,H] */
+    uint32_t lse;         /* fp32 [B,A,T] */
+    uint32_t middle;      /* [N,H] residual stream after the attention */
+    uint32_t norm2;       /* [N,H] */
+    uint32_t norm2_stats; /* fp32 [2,N] */
+    uint32_t pre;         /* [N,F] before GELU */
+    uint32_t inner;       /* [N,F] after it */
+};
+
+struct gpt2_activations {
+    uint32_t micro_batch;
+    uint32_t tokens;           /* 32-bit integers [2,N] */
+    struct gpt2_layer *layers; /* [layers] */
+    uint32_t output;           /* [N,H] residual stream after the last layer */
+    uint32_t norm;             /* [N,H] the final norm's */
+    uint32_t norm_stats;       /* fp32 [2,N] */
+    uint32_t logits;           /* [N,V]; after the loss, their gradient */
+};
+
+/* Dropout's sites: the embedding's is 0. */
+enum { GPT2_DROPOUT_ATTENTION = 1, GPT2_DROPOUT_ATTN_C_PROJ, GPT2_DROPOUT_MLP_C_PROJ };
+
+/* MODEL_NONE where the probability is 0. */
+uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t layer, uint32_t which);
+
+/* Appends the forward pass of a micro-batch, the loss included, and fills `activations`, whose
+ * layers the caller provides. */
+void gpt2_forward(struct iteration_builder *builder, struct gpt2_activations *activations);
+
+/* Appends a layer's forward again, up to what its backward reads, and points `layer`, all but its
+ * input, at the new buffers. */
+void gpt2_recompute(struct iteration_builder *builder, uint32_t micro_batch, uint32_t index,
+                    struct gpt2_layer *layer);
+
+/* Appends the backward pass of a micro-batch. */
+void gpt2_backward(struct iteration_builder *builder, struct gpt2_activations *activations);
+
+/* Appends one update a tensor. */
+void gpt2_update(struct iteration_builder *builder);
+
+#endif

@@ -1,0 +1,197 @@
+#include "models/gpt2.h"
+#include "models/gpt2_tensors.h"
+
+/* Backward through one layer, on its way into the builder. */
+struct pass {
+    struct iteration_builder *builder;
+    uint32_t micro_batch;
+    uint32_t layer;
+    uint32_t stream; /* buffer: gradient of the residual stream */
+};
+
+static uint32_t gradient_buffer(struct iteration_builder *b, const char *name, uint64_t columns)
+{
+    return iteration_builder_buffer(b, name, b->rows * columns * b->element);
+}
+
+static uint32_t layer_gradient(const struct pass *pass, const char *name, uint64_t columns)
+{
+    char *full = g_strdup_printf("h.%u.%s", pass->layer, name);
+    uint32_t buffer = gradient_buffer(pass->builder, full, columns);
+    g_free(full);
+    return buffer;
+}
+
+/* bf16 gradients over their parameters are summed in fp32 first. */
+static uint32_t weight_workspace(struct iteration_builder *b, const struct model_operator *op)
+{
+    if (b->gradient != MODEL_GRADIENT_OVER_PARAM)
+        return MODEL_NONE;
+    return iteration_builder_buffer(b, "workspace",
+                                    (uint64_t)op->inputs * op->outputs * sizeof(float));
+}
+
+/* A tensor's gradient is complete in the last micro-batch; tied weights wait for the embedding. */
+static struct model_operator backward_operator(const struct iteration_builder *b,
+                                               enum model_kind kind, int32_t layer,
+                                               uint32_t micro_batch, uint32_t tensor,
+                                               uint32_t tensors)
+{
+    struct model_operator op = model_operator_of(kind, layer, micro_batch);
+    bool last = micro_batch == b->job->micro_batches - 1;
+    op.accumulate = micro_batch > 0;
+    for (uint32_t i = 0; i < tensors; i++) {
+        op.t[i] = tensor + i;
+        op.finishes[i] = last && !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
+    }
+    return op;
+}
+
+static struct model_operator layer_operator(const struct pass *pass, enum model_kind kind,
+                                            uint32_t tensor)
+{
+    return backward_operator(pass->builder, kind, (int32_t)pass->layer, pass->micro_batch,
+                             gpt2_layer_tensor(pass->layer, tensor), 2);
+}
+
+static void append(const struct pass *pass, const char *module, const struct model_operator *op)
+{
+    iteration_builder_operator(pass->builder,
+                               g_strdup_printf("backward h.%u.%s", pass->layer, module),
+                               TRACE_BACKWARD, op);
+}
+
+static void norm(const struct pass *pass, const char *module, uint32_t tensor, uint32_t dy,
+                 uint32_t x, uint32_t stats)
+{
+    struct model_operator op = layer_operator(pass, MODEL_NORM_BACKWARD, tensor);
+    op.add = true;
+    op.in[0] = dy;
+    op.in[1] = x;
+    op.in[2] = stats;
+    op.out[0] = pass->stream;
+    op.inputs = pass->builder->config->width;
+    append(pass, module, &op);
+}
+
+/* From the residual stream into the branch that was added to it; returns the gradient of x. */
+static uint32_t residual(const struct pass *pass, const char *module, uint32_t tensor, uint32_t x,
+                         uint32_t inputs, uint32_t site, const char *dx)
+{
+    struct iteration_builder *b = pass->builder;
+    struct model_operator op = layer_operator(pass, MODEL_RESIDUAL_BACKWARD, tensor);
+    op.in[0] = pass->stream;
+    op.in[1] = x;
+    op.out[0] = layer_gradient(pass, dx, inputs);
+    op.inputs = inputs;
+    op.outputs = b->config->width;
+    op.workspace = weight_workspace(b, &op);
+    op.dropout_site = gpt2_dropout_site(b, pass->layer, site);
+    if (op.dropout_site != MODEL_NONE)
+        op.masked = layer_gradient(pass, "masked", b->config->width);
+    append(pass, module, &op);
+    return op.out[0];
+}
+
+/* `pre`: what GELU was applied to, MODEL_NONE for a plain linear layer. */
+static uint32_t linear(const struct pass *pass, enum model_kind kind, const char *module,
+                       uint32_t tensor, uint32_t dy, uint32_t x, uint32_t pre, uint32_t outputs,
+                       const char *dx)
+{
+    struct iteration_builder *b = pass->builder;
+    struct model_operator op = layer_operator(pass, kind, tensor);
+    op.in[0] = dy;
+    op.in[1] = x;
+    op.in[2] = pre;
+    op.out[0] = layer_gradient(pass, dx, b->config->width);
+    op.inputs = b->config->width;
+    op.outputs = outputs;
+    op.workspace = weight_workspace(b, &op);
+    append(pass, module, &op);
+    return op.out[0];
+}
+
+static void mlp(const struct pass *pass, const struct gpt2_layer *layer)
+{
+    uint32_t inner = pass->builder->config->inner;
+    uint32_t dinner = residual(pass, "mlp.c_proj", GPT2_MLP_C_PROJ, layer->inner, inner,
+                               GPT2_DROPOUT_MLP_C_PROJ, "mlp.dinner");
+    uint32_t dnorm = linear(pass, MODEL_GELU_BACKWARD, "mlp.c_fc", GPT2_C_FC, dinner, layer->norm2,
+                            layer->pre, inner, "dln_2");
+    norm(pass, "ln_2", GPT2_LN_2, dnorm, layer->middle, layer->norm2_stats);
+}
+
+static void attention(const struct pass *pass, const struct gpt2_layer *layer)
+{
+    uint32_t h = pass->builder->config->width;
+    uint32_t dattention = residual(pass, "attn.c_proj", GPT2_ATTN_C_PROJ, layer->attention, h,
+                                   GPT2_DROPOUT_ATTN_C_PROJ, "dattn");
+    struct model_operator op = model_operator_of(MODEL_ATTENTION_BACKWARD, (int32_t)pass->layer,
+                                                 pass->micro_batch);
+    op.in[0] = dattention;
+    op.in[1] = layer->qkv;
+    op.in[2] = layer->attention;
+    op.in[3] = layer->lse;
+    op.out[0] = layer_gradient(pass, "attn.dqkv", 3 * (uint64_t)h);
+    op.dropout_site = gpt2_dropout_site(pass->builder, pass->layer, GPT2_DROPOUT_ATTENTION);
+    append(pass, "attn", &op);
+
+    uint32_t dnorm = linear(pass, MODEL_LINEAR_BACKWARD, "attn.c_attn", GPT2_C_ATTN, op.out[0],
+                            layer->norm1, MODEL_NONE, 3 * h, "dln_1");
+    norm(pass, "ln_1", GPT2_LN_1, dnorm, layer->input, layer->norm1_stats);
+}
+
+static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activations *a)
+{
+    struct model_operator op = backward_operator(b, MODEL_CLASSIFIER_BACKWARD, -1, a->micro_batch,
+                                                 gpt2_classifier(b->config), 1);
+    op.in[0] = a->logits;
+    op.in[1] = a->norm;
+    op.out[0] = gradient_buffer(b, "dln_f", b->config->width);
+    op.inputs = b->config->width;
+    op.outputs = b->config->vocabulary;
+    op.workspace = weight_workspace(b, &op);
+    iteration_builder_operator(b, g_strdup("backward lm_head"), TRACE_BACKWARD, &op);
+    return op.out[0];
+}
+
+static uint32_t final_norm(struct iteration_builder *b, const struct gpt2_activations *a,
+                           uint32_t dy)
+{
+    struct model_operator op = backward_operator(b, MODEL_NORM_BACKWARD, -1, a->micro_batch,
+                                                 gpt2_final_norm(b->config), 2);
+    op.in[0] = dy;
+    op.in[1] = a->output;
+    op.in[2] = a->norm_stats;
+    op.out[0] = gradient_buffer(b, "dresidual", b->config->width);
+    op.inputs = b->config->width;
+    iteration_builder_operator(b, g_strdup("backward ln_f"), TRACE_BACKWARD, &op);
+    return op.out[0];
+}
+
+static void embed(struct iteration_builder *b, const struct gpt2_activations *a, uint32_t stream)
+{
+    struct model_operator op = backward_operator(b, MODEL_EMBED_BACKWARD, -1, a->micro_batch,
+                                                 GPT2_WTE, 2);
+    op.in[0] = stream;
+    op.in[1] = a->tokens;
+    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : MODEL_NONE;
+    if (!b->job->host_embedding)
+        op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
+    iteration_builder_operator(b, g_strdup("backward embeddings"), TRACE_BACKWARD, &op);
+}
+
+void gpt2_backward(struct iteration_builder *builder, struct gpt2_activations *activations)
+{
+    uint32_t dnorm = classifier(builder, activations);
+    uint32_t stream = final_norm(builder, activations, dnorm);
+    const uint8_t *recompute = builder->job->recompute;
+    for (uint32_t layer = builder->config->layers; layer-- > 0;) {
+        struct pass pass = {builder, activations->micro_batch, layer, stream};
+        if (recompute && recompute[layer])
+            gpt2_recompute(builder, activations->micro_batch, layer, &activations->layers[layer]);
+        mlp(&pass, &activations->layers[layer]);
+        attention(&pass, &activations->layers[layer]);
+    }
+    embed(builder, activations, stream);
+}

@@ -1,0 +1,206 @@
+#include "models/gpt2.h"
+#include "models/gpt2_tensors.h"
+
+/* One layer's forward pass on its way into the builder. */
+struct pass {
+    struct iteration_builder *builder;
+    const char *verb; /* "forward" or "recompute" */
+    enum trace_phase phase;
+    uint32_t micro_batch;
+    uint32_t layer;
+};
+
+uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t layer, uint32_t which)
+{
+    const struct model_config *config = builder->config;
+    double probability = which == GPT2_DROPOUT_ATTENTION ? config->attention_dropout
+                                                         : config->residual_dropout;
+    return probability > 0 ? 3 * layer + which : MODEL_NONE;
+}
+
+static uint32_t layer_buffer(const struct pass *pass, const char *name, uint64_t bytes)
+{
+    char *full = g_strdup_printf("h.%u.%s", pass->layer, name);
+    uint32_t buffer = iteration_builder_buffer(pass->builder, full, bytes);
+    g_free(full);
+    return buffer;
+}
+
+/* [N, columns] of the precision's element. */
+static uint32_t layer_activation(const struct pass *pass, const char *name, uint64_t columns)
+{
+    const struct iteration_builder *b = pass->builder;
+    return layer_buffer(pass, name, b->rows * columns * b->element);
+}
+
+static void append(const struct pass *pass, const char *module, const struct model_operator *op)
+{
+    iteration_builder_operator(pass->builder,
+                               g_strdup_printf("%s h.%u.%s", pass->verb, pass->layer, module),
+                               pass->phase, op);
+}
+
+static struct model_operator layer_operator(const struct pass *pass, enum model_kind kind)
+{
+    return model_operator_of(kind, (int32_t)pass->layer, pass->micro_batch);
+}
+
+static void norm(const struct pass *pass, const char *module, uint32_t tensor, uint32_t x,
+                 uint32_t y, uint32_t stats)
+{
+    struct model_operator op = layer_operator(pass, MODEL_NORM_FORWARD);
+    op.t[0] = gpt2_layer_tensor(pass->layer, tensor);
+    op.t[1] = op.t[0] + 1;
+    op.in[0] = x;
+    op.out[0] = y;
+    op.out[1] = stats;
+    op.inputs = pass->builder->config->width;
+    append(pass, module, &op);
+}
+
+static struct model_operator linear(const struct pass *pass, enum model_kind kind, uint32_t tensor,
+                                    uint32_t x, uint32_t inputs, uint32_t outputs)
+{
+    struct model_operator op = layer_operator(pass, kind);
+    op.t[0] = gpt2_layer_tensor(pass->layer, tensor);
+    op.t[1] = op.t[0] + 1;
+    op.in[0] = x;
+    op.inputs = inputs;
+    op.outputs = outputs;
+    return op;
+}
+
+static void residual(const struct pass *pass, const char *module, uint32_t tensor, uint32_t x,
+                     uint32_t inputs, uint32_t stream, uint32_t y, uint32_t site)
+{
+    uint32_t width = pass->builder->config->width;
+    struct model_operator op = linear(pass, MODEL_RESIDUAL_FORWARD, tensor, x, inputs, width);
+    op.in[1] = stream;
+    op.out[0] = y;
+    op.dropout_site = gpt2_dropout_site(pass->builder, pass->layer, site);
+    append(pass, module, &op);
+}
+
+static void layer_buffers(const struct pass *pass, struct gpt2_layer *layer)
+{
+    const struct iteration_builder *b = pass->builder;
+    uint64_t h = b->config->width, f = b->config->inner;
+    layer->norm1 = layer_activation(pass, "ln_1", h);
+    layer->norm1_stats = layer_buffer(pass, "ln_1.stats", 2 * b->rows * sizeof(float));
+    layer->qkv = layer_activation(pass, "attn.qkv", 3 * h);
+    layer->attention = layer_activation(pass, "attn", h);
+    layer->lse = layer_buffer(pass, "attn.lse", b->rows * b->config->heads * sizeof(float));
+    layer->middle = layer_activation(pass, "middle", h);
+    layer->norm2 = layer_activation(pass, "ln_2", h);
+    layer->norm2_stats = layer_buffer(pass, "ln_2.stats", 2 * b->rows * sizeof(float));
+    layer->pre = layer_activation(pass, "mlp.pre", f);
+    layer->inner = layer_activation(pass, "mlp.inner", f);
+}
+
+static void attention(const struct pass *pass, const struct gpt2_layer *layer)
+{
+    uint32_t h = pass->builder->config->width;
+    struct model_operator project = linear(pass, MODEL_LINEAR_FORWARD, GPT2_C_ATTN, layer->norm1, h,
+                                           3 * h);
+    project.out[0] = layer->qkv;
+    append(pass, "attn.c_attn", &project);
+
+    struct model_operator attend = layer_operator(pass, MODEL_ATTENTION_FORWARD);
+    attend.in[0] = layer->qkv;
+    attend.out[0] = layer->attention;
+    attend.out[1] = layer->lse;
+    attend.dropout_site = gpt2_dropout_site(pass->builder, pass->layer, GPT2_DROPOUT_ATTENTION);
+    append(pass, "attn", &attend);
+}
+
+/* All that the layer's backward reads: everything but the last product. */
+static void layer_to_inner(const struct pass *pass, struct gpt2_layer *layer)
+{
+    const struct model_config *config = pass->builder->config;
+    layer_buffers(pass, layer);
+    norm(pass, "ln_1", GPT2_LN_1, layer->input, layer->norm1, layer->norm1_stats);
+    attention(pass, layer);
+    residual(pass, "attn.c_proj", GPT2_ATTN_C_PROJ, layer->attention, config->width, layer->input,
+             layer->middle, GPT2_DROPOUT_ATTN_C_PROJ);
+    norm(pass, "ln_2", GPT2_LN_2, layer->middle, layer->norm2, layer->norm2_stats);
+    struct model_operator op = linear(pass, MODEL_GELU_FORWARD, GPT2_C_FC, layer->norm2,
+                                      config->width, config->inner);
+    op.out[0] = layer->pre;
+    op.out[1] = layer->inner;
+    append(pass, "mlp.c_fc", &op);
+}
+
+void gpt2_recompute(struct iteration_builder *builder, uint32_t micro_batch, uint32_t index,
+                    struct gpt2_layer *layer)
+{
+    struct pass pass = {builder, "recompute", TRACE_BACKWARD, micro_batch, index};
+    layer_to_inner(&pass, layer);
+}
+
+static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_batch,
+                              uint32_t index, struct gpt2_layer *layer)
+{
+    struct pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index};
+    layer_to_inner(&pass, layer);
+    uint32_t output = layer_activation(&pass, "output", builder->config->width);
+    residual(&pass, "mlp.c_proj", GPT2_MLP_C_PROJ, layer->inner, builder->config->inner,
+             layer->middle, output, GPT2_DROPOUT_MLP_C_PROJ);
+    return output;
+}
+
+static uint32_t embed(struct iteration_builder *b, uint32_t micro_batch, uint32_t tokens)
+{
+    struct model_operator op = model_operator_of(MODEL_EMBED_FORWARD, -1, micro_batch);
+    op.t[0] = GPT2_WTE;
+    op.t[1] = GPT2_WPE;
+    op.in[0] = tokens;
+    op.out[0] = iteration_builder_buffer(b, "embeddings", b->rows * b->config->width * b->element);
+    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : MODEL_NONE;
+    iteration_builder_operator(b, g_strdup("forward embeddings"), TRACE_FORWARD, &op);
+    return op.out[0];
+}
+
+static void final_norm(struct iteration_builder *b, struct gpt2_activations *a)
+{
+    uint64_t h = b->config->width;
+    struct model_operator op = model_operator_of(MODEL_NORM_FORWARD, -1, a->micro_batch);
+    op.t[0] = gpt2_final_norm(b->config);
+    op.t[1] = op.t[0] + 1;
+    op.in[0] = a->output;
+    op.out[0] = a->norm = iteration_builder_buffer(b, "ln_f", b->rows * h * b->element);
+    op.out[1] = a->norm_stats = iteration_builder_buffer(b, "ln_f.stats",
+                                                         2 * b->rows * sizeof(float));
+    op.inputs = b->config->width;
+    iteration_builder_operator(b, g_strdup("forward ln_f"), TRACE_FORWARD, &op);
+}
+
+static void classify(struct iteration_builder *b, struct gpt2_activations *a)
+{
+    struct model_operator op = model_operator_of(MODEL_CLASSIFIER_FORWARD, -1, a->micro_batch);
+    op.t[0] = gpt2_classifier(b->config);
+    op.in[0] = a->norm;
+    op.out[0] = a->logits = iteration_builder_buffer(b, "logits",
+                                                     b->rows * b->config->vocabulary * b->element);
+    op.inputs = b->config->width;
+    op.outputs = b->config->vocabulary;
+    iteration_builder_operator(b, g_strdup("forward lm_head"), TRACE_FORWARD, &op);
+
+    struct model_operator loss = model_operator_of(MODEL_LOSS, -1, a->micro_batch);
+    loss.in[0] = a->logits;
+    loss.in[1] = a->tokens;
+    iteration_builder_operator(b, g_strdup("forward loss"), TRACE_FORWARD, &loss);
+}
+
+void gpt2_forward(struct iteration_builder *builder, struct gpt2_activations *activations)
+{
+    struct gpt2_activations *a = activations;
+    a->tokens = iteration_builder_buffer(builder, "tokens", 2 * builder->rows * sizeof(uint32_t));
+    uint32_t stream = embed(builder, a->micro_batch, a->tokens);
+    for (uint32_t layer = 0; layer < builder->config->layers; layer++) {
+        a->layers[layer].input = stream;
+        stream = layer_forward(builder, a->micro_batch, layer, &a->layers[layer]);
+    }
+    a->output = stream;
+    final_norm(builder, a);
+    classify(builder, a);
+}

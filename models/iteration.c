@@ -1,0 +1,116 @@
+#include "models/iteration.h"
+
+#include "models/gpt2.h"
+#include "models/gpt2_tensors.h"
+#include "models/operator_cost.h"
+
+enum model_gradient model_gradient_layout(const struct model_job *job)
+{
+    bool over = job->precision == MODEL_BF16 && job->micro_batches == 1;
+    return over ? MODEL_GRADIENT_OVER_PARAM : MODEL_GRADIENT_LIST;
+}
+
+static bool job_refused(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+static bool job_refused(GError **error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *why = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error_literal(error, MODEL_ERROR, MODEL_ERROR_CONFIG, why);
+    g_free(why);
+    return false;
+}
+
+/* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
+ * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; twice that
+ * leaves room for the rest. A layer has 7 operators in each of forward, recomputation and backward.
+ */
+static bool counts_fit(const struct model_config *config, const struct model_job *job)
+{
+    double rows = (double)job->batch * job->sequence;
+    double parameters = (double)model_config_parameters(config);
+    double pairs = rows * job->sequence * config->width * config->layers;
+    double classifier = rows * config->width * (double)config->vocabulary;
+    double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
+    double operators = (21.0 * config->layers + 7) * job->micro_batches;
+    return rows <= INT32_MAX && operators < 0x1p24 && 2 * step * job->micro_batches < 0x1p63;
+}
+
+static bool job_check(const struct model_config *config, const struct model_job *job,
+                      GError **error)
+{
+    if (job->batch < 1 || job->sequence < 1 || job->micro_batches < 1)
+        return job_refused(error, "batch %u, sequence %u, micro-batches %u: each is at least 1",
+                           job->batch, job->sequence, job->micro_batches);
+    if (job->sequence > config->positions)
+        return job_refused(error, "sequence %u: the model has %u positions", job->sequence,
+                           config->positions);
+    if (!counts_fit(config, job))
+        return job_refused(error, "batch %u, sequence %u, micro-batches %u: too large a step",
+                           job->batch, job->sequence, job->micro_batches);
+    return true;
+}
+
+static struct trace *trace_of_job(const struct model_config *config, const struct model_job *job)
+{
+    struct trace *trace = g_new0(struct trace, 1);
+    trace->model = g_strdup(config->name);
+    trace->precision = g_strdup(job->precision == MODEL_BF16 ? "bf16" : "fp32");
+    trace->batch = job->batch;
+    trace->sequence = job->sequence;
+    trace->micro_batches = job->micro_batches;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        trace->list_element_bytes[list] = (uint8_t)operator_list_bytes(job, list);
+    return trace;
+}
+
+/* Returns the number of moments of the first forward pass. */
+static uint32_t walk(struct iteration_builder *builder)
+{
+    const struct model_job *job = builder->job;
+    struct gpt2_layer *layers = g_new0(struct gpt2_layer, builder->config->layers);
+    uint32_t forward_end = 0;
+    gpt2_tensors(builder);
+    for (uint32_t micro_batch = 0; micro_batch < job->micro_batches; micro_batch++) {
+        struct gpt2_activations activations = {.micro_batch = micro_batch, .layers = layers};
+        gpt2_forward(builder, &activations);
+        if (micro_batch == 0)
+            forward_end = builder->operators->len;
+        gpt2_backward(builder, &activations);
+    }
+    gpt2_update(builder);
+    g_free(layers);
+    return forward_end;
+}
+
+struct model_iteration *model_iteration_new(const struct model_config *config,
+                                            const struct model_job *job, GError **error)
+{
+    if (!job_check(config, job, error))
+        return NULL;
+    struct model_iteration *iteration = g_new0(struct model_iteration, 1);
+    iteration->config = config;
+    iteration->job = *job;
+    iteration->job.recompute = g_memdup2(job->recompute, config->layers);
+    iteration->trace = trace_of_job(config, job);
+
+    struct iteration_builder builder;
+    iteration_builder_init(&builder, config, &iteration->job);
+    iteration->forward_end = walk(&builder);
+    iteration->operators = iteration_builder_finish(&builder, iteration->trace);
+    iteration_builder_clear(&builder);
+    trace_sum_buffers(iteration->trace);
+    return iteration;
+}
+
+void model_iteration_free(struct model_iteration *iteration)
+{
+    if (!iteration)
+        return;
+    g_free((uint8_t *)iteration->job.recompute);
+    g_free(iteration->operators);
+    trace_free(iteration->trace);
+    g_free(iteration);
+}

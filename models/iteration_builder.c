@@ -1,0 +1,182 @@
+#include "models/iteration_builder.h"
+
+#include "models/operator_accesses.h"
+#include "models/operator_cost.h"
+
+#define BUFFER_ALIGNMENT 256
+
+static void free_tensor(gpointer tensor)
+{
+    g_free(((struct trace_tensor *)tensor)->name);
+}
+
+static void free_buffer(gpointer buffer)
+{
+    g_free(((struct trace_buffer *)buffer)->name);
+}
+
+static void free_operator(gpointer traced)
+{
+    g_free(((struct trace_operator *)traced)->name);
+}
+
+void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,
+                            const struct model_job *job)
+{
+    *builder = (struct iteration_builder){
+        .config = config,
+        .job = job,
+        .gradient = model_gradient_layout(job),
+        .rows = (uint64_t)job->batch * job->sequence,
+        .element = job->precision == MODEL_BF16 ? 2 : 4,
+        .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
+        .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),
+        .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access)),
+        .operators = g_array_new(FALSE, FALSE, sizeof(struct trace_operator)),
+        .model_operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
+    };
+    g_array_set_clear_func(builder->tensors, free_tensor);
+    g_array_set_clear_func(builder->buffers, free_buffer);
+    g_array_set_clear_func(builder->operators, free_operator);
+}
+
+void iteration_builder_clear(struct iteration_builder *builder)
+{
+    g_array_unref(builder->tensors);
+    g_array_unref(builder->buffers);
+    g_array_unref(builder->accesses);
+    g_array_unref(builder->operators);
+    g_array_unref(builder->model_operators);
+}
+
+uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements)
+{
+    struct trace_tensor tensor = {name, elements};
+    g_array_append_val(builder->tensors, tensor);
+    return builder->tensors->len - 1;
+}
+
+uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
+                                  uint64_t bytes)
+{
+    struct trace_buffer buffer = {
+        .name = g_strdup(name),
+        .bytes = (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT,
+        .first = UINT32_MAX,
+    };
+    g_array_append_val(builder->buffers, buffer);
+    return builder->buffers->len - 1;
+}
+
+struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uint32_t micro_batch)
+{
+    return (struct model_operator){
+        .kind = (uint8_t)kind,
+        .layer = layer,
+        .micro_batch = micro_batch,
+        .t = {MODEL_NONE, MODEL_NONE},
+        .in = {MODEL_NONE, MODEL_NONE, MODEL_NONE, MODEL_NONE},
+        .out = {MODEL_NONE, MODEL_NONE},
+        .workspace = MODEL_NONE,
+        .masked = MODEL_NONE,
+        .dropout_site = MODEL_NONE,
+    };
+}
+
+static bool on_host(const struct model_job *job, const struct model_operator *op)
+{
+    switch (op->kind) {
+    case MODEL_EMBED_FORWARD:
+    case MODEL_EMBED_BACKWARD:
+        return job->host_embedding;
+    case MODEL_UPDATE:
+        return job->host_update;
+    default:
+        return false;
+    }
+}
+
+/* Stretches a buffer's life to the operator that is about to be appended. What that operator makes
+ * costs `flops` to make again; what forward made and backward reads has been saved. */
+static void use_buffer(struct iteration_builder *builder, uint32_t index, enum trace_phase phase,
+                       uint64_t flops)
+{
+    if (index == MODEL_NONE)
+        return;
+    struct trace_buffer *buffer = &g_array_index(builder->buffers, struct trace_buffer, index);
+    uint32_t moment = builder->operators->len;
+    if (buffer->first == UINT32_MAX) {
+        buffer->first = moment;
+        buffer->recompute_flops = flops;
+    }
+    const struct trace_operator *maker = buffer->first < moment
+                                             ? &g_array_index(builder->operators,
+                                                              struct trace_operator, buffer->first)
+                                             : NULL;
+    buffer->saved = maker && maker->phase == TRACE_FORWARD && phase == TRACE_BACKWARD;
+    buffer->last = moment;
+}
+
+static void use_buffers(struct iteration_builder *builder, const struct model_operator *op,
+                        const struct trace_operator *traced)
+{
+    uint64_t flops = model_operator_is_forward(op) ? traced->flops : 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(op->in); i++)
+        use_buffer(builder, op->in[i], traced->phase, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
+        use_buffer(builder, op->out[i], traced->phase, flops);
+    use_buffer(builder, op->workspace, traced->phase, 0);
+    use_buffer(builder, op->masked, traced->phase, 0);
+}
+
+/* An embedding on the host sends its output over the link, and receives its output's gradient. */
+static void cross_link(const struct iteration_builder *builder, const struct model_operator *op,
+                       struct trace_operator *traced)
+{
+    uint64_t bytes = builder->rows * builder->config->width * builder->element;
+    if (op->kind == MODEL_EMBED_FORWARD)
+        traced->h2d_bytes = bytes;
+    else if (op->kind == MODEL_EMBED_BACKWARD)
+        traced->d2h_bytes = bytes;
+}
+
+void iteration_builder_operator(struct iteration_builder *builder, char *name,
+                                enum trace_phase phase, const struct model_operator *op)
+{
+    struct trace_operator traced = {
+        .name = name,
+        .phase = (uint8_t)phase,
+        .place = on_host(builder->job, op) ? TRACE_ON_HOST : TRACE_ON_DEVICE,
+        .layer = op->layer,
+        .micro_batch = op->micro_batch,
+        .first_access = builder->accesses->len,
+        .flops = operator_flops(builder, op),
+    };
+    operator_accesses(builder, op);
+    traced.access_count = builder->accesses->len - traced.first_access;
+    traced.bytes = operator_bytes(builder, op, traced.first_access);
+    if (traced.place == TRACE_ON_HOST)
+        cross_link(builder, op, &traced);
+    use_buffers(builder, op, &traced);
+    g_array_append_val(builder->operators, traced);
+    g_array_append_val(builder->model_operators, *op);
+}
+
+static gpointer take(GArray *array, uint32_t *count)
+{
+    gsize length;
+    gpointer data = g_array_steal(array, &length);
+    *count = (uint32_t)length;
+    return data;
+}
+
+struct model_operator *iteration_builder_finish(struct iteration_builder *builder,
+                                                struct trace *trace)
+{
+    uint32_t count;
+    trace->tensors = take(builder->tensors, &trace->tensor_count);
+    trace->buffers = take(builder->buffers, &trace->buffer_count);
+    trace->accesses = take(builder->accesses, &trace->access_count);
+    trace->operators = take(builder->operators, &trace->operator_count);
+    return take(builder->model_operators, &count);
+}

@@ -1,0 +1,51 @@
+/* Gathers the tensors, buffers and operators of an iteration while a model is walked through. */
+#ifndef PSTAR_MODELS_ITERATION_BUILDER_H
+#define PSTAR_MODELS_ITERATION_BUILDER_H
+
+#include "models/iteration.h"
+
+struct iteration_builder {
+    const struct model_config *config;
+    const struct model_job *job;
+    enum model_gradient gradient;
+    uint64_t rows;           /* N: tokens of a micro-batch */
+    uint64_t element;        /* bytes of an activation's element */
+    GArray *tensors;         /* struct trace_tensor */
+    GArray *buffers;         /* struct trace_buffer */
+    GArray *accesses;        /* struct trace_access */
+    GArray *operators;       /* struct trace_operator */
+    GArray *model_operators; /* struct model_operator, beside operators */
+};
+
+void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,
+                            const struct model_job *job);
+
+/* Frees what iteration_builder_finish has not taken. */
+void iteration_builder_clear(struct iteration_builder *builder);
+
+/* Appends a tensor and returns its index. `name` is taken. */
+uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements);
+
+/* Appends a buffer that nothing uses yet; its bytes are rounded up to 256. `name` is copied. */
+uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
+                                  uint64_t bytes);
+
+/* An operator of the kind that names no tensor, no buffer and no dropout. */
+struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uint32_t micro_batch);
+
+/* Appends the operator: derives its accesses, operations and bytes, and stretches the lives of its
+ * buffers to it. `name` is taken. */
+void iteration_builder_operator(struct iteration_builder *builder, char *name,
+                                enum trace_phase phase, const struct model_operator *op);
+
+/* Moves what was gathered into `trace` and returns the model's operators. */
+struct model_operator *iteration_builder_finish(struct iteration_builder *builder,
+                                                struct trace *trace);
+
+/* Whether the kind belongs to a forward pass, recomputed or not. */
+static inline bool model_operator_is_forward(const struct model_operator *op)
+{
+    return op->kind <= MODEL_CLASSIFIER_FORWARD;
+}
+
+#endif

@@ -1,0 +1,157 @@
+#include "models/operator_cost.h"
+
+/* Operations an element, counted from the formulas. */
+enum {
+    NORM_FORWARD = 7,   /* sum; subtract, square, sum; subtract, scale, scale and shift */
+    NORM_BACKWARD = 12, /* x^; dy w; two sums; their combination; sums for weight and bias */
+    GELU_FORWARD = 9,   /* 0.5 x (1 + tanh(s (x + c x^3))) */
+    GELU_BACKWARD = 16, /* its derivative times the gradient */
+    SOFTMAX = 5,        /* scale, maximum, subtract, exponential, sum */
+    LOSS = 6,           /* softmax, normalised and scaled into the gradient */
+    ADAMW = 17, /* moments 7, bias corrections 2, root, epsilon, division, decay, step, clip */
+};
+
+static uint64_t linear_forward(const struct iteration_builder *b, const struct model_operator *op)
+{
+    return 2 * b->rows * op->inputs * op->outputs + b->rows * op->outputs;
+}
+
+static uint64_t linear_backward(const struct iteration_builder *b, const struct model_operator *op)
+{
+    return 4 * b->rows * op->inputs * op->outputs + b->rows * op->outputs;
+}
+
+/* Matrix products over the causal pairs: queries with keys and weights with values forward;
+ * backward the scores again, and the gradients of weights, values, queries and keys. */
+static uint64_t attention(const struct iteration_builder *b, uint64_t products)
+{
+    uint64_t t = b->job->sequence, pairs = b->job->batch * (t * (t + 1) / 2);
+    return pairs * (products * 2 * b->config->width + SOFTMAX * (uint64_t)b->config->heads);
+}
+
+uint64_t operator_flops(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t n = b->rows, h = b->config->width, v = b->config->vocabulary;
+    uint64_t residual = op->dropout_site == MODEL_NONE ? 1 : 2;
+    switch ((enum model_kind)op->kind) {
+    case MODEL_EMBED_FORWARD:
+    case MODEL_EMBED_BACKWARD:
+        return n * h * residual;
+    case MODEL_NORM_FORWARD:
+        return NORM_FORWARD * n * h;
+    case MODEL_NORM_BACKWARD:
+        return NORM_BACKWARD * n * h;
+    case MODEL_LINEAR_FORWARD:
+        return linear_forward(b, op);
+    case MODEL_GELU_FORWARD:
+        return linear_forward(b, op) + GELU_FORWARD * n * op->outputs;
+    case MODEL_RESIDUAL_FORWARD:
+        return linear_forward(b, op) + residual * n * op->outputs;
+    case MODEL_LINEAR_BACKWARD:
+        return linear_backward(b, op);
+    case MODEL_GELU_BACKWARD:
+        return linear_backward(b, op) + GELU_BACKWARD * n * op->outputs;
+    case MODEL_RESIDUAL_BACKWARD:
+        return linear_backward(b, op) + (residual - 1) * n * op->outputs;
+    case MODEL_ATTENTION_FORWARD:
+        return attention(b, 2);
+    case MODEL_ATTENTION_BACKWARD:
+        return attention(b, 5) + 2 * n * h;
+    case MODEL_CLASSIFIER_FORWARD:
+        return 2 * n * h * v;
+    case MODEL_LOSS:
+        return LOSS * n * v;
+    case MODEL_CLASSIFIER_BACKWARD:
+        return 4 * n * h * v;
+    case MODEL_UPDATE:
+        return ADAMW * g_array_index(b->tensors, struct trace_tensor, op->t[0]).elements;
+    case MODEL_KINDS:
+        break;
+    }
+    g_assert_not_reached();
+}
+
+uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list)
+{
+    bool bf16 = job->precision == MODEL_BF16;
+    switch (list) {
+    case TRACE_PARAM:
+        return bf16 ? 2 : 4;
+    case TRACE_GRAD:
+        return model_gradient_layout(job) == MODEL_GRADIENT_LIST ? 4 : 0;
+    case TRACE_MASTER:
+        return bf16 ? 4 : 0;
+    case TRACE_EXP_AVG:
+    case TRACE_EXP_AVG_SQ:
+        return 4;
+    case TRACE_LISTS:
+        break;
+    }
+    g_assert_not_reached();
+}
+
+static uint64_t elements_touched(const struct iteration_builder *b, const struct model_operator *op,
+                                 const struct trace_access *access)
+{
+    uint64_t all = g_array_index(b->tensors, struct trace_tensor, access->tensor).elements;
+    bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
+    if (!embeds || access->mode == TRACE_OVERWRITE)
+        return all;
+    uint64_t rows = access->tensor == op->t[0] ? b->rows : b->job->sequence;
+    return MIN(all, rows * b->config->width);
+}
+
+static uint64_t access_bytes(const struct iteration_builder *b, const struct model_operator *op,
+                             const struct trace_access *access)
+{
+    uint64_t once = elements_touched(b, op, access) * operator_list_bytes(b->job, access->list);
+    return access->mode == TRACE_UPDATE ? 2 * once : once;
+}
+
+static uint64_t buffer_bytes(const struct iteration_builder *b, uint32_t buffer)
+{
+    return buffer == MODEL_NONE ? 0 : g_array_index(b->buffers, struct trace_buffer, buffer).bytes;
+}
+
+/* Buffers that the operator both reads and writes: what it changes in place, and its scratch. */
+static uint64_t second_passes(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t bytes = buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
+    if (op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD)
+        bytes += buffer_bytes(b, op->in[0]);
+    if (op->kind == MODEL_NORM_BACKWARD && op->add)
+        bytes += buffer_bytes(b, op->out[0]);
+    return bytes;
+}
+
+uint64_t operator_bytes(const struct iteration_builder *b, const struct model_operator *op,
+                        uint32_t first_access)
+{
+    uint64_t bytes = second_passes(b, op);
+    for (guint i = first_access; i < b->accesses->len; i++)
+        bytes += access_bytes(b, op, &g_array_index(b->accesses, struct trace_access, i));
+    for (size_t i = 0; i < G_N_ELEMENTS(op->in); i++)
+        bytes += buffer_bytes(b, op->in[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
+        bytes += buffer_bytes(b, op->out[i]);
+    return bytes + buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
+}
+
+bool operator_is_matrix_product(enum model_kind kind)
+{
+    switch (kind) {
+    case MODEL_LINEAR_FORWARD:
+    case MODEL_GELU_FORWARD:
+    case MODEL_RESIDUAL_FORWARD:
+    case MODEL_ATTENTION_FORWARD:
+    case MODEL_CLASSIFIER_FORWARD:
+    case MODEL_CLASSIFIER_BACKWARD:
+    case MODEL_LINEAR_BACKWARD:
+    case MODEL_GELU_BACKWARD:
+    case MODEL_RESIDUAL_BACKWARD:
+    case MODEL_ATTENTION_BACKWARD:
+        return true;
+    default:
+        return false;
+    }
+}

@@ -1,0 +1,54 @@
+#include "models/synth.h"
+
+#include "models/operator_cost.h"
+
+#include <math.h>
+
+/* AdamW moves this many bytes an element: gradient, parameter and both moments read, all but the
+ * gradient written, in fp32. */
+#define UPDATE_BYTES 28.0
+
+static double host_seconds(const struct platform *platform, const struct trace *trace,
+                           const struct model_operator *op, const struct trace_operator *traced)
+{
+    double elements = op->kind == MODEL_UPDATE ? (double)trace->tensors[op->t[0]].elements
+                                               : (double)traced->bytes / UPDATE_BYTES;
+    return platform_seconds(&platform->host_update, elements);
+}
+
+static double device_seconds(const struct platform *platform, enum model_precision precision,
+                             const struct model_operator *op, const struct trace_operator *traced)
+{
+    double memory = platform_seconds(&platform->memory, (double)traced->bytes);
+    if (!operator_is_matrix_product(op->kind))
+        return memory;
+    return fmax(memory, platform_seconds(&platform->compute[precision], (double)traced->flops));
+}
+
+static void estimate_durations(struct model_iteration *iteration, const struct platform *platform)
+{
+    struct trace *trace = iteration->trace;
+    for (uint32_t i = 0; i < trace->operator_count; i++) {
+        struct trace_operator *traced = &trace->operators[i];
+        const struct model_operator *op = &iteration->operators[i];
+        double seconds = traced->place == TRACE_ON_HOST
+                             ? host_seconds(platform, trace, op, traced)
+                             : device_seconds(platform, iteration->job.precision, op, traced);
+        traced->duration_ns = (uint64_t)fmax(1, round(seconds * 1e9));
+    }
+    trace->machine = g_strdup(platform->name);
+    trace->estimated = true;
+}
+
+struct trace *model_synthesise(const struct model_config *config, const struct model_job *job,
+                               const struct platform *platform, GError **error)
+{
+    struct model_iteration *iteration = model_iteration_new(config, job, error);
+    if (!iteration)
+        return NULL;
+    if (platform)
+        estimate_durations(iteration, platform);
+    struct trace *trace = g_steal_pointer(&iteration->trace);
+    model_iteration_free(iteration);
+    return trace;
+}
