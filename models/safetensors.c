@@ -1,0 +1,374 @@
+#include "models/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+G_DEFINE_QUARK(safetensors_error, safetensors_error)
+
+#define LENGTH_BYTES    8
+#define GREATEST_HEADER (100u << 20) /* bytes; the format's own limit */
+#define METADATA        "__metadata__"
+
+struct safetensors {
+    char *path;
+    const uint8_t *map;
+    size_t map_bytes;
+    const uint8_t *data;
+    uint64_t data_bytes;
+    GArray *tensors;     /* struct safetensors_tensor, by offset */
+    GHashTable *by_name; /* name -> struct safetensors_tensor, both owned by `tensors` */
+};
+
+struct number_format {
+    const char *name;
+    uint8_t dtype; /* enum safetensors_dtype */
+    uint8_t bytes;
+};
+
+static const struct number_format formats[] = {
+    {"F32", SAFETENSORS_F32, 4},       {"F16", SAFETENSORS_F16, 2},
+    {"BF16", SAFETENSORS_BF16, 2},     {"F64", SAFETENSORS_OTHER, 8},
+    {"I64", SAFETENSORS_OTHER, 8},     {"U64", SAFETENSORS_OTHER, 8},
+    {"I32", SAFETENSORS_OTHER, 4},     {"U32", SAFETENSORS_OTHER, 4},
+    {"I16", SAFETENSORS_OTHER, 2},     {"U16", SAFETENSORS_OTHER, 2},
+    {"I8", SAFETENSORS_OTHER, 1},      {"U8", SAFETENSORS_OTHER, 1},
+    {"BOOL", SAFETENSORS_OTHER, 1},    {"F8_E4M3", SAFETENSORS_OTHER, 1},
+    {"F8_E5M2", SAFETENSORS_OTHER, 1},
+};
+
+static const struct number_format *format_find(const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(formats); i++) {
+        if (strcmp(formats[i].name, name) == 0) {
+            return &formats[i];
+        }
+    }
+    return NULL;
+}
+
+static void tensor_clear(void *element)
+{
+    g_free(((struct safetensors_tensor *)element)->name);
+}
+
+static bool invalid(const struct safetensors *file, const char *tensor, GError **error,
+                    const char *format, ...) G_GNUC_PRINTF(4, 5);
+static bool invalid(const struct safetensors *file, const char *tensor, GError **error,
+                    const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *reason = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    if (tensor != NULL) {
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID, "%s: tensor %s: %s",
+                    file->path, tensor, reason);
+    } else {
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID, "%s: %s", file->path,
+                    reason);
+    }
+    g_free(reason);
+    return false;
+}
+
+static bool map_file(struct safetensors *file, GError **error)
+{
+    int descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    const char *problem = NULL;
+    if (descriptor < 0 || fstat(descriptor, &status) != 0) {
+        problem = g_strerror(errno);
+    } else if (!S_ISREG(status.st_mode)) {
+        problem = "not a file";
+    } else if (status.st_size > 0) {
+        void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (map == MAP_FAILED) {
+            problem = g_strerror(errno);
+        } else {
+            file->map = map;
+            file->map_bytes = (size_t)status.st_size;
+        }
+    }
+    if (descriptor >= 0) {
+        close(descriptor);
+    }
+    if (problem != NULL) {
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: %s", file->path, problem);
+    }
+    return problem == NULL;
+}
+
+/* A whole number >= 0. */
+static bool natural(const json_t *value, uint64_t *number)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0) {
+        return false;
+    }
+    *number = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool parse_shape(const struct safetensors *file, const json_t *entry,
+                        struct safetensors_tensor *tensor, GError **error)
+{
+    const json_t *shape = json_object_get(entry, "shape");
+    if (!json_is_array(shape) || json_array_size(shape) > SAFETENSORS_MAX_RANK) {
+        return invalid(file, tensor->name, error, "shape is no list of at most %d numbers",
+                       SAFETENSORS_MAX_RANK);
+    }
+    tensor->rank = (uint32_t)json_array_size(shape);
+    tensor->elements = 1;
+    for (uint32_t i = 0; i < tensor->rank; i++) {
+        if (!natural(json_array_get(shape, i), &tensor->shape[i]) ||
+            __builtin_mul_overflow(tensor->elements, tensor->shape[i], &tensor->elements)) {
+            return invalid(file, tensor->name, error, "shape is absurd in dimension %u", i);
+        }
+    }
+    return true;
+}
+
+static bool parse_tensor(const struct safetensors *file, const char *name, const json_t *entry,
+                         struct safetensors_tensor *tensor, GError **error)
+{
+    tensor->name = g_strdup(name);
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    const struct number_format *format = dtype != NULL ? format_find(dtype) : NULL;
+    if (format == NULL) {
+        return invalid(file, name, error, "dtype %s is not known", dtype != NULL ? dtype : "?");
+    }
+    tensor->dtype = format->dtype;
+    if (!parse_shape(file, entry, tensor, error)) {
+        return false;
+    }
+    const json_t *offsets = json_object_get(entry, "data_offsets");
+    uint64_t end;
+    if (json_array_size(offsets) != 2 || !natural(json_array_get(offsets, 0), &tensor->offset) ||
+        !natural(json_array_get(offsets, 1), &end) || end < tensor->offset) {
+        return invalid(file, name, error, "data_offsets are no pair of places, first and end");
+    }
+    if (end > file->data_bytes) {
+        return invalid(file, name, error,
+                       "ends at byte %" G_GUINT64_FORMAT
+                       " of the data, of which there are %" G_GUINT64_FORMAT
+                       ": the file is truncated or damaged",
+                       end, file->data_bytes);
+    }
+    tensor->bytes = end - tensor->offset;
+    uint64_t wanted;
+    if (__builtin_mul_overflow(tensor->elements, format->bytes, &wanted) ||
+        wanted != tensor->bytes) {
+        return invalid(file, name, error,
+                       "occupies %" G_GUINT64_FORMAT " bytes, which do not hold its shape in %s",
+                       tensor->bytes, dtype);
+    }
+    return true;
+}
+
+static bool parse_header(struct safetensors *file, const json_t *header, GError **error)
+{
+    const char *name;
+    json_t *entry;
+    json_object_foreach ((json_t *)header, name, entry) {
+        if (strcmp(name, METADATA) == 0) {
+            continue;
+        }
+        struct safetensors_tensor tensor = {0};
+        bool parsed = parse_tensor(file, name, entry, &tensor, error);
+        g_array_append_val(file->tensors, tensor);
+        if (!parsed) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int compare_offsets(const void *left, const void *right)
+{
+    const struct safetensors_tensor *a = left, *b = right;
+    if (a->offset != b->offset) {
+        return a->offset < b->offset ? -1 : 1;
+    }
+    return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
+}
+
+/* Without holes or overlaps there is nowhere for bytes to hide, nor for two tensors to share. */
+static bool check_cover(struct safetensors *file, GError **error)
+{
+    g_array_sort(file->tensors, compare_offsets);
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < file->tensors->len; i++) {
+        struct safetensors_tensor *tensor = &g_array_index(file->tensors, struct safetensors_tensor,
+                                                           i);
+        if (tensor->offset != end) {
+            return invalid(file, tensor->name, error,
+                           "begins at byte %" G_GUINT64_FORMAT
+                           " of the data, but the tensor before it ends at %" G_GUINT64_FORMAT,
+                           tensor->offset, end);
+        }
+        end += tensor->bytes;
+        g_hash_table_insert(file->by_name, tensor->name, tensor);
+    }
+    if (end != file->data_bytes) {
+        return invalid(file, NULL, error,
+                       "%" G_GUINT64_FORMAT
+                       " bytes of data, of which tensors use %" G_GUINT64_FORMAT,
+                       file->data_bytes, end);
+    }
+    return true;
+}
+
+static bool read_header(struct safetensors *file, GError **error)
+{
+    uint64_t length = 0;
+    if (file->map_bytes < LENGTH_BYTES) {
+        return invalid(file, NULL, error, "too short to be a safetensors file");
+    }
+    memcpy(&length, file->map, LENGTH_BYTES);
+    length = GUINT64_FROM_LE(length);
+    if (length > GREATEST_HEADER || length > file->map_bytes - LENGTH_BYTES) {
+        return invalid(file, NULL, error,
+                       "says that its header takes %" G_GUINT64_FORMAT
+                       " bytes: not a safetensors file, or truncated",
+                       length);
+    }
+    file->data = file->map + LENGTH_BYTES + length;
+    file->data_bytes = file->map_bytes - LENGTH_BYTES - length;
+
+    json_error_t problem;
+    json_t *header = json_loadb((const char *)file->map + LENGTH_BYTES, (size_t)length,
+                                JSON_REJECT_DUPLICATES, &problem);
+    bool read;
+    if (header == NULL) {
+        read = invalid(file, NULL, error, "header is not JSON: %s", problem.text);
+    } else if (!json_is_object(header)) {
+        read = invalid(file, NULL, error, "header is no JSON object");
+    } else {
+        read = parse_header(file, header, error) && check_cover(file, error);
+    }
+    json_decref(header);
+    return read;
+}
+
+struct safetensors *safetensors_open(const char *path, GError **error)
+{
+    struct safetensors *file = g_new0(struct safetensors, 1);
+    file->path = g_strdup(path);
+    file->tensors = g_array_new(FALSE, FALSE, sizeof(struct safetensors_tensor));
+    g_array_set_clear_func(file->tensors, tensor_clear);
+    file->by_name = g_hash_table_new(g_str_hash, g_str_equal);
+    if (!map_file(file, error) || !read_header(file, error)) {
+        safetensors_close(file);
+        return NULL;
+    }
+    return file;
+}
+
+void safetensors_close(struct safetensors *file)
+{
+    if (file == NULL) {
+        return;
+    }
+    if (file->map != NULL) {
+        munmap((void *)file->map, file->map_bytes);
+    }
+    g_hash_table_destroy(file->by_name);
+    g_array_free(file->tensors, TRUE);
+    g_free(file->path);
+    g_free(file);
+}
+
+const char *safetensors_path(const struct safetensors *file)
+{
+    return file->path;
+}
+
+uint32_t safetensors_count(const struct safetensors *file)
+{
+    return file->tensors->len;
+}
+
+const struct safetensors_tensor *safetensors_at(const struct safetensors *file, uint32_t index)
+{
+    g_assert(index < file->tensors->len);
+    return &g_array_index(file->tensors, struct safetensors_tensor, index);
+}
+
+const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name)
+{
+    return g_hash_table_lookup(file->by_name, name);
+}
+
+static char *shape_text(const uint64_t *shape, uint32_t rank)
+{
+    GString *text = g_string_new("[");
+    for (uint32_t i = 0; i < rank; i++) {
+        g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, i > 0 ? ", " : "", shape[i]);
+    }
+    return g_string_free(g_string_append_c(text, ']'), FALSE);
+}
+
+bool safetensors_expect(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                        const uint64_t *shape, uint32_t rank, GError **error)
+{
+    if (tensor->rank != rank || memcmp(tensor->shape, shape, rank * sizeof(*shape)) != 0) {
+        char *there = shape_text(tensor->shape, tensor->rank), *wanted = shape_text(shape, rank);
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
+                    "%s: tensor %s: shape is %s, the model's %s", file->path, tensor->name, there,
+                    wanted);
+        g_free(there);
+        g_free(wanted);
+        return false;
+    }
+    if (tensor->dtype == SAFETENSORS_OTHER) {
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
+                    "%s: tensor %s: weights must be F32, F16 or BF16", file->path, tensor->name);
+        return false;
+    }
+    return true;
+}
+
+static float widen_bf16(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof(value));
+    return value;
+}
+
+static float widen_f16(uint16_t bits)
+{
+    uint32_t sign = (uint32_t)(bits & 0x8000u) << 16;
+    uint32_t exponent = (bits >> 10) & 0x1fu, fraction = bits & 0x3ffu;
+    if (exponent == 0) { /* zero and subnormal: a multiple of 2^-24 */
+        float value = (float)fraction * 0x1p-24f;
+        return sign != 0 ? -value : value;
+    }
+    uint32_t wide_exponent = exponent == 0x1fu ? 0xffu : exponent + (127 - 15);
+    uint32_t wide = sign | (wide_exponent << 23) | (fraction << 13);
+    float value;
+    memcpy(&value, &wide, sizeof(value));
+    return value;
+}
+
+void safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor,
+                      uint64_t first, uint64_t count, float *values)
+{
+    g_assert(first <= tensor->elements && count <= tensor->elements - first);
+    const uint8_t *data = file->data + tensor->offset; /* of any alignment: copied, not cast */
+    if (tensor->dtype == SAFETENSORS_F32) {
+        memcpy(values, data + first * sizeof(float), count * sizeof(float));
+        return;
+    }
+    g_assert(tensor->dtype == SAFETENSORS_F16 || tensor->dtype == SAFETENSORS_BF16);
+    for (uint64_t i = 0; i < count; i++) {
+        uint16_t bits;
+        memcpy(&bits, data + (first + i) * sizeof(bits), sizeof(bits));
+        values[i] = tensor->dtype == SAFETENSORS_BF16 ? widen_bf16(bits) : widen_f16(bits);
+    }
+}
