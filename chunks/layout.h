@@ -18,7 +18,7 @@ struct layout_spec {
 struct chunk {
     uint64_t bytes; /* its slot: chunk_bytes of its list, or a large tensor's own size */
     uint64_t used;  /* bytes that hold tensors, alignment included: what a copy moves; <= bytes */
-    uint32_t group; /* the parameter chunk that covers the same tensors */
+    uint32_t group; /* the chunk of the coarsest list that covers the same tensors */
     uint8_t list;   /* enum trace_list */
 };
 
@@ -49,6 +49,7 @@ struct layout *layout_pack(const struct trace *trace, const struct layout_spec *
 struct layout *layout_pack_uniform(const struct trace *trace, uint64_t chunk_bytes, GError **error);
 
 void layout_free(struct layout *layout);
+struct layout *layout_copy(const struct layout *layout);
 
 /* Sum of the chunks' slots: what holding everything takes. */
 uint64_t layout_bytes(const struct layout *layout);

@@ -36,8 +36,9 @@ struct plan_figures {
     uint64_t h2d_copies, d2h_copies; /* of chunks */
     uint64_t evictions;              /* chunks that left the device, with or without a copy */
     uint64_t moves, moved_bytes;     /* within the device */
-    uint64_t peak_device_bytes;      /* the arena: highest address in use */
-    uint64_t peak_live_device_bytes; /* greatest sum of what is alive there */
+    uint64_t peak_device_bytes;      /* greatest of: end of the highest chunk, plus extent of the
+                                        non-model data, when an operator starts */
+    uint64_t peak_live_device_bytes; /* greatest sum of slots and live non-model bytes, likewise */
     uint64_t peak_host_bytes;        /* slots of host-homed chunks and staging of host operators */
     double stall_seconds;            /* compute waited for copies; predicted by a clock, else 0 */
     double iteration_seconds;        /* 0: not predicted */
@@ -54,9 +55,10 @@ struct plan {
     uint64_t device_budget, host_budget; /* bytes; host: UINT64_MAX unlimited */
 
     struct layout *layout;
-    uint64_t device_bytes;  /* size of the arena; <= device_budget */
-    uint64_t host_bytes;    /* size of the host pool; <= host_budget */
-    uint64_t *host_address; /* [chunk_count] slot in the host pool; PLAN_NOWHERE: device-homed */
+    uint64_t device_bytes;    /* size of the arena; <= device_budget */
+    uint64_t host_bytes;      /* size of the host pool; <= host_budget */
+    uint64_t staging_address; /* in the host pool, to its end: activations of host operators */
+    uint64_t *host_address;   /* [chunk_count] host slot; PLAN_NOWHERE: device-homed */
     uint64_t
         *initial_address; /* [chunk_count] on the device at the start; PLAN_NOWHERE: not there */
 

@@ -8,22 +8,12 @@
 
 #include "chunks/mover.h"
 #include "chunks/plan.h"
-
-/* Where a chunk's valid bytes are. */
-enum residency_state {
-    RESIDENCY_NOWHERE,      /* nothing alive in it */
-    RESIDENCY_HOST,         /* host only */
-    RESIDENCY_FETCHING,     /* host valid, device on the way */
-    RESIDENCY_BOTH,         /* host and device agree */
-    RESIDENCY_DEVICE,       /* device only, dirty */
-    RESIDENCY_WRITING_BACK, /* on the way to the host */
-    RESIDENCY_STATES
-};
+#include "chunks/residency_state.h"
 
 struct residency;
 
-/* `plan` must have passed plan_check against the trace that `accesses` and `places` (where each
- * operator runs, [moment_count], enum trace_place) come from. All arguments outlive the result. */
+/* `plan` must have passed plan_check against `trace`; `accesses` were made from both. All arguments
+ * outlive the result. */
 struct residency *residency_new(const struct plan *plan, const struct accesses *accesses,
                                 const struct trace *trace, const struct mover_ops *ops,
                                 void *mover);

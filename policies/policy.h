@@ -37,8 +37,8 @@ struct policy_ops {
 
     /* The chunk has become resident. */
     void (*admit)(void *state, uint32_t chunk);
-    /* A resident chunk is used by the operator of the current moment. Not called for the use that
-     * admitted it. May be NULL. */
+    /* The operator of the current moment has used the chunk, the one that admitted it too; next_use
+     * already says the use after this one. May be NULL. */
     void (*touch)(void *state, uint32_t chunk);
     /* The chunk has left, whether this policy chose it or not. */
     void (*remove)(void *state, uint32_t chunk);

@@ -1,0 +1,153 @@
+#include "chunks/accesses.h"
+
+/* What is alive. A tensor's bytes in a list are dead from a last read to the overwrite that
+ * follows; a chunk is dead when all it holds is. */
+struct liveness {
+    const struct trace *trace;
+    const struct layout *layout;
+    uint8_t *next_overwrites; /* [access_count] the tensor's next access, cyclic, is an overwrite */
+    uint32_t *alive;          /* [chunk_count] tensors of the chunk that are alive */
+};
+
+static uint32_t key_of(const struct trace *trace, const struct trace_access *access)
+{
+    return access->list * trace->tensor_count + access->tensor;
+}
+
+/* The accesses backwards, twice round, so that the first pass gives the second what follows the
+ * iteration's last accesses. */
+static void look_forward(struct liveness *live)
+{
+    const struct trace *trace = live->trace;
+    uint32_t keys = TRACE_LISTS * trace->tensor_count;
+    g_autofree uint8_t *overwrites_next = g_new0(uint8_t, keys);
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t a = trace->access_count; a-- > 0;) {
+            uint32_t key = key_of(trace, &trace->accesses[a]);
+            live->next_overwrites[a] = overwrites_next[key];
+            overwrites_next[key] = trace->accesses[a].mode == TRACE_OVERWRITE;
+        }
+    }
+    /* At the start of the iteration. A tensor that is never accessed keeps its bytes. */
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t t = 0; live->layout->places[list] && t < trace->tensor_count; t++)
+            if (!overwrites_next[(uint32_t)list * trace->tensor_count + t])
+                live->alive[live->layout->places[list][t].chunk]++;
+}
+
+static uint32_t chunk_of(const struct layout *layout, const struct trace_access *access)
+{
+    return layout->places[access->list][access->tensor].chunk;
+}
+
+/* Appends one moment's accesses. `slot` is scratch: [chunk_count] index + 1 of the chunk's item. */
+static void add_moment(struct accesses *accesses, struct liveness *live, uint32_t moment,
+                       uint32_t *slot)
+{
+    const struct trace *trace = live->trace;
+    const struct trace_operator *op = &trace->operators[moment];
+    uint32_t place_flag = op->place == TRACE_ON_HOST ? ACCESS_ON_HOST : 0;
+    uint32_t begin = accesses->count;
+    for (uint32_t i = 0; i < op->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[op->first_access + i];
+        uint32_t chunk = chunk_of(live->layout, access);
+        if (!slot[chunk]) {
+            uint32_t fresh = live->alive[chunk] ? 0 : ACCESS_FRESH;
+            accesses->items[accesses->count] = (struct chunk_access){chunk, place_flag | fresh};
+            slot[chunk] = ++accesses->count;
+        }
+        if (access->mode != TRACE_READ)
+            accesses->items[slot[chunk] - 1].flags |= ACCESS_WRITES;
+    }
+    for (uint32_t i = 0; i < op->access_count; i++) {
+        uint32_t a = op->first_access + i;
+        uint32_t chunk = chunk_of(live->layout, &trace->accesses[a]);
+        bool was_alive = trace->accesses[a].mode != TRACE_OVERWRITE;
+        bool is_alive = !live->next_overwrites[a];
+        live->alive[chunk] += (uint32_t)is_alive - (uint32_t)was_alive;
+    }
+    for (uint32_t i = begin; i < accesses->count; i++) {
+        uint32_t chunk = accesses->items[i].chunk;
+        slot[chunk] = 0;
+        if (!live->alive[chunk])
+            accesses->items[i].flags |= ACCESS_LAST;
+    }
+}
+
+static void find_next_uses(struct accesses *accesses)
+{
+    uint32_t moments = accesses->moment_count;
+    uint32_t *next = accesses->first_device_use;
+    memset(next, 0xff, accesses->chunk_count * sizeof *next);
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t m = moments; m-- > 0;) {
+            for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+                uint32_t *use = &next[accesses->items[a].chunk];
+                accesses->next_device_use[a] = *use;
+                if (!(accesses->items[a].flags & ACCESS_ON_HOST))
+                    *use = m;
+            }
+        }
+        for (uint32_t c = 0; round == 0 && c < accesses->chunk_count; c++)
+            if (next[c] != UINT32_MAX)
+                next[c] += moments;
+    }
+}
+
+struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
+                              const uint64_t *non_model)
+{
+    struct liveness live = {.trace = trace, .layout = layout};
+    live.next_overwrites = g_new0(uint8_t, trace->access_count);
+    live.alive = g_new0(uint32_t, layout->chunk_count);
+    look_forward(&live);
+
+    struct accesses *accesses = g_new0(struct accesses, 1);
+    accesses->moment_count = trace->operator_count;
+    accesses->chunk_count = layout->chunk_count;
+    accesses->first = g_new(uint32_t, trace->operator_count + 1);
+    accesses->items = g_new(struct chunk_access, trace->access_count);
+    accesses->non_model = g_memdup2(non_model, trace->operator_count * sizeof *non_model);
+    g_autofree uint32_t *slot = g_new0(uint32_t, layout->chunk_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        accesses->first[m] = accesses->count;
+        add_moment(accesses, &live, m, slot);
+    }
+    accesses->first[trace->operator_count] = accesses->count;
+    accesses->next_device_use = g_new(uint32_t, accesses->count);
+    accesses->first_device_use = g_new(uint32_t, layout->chunk_count);
+    find_next_uses(accesses);
+    g_free(live.next_overwrites);
+    g_free(live.alive);
+    return accesses;
+}
+
+void accesses_free(struct accesses *accesses)
+{
+    if (!accesses)
+        return;
+    g_free(accesses->first);
+    g_free(accesses->items);
+    g_free(accesses->next_device_use);
+    g_free(accesses->first_device_use);
+    g_free(accesses->non_model);
+    g_free(accesses);
+}
+
+uint64_t accesses_least_device_bytes(const struct accesses *accesses, const struct layout *layout,
+                                     uint32_t *moment)
+{
+    uint64_t least = 0;
+    for (uint32_t m = 0; m < accesses->moment_count; m++) {
+        uint64_t bytes = accesses->non_model[m];
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            if (!(accesses->items[a].flags & ACCESS_ON_HOST))
+                bytes += layout->chunks[accesses->items[a].chunk].bytes;
+        if (bytes > least) {
+            least = bytes;
+            if (moment)
+                *moment = m;
+        }
+    }
+    return least;
+}

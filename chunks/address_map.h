@@ -1,0 +1,26 @@
+/* What must be complete before a range of the device's addresses may be written again. */
+#ifndef PSTAR_CHUNKS_ADDRESS_MAP_H
+#define PSTAR_CHUNKS_ADDRESS_MAP_H
+
+#include "chunks/mover.h"
+
+#include <glib.h>
+
+struct address_map {
+    GArray *ranges; /* of free addresses with work pending on them; ascending, never overlapping */
+};
+
+struct address_map *address_map_new(void);
+void address_map_free(struct address_map *map);
+
+/* [begin, end) is free once `after` is complete. The range must not be in the map. */
+void address_map_release(struct address_map *map, uint64_t begin, uint64_t end,
+                         const struct mover_after *after);
+/* [begin, end) is taken: adds what its new owner must wait for to `after`. */
+void address_map_take(struct address_map *map, uint64_t begin, uint64_t end,
+                      struct mover_after *after);
+
+/* Takes the later ticket of each queue. */
+void mover_after_merge(struct mover_after *after, const struct mover_after *other);
+
+#endif

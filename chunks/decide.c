@@ -1,0 +1,342 @@
+#include "chunks/decide.h"
+
+/* Iterations before the one that becomes the plan. */
+#define SETTLING_ITERATIONS 2
+
+struct run {
+    const struct layout *layout;
+    const struct accesses *accesses;
+    const struct homes *homes;
+    const struct dry_run_options *options;
+    void *policy;
+    struct policy_view view;
+    uint64_t *bytes;    /* [chunk_count] slots */
+    uint8_t *pinned;    /* [chunk_count] */
+    uint8_t *dirty;     /* [chunk_count] the device's copy is newer and alive */
+    uint32_t *next_use; /* [chunk_count] see struct policy_view */
+    uint8_t *resident;  /* [chunk_count] */
+    uint32_t *seen;     /* [chunk_count] the look-ahead that last met the chunk */
+    GArray *window;     /* uint32_t: chunks pinned by the current moment and its look-ahead */
+    uint64_t used;      /* slots on the device */
+    uint32_t moment, iteration, look_aheads;
+    struct decisions *record; /* NULL while settling */
+};
+
+static void emit(struct run *run, enum plan_action_kind kind, uint32_t chunk)
+{
+    struct plan_action action = {.chunk = chunk, .kind = (uint8_t)kind, .address = PLAN_NOWHERE};
+    if (run->record)
+        g_array_append_val(run->record->actions, action);
+}
+
+static void leave(struct run *run, uint32_t chunk)
+{
+    emit(run, run->dirty[chunk] ? PLAN_WRITE_BACK : PLAN_DROP, chunk);
+    run->resident[chunk] = run->dirty[chunk] = 0;
+    run->used -= run->bytes[chunk];
+    run->options->policy->remove(run->policy, chunk);
+}
+
+static void enter(struct run *run, enum plan_action_kind kind, uint32_t chunk)
+{
+    emit(run, kind, chunk);
+    run->resident[chunk] = 1;
+    run->used += run->bytes[chunk];
+    run->options->policy->admit(run->policy, chunk);
+}
+
+/* Evicts until `bytes` more fit into `capacity`; false when what is left is pinned. */
+static bool make_room(struct run *run, uint64_t bytes, uint64_t capacity)
+{
+    while (run->used + bytes > capacity) {
+        uint32_t victim = run->options->policy->victim(run->policy);
+        if (victim == POLICY_NONE)
+            return false;
+        leave(run, victim);
+    }
+    return true;
+}
+
+static uint64_t capacity_at(const struct run *run, uint32_t moment)
+{
+    return run->options->device_bytes - run->accesses->non_model[moment];
+}
+
+static void pin(struct run *run, uint32_t chunk)
+{
+    if (!run->pinned[chunk]) {
+        run->pinned[chunk] = 1;
+        g_array_append_val(run->window, chunk);
+    }
+}
+
+static void unpin_all(struct run *run)
+{
+    for (uint32_t i = 0; i < run->window->len; i++)
+        run->pinned[g_array_index(run->window, uint32_t, i)] = 0;
+    g_array_set_size(run->window, 0);
+}
+
+/* The operator's chunks on the device, and room for its non-model data. */
+static void serve_device_operator(struct run *run, uint32_t begin, uint32_t end)
+{
+    const struct chunk_access *items = run->accesses->items;
+    uint64_t capacity = capacity_at(run, run->moment);
+    for (uint32_t a = begin; a < end; a++)
+        pin(run, items[a].chunk);
+    bool fits = make_room(run, 0, capacity);
+    for (uint32_t a = begin; a < end; a++) {
+        uint32_t chunk = items[a].chunk;
+        if (run->resident[chunk])
+            continue;
+        fits &= make_room(run, run->bytes[chunk], capacity);
+        enter(run, items[a].flags & ACCESS_FRESH ? PLAN_ALLOCATE : PLAN_FETCH, chunk);
+    }
+    g_assert(fits);
+}
+
+/* The host's copies valid, and the device's gone where the operator writes. A flush of a clean
+ * chunk is taken out when the iteration is settled. */
+static void serve_host_operator(struct run *run, uint32_t begin, uint32_t end)
+{
+    for (uint32_t a = begin; a < end; a++) {
+        const struct chunk_access *access = &run->accesses->items[a];
+        if (!run->resident[access->chunk])
+            continue;
+        if (access->flags & ACCESS_WRITES) {
+            leave(run, access->chunk);
+        } else {
+            emit(run, PLAN_FLUSH, access->chunk);
+            run->dirty[access->chunk] = 0;
+        }
+    }
+    g_assert(make_room(run, 0, capacity_at(run, run->moment)));
+}
+
+/* Fetches what the next moments need into the room that they leave; false: no more room. */
+static bool look_at(struct run *run, uint32_t moment, uint64_t capacity)
+{
+    const struct accesses *accesses = run->accesses;
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
+        const struct chunk_access *access = &accesses->items[a];
+        if (run->seen[access->chunk] == run->look_aheads)
+            continue;
+        run->seen[access->chunk] = run->look_aheads;
+        if (access->flags & ACCESS_ON_HOST)
+            continue;
+        pin(run, access->chunk);
+        if (run->resident[access->chunk] || access->flags & ACCESS_FRESH)
+            continue;
+        if (!make_room(run, run->bytes[access->chunk], capacity))
+            return false;
+        enter(run, PLAN_FETCH, access->chunk);
+    }
+    return true;
+}
+
+static void look_ahead(struct run *run)
+{
+    const struct accesses *accesses = run->accesses;
+    uint64_t capacity = capacity_at(run, run->moment);
+    run->look_aheads++;
+    for (uint32_t a = accesses->first[run->moment]; a < accesses->first[run->moment + 1]; a++)
+        run->seen[accesses->items[a].chunk] = run->look_aheads;
+    for (uint32_t ahead = 1; ahead <= run->options->look_ahead; ahead++) {
+        uint32_t moment = (run->moment + ahead) % accesses->moment_count;
+        capacity = MIN(capacity, capacity_at(run, moment));
+        if (run->used > capacity || !look_at(run, moment, capacity))
+            return;
+    }
+}
+
+/* What the operator leaves behind. */
+static void account(struct run *run, uint32_t begin, uint32_t end)
+{
+    for (uint32_t a = begin; a < end; a++) {
+        const struct chunk_access *access = &run->accesses->items[a];
+        uint32_t chunk = access->chunk;
+        if (access->flags & ACCESS_ON_HOST)
+            continue;
+        run->next_use[chunk] = run->accesses->next_device_use[a];
+        if (run->homes->on_device[chunk])
+            continue;
+        if (access->flags & ACCESS_WRITES)
+            run->dirty[chunk] = 1;
+        if (access->flags & ACCESS_LAST)
+            run->dirty[chunk] = 0;
+        if (run->options->policy->touch)
+            run->options->policy->touch(run->policy, chunk);
+    }
+}
+
+/* Chunks in which nothing is alive any more make room at once: it costs nothing. */
+static void drop_dead(struct run *run, uint32_t begin, uint32_t end)
+{
+    for (uint32_t a = begin; a < end; a++) {
+        const struct chunk_access *access = &run->accesses->items[a];
+        if (access->flags & ACCESS_LAST && run->resident[access->chunk] &&
+            !run->homes->on_device[access->chunk])
+            leave(run, access->chunk);
+    }
+}
+
+static void run_moment(struct run *run)
+{
+    const uint32_t *first = run->accesses->first;
+    uint32_t m = run->moment, begin = first[m], end = first[m + 1];
+    if (run->record)
+        run->record->first[m] = run->record->actions->len;
+    if (m > 0)
+        drop_dead(run, first[m - 1], begin);
+    if (begin < end && run->accesses->items[begin].flags & ACCESS_ON_HOST)
+        serve_host_operator(run, begin, end);
+    else
+        serve_device_operator(run, begin, end);
+    look_ahead(run);
+    unpin_all(run);
+    account(run, begin, end);
+}
+
+/* Back to the chunks that the iteration began with. */
+static void close_iteration(struct run *run)
+{
+    struct decisions *record = run->record;
+    uint32_t chunks = run->layout->chunk_count;
+    for (uint32_t c = 0; record && c < chunks; c++)
+        if (run->resident[c] && !record->initial[c])
+            leave(run, c);
+    for (uint32_t c = 0; record && c < chunks; c++)
+        if (!run->resident[c] && record->initial[c])
+            enter(run, PLAN_FETCH, c);
+}
+
+static void run_iteration(struct run *run)
+{
+    uint32_t moments = run->accesses->moment_count;
+    if (run->record)
+        memcpy(run->record->initial, run->resident, run->layout->chunk_count);
+    for (run->moment = 0; run->moment < moments; run->moment++)
+        run_moment(run);
+    if (run->record)
+        run->record->first[moments] = run->record->actions->len;
+    drop_dead(run, run->accesses->first[moments - 1], run->accesses->first[moments]);
+    close_iteration(run);
+    if (run->record)
+        run->record->first[moments + 1] = run->record->actions->len;
+    for (uint32_t c = 0; c < run->layout->chunk_count; c++)
+        if (run->next_use[c] != POLICY_NONE)
+            run->next_use[c] -= moments;
+    run->iteration++;
+}
+
+/* One pass over the recorded iteration, from the dirty chunks in run->dirty: gives each departure
+ * its kind and takes out flushes of clean chunks. */
+static void settle_pass(struct run *run, struct decisions *record, bool rewrite)
+{
+    const struct accesses *accesses = run->accesses;
+    GArray *kept = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
+    for (uint32_t m = 0; m <= accesses->moment_count; m++) {
+        uint32_t begin = kept->len;
+        for (uint32_t i = record->first[m]; i < record->first[m + 1]; i++) {
+            struct plan_action action = g_array_index(record->actions, struct plan_action, i);
+            bool dirty = run->dirty[action.chunk];
+            if (action.kind == PLAN_WRITE_BACK || action.kind == PLAN_DROP)
+                action.kind = dirty ? PLAN_WRITE_BACK : PLAN_DROP;
+            run->dirty[action.chunk] = 0;
+            if (!rewrite || dirty || action.kind != PLAN_FLUSH)
+                g_array_append_val(kept, action);
+        }
+        if (rewrite)
+            record->first[m] = begin;
+        for (uint32_t a = m < accesses->moment_count ? accesses->first[m] : accesses->count;
+             m < accesses->moment_count && a < accesses->first[m + 1]; a++) {
+            uint32_t flags = accesses->items[a].flags;
+            if (flags & ACCESS_WRITES && !(flags & ACCESS_ON_HOST))
+                run->dirty[accesses->items[a].chunk] = 1;
+            if (flags & ACCESS_LAST)
+                run->dirty[accesses->items[a].chunk] = 0;
+        }
+    }
+    if (rewrite) {
+        record->first[accesses->moment_count + 1] = kept->len;
+        g_array_free(record->actions, TRUE);
+        record->actions = kept;
+    } else {
+        g_array_free(kept, TRUE);
+    }
+}
+
+/* What is dirty at the start of the steady iteration is what the same iteration leaves dirty. The
+ * first pass starts clean and finds it: a chunk that stays throughout keeps its state, one that
+ * leaves forgets it. */
+static void settle(struct run *run, struct decisions *record)
+{
+    memset(run->dirty, 0, run->layout->chunk_count);
+    settle_pass(run, record, false);
+    settle_pass(run, record, true);
+}
+
+static void open_run(struct run *run)
+{
+    uint32_t chunks = run->layout->chunk_count;
+    run->bytes = g_new(uint64_t, chunks);
+    run->pinned = g_new0(uint8_t, chunks);
+    run->dirty = g_new0(uint8_t, chunks);
+    run->next_use = g_memdup2(run->accesses->first_device_use, chunks * sizeof *run->next_use);
+    run->resident = g_memdup2(run->homes->on_device, chunks);
+    run->seen = g_new0(uint32_t, chunks);
+    run->window = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    run->used = run->homes->device_bytes;
+    for (uint32_t c = 0; c < chunks; c++)
+        run->bytes[c] = run->layout->chunks[c].bytes;
+    run->view = (struct policy_view){.chunk_count = chunks,
+                                     .moment_count = run->accesses->moment_count,
+                                     .chunk_bytes = run->bytes,
+                                     .pinned = run->pinned,
+                                     .dirty = run->dirty,
+                                     .next_use = run->next_use,
+                                     .moment = &run->moment,
+                                     .iteration = &run->iteration};
+    run->policy = run->options->policy->open(&run->view);
+}
+
+static void close_run(struct run *run)
+{
+    run->options->policy->close(run->policy);
+    g_free(run->bytes);
+    g_free(run->pinned);
+    g_free(run->dirty);
+    g_free(run->next_use);
+    g_free(run->resident);
+    g_free(run->seen);
+    g_array_free(run->window, TRUE);
+}
+
+struct decisions *decide(const struct layout *layout, const struct accesses *accesses,
+                         const struct homes *homes, const struct dry_run_options *options)
+{
+    struct run run = {.layout = layout, .accesses = accesses, .homes = homes, .options = options};
+    struct decisions *record = g_new0(struct decisions, 1);
+    record->moment_count = accesses->moment_count;
+    record->initial = g_new0(uint8_t, layout->chunk_count);
+    record->first = g_new0(uint32_t, accesses->moment_count + 2);
+    record->actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
+    open_run(&run);
+    for (int i = 0; i < SETTLING_ITERATIONS; i++)
+        run_iteration(&run);
+    run.record = record;
+    run_iteration(&run);
+    settle(&run, record);
+    close_run(&run);
+    return record;
+}
+
+void decisions_free(struct decisions *decisions)
+{
+    if (!decisions)
+        return;
+    g_free(decisions->initial);
+    g_free(decisions->first);
+    g_array_free(decisions->actions, TRUE);
+    g_free(decisions);
+}

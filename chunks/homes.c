@@ -1,0 +1,96 @@
+#include "chunks/homes.h"
+
+#include "chunks/plan.h"
+
+struct candidate {
+    uint32_t chunk, uses;
+    uint64_t bytes;
+};
+
+/* Chunks have few sizes: comparing uses a byte in doubles is exact enough to be the same anywhere.
+ */
+static int most_used_first(const void *left, const void *right)
+{
+    const struct candidate *a = left, *b = right;
+    double rate_a = (double)a->uses / (double)a->bytes, rate_b = (double)b->uses / (double)b->bytes;
+    if (rate_a != rate_b)
+        return rate_a > rate_b ? -1 : 1;
+    return a->chunk < b->chunk ? -1 : 1;
+}
+
+static uint64_t staging_bytes(const struct trace *trace)
+{
+    uint64_t most = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        most = MAX(most, trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes);
+    return (most + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+}
+
+/* Chunks that may live on the device, most used first. */
+static GArray *candidates(const struct layout *layout, const struct accesses *accesses)
+{
+    g_autofree uint32_t *uses = g_new0(uint32_t, layout->chunk_count);
+    g_autofree uint8_t *on_host = g_new0(uint8_t, layout->chunk_count);
+    for (uint32_t a = 0; a < accesses->count; a++) {
+        const struct chunk_access *access = &accesses->items[a];
+        uses[access->chunk]++;
+        if (access->flags & ACCESS_ON_HOST)
+            on_host[access->chunk] = 1;
+    }
+    GArray *result = g_array_new(FALSE, FALSE, sizeof(struct candidate));
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        struct candidate candidate = {c, uses[c], layout->chunks[c].bytes};
+        if (!on_host[c])
+            g_array_append_val(result, candidate);
+    }
+    g_array_sort(result, most_used_first);
+    return result;
+}
+
+struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
+                           const struct accesses *accesses, uint64_t host_bytes, GError **error)
+{
+    uint64_t staging = staging_bytes(trace), need = staging;
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        need += layout->chunks[c].used;
+
+    struct homes *homes = g_new0(struct homes, 1);
+    homes->chunk_count = layout->chunk_count;
+    homes->on_device = g_new0(uint8_t, layout->chunk_count);
+    homes->host_address = g_new(uint64_t, layout->chunk_count);
+    GArray *order = candidates(layout, accesses);
+    for (uint32_t i = 0; i < order->len && need > host_bytes; i++) {
+        uint32_t chunk = g_array_index(order, struct candidate, i).chunk;
+        homes->on_device[chunk] = 1;
+        homes->device_bytes += layout->chunks[chunk].bytes;
+        need -= layout->chunks[chunk].used;
+    }
+    g_array_free(order, TRUE);
+    if (need > host_bytes) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                    "host memory: what operators use there takes %" G_GUINT64_FORMAT
+                    " bytes, %" G_GUINT64_FORMAT " more than its budget; %" G_GUINT64_FORMAT
+                    " bytes would fit",
+                    need, need - host_bytes, need);
+        homes_free(homes);
+        return NULL;
+    }
+
+    uint64_t address = 0;
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        homes->host_address[c] = homes->on_device[c] ? PLAN_NOWHERE : address;
+        address += homes->on_device[c] ? 0 : layout->chunks[c].used;
+    }
+    homes->staging_address = address;
+    homes->host_bytes = address + staging;
+    return homes;
+}
+
+void homes_free(struct homes *homes)
+{
+    if (!homes)
+        return;
+    g_free(homes->on_device);
+    g_free(homes->host_address);
+    g_free(homes);
+}

@@ -1,0 +1,23 @@
+/* Where chunks live at rest. */
+#ifndef PSTAR_CHUNKS_HOMES_H
+#define PSTAR_CHUNKS_HOMES_H
+
+#include "chunks/accesses.h"
+
+struct homes {
+    uint32_t chunk_count;
+    uint8_t *on_device;       /* [chunk_count] nonzero: lives on the device and has no host slot */
+    uint64_t *host_address;   /* [chunk_count] slot in the host pool; UINT64_MAX on the device */
+    uint64_t device_bytes;    /* slots of the device-homed */
+    uint64_t staging_address; /* end of the slots: staging of host operators' activations */
+    uint64_t host_bytes;      /* slots and staging */
+};
+
+/* Every chunk at home on the host where `host_bytes` allows it; otherwise those used most often for
+ * their size stay on the device, which a chunk that a host operator uses cannot. Fails with
+ * PLAN_ERROR_DOES_NOT_FIT. */
+struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
+                           const struct accesses *accesses, uint64_t host_bytes, GError **error);
+void homes_free(struct homes *homes);
+
+#endif

@@ -1,0 +1,183 @@
+#include "chunks/layout.h"
+
+G_DEFINE_QUARK(pstar - layout - error - quark, layout_error)
+
+/* A list while it is being packed. */
+struct packing {
+    uint8_t list;
+    uint8_t width; /* bytes an element */
+    uint64_t chunk_bytes;
+    GArray *chunks; /* struct chunk */
+    bool open;      /* the last chunk may take more */
+};
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+}
+
+/* Elements a chunk covers, descending: coarse lists first, so that a boundary of a coarser list
+ * closes the open chunks of the finer ones. */
+static int by_coverage(const void *left, const void *right)
+{
+    const struct packing *a = left, *b = right;
+    double cover_a = (double)a->chunk_bytes / a->width, cover_b = (double)b->chunk_bytes / b->width;
+    if (cover_a != cover_b)
+        return cover_a > cover_b ? -1 : 1;
+    return (int)a->list - (int)b->list;
+}
+
+static bool check_order(const struct trace *trace, const uint32_t *order, GError **error)
+{
+    g_autofree uint8_t *seen = g_new0(uint8_t, trace->tensor_count);
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        if (order[i] >= trace->tensor_count || seen[order[i]]++) {
+            g_set_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID,
+                        "tensor order: entry %u (%u) is no new tensor of %u", i, order[i],
+                        trace->tensor_count);
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t open_lists(const struct trace *trace, const struct layout_spec *spec,
+                           struct packing *packings, GError **error)
+{
+    uint32_t count = 0;
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        if (!trace->list_element_bytes[list])
+            continue;
+        uint64_t bytes = spec->chunk_bytes[list];
+        if (!bytes || bytes % LAYOUT_ALIGNMENT) {
+            g_set_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID,
+                        "chunk size of list %s: %" G_GUINT64_FORMAT
+                        " bytes is no positive multiple of %d",
+                        trace_list_name(list), bytes, LAYOUT_ALIGNMENT);
+            return 0;
+        }
+        packings[count++] = (struct packing){
+            .list = (uint8_t)list, .width = trace->list_element_bytes[list], .chunk_bytes = bytes};
+    }
+    qsort(packings, count, sizeof *packings, by_coverage);
+    return count;
+}
+
+/* Puts one tensor into a list; returns whether it opened a chunk there. */
+static bool add_tensor(struct packing *packing, uint64_t elements, uint32_t group,
+                       struct layout_place *place)
+{
+    uint64_t bytes = aligned(elements * packing->width);
+    struct chunk *last = packing->chunks->len ? &g_array_index(packing->chunks, struct chunk,
+                                                               packing->chunks->len - 1)
+                                              : NULL;
+    bool opens = !packing->open || last->used + bytes > last->bytes;
+    if (opens) {
+        struct chunk chunk = {
+            .bytes = MAX(bytes, packing->chunk_bytes), .group = group, .list = packing->list};
+        g_array_append_val(packing->chunks, chunk);
+        last = &g_array_index(packing->chunks, struct chunk, packing->chunks->len - 1);
+        packing->open = bytes <= packing->chunk_bytes;
+    }
+    *place = (struct layout_place){.chunk = packing->chunks->len - 1, .offset = last->used};
+    last->used += bytes;
+    return opens;
+}
+
+static void pack_tensors(const struct trace *trace, const uint32_t *order, struct packing *packings,
+                         uint32_t count, struct layout *layout)
+{
+    uint32_t group = 0;
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        uint32_t tensor = order ? order[i] : i;
+        for (uint32_t p = 0; p < count; p++) {
+            struct layout_place *place = &layout->places[packings[p].list][tensor];
+            bool opened = add_tensor(&packings[p], trace->tensors[tensor].elements, group, place);
+            if (opened && p == 0) {
+                group = layout->group_count++;
+                g_array_index(packings[0].chunks, struct chunk, place->chunk).group = group;
+            }
+            for (uint32_t finer = p + 1; opened && finer < count; finer++)
+                packings[finer].open = false;
+        }
+    }
+}
+
+/* Numbers the chunks list by list. */
+static void join_lists(struct layout *layout, struct packing *packings, uint32_t count)
+{
+    for (uint32_t p = 0; p < count; p++)
+        layout->chunk_count += packings[p].chunks->len;
+    layout->chunks = g_new0(struct chunk, layout->chunk_count);
+    uint32_t base = 0;
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        for (uint32_t p = 0; p < count; p++) {
+            if (packings[p].list != list)
+                continue;
+            const GArray *chunks = packings[p].chunks;
+            memcpy(layout->chunks + base, chunks->data, chunks->len * sizeof(struct chunk));
+            for (uint32_t t = 0; t < layout->tensor_count; t++)
+                layout->places[list][t].chunk += base;
+            base += chunks->len;
+        }
+    }
+}
+
+struct layout *layout_pack(const struct trace *trace, const struct layout_spec *spec,
+                           GError **error)
+{
+    struct packing packings[TRACE_LISTS];
+    if (spec->order && !check_order(trace, spec->order, error))
+        return NULL;
+    uint32_t count = open_lists(trace, spec, packings, error);
+    if (!count)
+        return NULL;
+    struct layout *layout = g_new0(struct layout, 1);
+    layout->tensor_count = trace->tensor_count;
+    for (uint32_t p = 0; p < count; p++) {
+        packings[p].chunks = g_array_new(FALSE, TRUE, sizeof(struct chunk));
+        layout->places[packings[p].list] = g_new0(struct layout_place, trace->tensor_count);
+        layout->chunk_bytes[packings[p].list] = packings[p].chunk_bytes;
+    }
+    pack_tensors(trace, spec->order, packings, count, layout);
+    join_lists(layout, packings, count);
+    for (uint32_t p = 0; p < count; p++)
+        g_array_free(packings[p].chunks, TRUE);
+    return layout;
+}
+
+struct layout *layout_pack_uniform(const struct trace *trace, uint64_t chunk_bytes, GError **error)
+{
+    struct layout_spec spec = {.order = NULL};
+    for (int list = 0; list < TRACE_LISTS; list++)
+        spec.chunk_bytes[list] = chunk_bytes;
+    return layout_pack(trace, &spec, error);
+}
+
+void layout_free(struct layout *layout)
+{
+    if (!layout)
+        return;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        g_free(layout->places[list]);
+    g_free(layout->chunks);
+    g_free(layout);
+}
+
+struct layout *layout_copy(const struct layout *layout)
+{
+    struct layout *copy = g_memdup2(layout, sizeof *layout);
+    copy->chunks = g_memdup2(layout->chunks, layout->chunk_count * sizeof *layout->chunks);
+    for (int list = 0; list < TRACE_LISTS; list++)
+        copy->places[list] = g_memdup2(layout->places[list],
+                                       layout->tensor_count * sizeof *layout->places[list]);
+    return copy;
+}
+
+uint64_t layout_bytes(const struct layout *layout)
+{
+    uint64_t sum = 0;
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        sum += layout->chunks[c].bytes;
+    return sum;
+}

@@ -1,0 +1,223 @@
+#include "chunks/place.h"
+
+#include "chunks/arena.h"
+
+/* Rounds of the iteration, each from where the last one left the chunks, until it ends as it began;
+ * after these, chunks are moved back. */
+#define ROUNDS 4
+
+struct placing {
+    const struct decisions *decisions;
+    const struct layout *layout;
+    const struct accesses *accesses;
+    const struct homes *homes;
+    const struct trace *trace;
+    uint64_t budget;
+    struct arena *arena;
+    uint64_t *address; /* [chunk_count] */
+    GArray *actions;   /* struct plan_action */
+    uint32_t *first;   /* [moment_count + 2] */
+    uint64_t peak, peak_live, arena_bytes;
+    uint64_t live; /* slots on the device */
+};
+
+static void put(struct placing *p, uint32_t chunk, uint64_t address)
+{
+    arena_insert(p->arena, chunk, address, p->layout->chunks[chunk].bytes);
+    p->address[chunk] = address;
+    p->live += p->layout->chunks[chunk].bytes;
+}
+
+static void take(struct placing *p, uint32_t chunk)
+{
+    arena_remove(p->arena, p->address[chunk]);
+    p->address[chunk] = PLAN_NOWHERE;
+    p->live -= p->layout->chunks[chunk].bytes;
+}
+
+static void emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address)
+{
+    struct plan_action action = {.chunk = chunk, .kind = (uint8_t)kind, .address = address};
+    g_array_append_val(p->actions, action);
+}
+
+static void move(struct placing *p, uint32_t chunk, uint64_t address)
+{
+    take(p, chunk);
+    put(p, chunk, address);
+    emit(p, PLAN_MOVE, chunk, address);
+}
+
+/* Everything slides down to the start of the arena. */
+static void compact(struct placing *p)
+{
+    uint64_t cursor = 0;
+    for (uint32_t i = 0; i < p->arena->blocks->len; i++) {
+        struct arena_block block = g_array_index(p->arena->blocks, struct arena_block, i);
+        if (block.address != cursor)
+            move(p, block.chunk, cursor);
+        cursor += block.bytes;
+    }
+}
+
+static uint64_t find(struct placing *p, uint64_t bytes, uint64_t ceiling)
+{
+    uint64_t address = arena_find(p->arena, bytes, ceiling);
+    if (address == ARENA_NO_ROOM) {
+        compact(p);
+        address = arena_find(p->arena, bytes, ceiling);
+    }
+    g_assert(address != ARENA_NO_ROOM);
+    return address;
+}
+
+/* Chunks make way for the non-model data of the next operator. */
+static void clear_above(struct placing *p, uint64_t ceiling)
+{
+    while (arena_end(p->arena) > ceiling) {
+        const struct arena_block *top = &g_array_index(p->arena->blocks, struct arena_block,
+                                                       p->arena->blocks->len - 1);
+        uint32_t chunk = top->chunk;
+        uint64_t address = arena_find(p->arena, top->bytes, ceiling);
+        if (address == ARENA_NO_ROOM)
+            compact(p);
+        else
+            move(p, chunk, address);
+    }
+}
+
+static void place_action(struct placing *p, const struct plan_action *action, uint64_t ceiling)
+{
+    uint32_t chunk = action->chunk;
+    switch ((enum plan_action_kind)action->kind) {
+    case PLAN_FETCH:
+    case PLAN_ALLOCATE:
+        put(p, chunk, find(p, p->layout->chunks[chunk].bytes, ceiling));
+        emit(p, action->kind, chunk, p->address[chunk]);
+        break;
+    case PLAN_WRITE_BACK:
+    case PLAN_DROP:
+        take(p, chunk);
+        emit(p, action->kind, chunk, PLAN_NOWHERE);
+        break;
+    default: /* PLAN_FLUSH: decisions hold no moves */
+        emit(p, action->kind, chunk, p->address[chunk]);
+    }
+}
+
+static void place_iteration(struct placing *p)
+{
+    uint32_t moments = p->accesses->moment_count;
+    g_array_set_size(p->actions, 0);
+    p->peak = p->peak_live = p->arena_bytes = 0;
+    for (uint32_t m = 0; m <= moments; m++) {
+        uint64_t non_model = m < moments ? p->accesses->non_model[m] : 0;
+        p->first[m] = p->actions->len;
+        for (uint32_t i = p->decisions->first[m]; i < p->decisions->first[m + 1]; i++)
+            place_action(p, &g_array_index(p->decisions->actions, struct plan_action, i),
+                         p->budget - non_model);
+        clear_above(p, p->budget - non_model);
+        p->arena_bytes = MAX(p->arena_bytes, arena_end(p->arena) + non_model);
+        if (m < moments) {
+            p->peak = MAX(p->peak, arena_end(p->arena) + non_model);
+            p->peak_live = MAX(p->peak_live, p->live + p->trace->non_model_bytes[m]);
+        }
+    }
+    p->first[moments + 1] = p->actions->len;
+}
+
+/* Moves what can go straight to where it began; returns how many are left. */
+static uint32_t move_home(struct placing *p, const uint64_t *start)
+{
+    uint32_t left;
+    bool moved;
+    do {
+        left = 0;
+        moved = false;
+        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
+            if (p->address[c] == start[c])
+                continue;
+            if (arena_is_free(p->arena, start[c], p->layout->chunks[c].bytes, c)) {
+                move(p, c, start[c]);
+                moved = true;
+            } else {
+                left++;
+            }
+        }
+    } while (left && moved);
+    return left;
+}
+
+/* Chunks that stand in each other's way leave through the host and come back. */
+static void return_home(struct placing *p, const uint64_t *start)
+{
+    if (move_home(p, start)) {
+        g_autofree uint8_t *gone = g_new0(uint8_t, p->layout->chunk_count);
+        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
+            if (p->address[c] == start[c])
+                continue;
+            emit(p, PLAN_WRITE_BACK, c, PLAN_NOWHERE);
+            take(p, c);
+            gone[c] = 1;
+        }
+        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
+            if (gone[c]) {
+                put(p, c, start[c]);
+                emit(p, PLAN_FETCH, c, start[c]);
+            }
+        }
+    }
+    p->first[p->accesses->moment_count + 1] = p->actions->len;
+    p->arena_bytes = MAX(p->arena_bytes, arena_end(p->arena));
+}
+
+static void place_start(struct placing *p)
+{
+    uint64_t cursor = 0;
+    memset(p->address, 0xff, p->layout->chunk_count * sizeof *p->address);
+    for (int homed = 1; homed >= 0; homed--) {
+        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
+            if (p->decisions->initial[c] && !!p->homes->on_device[c] == homed) {
+                put(p, c, cursor);
+                cursor += p->layout->chunks[c].bytes;
+            }
+        }
+    }
+}
+
+void place_decisions(const struct decisions *decisions, const struct layout *layout,
+                     const struct accesses *accesses, const struct homes *homes,
+                     const struct trace *trace, uint64_t device_budget, struct plan *plan)
+{
+    size_t addresses = layout->chunk_count * sizeof(uint64_t);
+    struct placing p = {.decisions = decisions,
+                        .layout = layout,
+                        .accesses = accesses,
+                        .homes = homes,
+                        .trace = trace,
+                        .budget = device_budget,
+                        .arena = arena_new(),
+                        .address = g_new(uint64_t, layout->chunk_count),
+                        .actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action)),
+                        .first = g_new0(uint32_t, accesses->moment_count + 2)};
+    uint64_t *start = g_new(uint64_t, layout->chunk_count);
+    place_start(&p);
+    for (int round = 0; round < ROUNDS; round++) {
+        memcpy(start, p.address, addresses);
+        place_iteration(&p);
+        if (!memcmp(start, p.address, addresses))
+            break;
+    }
+    return_home(&p, start);
+
+    plan->initial_address = start;
+    plan->first_action = p.first;
+    plan->action_count = p.actions->len;
+    plan->actions = (struct plan_action *)(void *)g_array_free(p.actions, FALSE);
+    plan->moment_count = accesses->moment_count;
+    plan->device_bytes = p.arena_bytes;
+    plan->predicted.peak_device_bytes = p.peak;
+    plan->predicted.peak_live_device_bytes = p.peak_live;
+    g_free(p.address);
+    arena_free(p.arena);
+}

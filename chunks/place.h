@@ -1,0 +1,18 @@
+/* Where on the device each chunk lies: addresses for what was decided.
+ *
+ * Chunks take the lowest free address below the moment's non-model data. One that lies where
+ * non-model data will be moves aside, within the device; where room is scattered, chunks slide
+ * down. So whatever fits by the sum of its bytes finds its addresses. The iteration ends with every
+ * chunk where it began. */
+#ifndef PSTAR_CHUNKS_PLACE_H
+#define PSTAR_CHUNKS_PLACE_H
+
+#include "chunks/decide.h"
+
+/* Fills the plan's initial_address, first_action, actions, action_count and device_bytes, and the
+ * predicted peaks of the device. */
+void place_decisions(const struct decisions *decisions, const struct layout *layout,
+                     const struct accesses *accesses, const struct homes *homes,
+                     const struct trace *trace, uint64_t device_budget, struct plan *plan);
+
+#endif

@@ -1,0 +1,26 @@
+#include "chunks/plan.h"
+
+G_DEFINE_QUARK(pstar - plan - error - quark, plan_error)
+
+void plan_free(struct plan *plan)
+{
+    if (!plan)
+        return;
+    g_free(plan->digest);
+    g_free(plan->model);
+    g_free(plan->precision);
+    g_free(plan->made_by);
+    g_free(plan->policy);
+    layout_free(plan->layout);
+    g_free(plan->host_address);
+    g_free(plan->initial_address);
+    g_free(plan->first_action);
+    g_free(plan->actions);
+    g_free(plan);
+}
+
+const char *plan_action_name(enum plan_action_kind kind)
+{
+    static const char *const names[] = {"fetch", "allocate", "write-back", "drop", "flush", "move"};
+    return names[kind];
+}

@@ -1,0 +1,68 @@
+#include "chunks/plan_check.h"
+
+struct extent {
+    uint32_t chunk, tensor;
+    uint64_t begin, end;
+};
+
+static int by_address(const void *left, const void *right)
+{
+    const struct extent *a = left, *b = right;
+    if (a->chunk != b->chunk)
+        return a->chunk < b->chunk ? -1 : 1;
+    return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+static bool check_place(const struct layout *layout, const struct trace *trace, int list,
+                        uint32_t tensor, struct extent *extent, GError **error)
+{
+    const struct layout_place *place = &layout->places[list][tensor];
+    uint64_t bytes = trace->tensors[tensor].elements * trace->list_element_bytes[list];
+    if (place->chunk >= layout->chunk_count || layout->chunks[place->chunk].list != list ||
+        place->offset % LAYOUT_ALIGNMENT || place->offset > layout->chunks[place->chunk].used ||
+        bytes > layout->chunks[place->chunk].used - place->offset)
+        return plan_refuse(error, "layout: tensor %s does not lie in chunk %u of list %s",
+                           trace->tensors[tensor].name, place->chunk, trace_list_name(list));
+    *extent = (struct extent){place->chunk, tensor, place->offset, place->offset + bytes};
+    return true;
+}
+
+static bool check_list(const struct layout *layout, const struct trace *trace, int list,
+                       GError **error)
+{
+    if (!trace->list_element_bytes[list] != !layout->places[list])
+        return plan_refuse(error, "layout: list %s is %s", trace_list_name(list),
+                           layout->places[list] ? "none of the run's" : "missing");
+    if (!layout->places[list])
+        return true;
+    g_autofree struct extent *extents = g_new(struct extent, layout->tensor_count);
+    for (uint32_t t = 0; t < layout->tensor_count; t++)
+        if (!check_place(layout, trace, list, t, &extents[t], error))
+            return false;
+    qsort(extents, layout->tensor_count, sizeof *extents, by_address);
+    for (uint32_t i = 1; i < layout->tensor_count; i++)
+        if (extents[i].chunk == extents[i - 1].chunk && extents[i].begin < extents[i - 1].end)
+            return plan_refuse(error, "layout: tensors %s and %s overlap in chunk %u",
+                               trace->tensors[extents[i - 1].tensor].name,
+                               trace->tensors[extents[i].tensor].name, extents[i].chunk);
+    return true;
+}
+
+bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    const struct layout *layout = plan->layout;
+    if (layout->tensor_count != trace->tensor_count)
+        return plan_refuse(error, "layout: %u tensors, the run has %u", layout->tensor_count,
+                           trace->tensor_count);
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        if (!layout->chunks[c].used || layout->chunks[c].used > layout->chunks[c].bytes ||
+            layout->chunks[c].bytes % LAYOUT_ALIGNMENT || layout->chunks[c].used % LAYOUT_ALIGNMENT)
+            return plan_refuse(error,
+                               "layout: chunk %u: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
+                               " bytes used",
+                               c, layout->chunks[c].used, layout->chunks[c].bytes);
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (!check_list(layout, trace, list, error))
+            return false;
+    return true;
+}

@@ -1,0 +1,267 @@
+#include "chunks/plan.h"
+#include "chunks/plan_format.h"
+
+#include <jansson.h>
+
+struct reader {
+    const char *path;
+    GError **error;
+};
+
+static bool refuse(struct reader *reader, const char *key, const char *reason)
+{
+    if (reader->error && !*reader->error)
+        g_set_error(reader->error, PLAN_ERROR, PLAN_ERROR_INVALID, "%s: %s: %s", reader->path, key,
+                    reason);
+    return false;
+}
+
+static bool read_number(struct reader *reader, const json_t *value, const char *key,
+                        uint64_t maximum, uint64_t *number)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        (uint64_t)json_integer_value(value) > maximum)
+        return refuse(reader, key, "not an integer in range");
+    *number = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool read_number_or_null(struct reader *reader, const json_t *value, const char *key,
+                                uint64_t *number)
+{
+    *number = UINT64_MAX;
+    return json_is_null(value) || read_number(reader, value, key, INT64_MAX, number);
+}
+
+static bool read_member(struct reader *reader, const json_t *object, const char *key,
+                        uint64_t maximum, uint64_t *number)
+{
+    return read_number(reader, json_object_get(object, key), key, maximum, number);
+}
+
+static bool read_u32(struct reader *reader, const json_t *object, const char *key, uint32_t *number)
+{
+    uint64_t wide;
+    bool fine = read_member(reader, object, key, UINT32_MAX - 2, &wide);
+    *number = fine ? (uint32_t)wide : 0;
+    return fine;
+}
+
+static bool read_numbers(struct reader *reader, const json_t *root, const char *key, uint32_t count,
+                         uint64_t **values)
+{
+    const json_t *array = json_object_get(root, key);
+    if (!json_is_array(array) || json_array_size(array) != count)
+        return refuse(reader, key, "not an array with an entry a chunk");
+    *values = g_new(uint64_t, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (!read_number_or_null(reader, json_array_get(array, i), key, &(*values)[i]))
+            return false;
+    return true;
+}
+
+static int list_of(const char *name)
+{
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (!g_strcmp0(trace_list_name(list), name))
+            return list;
+    return -1;
+}
+
+static bool read_chunk(struct reader *reader, const json_t *entry, struct chunk *chunk)
+{
+    uint64_t group;
+    int list = list_of(json_string_value(json_array_get(entry, 0)));
+    if (list < 0)
+        return refuse(reader, "layout.chunks", "an entry names no list");
+    chunk->list = (uint8_t)list;
+    bool fine = read_number(reader, json_array_get(entry, 1), "layout.chunks", INT64_MAX / 4,
+                            &chunk->bytes) &&
+                read_number(reader, json_array_get(entry, 2), "layout.chunks", INT64_MAX / 4,
+                            &chunk->used) &&
+                read_number(reader, json_array_get(entry, 3), "layout.chunks", UINT32_MAX, &group);
+    chunk->group = fine ? (uint32_t)group : 0;
+    return fine;
+}
+
+static bool read_chunks(struct reader *reader, const json_t *array, struct layout *layout)
+{
+    if (!json_is_array(array) || json_array_size(array) >= UINT32_MAX)
+        return refuse(reader, "layout.chunks", "not an array");
+    layout->chunk_count = (uint32_t)json_array_size(array);
+    layout->chunks = g_new0(struct chunk, layout->chunk_count);
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        if (!read_chunk(reader, json_array_get(array, c), &layout->chunks[c]))
+            return false;
+        layout->group_count = MAX(layout->group_count, layout->chunks[c].group + 1);
+    }
+    return true;
+}
+
+static bool read_places(struct reader *reader, const json_t *array, int list, struct layout *layout)
+{
+    uint32_t count = (uint32_t)json_array_size(array);
+    if (!json_is_array(array) || !count || (layout->tensor_count && layout->tensor_count != count))
+        return refuse(reader, "layout.tensors", "not an entry a tensor in every list");
+    layout->tensor_count = count;
+    layout->places[list] = g_new0(struct layout_place, count);
+    for (uint32_t t = 0; t < count; t++) {
+        const json_t *entry = json_array_get(array, t);
+        uint64_t chunk;
+        if (!read_number(reader, json_array_get(entry, 0), "layout.tensors", UINT32_MAX, &chunk) ||
+            !read_number(reader, json_array_get(entry, 1), "layout.tensors", INT64_MAX / 4,
+                         &layout->places[list][t].offset))
+            return false;
+        if (chunk >= layout->chunk_count)
+            return refuse(reader, "layout.tensors", "a chunk that does not exist");
+        layout->places[list][t].chunk = (uint32_t)chunk;
+    }
+    return true;
+}
+
+static bool read_layout(struct reader *reader, const json_t *root, struct layout **result)
+{
+    const json_t *object = json_object_get(root, "layout");
+    struct layout *layout = *result = g_new0(struct layout, 1);
+    if (!read_chunks(reader, json_object_get(object, "chunks"), layout))
+        return false;
+    json_t *places = json_object_get(object, "tensors");
+    const char *name;
+    json_t *array;
+    json_object_foreach(places, name, array) {
+        int list = list_of(name);
+        if (list < 0)
+            return refuse(reader, "layout.tensors", "names no list");
+        if (!read_places(reader, array, list, layout) ||
+            !read_member(reader, json_object_get(object, "chunk_bytes"), name, INT64_MAX / 4,
+                         &layout->chunk_bytes[list]))
+            return false;
+    }
+    return layout->tensor_count || refuse(reader, "layout.tensors", "missing");
+}
+
+static bool read_action(struct reader *reader, const json_t *entry, const struct plan *plan,
+                        struct plan_action *action)
+{
+    const char *name = json_string_value(json_array_get(entry, 0));
+    uint64_t chunk;
+    int kind = 0;
+    while (kind < PLAN_ACTIONS && g_strcmp0(plan_action_name(kind), name))
+        kind++;
+    if (kind == PLAN_ACTIONS)
+        return refuse(reader, "moments", "an action of unknown kind");
+    if (!read_number(reader, json_array_get(entry, 1), "moments", plan->layout->chunk_count - 1ULL,
+                     &chunk) ||
+        !read_number_or_null(reader, json_array_get(entry, 2), "moments", &action->address))
+        return false;
+    action->kind = (uint8_t)kind;
+    action->chunk = (uint32_t)chunk;
+    return true;
+}
+
+static bool read_schedule(struct reader *reader, const json_t *root, struct plan *plan)
+{
+    const json_t *moments = json_object_get(root, "moments");
+    if (json_array_size(moments) < 2 || json_array_size(moments) >= UINT32_MAX - 2)
+        return refuse(reader, "moments", "not an array of moments");
+    plan->moment_count = (uint32_t)json_array_size(moments) - 1;
+    plan->first_action = g_new0(uint32_t, plan->moment_count + 2);
+    GArray *actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
+    bool fine = true;
+    for (uint32_t m = 0; fine && m <= plan->moment_count; m++) {
+        const json_t *of_moment = json_array_get(moments, m);
+        fine = json_is_array(of_moment) || refuse(reader, "moments", "a moment is no array");
+        for (size_t i = 0; fine && i < json_array_size(of_moment); i++) {
+            struct plan_action action = {.chunk = 0};
+            fine = read_action(reader, json_array_get(of_moment, i), plan, &action);
+            g_array_append_val(actions, action);
+        }
+        plan->first_action[m + 1] = actions->len;
+    }
+    plan->action_count = actions->len;
+    plan->actions = (struct plan_action *)(void *)g_array_free(actions, FALSE);
+    return fine;
+}
+
+static bool read_figures(struct reader *reader, const json_t *root, struct plan_figures *figures)
+{
+    const json_t *object = json_object_get(root, "predicted");
+    figures->stall_seconds = json_number_value(json_object_get(object, "stall_seconds"));
+    figures->iteration_seconds = json_number_value(json_object_get(object, "iteration_seconds"));
+    const struct {
+        const char *key;
+        uint64_t *value;
+    } members[] = {{"h2d_bytes", &figures->h2d_bytes},
+                   {"d2h_bytes", &figures->d2h_bytes},
+                   {"h2d_copies", &figures->h2d_copies},
+                   {"d2h_copies", &figures->d2h_copies},
+                   {"evictions", &figures->evictions},
+                   {"moves", &figures->moves},
+                   {"moved_bytes", &figures->moved_bytes},
+                   {"peak_device_bytes", &figures->peak_device_bytes},
+                   {"peak_live_device_bytes", &figures->peak_live_device_bytes},
+                   {"peak_host_bytes", &figures->peak_host_bytes}};
+    for (size_t i = 0; i < G_N_ELEMENTS(members); i++)
+        if (!read_member(reader, object, members[i].key, INT64_MAX, members[i].value))
+            return false;
+    return true;
+}
+
+static bool read_head(struct reader *reader, const json_t *root, struct plan *plan)
+{
+    const json_t *made_for = json_object_get(root, "made_for");
+    plan->digest = g_strdup(json_string_value(json_object_get(made_for, "digest")));
+    plan->model = g_strdup(json_string_value(json_object_get(made_for, "model")));
+    plan->precision = g_strdup(json_string_value(json_object_get(made_for, "precision")));
+    plan->made_by = g_strdup(json_string_value(json_object_get(root, "made_by")));
+    plan->policy = g_strdup(json_string_value(json_object_get(root, "policy")));
+    return read_u32(reader, made_for, "batch", &plan->batch) &&
+           read_u32(reader, made_for, "sequence", &plan->sequence) &&
+           read_u32(reader, made_for, "micro_batches", &plan->micro_batches) &&
+           read_u32(reader, root, "look_ahead", &plan->look_ahead) &&
+           read_number_or_null(reader, json_object_get(root, "device_budget_bytes"),
+                               "device_budget_bytes", &plan->device_budget) &&
+           read_number_or_null(reader, json_object_get(root, "host_budget_bytes"),
+                               "host_budget_bytes", &plan->host_budget) &&
+           read_member(reader, root, "device_bytes", INT64_MAX, &plan->device_bytes) &&
+           read_member(reader, root, "host_bytes", INT64_MAX, &plan->host_bytes) &&
+           read_member(reader, root, "staging_address", INT64_MAX, &plan->staging_address);
+}
+
+static bool read_plan(struct reader *reader, const json_t *root, struct plan *plan)
+{
+    json_int_t format = json_integer_value(json_object_get(root, "pstar_plan"));
+    if (!format)
+        return refuse(reader, "pstar_plan", "missing: this is no plan");
+    if (format != PLAN_FORMAT)
+        return refuse(reader, "pstar_plan", "a version that this program does not read");
+    return read_head(reader, root, plan) && read_layout(reader, root, &plan->layout) &&
+           read_numbers(reader, root, "host_address", plan->layout->chunk_count,
+                        &plan->host_address) &&
+           read_numbers(reader, root, "initial_address", plan->layout->chunk_count,
+                        &plan->initial_address) &&
+           read_schedule(reader, root, plan) && read_figures(reader, root, &plan->predicted);
+}
+
+struct plan *plan_read(const char *path, GError **error)
+{
+    GError *own = NULL;
+    struct reader reader = {.path = path, .error = &own};
+    json_error_t where;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    struct plan *plan = NULL;
+    if (!root) {
+        g_set_error(&own, PLAN_ERROR, PLAN_ERROR_INVALID, "%s: line %d: %s", path, where.line,
+                    where.text);
+    } else {
+        plan = g_new0(struct plan, 1);
+        if (!read_plan(&reader, root, plan)) {
+            plan_free(plan);
+            plan = NULL;
+        }
+    }
+    json_decref(root);
+    if (own)
+        g_propagate_error(error, own);
+    return plan;
+}

@@ -1,0 +1,110 @@
+#include "chunks/plan.h"
+#include "chunks/plan_format.h"
+
+#include <jansson.h>
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+/* An address, or a budget; null for none. */
+static json_t *number_or_null(uint64_t value)
+{
+    return value == UINT64_MAX ? json_null() : number(value);
+}
+
+static json_t *numbers(const uint64_t *values, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, number_or_null(values[i]));
+    return array;
+}
+
+static json_t *text(const char *value)
+{
+    return value ? json_string(value) : json_null();
+}
+
+static json_t *figures_json(const struct plan_figures *figures)
+{
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "h2d_bytes",
+                     (json_int_t)figures->h2d_bytes, "d2h_bytes", (json_int_t)figures->d2h_bytes,
+                     "h2d_copies", (json_int_t)figures->h2d_copies, "d2h_copies",
+                     (json_int_t)figures->d2h_copies, "evictions", (json_int_t)figures->evictions,
+                     "moves", (json_int_t)figures->moves, "moved_bytes",
+                     (json_int_t)figures->moved_bytes, "peak_device_bytes",
+                     (json_int_t)figures->peak_device_bytes, "peak_live_device_bytes",
+                     (json_int_t)figures->peak_live_device_bytes, "peak_host_bytes",
+                     (json_int_t)figures->peak_host_bytes, "stall_seconds", figures->stall_seconds,
+                     "iteration_seconds", figures->iteration_seconds);
+}
+
+static json_t *layout_json(const struct layout *layout)
+{
+    json_t *sizes = json_object(), *places = json_object(), *chunks = json_array();
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        const struct chunk *chunk = &layout->chunks[c];
+        json_array_append_new(chunks, json_pack("[s,I,I,I]", trace_list_name(chunk->list),
+                                                (json_int_t)chunk->bytes, (json_int_t)chunk->used,
+                                                (json_int_t)chunk->group));
+    }
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        if (!layout->places[list])
+            continue;
+        json_t *of_list = json_array();
+        for (uint32_t t = 0; t < layout->tensor_count; t++)
+            json_array_append_new(of_list,
+                                  json_pack("[I,I]", (json_int_t)layout->places[list][t].chunk,
+                                            (json_int_t)layout->places[list][t].offset));
+        json_object_set_new(places, trace_list_name(list), of_list);
+        json_object_set_new(sizes, trace_list_name(list), number(layout->chunk_bytes[list]));
+    }
+    return json_pack("{s:o,s:o,s:o}", "chunk_bytes", sizes, "chunks", chunks, "tensors", places);
+}
+
+static json_t *schedule_json(const struct plan *plan)
+{
+    json_t *moments = json_array();
+    for (uint32_t m = 0; m <= plan->moment_count; m++) {
+        json_t *actions = json_array();
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
+            const struct plan_action *action = &plan->actions[i];
+            json_array_append_new(actions, json_pack("[s,I,o]", plan_action_name(action->kind),
+                                                     (json_int_t)action->chunk,
+                                                     number_or_null(action->address)));
+        }
+        json_array_append_new(moments, actions);
+    }
+    return moments;
+}
+
+static json_t *plan_json(const struct plan *plan)
+{
+    json_t *made_for = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I}", "digest", text(plan->digest), "model",
+                                 text(plan->model), "precision", text(plan->precision), "batch",
+                                 (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
+                                 "micro_batches", (json_int_t)plan->micro_batches);
+    uint32_t chunks = plan->layout->chunk_count;
+    return json_pack("{s:i,s:o,s:o,s:o,s:I,s:o,s:o,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}", "pstar_plan",
+                     PLAN_FORMAT, "made_for", made_for, "made_by", text(plan->made_by), "policy",
+                     text(plan->policy), "look_ahead", (json_int_t)plan->look_ahead,
+                     "device_budget_bytes", number_or_null(plan->device_budget),
+                     "host_budget_bytes", number_or_null(plan->host_budget), "device_bytes",
+                     (json_int_t)plan->device_bytes, "host_bytes", (json_int_t)plan->host_bytes,
+                     "staging_address", (json_int_t)plan->staging_address, "layout",
+                     layout_json(plan->layout), "host_address", numbers(plan->host_address, chunks),
+                     "initial_address", numbers(plan->initial_address, chunks), "moments",
+                     schedule_json(plan), "predicted", figures_json(&plan->predicted));
+}
+
+bool plan_write(const struct plan *plan, const char *path, GError **error)
+{
+    json_t *root = plan_json(plan);
+    char *contents = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    bool written = g_file_set_contents(path, contents, -1, error);
+    free(contents);
+    json_decref(root);
+    return written;
+}

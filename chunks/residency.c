@@ -1,0 +1,293 @@
+#include "chunks/residency.h"
+
+#include "chunks/address_map.h"
+
+/* A chunk as the manager sees it. */
+struct holding {
+    enum residency_state state;
+    uint64_t address;              /* on the device; PLAN_NOWHERE */
+    struct mover_after before_use; /* its fetch, its move, or what its new room waits for */
+    mover_ticket last_compute;     /* the last operator on the device that used it */
+    mover_ticket last_host;        /* the last operator on the host that used it */
+    mover_ticket last_d2h;         /* its last write-back or flush */
+};
+
+struct residency {
+    const struct plan *plan;
+    const struct accesses *accesses;
+    const struct trace *trace;
+    const struct mover_ops *ops;
+    void *mover;
+    struct holding *holdings; /* [chunk_count] */
+    struct address_map *map;
+    uint64_t non_model; /* extent of the last operator */
+    mover_ticket last_compute, last_host;
+    mover_ticket activations_from_host; /* the last host operator that sent some */
+};
+
+struct residency *residency_new(const struct plan *plan, const struct accesses *accesses,
+                                const struct trace *trace, const struct mover_ops *ops, void *mover)
+{
+    struct residency *r = g_new0(struct residency, 1);
+    r->plan = plan;
+    r->accesses = accesses;
+    r->trace = trace;
+    r->ops = ops;
+    r->mover = mover;
+    r->holdings = g_new0(struct holding, plan->layout->chunk_count);
+    r->map = address_map_new();
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
+        bool homed = plan->host_address[c] == PLAN_NOWHERE;
+        r->holdings[c].state = homed ? RESIDENCY_DEVICE : RESIDENCY_HOST;
+        r->holdings[c].address = homed ? plan->initial_address[c] : PLAN_NOWHERE;
+    }
+    return r;
+}
+
+void residency_free(struct residency *r)
+{
+    if (!r)
+        return;
+    address_map_free(r->map);
+    g_free(r->holdings);
+    g_free(r);
+}
+
+static void change(struct residency *r, uint32_t chunk, enum residency_event event)
+{
+    bool legal = residency_state_next(r->holdings[chunk].state, event, &r->holdings[chunk].state);
+    if (!legal)
+        g_error("chunk %u: %s while %s", chunk, residency_event_name(event),
+                residency_state_name(r->holdings[chunk].state));
+}
+
+static struct mover_copy copy_of(const struct residency *r, uint32_t chunk, uint64_t address)
+{
+    return (struct mover_copy){.chunk = chunk,
+                               .device_address = address,
+                               .host_address = r->plan->host_address[chunk],
+                               .bytes = r->plan->layout->chunks[chunk].used,
+                               .slot_bytes = r->plan->layout->chunks[chunk].bytes};
+}
+
+static uint64_t slot_bytes(const struct residency *r, uint32_t chunk)
+{
+    return r->plan->layout->chunks[chunk].bytes;
+}
+
+static void fetch(struct residency *r, uint32_t chunk, uint64_t address)
+{
+    struct holding *h = &r->holdings[chunk];
+    struct mover_after after = {.queue = {[MOVER_D2H] = h->last_d2h, [MOVER_HOST] = h->last_host}};
+    struct mover_copy copy = copy_of(r, chunk, address);
+    change(r, chunk, RESIDENCY_FETCH);
+    address_map_take(r->map, address, address + copy.slot_bytes, &after);
+    h->address = address;
+    h->before_use =
+        (struct mover_after){.queue = {[MOVER_H2D] = r->ops->fetch(r->mover, &copy, &after)}};
+}
+
+static void allocate(struct residency *r, uint32_t chunk, uint64_t address)
+{
+    struct holding *h = &r->holdings[chunk];
+    struct mover_copy copy = copy_of(r, chunk, address);
+    change(r, chunk, RESIDENCY_ALLOCATE);
+    h->before_use = (struct mover_after){.queue = {0}};
+    address_map_take(r->map, address, address + copy.slot_bytes, &h->before_use);
+    h->address = address;
+    r->ops->allocate(r->mover, &copy);
+}
+
+/* All that still reads or writes the chunk's room. */
+static struct mover_after users_of(const struct holding *h)
+{
+    struct mover_after after = h->before_use;
+    after.queue[MOVER_COMPUTE] = MAX(after.queue[MOVER_COMPUTE], h->last_compute);
+    after.queue[MOVER_D2H] = MAX(after.queue[MOVER_D2H], h->last_d2h);
+    return after;
+}
+
+static void leave_room(struct residency *r, uint32_t chunk)
+{
+    struct holding *h = &r->holdings[chunk];
+    struct mover_after after = users_of(h);
+    address_map_release(r->map, h->address, h->address + slot_bytes(r, chunk), &after);
+    h->address = PLAN_NOWHERE;
+}
+
+/* Device to host; the host's copy may still be read by an operator there. */
+static void copy_to_host(struct residency *r, uint32_t chunk, bool leaves)
+{
+    struct holding *h = &r->holdings[chunk];
+    struct mover_after after = users_of(h);
+    struct mover_copy copy = copy_of(r, chunk, h->address);
+    after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], h->last_host);
+    change(r, chunk, leaves ? RESIDENCY_WRITE_BACK : RESIDENCY_FLUSH);
+    h->last_d2h = r->ops->write_back(r->mover, &copy, leaves, &after);
+    if (leaves)
+        leave_room(r, chunk);
+}
+
+static void drop(struct residency *r, uint32_t chunk)
+{
+    change(r, chunk, RESIDENCY_DROP);
+    leave_room(r, chunk);
+    r->ops->drop(r->mover, chunk);
+}
+
+static void move(struct residency *r, uint32_t chunk, uint64_t address)
+{
+    struct holding *h = &r->holdings[chunk];
+    uint64_t bytes = slot_bytes(r, chunk), from = h->address;
+    struct mover_after after = users_of(h);
+    struct mover_copy copy = copy_of(r, chunk, address);
+    change(r, chunk, RESIDENCY_MOVE);
+    address_map_take(r->map, address, address + bytes, &after);
+    h->last_compute = r->ops->move(r->mover, &copy, from, &after);
+    h->before_use = (struct mover_after){.queue = {[MOVER_COMPUTE] = h->last_compute}};
+    h->address = address;
+    /* What the old room has beyond the new: below it, above it, or all of it. */
+    struct mover_after left = users_of(h);
+    address_map_release(r->map, from, MIN(from + bytes, MAX(from, address)), &left);
+    address_map_release(r->map, MAX(from, MIN(from + bytes, address + bytes)), from + bytes, &left);
+}
+
+static void perform(struct residency *r, const struct plan_action *action)
+{
+    switch ((enum plan_action_kind)action->kind) {
+    case PLAN_FETCH:
+        fetch(r, action->chunk, action->address);
+        break;
+    case PLAN_ALLOCATE:
+        allocate(r, action->chunk, action->address);
+        break;
+    case PLAN_WRITE_BACK:
+        copy_to_host(r, action->chunk, true);
+        break;
+    case PLAN_FLUSH:
+        copy_to_host(r, action->chunk, false);
+        break;
+    case PLAN_DROP:
+        drop(r, action->chunk);
+        break;
+    case PLAN_MOVE:
+        move(r, action->chunk, action->address);
+        break;
+    case PLAN_ACTIONS:
+        g_assert_not_reached();
+    }
+}
+
+static void perform_all(struct residency *r, uint32_t index)
+{
+    for (uint32_t i = r->plan->first_action[index]; i < r->plan->first_action[index + 1]; i++)
+        perform(r, &r->plan->actions[i]);
+}
+
+/* Non-model data grows down from the top of the arena, or gives room back. */
+static void set_non_model(struct residency *r, uint64_t extent, struct mover_after *after)
+{
+    uint64_t top = r->plan->device_bytes;
+    if (extent > r->non_model) {
+        address_map_take(r->map, top - extent, top - r->non_model, after);
+    } else {
+        struct mover_after users = {
+            .queue = {[MOVER_COMPUTE] = r->last_compute, [MOVER_HOST] = r->last_host}};
+        address_map_release(r->map, top - r->non_model, top - extent, &users);
+    }
+    r->non_model = extent;
+}
+
+static void wait_for_chunk(const struct residency *r, const struct chunk_access *access,
+                           struct mover_after *after)
+{
+    const struct holding *h = &r->holdings[access->chunk];
+    bool writes = access->flags & ACCESS_WRITES;
+    if (access->flags & ACCESS_ON_HOST) {
+        after->queue[MOVER_D2H] = MAX(after->queue[MOVER_D2H], h->last_d2h);
+        if (writes) /* a fetch may still be reading */
+            mover_after_merge(after, &h->before_use);
+    } else {
+        mover_after_merge(after, &h->before_use);
+        if (writes) /* a flush may still be reading */
+            after->queue[MOVER_D2H] = MAX(after->queue[MOVER_D2H], h->last_d2h);
+    }
+}
+
+static void run(struct residency *r, uint32_t moment)
+{
+    const struct accesses *accesses = r->accesses;
+    const struct trace_operator *op = &r->trace->operators[moment];
+    bool on_host = op->place == TRACE_ON_HOST;
+    struct mover_after after = {.queue = {[MOVER_HOST] = r->activations_from_host}};
+    /* A host operator uses what earlier ones computed: activations, the gradients' norm. */
+    if (on_host)
+        after.queue[MOVER_COMPUTE] = r->last_compute;
+    set_non_model(r, accesses->non_model[moment], &after);
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
+        wait_for_chunk(r, &accesses->items[a], &after);
+        change(r, accesses->items[a].chunk, residency_event_of(accesses->items[a].flags));
+    }
+    mover_ticket ticket = r->ops->run(r->mover, moment, &after);
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
+        struct holding *h = &r->holdings[accesses->items[a].chunk];
+        *(on_host ? &h->last_host : &h->last_compute) = ticket;
+        if (accesses->items[a].flags & ACCESS_LAST)
+            change(r, accesses->items[a].chunk, RESIDENCY_DIE);
+    }
+    *(on_host ? &r->last_host : &r->last_compute) = ticket;
+    if (on_host && op->h2d_bytes)
+        r->activations_from_host = ticket;
+}
+
+void residency_load(struct residency *r)
+{
+    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
+        if (r->plan->initial_address[c] != PLAN_NOWHERE &&
+            !residency_on_device(r->holdings[c].state))
+            fetch(r, c, r->plan->initial_address[c]);
+}
+
+void residency_step(struct residency *r, uint32_t moment)
+{
+    perform_all(r, moment);
+    run(r, moment);
+    if (moment + 1 == r->plan->moment_count) {
+        struct mover_after none = {.queue = {0}};
+        set_non_model(r, 0, &none);
+        perform_all(r, moment + 1);
+    }
+}
+
+void residency_rewind(struct residency *r)
+{
+    struct mover_after none = {.queue = {0}};
+    set_non_model(r, 0, &none);
+    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
+        const struct holding *h = &r->holdings[c];
+        if (!residency_on_device(h->state) || h->address == r->plan->initial_address[c])
+            continue;
+        if (h->state == RESIDENCY_DEVICE)
+            copy_to_host(r, c, true);
+        else
+            drop(r, c);
+    }
+    residency_load(r);
+}
+
+void residency_flush(struct residency *r)
+{
+    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
+        if (r->holdings[c].state == RESIDENCY_DEVICE && r->plan->host_address[c] != PLAN_NOWHERE)
+            copy_to_host(r, c, false);
+}
+
+uint64_t residency_address(const struct residency *r, uint32_t chunk)
+{
+    return r->holdings[chunk].address;
+}
+
+enum residency_state residency_state(const struct residency *r, uint32_t chunk)
+{
+    return r->holdings[chunk].state;
+}

@@ -1,0 +1,89 @@
+#include "chunks/residency_state.h"
+
+#include "chunks/accesses.h"
+
+/* Each entry is the next state + 1; 0 is illegal. */
+#define TO(state) (RESIDENCY_##state + 1)
+
+static const uint8_t transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
+    [RESIDENCY_NOWHERE] =
+        {[RESIDENCY_ALLOCATE] = TO(EMPTY), [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
+    [RESIDENCY_EMPTY] = {[RESIDENCY_DROP] = TO(NOWHERE),
+                         [RESIDENCY_MOVE] = TO(EMPTY),
+                         [RESIDENCY_FRESH_WRITE] = TO(DEVICE)},
+    [RESIDENCY_HOST] = {[RESIDENCY_FETCH] = TO(FETCHING),
+                        [RESIDENCY_ALLOCATE] = TO(EMPTY),
+                        [RESIDENCY_DIE] = TO(NOWHERE),
+                        [RESIDENCY_HOST_READ] = TO(HOST),
+                        [RESIDENCY_HOST_WRITE] = TO(HOST),
+                        [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
+    [RESIDENCY_FETCHING] = {[RESIDENCY_WRITE_BACK] = TO(WRITING_BACK),
+                            [RESIDENCY_DROP] = TO(HOST),
+                            [RESIDENCY_FLUSH] = TO(BOTH),
+                            [RESIDENCY_MOVE] = TO(FETCHING),
+                            [RESIDENCY_READ] = TO(BOTH),
+                            [RESIDENCY_WRITE] = TO(DEVICE),
+                            [RESIDENCY_FRESH_WRITE] = TO(DEVICE),
+                            [RESIDENCY_DIE] = TO(EMPTY),
+                            [RESIDENCY_HOST_READ] = TO(FETCHING)},
+    [RESIDENCY_BOTH] = {[RESIDENCY_WRITE_BACK] = TO(WRITING_BACK),
+                        [RESIDENCY_DROP] = TO(HOST),
+                        [RESIDENCY_FLUSH] = TO(BOTH),
+                        [RESIDENCY_MOVE] = TO(BOTH),
+                        [RESIDENCY_READ] = TO(BOTH),
+                        [RESIDENCY_WRITE] = TO(DEVICE),
+                        [RESIDENCY_FRESH_WRITE] = TO(DEVICE),
+                        [RESIDENCY_DIE] = TO(EMPTY),
+                        [RESIDENCY_HOST_READ] = TO(BOTH)},
+    [RESIDENCY_DEVICE] = {[RESIDENCY_WRITE_BACK] = TO(WRITING_BACK),
+                          [RESIDENCY_FLUSH] = TO(BOTH),
+                          [RESIDENCY_MOVE] = TO(DEVICE),
+                          [RESIDENCY_READ] = TO(DEVICE),
+                          [RESIDENCY_WRITE] = TO(DEVICE),
+                          [RESIDENCY_FRESH_WRITE] = TO(DEVICE),
+                          [RESIDENCY_DIE] = TO(EMPTY)},
+    [RESIDENCY_WRITING_BACK] = {[RESIDENCY_FETCH] = TO(FETCHING),
+                                [RESIDENCY_HOST_READ] = TO(HOST),
+                                [RESIDENCY_HOST_WRITE] = TO(HOST),
+                                [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
+};
+
+bool residency_state_next(enum residency_state state, enum residency_event event,
+                          enum residency_state *next)
+{
+    uint8_t entry = transitions[state][event];
+    if (entry)
+        *next = (enum residency_state)(entry - 1);
+    return entry != 0;
+}
+
+enum residency_event residency_event_of(uint32_t flags)
+{
+    bool writes = flags & ACCESS_WRITES, fresh = flags & ACCESS_FRESH;
+    if (flags & ACCESS_ON_HOST)
+        return !writes ? RESIDENCY_HOST_READ
+               : fresh ? RESIDENCY_HOST_FRESH_WRITE
+                       : RESIDENCY_HOST_WRITE;
+    return !writes ? RESIDENCY_READ : fresh ? RESIDENCY_FRESH_WRITE : RESIDENCY_WRITE;
+}
+
+bool residency_on_device(enum residency_state state)
+{
+    return state == RESIDENCY_EMPTY || state == RESIDENCY_FETCHING || state == RESIDENCY_BOTH ||
+           state == RESIDENCY_DEVICE;
+}
+
+const char *residency_state_name(enum residency_state state)
+{
+    static const char *const names[] = {"nowhere", "empty",  "host",        "being fetched",
+                                        "both",    "device", "written back"};
+    return names[state];
+}
+
+const char *residency_event_name(enum residency_event event)
+{
+    static const char *const names[] = {
+        "fetch", "allocate",  "write-back",  "drop",      "flush",      "move",          "read",
+        "write", "overwrite", "end of life", "host read", "host write", "host overwrite"};
+    return names[event];
+}

@@ -1,0 +1,14 @@
+#include "policies/policy.h"
+
+#include <string.h>
+
+const struct policy_ops *const policy_all[] = {&policy_fifo, &policy_lru, &policy_opt,
+                                               &policy_patrickstar, NULL};
+
+const struct policy_ops *policy_find(const char *name)
+{
+    for (int i = 0; policy_all[i]; i++)
+        if (!strcmp(policy_all[i]->name, name))
+            return policy_all[i];
+    return NULL;
+}

@@ -1,0 +1,22 @@
+/* A queue of resident chunks, for the policies that keep one order. */
+#ifndef PSTAR_POLICIES_QUEUE_H
+#define PSTAR_POLICIES_QUEUE_H
+
+#include "policies/policy.h"
+
+/* A doubly linked list over chunk numbers; index chunk_count is its head. */
+struct policy_queue {
+    const struct policy_view *view;
+    uint32_t *before, *after; /* [chunk_count + 1] */
+};
+
+void *policy_queue_open(const struct policy_view *view);
+void policy_queue_close(void *queue);
+
+/* Takes a chunk that is not in the queue in as the youngest. */
+void policy_queue_push(void *queue, uint32_t chunk);
+void policy_queue_remove(void *queue, uint32_t chunk);
+/* The oldest that is not pinned; POLICY_NONE. */
+uint32_t policy_queue_oldest(void *queue);
+
+#endif
