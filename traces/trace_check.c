@@ -24,6 +24,26 @@ static bool refuse(const struct checker *checker, const char *format, ...)
     return false;
 }
 
+static bool is_name(const char *text)
+{
+    return text != NULL && text[0] != '\0' && g_utf8_validate(text, -1, NULL);
+}
+
+static bool check_texts(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    const struct {
+        const char *key, *text;
+    } texts[] = {{"producer", trace->producer},
+                 {"model", trace->model},
+                 {"precision", trace->precision},
+                 {"machine", trace->machine}};
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
+        if (texts[i].text != NULL && !g_utf8_validate(texts[i].text, -1, NULL))
+            return refuse(checker, "meta: %s is no UTF-8", texts[i].key);
+    return true;
+}
+
 static bool check_meta(const struct checker *checker)
 {
     const struct trace *trace = checker->trace;
@@ -53,8 +73,8 @@ static bool check_tensors(const struct checker *checker)
     bool good = true;
     for (uint32_t i = 0; good && i < trace->tensor_count; i++) {
         const struct trace_tensor *tensor = &trace->tensors[i];
-        if (tensor->name == NULL || tensor->name[0] == '\0')
-            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": no name", i);
+        if (!is_name(tensor->name))
+            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": no name in UTF-8", i);
         else if (!g_hash_table_add(names, tensor->name))
             good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": a second tensor '%s'", i,
                           tensor->name);
@@ -75,8 +95,8 @@ static bool check_operator(const struct checker *checker, uint32_t moment, uint3
     const struct trace *trace = checker->trace;
     const struct trace_operator *op = &trace->operators[moment];
     const char *fault = NULL;
-    if (op->name == NULL || op->name[0] == '\0')
-        fault = "no name";
+    if (!is_name(op->name))
+        fault = "no name in UTF-8";
     else if (op->phase > TRACE_UPDATE_PHASE)
         fault = "no such phase";
     else if (op->place > TRACE_ON_HOST)
@@ -96,7 +116,7 @@ static bool check_operator(const struct checker *checker, uint32_t moment, uint3
         fault = "runs on the device, yet its activations cross the link";
     if (fault != NULL)
         return refuse(checker, "operators: row %" G_GUINT32_FORMAT " (%s): %s", moment,
-                      op->name == NULL ? "" : op->name, fault);
+                      is_name(op->name) ? op->name : "", fault);
     return true;
 }
 
@@ -163,8 +183,8 @@ static bool check_buffers(const struct checker *checker)
     for (uint32_t i = 0; i < trace->buffer_count; i++) {
         const struct trace_buffer *buffer = &trace->buffers[i];
         const char *fault = NULL;
-        if (buffer->name == NULL || buffer->name[0] == '\0')
-            fault = "no name";
+        if (!is_name(buffer->name))
+            fault = "no name in UTF-8";
         else if (buffer->bytes == 0)
             fault = "no bytes";
         else if (buffer->bytes > MOST_BYTES || (total += buffer->bytes) > MOST_BYTES)
@@ -177,7 +197,7 @@ static bool check_buffers(const struct checker *checker)
             fault = "recompute_flops is absurdly large";
         if (fault != NULL)
             return refuse(checker, "buffers: row %" G_GUINT32_FORMAT " (%s): %s", i,
-                          buffer->name == NULL ? "" : buffer->name, fault);
+                          is_name(buffer->name) ? buffer->name : "", fault);
     }
     return true;
 }
@@ -210,6 +230,7 @@ static bool check_sums(const struct checker *checker)
 bool trace_check(const struct trace *trace, const char *origin, GError **error)
 {
     struct checker checker = {.trace = trace, .origin = origin, .error = error};
-    return check_meta(&checker) && check_tensors(&checker) && check_operators(&checker) &&
-           check_accesses(&checker) && check_buffers(&checker) && check_sums(&checker);
+    return check_meta(&checker) && check_texts(&checker) && check_tensors(&checker) &&
+           check_operators(&checker) && check_accesses(&checker) && check_buffers(&checker) &&
+           check_sums(&checker);
 }

@@ -1,0 +1,351 @@
+#include "traces/trace_file.h"
+
+#include "tests/traces/random_trace.h"
+
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct fixture {
+    char *folder, *path;
+    GRand *random;
+};
+
+static void set_up(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    fixture->folder = g_dir_make_tmp("pstar-trace-XXXXXX", NULL);
+    g_assert_nonnull(fixture->folder);
+    fixture->path = g_build_filename(fixture->folder, "run.pstar", NULL);
+    fixture->random = g_rand_new_with_seed((guint32)g_test_rand_int());
+}
+
+/* Fails unless the trace's file was all that was left behind. */
+static void tear_down(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_unlink(fixture->path);
+    g_assert_cmpint(g_rmdir(fixture->folder), ==, 0);
+    g_free(fixture->folder);
+    g_free(fixture->path);
+    g_rand_free(fixture->random);
+}
+
+static void test_round_trip(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < 100; i++) {
+        struct trace *trace = random_trace(fixture->random, 60);
+        GError *error = NULL;
+        trace_write(trace, fixture->path, &error);
+        g_assert_no_error(error);
+        struct trace *back = trace_read(fixture->path, &error);
+        g_assert_no_error(error);
+        assert_traces_equal(trace, back);
+        trace_free(back);
+        trace_free(trace);
+    }
+}
+
+static void test_invalid_is_not_written(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = random_trace(fixture->random, 5);
+    trace->batch = 0;
+    GError *error = NULL;
+    g_assert_false(trace_write(trace, fixture->path, &error));
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+    g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+    g_clear_error(&error);
+    trace_free(trace);
+}
+
+static void assert_refused(const char *path, enum trace_error code, const char *reason)
+{
+    GError *error = NULL;
+    g_assert_null(trace_read(path, &error));
+    g_assert_error(error, TRACE_ERROR, (int)code);
+    g_assert_true(g_str_has_prefix(error->message, path));
+    if (strstr(error->message, reason) == NULL)
+        g_error("'%s' does not say '%s'", error->message, reason);
+    g_error_free(error);
+}
+
+static void execute(const char *path, const char *sql)
+{
+    sqlite3 *database;
+    g_assert_cmpint(sqlite3_open(path, &database), ==, SQLITE_OK);
+    char *message = NULL;
+    sqlite3_exec(database, sql, NULL, NULL, &message);
+    g_assert_cmpstr(message, ==, NULL);
+    sqlite3_close(database);
+}
+
+static void test_other_files(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    assert_refused(fixture->path, TRACE_ERROR_IO, "No such file");
+    g_assert_true(g_file_set_contents(fixture->path, "", 0, NULL));
+    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "no SQLite database");
+    g_assert_true(g_file_set_contents(fixture->path, "{\"a\": 1}", -1, NULL));
+    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "no SQLite database");
+    g_unlink(fixture->path);
+    execute(fixture->path, "CREATE TABLE operators (id INTEGER)");
+    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "another program");
+    execute(fixture->path, "PRAGMA application_id = 1886614642; PRAGMA user_version = 7");
+    assert_refused(fixture->path, TRACE_ERROR_VERSION, "version 7");
+    execute(fixture->path, "PRAGMA user_version = 1");
+    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "meta");
+    assert_refused(fixture->folder, TRACE_ERROR_IO, "");
+}
+
+/* A valid trace in which each case breaks one thing, and where the message must point. */
+static void test_contents(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    static const struct {
+        const char *sql, *reason;
+    } cases[] = {
+        {"DELETE FROM meta WHERE key = 'batch'", "meta: batch is missing"},
+        {"UPDATE meta SET value = 'two' WHERE key = 'batch'", "meta: batch is wrong"},
+        {"UPDATE meta SET value = 4294967296 WHERE key = 'sequence'", "meta: sequence"},
+        {"UPDATE meta SET value = -1 WHERE key = 'library_bytes'", "meta: library_bytes"},
+        {"UPDATE meta SET value = 0 WHERE key = 'micro_batches'", "meta: "},
+        {"UPDATE meta SET value = 0 WHERE key = 'element_bytes_param'", "accesses: row 0"},
+        {"DROP TABLE accesses", "accesses"},
+        {"DROP TABLE operators", "holds NVTX ranges but no iteration"},
+        {"ALTER TABLE operators RENAME COLUMN flops TO flop", "flops"},
+        {"DELETE FROM tensors WHERE id = 0", "tensors: row 0: missing"},
+        {"UPDATE tensors SET name = x'ff' WHERE id = 1", "tensors: row 1: name"},
+        {"UPDATE tensors SET name = cast(x'ff' AS TEXT) WHERE id = 1", "tensors: row 1: name"},
+        {"UPDATE tensors SET elements = 'many' WHERE id = 1", "tensors: row 1: elements"},
+        {"UPDATE tensors SET elements = -5 WHERE id = 1", "tensors: row 1: elements"},
+        {"DELETE FROM operators WHERE id = 1", "operators: row 1: missing"},
+        {"UPDATE operators SET phase = 'sideways' WHERE id = 1", "operators: row 1: no phase"},
+        {"UPDATE operators SET place = 1 WHERE id = 1", "operators: row 1"},
+        {"UPDATE operators SET layer = -3 WHERE id = 1", "operators: row 1: layer"},
+        {"UPDATE operators SET duration_ns = 1.5 WHERE id = 1", "operators: row 1: duration_ns"},
+        {"UPDATE accesses SET list = 'weights' WHERE id = 1", "accesses: row 1: no list"},
+        {"UPDATE accesses SET mode = 'w' WHERE id = 1", "accesses: row 1: no mode"},
+        {"UPDATE accesses SET tensor = 99 WHERE id = 1", "accesses: row 1"},
+        {"UPDATE accesses SET operator = 99 WHERE id = 1", "accesses: row 1: there is no"},
+        {"UPDATE accesses SET operator = 2 WHERE id = 0", "accesses: row 2: operator 2"},
+        {"UPDATE buffers SET last = 9 WHERE id = 0", "buffers: row 0"},
+        {"UPDATE buffers SET saved = 2 WHERE id = 0", "buffers: row 0: saved"},
+        {"UPDATE moments SET non_model_bytes = 1 + non_model_bytes WHERE id = 2", "moments: row 2"},
+        {"DELETE FROM moments WHERE id = 2", "moments: 2 rows for 3 operators"},
+    };
+    struct trace trace = {.batch = 1, .sequence = 1, .micro_batches = 1};
+    trace.list_element_bytes[TRACE_PARAM] = 4;
+    struct trace_tensor tensors[] = {{(char *)"a", 5}, {(char *)"b", 6}};
+    struct trace_operator operators[] = {
+        {.name = (char *)"forward a", .layer = -1, .access_count = 1},
+        {.name = (char *)"forward b", .layer = 0, .first_access = 1, .access_count = 1},
+        {.name = (char *)"backward b", .layer = 0, .first_access = 2, .access_count = 1}};
+    struct trace_access accesses[] = {{.tensor = 0}, {.tensor = 1}, {.tensor = 1}};
+    struct trace_buffer buffers[] = {{.name = (char *)"x", .bytes = 8, .first = 0, .last = 2}};
+    uint64_t non_model_bytes[] = {8, 8, 8};
+    trace.tensors = tensors;
+    trace.tensor_count = 2;
+    trace.operators = operators;
+    trace.operator_count = 3;
+    trace.accesses = accesses;
+    trace.access_count = 3;
+    trace.buffers = buffers;
+    trace.buffer_count = 1;
+    trace.non_model_bytes = non_model_bytes;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        GError *error = NULL;
+        trace_write(&trace, fixture->path, &error);
+        g_assert_no_error(error);
+        execute(fixture->path, cases[i].sql);
+        error = NULL;
+        g_assert_null(trace_read(fixture->path, &error));
+        g_assert_nonnull(error);
+        if (strstr(error->message, cases[i].reason) == NULL)
+            g_error("after %s: '%s' does not say '%s'", cases[i].sql, error->message,
+                    cases[i].reason);
+        g_error_free(error);
+    }
+}
+
+/* Reads a damaged file: any outcome but a crash will do, as long as what is accepted is valid and
+ * what is refused is named. */
+static bool read_damaged(const char *path)
+{
+    GError *error = NULL;
+    struct trace *trace = trace_read(path, &error);
+    g_assert_true((trace == NULL) == (error != NULL));
+    if (error != NULL) {
+        g_assert_true(error->domain == TRACE_ERROR);
+        g_assert_true(g_str_has_prefix(error->message, path));
+    } else {
+        g_assert_true(trace_check(trace, path, NULL));
+    }
+    bool accepted = trace != NULL;
+    trace_free(trace);
+    g_clear_error(&error);
+    return accepted;
+}
+
+static void test_damage(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = random_trace(fixture->random, 40);
+    g_assert_true(trace_write(trace, fixture->path, NULL));
+    trace_free(trace);
+    char *whole;
+    gsize length;
+    g_assert_true(g_file_get_contents(fixture->path, &whole, &length, NULL));
+    int refused = 0, rounds = g_test_slow() ? 20000 : 1500;
+    for (int round = 0; round < rounds; round++) {
+        char *damaged = g_memdup2(whole, length);
+        int flips = g_rand_int_range(fixture->random, 1, 9);
+        for (int i = 0; i < flips; i++) {
+            /* Half of them in the first page, where the schema lies. */
+            gint32 most = g_rand_boolean(fixture->random) ? 4096 : (gint32)length;
+            damaged[g_rand_int_range(fixture->random, 0, most)] ^=
+                (char)(1 << g_rand_int_range(fixture->random, 0, 8));
+        }
+        g_assert_true(g_file_set_contents(fixture->path, damaged, (gssize)length, NULL));
+        refused += !read_damaged(fixture->path);
+        g_free(damaged);
+    }
+    g_test_message("%d of %d damaged files refused", refused, rounds);
+    g_assert_cmpint(refused, >, 0);
+    for (int i = 0; i < 200; i++) {
+        gssize cut = g_rand_int_range(fixture->random, 0, (gint32)length);
+        g_assert_true(g_file_set_contents(fixture->path, whole, cut, NULL));
+        g_assert_false(read_damaged(fixture->path));
+    }
+    g_assert_true(g_file_set_contents(fixture->path, whole, (gssize)length - 1, NULL));
+    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "truncated");
+    g_free(whole);
+}
+
+static void test_unwritable(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = random_trace(fixture->random, 5);
+    char *path = g_build_filename(fixture->folder, "none", "run.pstar", NULL);
+    GError *error = NULL;
+    g_assert_false(trace_write(trace, path, &error));
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_IO);
+    g_assert_true(g_str_has_prefix(error->message, path));
+    g_clear_error(&error);
+    g_free(path);
+
+    g_assert_cmpint(g_mkdir(fixture->path, 0777), ==, 0);
+    g_assert_false(trace_write(trace, fixture->path, &error));
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_IO);
+    g_clear_error(&error);
+    g_assert_cmpint(g_rmdir(fixture->path), ==, 0);
+    trace_free(trace);
+}
+
+/* A limit on the size of files stands in for a full disk: writes fail at the same place. The old
+ * file stays. */
+static void test_full_disk(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_assert_true(g_file_set_contents(fixture->path, "the old one", -1, NULL));
+    struct trace *trace = random_trace(fixture->random, 5);
+    struct trace *large = random_trace(fixture->random, 3000);
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit old, tight = {.rlim_cur = 8192, .rlim_max = RLIM_INFINITY};
+    g_assert_cmpint(getrlimit(RLIMIT_FSIZE, &old), ==, 0);
+    tight.rlim_max = old.rlim_max;
+    g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &tight), ==, 0);
+    GError *error = NULL;
+    bool written = trace_write(large, fixture->path, &error);
+    g_assert_cmpint(setrlimit(RLIMIT_FSIZE, &old), ==, 0);
+    g_assert_false(written);
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_IO);
+    g_test_message("%s", error->message);
+    g_clear_error(&error);
+    char *contents;
+    g_assert_true(g_file_get_contents(fixture->path, &contents, NULL, NULL));
+    g_assert_cmpstr(contents, ==, "the old one");
+    g_free(contents);
+    trace_free(trace);
+    trace_free(large);
+}
+
+/* A journal left by a killed writer of the old file must not be played into the new one. */
+static void test_stale_journal(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = random_trace(fixture->random, 20);
+    char *journal = g_strconcat(fixture->path, "-journal", NULL);
+    g_assert_true(trace_write(trace, fixture->path, NULL));
+    g_assert_true(g_file_set_contents(journal, "stale", -1, NULL));
+    g_assert_true(trace_write(trace, fixture->path, NULL));
+    g_assert_false(g_file_test(journal, G_FILE_TEST_EXISTS));
+    struct trace *back = trace_read(fixture->path, NULL);
+    assert_traces_equal(trace, back);
+    trace_free(back);
+    trace_free(trace);
+    g_free(journal);
+}
+
+/* A million accesses, as many buffers as operators: about a model of 175B parameters with many
+ * micro-batches. */
+static void test_large(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    enum { OPERATORS = 100000, ACCESSES_EACH = 10, TENSORS = 1200 };
+    struct trace *trace = g_new0(struct trace, 1);
+    trace->batch = trace->sequence = trace->micro_batches = 1;
+    trace->list_element_bytes[TRACE_PARAM] = 2;
+    trace->tensor_count = TENSORS;
+    trace->tensors = g_new0(struct trace_tensor, TENSORS);
+    for (uint32_t i = 0; i < TENSORS; i++)
+        trace->tensors[i] = (struct trace_tensor){.name = g_strdup_printf("h.%u.weight", i),
+                                                  .elements = UINT64_C(150000000)};
+    trace->operator_count = trace->buffer_count = OPERATORS;
+    trace->access_count = OPERATORS * ACCESSES_EACH;
+    trace->operators = g_new0(struct trace_operator, OPERATORS);
+    trace->buffers = g_new0(struct trace_buffer, OPERATORS);
+    trace->accesses = g_new0(struct trace_access, trace->access_count);
+    for (uint32_t m = 0; m < OPERATORS; m++) {
+        trace->operators[m] =
+            (struct trace_operator){.name = g_strdup_printf("forward h.%u.attn.c_attn", m),
+                                    .first_access = m * ACCESSES_EACH,
+                                    .access_count = ACCESSES_EACH};
+        trace->buffers[m] = (struct trace_buffer){
+            .name = g_strdup_printf("h.%u.x", m), .bytes = 1 + m, .first = m, .last = m};
+        for (uint32_t i = 0; i < ACCESSES_EACH; i++)
+            trace->accesses[m * ACCESSES_EACH + i].tensor = (m + i) % TENSORS;
+    }
+    trace_sum_buffers(trace);
+    g_test_timer_start();
+    g_assert_true(trace_write(trace, fixture->path, NULL));
+    double written = g_test_timer_elapsed();
+    struct trace *back = trace_read(fixture->path, NULL);
+    double read = g_test_timer_elapsed() - written;
+    assert_traces_equal(trace, back);
+    g_test_message("1,000,000 accesses: written in %.2f s, read in %.2f s", written, read);
+    trace_free(back);
+    trace_free(trace);
+}
+
+#define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("/trace-file/round-trip", test_round_trip);
+    ADD("/trace-file/invalid-is-not-written", test_invalid_is_not_written);
+    ADD("/trace-file/other-files", test_other_files);
+    ADD("/trace-file/contents", test_contents);
+    ADD("/trace-file/damage", test_damage);
+    ADD("/trace-file/unwritable", test_unwritable);
+    ADD("/trace-file/full-disk", test_full_disk);
+    ADD("/trace-file/stale-journal", test_stale_journal);
+    ADD("/trace-file/large", test_large);
+    return g_test_run();
+}

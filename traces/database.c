@@ -1,0 +1,224 @@
+#include "traces/database.h"
+
+#include "traces/schema.h"
+#include "traces/trace_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The first bytes of an SQLite file; numbers are big-endian. */
+enum {
+    HEADER_BYTES = 100,
+    AT_PAGE_BYTES = 16,
+    AT_PAGE_COUNT = 28,
+    AT_USER_VERSION = 60,
+    AT_APPLICATION_ID = 68,
+};
+
+static uint32_t big_endian_32(const uint8_t *bytes)
+{
+    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+}
+
+/* What a killed writer left of a transaction; SQLite undoes it when it opens the file. */
+static bool has_journal(const char *path)
+{
+    char *journal = g_strconcat(path, "-journal", NULL);
+    bool exists = access(journal, F_OK) == 0;
+    g_free(journal);
+    return exists;
+}
+
+static bool check_bytes(const char *path, uint64_t file_bytes, const uint8_t *header,
+                        GError **error)
+{
+    uint64_t page_bytes = (uint64_t)header[AT_PAGE_BYTES] << 8 | header[AT_PAGE_BYTES + 1];
+    if (page_bytes == 1)
+        page_bytes = 65536;
+    uint64_t whole = page_bytes * big_endian_32(header + AT_PAGE_COUNT);
+    if (file_bytes < whole && !has_journal(path)) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
+                    "%s: truncated: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " bytes are there",
+                    path, file_bytes, whole);
+        return false;
+    }
+    return true;
+}
+
+static bool check_header(const char *path, const uint8_t *header, size_t read_bytes, GError **error)
+{
+    if (read_bytes < HEADER_BYTES || memcmp(header, "SQLite format 3", 16) != 0) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
+                    "%s: not a trace: it is no SQLite database", path);
+        return false;
+    }
+    if (big_endian_32(header + AT_APPLICATION_ID) != SCHEMA_APPLICATION_ID) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
+                    "%s: not a trace: an SQLite database of another program", path);
+        return false;
+    }
+    uint32_t version = big_endian_32(header + AT_USER_VERSION);
+    if (version != TRACE_SCHEMA_VERSION) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_VERSION,
+                    "%s: a trace of version %u; this program reads version %u", path, version,
+                    (unsigned)TRACE_SCHEMA_VERSION);
+        return false;
+    }
+    return true;
+}
+
+static bool check_file(const char *path, GError **error)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", path, g_strerror(errno));
+        return false;
+    }
+    uint8_t header[HEADER_BYTES] = {0};
+    size_t read_bytes = fread(header, 1, sizeof header, file);
+    bool good = !ferror(file) && fseek(file, 0, SEEK_END) == 0;
+    long file_bytes = good ? ftell(file) : -1;
+    if (file_bytes < 0)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be read: %s", path,
+                    g_strerror(errno));
+    fclose(file);
+    return file_bytes >= 0 && check_header(path, header, read_bytes, error) &&
+           check_bytes(path, (uint64_t)file_bytes, header, error);
+}
+
+/* Takes `temporary`, which is NULL or the file to open instead of `path`. */
+static struct database *open_file(const char *path, char *temporary, int flags, GError **error)
+{
+    struct database *database = g_new0(struct database, 1);
+    database->path = g_strdup(path);
+    database->temporary = temporary;
+    const char *file = temporary != NULL ? temporary : path;
+    if (sqlite3_open_v2(file, &database->handle, flags, NULL) != SQLITE_OK) {
+        database_set_error(database, error);
+        database_close(database);
+        return NULL;
+    }
+    /* Files come from anywhere: nothing that a schema can hold is to be executed. */
+    sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(database->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(database->handle, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_extended_result_codes(database->handle, 1);
+    sqlite3_busy_timeout(database->handle, 5000);
+    return database;
+}
+
+struct database *database_open(const char *path, GError **error)
+{
+    if (!check_file(path, error))
+        return NULL;
+    int flags = has_journal(path) ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+    return open_file(path, NULL, flags, error);
+}
+
+struct database *database_open_for_writing(const char *path, GError **error)
+{
+    if (!check_file(path, error))
+        return NULL;
+    return open_file(path, NULL, SQLITE_OPEN_READWRITE, error);
+}
+
+struct database *database_create(const char *path, GError **error)
+{
+    char *temporary = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
+    struct database *database = open_file(path, temporary,
+                                          SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error);
+    if (database == NULL)
+        return NULL;
+    /* An unfinished file is thrown away: it needs no journal. */
+    char *sql = g_strdup_printf("PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE;"
+                                "PRAGMA application_id = %d; PRAGMA user_version = %d; BEGIN;",
+                                SCHEMA_APPLICATION_ID, TRACE_SCHEMA_VERSION);
+    if (!database_execute(database, sql, error)) {
+        database_close(database);
+        database = NULL;
+    }
+    g_free(sql);
+    return database;
+}
+
+static bool move_into_place(const struct database *database, GError **error)
+{
+    /* A journal that a killed writer left belongs to the old file, and would be played into the
+     * new one. */
+    char *journal = g_strconcat(database->path, "-journal", NULL);
+    unlink(journal);
+    g_free(journal);
+    if (rename(database->temporary, database->path) == 0)
+        return true;
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be written: %s", database->path,
+                g_strerror(errno));
+    return false;
+}
+
+bool database_publish(struct database *database, GError **error)
+{
+    bool good = database_execute(database, "COMMIT", error);
+    if (good) {
+        sqlite3_close(database->handle);
+        database->handle = NULL;
+        good = move_into_place(database, error);
+    }
+    if (good)
+        g_clear_pointer(&database->temporary, g_free);
+    database_close(database);
+    return good;
+}
+
+void database_close(struct database *database)
+{
+    if (database == NULL)
+        return;
+    sqlite3_close(database->handle);
+    if (database->temporary != NULL)
+        unlink(database->temporary);
+    g_free(database->temporary);
+    g_free(database->path);
+    g_free(database);
+}
+
+bool database_execute(const struct database *database, const char *sql, GError **error)
+{
+    if (sqlite3_exec(database->handle, sql, NULL, NULL, NULL) == SQLITE_OK)
+        return true;
+    database_set_error(database, error);
+    return false;
+}
+
+sqlite3_stmt *database_prepare(const struct database *database, const char *sql, GError **error)
+{
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(database->handle, sql, -1, &statement, NULL) != SQLITE_OK)
+        database_set_error(database, error);
+    return statement;
+}
+
+bool database_insert(const struct database *database, sqlite3_stmt *statement, GError **error)
+{
+    int status = sqlite3_step(statement);
+    if (status != SQLITE_DONE)
+        database_set_error(database, error);
+    sqlite3_reset(statement);
+    return status == SQLITE_DONE;
+}
+
+void database_set_error(const struct database *database, GError **error)
+{
+    int code = sqlite3_errcode(database->handle) & 0xff;
+    bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR;
+    g_set_error(error, TRACE_ERROR, damaged ? TRACE_ERROR_NOT_OURS : TRACE_ERROR_IO, "%s: %s%s",
+                database->path, damaged ? "damaged: " : "", sqlite3_errmsg(database->handle));
+}
+
+bool database_has_table(const struct database *database, const char *table)
+{
+    return sqlite3_table_column_metadata(database->handle, NULL, table, NULL, NULL, NULL, NULL,
+                                         NULL, NULL) == SQLITE_OK;
+}

@@ -1,0 +1,343 @@
+/* From the tables of a trace file to a trace, doubting every value. */
+#include "traces/database.h"
+#include "traces/trace_file.h"
+#include "traces/trace_load_meta.h"
+
+#include <string.h>
+
+struct loader {
+    const struct database *database;
+    const char *table;
+    struct trace *trace;
+    GArray *rows;
+    GError **error;
+};
+
+G_GNUC_PRINTF(3, 4)
+static bool refuse(const struct loader *loader, sqlite3_int64 row, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *reason = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(loader->error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                "%s: %s: row %" G_GINT64_FORMAT ": %s", loader->database->path, loader->table,
+                (gint64)row, reason);
+    g_free(reason);
+    return false;
+}
+
+/* A number of [0, most] in the column. */
+static bool number(const struct loader *loader, sqlite3_stmt *row, int column, uint64_t most,
+                   uint64_t *out)
+{
+    sqlite3_int64 value = sqlite3_column_int64(row, column);
+    if (sqlite3_column_type(row, column) != SQLITE_INTEGER || value < 0 || (uint64_t)value > most)
+        return refuse(loader, sqlite3_column_int64(row, 0),
+                      "%s is no whole number from 0 to %" G_GUINT64_FORMAT,
+                      sqlite3_column_name(row, column), most);
+    *out = (uint64_t)value;
+    return true;
+}
+
+static bool number_32(const struct loader *loader, sqlite3_stmt *row, int column, uint32_t *out)
+{
+    uint64_t value = 0;
+    if (!number(loader, row, column, UINT32_MAX, &value))
+        return false;
+    *out = (uint32_t)value;
+    return true;
+}
+
+/* The same, where NULL stands for 0. */
+static bool number_or_null(const struct loader *loader, sqlite3_stmt *row, int column,
+                           uint64_t *out)
+{
+    *out = 0;
+    return sqlite3_column_type(row, column) == SQLITE_NULL ||
+           number(loader, row, column, INT64_MAX, out);
+}
+
+/* NULL on error; lives until the next step. */
+static const char *text(const struct loader *loader, sqlite3_stmt *row, int column)
+{
+    const char *value = (const char *)sqlite3_column_text(row, column);
+    int bytes = sqlite3_column_bytes(row, column);
+    if (sqlite3_column_type(row, column) != SQLITE_TEXT || value == NULL ||
+        !g_utf8_validate(value, bytes, NULL)) {
+        refuse(loader, sqlite3_column_int64(row, 0), "%s is no text",
+               sqlite3_column_name(row, column));
+        return NULL;
+    }
+    return value;
+}
+
+/* One of `count` names, as its number. */
+static bool name(const struct loader *loader, sqlite3_stmt *row, int column,
+                 const char *(*name_of)(unsigned), unsigned count, uint8_t *out)
+{
+    const char *value = text(loader, row, column);
+    if (value == NULL)
+        return false;
+    for (unsigned i = 0; i < count; i++)
+        if (strcmp(value, name_of(i)) == 0) {
+            *out = (uint8_t)i;
+            return true;
+        }
+    return refuse(loader, sqlite3_column_int64(row, 0), "no %s is called '%s'",
+                  sqlite3_column_name(row, column), value);
+}
+
+static const char *list_name(unsigned list)
+{
+    return trace_list_name((enum trace_list)list);
+}
+
+static const char *mode_name(unsigned mode)
+{
+    return trace_mode_name((enum trace_mode)mode);
+}
+
+static const char *phase_name(unsigned phase)
+{
+    return trace_phase_name((enum trace_phase)phase);
+}
+
+static const char *place_name(unsigned place)
+{
+    return trace_place_name((enum trace_place)place);
+}
+
+static bool load_tensor(struct loader *loader, sqlite3_stmt *row)
+{
+    struct trace_tensor tensor = {0};
+    const char *called = text(loader, row, 1);
+    if (called == NULL || !number(loader, row, 2, INT64_MAX, &tensor.elements))
+        return false;
+    tensor.name = g_strdup(called);
+    g_array_append_val(loader->rows, tensor);
+    return true;
+}
+
+static bool load_operator(struct loader *loader, sqlite3_stmt *row)
+{
+    struct trace_operator op = {.layer = -1};
+    uint64_t layer = 0;
+    const char *called = text(loader, row, 1);
+    if (called == NULL || !name(loader, row, 2, phase_name, 3, &op.phase) ||
+        !name(loader, row, 3, place_name, 2, &op.place) ||
+        !number_32(loader, row, 5, &op.micro_batch) ||
+        !number(loader, row, 6, INT64_MAX, &op.flops) ||
+        !number(loader, row, 7, INT64_MAX, &op.bytes) ||
+        !number(loader, row, 8, INT64_MAX, &op.h2d_bytes) ||
+        !number(loader, row, 9, INT64_MAX, &op.d2h_bytes) ||
+        !number_or_null(loader, row, 10, &op.duration_ns))
+        return false;
+    if (sqlite3_column_type(row, 4) != SQLITE_NULL) {
+        if (!number(loader, row, 4, INT32_MAX, &layer))
+            return false;
+        op.layer = (int32_t)layer;
+    }
+    op.name = g_strdup(text(loader, row, 1));
+    g_array_append_val(loader->rows, op);
+    return true;
+}
+
+static bool load_access(struct loader *loader, sqlite3_stmt *row)
+{
+    struct trace *trace = loader->trace;
+    struct trace_access access = {0};
+    uint32_t moment = 0;
+    if (!number_32(loader, row, 1, &moment) || !number_32(loader, row, 2, &access.tensor) ||
+        !name(loader, row, 3, list_name, TRACE_LISTS, &access.list) ||
+        !name(loader, row, 4, mode_name, 3, &access.mode))
+        return false;
+    if (moment >= trace->operator_count)
+        return refuse(loader, sqlite3_column_int64(row, 0), "there is no operator %u", moment);
+    struct trace_operator *op = &trace->operators[moment];
+    if (op->access_count == 0)
+        op->first_access = loader->rows->len;
+    if (op->first_access + op->access_count != loader->rows->len)
+        return refuse(loader, sqlite3_column_int64(row, 0),
+                      "operator %u has accesses before those of another", moment);
+    op->access_count++;
+    g_array_append_val(loader->rows, access);
+    return true;
+}
+
+static bool load_buffer(struct loader *loader, sqlite3_stmt *row)
+{
+    struct trace_buffer buffer = {0};
+    uint64_t saved = 0;
+    const char *called = text(loader, row, 1);
+    if (called == NULL || !number(loader, row, 2, INT64_MAX, &buffer.bytes) ||
+        !number_32(loader, row, 3, &buffer.first) || !number_32(loader, row, 4, &buffer.last) ||
+        !number(loader, row, 5, 1, &saved) ||
+        !number(loader, row, 6, INT64_MAX, &buffer.recompute_flops))
+        return false;
+    buffer.saved = saved == 1;
+    buffer.name = g_strdup(called);
+    g_array_append_val(loader->rows, buffer);
+    return true;
+}
+
+static bool load_moment(struct loader *loader, sqlite3_stmt *row)
+{
+    uint64_t bytes = 0;
+    if (!number(loader, row, 1, INT64_MAX, &bytes))
+        return false;
+    g_array_append_val(loader->rows, bytes);
+    return true;
+}
+
+/* Rows by id, which must count from 0 without gaps. On error, what was loaded is in rows all the
+ * same, so that it can be freed. */
+static bool load_rows(struct loader *loader, const char *sql,
+                      bool (*load)(struct loader *, sqlite3_stmt *))
+{
+    sqlite3_stmt *row = database_prepare(loader->database, sql, loader->error);
+    if (row == NULL)
+        return false;
+    int status;
+    bool good = true;
+    while (good && (status = sqlite3_step(row)) != SQLITE_DONE) {
+        if (status != SQLITE_ROW) {
+            database_set_error(loader->database, loader->error);
+            good = false;
+        } else if (sqlite3_column_int64(row, 0) != (sqlite3_int64)loader->rows->len) {
+            good = refuse(loader, loader->rows->len, "missing");
+        } else if (loader->rows->len == UINT32_MAX - 1) {
+            good = refuse(loader, loader->rows->len, "more rows than a trace can have");
+        } else {
+            good = load(loader, row);
+        }
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+/* A table's rows, as an array that g_free frees; NULL where there are none. */
+struct table {
+    void *rows;
+    uint32_t count;
+};
+
+/* On error the table holds the rows before the bad one. */
+static bool load_table(const struct database *database, struct trace *trace, const char *name,
+                       const char *columns, size_t row_bytes,
+                       bool (*load)(struct loader *, sqlite3_stmt *), struct table *table,
+                       GError **error)
+{
+    struct loader loader = {
+        .database = database,
+        .table = name,
+        .trace = trace,
+        .rows = g_array_new(false, false, (guint)row_bytes),
+        .error = error,
+    };
+    char *sql = g_strdup_printf("SELECT %s FROM %s ORDER BY id", columns, name);
+    bool good = load_rows(&loader, sql, load);
+    g_free(sql);
+    table->count = loader.rows->len;
+    table->rows = g_array_free(loader.rows, loader.rows->len == 0);
+    return good;
+}
+
+static bool load_tensors(const struct database *database, struct trace *trace, GError **error)
+{
+    struct table table;
+    bool good = load_table(database, trace, "tensors", "id, name, elements",
+                           sizeof(struct trace_tensor), load_tensor, &table, error);
+    trace->tensors = table.rows;
+    trace->tensor_count = table.count;
+    return good;
+}
+
+static bool load_operators(const struct database *database, struct trace *trace, GError **error)
+{
+    struct table table;
+    bool good = load_table(database, trace, "operators",
+                           "id, name, phase, place, layer, micro_batch, flops, bytes, h2d_bytes, "
+                           "d2h_bytes, duration_ns",
+                           sizeof(struct trace_operator), load_operator, &table, error);
+    trace->operators = table.rows;
+    trace->operator_count = table.count;
+    return good;
+}
+
+/* Accesses are in the order of operators; those that have none begin where they would. */
+static void place_empty_operators(struct trace *trace)
+{
+    uint32_t next = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        if (trace->operators[m].access_count == 0)
+            trace->operators[m].first_access = next;
+        next = trace->operators[m].first_access + trace->operators[m].access_count;
+    }
+}
+
+static bool load_accesses(const struct database *database, struct trace *trace, GError **error)
+{
+    struct table table;
+    bool good = load_table(database, trace, "accesses", "id, operator, tensor, list, mode",
+                           sizeof(struct trace_access), load_access, &table, error);
+    trace->accesses = table.rows;
+    trace->access_count = table.count;
+    place_empty_operators(trace);
+    return good;
+}
+
+static bool load_buffers(const struct database *database, struct trace *trace, GError **error)
+{
+    struct table table;
+    bool good = load_table(database, trace, "buffers",
+                           "id, name, bytes, first, last, saved, recompute_flops",
+                           sizeof(struct trace_buffer), load_buffer, &table, error);
+    trace->buffers = table.rows;
+    trace->buffer_count = table.count;
+    return good;
+}
+
+static bool load_moments(const struct database *database, struct trace *trace, GError **error)
+{
+    struct table table;
+    bool good = load_table(database, trace, "moments", "id, non_model_bytes", sizeof(uint64_t),
+                           load_moment, &table, error);
+    trace->non_model_bytes = table.rows;
+    if (good && table.count != trace->operator_count) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "%s: moments: %u rows for %u operators", database->path, table.count,
+                    trace->operator_count);
+        return false;
+    }
+    return good;
+}
+
+static bool load_iteration(const struct database *database, struct trace *trace, GError **error)
+{
+    if (!database_has_table(database, "operators")) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "%s: holds NVTX ranges but no iteration: the traced program did not annotate "
+                    "its tensors and operators",
+                    database->path);
+        return false;
+    }
+    return load_tensors(database, trace, error) && load_operators(database, trace, error) &&
+           load_accesses(database, trace, error) && load_buffers(database, trace, error) &&
+           load_moments(database, trace, error) && trace_check(trace, database->path, error);
+}
+
+struct trace *trace_read(const char *path, GError **error)
+{
+    struct database *database = database_open(path, error);
+    if (database == NULL)
+        return NULL;
+    struct trace *trace = g_new0(struct trace, 1);
+    /* One transaction, so that all tables are of one state of the file. */
+    bool good = database_execute(database, "BEGIN", error) &&
+                trace_load_meta(database, trace, error) && load_iteration(database, trace, error);
+    database_close(database);
+    if (!good)
+        g_clear_pointer(&trace, trace_free);
+    return trace;
+}

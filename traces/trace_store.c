@@ -1,0 +1,197 @@
+#include "traces/trace_store.h"
+
+#include "traces/schema.h"
+#include "traces/trace_file.h"
+
+static void bind_text(sqlite3_stmt *statement, int column, const char *text)
+{
+    sqlite3_bind_text(statement, column, text, -1, SQLITE_STATIC);
+}
+
+/* trace_check has seen to it that numbers fit into SQLite's signed integers. */
+static void bind_number(sqlite3_stmt *statement, int column, uint64_t number)
+{
+    sqlite3_bind_int64(statement, column, (sqlite3_int64)number);
+}
+
+static bool store_text(const struct database *database, sqlite3_stmt *statement, const char *key,
+                       const char *text, GError **error)
+{
+    if (text == NULL)
+        return true;
+    bind_text(statement, 1, key);
+    bind_text(statement, 2, text);
+    return database_insert(database, statement, error);
+}
+
+static bool store_number(const struct database *database, sqlite3_stmt *statement, const char *key,
+                         uint64_t number, GError **error)
+{
+    bind_text(statement, 1, key);
+    bind_number(statement, 2, number);
+    return database_insert(database, statement, error);
+}
+
+static bool store_element_bytes(const struct database *database, sqlite3_stmt *statement,
+                                const struct trace *trace, GError **error)
+{
+    bool good = true;
+    for (int list = 0; good && list < TRACE_LISTS; list++) {
+        char *key = g_strconcat("element_bytes_", trace_list_name((enum trace_list)list), NULL);
+        good = store_number(database, statement, key, trace->list_element_bytes[list], error);
+        g_free(key);
+    }
+    return good;
+}
+
+bool trace_store_meta(const struct database *database, const struct trace *trace, GError **error)
+{
+    if (!database_execute(database, SCHEMA_META, error))
+        return false;
+    sqlite3_stmt *row = database_prepare(database, "INSERT INTO meta VALUES (?, ?)", error);
+    bool good = row != NULL &&
+                store_number(database, row, "schema_version", TRACE_SCHEMA_VERSION, error) &&
+                store_text(database, row, "producer", trace->producer, error) &&
+                store_text(database, row, "model", trace->model, error) &&
+                store_text(database, row, "precision", trace->precision, error) &&
+                store_text(database, row, "machine", trace->machine, error) &&
+                store_number(database, row, "batch", trace->batch, error) &&
+                store_number(database, row, "sequence", trace->sequence, error) &&
+                store_number(database, row, "micro_batches", trace->micro_batches, error) &&
+                store_number(database, row, "library_bytes", trace->library_bytes, error) &&
+                store_number(database, row, "estimated", trace->estimated, error) &&
+                store_number(database, row, "partial", trace->partial, error) &&
+                store_element_bytes(database, row, trace, error);
+    sqlite3_finalize(row);
+    return good;
+}
+
+static bool store_tensors(const struct database *database, const struct trace *trace,
+                          GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "INSERT INTO tensors VALUES (?, ?, ?)", error);
+    bool good = row != NULL;
+    for (uint32_t i = 0; good && i < trace->tensor_count; i++) {
+        bind_number(row, 1, i);
+        bind_text(row, 2, trace->tensors[i].name);
+        bind_number(row, 3, trace->tensors[i].elements);
+        good = database_insert(database, row, error);
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+static void bind_operator(sqlite3_stmt *row, uint32_t moment, const struct trace_operator *op)
+{
+    bind_number(row, 1, moment);
+    bind_text(row, 2, op->name);
+    bind_text(row, 3, trace_phase_name(op->phase));
+    bind_text(row, 4, trace_place_name(op->place));
+    if (op->layer < 0)
+        sqlite3_bind_null(row, 5);
+    else
+        sqlite3_bind_int64(row, 5, op->layer);
+    bind_number(row, 6, op->micro_batch);
+    bind_number(row, 7, op->flops);
+    bind_number(row, 8, op->bytes);
+    bind_number(row, 9, op->h2d_bytes);
+    bind_number(row, 10, op->d2h_bytes);
+    if (op->duration_ns == 0)
+        sqlite3_bind_null(row, 11);
+    else
+        bind_number(row, 11, op->duration_ns);
+}
+
+static bool store_operators(const struct database *database, const struct trace *trace,
+                            GError **error)
+{
+    sqlite3_stmt *row = database_prepare(
+        database, "INSERT INTO operators VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", error);
+    bool good = row != NULL;
+    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+        bind_operator(row, m, &trace->operators[m]);
+        good = database_insert(database, row, error);
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+static bool store_accesses(const struct database *database, const struct trace *trace,
+                           GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "INSERT INTO accesses VALUES (?, ?, ?, ?, ?)",
+                                         error);
+    bool good = row != NULL;
+    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+        uint32_t first = trace->operators[m].first_access;
+        for (uint32_t i = first; good && i < first + trace->operators[m].access_count; i++) {
+            const struct trace_access *access = &trace->accesses[i];
+            bind_number(row, 1, i);
+            bind_number(row, 2, m);
+            bind_number(row, 3, access->tensor);
+            bind_text(row, 4, trace_list_name(access->list));
+            bind_text(row, 5, trace_mode_name(access->mode));
+            good = database_insert(database, row, error);
+        }
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+static bool store_buffers(const struct database *database, const struct trace *trace,
+                          GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database,
+                                         "INSERT INTO buffers VALUES (?, ?, ?, ?, ?, ?, ?)", error);
+    bool good = row != NULL;
+    for (uint32_t i = 0; good && i < trace->buffer_count; i++) {
+        const struct trace_buffer *buffer = &trace->buffers[i];
+        bind_number(row, 1, i);
+        bind_text(row, 2, buffer->name);
+        bind_number(row, 3, buffer->bytes);
+        bind_number(row, 4, buffer->first);
+        bind_number(row, 5, buffer->last);
+        bind_number(row, 6, buffer->saved);
+        bind_number(row, 7, buffer->recompute_flops);
+        good = database_insert(database, row, error);
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+static bool store_moments(const struct database *database, const struct trace *trace,
+                          GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "INSERT INTO moments VALUES (?, ?)", error);
+    bool good = row != NULL;
+    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+        bind_number(row, 1, m);
+        bind_number(row, 2, trace->non_model_bytes[m]);
+        good = database_insert(database, row, error);
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+bool trace_store(const struct database *database, const struct trace *trace, GError **error)
+{
+    return trace_store_meta(database, trace, error) &&
+           database_execute(database, SCHEMA_ITERATION, error) &&
+           store_tensors(database, trace, error) && store_operators(database, trace, error) &&
+           store_accesses(database, trace, error) && store_buffers(database, trace, error) &&
+           store_moments(database, trace, error);
+}
+
+bool trace_write(const struct trace *trace, const char *path, GError **error)
+{
+    if (!trace_check(trace, path, error))
+        return false;
+    struct database *database = database_create(path, error);
+    if (database == NULL)
+        return false;
+    if (!trace_store(database, trace, error)) {
+        database_close(database);
+        return false;
+    }
+    return database_publish(database, error);
+}
