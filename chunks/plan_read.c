@@ -128,7 +128,7 @@ static bool read_layout(struct reader *reader, const json_t *root, struct layout
     json_t *places = json_object_get(object, "tensors");
     const char *name;
     json_t *array;
-    json_object_foreach(places, name, array) {
+    json_object_foreach (places, name, array) {
         int list = list_of(name);
         if (list < 0)
             return refuse(reader, "layout.tensors", "names no list");
