@@ -33,12 +33,17 @@ enum checkpoint_error {
 #define CHECKPOINT_ERROR checkpoint_error_quark()
 GQuark checkpoint_error_quark(void);
 
-/* `folder` is created; one that holds a checkpoint or is empty is replaced, any other refused. */
+/* Whether checkpoint_save would accept the folder: it is missing, empty or a checkpoint. */
+bool checkpoint_may_save(const char *folder, GError **error);
+
+/* Creates the folder, or replaces the checkpoint in it; other files in it stay. `state`'s numbers
+ * are finite and below 2^63. */
 bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
                      const struct model_config *config, const struct trace *trace,
                      const struct weights_store *store, GError **error);
 
-/* Reads trainer.json alone: what a run that goes on from here must be like. */
+/* Reads trainer.json alone: what a run that goes on from here must be like. `state` is overwritten.
+ */
 bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error);
 
 /* Fails where `run` would not continue `saved`, naming what differs and both values. Steps done are
@@ -46,7 +51,8 @@ bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, G
 bool checkpoint_match(const char *folder, const struct checkpoint_state *saved,
                       const struct checkpoint_state *run, GError **error);
 
-/* Copies weights and moments to the store, after both files were checked against the model. */
+/* Copies weights and moments to the store, after config.json and both files were checked against
+ * the model: nothing is written where one of them is of another. */
 bool checkpoint_load(const char *folder, const struct model_config *config,
                      const struct trace *trace, const struct weights_store *store, GError **error);
 

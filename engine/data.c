@@ -17,6 +17,7 @@ G_DEFINE_QUARK(data_error, data_error)
 #define BIN_VERSION      1
 #define BIN_HEADER_BYTES (256 * sizeof(int32_t))
 #define BIN_VALUES       65536
+#define DATA_SITE        UINT32_MAX /* of the random streams: no operator's, no tensor's */
 
 struct data {
     char *path;
@@ -61,9 +62,8 @@ static bool map_file(struct data *data, GError **error)
             data->map_bytes = (size_t)status.st_size;
         }
     }
-    if (descriptor >= 0) {
+    if (descriptor >= 0)
         close(descriptor);
-    }
     return problem == NULL || fail(data, DATA_ERROR_IO, error, "%s", problem);
 }
 
@@ -79,8 +79,8 @@ static bool check_tokens(const struct data *data, GError **error)
     for (uint64_t i = 0; i < data->tokens; i++) {
         if (data->numbered[i] >= data->options.vocabulary) {
             return fail(data, DATA_ERROR_TOKENS, error,
-                        "token %" G_GUINT64_FORMAT " is %u, outside the model's vocabulary of %u", i,
-                        data->numbered[i], data->options.vocabulary);
+                        "token %" G_GUINT64_FORMAT " is %u, outside the model's vocabulary of %u",
+                        i, data->numbered[i], data->options.vocabulary);
         }
     }
     return true;
@@ -88,9 +88,8 @@ static bool check_tokens(const struct data *data, GError **error)
 
 static bool read_numbered(struct data *data, GError **error)
 {
-    if (data->map_bytes < BIN_HEADER_BYTES) {
+    if (data->map_bytes < BIN_HEADER_BYTES)
         return fail(data, DATA_ERROR_INVALID, error, "token file without a whole header");
-    }
     if (header_field(data, 1) != BIN_VERSION) {
         return fail(data, DATA_ERROR_INVALID, error,
                     "token file of version %d; version %d can be read", header_field(data, 1),
@@ -112,9 +111,8 @@ static bool read_numbered(struct data *data, GError **error)
 
 static bool recognise(struct data *data, GError **error)
 {
-    if (data->map_bytes >= sizeof(int32_t) && header_field(data, 0) == BIN_MAGIC) {
+    if (data->map_bytes >= sizeof(int32_t) && header_field(data, 0) == BIN_MAGIC)
         return read_numbered(data, error);
-    }
     if (data->options.vocabulary < TEXT_VOCABULARY) {
         return fail(data, DATA_ERROR_TOKENS, error,
                     "text has %d kinds of bytes, more than the model's vocabulary of %u",
@@ -131,8 +129,8 @@ static bool divide(struct data *data, GError **error)
     uint64_t held_out = (uint64_t)((double)data->tokens * data->options.held_out);
     if (data->tokens < least) {
         return fail(data, DATA_ERROR_SHORT, error,
-                    "holds %" G_GUINT64_FORMAT " tokens; a sequence of %u and its last target take %"
-                    G_GUINT64_FORMAT,
+                    "holds %" G_GUINT64_FORMAT
+                    " tokens; a sequence of %u and its last target take %" G_GUINT64_FORMAT,
                     data->tokens, data->options.sequence, least);
     }
     data->training = data->tokens - held_out;
@@ -160,12 +158,10 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
 
 void data_close(struct data *data)
 {
-    if (data == NULL) {
+    if (data == NULL)
         return;
-    }
-    if (data->map != NULL) {
+    if (data->map != NULL)
         munmap((void *)data->map, data->map_bytes);
-    }
     g_free(data->path);
     g_free(data);
 }
@@ -217,7 +213,12 @@ static uint64_t draw_start(const struct data *data, uint64_t step, uint32_t micr
         return index % data_sequences(data, DATA_TRAINING) * sequence;
     }
     uint64_t starts = data->training - sequence; /* a row and its last target fit behind each */
-    return random_data(data->options.seed, step, micro_batch, row) % starts;
+    struct random_stream stream = {.seed = data->options.seed,
+                                   .pass = (uint32_t)(step * micro_batches + micro_batch),
+                                   .site = DATA_SITE};
+    uint64_t drawn = (uint64_t)random_word(&stream, UINT64_C(2) * row) << 32 |
+                     random_word(&stream, UINT64_C(2) * row + 1);
+    return drawn % starts;
 }
 
 void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
@@ -233,9 +234,8 @@ void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
 double data_unigram_entropy(const struct data *data)
 {
     uint64_t *times = g_new0(uint64_t, BIN_VALUES);
-    for (uint64_t i = 0; i < data->training; i++) {
+    for (uint64_t i = 0; i < data->training; i++)
         times[token_at(data, i)]++;
-    }
     double entropy = 0;
     for (size_t value = 0; value < BIN_VALUES; value++) {
         if (times[value] > 0) {

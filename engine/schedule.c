@@ -5,12 +5,10 @@
 
 double schedule_learning_rate(const struct schedule *schedule, uint64_t step)
 {
-    if (step < schedule->warm_up) {
+    if (step < schedule->warm_up)
         return schedule->peak * (double)(step + 1) / (double)schedule->warm_up;
-    }
-    if (step >= schedule->steps) {
+    if (step >= schedule->steps)
         return schedule->floor;
-    }
     double progress = (double)(step - schedule->warm_up) /
                       (double)(schedule->steps - schedule->warm_up);
     return schedule->floor +

@@ -6,6 +6,8 @@
 #include "models/safetensors.h"
 #include "traces/trace.h"
 
+#define WEIGHTS_FILE "model.safetensors"
+
 /* Shape of a tensor, named as in traces ("h.0.attn.c_attn.weight"). Returns its rank, 1 or 2. */
 uint32_t weights_shape(const struct model_config *config, const char *name, uint64_t shape[2]);
 
@@ -32,6 +34,14 @@ struct safetensors *weights_open(const char *path, const struct model_config *co
 /* Copies every tensor of an open file to the store, in pieces. */
 bool weights_load(const struct safetensors *file, const struct trace *trace,
                   const struct weights_store *store, GError **error);
+
+/* One tensor's list between a file and the store, in pieces. `from` has as many elements as the
+ * tensor. */
+bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
+                     const struct weights_store *store, uint32_t tensor, enum trace_list list,
+                     GError **error);
+bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
+                      uint32_t tensor, enum trace_list list, uint64_t elements, GError **error);
 
 /* Writes model.safetensors into a folder as GPT2LMHeadModel.save_pretrained does, in fp32. */
 bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,

@@ -133,9 +133,8 @@ static void check_halves(const char *path, const char *dtype, const struct half 
     gsize bytes;
     char *text;
     g_assert_true(g_file_get_contents(path, &text, &bytes, NULL));
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++)
         memcpy(text + bytes - 2 * (gsize)(count - i), &halves[i].bits, 2);
-    }
     write_bytes(path, text, bytes);
     struct safetensors *file = safetensors_open(path, NULL);
     for (uint32_t i = 0; i < count; i++) {
@@ -202,14 +201,12 @@ static void expect_refused(const char *path, const char *what, const char *reaso
 {
     GError *error = NULL;
     struct safetensors *file = safetensors_open(path, &error);
-    if (file != NULL) {
+    if (file != NULL)
         g_error("%s: was accepted", what);
-    }
     g_assert_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID);
     g_assert_true(g_str_has_prefix(error->message, path));
-    if (strstr(error->message, reason) == NULL) {
+    if (strstr(error->message, reason) == NULL)
         g_error("%s: \"%s\" does not say \"%s\"", what, error->message, reason);
-    }
     g_error_free(error);
 }
 
@@ -304,9 +301,8 @@ static void test_random_damage(struct fixture *fixture, const void *data)
             damaged[g_test_rand_int_range(0, (gint32)bytes)] ^=
                 (char)(1 << g_test_rand_int_range(0, 8));
         }
-        if (round % 10 == 0) {
+        if (round % 10 == 0)
             length = (gsize)g_test_rand_int_range(0, (gint32)bytes);
-        }
         /* Not g_file_set_contents, which waits for the disk. */
         FILE *stream = g_fopen(fixture->path, "wb");
         g_assert_cmpuint(fwrite(damaged, 1, length, stream), ==, length);
@@ -314,9 +310,8 @@ static void test_random_damage(struct fixture *fixture, const void *data)
         GError *error = NULL;
         struct safetensors *file = safetensors_open(fixture->path, &error);
         g_assert_true((file == NULL) == (error != NULL));
-        if (file != NULL) {
+        if (file != NULL)
             read_all(file);
-        }
         refused += file == NULL;
         safetensors_close(file);
         g_clear_error(&error);

@@ -1,0 +1,356 @@
+/* Checkpoints: whole or not at all, and only for the run that they continue. */
+#include "engine/checkpoint.h"
+#include "small_model.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct fixture {
+    char *parent, *folder;
+    struct small_model *model;
+};
+
+static struct checkpoint_state example_state(uint64_t step)
+{
+    return (struct checkpoint_state){.step = step,
+                                     .seed = 42,
+                                     .precision = g_strdup("fp32"),
+                                     .batch = 4,
+                                     .sequence = 16,
+                                     .micro_batches = 2,
+                                     .schedule = {1e-3, 1e-4, 10, 200},
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.95,
+                                     .epsilon = 1e-8,
+                                     .weight_decay = 0.1,
+                                     .clip = 1,
+                                     .data_order = g_strdup("random"),
+                                     .data_digest = g_strdup("0123abcd"),
+                                     .held_out = 0.05};
+}
+
+static void set_up(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    fixture->parent = g_dir_make_tmp("checkpoint-XXXXXX", NULL);
+    fixture->folder = g_build_filename(fixture->parent, "runs", "last", NULL);
+    fixture->model = small_model_new(true, MODEL_FP32, 1);
+}
+
+static void remove_tree(const char *path)
+{
+    if (!g_file_test(path, G_FILE_TEST_IS_DIR)) {
+        g_unlink(path);
+        return;
+    }
+    GDir *directory = g_dir_open(path, 0, NULL);
+    for (const char *name; (name = g_dir_read_name(directory)) != NULL;) {
+        char *child = g_build_filename(path, name, NULL);
+        remove_tree(child);
+        g_free(child);
+    }
+    g_dir_close(directory);
+    g_rmdir(path);
+}
+
+static void tear_down(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    small_model_free(fixture->model);
+    remove_tree(fixture->parent);
+    g_free(fixture->folder);
+    g_free(fixture->parent);
+}
+
+static uint32_t count_entries(const char *path)
+{
+    GDir *directory = g_dir_open(path, 0, NULL);
+    uint32_t count = 0;
+    while (g_dir_read_name(directory) != NULL)
+        count++;
+    g_dir_close(directory);
+    return count;
+}
+
+static uint32_t count_siblings(const struct fixture *fixture)
+{
+    char *parent = g_path_get_dirname(fixture->folder);
+    uint32_t count = count_entries(parent);
+    g_free(parent);
+    return count;
+}
+
+static bool save(const struct fixture *fixture, struct small_model *model, uint64_t step,
+                 GError **error)
+{
+    struct checkpoint_state state = example_state(step);
+    bool saved = checkpoint_save(fixture->folder, &state, &model->config, model->trace,
+                                 &model->store, error);
+    checkpoint_state_clear(&state);
+    return saved;
+}
+
+/* What is on the disk is the state of this step and the data of this model. */
+static void expect_saved(const struct fixture *fixture, const struct small_model *model,
+                         uint64_t step)
+{
+    GError *error = NULL;
+    struct checkpoint_state state, expected = example_state(step);
+    g_assert_true(checkpoint_read_state(fixture->folder, &state, &error));
+    g_assert_true(checkpoint_match(fixture->folder, &state, &expected, &error));
+    g_assert_cmpuint(state.step, ==, step);
+    struct small_model *loaded = small_model_new(true, MODEL_FP32, 99);
+    checkpoint_load(fixture->folder, &loaded->config, loaded->trace, &loaded->store, &error);
+    g_assert_no_error(error);
+    g_assert_true(small_model_equal(model, loaded, true));
+    small_model_free(loaded);
+    checkpoint_state_clear(&state);
+    checkpoint_state_clear(&expected);
+}
+
+static void test_round_trip(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    GError *error = NULL;
+    g_assert_true(save(fixture, fixture->model, 7, &error));
+    expect_saved(fixture, fixture->model, 7);
+    struct small_model *later = small_model_new(true, MODEL_FP32, 5);
+    char *slashed = g_strconcat(fixture->folder, "//", NULL);
+    struct checkpoint_state state = example_state(8);
+    g_assert_true(
+        checkpoint_save(slashed, &state, &later->config, later->trace, &later->store, &error));
+    expect_saved(fixture, later, 8);
+    g_assert_cmpuint(count_siblings(fixture), ==, 1);
+    g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
+    checkpoint_state_clear(&state);
+    g_free(slashed);
+    small_model_free(later);
+}
+
+static void test_failed_save(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    struct small_model *later = small_model_new(true, MODEL_FP32, 5);
+    for (later->fail_after = 1; later->fail_after < 3 * later->trace->tensor_count;
+         later->fail_after += 13) {
+        GError *error = NULL;
+        later->reads = 0;
+        g_assert_false(save(fixture, later, 8, &error));
+        g_assert_cmpstr(error->message, ==, "the store fails");
+        g_error_free(error);
+        expect_saved(fixture, fixture->model, 7);
+        g_assert_cmpuint(count_siblings(fixture), ==, 1);
+    }
+    small_model_free(later);
+}
+
+/* A process that dies while it saves. */
+static void test_killed_save(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    for (int delay = 0; delay < 10; delay++) {
+        pid_t child = fork();
+        g_assert_cmpint(child, >=, 0);
+        if (child == 0)
+            for (;;)
+                save(fixture, fixture->model, 7, NULL);
+        g_usleep((gulong)g_test_rand_int_range(1000, 30000));
+        kill(child, SIGKILL);
+        waitpid(child, NULL, 0);
+        expect_saved(fixture, fixture->model, 7);
+    }
+}
+
+static void test_other_files(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    GError *error = NULL;
+    char *file = g_build_filename(fixture->folder, "notes.txt", NULL);
+    g_mkdir_with_parents(fixture->folder, 0777);
+    g_assert_true(g_file_set_contents(file, "mine", -1, NULL));
+    g_assert_false(checkpoint_may_save(fixture->folder, &error));
+    g_assert_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO);
+    g_clear_error(&error);
+    g_assert_false(save(fixture, fixture->model, 7, &error));
+    g_clear_error(&error);
+    g_unlink(file);
+
+    g_assert_true(save(fixture, fixture->model, 7, &error)); /* into an empty folder */
+    g_assert_true(g_file_set_contents(file, "mine", -1, NULL));
+    g_assert_true(save(fixture, fixture->model, 8, &error));
+    expect_saved(fixture, fixture->model, 8);
+    char *text;
+    g_assert_true(g_file_get_contents(file, &text, NULL, NULL));
+    g_assert_cmpstr(text, ==, "mine");
+    g_free(text);
+    g_free(file);
+}
+
+static void test_mismatch_by_name(struct fixture *fixture, const void *unused)
+{
+    (void)fixture;
+    (void)unused;
+    static const struct {
+        const char *name;
+        struct checkpoint_state run;
+    } changes[] = {
+        {"seed is 42 there, and 43", {.seed = 43}},
+        {"precision is \"fp32\" there, and \"bf16\"", {.precision = (char *)"bf16"}},
+        {"batch is 4 there, and 5", {.batch = 5}},
+        {"sequence", {.sequence = 15}},
+        {"micro_batches", {.micro_batches = 1}},
+        {"schedule.peak", {.schedule = {.peak = 2e-3}}},
+        {"schedule.floor", {.schedule = {.floor = 2e-4}}},
+        {"schedule.warm_up", {.schedule = {.warm_up = 11}}},
+        {"schedule.steps", {.schedule = {.steps = 201}}},
+        {"beta1", {.beta1 = 0.8}},
+        {"beta2", {.beta2 = 0.8}},
+        {"epsilon", {.epsilon = 1e-7}},
+        {"weight_decay", {.weight_decay = 0.2}},
+        {"clip", {.clip = 2}},
+        {"data_order", {.data_order = (char *)"sequential"}},
+        {"data_digest", {.data_digest = (char *)"f"}},
+        {"held_out", {.held_out = 0.1}},
+    };
+    struct checkpoint_state saved = example_state(7);
+    for (size_t i = 0; i < G_N_ELEMENTS(changes); i++) {
+        struct checkpoint_state run = saved;
+        const struct checkpoint_state *change = &changes[i].run;
+#define TAKE(member)         \
+    if (change->member != 0) \
+    run.member = change->member
+        TAKE(seed);
+        TAKE(precision);
+        TAKE(batch);
+        TAKE(sequence);
+        TAKE(micro_batches);
+        TAKE(schedule.peak);
+        TAKE(schedule.floor);
+        TAKE(schedule.warm_up);
+        TAKE(schedule.steps);
+        TAKE(beta1);
+        TAKE(beta2);
+        TAKE(epsilon);
+        TAKE(weight_decay);
+        TAKE(clip);
+        TAKE(data_order);
+        TAKE(data_digest);
+        TAKE(held_out);
+#undef TAKE
+        GError *error = NULL;
+        g_assert_false(checkpoint_match("DIR", &saved, &run, &error));
+        g_assert_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN);
+        char *start = g_strdup_printf("DIR: %s", changes[i].name);
+        g_assert_true(g_str_has_prefix(error->message, start));
+        g_free(start);
+        g_error_free(error);
+    }
+    checkpoint_state_clear(&saved);
+}
+
+static void expect_load_refused(const struct fixture *fixture, const char *reason)
+{
+    GError *error = NULL;
+    struct small_model *loaded = small_model_new(true, MODEL_FP32, 99);
+    struct small_model *untouched = small_model_new(true, MODEL_FP32, 99);
+    g_assert_false(
+        checkpoint_load(fixture->folder, &loaded->config, loaded->trace, &loaded->store, &error));
+    if (strstr(error->message, reason) == NULL)
+        g_error("\"%s\" does not say \"%s\"", error->message, reason);
+    g_assert_true(small_model_equal(loaded, untouched, true));
+    g_error_free(error);
+    small_model_free(loaded);
+    small_model_free(untouched);
+}
+
+static void test_other_model(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    fixture->model->config.heads = 6;
+    GError *error = NULL;
+    g_assert_false(checkpoint_load(fixture->folder, &fixture->model->config, fixture->model->trace,
+                                   &fixture->model->store, &error));
+    g_assert_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN);
+    g_assert_nonnull(strstr(error->message, "heads is 3 there, and 6"));
+    g_error_free(error);
+}
+
+static void test_damaged(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const struct {
+        const char *file, *reason;
+    } files[] = {{"config.json", "config.json"},
+                 {"model.safetensors", "model.safetensors"},
+                 {"optimizer.safetensors", "optimizer.safetensors"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_assert_true(save(fixture, fixture->model, 7, NULL));
+        char *path = g_build_filename(fixture->folder, files[i].file, NULL);
+        char *text;
+        gsize length;
+        g_assert_true(g_file_get_contents(path, &text, &length, NULL));
+        g_assert_true(g_file_set_contents(path, text, (gssize)(length / 2), NULL));
+        expect_load_refused(fixture, files[i].reason);
+        g_unlink(path);
+        expect_load_refused(fixture, files[i].reason);
+        g_free(text);
+        g_free(path);
+    }
+}
+
+static void test_bad_state(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const struct {
+        const char *from, *to, *reason;
+    } edits[] = {
+        {"\"version\": 1", "\"version\": 2", "version"},
+        {"\"step\": 7", "\"step\": -7", "step: has an absurd value"},
+        {"\"step\": 7", "\"step\": 7.5", "step: has an absurd value"},
+        {"\"batch\": 4", "\"batch\": 4294967296", "batch: has an absurd value"},
+        {"\"clip\": 1.0", "\"clip\": \"x\"", "clip: has an absurd value"},
+        {"\"precision\": \"fp32\"", "\"precision\": 32", "precision: has an absurd value"},
+        {"\"seed\"", "\"sead\"", "seed: is missing"},
+        {"{", "", "trainer.json"},
+    };
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    char *path = g_build_filename(fixture->folder, "trainer.json", NULL), *text;
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    for (size_t i = 0; i < G_N_ELEMENTS(edits); i++) {
+        GString *edited = g_string_new(text);
+        g_assert_cmpuint(g_string_replace(edited, edits[i].from, edits[i].to, 1), ==, 1);
+        g_assert_true(g_file_set_contents(path, edited->str, -1, NULL));
+        struct checkpoint_state state;
+        GError *error = NULL;
+        g_assert_false(checkpoint_read_state(fixture->folder, &state, &error));
+        g_assert_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID);
+        if (strstr(error->message, edits[i].reason) == NULL)
+            g_error("\"%s\" does not say \"%s\"", error->message, edits[i].reason);
+        g_error_free(error);
+        g_string_free(edited, TRUE);
+    }
+    g_free(text);
+    g_free(path);
+}
+
+#define ADD(path, function) \
+    g_test_add("/checkpoint/" path, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("round-trip", test_round_trip);
+    ADD("failed-save", test_failed_save);
+    ADD("killed-save", test_killed_save);
+    ADD("other-files", test_other_files);
+    ADD("mismatch-by-name", test_mismatch_by_name);
+    ADD("other-model", test_other_model);
+    ADD("damaged", test_damaged);
+    ADD("bad-state", test_bad_state);
+    return g_test_run();
+}

@@ -1,0 +1,297 @@
+/* Token files, their batches, and what is refused. */
+#include "engine/data.h"
+
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+enum { SEQUENCE = 4, BATCH = 3 };
+
+static const struct data_options text_options = {.vocabulary = 256, .sequence = SEQUENCE};
+
+struct fixture {
+    char *folder, *path;
+};
+
+static void set_up(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    fixture->folder = g_dir_make_tmp("data-XXXXXX", NULL);
+    fixture->path = g_build_filename(fixture->folder, "tokens", NULL);
+}
+
+static void tear_down(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    g_unlink(fixture->path);
+    g_rmdir(fixture->folder);
+    g_free(fixture->path);
+    g_free(fixture->folder);
+}
+
+/* Text whose byte at place i is i mod 256, so that a token says where it was read. */
+static void write_counting_text(const char *path, gsize count)
+{
+    guint8 *bytes = g_new(guint8, count);
+    for (gsize i = 0; i < count; i++)
+        bytes[i] = (guint8)i;
+    g_assert_true(g_file_set_contents(path, (const char *)bytes, (gssize)count, NULL));
+    g_free(bytes);
+}
+
+/* A token file that declares `declared` tokens and holds `bytes` bytes of them. */
+static void write_bin(const char *path, int32_t version, int32_t declared, const void *tokens,
+                      gsize bytes)
+{
+    int32_t header[256] = {20240520, version, declared};
+    GByteArray *file = g_byte_array_new();
+    g_byte_array_append(file, (const guint8 *)header, sizeof(header));
+    g_byte_array_append(file, tokens, (guint)bytes);
+    g_assert_true(g_file_set_contents(path, (const char *)file->data, file->len, NULL));
+    g_byte_array_free(file, TRUE);
+}
+
+static struct data *open_data(const struct fixture *fixture, const struct data_options *options)
+{
+    GError *error = NULL;
+    struct data *data = data_open(fixture->path, options, &error);
+    g_assert_no_error(error);
+    return data;
+}
+
+static void expect_refused(const struct fixture *fixture, const struct data_options *options,
+                           enum data_error code, const char *reason)
+{
+    GError *error = NULL;
+    g_assert_null(data_open(fixture->path, options, &error));
+    g_assert_error(error, DATA_ERROR, (int)code);
+    g_assert_true(g_str_has_prefix(error->message, fixture->path));
+    if (strstr(error->message, reason) == NULL)
+        g_error("\"%s\" does not say \"%s\"", error->message, reason);
+    g_error_free(error);
+}
+
+static void expect_rows_follow(const uint32_t *tokens, const uint32_t *targets)
+{
+    for (int row = 0; row < BATCH; row++) {
+        for (int t = 0; t < SEQUENCE; t++) {
+            int i = row * SEQUENCE + t;
+            g_assert_cmpuint(targets[i], ==, (tokens[i] + 1) % 256);
+            g_assert_true(t == 0 || tokens[i] == targets[i - 1]);
+        }
+    }
+}
+
+static void test_sequential(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct data_options options = text_options;
+    options.order = DATA_SEQUENTIAL;
+    write_counting_text(fixture->path, 8 * SEQUENCE + 1);
+    struct data *data = open_data(fixture, &options);
+    g_assert_cmpuint(data_sequences(data, DATA_TRAINING), ==, 8);
+    uint32_t tokens[BATCH * SEQUENCE], targets[BATCH * SEQUENCE];
+    for (uint32_t step = 0; step < 3; step++) {
+        for (uint32_t micro_batch = 0; micro_batch < 2; micro_batch++) {
+            data_batch(data, step, micro_batch, 2, BATCH, tokens, targets);
+            expect_rows_follow(tokens, targets);
+            for (uint32_t row = 0; row < BATCH; row++) {
+                uint32_t index = (step * 2 + micro_batch) * BATCH + row;
+                g_assert_cmpuint(tokens[row * SEQUENCE], ==, index % 8 * SEQUENCE);
+            }
+        }
+    }
+    data_close(data);
+}
+
+static void test_random(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct data_options options = text_options;
+    options.seed = 7;
+    write_counting_text(fixture->path, 20 + SEQUENCE); /* starts 0..19 */
+    struct data *data = open_data(fixture, &options);
+    uint32_t tokens[BATCH * SEQUENCE], targets[BATCH * SEQUENCE], again[BATCH * SEQUENCE];
+    int seen[20] = {0};
+    for (uint64_t step = 0; step < 1000; step++) {
+        data_batch(data, step, 0, 1, BATCH, tokens, targets);
+        expect_rows_follow(tokens, targets);
+        for (int row = 0; row < BATCH; row++) {
+            g_assert_cmpuint(tokens[row * SEQUENCE], <, 20);
+            seen[tokens[row * SEQUENCE]]++;
+        }
+    }
+    for (int start = 0; start < 20; start++) /* 150 expected, deviation 12 */
+        g_assert_cmpint(ABS(seen[start] - 150), <, 60);
+    data_batch(data, 999, 0, 1, BATCH, again, targets);
+    g_assert_cmpmem(again, sizeof(again), tokens, sizeof(tokens));
+    data_close(data);
+
+    options.seed = 8;
+    data = open_data(fixture, &options);
+    data_batch(data, 999, 0, 1, BATCH, again, targets);
+    g_assert_true(memcmp(again, tokens, sizeof(again)) != 0);
+    data_close(data);
+}
+
+static void test_micro_batches_differ(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    write_counting_text(fixture->path, 256);
+    struct data *data = open_data(fixture, &text_options);
+    uint32_t first[BATCH * SEQUENCE], second[BATCH * SEQUENCE], targets[BATCH * SEQUENCE];
+    data_batch(data, 3, 0, 2, BATCH, first, targets);
+    data_batch(data, 3, 1, 2, BATCH, second, targets);
+    g_assert_true(memcmp(first, second, sizeof(first)) != 0);
+    data_close(data);
+}
+
+static void test_held_out(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct data_options options = text_options;
+    options.held_out = 0.25;
+    write_counting_text(fixture->path, 100);
+    struct data *data = open_data(fixture, &options);
+    g_assert_cmpuint(data_tokens(data, DATA_TRAINING), ==, 75);
+    g_assert_cmpuint(data_tokens(data, DATA_HELD_OUT), ==, 25);
+    g_assert_cmpuint(data_sequences(data, DATA_HELD_OUT), ==, 6);
+    uint32_t tokens[BATCH * SEQUENCE], targets[BATCH * SEQUENCE];
+    data_read(data, DATA_HELD_OUT, 3, BATCH, tokens, targets);
+    g_assert_cmpuint(tokens[0], ==, 75 + 3 * SEQUENCE);
+    g_assert_cmpuint(targets[BATCH * SEQUENCE - 1], ==, 99);
+    for (uint64_t step = 0; step < 200; step++) {
+        data_batch(data, step, 0, 1, BATCH, tokens, targets);
+        for (int i = 0; i < BATCH * SEQUENCE; i++)
+            g_assert_cmpuint(targets[i], <, 75);
+    }
+    data_close(data);
+
+    options.held_out = 0.04;
+    expect_refused(fixture, &options, DATA_ERROR_SHORT, "holding out 0.04");
+    options.held_out = 0.97;
+    expect_refused(fixture, &options, DATA_ERROR_SHORT, "holding out 0.97");
+}
+
+static void test_no_held_out(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    write_counting_text(fixture->path, 100);
+    struct data *data = open_data(fixture, &text_options);
+    g_assert_cmpuint(data_tokens(data, DATA_HELD_OUT), ==, 0);
+    g_assert_cmpuint(data_sequences(data, DATA_HELD_OUT), ==, 0);
+    data_close(data);
+}
+
+static void test_entropy(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    /* a: 1/2, b: 1/4, c and d: 1/8. */
+    g_assert_true(g_file_set_contents(fixture->path, "aaaabbcd", 8, NULL));
+    struct data *data = open_data(fixture, &text_options);
+    g_assert_cmpfloat_with_epsilon(data_unigram_entropy(data), 1.75 * log(2), 1e-12);
+    data_close(data);
+}
+
+static void test_token_file(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    const uint16_t tokens_there[] = {50256, 1, 2, 300, 4, 5};
+    const struct data_options options = {
+        .vocabulary = 50257, .sequence = 5, .order = DATA_SEQUENTIAL};
+    write_bin(fixture->path, 1, 6, tokens_there, sizeof(tokens_there));
+    struct data *data = open_data(fixture, &options);
+    uint32_t tokens[5], targets[5];
+    data_batch(data, 0, 0, 1, 1, tokens, targets);
+    for (int t = 0; t < 5; t++) {
+        g_assert_cmpuint(tokens[t], ==, tokens_there[t]);
+        g_assert_cmpuint(targets[t], ==, tokens_there[t + 1]);
+    }
+    g_assert_cmpfloat_with_epsilon(data_unigram_entropy(data), log(6), 1e-12);
+    data_close(data);
+}
+
+static void test_bad_token_files(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    const uint16_t tokens[] = {1, 2, 3, 4, 5, 256};
+    write_bin(fixture->path, 1, 6, tokens, sizeof(tokens));
+    expect_refused(fixture, &text_options, DATA_ERROR_TOKENS, "token 5 is 256");
+    write_bin(fixture->path, 2, 6, tokens, sizeof(tokens));
+    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "version 2");
+    write_bin(fixture->path, 1, 7, tokens, sizeof(tokens));
+    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "7 tokens, but has 6");
+    write_bin(fixture->path, 1, -1, tokens, sizeof(tokens));
+    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "-1 tokens");
+    write_bin(fixture->path, 1, 5, tokens, sizeof(tokens) - 1);
+    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "truncated");
+    write_bin(fixture->path, 1, 4, tokens, 4 * sizeof(*tokens));
+    expect_refused(fixture, &text_options, DATA_ERROR_SHORT, "holds 4 tokens");
+    const int32_t magic = 20240520;
+    g_assert_true(g_file_set_contents(fixture->path, (const char *)&magic, sizeof(magic), NULL));
+    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "without a whole header");
+}
+
+static void test_bad_text(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    expect_refused(fixture, &text_options, DATA_ERROR_IO, "No such file");
+    write_counting_text(fixture->path, 0);
+    expect_refused(fixture, &text_options, DATA_ERROR_SHORT, "holds 0 tokens");
+    write_counting_text(fixture->path, SEQUENCE);
+    expect_refused(fixture, &text_options, DATA_ERROR_SHORT, "holds 4 tokens");
+    write_counting_text(fixture->path, SEQUENCE + 1);
+    data_close(open_data(fixture, &text_options));
+    struct data_options narrow = text_options;
+    narrow.vocabulary = 255;
+    expect_refused(fixture, &narrow, DATA_ERROR_TOKENS, "vocabulary of 255");
+}
+
+static char *digest_of(const struct fixture *fixture)
+{
+    struct data *data = open_data(fixture, &text_options);
+    char *digest = data_digest(data);
+    data_close(data);
+    return digest;
+}
+
+static void test_digest(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    write_counting_text(fixture->path, 1000);
+    char *first = digest_of(fixture), *same = digest_of(fixture);
+    g_assert_cmpstr(first, ==, same);
+    write_counting_text(fixture->path, 1001);
+    char *longer = digest_of(fixture);
+    g_assert_cmpstr(first, !=, longer);
+    char text[1000];
+    for (int i = 0; i < 1000; i++)
+        text[i] = (char)i;
+    text[777] ^= 1;
+    g_assert_true(g_file_set_contents(fixture->path, text, sizeof(text), NULL));
+    char *changed = digest_of(fixture);
+    g_assert_cmpstr(first, !=, changed);
+    g_free(first);
+    g_free(same);
+    g_free(longer);
+    g_free(changed);
+}
+
+#define ADD(path, function) \
+    g_test_add("/data/" path, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("sequential", test_sequential);
+    ADD("random", test_random);
+    ADD("micro-batches-differ", test_micro_batches_differ);
+    ADD("held-out", test_held_out);
+    ADD("no-held-out", test_no_held_out);
+    ADD("entropy", test_entropy);
+    ADD("token-file", test_token_file);
+    ADD("bad-token-files", test_bad_token_files);
+    ADD("bad-text", test_bad_text);
+    ADD("digest", test_digest);
+    return g_test_run();
+}
