@@ -8,6 +8,13 @@
 
 enum { RANDOM_TILE = 64 }; /* words that are drawn together */
 
+/* Philox4x32's constants, for those who compute tiles of words at once. */
+#define RANDOM_ROUNDS       10
+#define RANDOM_MULTIPLIER_0 0xD2511F53u
+#define RANDOM_MULTIPLIER_1 0xCD9E8D57u
+#define RANDOM_WEYL_0       0x9E3779B9u
+#define RANDOM_WEYL_1       0xBB67AE85u
+
 struct random_stream {
     uint64_t seed; /* of the run */
     uint32_t pass; /* micro-batches since the start of training; 0 for initialisation */
@@ -18,14 +25,12 @@ struct random_stream {
 void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* The word of one element. Element e lies in tile e / 64, at 16*w + l within it: word w of the
- * counter {16*tile + l, site, pass}, the order in which vector registers produce them. */
+ * counter {16*tile + l, site, pass}, the order in which vector registers produce a tile of 64. */
 uint32_t random_word(const struct random_stream *stream, uint64_t element);
 
-/* The words of the elements 64*tile .. 64*tile + 63: what random_word gives for each. */
-void random_tile(const struct random_stream *stream, uint64_t tile, uint32_t words[RANDOM_TILE]);
-
 /* `count` values of the normal distribution with mean 0, for the elements first, first + 1, ...:
- * Box-Muller in fp64 on the words 2e and 2e + 1 of element e, rounded to fp32. */
+ * Box-Muller in fp64 on the words of the element's tile, rounded to fp32. A value depends on its
+ * stream and its element alone. */
 void random_normal(const struct random_stream *stream, uint64_t first, uint64_t count,
                    double deviation, float *values);
 

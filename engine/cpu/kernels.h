@@ -141,8 +141,9 @@ void cpu_dropout_backward(const struct cpu_context *cpu, enum model_precision pr
 
 /* ---- causal attention: qkv[N,3H], each row q, k, v, each of them [A,D] ---- */
 
-/* Dropout is on the probabilities [B*A*T, T]. lse fp32 [B,A,T]. No workspace: tiles lie on the
- * threads' stacks. D <= 256. */
+enum { CPU_HEAD_LIMIT = 512 }; /* of D: tiles lie on the threads' stacks, 1 MiB at most */
+
+/* Dropout is on the probabilities [B*A*T, T]. lse fp32 [B,A,T]. There is no workspace. */
 void cpu_attention_forward(const struct cpu_context *cpu, enum model_precision precision,
                            uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
                            const struct cpu_dropout *dropout, void *o, float *lse);

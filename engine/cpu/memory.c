@@ -67,37 +67,48 @@ static bool populate(uint8_t *start, uint64_t bytes)
     return true;
 }
 
-static uint8_t *map_aligned(uint64_t bytes)
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
-    uint8_t *map =
-        mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Address space for both, of which nothing can be accessed yet. */
+static bool reserve(struct cpu_memory *memory, GError **error)
+{
+    uint64_t span = round_up(memory->arena_bytes, HUGE_PAGE);
+    memory->reserved_bytes = HUGE_PAGE + span + round_up(memory->host_bytes, HUGE_PAGE);
+    void *map = mmap(NULL, memory->reserved_bytes, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
-        return NULL;
-    uint64_t before = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
-    if (before)
-        munmap(map, before);
-    /* The kernel rounds lengths up to whole pages but wants the start of a page. */
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t kept = (bytes + page - 1) / page * page;
-    if (HUGE_PAGE - before > kept - bytes)
-        munmap(map + before + kept, bytes + HUGE_PAGE - before - kept);
-    return map + before;
+        return refuse(error, "address space", memory->reserved_bytes);
+    memory->reserved = map;
+    memory->arena = (uint8_t *)round_up((uintptr_t)map, HUGE_PAGE);
+    memory->host_hidden = memory->arena + span;
+    return true;
 }
 
 static bool open_arena(struct cpu_memory *memory, GError **error)
 {
     if (memory->arena_bytes == 0)
         return true;
-    memory->arena = map_aligned(memory->arena_bytes);
-    if (!memory->arena || !populate(memory->arena, memory->arena_bytes))
+    void *map = mmap(memory->arena, memory->arena_bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (map == MAP_FAILED || !populate(memory->arena, memory->arena_bytes))
         return refuse(error, "an arena", memory->arena_bytes);
     return true;
 }
 
-static uint8_t *map_shared(int file, uint64_t bytes, int protection)
+static bool map_twice(struct cpu_memory *memory, int file)
 {
-    uint8_t *map = mmap(NULL, bytes, protection, MAP_SHARED, file, 0);
-    return map == MAP_FAILED ? NULL : map;
+    if (file < 0 || ftruncate(file, (off_t)memory->host_bytes) != 0 ||
+        mmap(memory->host_hidden, memory->host_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) ==
+            MAP_FAILED)
+        return false;
+    void *map = mmap(NULL, memory->host_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (map == MAP_FAILED)
+        return false;
+    memory->host = map;
+    return populate(memory->host, memory->host_bytes);
 }
 
 static bool open_host(struct cpu_memory *memory, GError **error)
@@ -105,24 +116,18 @@ static bool open_host(struct cpu_memory *memory, GError **error)
     if (memory->host_bytes == 0)
         return true;
     int file = memfd_create("pstar host pool", MFD_CLOEXEC);
-    if (file >= 0 && ftruncate(file, (off_t)memory->host_bytes) == 0) {
-        memory->host_hidden = map_shared(file, memory->host_bytes, PROT_NONE);
-        memory->host = map_shared(file, memory->host_bytes, PROT_READ | PROT_WRITE);
-    }
-    bool had = memory->host_hidden && memory->host && populate(memory->host, memory->host_bytes);
-    if (!had)
-        refuse(error, "a host pool", memory->host_bytes);
+    bool mapped = map_twice(memory, file) || refuse(error, "a host pool", memory->host_bytes);
     if (file >= 0)
         close(file);
-    return had;
+    return mapped;
 }
 
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
                      GError **error)
 {
     *memory = (struct cpu_memory){.arena_bytes = arena_bytes, .host_bytes = host_bytes};
-    if (check_available(arena_bytes + host_bytes, error) && open_arena(memory, error) &&
-        open_host(memory, error))
+    if (check_available(arena_bytes + host_bytes, error) && reserve(memory, error) &&
+        open_arena(memory, error) && open_host(memory, error))
         return true;
     cpu_memory_close(memory);
     return false;
@@ -130,11 +135,9 @@ bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t h
 
 void cpu_memory_close(struct cpu_memory *memory)
 {
-    if (memory->arena)
-        munmap(memory->arena, memory->arena_bytes);
+    if (memory->reserved)
+        munmap(memory->reserved, memory->reserved_bytes);
     if (memory->host)
         munmap(memory->host, memory->host_bytes);
-    if (memory->host_hidden)
-        munmap(memory->host_hidden, memory->host_bytes);
     *memory = (struct cpu_memory){0};
 }

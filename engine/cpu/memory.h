@@ -1,4 +1,8 @@
-/* The CPU device's memories: an arena, and a host pool that operators cannot reach. */
+/* The CPU device's memories: an arena, and a host pool that operators cannot reach.
+ *
+ * The host pool is one file in memory, mapped twice. Its first mapping begins where the arena ends
+ * and may not be accessed, so that an operator that leaves the arena dies there and then; the
+ * second is for movers and host operators alone. */
 #ifndef PSTAR_ENGINE_CPU_MEMORY_H
 #define PSTAR_ENGINE_CPU_MEMORY_H
 
@@ -8,13 +12,15 @@
 
 struct cpu_memory {
     uint8_t *arena;       /* zeroed; 2 MiB-aligned */
-    uint8_t *host;        /* the host pool: for movers and host operators alone */
-    uint8_t *host_hidden; /* the same memory where operators could find it: any access is fatal */
+    uint8_t *host_hidden; /* after the arena, 2 MiB-aligned: any access is fatal */
+    uint8_t *host;        /* the same bytes; NULL where there are none */
     uint64_t arena_bytes, host_bytes;
+    void *reserved; /* the address space of the arena and of host_hidden */
+    uint64_t reserved_bytes;
 };
 
-/* Takes and touches all of it, so that no page is missing later. Either size may be 0: the pointer
- * is NULL then. DEVICE_ERROR_MEMORY where the machine has less. */
+/* Takes and touches all of it, so that no page is missing later. Either size may be 0.
+ * DEVICE_ERROR_MEMORY where the machine has less. */
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
                      GError **error);
 void cpu_memory_close(struct cpu_memory *memory);

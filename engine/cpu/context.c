@@ -1,0 +1,74 @@
+#include "engine/cpu/context.h"
+
+struct cpu_context *cpu_context_with(unsigned threads, const struct cpu_simd *simd)
+{
+    g_assert(threads >= 1);
+    struct cpu_context *cpu = g_new0(struct cpu_context, 1);
+    cpu->threads = threads;
+    cpu->simd = simd;
+    cpu->matmul = matmul_library_new(threads);
+    return cpu;
+}
+
+struct cpu_context *cpu_context_new(unsigned threads)
+{
+    return cpu_context_with(threads, cpu_simd_list()[0]);
+}
+
+void cpu_context_free(struct cpu_context *cpu)
+{
+    if (!cpu)
+        return;
+    matmul_library_free(cpu->matmul);
+    g_free(cpu);
+}
+
+unsigned cpu_context_threads(const struct cpu_context *cpu)
+{
+    return cpu->threads;
+}
+
+const char *cpu_context_simd(const struct cpu_context *cpu)
+{
+    return cpu->simd->name;
+}
+
+uint64_t cpu_context_scratch_bytes(const struct cpu_context *cpu)
+{
+    return matmul_library_bytes(cpu->matmul);
+}
+
+void cpu_parallel(const struct cpu_context *cpu, simd_loop *loop, const void *arguments,
+                  uint64_t items, uint64_t grain)
+{
+    uint64_t threads = cpu->threads;
+    uint64_t grains = (items + grain - 1) / grain;
+    if (grains < threads)
+        threads = grains;
+#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
+    for (uint64_t part = 0; part < threads; part++) {
+        uint64_t first = part * grains / threads * grain;
+        uint64_t end = (part + 1) * grains / threads * grain;
+        loop(arguments, first, end < items ? end : items);
+    }
+}
+
+void cpu_parallel_uneven(const struct cpu_context *cpu, simd_loop *loop, const void *arguments,
+                         uint64_t items)
+{
+#pragma omp parallel for num_threads(cpu->threads) schedule(dynamic, 1) if (cpu->threads > 1)
+    for (uint64_t item = 0; item < items; item++)
+        loop(arguments, item, item + 1);
+}
+
+struct simd_dropout cpu_dropout_of(const struct cpu_dropout *dropout)
+{
+    if (!dropout || dropout->probability <= 0)
+        return (struct simd_dropout){.scale = 0};
+    g_assert(dropout->probability < 1);
+    return (struct simd_dropout){
+        .stream = dropout->stream,
+        .threshold = (uint32_t)(dropout->probability * 0x1p32),
+        .scale = (float)(1 / (1 - dropout->probability)),
+    };
+}

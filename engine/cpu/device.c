@@ -1,0 +1,239 @@
+/* The device of a machine without one: an arena in its memory, and threads that copy. */
+#include "engine/device.h"
+
+#include "engine/cpu/cores.h"
+#include "engine/cpu/link.h"
+#include "engine/cpu/memory.h"
+#include "engine/cpu/operators.h"
+#include "engine/cpu/queues.h"
+
+#include <string.h>
+#include <time.h>
+
+struct cpu_device {
+    struct device device;
+    struct cpu_memory memory;
+    struct cores cores;
+    struct queues *queues;
+    struct link link[MOVER_QUEUES]; /* H2D and D2H */
+    struct cpu_operators compute, host;
+    uint64_t stall_ns;
+};
+
+struct copy {
+    enum mover_queue direction;
+    uint64_t device_address, host_address, bytes;
+};
+
+static struct cpu_device *cpu_of(struct device *device)
+{
+    return (struct cpu_device *)device;
+}
+
+static void enter_copies(void *self)
+{
+    struct cpu_device *cpu = self;
+    cores_bind(&cpu->cores.host);
+    link_enter();
+}
+
+static void run_copy(void *self, const void *work, bool at_once)
+{
+    struct cpu_device *cpu = self;
+    const struct copy *copy = work;
+    uint8_t *on_device = cpu->memory.arena + copy->device_address;
+    uint8_t *on_host = cpu->memory.host + copy->host_address;
+    bool down = copy->direction == MOVER_D2H;
+    link_copy(&cpu->link[copy->direction], down ? on_host : on_device, down ? on_device : on_host,
+              copy->bytes, at_once);
+}
+
+static void enter_host(void *self)
+{
+    cores_bind(&((struct cpu_device *)self)->cores.host);
+}
+
+static void run_on_host(void *self, const void *work, bool at_once)
+{
+    const struct operation *operation = work;
+    (void)at_once;
+    if (operation->op)
+        cpu_operators_run(&((struct cpu_device *)self)->host, operation);
+}
+
+/* Threads inherit their creator's cores: the kernels' are created at the first operator. */
+static struct device *cpu_open(const struct device_options *options, GError **error)
+{
+    struct cpu_device *cpu = g_new0(struct cpu_device, 1);
+    cpu->device.ops = &device_cpu;
+    if (!cpu_memory_open(&cpu->memory, options->arena_bytes, options->host_bytes, error)) {
+        g_free(cpu);
+        return NULL;
+    }
+    cpu->link[MOVER_H2D].rate = options->h2d_rate;
+    cpu->link[MOVER_D2H].rate = options->d2h_rate;
+    cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0);
+    cores_bind(&cpu->cores.compute);
+    uint32_t threads = options->threads ? options->threads : cpu->cores.compute_count;
+    cpu->compute = (struct cpu_operators){cpu_context_new(threads), cpu->memory.arena, NULL, 0};
+    cpu->host = (struct cpu_operators){cpu_context_new(cpu->cores.host_count), cpu->memory.host,
+                                       NULL, 0};
+    cpu->queues = queues_new();
+    queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu);
+    queues_start(cpu->queues, MOVER_D2H, run_copy, enter_copies, cpu);
+    queues_start(cpu->queues, MOVER_HOST, run_on_host, enter_host, cpu);
+    return &cpu->device;
+}
+
+static void free_operators(struct cpu_operators *operators)
+{
+    cpu_context_free(operators->cpu);
+    g_free(operators->order);
+}
+
+static void cpu_close(struct device *device)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    queues_free(cpu->queues);
+    free_operators(&cpu->compute);
+    free_operators(&cpu->host);
+    cores_bind(&cpu->cores.all);
+    cpu_memory_close(&cpu->memory);
+    g_free(cpu);
+}
+
+static mover_ticket cpu_copy(struct device *device, enum mover_queue queue, uint64_t device_address,
+                             uint64_t host_address, uint64_t bytes, const struct mover_after *after)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    g_assert(queue == MOVER_H2D || queue == MOVER_D2H);
+    g_assert(device_address + bytes <= cpu->memory.arena_bytes);
+    g_assert(host_address + bytes <= cpu->memory.host_bytes);
+    struct copy copy = {queue, device_address, host_address, bytes};
+    return queues_put(cpu->queues, queue, &copy, sizeof copy, after);
+}
+
+static void cpu_wait(struct device *device, const struct mover_after *after)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    cpu->stall_ns += queues_wait(cpu->queues, after);
+}
+
+static mover_ticket cpu_move(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
+                             const struct mover_after *after)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    g_assert(MAX(to, from) + bytes <= cpu->memory.arena_bytes);
+    cpu_wait(device, after);
+    memmove(cpu->memory.arena + to, cpu->memory.arena + from, bytes);
+    return queues_complete(cpu->queues, MOVER_COMPUTE);
+}
+
+static mover_ticket cpu_compute(struct device *device, const struct operation *operation,
+                                const struct mover_after *after)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    cpu_wait(device, after);
+    cpu_operators_run(&cpu->compute, operation);
+    return queues_complete(cpu->queues, MOVER_COMPUTE);
+}
+
+static mover_ticket cpu_compute_on_host(struct device *device, const struct operation *operation,
+                                        const struct mover_after *after)
+{
+    return queues_put(cpu_of(device)->queues, MOVER_HOST, operation, sizeof *operation, after);
+}
+
+static mover_ticket cpu_join_on_host(struct device *device, const struct mover_after *after)
+{
+    static const struct operation nothing = {.op = NULL};
+    return cpu_compute_on_host(device, &nothing, after);
+}
+
+static void cpu_drain(struct device *device)
+{
+    struct mover_after all = queues_all(cpu_of(device)->queues);
+    cpu_wait(device, &all);
+}
+
+static double cpu_stall_seconds(const struct device *device)
+{
+    return (double)((const struct cpu_device *)device)->stall_ns * 1e-9;
+}
+
+static struct device_traffic cpu_traffic(const struct device *device)
+{
+    const struct cpu_device *cpu = (const struct cpu_device *)device;
+    struct device_traffic traffic = {{0}, {0}};
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        traffic.bytes[q] = cpu->link[q].bytes;
+        traffic.copies[q] = cpu->link[q].copies;
+    }
+    return traffic;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* The best of a few products of matrices that fit the caches' last level. */
+static double cpu_peak_flops(struct device *device, enum model_precision precision)
+{
+    enum { N = 1024, TRIES = 8 };
+    struct cpu_context *context = cpu_context_new(cpu_context_threads(cpu_of(device)->compute.cpu));
+    uint64_t bytes = (uint64_t)N * N * sizeof(float);
+    float *operands = g_malloc0(4 * bytes);
+    double best = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double start = seconds_now();
+        cpu_linear_forward(context, precision, N, N, N, operands, operands + bytes / 4,
+                           operands + bytes / 2, operands + 3 * bytes / 4);
+        double rate = 2.0 * N * N * N / (seconds_now() - start);
+        best = MAX(best, rate);
+    }
+    g_free(operands);
+    cpu_context_free(context);
+    return best;
+}
+
+static uint8_t *locate(const struct device *device, enum device_memory memory, uint64_t address,
+                       uint64_t bytes)
+{
+    const struct cpu_memory *cpu = &((const struct cpu_device *)device)->memory;
+    bool arena = memory == DEVICE_ARENA;
+    g_assert(address + bytes <= (arena ? cpu->arena_bytes : cpu->host_bytes));
+    return (arena ? cpu->arena : cpu->host) + address;
+}
+
+static void cpu_read(struct device *device, enum device_memory memory, uint64_t address,
+                     uint64_t bytes, void *to)
+{
+    memcpy(to, locate(device, memory, address, bytes), bytes);
+}
+
+static void cpu_write(struct device *device, enum device_memory memory, uint64_t address,
+                      uint64_t bytes, const void *from)
+{
+    memcpy(locate(device, memory, address, bytes), from, bytes);
+}
+
+const struct device_ops device_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .copy = cpu_copy,
+    .move = cpu_move,
+    .compute = cpu_compute,
+    .compute_on_host = cpu_compute_on_host,
+    .join_on_host = cpu_join_on_host,
+    .wait = cpu_wait,
+    .drain = cpu_drain,
+    .stall_seconds = cpu_stall_seconds,
+    .traffic = cpu_traffic,
+    .peak_flops = cpu_peak_flops,
+    .read = cpu_read,
+    .write = cpu_write,
+};

@@ -1,0 +1,58 @@
+#include "engine/cpu/context.h"
+#include "engine/cpu/kernels.h"
+
+enum { BLOCKS = 256, GRAIN = 1024 };
+
+/* Blocks depend on the number of elements alone: so does the order of the sum. */
+static double sum_of_blocks(const struct cpu_context *cpu, simd_loop *loop,
+                            struct simd_squares arguments)
+{
+    double sums[BLOCKS], sum = 0;
+    uint64_t tiles = (arguments.elements + SIMD_TILE - 1) / SIMD_TILE;
+    arguments.block = (tiles + BLOCKS - 1) / BLOCKS * SIMD_TILE;
+    arguments.sums = sums;
+    if (tiles == 0)
+        return 0;
+    uint64_t blocks = (arguments.elements + arguments.block - 1) / arguments.block;
+    cpu_parallel(cpu, loop, &arguments, blocks, 1);
+    for (uint64_t block = 0; block < blocks; block++)
+        sum += sums[block];
+    return sum;
+}
+
+double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision precision,
+                       uint64_t elements, const void *gradient)
+{
+    struct simd_squares arguments = {
+        .precision = precision, .elements = elements, .values = gradient};
+    return sum_of_blocks(cpu, cpu->simd->squares, arguments);
+}
+
+double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, const float *values,
+                          uint16_t *rounded)
+{
+    struct simd_squares arguments = {
+        .precision = MODEL_FP32, .elements = elements, .values = values, .rounded = rounded};
+    return sum_of_blocks(cpu, cpu->simd->round_squares, arguments);
+}
+
+void cpu_adamw(const struct cpu_context *cpu, const struct adamw_step *step,
+               const struct cpu_adamw *tensor)
+{
+    struct simd_adamw arguments = {*step, *tensor};
+    cpu_parallel(cpu, cpu->simd->adamw, &arguments, tensor->elements, GRAIN);
+}
+
+void cpu_round(const struct cpu_context *cpu, uint64_t elements, const float *values,
+               uint16_t *rounded)
+{
+    struct simd_convert arguments = {values, rounded};
+    cpu_parallel(cpu, cpu->simd->round, &arguments, elements, GRAIN);
+}
+
+void cpu_widen(const struct cpu_context *cpu, uint64_t elements, const uint16_t *halves,
+               float *values)
+{
+    struct simd_convert arguments = {halves, values};
+    cpu_parallel(cpu, cpu->simd->widen, &arguments, elements, GRAIN);
+}

@@ -1,0 +1,206 @@
+#include "engine/cpu/matmul.h"
+#include "engine/cpu/widened_matmul.h"
+
+#include <dnnl.h>
+#include <omp.h>
+
+enum { SCRATCH_ALIGNMENT = 64, ARGUMENTS_MAX = 5 };
+
+/* One shape's primitive with the memories that its arguments are set in; no primitive where the
+ * library has none. */
+struct product {
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t arguments[ARGUMENTS_MAX]; /* a, b, c, scratch, bias */
+    int count;
+};
+
+enum { ARGUMENT_A, ARGUMENT_B, ARGUMENT_C, ARGUMENT_SCRATCH, ARGUMENT_BIAS };
+
+struct matmul_library {
+    unsigned threads;
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    GHashTable *products; /* struct matmul_shape -> struct product */
+    void *scratch;
+    uint64_t scratch_bytes;
+};
+
+static void check(dnnl_status_t status)
+{
+    if (status != dnnl_success)
+        g_error("oneDNN failed with status %d", (int)status);
+}
+
+static guint shape_hash(gconstpointer key)
+{
+    const unsigned char *bytes = key;
+    guint hash = 5381;
+    for (size_t i = 0; i < sizeof(struct matmul_shape); i++)
+        hash = hash * 33 + bytes[i];
+    return hash;
+}
+
+static gboolean shape_equal(gconstpointer a, gconstpointer b)
+{
+    return memcmp(a, b, sizeof(struct matmul_shape)) == 0;
+}
+
+static void product_free(gpointer data)
+{
+    struct product *product = data;
+    for (int i = 0; i < product->count; i++)
+        dnnl_memory_destroy(product->arguments[i].memory);
+    if (product->primitive)
+        dnnl_primitive_destroy(product->primitive);
+    g_free(product);
+}
+
+/* A context may be made and used on different threads: the number of threads is the caller's own
+ * setting in OpenMP. */
+static void use_threads(const struct matmul_library *library)
+{
+    omp_set_num_threads((int)library->threads);
+}
+
+struct matmul_library *matmul_library_new(unsigned threads)
+{
+    struct matmul_library *library = g_new0(struct matmul_library, 1);
+    library->threads = threads;
+    check(dnnl_engine_create(&library->engine, dnnl_cpu, 0));
+    check(dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags));
+    library->products = g_hash_table_new_full(shape_hash, shape_equal, g_free, product_free);
+    return library;
+}
+
+void matmul_library_free(struct matmul_library *library)
+{
+    if (!library)
+        return;
+    g_hash_table_destroy(library->products);
+    check(dnnl_stream_destroy(library->stream));
+    check(dnnl_engine_destroy(library->engine));
+    free(library->scratch);
+    g_free(library);
+}
+
+uint64_t matmul_library_bytes(const struct matmul_library *library)
+{
+    return library->scratch_bytes;
+}
+
+static void reserve_scratch(struct matmul_library *library, uint64_t bytes)
+{
+    if (bytes <= library->scratch_bytes)
+        return;
+    free(library->scratch);
+    bytes = (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
+    library->scratch = aligned_alloc(SCRATCH_ALIGNMENT, bytes);
+    g_assert(library->scratch);
+    library->scratch_bytes = bytes;
+}
+
+static dnnl_data_type_t type_of(uint8_t precision)
+{
+    return precision == MODEL_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+static dnnl_memory_desc_t matrix(uint32_t rows, uint32_t columns, bool transposed,
+                                 uint8_t precision)
+{
+    dnnl_memory_desc_t description;
+    dnnl_dims_t dims = {rows, columns};
+    dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
+    check(dnnl_memory_desc_init_by_strides(&description, 2, dims, type_of(precision), strides));
+    return description;
+}
+
+static dnnl_primitive_attr_t attributes(const struct matmul_shape *shape)
+{
+    dnnl_primitive_attr_t attributes;
+    check(dnnl_primitive_attr_create(&attributes));
+    check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
+    if (shape->add) {
+        dnnl_post_ops_t sum;
+        check(dnnl_post_ops_create(&sum));
+        check(dnnl_post_ops_append_sum(sum, 1));
+        check(dnnl_primitive_attr_set_post_ops(attributes, sum));
+        check(dnnl_post_ops_destroy(sum));
+    }
+    return attributes;
+}
+
+static void add_argument(const struct matmul_library *library, struct product *product, int id,
+                         const dnnl_memory_desc_t *description)
+{
+    dnnl_exec_arg_t *argument = &product->arguments[product->count++];
+    argument->arg = id;
+    check(dnnl_memory_create(&argument->memory, description, library->engine, DNNL_MEMORY_NONE));
+}
+
+static struct product *product_new(struct matmul_library *library, const struct matmul_shape *shape)
+{
+    struct product *product = g_new0(struct product, 1);
+    dnnl_memory_desc_t a = matrix(shape->M, shape->K, shape->transposed_a, shape->in);
+    dnnl_memory_desc_t b = matrix(shape->K, shape->N, shape->transposed_b, shape->in);
+    dnnl_memory_desc_t c = matrix(shape->M, shape->N, false, shape->out);
+    dnnl_memory_desc_t bias = matrix(1, shape->N, false, shape->in);
+    dnnl_matmul_desc_t description;
+    dnnl_primitive_desc_t primitive;
+    check(dnnl_matmul_desc_init(&description, &a, &b, shape->bias ? &bias : NULL, &c));
+    dnnl_primitive_attr_t attr = attributes(shape);
+    dnnl_status_t status = dnnl_primitive_desc_create(&primitive, &description, attr,
+                                                      library->engine, NULL);
+    check(dnnl_primitive_attr_destroy(attr));
+    if (status != dnnl_success)
+        return product;
+    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(primitive,
+                                                                     dnnl_query_scratchpad_md, 0);
+    reserve_scratch(library, dnnl_memory_desc_get_size(scratch));
+    add_argument(library, product, DNNL_ARG_SRC, &a);
+    add_argument(library, product, DNNL_ARG_WEIGHTS, &b);
+    add_argument(library, product, DNNL_ARG_DST, &c);
+    add_argument(library, product, DNNL_ARG_SCRATCHPAD, scratch);
+    if (shape->bias)
+        add_argument(library, product, DNNL_ARG_BIAS, &bias);
+    check(dnnl_primitive_create(&product->primitive, primitive));
+    check(dnnl_primitive_desc_destroy(primitive));
+    return product;
+}
+
+static struct product *find_product(struct matmul_library *library,
+                                    const struct matmul_shape *shape)
+{
+    struct product *product = g_hash_table_lookup(library->products, shape);
+    if (!product) {
+        product = product_new(library, shape);
+        g_hash_table_insert(library->products, g_memdup2(shape, sizeof *shape), product);
+    }
+    return product;
+}
+
+/* oneDNN's memories take pointers to what may be written. */
+static void set_argument(struct product *product, int argument, const void *data)
+{
+    check(dnnl_memory_set_data_handle(product->arguments[argument].memory, (void *)data));
+}
+
+void matmul_run(struct matmul_library *library, const struct matmul_shape *shape, const void *a,
+                const void *b, const void *bias, void *c)
+{
+    use_threads(library);
+    struct product *product = find_product(library, shape);
+    if (!product->primitive) {
+        reserve_scratch(library, WIDENED_MATMUL_BYTES);
+        widened_matmul(shape, a, b, bias, c, library->scratch);
+        return;
+    }
+    set_argument(product, ARGUMENT_A, a);
+    set_argument(product, ARGUMENT_B, b);
+    set_argument(product, ARGUMENT_C, c);
+    set_argument(product, ARGUMENT_SCRATCH, library->scratch);
+    if (shape->bias)
+        set_argument(product, ARGUMENT_BIAS, bias);
+    check(dnnl_primitive_execute(product->primitive, library->stream, product->count,
+                                 product->arguments));
+    check(dnnl_stream_wait(library->stream));
+}

@@ -1,0 +1,31 @@
+/* Matrix products by oneDNN: c[M,N] = a[M,K] b[K,N] + bias[N], one primitive a shape, made at its
+ * first use and kept, so that the algorithm of a shape is fixed. */
+#ifndef PSTAR_ENGINE_CPU_MATMUL_H
+#define PSTAR_ENGINE_CPU_MATMUL_H
+
+#include "models/iteration.h"
+
+/* Compared byte by byte: begin with all zero. */
+struct matmul_shape {
+    uint32_t M, N, K;
+    uint8_t transposed_a, transposed_b; /* stored [K,M], [N,K] */
+    uint8_t in, out;                    /* enum model_precision of a, b and bias; of c */
+    uint8_t bias;                       /* with one */
+    uint8_t add;                        /* to what c holds; without bias */
+};
+
+struct matmul_library;
+
+/* For products on `threads` threads. */
+struct matmul_library *matmul_library_new(unsigned threads);
+void matmul_library_free(struct matmul_library *library);
+
+/* Scratch that the products met so far share. */
+uint64_t matmul_library_bytes(const struct matmul_library *library);
+
+/* `bias` is NULL where the shape has none. Where the library cannot multiply bf16 on this machine,
+ * tiles are widened to fp32. */
+void matmul_run(struct matmul_library *library, const struct matmul_shape *shape, const void *a,
+                const void *b, const void *bias, void *c);
+
+#endif

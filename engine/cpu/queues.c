@@ -1,0 +1,167 @@
+#include "engine/cpu/queues.h"
+
+#include <stdatomic.h>
+#include <time.h>
+
+struct piece {
+    struct mover_after after;
+    uint64_t work[]; /* aligned for anything */
+};
+
+struct queue {
+    struct queues *queues;
+    GThread *thread; /* NULL: the caller's */
+    queues_run *run;
+    void (*enter)(void *self);
+    void *self;
+    GQueue waiting; /* of struct piece */
+    mover_ticket put;
+    _Atomic mover_ticket done;
+};
+
+struct queues {
+    GMutex lock; /* of everything but `done`, which is written under it and read without */
+    GCond changed;
+    bool ending;
+    struct queue queue[MOVER_QUEUES];
+};
+
+struct queues *queues_new(void)
+{
+    struct queues *queues = g_new0(struct queues, 1);
+    g_mutex_init(&queues->lock);
+    g_cond_init(&queues->changed);
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        queues->queue[q].queues = queues;
+        g_queue_init(&queues->queue[q].waiting);
+    }
+    return queues;
+}
+
+static bool complete(struct queues *queues, const struct mover_after *after)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (atomic_load_explicit(&queues->queue[q].done, memory_order_acquire) < after->queue[q])
+            return false;
+    return true;
+}
+
+static void finish(struct queues *queues, struct queue *queue)
+{
+    g_mutex_lock(&queues->lock);
+    atomic_fetch_add_explicit(&queue->done, 1, memory_order_release);
+    g_cond_broadcast(&queues->changed);
+    g_mutex_unlock(&queues->lock);
+}
+
+/* The next piece, once all that it waits for is complete; NULL at the end. */
+static struct piece *take(struct queue *queue, bool *at_once)
+{
+    struct queues *queues = queue->queues;
+    *at_once = true;
+    g_mutex_lock(&queues->lock);
+    while (g_queue_is_empty(&queue->waiting) && !queues->ending) {
+        *at_once = false;
+        g_cond_wait(&queues->changed, &queues->lock);
+    }
+    struct piece *piece = g_queue_pop_head(&queue->waiting);
+    while (piece && !complete(queues, &piece->after)) {
+        *at_once = false;
+        g_cond_wait(&queues->changed, &queues->lock);
+    }
+    g_mutex_unlock(&queues->lock);
+    return piece;
+}
+
+static void *serve(void *data)
+{
+    struct queue *queue = data;
+    struct piece *piece;
+    bool at_once;
+    if (queue->enter)
+        queue->enter(queue->self);
+    while ((piece = take(queue, &at_once))) {
+        queue->run(queue->self, piece->work, at_once);
+        g_free(piece);
+        finish(queue->queues, queue);
+    }
+    return NULL;
+}
+
+void queues_start(struct queues *queues, enum mover_queue which, queues_run *run,
+                  void (*enter)(void *self), void *self)
+{
+    static const char *const names[MOVER_QUEUES] = {"compute", "h2d", "d2h", "host"};
+    struct queue *queue = &queues->queue[which];
+    g_assert(!queue->thread);
+    queue->run = run;
+    queue->enter = enter;
+    queue->self = self;
+    queue->thread = g_thread_new(names[which], serve, queue);
+}
+
+mover_ticket queues_put(struct queues *queues, enum mover_queue which, const void *work,
+                        uint32_t bytes, const struct mover_after *after)
+{
+    struct queue *queue = &queues->queue[which];
+    struct piece *piece = g_malloc(sizeof *piece + bytes);
+    g_assert(queue->thread);
+    piece->after = *after;
+    memcpy(piece->work, work, bytes);
+    g_mutex_lock(&queues->lock);
+    g_queue_push_tail(&queue->waiting, piece);
+    mover_ticket ticket = ++queue->put;
+    g_cond_broadcast(&queues->changed);
+    g_mutex_unlock(&queues->lock);
+    return ticket;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t queues_wait(struct queues *queues, const struct mover_after *after)
+{
+    if (complete(queues, after))
+        return 0;
+    uint64_t start = now_ns();
+    g_mutex_lock(&queues->lock);
+    while (!complete(queues, after))
+        g_cond_wait(&queues->changed, &queues->lock);
+    g_mutex_unlock(&queues->lock);
+    return now_ns() - start;
+}
+
+mover_ticket queues_complete(struct queues *queues, enum mover_queue which)
+{
+    struct queue *queue = &queues->queue[which];
+    g_assert(!queue->thread);
+    mover_ticket ticket = ++queue->put;
+    finish(queues, queue);
+    return ticket;
+}
+
+struct mover_after queues_all(const struct queues *queues)
+{
+    struct mover_after all;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        all.queue[q] = queues->queue[q].put;
+    return all;
+}
+
+void queues_free(struct queues *queues)
+{
+    g_mutex_lock(&queues->lock);
+    queues->ending = true;
+    g_cond_broadcast(&queues->changed);
+    g_mutex_unlock(&queues->lock);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (queues->queue[q].thread)
+            g_thread_join(queues->queue[q].thread);
+    g_cond_clear(&queues->changed);
+    g_mutex_clear(&queues->lock);
+    g_free(queues);
+}

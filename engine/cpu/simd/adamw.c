@@ -1,0 +1,49 @@
+#include "engine/adamw.h"
+#include "engine/bf16.h"
+#include "engine/cpu/simd/loops.h"
+
+static void update_fp32(const struct simd_adamw *a, uint64_t first, uint64_t end)
+{
+    const struct adamw_step step = a->step;
+    const float *restrict gradient = a->tensor.gradient;
+    float *restrict param = a->tensor.param;
+    float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
+    for (uint64_t i = first; i < end; i++)
+        param[i] = adamw_element(&step, param[i], gradient[i], &m[i], &v[i]);
+}
+
+static void update_gradient_in_param(const struct simd_adamw *a, uint64_t first, uint64_t end)
+{
+    const struct adamw_step step = a->step;
+    uint16_t *restrict param = a->tensor.param;
+    float *restrict master = a->tensor.master;
+    float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
+    for (uint64_t i = first; i < end; i++) {
+        master[i] = adamw_element(&step, master[i], bf16_widen(param[i]), &m[i], &v[i]);
+        param[i] = bf16_round(master[i]);
+    }
+}
+
+static void update_bf16(const struct simd_adamw *a, uint64_t first, uint64_t end)
+{
+    const struct adamw_step step = a->step;
+    const float *restrict gradient = a->tensor.gradient;
+    uint16_t *restrict param = a->tensor.param;
+    float *restrict master = a->tensor.master;
+    float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
+    for (uint64_t i = first; i < end; i++) {
+        master[i] = adamw_element(&step, master[i], gradient[i], &m[i], &v[i]);
+        param[i] = bf16_round(master[i]);
+    }
+}
+
+void SIMD(adamw)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_adamw *a = arguments;
+    if (!a->tensor.master)
+        update_fp32(a, first, end);
+    else if (a->tensor.gradient)
+        update_bf16(a, first, end);
+    else
+        update_gradient_in_param(a, first, end);
+}

@@ -1,0 +1,151 @@
+/* With P the probabilities, M the dropout's mask and scale, O = (M P) V: dV = (M P)^T dO,
+ * dP = M (dO V^T), dS = P (dP - delta), delta the row sums of dO O, dQ = scale dS K,
+ * dK = dS^T (scale Q). */
+#include "engine/cpu/simd/attention.h"
+#include "engine/cpu/simd/exponential.h"
+#include "engine/cpu/simd/loops.h"
+
+struct query_tile {
+    uint32_t tile, count;
+    struct attention_rows q, dout; /* q times the scale */
+    float delta[SIMD_TILE], lse[SIMD_TILE];
+};
+
+struct key_tile {
+    uint32_t tile, count;
+    struct attention_columns k, v;
+};
+
+/* Of a tile of queries and one of keys. */
+struct pair {
+    struct attention_scores p, ds; /* M P and dS */
+};
+
+static float row_delta(const struct attention_head *h, const float *dout, uint64_t o)
+{
+    float sum[SIMD_TILE] = {0};
+    for (uint32_t d = 0; d < h->arguments->D; d += SIMD_TILE) {
+        uint32_t left = h->arguments->D - d, count = left < SIMD_TILE ? left : SIMD_TILE;
+        float tile[SIMD_TILE], gradient[SIMD_TILE] = {0};
+        tile_load(h->arguments->precision, h->arguments->o_read, o + d, count, 0, tile);
+        tile_load_fp32(dout + d, count, gradient);
+        for (int i = 0; i < SIMD_TILE; i++)
+            sum[i] = fmaf(tile[i], gradient[i], sum[i]);
+    }
+    return tile_sum(sum);
+}
+
+static void load_queries(const struct attention_head *h, uint32_t tile, struct query_tile *queries)
+{
+    const struct simd_attention *a = h->arguments;
+    queries->tile = tile;
+    queries->count = attention_rows_in(h, tile);
+    attention_load(h, ATTENTION_Q, tile, attention_scale(a), &queries->q);
+    for (uint32_t r = 0; r < queries->count; r++) {
+        uint32_t t = tile * SIMD_TILE + r;
+        float *dout = queries->dout.at + r * h->padded;
+        attention_load_row(h, a->dout, attention_o_at(h, t), 1, dout);
+        queries->delta[r] = row_delta(h, dout, attention_o_at(h, t));
+        queries->lse[r] = a->lse_read[h->head * a->T + t];
+    }
+}
+
+/* k in rows, too. */
+static void load_keys(const struct attention_head *h, uint32_t tile, struct key_tile *keys,
+                      struct attention_rows *k)
+{
+    struct attention_rows *v = k;
+    keys->tile = tile;
+    keys->count = attention_rows_in(h, tile);
+    attention_load(h, ATTENTION_V, tile, 1, v);
+    attention_transpose(h, v, &keys->v);
+    attention_load(h, ATTENTION_K, tile, 1, k);
+    attention_transpose(h, k, &keys->k);
+}
+
+static void compute_pair(const struct attention_head *h, const struct query_tile *queries,
+                         const struct key_tile *keys, struct pair *pair)
+{
+    attention_product(h, queries->count, &queries->q, &keys->k, &pair->p);
+    attention_product(h, queries->count, &queries->dout, &keys->v, &pair->ds);
+    for (uint32_t r = 0; r < queries->count; r++) {
+        float *p = pair->p.at[r], *ds = pair->ds.at[r];
+        uint32_t query = queries->tile * SIMD_TILE + r;
+        for (uint32_t i = attention_visible(queries->tile, r, keys->tile); i < SIMD_TILE; i++)
+            p[i] = -INFINITY;
+        attention_dropout(h, query, keys->tile, ds);
+        for (int i = 0; i < SIMD_TILE; i++) {
+            p[i] = exponential(p[i] - queries->lse[r]);
+            ds[i] = p[i] * (ds[i] - queries->delta[r]);
+        }
+        attention_dropout(h, query, keys->tile, p);
+    }
+}
+
+static void backward_queries(const struct attention_head *h, uint32_t tile)
+{
+    const struct simd_attention *a = h->arguments;
+    struct query_tile queries;
+    struct key_tile keys;
+    struct attention_rows k, dq;
+    struct pair pair;
+    load_queries(h, tile, &queries);
+    memset(dq.at, 0, queries.count * h->padded * sizeof *dq.at);
+    for (uint32_t j = 0; j <= tile; j++) {
+        load_keys(h, j, &keys, &k);
+        compute_pair(h, &queries, &keys, &pair);
+        product_add(queries.count, h->padded, keys.count,
+                    (struct product_operand){pair.ds.at[0], SIMD_TILE, 1}, k.at, h->padded, dq.at,
+                    h->padded);
+    }
+    for (uint32_t r = 0; r < queries.count; r++)
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_Q, tile * SIMD_TILE + r),
+                            attention_scale(a), dq.at + r * h->padded);
+}
+
+static void backward_keys(const struct attention_head *h, uint32_t tile)
+{
+    const struct simd_attention *a = h->arguments;
+    struct query_tile queries;
+    struct key_tile keys;
+    struct attention_rows dk, dv;
+    struct pair pair;
+    load_keys(h, tile, &keys, &dk);
+    memset(dk.at, 0, keys.count * h->padded * sizeof *dk.at);
+    memset(dv.at, 0, keys.count * h->padded * sizeof *dv.at);
+    for (uint32_t i = tile; i < h->tiles; i++) {
+        load_queries(h, i, &queries);
+        compute_pair(h, &queries, &keys, &pair);
+        product_add(keys.count, h->padded, queries.count,
+                    (struct product_operand){pair.p.at[0], 1, SIMD_TILE}, queries.dout.at,
+                    h->padded, dv.at, h->padded);
+        product_add(keys.count, h->padded, queries.count,
+                    (struct product_operand){pair.ds.at[0], 1, SIMD_TILE}, queries.q.at, h->padded,
+                    dk.at, h->padded);
+    }
+    for (uint32_t r = 0; r < keys.count; r++) {
+        uint32_t t = tile * SIMD_TILE + r;
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_K, t), 1,
+                            dk.at + r * h->padded);
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_V, t), 1,
+                            dv.at + r * h->padded);
+    }
+}
+
+void SIMD(attention_backward_queries)(const void *arguments, uint64_t first, uint64_t end)
+{
+    for (uint64_t item = first; item < end; item++) {
+        uint32_t tile;
+        struct attention_head head = attention_head_of(arguments, item, &tile);
+        backward_queries(&head, tile);
+    }
+}
+
+void SIMD(attention_backward_keys)(const void *arguments, uint64_t first, uint64_t end)
+{
+    for (uint64_t item = first; item < end; item++) {
+        uint32_t tile;
+        struct attention_head head = attention_head_of(arguments, item, &tile);
+        backward_keys(&head, tile);
+    }
+}

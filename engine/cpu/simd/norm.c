@@ -1,0 +1,118 @@
+/* Layer norm (Ba, Kiros, Hinton 2016): y = weight (x - mean) / sqrt(variance + epsilon) + bias. */
+#include "engine/cpu/simd/columns.h"
+#include "engine/cpu/simd/loops.h"
+#include "engine/cpu/simd/tile.h"
+
+static float row_mean(const struct simd_norm_forward *a, uint64_t n)
+{
+    float sum[SIMD_TILE] = {0};
+    for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+        struct tile_span span = tile_of(t, a->H);
+        float x[SIMD_TILE];
+        tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
+        tile_add(sum, x);
+    }
+    return tile_sum(sum) / (float)a->H;
+}
+
+static float row_variance(const struct simd_norm_forward *a, uint64_t n, float mean)
+{
+    float sum[SIMD_TILE] = {0};
+    for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+        struct tile_span span = tile_of(t, a->H);
+        float x[SIMD_TILE];
+        tile_load(a->precision, a->x, n * a->H + span.first, span.count, mean, x);
+        for (int i = 0; i < SIMD_TILE; i++)
+            sum[i] = fmaf(x[i] - mean, x[i] - mean, sum[i]);
+    }
+    return tile_sum(sum) / (float)a->H;
+}
+
+void SIMD(norm_forward)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_norm_forward *a = arguments;
+    for (uint64_t n = first; n < end; n++) {
+        float mean = row_mean(a, n);
+        float inverse = 1 / sqrtf(row_variance(a, n, mean) + a->epsilon);
+        a->stats[n] = mean;
+        a->stats[a->N + n] = inverse;
+        for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+            struct tile_span span = tile_of(t, a->H);
+            float x[SIMD_TILE], weight[SIMD_TILE], bias[SIMD_TILE];
+            tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
+            tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
+            tile_load(a->precision, a->bias, span.first, span.count, 0, bias);
+            for (int i = 0; i < SIMD_TILE; i++)
+                x[i] = fmaf((x[i] - mean) * inverse, weight[i], bias[i]);
+            tile_store(a->precision, a->y, n * a->H + span.first, span.count, x);
+        }
+    }
+}
+
+/* Of one tile: g = dy weight, and x normalised. */
+static void input_tile(const struct simd_norm_input *a, uint64_t n, struct tile_span span,
+                       float g[SIMD_TILE], float normal[SIMD_TILE])
+{
+    float mean = a->stats[n], inverse = a->stats[a->N + n];
+    float weight[SIMD_TILE];
+    tile_load(a->precision, a->dy, n * a->H + span.first, span.count, 0, g);
+    tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
+    tile_load(a->precision, a->x, n * a->H + span.first, span.count, mean, normal);
+    for (int i = 0; i < SIMD_TILE; i++) {
+        g[i] *= weight[i];
+        normal[i] = (normal[i] - mean) * inverse;
+    }
+}
+
+/* dx = (g - mean(g) - normal mean(g normal)) / deviation */
+void SIMD(norm_input)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_norm_input *a = arguments;
+    for (uint64_t n = first; n < end; n++) {
+        float sum[SIMD_TILE] = {0}, sum_normal[SIMD_TILE] = {0};
+        float g[SIMD_TILE], normal[SIMD_TILE];
+        for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+            input_tile(a, n, tile_of(t, a->H), g, normal);
+            for (int i = 0; i < SIMD_TILE; i++) {
+                sum[i] += g[i];
+                sum_normal[i] = fmaf(g[i], normal[i], sum_normal[i]);
+            }
+        }
+        float mean_g = tile_sum(sum) / (float)a->H;
+        float mean_normal = tile_sum(sum_normal) / (float)a->H;
+        float inverse = a->stats[a->N + n];
+        for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+            struct tile_span span = tile_of(t, a->H);
+            float dx[SIMD_TILE] = {0};
+            input_tile(a, n, span, g, normal);
+            if (a->add)
+                tile_load(a->precision, a->dx, n * a->H + span.first, span.count, 0, dx);
+            for (int i = 0; i < SIMD_TILE; i++)
+                dx[i] = fmaf(fmaf(-normal[i], mean_normal, g[i] - mean_g), inverse, dx[i]);
+            tile_store(a->precision, a->dx, n * a->H + span.first, span.count, dx);
+        }
+    }
+}
+
+void SIMD(norm_parameters)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_norm_parameters *a = arguments;
+    for (uint32_t t = (uint32_t)first; t < end; t++) {
+        struct tile_span span = tile_of(t, a->H);
+        struct column_sum weight = {0}, bias = {0};
+        for (uint64_t n = 0; n < a->N; n++) {
+            float mean = a->stats[n], inverse = a->stats[a->N + n];
+            float dy[SIMD_TILE], x[SIMD_TILE];
+            tile_load(a->precision, a->dy, n * a->H + span.first, span.count, 0, dy);
+            tile_load(a->precision, a->x, n * a->H + span.first, span.count, mean, x);
+            for (int i = 0; i < SIMD_TILE; i++)
+                x[i] = dy[i] * ((x[i] - mean) * inverse);
+            column_sum_add(&weight, x);
+            column_sum_add(&bias, dy);
+        }
+        column_sum_end(&weight);
+        column_sum_end(&bias);
+        tile_store_gradient(a->gradient, a->dweight, span.first, span.count, weight.total);
+        tile_store_gradient(a->gradient, a->dbias, span.first, span.count, bias.total);
+    }
+}

@@ -1,0 +1,165 @@
+/* The vectorised loops of the kernels. The files of this folder are compiled once a vector
+ * extension, from the same source, and one table holds what one of them made. Every loop gives each
+ * element the same bits in all of them: fused products are explicit, sums run over lanes that the
+ * source fixes, in the order that it fixes.
+ *
+ * A loop is handed its arguments and a range of items, whose meaning stands beside the arguments.
+ */
+#ifndef PSTAR_ENGINE_CPU_SIMD_H
+#define PSTAR_ENGINE_CPU_SIMD_H
+
+#include "engine/cpu/kernels.h"
+
+enum { SIMD_TILE = RANDOM_TILE }; /* elements that are computed together */
+
+/* Tiles in a row; the last may be partial. */
+static inline uint32_t simd_tiles(uint32_t columns)
+{
+    return (columns + SIMD_TILE - 1) / SIMD_TILE;
+}
+
+typedef void simd_loop(const void *arguments, uint64_t first, uint64_t end);
+
+/* A dropout ready for use; scale 0: none. */
+struct simd_dropout {
+    struct random_stream stream;
+    uint32_t threshold; /* a word below it drops its element */
+    float scale;        /* of the elements that stay */
+};
+
+struct simd_embed_forward { /* items: rows */
+    enum model_precision precision;
+    uint32_t T, H;
+    const uint32_t *tokens;
+    const void *wte, *wpe;
+    struct simd_dropout dropout;
+    void *x;
+};
+
+struct simd_embed_tokens { /* items: tiles of H */
+    enum model_precision precision;
+    uint32_t N, H;
+    const uint64_t *order;
+    const void *dx;
+    struct simd_dropout dropout;
+    enum cpu_gradient gradient;
+    void *dwte;
+};
+
+struct simd_embed_positions { /* items: the positions used, T */
+    enum model_precision precision;
+    uint32_t B, T, H;
+    const void *dx;
+    struct simd_dropout dropout;
+    enum cpu_gradient gradient;
+    void *dwpe;
+};
+
+struct simd_norm_forward { /* items: rows */
+    enum model_precision precision;
+    uint32_t N, H;
+    float epsilon;
+    const void *weight, *bias, *x;
+    void *y;
+    float *stats;
+};
+
+struct simd_norm_input { /* items: rows */
+    enum model_precision precision;
+    uint32_t N, H;
+    const void *weight, *dy, *x;
+    const float *stats;
+    bool add;
+    void *dx;
+};
+
+struct simd_norm_parameters { /* items: tiles of H */
+    enum model_precision precision;
+    uint32_t N, H;
+    const void *dy, *x;
+    const float *stats;
+    enum cpu_gradient gradient;
+    void *dweight, *dbias;
+};
+
+struct simd_column_sums { /* items: tiles of O */
+    enum model_precision precision;
+    uint32_t N, O;
+    const void *dy;
+    enum cpu_gradient gradient;
+    void *dbias;
+};
+
+struct simd_gelu { /* items: elements, `first` a multiple of SIMD_TILE */
+    enum model_precision precision;
+    const void *pre;
+    void *y; /* of the forward; dy of the backward */
+};
+
+struct simd_residual { /* items: rows */
+    enum model_precision precision;
+    uint32_t H;
+    const void *residual; /* NULL: y = dropout(y) */
+    const void *from;     /* y = residual + dropout(from) */
+    struct simd_dropout dropout;
+    void *y;
+};
+
+struct simd_attention { /* items: tiles of queries or of keys, [B, A, tiles of T] */
+    enum model_precision precision;
+    uint32_t T, A, D;
+    const void *qkv, *dout;
+    struct simd_dropout dropout;
+    void *o;               /* of the forward */
+    float *lse;            /* of the forward */
+    const void *o_read;    /* of the backward */
+    const float *lse_read; /* of the backward */
+    void *dqkv;
+};
+
+struct simd_loss { /* items: blocks of rows */
+    enum model_precision precision;
+    uint32_t N, V, blocks;
+    const uint32_t *targets;
+    float scale; /* of the gradient */
+    const void *logits;
+    void *gradient; /* the logits again; of the backward */
+    double *losses; /* [blocks]: sums over their rows */
+};
+
+struct simd_squares { /* items: blocks of `block` elements */
+    enum model_precision precision;
+    uint64_t elements, block;
+    const void *values;
+    uint16_t *rounded; /* of round_squares: values are fp32 */
+    double *sums;      /* [blocks] */
+};
+
+struct simd_convert { /* items: elements */
+    const void *from;
+    void *to;
+};
+
+struct simd_adamw { /* items: elements */
+    struct adamw_step step;
+    struct cpu_adamw tensor;
+};
+
+struct cpu_simd {
+    const char *name;
+    simd_loop *embed_forward, *embed_tokens, *embed_positions;
+    simd_loop *norm_forward, *norm_input, *norm_parameters;
+    simd_loop *column_sums;
+    simd_loop *gelu_forward, *gelu_backward;
+    simd_loop *residual;
+    simd_loop *attention_forward, *attention_backward_queries, *attention_backward_keys;
+    simd_loop *loss, *loss_backward;
+    simd_loop *squares, *round_squares, *round, *widen;
+    simd_loop *adamw;
+};
+
+/* The tables there are, the best first; those that this machine cannot run are left out. NULL at
+ * the end. */
+const struct cpu_simd *const *cpu_simd_list(void);
+
+#endif

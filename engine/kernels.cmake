@@ -1,0 +1,31 @@
+# The loops of cpu/simd/ are compiled once a vector extension and chosen where they run. Neither flag
+# changes a result: they allow square roots and comparisons in vector registers.
+set(simd_sources adamw attention_backward attention_forward columns convert embedding gelu loss norm
+  residual squares table)
+list(TRANSFORM simd_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/cpu/simd/)
+list(TRANSFORM simd_sources APPEND .c)
+
+function(add_simd name)
+  add_library(simd_${name} OBJECT ${simd_sources})
+  target_include_directories(simd_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(simd_${name} PRIVATE PkgConfig::GLIB)
+  target_compile_definitions(simd_${name} PRIVATE SIMD_NAME=${name})
+  target_compile_options(simd_${name} PRIVATE -fno-math-errno -fno-trapping-math ${ARGN})
+endfunction()
+
+add_simd(generic)
+set(simd_objects $<TARGET_OBJECTS:simd_generic>)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  add_simd(avx2 -march=x86-64-v3)
+  add_simd(avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+  list(APPEND simd_objects $<TARGET_OBJECTS:simd_avx2> $<TARGET_OBJECTS:simd_avx512>)
+  set(simd_definition PSTAR_X86_SIMD)
+endif()
+
+pstar_library(engine_kernels
+  random.c
+  cpu/attention.c cpu/context.c cpu/elementwise.c cpu/embedding.c cpu/gradient.c cpu/linear.c
+  cpu/loss.c cpu/matmul.c cpu/norm.c cpu/simd_list.c cpu/widened_matmul.c
+  ${simd_objects}
+  LINK DNNL::dnnl OpenMP::OpenMP_C)
+target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})

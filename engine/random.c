@@ -1,0 +1,82 @@
+#include "engine/random.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { LANES = 16 };
+
+void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < RANDOM_ROUNDS; round++) {
+        uint64_t p0 = (uint64_t)RANDOM_MULTIPLIER_0 * c0, p1 = (uint64_t)RANDOM_MULTIPLIER_1 * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += RANDOM_WEYL_0;
+        k1 += RANDOM_WEYL_1;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+static void lane_words(const struct random_stream *stream, uint64_t index, uint32_t words[4])
+{
+    uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), stream->site, stream->pass};
+    uint32_t key[2] = {(uint32_t)stream->seed, (uint32_t)(stream->seed >> 32)};
+    random_philox(counter, key, words);
+}
+
+uint32_t random_word(const struct random_stream *stream, uint64_t element)
+{
+    unsigned within = element % RANDOM_TILE;
+    uint32_t words[4];
+    lane_words(stream, element / RANDOM_TILE * LANES + within % LANES, words);
+    return words[within / LANES];
+}
+
+/* 2^-32 (word + 1/2): never 0 nor 1. */
+static double unit(uint32_t word)
+{
+    return (word + 0.5) * 0x1p-32;
+}
+
+static void box_muller(const uint32_t words[2], double deviation, float *cosine, float *sine)
+{
+    const double tau = 6.283185307179586476925;
+    double radius = deviation * sqrt(-2.0 * log(unit(words[0])));
+    double angle = tau * unit(words[1]);
+    *cosine = (float)(radius * cos(angle));
+    *sine = (float)(radius * sin(angle));
+}
+
+static void normal_tile(const struct random_stream *stream, uint64_t tile, double deviation,
+                        float values[RANDOM_TILE])
+{
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        uint32_t words[4];
+        lane_words(stream, tile * LANES + lane, words);
+        box_muller(words, deviation, &values[lane], &values[LANES + lane]);
+        box_muller(words + 2, deviation, &values[2 * LANES + lane], &values[3 * LANES + lane]);
+    }
+}
+
+void random_normal(const struct random_stream *stream, uint64_t first, uint64_t count,
+                   double deviation, float *values)
+{
+    for (uint64_t done = 0; done < count;) {
+        float tile[RANDOM_TILE];
+        uint64_t element = first + done;
+        uint64_t within = element % RANDOM_TILE;
+        uint64_t taken = RANDOM_TILE - within;
+        if (taken > count - done)
+            taken = count - done;
+        normal_tile(stream, element / RANDOM_TILE, deviation, tile);
+        memcpy(values + done, tile + within, taken * sizeof *values);
+        done += taken;
+    }
+}
