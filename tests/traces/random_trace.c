@@ -87,7 +87,7 @@ static void add_operators(struct trace *trace, GRand *random, uint32_t most_oper
 
 static void add_buffers(struct trace *trace, GRand *random)
 {
-    trace->buffer_count = 1 + (uint32_t)some(random, 2 * trace->operator_count);
+    trace->buffer_count = 1 + (uint32_t)some(random, 2 * (uint64_t)trace->operator_count);
     trace->buffers = g_new0(struct trace_buffer, trace->buffer_count);
     for (uint32_t i = 0; i < trace->buffer_count; i++) {
         struct trace_buffer *buffer = &trace->buffers[i];
