@@ -1,0 +1,41 @@
+/* A model small enough to check by hand: 3 layers of width 8, 2 heads, 11 tokens, 5 positions. */
+#ifndef PSTAR_TESTS_SMALL_MODEL_H
+#define PSTAR_TESTS_SMALL_MODEL_H
+
+#include "models/iteration.h"
+
+static inline struct model_config small_model(bool tied, double dropout)
+{
+    return (struct model_config){
+        .name = "small",
+        .layers = 3,
+        .width = 8,
+        .heads = 2,
+        .inner = 24,
+        .positions = 5,
+        .vocabulary = 11,
+        .tied = tied,
+        .embedding_dropout = dropout,
+        .attention_dropout = dropout,
+        .residual_dropout = dropout,
+        .norm_epsilon = 1e-5,
+        .initializer_range = 0.02,
+    };
+}
+
+static inline struct model_job small_job(enum model_precision precision, uint32_t micro_batches)
+{
+    return (struct model_job){
+        .batch = 2, .sequence = 4, .micro_batches = micro_batches, .precision = precision};
+}
+
+static inline struct model_iteration *new_iteration(const struct model_config *config,
+                                                    const struct model_job *job)
+{
+    GError *error = NULL;
+    struct model_iteration *iteration = model_iteration_new(config, job, &error);
+    g_assert_no_error(error);
+    return iteration;
+}
+
+#endif

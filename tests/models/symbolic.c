@@ -1,0 +1,362 @@
+#include "symbolic.h"
+
+/* What a forward operator read and made: its backward must be handed the same. */
+struct memory {
+    symbol x, residual, y, stats;
+};
+
+/* An operator at work on the machine's symbols. */
+struct machine {
+    const struct model_iteration *iteration;
+    const struct model_operator *op;
+    const struct trace_operator *traced;
+    uint32_t moment;
+    symbol *buffers;         /* 0: dead */
+    symbol *gradient_of;     /* [buffer_count] the forward value whose gradient a buffer holds */
+    struct memory *memories; /* one a forward operator: see memory_of */
+    symbol branch; /* where the residual stream goes on beside the branch being traversed */
+    symbol *lists[TRACE_LISTS]; /* [tensor_count] */
+    struct symbolic_result result;
+};
+
+static symbol mix(symbol a, symbol b)
+{
+    symbol h = (a ^ (b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2))) * 0xff51afd7ed558ccdu;
+    return (h ^ (h >> 33)) | 1;
+}
+
+static symbol mix_text(const char *text, symbol a)
+{
+    return mix(g_str_hash(text), a);
+}
+
+static const struct trace_access *access_of(const struct machine *m, uint32_t tensor, int list)
+{
+    const struct trace *trace = m->iteration->trace;
+    for (uint32_t i = 0; i < m->traced->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[m->traced->first_access + i];
+        if (access->tensor == tensor && access->list == list)
+            return access;
+    }
+    return NULL;
+}
+
+static symbol read_tensor(const struct machine *m, uint32_t tensor, int list)
+{
+    const struct trace_access *access = access_of(m, tensor, list);
+    g_assert_nonnull(access);
+    g_assert_cmpint(access->mode, !=, TRACE_OVERWRITE);
+    g_assert_cmpuint(m->lists[list][tensor], !=, 0);
+    return m->lists[list][tensor];
+}
+
+static void write_tensor(struct machine *m, uint32_t tensor, int list, symbol value)
+{
+    const struct trace_access *access = access_of(m, tensor, list);
+    g_assert_nonnull(access);
+    g_assert_cmpint(access->mode, !=, TRACE_READ);
+    m->lists[list][tensor] = value;
+}
+
+static symbol weight(const struct machine *m)
+{
+    return read_tensor(m, m->op->t[0], TRACE_PARAM);
+}
+
+static void check_alive(const struct machine *m, uint32_t buffer)
+{
+    g_assert_cmpuint(buffer, <, m->iteration->trace->buffer_count);
+    const struct trace_buffer *b = &m->iteration->trace->buffers[buffer];
+    g_assert_cmpuint(b->first, <=, m->moment);
+    g_assert_cmpuint(b->last, >=, m->moment);
+}
+
+static symbol in(const struct machine *m, int i)
+{
+    check_alive(m, m->op->in[i]);
+    g_assert_cmpuint(m->buffers[m->op->in[i]], !=, 0);
+    return m->buffers[m->op->in[i]];
+}
+
+static void set(struct machine *m, uint32_t buffer, symbol value)
+{
+    check_alive(m, buffer);
+    m->buffers[buffer] = value;
+}
+
+/* The gradient's list; over the parameter it replaces it. */
+static int gradient_list(const struct machine *m)
+{
+    return model_gradient_layout(&m->iteration->job) == MODEL_GRADIENT_LIST ? TRACE_GRAD
+                                                                            : TRACE_PARAM;
+}
+
+/* `adds`: to what is there, which must be a gradient. */
+static void put_gradient(struct machine *m, int which, symbol gradient, bool adds)
+{
+    int list = gradient_list(m);
+    if (adds)
+        gradient = mix(mix_text("sum", read_tensor(m, m->op->t[which], list)), gradient);
+    write_tensor(m, m->op->t[which], list, gradient);
+}
+
+static symbol dropout(const struct machine *m, symbol value)
+{
+    if (m->op->dropout_site == MODEL_NONE)
+        return value;
+    symbol key = mix(m->op->dropout_site + 1, m->op->micro_batch + 1);
+    return mix(mix_text("dropout", value), key);
+}
+
+static symbol both_parameters(const struct machine *m)
+{
+    return mix(weight(m), read_tensor(m, m->op->t[1], TRACE_PARAM));
+}
+
+/* Forward and backward of one operator share a memory: the embedding's, a layer's attention's, or
+ * that of the first tensor. */
+static struct memory *memory_of(const struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    if (op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD)
+        return &m->memories[0];
+    if (op->kind == MODEL_ATTENTION_FORWARD || op->kind == MODEL_ATTENTION_BACKWARD)
+        return &m->memories[1 + op->layer];
+    return &m->memories[1 + m->iteration->config->layers + op->t[0]];
+}
+
+static void remember(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    bool gelu = op->kind == MODEL_GELU_FORWARD, residual = op->kind == MODEL_RESIDUAL_FORWARD;
+    struct memory memory = {.x = in(m, 0), .residual = residual ? in(m, 1) : 0};
+    memory.y = m->buffers[op->out[gelu ? 1 : 0]];
+    if (gelu)
+        memory.stats = m->buffers[op->out[0]];
+    else if (op->out[1] != MODEL_NONE)
+        memory.stats = m->buffers[op->out[1]];
+    if (m->traced->phase == TRACE_BACKWARD)
+        g_assert_cmpmem(&memory, sizeof memory, memory_of(m), sizeof memory);
+    *memory_of(m) = memory;
+}
+
+/* Follows the chain rule: what comes in is the gradient of the forward operator's output, what it
+ * was saved from forward is what forward used, and what goes out is the gradient of its input. The
+ * residual stream holds the gradient of a sum; it becomes its other term's when the branch's is
+ * added. */
+static void check_backward(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    const struct memory *memory = memory_of(m);
+    bool attention = op->kind == MODEL_ATTENTION_BACKWARD;
+    g_assert_cmpuint(m->gradient_of[op->in[0]], ==, memory->y);
+    if (op->kind == MODEL_EMBED_BACKWARD)
+        return;
+    g_assert_cmpuint(in(m, 1), ==, memory->x);
+    if (attention)
+        g_assert_cmpuint(in(m, 2), ==, memory->y);
+    if (memory->stats)
+        g_assert_cmpuint(in(m, attention ? 3 : 2), ==, memory->stats);
+    if (op->kind == MODEL_RESIDUAL_BACKWARD) {
+        g_assert_cmpuint(m->branch, ==, 0);
+        m->branch = memory->residual;
+    }
+    if (op->add) {
+        g_assert_cmpuint(m->branch, ==, memory->x);
+        m->branch = 0;
+    }
+    m->gradient_of[op->out[0]] = memory->x;
+}
+
+static void run_forward(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    switch ((enum model_kind)op->kind) {
+    case MODEL_EMBED_FORWARD:
+        set(m, op->out[0], dropout(m, mix(in(m, 0), both_parameters(m))));
+        break;
+    case MODEL_NORM_FORWARD:
+        set(m, op->out[0], mix_text("norm", mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[1], mix_text("stats", in(m, 0)));
+        break;
+    case MODEL_LINEAR_FORWARD:
+        set(m, op->out[0], mix_text("linear", mix(in(m, 0), both_parameters(m))));
+        break;
+    case MODEL_GELU_FORWARD:
+        set(m, op->out[0], mix_text("linear", mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[1], mix_text("gelu", m->buffers[op->out[0]]));
+        break;
+    case MODEL_RESIDUAL_FORWARD:
+        set(m, op->out[0],
+            mix(in(m, 1), dropout(m, mix_text("linear", mix(in(m, 0), both_parameters(m))))));
+        break;
+    case MODEL_ATTENTION_FORWARD:
+        set(m, op->out[0], dropout(m, mix_text("attention", in(m, 0))));
+        set(m, op->out[1], mix_text("lse", in(m, 0)));
+        break;
+    case MODEL_CLASSIFIER_FORWARD:
+        set(m, op->out[0], mix_text("logits", mix(in(m, 0), weight(m))));
+        break;
+    case MODEL_LOSS:
+        m->result.losses[op->micro_batch] = mix(in(m, 0), in(m, 1));
+        m->gradient_of[op->in[0]] = in(m, 0);
+        set(m, op->in[0], mix_text("dlogits", m->result.losses[op->micro_batch]));
+        break;
+    default:
+        g_assert_not_reached();
+    }
+}
+
+/* Input gradient first: the weight's own may replace it. A weight's gradient goes through the
+ * workspace where it is rounded over the parameter. */
+static void linear_backward(struct machine *m, symbol dy)
+{
+    const struct model_operator *op = m->op;
+    bool over = gradient_list(m) == TRACE_PARAM;
+    g_assert_true(over == (op->workspace != MODEL_NONE));
+    if (over)
+        set(m, op->workspace, mix_text("scratch", dy));
+    set(m, op->out[0], mix_text("dx", mix(dy, weight(m))));
+    put_gradient(m, 0, mix_text("dweight", mix(dy, in(m, 1))), op->accumulate);
+    if (op->t[1] != MODEL_NONE)
+        put_gradient(m, 1, mix_text("dbias", dy), op->accumulate);
+}
+
+static void run_norm_backward(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    symbol inputs = mix(in(m, 0), mix(in(m, 1), in(m, 2)));
+    symbol dx = mix_text("dnorm", mix(inputs, weight(m)));
+    if (op->add) {
+        g_assert_cmpuint(m->buffers[op->out[0]], !=, 0);
+        dx = mix(m->buffers[op->out[0]], dx);
+    }
+    set(m, op->out[0], dx);
+    put_gradient(m, 0, mix_text("dweight", inputs), op->accumulate);
+    put_gradient(m, 1, mix_text("dbias", in(m, 0)), op->accumulate);
+}
+
+static symbol masked_stream(struct machine *m)
+{
+    symbol dy = dropout(m, in(m, 0));
+    g_assert_true((m->op->dropout_site == MODEL_NONE) == (m->op->masked == MODEL_NONE));
+    if (m->op->masked != MODEL_NONE)
+        set(m, m->op->masked, dy);
+    return dy;
+}
+
+static void run_backward(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    symbol dy;
+    switch ((enum model_kind)op->kind) {
+    case MODEL_CLASSIFIER_BACKWARD:
+    case MODEL_LINEAR_BACKWARD:
+        linear_backward(m, in(m, 0));
+        break;
+    case MODEL_GELU_BACKWARD:
+        dy = mix_text("dgelu", mix(in(m, 0), in(m, 2)));
+        set(m, op->in[0], dy);
+        linear_backward(m, dy);
+        break;
+    case MODEL_RESIDUAL_BACKWARD:
+        linear_backward(m, masked_stream(m));
+        break;
+    case MODEL_NORM_BACKWARD:
+        run_norm_backward(m);
+        break;
+    case MODEL_ATTENTION_BACKWARD:
+        set(m, op->out[0], dropout(m, mix(mix(in(m, 0), in(m, 1)), mix(in(m, 2), in(m, 3)))));
+        break;
+    case MODEL_EMBED_BACKWARD:
+        dy = mix(dropout(m, in(m, 0)), in(m, 1));
+        put_gradient(m, 0, mix_text("dwte", dy), op->accumulate || m->iteration->config->tied);
+        put_gradient(m, 1, mix_text("dwpe", dropout(m, in(m, 0))), op->accumulate);
+        break;
+    default:
+        g_assert_not_reached();
+    }
+}
+
+static void run_update(struct machine *m)
+{
+    uint32_t t = m->op->t[0];
+    symbol gradient = read_tensor(m, t, gradient_list(m));
+    m->result.gradients[t] = gradient;
+    int weights = m->iteration->job.precision == MODEL_BF16 ? TRACE_MASTER : TRACE_PARAM;
+    symbol moments = mix(read_tensor(m, t, TRACE_EXP_AVG), read_tensor(m, t, TRACE_EXP_AVG_SQ));
+    symbol value = mix(mix(gradient, moments), read_tensor(m, t, weights));
+    write_tensor(m, t, TRACE_EXP_AVG, mix_text("m", gradient));
+    write_tensor(m, t, TRACE_EXP_AVG_SQ, mix_text("v", gradient));
+    write_tensor(m, t, weights, value);
+    if (weights == TRACE_MASTER)
+        write_tensor(m, t, TRACE_PARAM, mix_text("rounded", value));
+}
+
+/* Tokens come with the batch; a buffer's bytes are anyone's after its life. */
+static void begin_and_end_lives(struct machine *m)
+{
+    const struct trace *trace = m->iteration->trace;
+    if (m->op->kind == MODEL_EMBED_FORWARD)
+        set(m, m->op->in[0], mix_text("tokens", m->op->micro_batch + 1));
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (trace->buffers[b].first > m->moment || trace->buffers[b].last < m->moment)
+            m->buffers[b] = m->gradient_of[b] = 0;
+}
+
+static void machine_init(struct machine *m, const struct model_iteration *iteration)
+{
+    const struct trace *trace = iteration->trace;
+    *m = (struct machine){.iteration = iteration, .buffers = g_new0(symbol, trace->buffer_count)};
+    m->gradient_of = g_new0(symbol, trace->buffer_count);
+    m->memories = g_new0(struct memory, 1 + iteration->config->layers + trace->tensor_count);
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        m->lists[list] = g_new0(symbol, trace->tensor_count);
+        if (list == TRACE_GRAD || !trace->list_element_bytes[list])
+            continue;
+        for (uint32_t t = 0; t < trace->tensor_count; t++)
+            m->lists[list][t] = mix(t + 1, (symbol)list + 1);
+    }
+    m->result.tensor_count = trace->tensor_count;
+    m->result.micro_batches = trace->micro_batches;
+    m->result.gradients = g_new0(symbol, trace->tensor_count);
+    m->result.losses = g_new0(symbol, trace->micro_batches);
+}
+
+static void run_operator(struct machine *m)
+{
+    begin_and_end_lives(m);
+    if (m->op->kind == MODEL_UPDATE) {
+        run_update(m);
+    } else if (m->op->kind <= MODEL_LOSS) {
+        run_forward(m);
+        if (m->op->kind != MODEL_LOSS)
+            remember(m);
+    } else {
+        check_backward(m);
+        run_backward(m);
+    }
+}
+
+struct symbolic_result symbolic_run(const struct model_iteration *iteration)
+{
+    struct machine m;
+    machine_init(&m, iteration);
+    for (m.moment = 0; m.moment < iteration->trace->operator_count; m.moment++) {
+        m.op = &iteration->operators[m.moment];
+        m.traced = &iteration->trace->operators[m.moment];
+        run_operator(&m);
+    }
+    for (int list = 0; list < TRACE_LISTS; list++)
+        g_free(m.lists[list]);
+    g_free(m.memories);
+    g_free(m.gradient_of);
+    g_free(m.buffers);
+    return m.result;
+}
+
+void symbolic_free(struct symbolic_result *result)
+{
+    g_free(result->gradients);
+    g_free(result->losses);
+}

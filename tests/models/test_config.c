@@ -1,0 +1,264 @@
+/* Configurations: counts of parameters that are known, defaults, and what is refused and how. */
+#include "models/config.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#define GOOD                                                                              \
+    "\"model_type\":\"gpt2\",\"n_layer\":2,\"n_embd\":8,\"n_head\":2,\"n_positions\":16," \
+    "\"vocab_size\":32"
+
+static char *write_text(const char *text)
+{
+    char *path;
+    int descriptor = g_file_open_tmp("config-XXXXXX.json", &path, NULL);
+    g_assert_cmpint(descriptor, >=, 0);
+    g_close(descriptor, NULL);
+    g_assert_true(g_file_set_contents(path, text, -1, NULL));
+    return path;
+}
+
+static struct model_config *read_text(const char *text, GError **error)
+{
+    char *path = write_text(text);
+    struct model_config *config = model_config_read(path, error);
+    g_unlink(path);
+    g_free(path);
+    return config;
+}
+
+/* As transformers counts them (model.num_parameters()). */
+static void test_known_counts(void)
+{
+    static const struct {
+        const char *name;
+        uint64_t parameters;
+    } known[] = {{"gpt2", 124439808},
+                 {"gpt2-medium", 354823168},
+                 {"gpt2-large", 774030080},
+                 {"gpt2-xl", 1557611200},
+                 {"demo-11m", 10844160}};
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        char *path = g_strdup_printf(PROJECT_DIR "/models/configs/%s.json", known[i].name);
+        GError *error = NULL;
+        struct model_config *config = model_config_read(path, &error);
+        g_assert_no_error(error);
+        g_assert_cmpuint(model_config_parameters(config), ==, known[i].parameters);
+        model_config_free(config);
+        g_free(path);
+    }
+}
+
+/* A preset named 10b has about 10 billion parameters. */
+static void test_presets(void)
+{
+    GDir *folder = g_dir_open(PROJECT_DIR "/models/configs", 0, NULL);
+    const char *name;
+    int presets = 0;
+    while ((name = g_dir_read_name(folder))) {
+        char *path = g_build_filename(PROJECT_DIR "/models/configs", name, NULL);
+        GError *error = NULL;
+        struct model_config *config = model_config_read(path, &error);
+        g_assert_no_error(error);
+        if (g_str_has_prefix(name, "patrickstar-")) {
+            double billions = g_ascii_strtod(name + strlen("patrickstar-"), NULL);
+            double parameters = (double)model_config_parameters(config);
+            g_assert_cmpfloat_with_epsilon(parameters / 1e9 / billions, 1, 0.12);
+            presets++;
+        }
+        model_config_free(config);
+        g_free(path);
+    }
+    g_dir_close(folder);
+    g_assert_cmpint(presets, ==, 17);
+}
+
+static void test_defaults(void)
+{
+    GError *error = NULL;
+    struct model_config *config = read_text("{" GOOD "}", &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(config->inner, ==, 32);
+    g_assert_true(config->tied);
+    g_assert_cmpfloat(config->attention_dropout, ==, 0.1);
+    g_assert_cmpfloat(config->residual_dropout, ==, 0.1);
+    g_assert_cmpfloat(config->embedding_dropout, ==, 0.1);
+    g_assert_cmpfloat(config->norm_epsilon, ==, 1e-5);
+    g_assert_cmpfloat(config->initializer_range, ==, 0.02);
+    g_assert_cmpstr(config->name, ==, "gpt2 2x8, vocabulary 32");
+    model_config_free(config);
+}
+
+static void test_accepted(void)
+{
+    static const char *const extras[] = {
+        "\"n_inner\":null",
+        "\"n_inner\":12",
+        "\"activation_function\":\"gelu_pytorch_tanh\"",
+        "\"architectures\":[\"GPT2LMHeadModel\"]",
+        "\"architectures\":null",
+        "\"pruned_heads\":{}",
+        "\"scale_attn_weights\":true",
+        "\"summary_type\":\"cls_index\"",
+        "\"tie_word_embeddings\":false",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(extras); i++) {
+        char *text = g_strdup_printf("{" GOOD ",%s}", extras[i]);
+        GError *error = NULL;
+        struct model_config *config = read_text(text, &error);
+        g_assert_no_error(error);
+        model_config_free(config);
+        g_free(text);
+    }
+}
+
+/* Each differs from a good file in one place, which the message must name. */
+static void test_refused(void)
+{
+    static const struct {
+        const char *text;
+        enum model_error code;
+        const char *named[2];
+    } bad[] = {
+        {"", MODEL_ERROR_CONFIG, {"config-", ":1:"}},
+        {"{\n \"n_layer\": 2,,}", MODEL_ERROR_CONFIG, {":2:", ""}},
+        {"[1]", MODEL_ERROR_CONFIG, {"object", ""}},
+        {"{\"n_layer\":2}", MODEL_ERROR_CONFIG, {"model_type", "missing"}},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_embd", "missing"}},
+        {"{" GOOD ",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_layer", "duplicate"}},
+        {"{\"model_type\":\"llama\"}", MODEL_ERROR_UNSUPPORTED, {"model_type", "\"llama\""}},
+        {"{" GOOD ",\"architectures\":[\"GPT2DoubleHeadsModel\"]}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"architectures", "GPT2DoubleHeadsModel"}},
+        {"{" GOOD ",\"architectures\":\"GPT2LMHeadModel\"}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"architectures", "list"}},
+        {"{" GOOD ",\"activation_function\":\"relu\"}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"activation_function", "\"relu\""}},
+        {"{" GOOD ",\"scale_attn_weights\":false}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"scale_attn_weights", "false"}},
+        {"{" GOOD ",\"scale_attn_by_inverse_layer_idx\":true}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"scale_attn_by_inverse_layer_idx", "true"}},
+        {"{" GOOD ",\"reorder_and_upcast_attn\":true}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"reorder_and_upcast_attn", "true"}},
+        {"{" GOOD ",\"add_cross_attention\":true}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"add_cross_attention", "true"}},
+        {"{" GOOD ",\"add_cross_attention\":1}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"add_cross_attention", "1"}},
+        {"{" GOOD ",\"pruned_heads\":{\"1\":[0]}}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"pruned_heads", "[0]"}},
+        {"{" GOOD ",\"quantization_config\":{\"bits\":4}}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"quantization_config", "4"}},
+        {"{" GOOD ",\"n_inner\":0}", MODEL_ERROR_CONFIG, {"n_inner", "0"}},
+        {"{" GOOD ",\"n_inner\":\"big\"}", MODEL_ERROR_CONFIG, {"n_inner", "\"big\""}},
+        {"{" GOOD ",\"resid_pdrop\":1.0}", MODEL_ERROR_CONFIG, {"resid_pdrop", "1"}},
+        {"{" GOOD ",\"attn_pdrop\":-0.1}", MODEL_ERROR_CONFIG, {"attn_pdrop", "-0.1"}},
+        {"{" GOOD ",\"embd_pdrop\":\"none\"}", MODEL_ERROR_CONFIG, {"embd_pdrop", "\"none\""}},
+        {"{" GOOD ",\"layer_norm_epsilon\":0}", MODEL_ERROR_CONFIG, {"layer_norm_epsilon", "0"}},
+        {"{" GOOD ",\"initializer_range\":-1}", MODEL_ERROR_CONFIG, {"initializer_range", "-1"}},
+        {"{" GOOD ",\"tie_word_embeddings\":1}", MODEL_ERROR_CONFIG, {"tie_word_embeddings", "1"}},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":0,\"n_embd\":8,\"n_head\":2,\"n_positions\":16,"
+         "\"vocab_size\":32}",
+         MODEL_ERROR_CONFIG,
+         {"n_layer", "0"}},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":2.5,\"n_embd\":8,\"n_head\":2,\"n_positions\":16,"
+         "\"vocab_size\":32}",
+         MODEL_ERROR_CONFIG,
+         {"n_layer", "2.5"}},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":2,\"n_embd\":9,\"n_head\":2,\"n_positions\":16,"
+         "\"vocab_size\":32}",
+         MODEL_ERROR_CONFIG,
+         {"n_embd", "9"}},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":2,\"n_embd\":8,\"n_head\":2,\"n_positions\":16,"
+         "\"vocab_size\":4294967296}",
+         MODEL_ERROR_CONFIG,
+         {"vocab_size", "4294967296"}},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":2,\"n_embd\":8,\"n_head\":2,"
+         "\"n_positions\":2147483647,\"vocab_size\":32}",
+         MODEL_ERROR_CONFIG,
+         {"n_positions", "2147483647"}},
+        {"{\"model_type\":\"gpt2\",\"n_layer\":65536,\"n_embd\":16777216,\"n_head\":1,"
+         "\"n_positions\":16,\"vocab_size\":32,\"n_inner\":1}",
+         MODEL_ERROR_CONFIG,
+         {"parameters", "too many"}},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        GError *error = NULL;
+        g_assert_null(read_text(bad[i].text, &error));
+        g_assert_error(error, MODEL_ERROR, (int)bad[i].code);
+        g_assert_nonnull(strstr(error->message, "config-"));
+        for (size_t n = 0; n < G_N_ELEMENTS(bad[i].named); n++)
+            if (!strstr(error->message, bad[i].named[n]))
+                g_error("'%s' is not in: %s", bad[i].named[n], error->message);
+        g_assert_null(strchr(error->message, '\n'));
+        g_error_free(error);
+    }
+}
+
+static void test_missing_file(void)
+{
+    GError *error = NULL;
+    g_assert_null(model_config_read("/nowhere/config.json", &error));
+    g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+    g_assert_nonnull(strstr(error->message, "/nowhere/config.json"));
+    g_error_free(error);
+    g_assert_null(model_config_read("/nowhere/config.json", NULL));
+}
+
+/* A folder stands for the config.json in it. */
+static void test_round_trip(void)
+{
+    GError *error = NULL;
+    struct model_config *config =
+        read_text("{" GOOD ",\"n_inner\":12,\"attn_pdrop\":0.3,\"resid_pdrop\":0,"
+                  "\"tie_word_embeddings\":false,\"layer_norm_epsilon\":3.3e-7}",
+                  &error);
+    g_assert_no_error(error);
+    char *folder = g_dir_make_tmp("config-XXXXXX", NULL);
+    char *path = g_build_filename(folder, "config.json", NULL);
+    g_assert_true(model_config_write(config, path, &error));
+    struct model_config *again = model_config_read(folder, &error);
+    g_assert_no_error(error);
+
+    g_assert_cmpstr(again->name, ==, config->name);
+    g_assert_cmpuint(again->layers, ==, 2);
+    g_assert_cmpuint(again->width, ==, 8);
+    g_assert_cmpuint(again->heads, ==, 2);
+    g_assert_cmpuint(again->inner, ==, 12);
+    g_assert_cmpuint(again->positions, ==, 16);
+    g_assert_cmpuint(again->vocabulary, ==, 32);
+    g_assert_false(again->tied);
+    g_assert_cmpfloat(again->attention_dropout, ==, 0.3);
+    g_assert_cmpfloat(again->residual_dropout, ==, 0);
+    g_assert_cmpfloat(again->embedding_dropout, ==, 0.1);
+    g_assert_cmpfloat(again->norm_epsilon, ==, 3.3e-7);
+    g_assert_cmpfloat(again->initializer_range, ==, 0.02);
+
+    g_unlink(path);
+    g_rmdir(folder);
+    g_free(path);
+    g_free(folder);
+    model_config_free(again);
+    model_config_free(config);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/config/known-counts", test_known_counts);
+    g_test_add_func("/config/presets", test_presets);
+    g_test_add_func("/config/defaults", test_defaults);
+    g_test_add_func("/config/accepted", test_accepted);
+    g_test_add_func("/config/refused", test_refused);
+    g_test_add_func("/config/missing-file", test_missing_file);
+    g_test_add_func("/config/round-trip", test_round_trip);
+    return g_test_run();
+}

@@ -1,0 +1,390 @@
+/* The description of an iteration: tensors, lists, accesses, lives of buffers, digests. */
+#include "small_model.h"
+
+#include <string.h>
+
+static uint32_t find_operator(const struct trace *trace, const char *name, uint32_t micro_batch)
+{
+    for (uint32_t i = 0; i < trace->operator_count; i++)
+        if (!strcmp(trace->operators[i].name, name) &&
+            trace->operators[i].micro_batch == micro_batch)
+            return i;
+    g_error("no operator '%s' in micro-batch %u", name, micro_batch);
+}
+
+static uint32_t find_tensor(const struct trace *trace, const char *name)
+{
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        if (!strcmp(trace->tensors[t].name, name))
+            return t;
+    g_error("no tensor '%s'", name);
+}
+
+/* The accesses as one line: "wte.weight param read; ..." */
+static char *accesses_text(const struct trace *trace, uint32_t moment)
+{
+    const struct trace_operator *op = &trace->operators[moment];
+    GString *text = g_string_new(NULL);
+    for (uint32_t i = 0; i < op->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[op->first_access + i];
+        g_string_append_printf(text, "%s%s %s %s", i ? "; " : "",
+                               trace->tensors[access->tensor].name, trace_list_name(access->list),
+                               trace_mode_name(access->mode));
+    }
+    return g_string_free(text, FALSE);
+}
+
+static void assert_accesses(const struct model_config *config, const struct model_job *job,
+                            const char *name, uint32_t micro_batch, const char *expected)
+{
+    struct model_iteration *iteration = new_iteration(config, job);
+    const struct trace *trace = iteration->trace;
+    char *text = accesses_text(trace, find_operator(trace, name, micro_batch));
+    g_assert_cmpstr(text, ==, expected);
+    g_free(text);
+    model_iteration_free(iteration);
+}
+
+static void test_tensors(void)
+{
+    static const char *const expected[] = {"wte.weight 88",
+                                           "wpe.weight 40",
+                                           "h.0.ln_1.weight 8",
+                                           "h.0.ln_1.bias 8",
+                                           "h.0.attn.c_attn.weight 192",
+                                           "h.0.attn.c_attn.bias 24",
+                                           "h.0.attn.c_proj.weight 64",
+                                           "h.0.attn.c_proj.bias 8",
+                                           "h.0.ln_2.weight 8",
+                                           "h.0.ln_2.bias 8",
+                                           "h.0.mlp.c_fc.weight 192",
+                                           "h.0.mlp.c_fc.bias 24",
+                                           "h.0.mlp.c_proj.weight 192",
+                                           "h.0.mlp.c_proj.bias 8"};
+    struct model_config config = small_model(false, 0);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    struct model_iteration *iteration = new_iteration(&config, &job);
+    const struct trace *trace = iteration->trace;
+    uint64_t elements = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        char *text = g_strdup_printf("%s %" G_GUINT64_FORMAT, trace->tensors[t].name,
+                                     trace->tensors[t].elements);
+        if (t < G_N_ELEMENTS(expected))
+            g_assert_cmpstr(text, ==, expected[t]);
+        g_free(text);
+        elements += trace->tensors[t].elements;
+    }
+    g_assert_cmpuint(trace->tensor_count, ==, 2 + 3 * 12 + 3);
+    g_assert_cmpstr(trace->tensors[trace->tensor_count - 1].name, ==, "lm_head.weight");
+    g_assert_cmpuint(elements, ==, model_config_parameters(&config));
+    config.tied = true;
+    g_assert_cmpuint(elements - 88, ==, model_config_parameters(&config));
+    model_iteration_free(iteration);
+}
+
+static void test_bytes_per_parameter(void)
+{
+    static const struct {
+        enum model_precision precision;
+        uint32_t micro_batches;
+        uint64_t bytes;
+    } expected[] = {
+        {MODEL_FP32, 1, 16}, {MODEL_FP32, 2, 16}, {MODEL_BF16, 1, 14}, {MODEL_BF16, 2, 18}};
+    struct model_config config = small_model(true, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        struct model_job job = small_job(expected[i].precision, expected[i].micro_batches);
+        struct model_iteration *iteration = new_iteration(&config, &job);
+        g_assert_cmpuint(trace_model_bytes(iteration->trace), ==,
+                         expected[i].bytes * model_config_parameters(&config));
+        model_iteration_free(iteration);
+    }
+}
+
+static void test_accesses(void)
+{
+    struct model_config tied = small_model(true, 0), untied = small_model(false, 0);
+    struct model_job fp32 = small_job(MODEL_FP32, 2), bf16 = small_job(MODEL_BF16, 1),
+                     bf16_list = small_job(MODEL_BF16, 2);
+    const char *c_fc = "backward h.1.mlp.c_fc", *ln = "backward h.1.ln_2",
+               *embed = "backward embeddings", *update = "update wpe.weight";
+
+    assert_accesses(&tied, &bf16, "forward h.1.mlp.c_fc", 0,
+                    "h.1.mlp.c_fc.weight param read; h.1.mlp.c_fc.bias param read");
+    assert_accesses(&tied, &fp32, c_fc, 0,
+                    "h.1.mlp.c_fc.weight param read; h.1.mlp.c_fc.weight grad overwrite; "
+                    "h.1.mlp.c_fc.bias grad overwrite");
+    assert_accesses(&tied, &fp32, c_fc, 1,
+                    "h.1.mlp.c_fc.weight param read; h.1.mlp.c_fc.weight grad update; "
+                    "h.1.mlp.c_fc.bias grad update");
+    assert_accesses(&tied, &bf16, c_fc, 0,
+                    "h.1.mlp.c_fc.weight param update; h.1.mlp.c_fc.bias param overwrite");
+    assert_accesses(&tied, &bf16, ln, 0,
+                    "h.1.ln_2.weight param update; h.1.ln_2.bias param overwrite");
+    assert_accesses(&tied, &fp32, ln, 0,
+                    "h.1.ln_2.weight param read; h.1.ln_2.weight grad overwrite; "
+                    "h.1.ln_2.bias grad overwrite");
+
+    assert_accesses(&tied, &bf16, "backward lm_head", 0, "wte.weight param update");
+    assert_accesses(&tied, &bf16, embed, 0, "wte.weight param update; wpe.weight param overwrite");
+    assert_accesses(&untied, &bf16, embed, 0,
+                    "wte.weight param overwrite; wpe.weight param overwrite");
+    assert_accesses(&tied, &fp32, embed, 0, "wte.weight grad update; wpe.weight grad overwrite");
+    assert_accesses(&untied, &fp32, embed, 0,
+                    "wte.weight grad overwrite; wpe.weight grad overwrite");
+    assert_accesses(&untied, &fp32, embed, 1, "wte.weight grad update; wpe.weight grad update");
+    assert_accesses(&untied, &fp32, "backward lm_head", 0,
+                    "lm_head.weight param read; lm_head.weight grad overwrite");
+
+    assert_accesses(&tied, &fp32, update, 0,
+                    "wpe.weight param update; wpe.weight grad read; wpe.weight exp_avg update; "
+                    "wpe.weight exp_avg_sq update");
+    assert_accesses(&tied, &bf16, update, 0,
+                    "wpe.weight param update; wpe.weight master update; "
+                    "wpe.weight exp_avg update; wpe.weight exp_avg_sq update");
+    assert_accesses(&tied, &bf16_list, update, 0,
+                    "wpe.weight param overwrite; wpe.weight grad read; wpe.weight master update; "
+                    "wpe.weight exp_avg update; wpe.weight exp_avg_sq update");
+}
+
+/* Each tensor's gradient is finished once, in the last operator that writes it before the update.
+ */
+static void test_finishes(void)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        struct model_config config = small_model(tied, 0);
+        struct model_job job = small_job(MODEL_FP32, 2);
+        struct model_iteration *iteration = new_iteration(&config, &job);
+        const struct trace *trace = iteration->trace;
+        for (uint32_t t = 0; t < trace->tensor_count; t++) {
+            uint32_t written = 0, finished = 0, times = 0;
+            for (uint32_t m = 0; m < trace->operator_count; m++) {
+                const struct trace_operator *op = &trace->operators[m];
+                for (uint32_t i = 0; i < op->access_count; i++) {
+                    const struct trace_access *a = &trace->accesses[op->first_access + i];
+                    if (a->tensor == t && a->list == TRACE_GRAD && a->mode != TRACE_READ)
+                        written = m;
+                }
+                for (int which = 0; which < 2; which++)
+                    if (iteration->operators[m].t[which] == t &&
+                        iteration->operators[m].finishes[which]) {
+                        finished = m;
+                        times++;
+                    }
+            }
+            g_assert_cmpuint(times, ==, 1);
+            g_assert_cmpuint(finished, ==, written);
+        }
+        model_iteration_free(iteration);
+    }
+}
+
+/* A buffer lives from the first to the last operator that names it, no longer, and takes whole
+ * multiples of 256 bytes; it is saved when that spans the end of forward. */
+static void check_lives(const struct model_iteration *iteration)
+{
+    const struct trace *trace = iteration->trace;
+    uint32_t *first = g_new(uint32_t, trace->buffer_count);
+    uint32_t *last = g_new0(uint32_t, trace->buffer_count);
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        first[b] = UINT32_MAX;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct model_operator *op = &iteration->operators[m];
+        const uint32_t used[] = {op->in[0],  op->in[1],  op->in[2],     op->in[3],
+                                 op->out[0], op->out[1], op->workspace, op->masked};
+        for (size_t i = 0; i < G_N_ELEMENTS(used); i++) {
+            if (used[i] == MODEL_NONE)
+                continue;
+            first[used[i]] = MIN(first[used[i]], m);
+            last[used[i]] = m;
+        }
+    }
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        g_assert_cmpuint(buffer->first, ==, first[b]);
+        g_assert_cmpuint(buffer->last, ==, last[b]);
+        g_assert_cmpuint(buffer->bytes % 256, ==, 0);
+        bool spans = trace->operators[first[b]].phase == TRACE_FORWARD &&
+                     trace->operators[last[b]].phase == TRACE_BACKWARD;
+        g_assert_cmpint(buffer->saved, ==, spans);
+    }
+    g_free(first);
+    g_free(last);
+}
+
+static void test_lives(void)
+{
+    for (unsigned choice = 0; choice < 16; choice++) {
+        const uint8_t all[3] = {1, 1, 1}, one[3] = {0, 1, 0};
+        struct model_config config = small_model(choice & 1, choice & 2 ? 0.1 : 0);
+        struct model_job job = small_job(choice & 4 ? MODEL_BF16 : MODEL_FP32, 1 + (choice & 1));
+        job.recompute = choice & 8 ? all : one;
+        struct model_iteration *iteration = new_iteration(&config, &job);
+        check_lives(iteration);
+        model_iteration_free(iteration);
+    }
+}
+
+/* A layer that is recomputed saves its input, and with it nothing else; its operators run again
+ * before its backward, all but the last product. */
+static void test_recompute(void)
+{
+    const uint8_t recompute[3] = {0, 1, 0};
+    struct model_config config = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    struct model_iteration *kept = new_iteration(&config, &job);
+    job.recompute = recompute;
+    struct model_iteration *again = new_iteration(&config, &job);
+    const struct trace *trace = again->trace;
+
+    g_assert_cmpuint(trace->operator_count, ==, kept->trace->operator_count + 6);
+    g_assert_cmpuint(find_operator(trace, "recompute h.1.mlp.c_fc", 0) + 1, ==,
+                     find_operator(trace, "backward h.1.mlp.c_proj", 0));
+    g_assert_cmpuint(again->forward_end, ==, kept->forward_end);
+    uint32_t attend = find_operator(trace, "forward h.1.attn", 0);
+    uint32_t repeat = find_operator(trace, "recompute h.1.attn", 0);
+    g_assert_cmpint(trace->operators[repeat].phase, ==, TRACE_BACKWARD);
+    g_assert_cmpuint(again->operators[attend].dropout_site, ==,
+                     again->operators[repeat].dropout_site);
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        if (buffer->saved && g_str_has_prefix(buffer->name, "h.1."))
+            g_assert_cmpstr(buffer->name, ==, "h.1.output");
+    }
+    model_iteration_free(kept);
+    model_iteration_free(again);
+}
+
+/* Every place that drops draws its own numbers, in backward those of its forward. */
+static void test_dropout_sites(void)
+{
+    struct model_config config = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    struct model_iteration *iteration = new_iteration(&config, &job);
+    unsigned forward = 0, backward = 0;
+    uint64_t seen = 0;
+    for (uint32_t m = 0; m < iteration->trace->operator_count; m++) {
+        uint32_t site = iteration->operators[m].dropout_site;
+        if (site == MODEL_NONE)
+            continue;
+        g_assert_cmpuint(site, <, 64);
+        bool again = seen >> site & 1;
+        g_assert_cmpint(again, ==, iteration->trace->operators[m].phase == TRACE_BACKWARD);
+        seen |= UINT64_C(1) << site;
+        *(again ? &backward : &forward) += 1;
+    }
+    g_assert_cmpuint(forward, ==, 1 + 3 * 3);
+    g_assert_cmpuint(backward, ==, forward);
+    model_iteration_free(iteration);
+}
+
+static void test_host_operators(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    job.host_embedding = job.host_update = true;
+    struct model_iteration *iteration = new_iteration(&config, &job);
+    const struct trace *trace = iteration->trace;
+    uint64_t x_bytes = (uint64_t)2 * 4 * 8 * 2;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        uint8_t kind = iteration->operators[m].kind;
+        bool host = kind == MODEL_EMBED_FORWARD || kind == MODEL_EMBED_BACKWARD ||
+                    kind == MODEL_UPDATE;
+        g_assert_cmpint(op->place, ==, host ? TRACE_ON_HOST : TRACE_ON_DEVICE);
+        g_assert_cmpuint(op->h2d_bytes, ==, kind == MODEL_EMBED_FORWARD ? x_bytes : 0);
+        g_assert_cmpuint(op->d2h_bytes, ==, kind == MODEL_EMBED_BACKWARD ? x_bytes : 0);
+    }
+    model_iteration_free(iteration);
+}
+
+static void test_moments(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 2);
+    struct model_iteration *iteration = new_iteration(&config, &job);
+    const struct trace *trace = iteration->trace;
+    uint32_t forward = 1 + 3 * 7 + 3, backward = 2 + 3 * 7 + 1;
+    g_assert_cmpuint(iteration->forward_end, ==, forward);
+    g_assert_cmpuint(trace->operator_count, ==, 2 * (forward + backward) + trace->tensor_count);
+    g_assert_cmpstr(trace->operators[forward - 1].name, ==, "forward loss");
+    g_assert_cmpint(trace->operators[find_operator(trace, "update h.2.ln_1.bias", 0)].layer, ==, 2);
+    g_assert_cmpint(trace->operators[find_operator(trace, "update ln_f.bias", 0)].layer, ==, -1);
+    g_assert_cmpuint(iteration->operators[trace->operator_count - 1].t[0], ==,
+                     find_tensor(trace, "ln_f.bias"));
+    model_iteration_free(iteration);
+}
+
+static char *digest_of(const struct model_config *config, const struct model_job *job)
+{
+    struct model_iteration *iteration = new_iteration(config, job);
+    char *digest = trace_digest(iteration->trace);
+    model_iteration_free(iteration);
+    return digest;
+}
+
+static void test_digests(void)
+{
+    const uint8_t recompute[3] = {0, 0, 1};
+    struct model_config config = small_model(true, 0), dropping = small_model(true, 0.1);
+    struct model_job jobs[7];
+    for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
+        jobs[i] = small_job(MODEL_FP32, 1);
+    jobs[1].batch = 3;
+    jobs[2].sequence = 3;
+    jobs[3].precision = MODEL_BF16;
+    jobs[4].micro_batches = 2;
+    jobs[5].recompute = recompute;
+    jobs[6].host_update = true;
+    GHashTable *digests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        char *again = digest_of(&config, &jobs[i]);
+        g_assert_true(g_hash_table_add(digests, digest_of(&config, &jobs[i])));
+        g_assert_true(g_hash_table_contains(digests, again));
+        g_free(again);
+    }
+    g_assert_true(g_hash_table_add(digests, digest_of(&dropping, &jobs[0])));
+    g_hash_table_unref(digests);
+}
+
+static void test_bad_jobs(void)
+{
+    struct model_config config = small_model(true, 0), large = small_model(true, 0);
+    large.positions = large.vocabulary = 1 << 24;
+    large.width = 1 << 20;
+    struct {
+        const struct model_config *config;
+        struct model_job job;
+        const char *named;
+    } bad[] = {{&config, small_job(MODEL_FP32, 0), "micro-batches 0"},
+               {&config, small_job(MODEL_FP32, UINT32_MAX), "too large"},
+               {&config, small_job(MODEL_FP32, 1), "batch 0"},
+               {&config, small_job(MODEL_FP32, 1), "sequence 6"},
+               {&large, small_job(MODEL_FP32, 1), "too large"}};
+    bad[2].job.batch = 0;
+    bad[3].job.sequence = 6;
+    bad[4].job.sequence = 1 << 24;
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        GError *error = NULL;
+        g_assert_null(model_iteration_new(bad[i].config, &bad[i].job, &error));
+        g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+        g_assert_nonnull(strstr(error->message, bad[i].named));
+        g_error_free(error);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/iteration/tensors", test_tensors);
+    g_test_add_func("/iteration/bytes-per-parameter", test_bytes_per_parameter);
+    g_test_add_func("/iteration/accesses", test_accesses);
+    g_test_add_func("/iteration/finishes", test_finishes);
+    g_test_add_func("/iteration/lives", test_lives);
+    g_test_add_func("/iteration/recompute", test_recompute);
+    g_test_add_func("/iteration/dropout-sites", test_dropout_sites);
+    g_test_add_func("/iteration/host-operators", test_host_operators);
+    g_test_add_func("/iteration/moments", test_moments);
+    g_test_add_func("/iteration/digests", test_digests);
+    g_test_add_func("/iteration/bad-jobs", test_bad_jobs);
+    return g_test_run();
+}

@@ -1,0 +1,75 @@
+/* Every way of running a step must train alike: the same losses and the same gradients, whatever is
+ * recomputed, wherever the embedding and the optimizer run, and wherever gradients lie. */
+#include "small_model.h"
+#include "symbolic.h"
+
+static struct symbolic_result run(const struct model_config *config, const struct model_job *job)
+{
+    struct model_iteration *iteration = new_iteration(config, job);
+    GError *error = NULL;
+    trace_check(iteration->trace, "replay", &error);
+    g_assert_no_error(error);
+    struct symbolic_result result = symbolic_run(iteration);
+    model_iteration_free(iteration);
+    return result;
+}
+
+static void assert_same(const struct symbolic_result *a, const struct symbolic_result *b)
+{
+    g_assert_cmpmem(a->losses, a->micro_batches * sizeof(symbol), b->losses,
+                    b->micro_batches * sizeof(symbol));
+    g_assert_cmpmem(a->gradients, a->tensor_count * sizeof(symbol), b->gradients,
+                    b->tensor_count * sizeof(symbol));
+}
+
+/* All combinations of the choices that must not matter, against fp32 with everything kept. */
+static void compare_variants(const struct model_config *config, uint32_t micro_batches)
+{
+    struct model_job plain = small_job(MODEL_FP32, micro_batches);
+    struct symbolic_result expected = run(config, &plain);
+    for (unsigned choice = 0; choice < 64; choice++) {
+        const uint8_t recompute[3] = {choice & 1, choice >> 1 & 1, choice >> 2 & 1};
+        struct model_job job = small_job(choice & 8 ? MODEL_BF16 : MODEL_FP32, micro_batches);
+        job.recompute = recompute;
+        job.host_embedding = choice & 16;
+        job.host_update = choice & 32;
+        struct symbolic_result result = run(config, &job);
+        assert_same(&expected, &result);
+        symbolic_free(&result);
+    }
+    symbolic_free(&expected);
+}
+
+static void test_variants(void)
+{
+    for (int tied = 0; tied < 2; tied++)
+        for (uint32_t micro_batches = 1; micro_batches <= 3; micro_batches++) {
+            struct model_config plain = small_model(tied, 0), dropping = small_model(tied, 0.1);
+            compare_variants(&plain, micro_batches);
+            compare_variants(&dropping, micro_batches);
+        }
+}
+
+/* The comparison must be able to fail: no two tensors have one gradient, and dropout matters. */
+static void test_symbols_differ(void)
+{
+    struct model_config plain = small_model(true, 0), dropping = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_FP32, 2);
+    struct symbolic_result a = run(&plain, &job), b = run(&dropping, &job);
+    for (uint32_t t = 0; t < a.tensor_count; t++) {
+        g_assert_cmpuint(a.gradients[t], !=, b.gradients[t]);
+        for (uint32_t other = 0; other < t; other++)
+            g_assert_cmpuint(a.gradients[t], !=, a.gradients[other]);
+    }
+    g_assert_cmpuint(a.losses[0], !=, a.losses[1]);
+    symbolic_free(&a);
+    symbolic_free(&b);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/replay/variants", test_variants);
+    g_test_add_func("/replay/symbols-differ", test_symbols_differ);
+    return g_test_run();
+}
