@@ -54,12 +54,18 @@ struct device_ops {
     /* The same on the host pool, in the host's queue. The operation is copied. */
     mover_ticket (*compute_on_host)(struct device *device, const struct operation *operation,
                                     const struct mover_after *after);
+    /* A place in the host's queue that is reached when `after` is complete. */
+    mover_ticket (*join_on_host)(struct device *device, const struct mover_after *after);
     /* Returns when the work is complete. */
     void (*wait)(struct device *device, const struct mover_after *after);
+    /* Returns when all work is. */
+    void (*drain)(struct device *device);
 
-    /* Seconds in which the compute queue waited for others, since the device was opened. */
+    /* Seconds in which the compute queue, or the caller of wait, waited for others, since the
+     * device was opened. */
     double (*stall_seconds)(const struct device *device);
-    struct device_traffic (*traffic)(struct device *device);
+    /* Nothing may be queued. */
+    struct device_traffic (*traffic)(const struct device *device);
     /* Operations a second of a large matrix product: what the device can do at best. Takes a
      * fraction of a second. */
     double (*peak_flops)(struct device *device, enum model_precision precision);

@@ -2,6 +2,7 @@
 #ifndef PSTAR_ENGINE_OPERATION_H
 #define PSTAR_ENGINE_OPERATION_H
 
+#include "engine/adamw.h"
 #include "models/iteration.h"
 
 #define OPERATION_ABSENT UINT64_MAX
@@ -9,33 +10,28 @@
 /* A tensor's address in each list that the operator accesses; OPERATION_ABSENT elsewhere. */
 struct operation_tensor {
     uint64_t address[TRACE_LISTS];
-    uint64_t gradient; /* in TRACE_GRAD or over the parameter: see model_gradient */
+    uint64_t gradient; /* in TRACE_GRAD, or over the parameter: see model_gradient */
     uint64_t elements;
     double *norm; /* where the sum of the squares of its finished gradient goes; NULL: not due */
 };
 
-/* AdamW's constants of one step. */
-struct operation_adamw {
-    float learning_rate, weight_decay;
-    float beta1, beta2, epsilon;
-    float correction1, correction2; /* 1 - beta^t, computed once on the host */
-    float clip;                     /* factor of every gradient */
-};
-
+/* Addresses are bytes from the start of the arena, or of the host pool for an operator on the host;
+ * all but tensors' are OPERATION_ABSENT where the operator has no such operand. */
 struct operation {
-    const struct model_operator *operator;
+    const struct model_operator *op;
     const struct model_config *config;
     const struct model_job *job;
 
     struct operation_tensor tensor[2];
-    uint64_t in[4], out[2]; /* buffers; OPERATION_ABSENT */
+    uint64_t in[4], out[2]; /* buffers */
     uint64_t workspace, masked;
 
-    const uint32_t *tokens, *targets; /* [B, T] of the micro-batch */
-    uint64_t seed, step;              /* keys of dropout */
-    bool training;                    /* false: no dropout, and no gradient of the loss */
-    double *loss;                     /* mean over the micro-batch's rows: of MODEL_LOSS */
-    struct operation_adamw adamw;
+    const uint32_t *tokens;  /* [B, T] for operators on the host; others have a buffer */
+    uint64_t seed;           /* of dropout */
+    uint32_t pass;           /* micro-batches since the start of training */
+    bool training;           /* false: no dropout, and the logits stay what they are */
+    double *loss;            /* MODEL_LOSS: mean over the micro-batch's rows */
+    struct adamw_step adamw; /* MODEL_UPDATE */
 };
 
 #endif

@@ -1,0 +1,142 @@
+#include "engine/activations.h"
+
+struct buffer {
+    uint32_t uses; /* times that operators of an iteration name it */
+    uint32_t left; /* of those, still to come; 0 where it is not claimed */
+};
+
+struct activations {
+    const struct model_iteration *iteration;
+    const struct non_model *places;
+    uint64_t arena_bytes;
+    struct buffer *buffers; /* [buffer_count] */
+    GArray *live;           /* uint32_t: claimed buffers */
+    uint64_t live_bytes, extent;
+};
+
+enum { NAMES = 8 };
+
+/* The buffers that an operator names, MODEL_NONE among them. */
+static void name_buffers(const struct model_operator *op, uint32_t names[NAMES])
+{
+    const uint32_t all[NAMES] = {op->in[0],  op->in[1],  op->in[2],     op->in[3],
+                                 op->out[0], op->out[1], op->workspace, op->masked};
+    memcpy(names, all, sizeof all);
+}
+
+static void count_uses(struct activations *activations)
+{
+    const struct model_iteration *iteration = activations->iteration;
+    for (uint32_t m = 0; m < iteration->trace->operator_count; m++) {
+        uint32_t names[NAMES];
+        name_buffers(&iteration->operators[m], names);
+        for (int i = 0; i < NAMES; i++)
+            if (names[i] != MODEL_NONE)
+                activations->buffers[names[i]].uses++;
+    }
+}
+
+struct activations *activations_new(const struct model_iteration *iteration,
+                                    const struct non_model *places, uint64_t arena_bytes)
+{
+    struct activations *activations = g_new0(struct activations, 1);
+    activations->iteration = iteration;
+    activations->places = places;
+    activations->arena_bytes = arena_bytes;
+    activations->buffers = g_new0(struct buffer, iteration->trace->buffer_count);
+    activations->live = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    count_uses(activations);
+    return activations;
+}
+
+void activations_free(struct activations *activations)
+{
+    if (!activations)
+        return;
+    g_array_unref(activations->live);
+    g_free(activations->buffers);
+    g_free(activations);
+}
+
+static uint64_t bytes_of(const struct activations *activations, uint32_t buffer)
+{
+    return activations->iteration->trace->buffers[buffer].bytes;
+}
+
+/* Bytes from the arena's top to the buffer's start. */
+static uint64_t depth(const struct activations *activations, uint32_t buffer)
+{
+    return activations->places->offset[buffer] + bytes_of(activations, buffer);
+}
+
+static bool overlap(const struct activations *activations, uint32_t a, uint32_t b)
+{
+    const uint64_t *offset = activations->places->offset;
+    return offset[a] < depth(activations, b) && offset[b] < depth(activations, a);
+}
+
+static void claim(struct activations *activations, uint32_t buffer)
+{
+    for (uint32_t i = 0; i < activations->live->len; i++)
+        g_assert(!overlap(activations, buffer, g_array_index(activations->live, uint32_t, i)));
+    activations->buffers[buffer].left = activations->buffers[buffer].uses;
+    g_array_append_val(activations->live, buffer);
+    activations->live_bytes += bytes_of(activations, buffer);
+    activations->extent = MAX(activations->extent, depth(activations, buffer));
+}
+
+void activations_claim(struct activations *activations, uint32_t moment)
+{
+    uint32_t names[NAMES];
+    name_buffers(&activations->iteration->operators[moment], names);
+    for (int i = 0; i < NAMES; i++)
+        if (names[i] != MODEL_NONE && activations->buffers[names[i]].left == 0)
+            claim(activations, names[i]);
+}
+
+static void release(struct activations *activations, uint32_t buffer)
+{
+    activations->live_bytes -= bytes_of(activations, buffer);
+    activations->extent = 0;
+    for (uint32_t i = activations->live->len; i-- > 0;) {
+        uint32_t other = g_array_index(activations->live, uint32_t, i);
+        if (other == buffer)
+            g_array_remove_index_fast(activations->live, i);
+        else
+            activations->extent = MAX(activations->extent, depth(activations, other));
+    }
+}
+
+void activations_release(struct activations *activations, uint32_t moment)
+{
+    uint32_t names[NAMES];
+    name_buffers(&activations->iteration->operators[moment], names);
+    for (int i = 0; i < NAMES; i++)
+        if (names[i] != MODEL_NONE && --activations->buffers[names[i]].left == 0)
+            release(activations, names[i]);
+}
+
+void activations_reset(struct activations *activations)
+{
+    for (uint32_t i = 0; i < activations->live->len; i++)
+        activations->buffers[g_array_index(activations->live, uint32_t, i)].left = 0;
+    g_array_set_size(activations->live, 0);
+    activations->live_bytes = activations->extent = 0;
+}
+
+uint64_t activations_address(const struct activations *activations, uint32_t buffer)
+{
+    g_assert(activations->buffers[buffer].left > 0);
+    g_assert(depth(activations, buffer) <= activations->arena_bytes);
+    return activations->arena_bytes - depth(activations, buffer);
+}
+
+uint64_t activations_live_bytes(const struct activations *activations)
+{
+    return activations->live_bytes;
+}
+
+uint64_t activations_extent(const struct activations *activations)
+{
+    return activations->extent;
+}

@@ -1,0 +1,91 @@
+#include "engine/chunk_mover.h"
+
+static mover_ticket copy(struct chunk_mover *mover, enum mover_queue queue, uint64_t device_address,
+                         uint64_t host_address, uint64_t bytes, const struct mover_after *after)
+{
+    uint64_t *counted = queue == MOVER_H2D ? &mover->figures->h2d_bytes
+                                           : &mover->figures->d2h_bytes;
+    *counted += bytes;
+    mover->total.bytes[queue] += bytes;
+    mover->total.copies[queue]++;
+    return mover->device->ops->copy(mover->device, queue, device_address, host_address, bytes,
+                                    after);
+}
+
+static mover_ticket fetch(void *self, const struct mover_copy *chunk,
+                          const struct mover_after *after)
+{
+    struct chunk_mover *mover = self;
+    usage_occupy(mover->usage, chunk->chunk, chunk->device_address, chunk->slot_bytes);
+    mover->figures->h2d_copies++;
+    return copy(mover, MOVER_H2D, chunk->device_address, chunk->host_address, chunk->bytes, after);
+}
+
+static void leave(struct chunk_mover *mover, uint32_t chunk)
+{
+    usage_leave(mover->usage, chunk);
+    mover->figures->evictions++;
+}
+
+static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool leaves,
+                               const struct mover_after *after)
+{
+    struct chunk_mover *mover = self;
+    if (leaves)
+        leave(mover, chunk->chunk);
+    mover->figures->d2h_copies++;
+    return copy(mover, MOVER_D2H, chunk->device_address, chunk->host_address, chunk->bytes, after);
+}
+
+static void allocate(void *self, const struct mover_copy *chunk)
+{
+    struct chunk_mover *mover = self;
+    usage_occupy(mover->usage, chunk->chunk, chunk->device_address, chunk->slot_bytes);
+}
+
+static void drop(void *self, uint32_t chunk)
+{
+    leave(self, chunk);
+}
+
+static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
+                         const struct mover_after *after)
+{
+    struct chunk_mover *mover = self;
+    usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
+    mover->figures->moves++;
+    mover->figures->moved_bytes += to->bytes;
+    return mover->device->ops->move(mover->device, to->device_address, from, to->bytes, after);
+}
+
+static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after)
+{
+    struct chunk_mover *mover = self;
+    return mover->run(mover->executor, moment, after);
+}
+
+mover_ticket chunk_mover_copy_activations(struct chunk_mover *mover, enum mover_queue queue,
+                                          uint64_t device_address, uint64_t host_address,
+                                          uint64_t bytes, const struct mover_after *after)
+{
+    return copy(mover, queue, device_address, host_address, bytes, after);
+}
+
+bool chunk_mover_agrees(const struct chunk_mover *mover)
+{
+    mover->device->ops->drain(mover->device);
+    struct device_traffic copied = mover->device->ops->traffic(mover->device);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (copied.bytes[q] != mover->total.bytes[q] || copied.copies[q] != mover->total.copies[q])
+            return false;
+    return true;
+}
+
+const struct mover_ops chunk_mover_ops = {
+    .fetch = fetch,
+    .write_back = write_back,
+    .allocate = allocate,
+    .drop = drop,
+    .move = move,
+    .run = run,
+};

@@ -1,0 +1,217 @@
+#include "engine/engine.h"
+
+#include "engine/engine_state.h"
+
+#include <time.h>
+
+struct engine *engine_open(const struct engine_options *options, GError **error)
+{
+    const struct plan *plan = options->plan;
+    const struct trace *trace = options->iteration->trace;
+    const struct device_options device = {.arena_bytes = plan->device_bytes,
+                                          .host_bytes = plan->host_bytes,
+                                          .h2d_rate = options->h2d_rate,
+                                          .d2h_rate = options->d2h_rate,
+                                          .threads = options->threads};
+    struct device *opened = options->device->open(&device, error);
+    if (!opened)
+        return NULL;
+
+    struct engine *engine = g_new0(struct engine, 1);
+    engine->device = opened;
+    engine->places = non_model_place(trace);
+    engine->accesses = accesses_new(trace, plan->layout, engine->places->extent);
+    engine->usage = usage_new(plan->layout->chunk_count, plan->device_bytes);
+    engine->mover = (struct chunk_mover){.device = opened,
+                                         .usage = engine->usage,
+                                         .figures = &engine->outside,
+                                         .run = executor_run,
+                                         .executor = &engine->executor};
+    engine->residency = residency_new(plan, engine->accesses, trace, &chunk_mover_ops,
+                                      &engine->mover);
+    engine->executor = (struct executor){
+        .iteration = options->iteration,
+        .plan = plan,
+        .residency = engine->residency,
+        .mover = &engine->mover,
+        .activations = activations_new(options->iteration, engine->places, plan->device_bytes),
+        .use = tensor_use_new(trace->tensor_count),
+        .annotate = options->annotate,
+        .norms = g_new0(double, trace->tensor_count),
+        .losses = g_new0(double, options->iteration->job.micro_batches),
+    };
+    return engine;
+}
+
+void engine_close(struct engine *engine)
+{
+    if (!engine)
+        return;
+    engine->device->ops->close(engine->device);
+    residency_free(engine->residency);
+    usage_free(engine->usage);
+    activations_free(engine->executor.activations);
+    tensor_use_free(engine->executor.use);
+    g_free(engine->executor.norms);
+    g_free(engine->executor.losses);
+    g_clear_error(&engine->executor.error);
+    accesses_free(engine->accesses);
+    non_model_free(engine->places);
+    g_free(engine);
+}
+
+/* Device-homed chunks were written where they stay. */
+void engine_start(struct engine *engine)
+{
+    const struct plan *plan = engine->executor.plan;
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        if (plan->host_address[c] == PLAN_NOWHERE)
+            usage_occupy(engine->usage, c, plan->initial_address[c], plan->layout->chunks[c].bytes);
+    residency_load(engine->residency);
+    engine->device->ops->drain(engine->device);
+    engine->started = true;
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static bool take_error(struct engine *engine, GError **error)
+{
+    if (!engine->executor.error)
+        return true;
+    g_propagate_error(error, g_steal_pointer(&engine->executor.error));
+    return false;
+}
+
+static bool run_moments(struct engine *engine, uint32_t end, GError **error)
+{
+    for (uint32_t moment = 0; moment < end && !engine->executor.error; moment++)
+        residency_step(engine->residency, moment);
+    return take_error(engine, error);
+}
+
+static void begin_step(struct engine *engine, const struct engine_step *step)
+{
+    uint32_t micro_batches = engine->executor.iteration->job.micro_batches;
+    engine->executor.step = (struct executor_step){
+        .tokens = step->tokens,
+        .seed = step->seed,
+        .first_pass = (uint32_t)(step->step * micro_batches),
+        .training = true,
+        .adamw = {.learning_rate = step->learning_rate,
+                  .beta1 = step->beta1,
+                  .beta2 = step->beta2,
+                  .epsilon = step->epsilon,
+                  .weight_decay = step->weight_decay},
+        .update = step->step + 1,
+        .clip = step->clip,
+    };
+    engine->executor.updating = false;
+    usage_reset_peaks(engine->usage);
+}
+
+static double mean_loss(const struct engine *engine)
+{
+    uint32_t micro_batches = engine->executor.iteration->job.micro_batches;
+    double sum = 0;
+    for (uint32_t m = 0; m < micro_batches; m++)
+        sum += engine->executor.losses[m];
+    return sum / micro_batches;
+}
+
+bool engine_step(struct engine *engine, const struct engine_step *step,
+                 struct engine_result *result, GError **error)
+{
+    const struct device_ops *ops = engine->device->ops;
+    double start = seconds_now(), stalled = ops->stall_seconds(engine->device);
+    g_assert(engine->started);
+    *result = (struct engine_result){0};
+    begin_step(engine, step);
+    engine->mover.figures = &result->figures;
+    annotate_iteration_begin(engine->executor.annotate, step->step);
+    bool done = run_moments(engine, engine->executor.iteration->trace->operator_count, error);
+    annotate_iteration_end(engine->executor.annotate);
+    engine->mover.figures = &engine->outside;
+
+    struct usage_peaks peaks = usage_peaks(engine->usage);
+    result->loss = mean_loss(engine);
+    result->gradient_norm = engine->executor.gradient_norm;
+    result->figures.peak_device_bytes = peaks.bytes;
+    result->figures.peak_live_device_bytes = peaks.live_bytes;
+    result->figures.peak_host_bytes = engine->executor.plan->host_bytes;
+    result->figures.stall_seconds = ops->stall_seconds(engine->device) - stalled;
+    result->figures.iteration_seconds = seconds_now() - start;
+    return done;
+}
+
+/* A forward pass of the first micro-batch; its activations are still there. */
+static bool forward(struct engine *engine, const uint32_t *tokens, GError **error)
+{
+    g_assert(engine->started);
+    engine->executor.step = (struct executor_step){.tokens = tokens, .training = false};
+    return run_moments(engine, engine->executor.iteration->forward_end, error);
+}
+
+static void rewind_iteration(struct engine *engine)
+{
+    activations_reset(engine->executor.activations);
+    residency_rewind(engine->residency);
+}
+
+bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss, GError **error)
+{
+    if (!forward(engine, tokens, error))
+        return false;
+    *loss = engine->executor.losses[0];
+    rewind_iteration(engine);
+    return true;
+}
+
+static void read_logits(struct engine *engine, uint64_t first, uint64_t count, float *logits)
+{
+    const struct model_iteration *iteration = engine->executor.iteration;
+    const struct model_operator *loss = &iteration->operators[iteration->forward_end - 1];
+    uint64_t element = iteration->job.precision == MODEL_BF16 ? 2 : 4;
+    uint64_t address = activations_address(engine->executor.activations, loss->in[0]);
+    g_assert(loss->kind == MODEL_LOSS);
+    engine->device->ops->read(engine->device, DEVICE_ARENA, address + first * element,
+                              count * element, logits);
+    engine_widen(iteration->job.precision, count, logits);
+}
+
+bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first_row, uint32_t rows,
+                   float *logits, GError **error)
+{
+    uint64_t V = engine->executor.iteration->config->vocabulary;
+    if (!forward(engine, tokens, error))
+        return false;
+    read_logits(engine, first_row * V, rows * V, logits);
+    rewind_iteration(engine);
+    return true;
+}
+
+void engine_flush(struct engine *engine)
+{
+    engine->device->ops->drain(engine->device);
+    residency_flush(engine->residency);
+    engine->device->ops->drain(engine->device);
+}
+
+struct device *engine_device(const struct engine *engine)
+{
+    return engine->device;
+}
+
+struct plan_figures engine_outside(const struct engine *engine)
+{
+    return engine->outside;
+}
+
+bool engine_counts_agree(const struct engine *engine)
+{
+    return chunk_mover_agrees(&engine->mover);
+}

@@ -1,0 +1,244 @@
+#include "engine/executor.h"
+
+#include "chunks/address_map.h"
+
+#include <math.h>
+
+static struct device *device_of(const struct executor *x)
+{
+    return x->mover->device;
+}
+
+static uint64_t rows(const struct executor *x)
+{
+    return (uint64_t)x->iteration->job.batch * x->iteration->job.sequence;
+}
+
+/* ---- operands ---- */
+
+static uint64_t tensor_address(const struct executor *x, const struct trace_access *access,
+                               bool on_host)
+{
+    const struct layout_place *place = &x->plan->layout->places[access->list][access->tensor];
+    uint64_t chunk = on_host ? x->plan->host_address[place->chunk]
+                             : residency_address(x->residency, place->chunk);
+    g_assert(chunk != PLAN_NOWHERE);
+    return chunk + place->offset;
+}
+
+static void resolve_tensors(struct executor *x, uint32_t moment, struct operation *operation)
+{
+    const struct trace *trace = x->iteration->trace;
+    const struct trace_operator *at = &trace->operators[moment];
+    const struct model_operator *op = operation->op;
+    bool over = model_gradient_layout(&x->iteration->job) == MODEL_GRADIENT_OVER_PARAM;
+    for (int i = 0; i < 2; i++) {
+        struct operation_tensor *tensor = &operation->tensor[i];
+        for (int list = 0; list < TRACE_LISTS; list++)
+            tensor->address[list] = OPERATION_ABSENT;
+        for (uint32_t a = 0; a < at->access_count; a++) {
+            const struct trace_access *access = &trace->accesses[at->first_access + a];
+            if (access->tensor == op->t[i])
+                tensor->address[access->list] = tensor_address(x, access,
+                                                               at->place == TRACE_ON_HOST);
+        }
+        tensor->gradient = tensor->address[over ? TRACE_PARAM : TRACE_GRAD];
+        if (op->t[i] == MODEL_NONE)
+            continue;
+        tensor->elements = trace->tensors[op->t[i]].elements;
+        tensor->norm = op->finishes[i] ? &x->norms[op->t[i]] : NULL;
+    }
+}
+
+static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
+{
+    return buffer == MODEL_NONE ? OPERATION_ABSENT : activations_address(x->activations, buffer);
+}
+
+static void resolve_buffers(const struct executor *x, struct operation *operation)
+{
+    const struct model_operator *op = operation->op;
+    for (int i = 0; i < 4; i++)
+        operation->in[i] = buffer_address(x, op->in[i]);
+    for (int i = 0; i < 2; i++)
+        operation->out[i] = buffer_address(x, op->out[i]);
+    operation->workspace = buffer_address(x, op->workspace);
+    operation->masked = buffer_address(x, op->masked);
+}
+
+/* On the host only the embedding has buffers: its output, or that one's gradient, is staged. */
+static void stage_buffers(const struct executor *x, struct operation *operation)
+{
+    for (int i = 0; i < 4; i++)
+        operation->in[i] = OPERATION_ABSENT;
+    operation->out[0] = operation->out[1] = OPERATION_ABSENT;
+    operation->workspace = operation->masked = OPERATION_ABSENT;
+    if (operation->op->kind == MODEL_EMBED_FORWARD)
+        operation->out[0] = x->plan->staging_address;
+    else if (operation->op->kind == MODEL_EMBED_BACKWARD)
+        operation->in[0] = x->plan->staging_address;
+}
+
+static struct operation describe(struct executor *x, uint32_t moment, bool on_host)
+{
+    const struct model_operator *op = &x->iteration->operators[moment];
+    struct operation operation = {
+        .op = op,
+        .config = x->iteration->config,
+        .job = &x->iteration->job,
+        .tokens = x->step.tokens + 2 * rows(x) * op->micro_batch,
+        .seed = x->step.seed,
+        .pass = x->step.first_pass + op->micro_batch,
+        .training = x->step.training,
+        .loss = &x->losses[op->micro_batch],
+        .adamw = x->adamw,
+    };
+    resolve_tensors(x, moment, &operation);
+    if (on_host)
+        stage_buffers(x, &operation);
+    else
+        resolve_buffers(x, &operation);
+    return operation;
+}
+
+/* ---- between operators ---- */
+
+/* The micro-batch's tokens go to the device with its first operator. */
+static void send_tokens(struct executor *x, const struct model_operator *op,
+                        const struct mover_after *after)
+{
+    struct device *device = device_of(x);
+    device->ops->wait(device, after);
+    device->ops->write(device, DEVICE_ARENA, buffer_address(x, op->in[0]),
+                       2 * rows(x) * sizeof(uint32_t),
+                       x->step.tokens + 2 * rows(x) * op->micro_batch);
+}
+
+/* Before the first update: the gradient's norm, over tensors in the model's order, and the factor
+ * of clip_grad_norm_ (PyTorch): max_norm / (norm + 1e-6), at most 1. */
+static void begin_update(struct executor *x)
+{
+    struct device *device = device_of(x);
+    struct mover_after gradients = {.queue = {[MOVER_HOST] = x->last_gradient_on_host}};
+    device->ops->wait(device, &gradients);
+    double sum = 0;
+    for (uint32_t t = 0; t < x->iteration->trace->tensor_count; t++)
+        sum += x->norms[t];
+    x->gradient_norm = sqrt(sum);
+    x->step.adamw.gradient_scale = x->step.clip > 0
+                                       ? fmin(1, x->step.clip / (x->gradient_norm + 1e-6))
+                                       : 1;
+    x->adamw = adamw_step_of(&x->step.adamw, x->step.update);
+    x->updating = true;
+}
+
+/* ---- running ---- */
+
+static mover_ticket run_on_device(struct executor *x, uint32_t moment,
+                                  const struct mover_after *after)
+{
+    struct device *device = device_of(x);
+    struct operation operation = describe(x, moment, false);
+    if (x->annotate)
+        device->ops->wait(device, after);
+    annotate_operator_begin(x->annotate, moment);
+    mover_ticket ticket = device->ops->compute(device, &operation, after);
+    annotate_operator_end(x->annotate);
+    return ticket;
+}
+
+/* The gradient of the embedding's output comes down before the operator runs. */
+static struct mover_after bring_down(struct executor *x, const struct trace_operator *at,
+                                     const struct model_operator *op,
+                                     const struct mover_after *after)
+{
+    struct mover_after arrived = *after;
+    if (at->d2h_bytes) {
+        arrived.queue[MOVER_D2H] =
+            chunk_mover_copy_activations(x->mover, MOVER_D2H, buffer_address(x, op->in[0]),
+                                         x->plan->staging_address, at->d2h_bytes, after);
+        x->pending.queue[MOVER_D2H] = arrived.queue[MOVER_D2H];
+    }
+    return arrived;
+}
+
+/* The output goes up after it; the ticket covers that. */
+static mover_ticket send_up(struct executor *x, const struct trace_operator *at,
+                            const struct model_operator *op, mover_ticket computed,
+                            const struct mover_after *after)
+{
+    struct device *device = device_of(x);
+    struct mover_after ready = *after;
+    if (!at->h2d_bytes)
+        return computed;
+    ready.queue[MOVER_HOST] = computed;
+    struct mover_after sent = {.queue = {0}};
+    sent.queue[MOVER_H2D] =
+        chunk_mover_copy_activations(x->mover, MOVER_H2D, buffer_address(x, op->out[0]),
+                                     x->plan->staging_address, at->h2d_bytes, &ready);
+    return device->ops->join_on_host(device, &sent);
+}
+
+/* A collector's range is the caller's, so that with one the host's operators are waited for. */
+static mover_ticket run_on_host(struct executor *x, uint32_t moment,
+                                const struct mover_after *after)
+{
+    struct device *device = device_of(x);
+    const struct trace_operator *at = &x->iteration->trace->operators[moment];
+    struct operation operation = describe(x, moment, true);
+    struct mover_after ready = bring_down(x, at, operation.op, after);
+    if (x->annotate)
+        device->ops->wait(device, &ready);
+    annotate_operator_begin(x->annotate, moment);
+    struct mover_after done = {.queue = {0}};
+    done.queue[MOVER_HOST] = device->ops->compute_on_host(device, &operation, &ready);
+    if (x->annotate)
+        device->ops->wait(device, &done);
+    annotate_operator_end(x->annotate);
+    if (operation.op->kind == MODEL_EMBED_BACKWARD)
+        x->last_gradient_on_host = done.queue[MOVER_HOST];
+    return send_up(x, at, operation.op, done.queue[MOVER_HOST], &ready);
+}
+
+static bool begin(struct executor *x, uint32_t moment, const struct mover_after *after)
+{
+    const struct model_operator *op = &x->iteration->operators[moment];
+    char *why = NULL;
+    activations_claim(x->activations, moment);
+    if (!usage_start(x->mover->usage, moment, x->iteration->trace->operators[moment].name,
+                     activations_extent(x->activations), activations_live_bytes(x->activations),
+                     &x->error))
+        return false;
+    if (!tensor_use_begin(x->use, op, &why))
+        g_error("moment %u (%s): %s", moment, x->iteration->trace->operators[moment].name, why);
+    if (op->kind == MODEL_EMBED_FORWARD)
+        send_tokens(x, op, after);
+    if (op->kind == MODEL_UPDATE && !x->updating)
+        begin_update(x);
+    return true;
+}
+
+static void end(struct executor *x, uint32_t moment)
+{
+    const struct model_operator *op = &x->iteration->operators[moment];
+    tensor_use_end(x->use, op);
+    if (op->kind == MODEL_LOSS)
+        tensor_use_end_forward(x->use);
+    activations_release(x->activations, moment);
+}
+
+mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after)
+{
+    struct executor *x = executor;
+    struct mover_after all = x->pending;
+    if (x->error)
+        return 0;
+    mover_after_merge(&all, after);
+    x->pending = (struct mover_after){.queue = {0}};
+    if (!begin(x, moment, &all))
+        return 0;
+    bool on_host = x->iteration->trace->operators[moment].place == TRACE_ON_HOST;
+    mover_ticket ticket = on_host ? run_on_host(x, moment, &all) : run_on_device(x, moment, &all);
+    end(x, moment);
+    return ticket;
+}

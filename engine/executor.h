@@ -1,0 +1,47 @@
+/* Runs the operators of an iteration on a device: resolves their tensors through the residency
+ * manager and their buffers through the activations, and keeps what passes between them outside of
+ * both: losses, the gradient's norm, the step's constants. */
+#ifndef PSTAR_ENGINE_EXECUTOR_H
+#define PSTAR_ENGINE_EXECUTOR_H
+
+#include "chunks/residency.h"
+#include "engine/activations.h"
+#include "engine/annotate.h"
+#include "engine/chunk_mover.h"
+#include "engine/tensor_use.h"
+
+/* What one iteration, or one forward pass, depends on besides the model. */
+struct executor_step {
+    const uint32_t *tokens;     /* [micro_batches][2, N]: inputs, then targets */
+    uint64_t seed;              /* of dropout */
+    uint32_t first_pass;        /* micro-batches since the start of training */
+    bool training;              /* false: forward only, without dropout */
+    struct adamw_options adamw; /* gradient_scale is set by the executor */
+    uint64_t update;            /* of AdamW: steps, this one included */
+    double clip;                /* greatest norm of the gradient; 0: none */
+};
+
+struct executor {
+    const struct model_iteration *iteration;
+    const struct plan *plan;
+    const struct residency *residency;
+    struct chunk_mover *mover;
+    struct activations *activations;
+    struct tensor_use *use;
+    struct annotate *annotate; /* NULL: nobody listens */
+
+    struct executor_step step;
+    double *norms;  /* [tensor_count] sums of squares of finished gradients */
+    double *losses; /* [micro_batches] */
+    double gradient_norm;
+    struct adamw_step adamw;
+    bool updating;              /* gradient_norm and adamw are this step's */
+    struct mover_after pending; /* reads of buffers that are still going on */
+    mover_ticket last_gradient_on_host;
+    GError *error; /* the first; operators after it do nothing */
+};
+
+/* For chunk_mover.run; `executor` is a struct executor. */
+mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after);
+
+#endif

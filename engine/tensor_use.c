@@ -1,0 +1,105 @@
+#include "engine/tensor_use.h"
+
+struct tensor_use {
+    uint32_t tensor_count;
+    uint8_t *state; /* [tensor_count] enum tensor_use_state */
+};
+
+/* The phase of an operator's kind: what tells the states' transitions apart. */
+enum use { USE_FORWARD, USE_BACKWARD, USE_UPDATE };
+
+static enum use use_of(const struct model_operator *op)
+{
+    if (op->kind <= MODEL_LOSS)
+        return USE_FORWARD;
+    return op->kind == MODEL_UPDATE ? USE_UPDATE : USE_BACKWARD;
+}
+
+/* Recomputation is a forward operator in the backward phase: it finds HOLD and leaves
+ * HOLD_AFTER_FWD, as the first forward pass does. */
+static bool may_begin(enum tensor_use_state state, enum use use)
+{
+    if (use == USE_UPDATE)
+        return state == TENSOR_HOLD_AFTER_BWD;
+    return state == TENSOR_HOLD || state == TENSOR_HOLD_AFTER_FWD;
+}
+
+struct tensor_use *tensor_use_new(uint32_t tensor_count)
+{
+    struct tensor_use *use = g_new0(struct tensor_use, 1);
+    use->tensor_count = tensor_count;
+    use->state = g_new0(uint8_t, tensor_count);
+    return use;
+}
+
+void tensor_use_free(struct tensor_use *use)
+{
+    if (!use)
+        return;
+    g_free(use->state);
+    g_free(use);
+}
+
+void tensor_use_fill(struct tensor_use *use, uint32_t tensor)
+{
+    g_assert(use->state[tensor] != TENSOR_COMPUTE);
+    use->state[tensor] = TENSOR_HOLD;
+}
+
+bool tensor_use_begin(struct tensor_use *use, const struct model_operator *op, char **why)
+{
+    static const char *const uses[] = {"forward", "backward", "update"};
+    for (int i = 0; i < 2; i++) {
+        if (op->t[i] == MODEL_NONE || may_begin(use->state[op->t[i]], use_of(op)))
+            continue;
+        if (why)
+            *why = g_strdup_printf("tensor %u is %s and may not be used by a %s operator", op->t[i],
+                                   tensor_use_name(use->state[op->t[i]]), uses[use_of(op)]);
+        return false;
+    }
+    for (int i = 0; i < 2; i++)
+        if (op->t[i] != MODEL_NONE)
+            use->state[op->t[i]] = TENSOR_COMPUTE;
+    return true;
+}
+
+static enum tensor_use_state state_after(const struct model_operator *op, int i)
+{
+    switch (use_of(op)) {
+    case USE_FORWARD:
+        return TENSOR_HOLD_AFTER_FWD;
+    case USE_BACKWARD:
+        return op->finishes[i] ? TENSOR_HOLD_AFTER_BWD : TENSOR_HOLD;
+    default:
+        return TENSOR_HOLD;
+    }
+}
+
+void tensor_use_end(struct tensor_use *use, const struct model_operator *op)
+{
+    for (int i = 0; i < 2; i++) {
+        if (op->t[i] == MODEL_NONE)
+            continue;
+        g_assert(use->state[op->t[i]] == TENSOR_COMPUTE);
+        use->state[op->t[i]] = (uint8_t)state_after(op, i);
+    }
+}
+
+void tensor_use_end_forward(struct tensor_use *use)
+{
+    for (uint32_t t = 0; t < use->tensor_count; t++)
+        if (use->state[t] == TENSOR_HOLD_AFTER_FWD)
+            use->state[t] = TENSOR_HOLD;
+}
+
+enum tensor_use_state tensor_use_state(const struct tensor_use *use, uint32_t tensor)
+{
+    return use->state[tensor];
+}
+
+const char *tensor_use_name(enum tensor_use_state state)
+{
+    static const char *const names[TENSOR_USE_STATES] = {"FREE", "COMPUTE", "HOLD",
+                                                         "HOLD_AFTER_FWD", "HOLD_AFTER_BWD"};
+    return names[state];
+}
