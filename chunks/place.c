@@ -18,7 +18,8 @@ struct placing {
     GArray *actions;   /* struct plan_action */
     uint32_t *first;   /* [moment_count + 2] */
     uint64_t peak, peak_live, arena_bytes;
-    uint64_t live; /* slots on the device */
+    uint64_t live;      /* slots on the device */
+    uint64_t non_model; /* of the current moment */
 };
 
 static void put(struct placing *p, uint32_t chunk, uint64_t address)
@@ -26,6 +27,8 @@ static void put(struct placing *p, uint32_t chunk, uint64_t address)
     arena_insert(p->arena, chunk, address, p->layout->chunks[chunk].bytes);
     p->address[chunk] = address;
     p->live += p->layout->chunks[chunk].bytes;
+    /* Here, not only when the operator starts: the chunk may move on before that. */
+    p->arena_bytes = MAX(p->arena_bytes, address + p->layout->chunks[chunk].bytes + p->non_model);
 }
 
 static void take(struct placing *p, uint32_t chunk)
@@ -109,17 +112,18 @@ static void place_iteration(struct placing *p)
 {
     uint32_t moments = p->accesses->moment_count;
     g_array_set_size(p->actions, 0);
-    p->peak = p->peak_live = p->arena_bytes = 0;
+    p->peak = p->peak_live = 0;
+    p->arena_bytes = arena_end(p->arena);
     for (uint32_t m = 0; m <= moments; m++) {
-        uint64_t non_model = m < moments ? p->accesses->non_model[m] : 0;
+        p->non_model = m < moments ? p->accesses->non_model[m] : 0;
+        uint64_t ceiling = p->budget - p->non_model;
         p->first[m] = p->actions->len;
         for (uint32_t i = p->decisions->first[m]; i < p->decisions->first[m + 1]; i++)
-            place_action(p, &g_array_index(p->decisions->actions, struct plan_action, i),
-                         p->budget - non_model);
-        clear_above(p, p->budget - non_model);
-        p->arena_bytes = MAX(p->arena_bytes, arena_end(p->arena) + non_model);
+            place_action(p, &g_array_index(p->decisions->actions, struct plan_action, i), ceiling);
+        clear_above(p, ceiling);
+        p->arena_bytes = MAX(p->arena_bytes, arena_end(p->arena) + p->non_model);
         if (m < moments) {
-            p->peak = MAX(p->peak, arena_end(p->arena) + non_model);
+            p->peak = MAX(p->peak, arena_end(p->arena) + p->non_model);
             p->peak_live = MAX(p->peak_live, p->live + p->trace->non_model_bytes[m]);
         }
     }
@@ -168,7 +172,6 @@ static void return_home(struct placing *p, const uint64_t *start)
         }
     }
     p->first[p->accesses->moment_count + 1] = p->actions->len;
-    p->arena_bytes = MAX(p->arena_bytes, arena_end(p->arena));
 }
 
 static void place_start(struct placing *p)

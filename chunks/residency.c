@@ -184,17 +184,23 @@ static void perform_all(struct residency *r, uint32_t index)
         perform(r, &r->plan->actions[i]);
 }
 
-/* Non-model data grows down from the top of the arena, or gives room back. */
-static void set_non_model(struct residency *r, uint64_t extent, struct mover_after *after)
+/* Non-model data gives room back, for the copies that the next moment's actions start. */
+static void shrink_non_model(struct residency *r, uint64_t extent)
 {
     uint64_t top = r->plan->device_bytes;
-    if (extent > r->non_model) {
-        address_map_take(r->map, top - extent, top - r->non_model, after);
-    } else {
-        struct mover_after users = {
-            .queue = {[MOVER_COMPUTE] = r->last_compute, [MOVER_HOST] = r->last_host}};
-        address_map_release(r->map, top - r->non_model, top - extent, &users);
-    }
+    struct mover_after users = {
+        .queue = {[MOVER_COMPUTE] = r->last_compute, [MOVER_HOST] = r->last_host}};
+    if (extent >= r->non_model)
+        return;
+    address_map_release(r->map, top - r->non_model, top - extent, &users);
+    r->non_model = extent;
+}
+
+/* It grows down from the top of the arena, once the actions have made room. */
+static void grow_non_model(struct residency *r, uint64_t extent, struct mover_after *after)
+{
+    uint64_t top = r->plan->device_bytes;
+    address_map_take(r->map, top - extent, top - r->non_model, after);
     r->non_model = extent;
 }
 
@@ -223,7 +229,7 @@ static void run(struct residency *r, uint32_t moment)
     /* A host operator uses what earlier ones computed: activations, the gradients' norm. */
     if (on_host)
         after.queue[MOVER_COMPUTE] = r->last_compute;
-    set_non_model(r, accesses->non_model[moment], &after);
+    grow_non_model(r, accesses->non_model[moment], &after);
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
         wait_for_chunk(r, &accesses->items[a], &after);
         change(r, accesses->items[a].chunk, residency_event_of(accesses->items[a].flags));
@@ -250,19 +256,18 @@ void residency_load(struct residency *r)
 
 void residency_step(struct residency *r, uint32_t moment)
 {
+    shrink_non_model(r, r->accesses->non_model[moment]);
     perform_all(r, moment);
     run(r, moment);
     if (moment + 1 == r->plan->moment_count) {
-        struct mover_after none = {.queue = {0}};
-        set_non_model(r, 0, &none);
+        shrink_non_model(r, 0);
         perform_all(r, moment + 1);
     }
 }
 
 void residency_rewind(struct residency *r)
 {
-    struct mover_after none = {.queue = {0}};
-    set_non_model(r, 0, &none);
+    shrink_non_model(r, 0);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
         const struct holding *h = &r->holdings[c];
         if (!residency_on_device(h->state) || h->address == r->plan->initial_address[c])

@@ -1,0 +1,261 @@
+#include "tests/chunks/adversary.h"
+
+#define GRAIN 256
+
+enum work_kind { WORK_FETCH, WORK_WRITE_BACK, WORK_MOVE, WORK_RUN };
+
+struct work {
+    enum work_kind kind;
+    struct mover_after after;
+    struct mover_copy copy;
+    uint64_t from;
+    uint32_t moment;
+    uint64_t *address; /* [accesses of the moment] where its chunks lie, as known when queued */
+};
+
+/* What a grain of memory holds: a chunk's version, or somebody's garbage. */
+struct stamp {
+    uint32_t chunk;
+    uint32_t version;
+    uint64_t grain;
+};
+
+struct adversary {
+    const struct plan *plan;
+    const struct accesses *accesses;
+    const struct trace *trace;
+    GRand *random;
+    GQueue queue[MOVER_QUEUES];
+    mover_ticket put[MOVER_QUEUES], done[MOVER_QUEUES];
+    struct stamp *device, *host;
+    uint64_t *address; /* [chunk_count] as issued */
+    uint32_t *version; /* [chunk_count] as executed in order of the chunk's uses */
+    uint32_t wrong;
+    struct plan_figures figures;
+};
+
+struct adversary *adversary_new(const struct plan *plan, const struct accesses *accesses,
+                                const struct trace *trace, GRand *random)
+{
+    struct adversary *a = g_new0(struct adversary, 1);
+    uint32_t chunks = plan->layout->chunk_count;
+    a->plan = plan;
+    a->accesses = accesses;
+    a->trace = trace;
+    a->random = random;
+    a->device = g_new0(struct stamp, plan->device_bytes / GRAIN + 1);
+    a->host = g_new0(struct stamp, plan->host_bytes / GRAIN + 1);
+    a->address = g_new(uint64_t, chunks);
+    a->version = g_new0(uint32_t, chunks);
+    for (uint32_t c = 0; c < chunks; c++) {
+        bool homed = plan->host_address[c] == PLAN_NOWHERE;
+        struct stamp *memory = homed ? a->device + plan->initial_address[c] / GRAIN
+                                     : a->host + plan->host_address[c] / GRAIN;
+        a->address[c] = homed ? plan->initial_address[c] : PLAN_NOWHERE;
+        for (uint64_t g = 0; g < plan->layout->chunks[c].used / GRAIN; g++)
+            memory[g] = (struct stamp){c, 0, g};
+    }
+    return a;
+}
+
+static void free_work(void *data)
+{
+    struct work *work = data;
+    g_free(work->address);
+    g_free(work);
+}
+
+void adversary_free(struct adversary *a)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        g_queue_clear_full(&a->queue[q], free_work);
+    g_free(a->device);
+    g_free(a->host);
+    g_free(a->address);
+    g_free(a->version);
+    g_free(a);
+}
+
+static void check_operand(struct adversary *a, const struct chunk_access *access, uint64_t address)
+{
+    uint32_t chunk = access->chunk;
+    struct stamp *memory = access->flags & ACCESS_ON_HOST
+                               ? a->host + a->plan->host_address[chunk] / GRAIN
+                               : a->device + address / GRAIN;
+    for (uint64_t g = 0; g < a->plan->layout->chunks[chunk].used / GRAIN; g++) {
+        bool right = memory[g].chunk == chunk && memory[g].version == a->version[chunk] &&
+                     memory[g].grain == g;
+        if (!right && !(access->flags & ACCESS_FRESH))
+            a->wrong++;
+        if (access->flags & ACCESS_WRITES)
+            memory[g] = (struct stamp){chunk, a->version[chunk] + 1, g};
+    }
+    if (access->flags & ACCESS_WRITES)
+        a->version[chunk]++;
+}
+
+static void execute_operator(struct adversary *a, const struct work *work)
+{
+    uint64_t begin = a->accesses->first[work->moment], end = a->accesses->first[work->moment + 1];
+    uint64_t top = a->plan->device_bytes / GRAIN;
+    for (uint64_t i = begin; i < end; i++)
+        check_operand(a, &a->accesses->items[i], work->address[i - begin]);
+    for (uint64_t g = top - a->accesses->non_model[work->moment] / GRAIN; g < top; g++)
+        a->device[g] = (struct stamp){UINT32_MAX, work->moment, g};
+}
+
+static void execute(struct adversary *a, const struct work *work)
+{
+    struct stamp *device = a->device + work->copy.device_address / GRAIN;
+    struct stamp *host = a->host + work->copy.host_address / GRAIN;
+    size_t bytes = work->copy.bytes / GRAIN * sizeof *device;
+    switch (work->kind) {
+    case WORK_FETCH:
+        memcpy(device, host, bytes);
+        break;
+    case WORK_WRITE_BACK:
+        memcpy(host, device, bytes);
+        break;
+    case WORK_MOVE:
+        memmove(device, a->device + work->from / GRAIN, bytes);
+        break;
+    case WORK_RUN:
+        execute_operator(a, work);
+    }
+}
+
+static bool runnable(const struct adversary *a, const struct work *work)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (a->done[q] < work->after.queue[q])
+            return false;
+    return true;
+}
+
+/* One piece of work of a random queue; false: none can run. */
+static bool execute_some(struct adversary *a)
+{
+    int start = g_rand_int_range(a->random, 0, MOVER_QUEUES);
+    for (int i = 0; i < MOVER_QUEUES; i++) {
+        int q = (start + i) % MOVER_QUEUES;
+        struct work *work = g_queue_peek_head(&a->queue[q]);
+        if (!work || !runnable(a, work))
+            continue;
+        execute(a, work);
+        a->done[q]++;
+        free_work(g_queue_pop_head(&a->queue[q]));
+        return true;
+    }
+    return false;
+}
+
+uint32_t adversary_finish(struct adversary *a)
+{
+    while (execute_some(a))
+        continue;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        g_assert_true(g_queue_is_empty(&a->queue[q])); /* else tickets wait for each other */
+    return a->wrong;
+}
+
+static mover_ticket enqueue(struct adversary *a, enum mover_queue queue, const struct work *work)
+{
+    g_queue_push_tail(&a->queue[queue], g_memdup2(work, sizeof *work));
+    mover_ticket ticket = ++a->put[queue];
+    while (g_rand_int_range(a->random, 0, 3) == 0)
+        execute_some(a);
+    return ticket;
+}
+
+static mover_ticket fetch(void *self, const struct mover_copy *copy,
+                          const struct mover_after *after)
+{
+    struct adversary *a = self;
+    struct work work = {.kind = WORK_FETCH, .after = *after, .copy = *copy};
+    a->address[copy->chunk] = copy->device_address;
+    a->figures.h2d_bytes += copy->bytes;
+    a->figures.h2d_copies++;
+    return enqueue(a, MOVER_H2D, &work);
+}
+
+static mover_ticket write_back(void *self, const struct mover_copy *copy, bool leaves,
+                               const struct mover_after *after)
+{
+    struct adversary *a = self;
+    struct work work = {.kind = WORK_WRITE_BACK, .after = *after, .copy = *copy};
+    if (leaves)
+        a->address[copy->chunk] = PLAN_NOWHERE;
+    a->figures.d2h_bytes += copy->bytes;
+    a->figures.d2h_copies++;
+    a->figures.evictions += leaves;
+    return enqueue(a, MOVER_D2H, &work);
+}
+
+static void allocate(void *self, const struct mover_copy *copy)
+{
+    struct adversary *a = self;
+    a->address[copy->chunk] = copy->device_address;
+}
+
+static void drop(void *self, uint32_t chunk)
+{
+    struct adversary *a = self;
+    a->address[chunk] = PLAN_NOWHERE;
+    a->figures.evictions++;
+}
+
+static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
+                         const struct mover_after *after)
+{
+    struct adversary *a = self;
+    struct work work = {.kind = WORK_MOVE, .after = *after, .copy = *to, .from = from};
+    a->address[to->chunk] = to->device_address;
+    a->figures.moves++;
+    a->figures.moved_bytes += to->bytes;
+    return enqueue(a, MOVER_COMPUTE, &work);
+}
+
+static void count_peaks(struct adversary *a, uint32_t moment)
+{
+    uint64_t end = 0, live = 0;
+    for (uint32_t c = 0; c < a->plan->layout->chunk_count; c++) {
+        if (a->address[c] == PLAN_NOWHERE)
+            continue;
+        end = MAX(end, a->address[c] + a->plan->layout->chunks[c].bytes);
+        live += a->plan->layout->chunks[c].bytes;
+    }
+    struct plan_figures *f = &a->figures;
+    f->peak_device_bytes = MAX(f->peak_device_bytes, end + a->accesses->non_model[moment]);
+    f->peak_live_device_bytes = MAX(f->peak_live_device_bytes,
+                                    live + a->trace->non_model_bytes[moment]);
+}
+
+static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after)
+{
+    struct adversary *a = self;
+    uint32_t begin = a->accesses->first[moment], end = a->accesses->first[moment + 1];
+    struct work work = {.kind = WORK_RUN, .after = *after, .moment = moment};
+    const struct trace_operator *op = &a->trace->operators[moment];
+    work.address = g_new0(uint64_t, end - begin);
+    for (uint32_t i = begin; i < end; i++)
+        work.address[i - begin] = a->address[a->accesses->items[i].chunk];
+    a->figures.h2d_bytes += op->h2d_bytes;
+    a->figures.d2h_bytes += op->d2h_bytes;
+    count_peaks(a, moment);
+    return enqueue(a, op->place == TRACE_ON_HOST ? MOVER_HOST : MOVER_COMPUTE, &work);
+}
+
+struct plan_figures adversary_take_figures(struct adversary *a)
+{
+    struct plan_figures figures = a->figures;
+    figures.peak_host_bytes = a->plan->host_bytes;
+    a->figures = (struct plan_figures){0};
+    return figures;
+}
+
+const struct mover_ops adversary_ops = {.fetch = fetch,
+                                        .write_back = write_back,
+                                        .allocate = allocate,
+                                        .drop = drop,
+                                        .move = move,
+                                        .run = run};

@@ -1,0 +1,137 @@
+#include "tests/chunks/random_iteration.h"
+
+#include <stdlib.h>
+
+struct builder {
+    struct trace *trace;
+    GRand *random;
+    GArray *operators, *accesses, *buffers;
+    bool host_update, over_param;
+};
+
+static void begin_operator(struct builder *b, const char *verb, uint32_t tensor,
+                           enum trace_phase phase, enum trace_place place)
+{
+    struct trace_operator op = {.name = g_strdup_printf("%s t%u", verb, tensor),
+                                .phase = (uint8_t)phase,
+                                .place = (uint8_t)place,
+                                .layer = (int32_t)tensor,
+                                .first_access = b->accesses->len,
+                                .duration_ns = (uint64_t)g_rand_int_range(b->random, 1, 10000)};
+    if (place == TRACE_ON_HOST && phase == TRACE_FORWARD)
+        op.h2d_bytes = 512;
+    if (place == TRACE_ON_HOST && phase == TRACE_BACKWARD)
+        op.d2h_bytes = 512;
+    g_array_append_val(b->operators, op);
+}
+
+static void access_tensor(struct builder *b, uint32_t tensor, enum trace_list list,
+                          enum trace_mode mode)
+{
+    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode};
+    struct trace_operator *op = &g_array_index(b->operators, struct trace_operator,
+                                               b->operators->len - 1);
+    g_array_append_val(b->accesses, access);
+    op->access_count++;
+}
+
+static void add_buffer(struct builder *b, uint32_t first, uint32_t last)
+{
+    struct trace_buffer buffer = {.name = g_strdup_printf("b%u", b->buffers->len),
+                                  .bytes = 256u * (uint64_t)g_rand_int_range(b->random, 1, 9),
+                                  .first = first,
+                                  .last = last,
+                                  .saved = last > first};
+    g_array_append_val(b->buffers, buffer);
+}
+
+static void describe_lists(struct builder *b)
+{
+    uint8_t *bytes = b->trace->list_element_bytes;
+    b->over_param = g_rand_boolean(b->random);
+    bytes[TRACE_PARAM] = b->over_param ? 2 : 4;
+    bytes[TRACE_GRAD] = b->over_param ? 0 : 4;
+    bytes[TRACE_MASTER] = b->over_param ? 4 : 0;
+    bytes[TRACE_EXP_AVG] = bytes[TRACE_EXP_AVG_SQ] = 4;
+}
+
+static void add_gradient(struct builder *b, uint32_t tensor)
+{
+    access_tensor(b, tensor, TRACE_PARAM, b->over_param ? TRACE_UPDATE : TRACE_READ);
+    if (!b->over_param)
+        access_tensor(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
+}
+
+static void add_update(struct builder *b, uint32_t tensor)
+{
+    begin_operator(b, "update", tensor, TRACE_UPDATE_PHASE,
+                   b->host_update ? TRACE_ON_HOST : TRACE_ON_DEVICE);
+    access_tensor(b, tensor, TRACE_PARAM, TRACE_UPDATE);
+    if (!b->over_param)
+        access_tensor(b, tensor, TRACE_GRAD, TRACE_READ);
+    else
+        access_tensor(b, tensor, TRACE_MASTER, TRACE_UPDATE);
+    access_tensor(b, tensor, TRACE_EXP_AVG, TRACE_UPDATE);
+    access_tensor(b, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE);
+}
+
+static void build_iteration(struct builder *b, uint32_t tensors)
+{
+    bool host_first = g_rand_boolean(b->random);
+    bool tied = tensors > 1 && g_rand_boolean(b->random);
+    for (uint32_t t = 0; t < tensors; t++) {
+        begin_operator(b, "forward", t, TRACE_FORWARD,
+                       host_first && t == 0 ? TRACE_ON_HOST : TRACE_ON_DEVICE);
+        access_tensor(b, t, TRACE_PARAM, TRACE_READ);
+        if (tied && t == tensors - 1)
+            access_tensor(b, 0, TRACE_PARAM, TRACE_READ);
+        add_buffer(b, b->operators->len - 1, b->operators->len - 1);
+    }
+    for (uint32_t t = tensors; t-- > 0;) {
+        begin_operator(b, "backward", t, TRACE_BACKWARD,
+                       host_first && t == 0 ? TRACE_ON_HOST : TRACE_ON_DEVICE);
+        add_gradient(b, t);
+        add_buffer(b, t, b->operators->len - 1);
+    }
+    for (uint32_t t = 0; t < tensors; t++)
+        add_update(b, t);
+}
+
+struct trace *random_iteration(GRand *random)
+{
+    struct builder b = {.trace = g_new0(struct trace, 1),
+                        .random = random,
+                        .operators = g_array_new(FALSE, TRUE, sizeof(struct trace_operator)),
+                        .accesses = g_array_new(FALSE, TRUE, sizeof(struct trace_access)),
+                        .buffers = g_array_new(FALSE, TRUE, sizeof(struct trace_buffer)),
+                        .host_update = g_rand_int_range(random, 0, 3) == 0};
+    struct trace *trace = b.trace;
+    trace->producer = g_strdup("random_iteration");
+    trace->model = g_strdup("random");
+    trace->precision = g_strdup("bf16");
+    trace->batch = trace->sequence = trace->micro_batches = 1;
+    describe_lists(&b);
+    trace->tensor_count = (uint32_t)g_rand_int_range(random, 1, 16);
+    trace->tensors = g_new0(struct trace_tensor, trace->tensor_count);
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        trace->tensors[t].name = g_strdup_printf("t%u", t);
+        trace->tensors[t].elements = (uint64_t)g_rand_int_range(random, 1, 1500);
+    }
+    build_iteration(&b, trace->tensor_count);
+    trace->operator_count = b.operators->len;
+    trace->access_count = b.accesses->len;
+    trace->buffer_count = b.buffers->len;
+    trace->operators = (void *)g_array_free(b.operators, FALSE);
+    trace->accesses = (void *)g_array_free(b.accesses, FALSE);
+    trace->buffers = (void *)g_array_free(b.buffers, FALSE);
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+guint32 random_seed(void)
+{
+    const char *given = g_getenv("PSTAR_SEED");
+    guint32 seed = given ? (guint32)strtoul(given, NULL, 10) : (guint32)g_get_real_time();
+    g_test_message("PSTAR_SEED=%u", seed);
+    return seed;
+}

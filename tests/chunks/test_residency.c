@@ -1,0 +1,129 @@
+/* Random traces, layouts, policies, budgets and timings: every operator finds the right bytes, and
+ * what moves is what the plan says, every iteration. */
+#include "chunks/dry_run.h"
+#include "tests/chunks/adversary.h"
+#include "tests/chunks/random_iteration.h"
+
+#define TRIALS     400
+#define ITERATIONS 4
+
+struct trial {
+    struct trace *trace;
+    struct layout *layout;
+    struct non_model *non_model;
+    struct accesses *accesses;
+    struct plan *plan;
+};
+
+static uint64_t between(GRand *random, uint64_t low, uint64_t high)
+{
+    return low + (uint64_t)(g_rand_double(random) * (double)(high - low));
+}
+
+static void open_trial(struct trial *trial, GRand *random)
+{
+    GError *error = NULL;
+    trial->trace = random_iteration(random);
+    trace_check(trial->trace, "random", &error);
+    g_assert_no_error(error);
+    uint64_t chunk_bytes = 256 * (uint64_t)g_rand_int_range(random, 1, 40);
+    trial->layout = layout_pack_uniform(trial->trace, chunk_bytes, &error);
+    g_assert_no_error(error);
+    trial->non_model = non_model_place(trial->trace);
+    trial->accesses = accesses_new(trial->trace, trial->layout, trial->non_model->extent);
+
+    uint64_t least = accesses_least_device_bytes(trial->accesses, trial->layout, NULL);
+    uint64_t most = layout_bytes(trial->layout) + trial->non_model->peak_bytes;
+    struct dry_run_options options = {
+        .device_bytes = g_rand_boolean(random) ? least : between(random, least, MAX(least, most)),
+        .host_bytes = g_rand_boolean(random) ? UINT64_MAX : between(random, most / 2, most),
+        .policy = policy_all[g_rand_int_range(random, 0, 4)],
+        .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
+    trial->plan = dry_run(trial->trace, trial->layout, &options, &error);
+    if (!trial->plan) /* the host budget may be out of reach */
+        g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+    g_clear_error(&error);
+}
+
+static void close_trial(struct trial *trial)
+{
+    plan_free(trial->plan);
+    accesses_free(trial->accesses);
+    non_model_free(trial->non_model);
+    layout_free(trial->layout);
+    trace_free(trial->trace);
+}
+
+static void check_figures(const struct plan_figures *seen, const struct plan_figures *predicted)
+{
+    g_assert_cmpuint(seen->h2d_bytes, ==, predicted->h2d_bytes);
+    g_assert_cmpuint(seen->d2h_bytes, ==, predicted->d2h_bytes);
+    g_assert_cmpuint(seen->h2d_copies, ==, predicted->h2d_copies);
+    g_assert_cmpuint(seen->d2h_copies, ==, predicted->d2h_copies);
+    g_assert_cmpuint(seen->evictions, ==, predicted->evictions);
+    g_assert_cmpuint(seen->moves, ==, predicted->moves);
+    g_assert_cmpuint(seen->moved_bytes, ==, predicted->moved_bytes);
+    g_assert_cmpuint(seen->peak_device_bytes, ==, predicted->peak_device_bytes);
+    g_assert_cmpuint(seen->peak_live_device_bytes, ==, predicted->peak_live_device_bytes);
+    g_assert_cmpuint(seen->peak_host_bytes, ==, predicted->peak_host_bytes);
+}
+
+static void run_trial(const struct trial *trial, GRand *random)
+{
+    GError *error = NULL;
+    const struct plan *plan = trial->plan;
+    plan_check(plan, trial->trace, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(plan->device_bytes, <=, plan->device_budget);
+    g_assert_cmpuint(plan->predicted.peak_device_bytes, <=, plan->device_bytes);
+    g_assert_cmpuint(plan->predicted.peak_live_device_bytes, <=, plan->predicted.peak_device_bytes);
+
+    struct adversary *adversary = adversary_new(plan, trial->accesses, trial->trace, random);
+    struct residency *residency = residency_new(plan, trial->accesses, trial->trace, &adversary_ops,
+                                                adversary);
+    residency_load(residency);
+    adversary_take_figures(adversary);
+    for (int i = 0; i < ITERATIONS; i++) {
+        for (uint32_t m = 0; m < plan->moment_count; m++)
+            residency_step(residency, m);
+        struct plan_figures figures = adversary_take_figures(adversary);
+        check_figures(&figures, &plan->predicted);
+        if (g_rand_boolean(random)) { /* evaluation: a part of the iteration, then back */
+            uint32_t stop = trial->trace->tensor_count;
+            for (uint32_t m = 0; m < stop; m++)
+                residency_step(residency, m);
+            residency_rewind(residency);
+        }
+        if (g_rand_boolean(random))
+            residency_flush(residency);
+        adversary_take_figures(adversary);
+    }
+    g_assert_cmpuint(adversary_finish(adversary), ==, 0);
+    residency_free(residency);
+    adversary_free(adversary);
+}
+
+static void test_trials(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    int ran = 0;
+    for (int i = 0; i < TRIALS; i++) {
+        struct trial trial;
+        open_trial(&trial, random);
+        if (trial.plan) {
+            run_trial(&trial, random);
+            ran++;
+        }
+        close_trial(&trial);
+    }
+    g_test_message("%d of %d trials had a budget that fits", ran, TRIALS);
+    g_assert_cmpint(ran, >, TRIALS / 4);
+    g_rand_free(random);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/residency/any-timing", test_trials);
+    return g_test_run();
+}
