@@ -1,0 +1,41 @@
+/* The simulator's mover: nothing moves, but every piece of work has a time.
+ *
+ * Resources are queues, each in order (MOVER_QUEUES); a ticket is a completion time in nanoseconds.
+ * Work starts when its queue is free and what it must wait for is complete. An operator takes the
+ * time that the trace says, a copy what its curve says. An operator on the host takes its
+ * activations over the links before and after it: it begins in the D2H queue, runs in the host's,
+ * and is complete when the H2D queue has brought its results.
+ *
+ * Figures are counted here, at each call, from what the calls say, and from nothing that the
+ * residency manager decided. */
+#ifndef PSTAR_SIM_CLOCK_H
+#define PSTAR_SIM_CLOCK_H
+
+#include "chunks/mover.h"
+#include "chunks/plan.h"
+#include "sim/costs.h"
+
+struct sim_clock;
+
+/* What a clock must know of the job that it times. */
+struct sim_job {
+    const struct trace *trace; /* durations and places of the operators */
+    const struct plan *plan;   /* its layout, host pool, and the chunks at home on the device, which
+                                  occupy their addresses from the beginning */
+    const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
+    const struct costs *costs;
+};
+
+/* `job` is copied, what it points to outlives the clock. */
+struct sim_clock *sim_clock_new(const struct sim_job *job);
+void sim_clock_free(struct sim_clock *clock);
+
+/* `self` is the struct sim_clock. */
+extern const struct mover_ops sim_clock_mover;
+
+/* The figures of what was called since the last call of this function, or since the beginning:
+ * peaks over the operators that ran, iteration_seconds to the end of the last of them, and
+ * stall_seconds, the part of it in which no operator ran and none of the device's moves either. */
+struct plan_figures sim_clock_lap(struct sim_clock *clock);
+
+#endif

@@ -1,0 +1,217 @@
+/* pstar-sim: what every chunk size, policy and budget would move, and how long it would take. */
+#include "sim/progress.h"
+#include "sim/sizes.h"
+#include "sim/sweep_report.h"
+#include "traces/size.h"
+#include "traces/trace_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
+
+struct arguments {
+    char *device_memory, *host_memory, *chunk_size, *policy, *look_ahead, *link, *platform, *json,
+        *csv;
+    char **rest;
+    int threads;
+    gboolean version;
+};
+
+static GOptionContext *describe(struct arguments *a)
+{
+    const GOptionEntry entries[] = {
+        {"device-memory", 0, 0, G_OPTION_ARG_STRING, &a->device_memory,
+         "Budgets: sizes, or shares of the model data beside all activations (30%)", "SIZE[,..]"},
+        {"chunk-size", 0, 0, G_OPTION_ARG_STRING, &a->chunk_size,
+         "Range in steps of sqrt(2), or list; default: 13 sizes about the mean tensor", "A:B|LIST"},
+        {"policy", 0, 0, G_OPTION_ARG_STRING, &a->policy, "Eviction policies; default: all",
+         "LIST|all"},
+        {"look-ahead", 0, 0, G_OPTION_ARG_STRING, &a->look_ahead,
+         "Moments of prefetching; default: 0", "N[,..]"},
+        {"host-memory", 0, 0, G_OPTION_ARG_STRING, &a->host_memory,
+         "Budget of host memory; default: unlimited", "SIZE"},
+        {"link", 0, 0, G_OPTION_ARG_STRING, &a->link,
+         "Rates of the copies; default: the platform's", "h2d=RATE,d2h=RATE"},
+        {"platform", 0, 0, G_OPTION_ARG_FILENAME, &a->platform,
+         "Measured rates; default: 8 GB/s each way, 16 GB/s of device memory", "FILE"},
+        {"threads", 0, 0, G_OPTION_ARG_INT, &a->threads, "Default: all processors", "N"},
+        {"json", 0, 0, G_OPTION_ARG_FILENAME, &a->json, "Write the results for programs", "FILE"},
+        {"csv", 0, 0, G_OPTION_ARG_FILENAME, &a->csv, "Write the results for spreadsheets", "FILE"},
+        {"version", 0, 0, G_OPTION_ARG_NONE, &a->version, "Print the version", NULL},
+        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &a->rest, NULL, "TRACE"},
+        {0}};
+    GOptionContext *context = g_option_context_new(NULL);
+    g_autoptr(GString) policies = g_string_new("Policies:\n");
+
+    for (const struct policy_ops *const *p = policy_all; *p; p++)
+        g_string_append_printf(policies, "  %-12s %s\n", (*p)->name, (*p)->summary);
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(
+        context, "Replays one training iteration under every combination of chunk size, eviction\n"
+                 "policy and memory budget, and prints what each would move and take.");
+    g_option_context_set_description(context, policies->str);
+    return context;
+}
+
+static void arguments_clear(struct arguments *a)
+{
+    char *strings[] = {a->device_memory, a->host_memory, a->chunk_size, a->policy, a->look_ahead,
+                       a->link,          a->platform,    a->json,       a->csv};
+    for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
+        g_free(strings[i]);
+    g_strfreev(a->rest);
+}
+
+/* "all", NULL or a list of names; returns an array of policies that ends with NULL. */
+static GPtrArray *parse_policies(const char *text, GError **error)
+{
+    GPtrArray *policies = g_ptr_array_new();
+    g_auto(GStrv) names = g_strsplit(text ? text : "all", ",", -1);
+
+    for (char **name = names; *name; name++) {
+        const struct policy_ops *policy = policy_find(*name);
+        if (g_str_equal(*name, "all"))
+            for (const struct policy_ops *const *p = policy_all; *p; p++)
+                g_ptr_array_add(policies, (void *)*p);
+        else if (policy)
+            g_ptr_array_add(policies, (void *)policy);
+        else {
+            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "there is no policy '%s'", *name);
+            g_ptr_array_unref(policies);
+            return NULL;
+        }
+    }
+    g_ptr_array_add(policies, NULL);
+    return policies;
+}
+
+struct inputs {
+    struct trace *trace;
+    struct costs *costs;
+    GArray *chunk_sizes, *budgets, *look_aheads;
+    GPtrArray *policies;
+    uint64_t host_bytes;
+};
+
+static struct costs *read_costs(const struct arguments *a, GError **error)
+{
+    struct platform *platform = NULL;
+
+    if (a->platform && !(platform = platform_read(a->platform, error)))
+        return NULL;
+    struct costs *costs = costs_new(platform, a->link, error);
+    platform_free(platform);
+    return costs;
+}
+
+static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
+{
+    in->host_bytes = UINT64_MAX;
+    return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
+           (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
+           (in->policies = parse_policies(a->policy, error)) &&
+           (in->costs = read_costs(a, error)) && (in->trace = trace_read(a->rest[0], error)) &&
+           (in->budgets = sizes_parse_budgets(a->device_memory, in->trace, error)) &&
+           (in->chunk_sizes = sizes_parse_chunks(a->chunk_size, in->trace, error));
+}
+
+static void inputs_clear(struct inputs *in)
+{
+    trace_free(in->trace);
+    costs_free(in->costs);
+    g_clear_pointer(&in->chunk_sizes, g_array_unref);
+    g_clear_pointer(&in->budgets, g_array_unref);
+    g_clear_pointer(&in->look_aheads, g_array_unref);
+    g_clear_pointer(&in->policies, g_ptr_array_unref);
+}
+
+static int fail(int status, const GError *error)
+{
+    fprintf(stderr, "pstar-sim: %s\n", error->message);
+    return status;
+}
+
+static int refuse(const struct sweep *sweep)
+{
+    const struct sweep_row *least = &sweep->rows[0];
+
+    for (uint32_t r = 1; r < sweep->row_count; r++)
+        if (sweep->rows[r].least_device_bytes < least->least_device_bytes)
+            least = &sweep->rows[r];
+    g_autofree char *device = size_format(least->least_device_bytes);
+    g_autofree char *chunk = size_format(least->chunk_bytes);
+    fprintf(stderr, "pstar-sim: nothing fits; the least device memory is %s, with chunks of %s\n",
+            device, chunk);
+    return EXIT_DOES_NOT_FIT;
+}
+
+static int report(const struct arguments *a, const struct inputs *in, const struct sweep *sweep)
+{
+    g_autoptr(GError) error = NULL;
+    bool complete = true, any = false;
+
+    sweep_print(sweep, stdout);
+    if (a->json && !sweep_write_json(sweep, in->trace, a->rest[0], a->json, &error))
+        return fail(EXIT_FAILED, error);
+    if (a->csv && !sweep_write_csv(sweep, a->csv, &error))
+        return fail(EXIT_FAILED, error);
+    for (uint32_t r = 0; r < sweep->row_count; r++) {
+        any |= sweep->rows[r].fits;
+        complete &= sweep->rows[r].done;
+    }
+    if (!complete)
+        fputs("pstar-sim: interrupted; what was done is above\n", stderr);
+    return !complete ? EXIT_FAILED : any ? EXIT_DONE : refuse(sweep);
+}
+
+static int run(const struct arguments *a)
+{
+    struct inputs in = {0};
+    g_autoptr(GError) error = NULL;
+    int status = EXIT_USAGE;
+
+    if (!read_inputs(a, &in, &error))
+        fail(status, error);
+    else {
+        struct progress *progress = progress_begin("configurations");
+        struct sweep_options options = {
+            .chunk_sizes = in.chunk_sizes,
+            .budgets = in.budgets,
+            .look_aheads = in.look_aheads,
+            .policies = (const struct policy_ops *const *)in.policies->pdata,
+            .host_bytes = in.host_bytes,
+            .costs = in.costs,
+            .threads = (uint32_t)a->threads,
+            .progress = progress_update,
+            .progress_data = progress};
+        struct sweep *sweep = sweep_run(in.trace, &options);
+        progress_end(progress);
+        status = report(a, &in, sweep);
+        sweep_free(sweep);
+    }
+    inputs_clear(&in);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    g_autoptr(GOptionContext) context = describe(&arguments);
+    g_autoptr(GError) error = NULL;
+    int status = EXIT_USAGE;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error))
+        fail(status, error);
+    else if (arguments.version) {
+        puts("pstar-sim " PSTAR_VERSION);
+        status = EXIT_DONE;
+    } else if (!arguments.rest || arguments.rest[1] || !arguments.device_memory ||
+               arguments.threads < 0)
+        fputs("pstar-sim: one TRACE and --device-memory are needed; see --help\n", stderr);
+    else
+        status = run(&arguments);
+    arguments_clear(&arguments);
+    return status;
+}

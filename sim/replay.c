@@ -1,0 +1,53 @@
+#include "sim/replay.h"
+
+#include "chunks/residency.h"
+#include "sim/clock.h"
+
+enum { ITERATIONS_LEAST = 3, ITERATIONS_MOST = 8 };
+
+/* Times aside. */
+static bool same_counts(const struct plan_figures *a, const struct plan_figures *b)
+{
+    return a->h2d_bytes == b->h2d_bytes && a->d2h_bytes == b->d2h_bytes &&
+           a->h2d_copies == b->h2d_copies && a->d2h_copies == b->d2h_copies &&
+           a->evictions == b->evictions && a->moves == b->moves &&
+           a->moved_bytes == b->moved_bytes && a->peak_device_bytes == b->peak_device_bytes &&
+           a->peak_live_device_bytes == b->peak_live_device_bytes &&
+           a->peak_host_bytes == b->peak_host_bytes;
+}
+
+static struct plan_figures iterate(struct residency *residency, struct sim_clock *clock,
+                                   uint32_t moment_count)
+{
+    for (uint32_t m = 0; m < moment_count; m++)
+        residency_step(residency, m);
+    return sim_clock_lap(clock);
+}
+
+struct replay_figures replay(const struct plan *plan, const struct replay_view *view)
+{
+    struct sim_job job = {.trace = view->trace,
+                          .plan = plan,
+                          .non_model = view->accesses->non_model,
+                          .costs = view->costs};
+    struct sim_clock *clock = sim_clock_new(&job);
+    struct residency *residency = residency_new(plan, view->accesses, view->trace, &sim_clock_mover,
+                                                clock);
+    struct replay_figures figures;
+
+    residency_load(residency);
+    sim_clock_lap(clock);
+    figures.first = iterate(residency, clock, plan->moment_count);
+    figures.steady = figures.first;
+    /* Queues that run ahead of each other settle into a period of one iteration. */
+    for (int i = 2; i <= ITERATIONS_MOST; i++) {
+        struct plan_figures before = figures.steady;
+        figures.steady = iterate(residency, clock, plan->moment_count);
+        g_assert(same_counts(&figures.steady, &figures.first));
+        if (i >= ITERATIONS_LEAST && figures.steady.iteration_seconds == before.iteration_seconds)
+            break;
+    }
+    residency_free(residency);
+    sim_clock_free(clock);
+    return figures;
+}

@@ -1,0 +1,25 @@
+/* Replays a plan under the simulator's clock. */
+#ifndef PSTAR_SIM_REPLAY_H
+#define PSTAR_SIM_REPLAY_H
+
+#include "chunks/plan.h"
+#include "sim/costs.h"
+
+/* A trace seen through a layout, as replays and dry runs of it share it. */
+struct replay_view {
+    const struct trace *trace;
+    const struct accesses *accesses;
+    const struct costs *costs;
+};
+
+struct replay_figures {
+    struct plan_figures first;  /* of the first iteration after the initial residency was loaded */
+    struct plan_figures steady; /* of the last, when times have settled, at least the third */
+};
+
+/* Drives the residency manager through several iterations. Every iteration moves the same: that is
+ * asserted. `plan` comes from a dry run of, or has passed plan_check against, the view's trace;
+ * the accesses are those of the plan's layout. */
+struct replay_figures replay(const struct plan *plan, const struct replay_view *view);
+
+#endif

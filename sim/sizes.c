@@ -1,0 +1,174 @@
+#include "sim/sizes.h"
+
+#include "chunks/layout.h"
+#include "chunks/non_model.h"
+#include "traces/size.h"
+
+#include <math.h>
+#include <string.h>
+
+G_DEFINE_QUARK(pstar - sizes - error - quark, sizes_error)
+
+enum { SIZES_MOST = 10000 /* of one range */, COUNT_MOST = 1000000 };
+
+static uint64_t aligned(double bytes)
+{
+    return (uint64_t)ceil(bytes / LAYOUT_ALIGNMENT) * LAYOUT_ALIGNMENT;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void append_size(GArray *sizes, double bytes)
+{
+    uint64_t size = MAX(aligned(bytes), LAYOUT_ALIGNMENT);
+    g_array_append_val(sizes, size);
+}
+
+static void append_range(GArray *sizes, double least, double most)
+{
+    for (int step = 0; step < SIZES_MOST; step++) {
+        double bytes = least * pow(2.0, step / 2.0);
+        if (bytes >= most * 0.999)
+            break;
+        append_size(sizes, bytes);
+    }
+    append_size(sizes, most);
+}
+
+static void append_default(GArray *sizes, const struct trace *trace)
+{
+    uint32_t lists = 0;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        lists += trace->list_element_bytes[list] > 0;
+    double mean = (double)trace_model_bytes(trace) / trace->tensor_count / lists;
+    append_range(sizes, mean / 4, mean * 16);
+}
+
+static bool parse_range(const char *text, GArray *sizes, GError **error)
+{
+    g_auto(GStrv) ends = g_strsplit(text, ":", 2);
+    uint64_t least, most;
+
+    if (!size_parse(ends[0], &least, error) || !size_parse(ends[1], &most, error))
+        return false;
+    if (!least || least > most) {
+        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
+                    "chunk sizes '%s': the first must be above 0 and not above the second", text);
+        return false;
+    }
+    append_range(sizes, (double)least, (double)most);
+    return true;
+}
+
+static bool parse_list(const char *text, GArray *sizes, GError **error)
+{
+    g_auto(GStrv) items = g_strsplit(text, ",", -1);
+
+    for (char **item = items; *item; item++) {
+        uint64_t bytes;
+        if (!size_parse(*item, &bytes, error))
+            return false;
+        if (!bytes) {
+            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
+                        "chunk sizes '%s': a size must be above 0", text);
+            return false;
+        }
+        append_size(sizes, (double)bytes);
+    }
+    return true;
+}
+
+static void remove_duplicates(GArray *sizes)
+{
+    g_array_sort(sizes, ascending);
+    for (guint i = sizes->len; i-- > 1;)
+        if (g_array_index(sizes, uint64_t, i) == g_array_index(sizes, uint64_t, i - 1))
+            g_array_remove_index(sizes, i);
+}
+
+GArray *sizes_parse_chunks(const char *text, const struct trace *trace, GError **error)
+{
+    GArray *sizes = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    bool ok = true;
+
+    if (!text)
+        append_default(sizes, trace);
+    else if (strchr(text, ':'))
+        ok = parse_range(text, sizes, error);
+    else
+        ok = parse_list(text, sizes, error);
+    if (!ok) {
+        g_array_unref(sizes);
+        return NULL;
+    }
+    remove_duplicates(sizes);
+    return sizes;
+}
+
+static bool parse_percentage(const char *text, double *percent)
+{
+    char *end;
+    *percent = g_ascii_strtod(text, &end);
+    return end != text && g_str_equal(end, "%") && *percent >= 0 && *percent <= 1e6;
+}
+
+bool sizes_parse_budget(const char *text, const struct trace *trace, uint64_t *bytes,
+                        GError **error)
+{
+    if (!g_str_has_suffix(text, "%"))
+        return size_parse(text, bytes, error);
+    double percent;
+    if (!parse_percentage(text, &percent)) {
+        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' is no percentage", text);
+        return false;
+    }
+    struct non_model *non_model = non_model_place(trace);
+    *bytes = non_model->peak_bytes +
+             (uint64_t)llround((double)trace_model_bytes(trace) * percent / 100);
+    non_model_free(non_model);
+    return true;
+}
+
+GArray *sizes_parse_budgets(const char *text, const struct trace *trace, GError **error)
+{
+    g_auto(GStrv) items = g_strsplit(text, ",", -1);
+    GArray *budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+
+    for (char **item = items; *item; item++) {
+        uint64_t bytes;
+        if (!sizes_parse_budget(*item, trace, &bytes, error)) {
+            g_array_unref(budgets);
+            return NULL;
+        }
+        g_array_append_val(budgets, bytes);
+    }
+    return budgets;
+}
+
+GArray *sizes_parse_counts(const char *text, GError **error)
+{
+    g_auto(GStrv) items = g_strsplit(text ? text : "0", ",", -1);
+    GArray *counts = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    for (char **item = items; *item; item++) {
+        guint64 value;
+        if (!g_ascii_string_to_unsigned(*item, 10, 0, COUNT_MOST, &value, NULL)) {
+            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' is no whole number up to %d",
+                        *item, COUNT_MOST);
+            g_array_unref(counts);
+            return NULL;
+        }
+        uint32_t count = (uint32_t)value;
+        g_array_append_val(counts, count);
+    }
+    return counts;
+}
+
+uint64_t sizes_arena(uint64_t device_bytes, const struct trace *trace)
+{
+    return device_bytes > trace->library_bytes ? device_bytes - trace->library_bytes : 0;
+}

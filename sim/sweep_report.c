@@ -1,0 +1,160 @@
+#include "sim/sweep_report.h"
+
+#include "traces/size.h"
+
+#include <jansson.h>
+
+/* The figures in the order of every table and file. */
+struct figure {
+    const char *name;
+    uint64_t value;
+};
+
+enum { FIGURES = 10 };
+
+static void list_figures(const struct plan_figures *f, struct figure figures[FIGURES])
+{
+    const struct figure all[FIGURES] = {
+        {"h2d_bytes", f->h2d_bytes},
+        {"d2h_bytes", f->d2h_bytes},
+        {"h2d_copies", f->h2d_copies},
+        {"d2h_copies", f->d2h_copies},
+        {"evictions", f->evictions},
+        {"moves", f->moves},
+        {"moved_bytes", f->moved_bytes},
+        {"peak_device_bytes", f->peak_device_bytes},
+        {"peak_live_device_bytes", f->peak_live_device_bytes},
+        {"peak_host_bytes", f->peak_host_bytes},
+    };
+    for (int i = 0; i < FIGURES; i++)
+        figures[i] = all[i];
+}
+
+static void print_heading(uint64_t device_bytes, FILE *out)
+{
+    g_autofree char *device = size_format(device_bytes);
+
+    fprintf(out, "\nDevice memory %s\n", device);
+    fprintf(out, "  %10s  %-11s %5s %11s %11s %11s %11s %11s %9s %9s\n", "chunk", "policy", "ahead",
+            "H2D", "D2H", "traffic", "peak", "host peak", "stall s", "step s");
+}
+
+static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
+{
+    const struct plan_figures *f = &row->figures;
+    g_autofree char *chunk = size_format(row->chunk_bytes);
+    g_autofree char *h2d = size_format(f->h2d_bytes), *d2h = size_format(f->d2h_bytes);
+    g_autofree char *traffic = size_format(f->h2d_bytes + f->d2h_bytes);
+    g_autofree char *peak = size_format(f->peak_device_bytes);
+    g_autofree char *host = size_format(f->peak_host_bytes);
+
+    fprintf(out, "%c %10s  %-11s %5u %11s %11s %11s %11s %11s %9.4f %9.4f\n", best ? '*' : ' ',
+            chunk, row->policy->name, row->look_ahead, h2d, d2h, traffic, peak, host,
+            f->stall_seconds, f->iteration_seconds);
+}
+
+static void print_refused(const struct sweep_row *row, FILE *out)
+{
+    g_autofree char *chunk = size_format(row->chunk_bytes);
+    g_autofree char *least = size_format(row->least_device_bytes);
+
+    if (row->device_bytes < row->least_device_bytes)
+        fprintf(out, "  %10s  %-11s %5u does not fit: needs %s\n", chunk, row->policy->name,
+                row->look_ahead, least);
+    else
+        fprintf(out, "  %10s  %-11s %5u does not fit: %s\n", chunk, row->policy->name,
+                row->look_ahead, row->reason);
+}
+
+void sweep_print(const struct sweep *sweep, FILE *out)
+{
+    g_autoptr(GArray) ranked = sweep_rank(sweep);
+    const struct sweep_row *before = NULL;
+
+    for (guint i = 0; i < ranked->len; i++) {
+        const struct sweep_row *row = &sweep->rows[g_array_index(ranked, uint32_t, i)];
+        bool first = !before || before->device_bytes != row->device_bytes;
+        if (first)
+            print_heading(row->device_bytes, out);
+        if (row->fits)
+            print_fitting(row, first, out);
+        else
+            print_refused(row, out);
+        before = row;
+    }
+    fputs("\n* moves the fewest bytes; among equals, takes the least time\n", out);
+}
+
+static json_t *row_json(const struct sweep_row *row)
+{
+    struct figure figures[FIGURES];
+    json_t *object = json_pack("{sI ss sn sI sI sb sI}", "chunk_bytes",
+                               (json_int_t)row->chunk_bytes, "policy", row->policy->name,
+                               "strategy", "device_memory_bytes", (json_int_t)row->device_bytes,
+                               "look_ahead", (json_int_t)row->look_ahead, "fits", row->fits,
+                               "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
+
+    if (!row->fits) {
+        json_object_set_new(object, "reason", json_string(row->reason));
+        return object;
+    }
+    list_figures(&row->figures, figures);
+    for (int i = 0; i < FIGURES; i++)
+        json_object_set_new(object, figures[i].name, json_integer((json_int_t)figures[i].value));
+    json_object_set_new(object, "stall_seconds", json_real(row->figures.stall_seconds));
+    json_object_set_new(object, "iteration_seconds", json_real(row->figures.iteration_seconds));
+    return object;
+}
+
+bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, const char *trace_path,
+                      const char *path, GError **error)
+{
+    json_t *results = json_array();
+    for (uint32_t r = 0; r < sweep->row_count; r++)
+        if (sweep->rows[r].done)
+            json_array_append_new(results, row_json(&sweep->rows[r]));
+    json_t *root = json_pack("{ss ss? ss? so}", "trace", trace_path, "model", trace->model,
+                             "precision", trace->precision, "results", results);
+    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    json_decref(root);
+    bool ok = g_file_set_contents(path, text, -1, error);
+    free(text);
+    return ok;
+}
+
+static void append_csv_row(GString *text, const struct sweep_row *row)
+{
+    struct figure figures[FIGURES];
+
+    g_string_append_printf(
+        text, "%" G_GUINT64_FORMAT ",%s,%" G_GUINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT,
+        row->chunk_bytes, row->policy->name, row->device_bytes, row->look_ahead, row->fits,
+        row->least_device_bytes);
+    list_figures(&row->figures, figures);
+    for (int i = 0; i < FIGURES; i++)
+        if (row->fits)
+            g_string_append_printf(text, ",%" G_GUINT64_FORMAT, figures[i].value);
+        else
+            g_string_append_c(text, ',');
+    if (row->fits)
+        g_string_append_printf(text, ",%.9f,%.9f\n", row->figures.stall_seconds,
+                               row->figures.iteration_seconds);
+    else
+        g_string_append(text, ",,\n");
+}
+
+bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error)
+{
+    g_autoptr(GString) text = g_string_new("chunk_bytes,policy,device_memory_bytes,look_ahead,fits,"
+                                           "least_device_memory_bytes");
+    struct figure figures[FIGURES];
+
+    list_figures(&(struct plan_figures){0}, figures);
+    for (int i = 0; i < FIGURES; i++)
+        g_string_append_printf(text, ",%s", figures[i].name);
+    g_string_append(text, ",stall_seconds,iteration_seconds\n");
+    for (uint32_t r = 0; r < sweep->row_count; r++)
+        if (sweep->rows[r].done)
+            append_csv_row(text, &sweep->rows[r]);
+    return g_file_set_contents(path, text->str, (gssize)text->len, error);
+}

@@ -1,0 +1,23 @@
+/* Independent tasks on all cores. */
+#ifndef PSTAR_SIM_WORKERS_H
+#define PSTAR_SIM_WORKERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct workers_job {
+    void (*task)(void *data, uint32_t index); /* called once for each index in [0, count) */
+    void *data;
+    uint32_t count;
+    uint32_t threads; /* 0: as many as there are processors */
+
+    /* Called about ten times a second from the calling thread; returns false to stop: no task is
+     * begun any more. May be NULL. */
+    bool (*progress)(void *data, uint32_t done, uint32_t total);
+    void *progress_data;
+};
+
+/* Returns when every task that was begun is done. Tasks are begun in order. */
+void workers_run(const struct workers_job *job);
+
+#endif

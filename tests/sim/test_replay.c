@@ -1,0 +1,151 @@
+/* Plans of random iterations replayed: what the mover counts is what the plan says, and time obeys
+ * what holds of any schedule. */
+#include "chunks/dry_run.h"
+#include "sim/replay.h"
+#include "tests/chunks/random_iteration.h"
+
+enum { CASES = 300 };
+
+struct fixture {
+    struct trace *trace;
+    struct layout *layout;
+    struct non_model *non_model;
+    struct accesses *accesses;
+    struct costs *costs;
+};
+
+static void set_up(struct fixture *f, GRand *random)
+{
+    static const char *const links[] = {NULL, "h2d=1MB/s,d2h=2MB/s", "h2d=1GB/s", "d2h=300MB/s"};
+    uint64_t chunk_bytes = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);
+
+    f->trace = random_iteration(random);
+    f->layout = layout_pack_uniform(f->trace, chunk_bytes, NULL);
+    f->non_model = non_model_place(f->trace);
+    f->accesses = accesses_new(f->trace, f->layout, f->non_model->extent);
+    f->costs = costs_new(NULL, links[g_rand_int_range(random, 0, G_N_ELEMENTS(links))], NULL);
+}
+
+static void tear_down(struct fixture *f)
+{
+    costs_free(f->costs);
+    accesses_free(f->accesses);
+    non_model_free(f->non_model);
+    layout_free(f->layout);
+    trace_free(f->trace);
+}
+
+static struct plan *random_plan(const struct fixture *f, GRand *random)
+{
+    uint64_t least = accesses_least_device_bytes(f->accesses, f->layout, NULL);
+    uint64_t all = layout_bytes(f->layout) + f->non_model->peak_bytes;
+    uint64_t room = all > least ? all - least : 0;
+    struct dry_run_options options = {
+        .device_bytes = least + (uint64_t)(g_rand_double(random) * (double)room),
+        .host_bytes = g_rand_boolean(random) ? UINT64_MAX : all / 2,
+        .policy = policy_all[g_rand_int_range(random, 0, 4)],
+        .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
+
+    return dry_run_accesses(f->trace, f->layout, f->accesses, &options, NULL);
+}
+
+static uint64_t operators_ns(const struct trace *trace)
+{
+    uint64_t ns = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        ns += trace->operators[m].duration_ns;
+    return ns;
+}
+
+static void check_counts(const struct plan_figures *counted, const struct plan_figures *planned)
+{
+    g_assert_cmpuint(counted->h2d_bytes, ==, planned->h2d_bytes);
+    g_assert_cmpuint(counted->d2h_bytes, ==, planned->d2h_bytes);
+    g_assert_cmpuint(counted->h2d_copies, ==, planned->h2d_copies);
+    g_assert_cmpuint(counted->d2h_copies, ==, planned->d2h_copies);
+    g_assert_cmpuint(counted->evictions, ==, planned->evictions);
+    g_assert_cmpuint(counted->moves, ==, planned->moves);
+    g_assert_cmpuint(counted->moved_bytes, ==, planned->moved_bytes);
+    g_assert_cmpuint(counted->peak_device_bytes, ==, planned->peak_device_bytes);
+    g_assert_cmpuint(counted->peak_live_device_bytes, ==, planned->peak_live_device_bytes);
+    g_assert_cmpuint(counted->peak_host_bytes, ==, planned->peak_host_bytes);
+}
+
+static void check_times(const struct fixture *f, const struct plan_figures *figures)
+{
+    double link = (double)MAX(costs_ns(&f->costs->h2d, figures->h2d_bytes),
+                              costs_ns(&f->costs->d2h, figures->d2h_bytes));
+    double rounding = (double)(figures->h2d_copies + figures->d2h_copies + 100);
+    double ns = figures->iteration_seconds * 1e9;
+
+    g_assert_cmpfloat(figures->stall_seconds, >=, 0);
+    g_assert_cmpfloat(figures->stall_seconds, <=, figures->iteration_seconds + 1e-12);
+    /* A queue cannot do more work in an iteration than an iteration takes. */
+    g_assert_cmpfloat(ns + rounding, >=, link);
+    if (figures->moves == 0 && figures->h2d_bytes + figures->d2h_bytes == 0)
+        g_assert_cmpfloat(figures->stall_seconds, ==, 0);
+}
+
+static void test_random_plans(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int fitting = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        struct plan *plan = random_plan(&f, random);
+        if (plan) {
+            g_autoptr(GError) error = NULL;
+            struct replay_view view = {f.trace, f.accesses, f.costs};
+            plan_check(plan, f.trace, &error);
+            g_assert_no_error(error);
+            struct replay_figures figures = replay(plan, &view);
+            check_counts(&figures.first, &plan->predicted);
+            check_counts(&figures.steady, &plan->predicted);
+            check_times(&f, &figures.steady);
+            fitting++;
+        }
+        plan_free(plan);
+        tear_down(&f);
+    }
+    g_test_message("%d of %d plans fit", fitting, CASES);
+    g_assert_cmpint(fitting, >, CASES / 2);
+}
+
+/* With room for everything nothing moves, and operators follow each other without a gap. */
+static void test_everything_resident(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        struct dry_run_options options = {.device_bytes = layout_bytes(f.layout) +
+                                                          f.non_model->peak_bytes,
+                                          .host_bytes = UINT64_MAX,
+                                          .policy = &policy_opt};
+        struct plan *plan = dry_run_accesses(f.trace, f.layout, f.accesses, &options, NULL);
+        struct replay_view view = {f.trace, f.accesses, f.costs};
+        struct plan_figures steady = replay(plan, &view).steady;
+        bool on_host = false;
+        for (uint32_t m = 0; m < f.trace->operator_count; m++)
+            on_host |= f.trace->operators[m].place == TRACE_ON_HOST;
+        if (!on_host) {
+            g_assert_cmpuint(steady.h2d_bytes + steady.d2h_bytes, ==, 0);
+            g_assert_cmpfloat_with_epsilon(steady.iteration_seconds,
+                                           (double)operators_ns(f.trace) * 1e-9, 1e-12);
+            g_assert_cmpfloat(steady.stall_seconds, ==, 0);
+        }
+        plan_free(plan);
+        tear_down(&f);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/replay/random_plans", test_random_plans);
+    g_test_add_func("/replay/everything_resident", test_everything_resident);
+    return g_test_run();
+}

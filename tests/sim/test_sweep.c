@@ -1,0 +1,208 @@
+/* Sweeps: the same rows whatever the threads, and rows that say what does not fit. */
+#include "sim/sizes.h"
+#include "sim/sweep_report.h"
+#include "sim/workers.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <glib/gstdio.h>
+#include <jansson.h>
+#include <string.h>
+
+struct fixture {
+    struct trace *trace;
+    GArray *chunk_sizes, *budgets, *look_aheads;
+    struct costs *costs;
+    struct sweep_options options;
+};
+
+static void set_up(struct fixture *f, GRand *random, const char *budgets)
+{
+    f->trace = random_iteration(random);
+    f->chunk_sizes = sizes_parse_chunks("1KiB:32KiB", f->trace, NULL);
+    f->budgets = sizes_parse_budgets(budgets, f->trace, NULL);
+    f->look_aheads = sizes_parse_counts("0,3", NULL);
+    f->costs = costs_new(NULL, NULL, NULL);
+    f->options = (struct sweep_options){.chunk_sizes = f->chunk_sizes,
+                                        .budgets = f->budgets,
+                                        .look_aheads = f->look_aheads,
+                                        .policies = policy_all,
+                                        .host_bytes = UINT64_MAX,
+                                        .costs = f->costs};
+}
+
+static void tear_down(struct fixture *f)
+{
+    g_array_unref(f->chunk_sizes);
+    g_array_unref(f->budgets);
+    g_array_unref(f->look_aheads);
+    costs_free(f->costs);
+    trace_free(f->trace);
+}
+
+static char *as_csv(const struct sweep *sweep)
+{
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "pstar-sweep-XXXXXX", NULL);
+    char *text = NULL;
+    g_close(g_mkstemp(path), NULL);
+    g_assert_true(sweep_write_csv(sweep, path, NULL));
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    g_unlink(path);
+    return text;
+}
+
+static void test_any_number_of_threads(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < 20; i++) {
+        struct fixture f;
+        set_up(&f, random, "30%,60%,100%");
+        g_autofree char *expected = NULL;
+        for (uint32_t threads = 1; threads <= 5; threads += 2) {
+            f.options.threads = threads;
+            struct sweep *sweep = sweep_run(f.trace, &f.options);
+            g_assert_cmpuint(sweep->row_count, ==, 11 * 4 * 2 * 3);
+            g_autofree char *text = as_csv(sweep);
+            if (!expected)
+                expected = g_steal_pointer(&text);
+            else
+                g_assert_cmpstr(text, ==, expected);
+            sweep_free(sweep);
+        }
+        tear_down(&f);
+    }
+}
+
+static void test_what_does_not_fit(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct fixture f;
+
+    set_up(&f, random, "256B,1GB");
+    struct sweep *sweep = sweep_run(f.trace, &f.options);
+    for (uint32_t r = 0; r < sweep->row_count; r++) {
+        const struct sweep_row *row = &sweep->rows[r];
+        bool small = row->device_bytes == 256;
+        g_assert_true(row->done);
+        g_assert_cmpint(row->fits, ==, !small);
+        g_assert_cmpint(row->reason != NULL, ==, small);
+        g_assert_cmpuint(row->least_device_bytes, >, 256);
+    }
+    g_autoptr(GArray) ranked = sweep_rank(sweep);
+    g_assert_cmpuint(ranked->len, ==, sweep->row_count);
+    const struct sweep_row *last = &sweep->rows[g_array_index(ranked, uint32_t, ranked->len - 1)];
+    g_assert_cmpuint(last->device_bytes, ==, 1000000000);
+    sweep_free(sweep);
+
+    /* What a row calls the least does fit, and a byte less does not. */
+    uint64_t chunk_bytes = 2048, least = 0;
+    g_array_set_size(f.chunk_sizes, 0);
+    g_array_append_val(f.chunk_sizes, chunk_bytes);
+    for (int i = 0; i < 3; i++) {
+        uint64_t budget = i == 0 ? 256 : least + 1 - (uint64_t)i;
+        g_array_set_size(f.budgets, 0);
+        g_array_append_val(f.budgets, budget);
+        sweep = sweep_run(f.trace, &f.options);
+        least = sweep->rows[0].least_device_bytes;
+        g_assert_cmpint(sweep->rows[0].fits, ==, i == 1);
+        sweep_free(sweep);
+    }
+    tear_down(&f);
+}
+
+static bool stop_at_once(void *data, uint32_t done, uint32_t total)
+{
+    uint32_t *calls = data;
+    (*calls)++;
+    g_assert_cmpuint(done, <=, total);
+    return false;
+}
+
+static void slow_task(void *data, uint32_t index)
+{
+    gint *begun = data;
+    (void)index;
+    g_atomic_int_inc(begun);
+    g_usleep(20000);
+}
+
+static void test_interruption(void)
+{
+    gint begun = 0;
+    uint32_t calls = 0;
+
+    workers_run(&(struct workers_job){.task = slow_task,
+                                      .data = &begun,
+                                      .count = 1000,
+                                      .threads = 2,
+                                      .progress = stop_at_once,
+                                      .progress_data = &calls});
+    g_assert_cmpint(begun, >=, 2);
+    g_assert_cmpint(begun, <, 1000);
+    g_assert_cmpuint(calls, >=, 1);
+}
+
+static void test_json(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "pstar-sweep-XXXXXX", NULL);
+    struct fixture f;
+
+    set_up(&f, random, "256B,100%");
+    struct sweep *sweep = sweep_run(f.trace, &f.options);
+    g_close(g_mkstemp(path), NULL);
+    g_assert_true(sweep_write_json(sweep, f.trace, "a.pstar", path, NULL));
+    json_t *root = json_load_file(path, 0, NULL), *results = json_object_get(root, "results"), *row;
+    size_t index;
+    g_assert_cmpstr(json_string_value(json_object_get(root, "trace")), ==, "a.pstar");
+    g_assert_cmpuint(json_array_size(results), ==, sweep->row_count);
+    json_array_foreach (results, index, row) {
+        const struct sweep_row *expected = &sweep->rows[index];
+        g_assert_cmpstr(json_string_value(json_object_get(row, "policy")), ==,
+                        expected->policy->name);
+        g_assert_cmpint(json_is_true(json_object_get(row, "fits")), ==, expected->fits);
+        g_assert_cmpint(json_is_integer(json_object_get(row, "h2d_bytes")), ==, expected->fits);
+        g_assert_cmpint(json_is_string(json_object_get(row, "reason")), ==, !expected->fits);
+        g_assert_cmpint(json_integer_value(json_object_get(row, "d2h_bytes")), ==,
+                        expected->figures.d2h_bytes);
+        g_assert_cmpfloat_with_epsilon(json_real_value(json_object_get(row, "iteration_seconds")),
+                                       expected->figures.iteration_seconds, 1e-12);
+    }
+    json_decref(root);
+    g_unlink(path);
+    sweep_free(sweep);
+    tear_down(&f);
+}
+
+static void test_sizes(void)
+{
+    static const char *const bad[] = {"1MiB:1KiB", "0", "1MiB,0B", "1MiB:", "4MB0", "2MiB;3MiB"};
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct trace *trace = random_iteration(random);
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autoptr(GError) error = NULL;
+        g_assert_null(sizes_parse_chunks(bad[i], trace, &error));
+        g_assert_nonnull(error);
+    }
+    g_autoptr(GArray) range = sizes_parse_chunks("1000B:4KiB", trace, NULL);
+    const uint64_t expected[] = {1024, 1536, 2048, 3072, 4096};
+    g_assert_cmpuint(range->len, ==, (guint)G_N_ELEMENTS(expected));
+    for (guint i = 0; i < range->len; i++)
+        g_assert_cmpuint(g_array_index(range, uint64_t, i), ==, expected[i]);
+    g_autoptr(GArray) list = sizes_parse_chunks("4KiB,1KiB,4096", trace, NULL);
+    g_assert_cmpuint(list->len, ==, 2);
+    g_assert_cmpuint(g_array_index(list, uint64_t, 0), ==, 1024);
+    trace_free(trace);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/sweep/any_number_of_threads", test_any_number_of_threads);
+    g_test_add_func("/sweep/what_does_not_fit", test_what_does_not_fit);
+    g_test_add_func("/sweep/interruption", test_interruption);
+    g_test_add_func("/sweep/json", test_json);
+    g_test_add_func("/sweep/sizes", test_sizes);
+    return g_test_run();
+}
