@@ -1,0 +1,142 @@
+/* Platform files: every one in the project reads, what is wrong is named, curves interpolate. */
+#include "platforms/platform.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#define CURVE "{\"source\":\"a test\",\"points\":[[1000,0.1]]}"
+#define CURVES                                                                                  \
+    "\"d2h\":" CURVE ",\"compute_fp32\":" CURVE ",\"compute_bf16\":" CURVE ",\"memory\":" CURVE \
+    ",\"host_update\":" CURVE
+#define HEAD "\"name\":\"n\",\"source\":\"s\",\"device_bytes\":100,\"host_bytes\":200"
+
+static struct platform *read_text(const char *text, GError **error)
+{
+    char *path;
+    int descriptor = g_file_open_tmp("platform-XXXXXX.json", &path, NULL);
+    g_assert_cmpint(descriptor, >=, 0);
+    g_close(descriptor, NULL);
+    g_assert_true(g_file_set_contents(path, text, -1, NULL));
+    struct platform *platform = platform_read(path, error);
+    g_unlink(path);
+    g_free(path);
+    return platform;
+}
+
+static void test_shipped(void)
+{
+    GDir *folder = g_dir_open(PROJECT_DIR "/platforms", 0, NULL);
+    const char *name;
+    int files = 0;
+    while ((name = g_dir_read_name(folder))) {
+        if (!g_str_has_suffix(name, ".json"))
+            continue;
+        char *path = g_build_filename(PROJECT_DIR "/platforms", name, NULL);
+        GError *error = NULL;
+        struct platform *platform = platform_read(path, &error);
+        g_assert_no_error(error);
+        platform_free(platform);
+        g_free(path);
+        files++;
+    }
+    g_dir_close(folder);
+    g_assert_cmpint(files, >=, 4);
+}
+
+static void test_refused(void)
+{
+    static const struct {
+        const char *text;
+        const char *named[2];
+    } bad[] = {
+        {"", {":1:", ""}},
+        {"[]", {"object", ""}},
+        {"{}", {"name", "missing"}},
+        {"{\"name\":\"\"}", {"name", "\"\""}},
+        {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":-5}", {"device_bytes", "-5"}},
+        {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":\"8GB\"}", {"device_bytes", "8GB"}},
+        {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":1}", {"host_bytes", "missing"}},
+        {"{" HEAD "," CURVES "}", {"h2d", "missing"}},
+        {"{" HEAD "," CURVES ",\"h2d\":3}", {"h2d", "3"}},
+        {"{" HEAD "," CURVES ",\"h2d\":{\"source\":\"s\"}}", {"h2d.points", "missing"}},
+        {"{" HEAD "," CURVES ",\"h2d\":{\"points\":[[1,1]]}}", {"h2d.source", "missing"}},
+        {"{" HEAD "," CURVES ",\"h2d\":{\"source\":\"s\",\"points\":[]}}", {"h2d.points", "[]"}},
+        {"{" HEAD "," CURVES ",\"h2d\":{\"source\":\"s\",\"points\":[[1]]}}",
+         {"h2d.points", "[1]"}},
+        {"{" HEAD "," CURVES ",\"h2d\":{\"source\":\"s\",\"points\":[[1,0]]}}",
+         {"h2d.points", "[1,0]"}},
+        {"{" HEAD "," CURVES ",\"h2d\":{\"source\":\"s\",\"points\":[[2,1],[2,3]]}}",
+         {"h2d.points", "[2,3]"}},
+        {"{" HEAD "," CURVES ",\"h2d\":{\"source\":\"s\",\"points\":[[2,\"1\"]]}}",
+         {"h2d.points", "\"1\""}},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        GError *error = NULL;
+        g_assert_null(read_text(bad[i].text, &error));
+        g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
+        g_assert_nonnull(strstr(error->message, "platform-"));
+        for (size_t n = 0; n < G_N_ELEMENTS(bad[i].named); n++)
+            if (!strstr(error->message, bad[i].named[n]))
+                g_error("'%s' is not in: %s", bad[i].named[n], error->message);
+        g_error_free(error);
+    }
+    GError *error = NULL;
+    g_assert_null(platform_read("/nowhere/machine.json", &error));
+    g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
+    g_assert_nonnull(strstr(error->message, "/nowhere/machine.json"));
+    g_error_free(error);
+}
+
+static void test_round_trip(void)
+{
+    GError *error = NULL;
+    struct platform *platform =
+        read_text("{" HEAD "," CURVES
+                  ",\"h2d\":{\"source\":\"mine\",\"points\":[[100,0.5],[1e9,0.75],[2e9,1.25]]}}",
+                  &error);
+    g_assert_no_error(error);
+    char *path;
+    int descriptor = g_file_open_tmp("platform-XXXXXX.json", &path, NULL);
+    g_close(descriptor, NULL);
+    g_assert_true(platform_write(platform, path, &error));
+    struct platform *again = platform_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpstr(again->name, ==, "n");
+    g_assert_cmpstr(again->source, ==, "s");
+    g_assert_cmpuint(again->device_bytes, ==, 100);
+    g_assert_cmpuint(again->host_bytes, ==, 200);
+    g_assert_cmpstr(again->h2d.source, ==, "mine");
+    g_assert_cmpmem(again->h2d.points, again->h2d.count * sizeof *again->h2d.points,
+                    platform->h2d.points, platform->h2d.count * sizeof *platform->h2d.points);
+    g_assert_cmpfloat(again->compute[1].points[0].seconds, ==, 0.1);
+    g_unlink(path);
+    g_free(path);
+    platform_free(again);
+    platform_free(platform);
+}
+
+static void test_seconds(void)
+{
+    struct platform_point points[] = {{100, 2}, {200, 3}, {400, 9}};
+    const struct platform_curve curve = {.points = points, .count = 3};
+    g_assert_cmpfloat(platform_seconds(&curve, 0), ==, 0);
+    g_assert_cmpfloat(platform_seconds(&curve, 50), ==, 1);
+    g_assert_cmpfloat(platform_seconds(&curve, 100), ==, 2);
+    g_assert_cmpfloat(platform_seconds(&curve, 150), ==, 2.5);
+    g_assert_cmpfloat(platform_seconds(&curve, 200), ==, 3);
+    g_assert_cmpfloat(platform_seconds(&curve, 300), ==, 6);
+    g_assert_cmpfloat(platform_seconds(&curve, 400), ==, 9);
+    g_assert_cmpfloat(platform_seconds(&curve, 800), ==, 18);
+    const struct platform_curve rate = {.points = points, .count = 1};
+    g_assert_cmpfloat(platform_seconds(&rate, 1000), ==, 20);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/platform/shipped", test_shipped);
+    g_test_add_func("/platform/refused", test_refused);
+    g_test_add_func("/platform/round-trip", test_round_trip);
+    g_test_add_func("/platform/seconds", test_seconds);
+    return g_test_run();
+}

@@ -1,0 +1,126 @@
+/* Synthetic traces: durations by counting, and 175B parameters in no time. */
+#include "models/synth.h"
+#include "small_model.h"
+
+static struct platform *machine(void)
+{
+    GError *error = NULL;
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", &error);
+    g_assert_no_error(error);
+    return platform;
+}
+
+static struct trace *synthesise(const struct model_config *config, const struct model_job *job,
+                                const struct platform *platform)
+{
+    GError *error = NULL;
+    struct trace *trace = model_synthesise(config, job, platform, &error);
+    g_assert_no_error(error);
+    return trace;
+}
+
+static double seconds(const struct trace *trace)
+{
+    uint64_t sum = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        sum += trace->operators[m].duration_ns;
+    return (double)sum * 1e-9;
+}
+
+static void test_175b(void)
+{
+    GError *error = NULL;
+    struct model_config *config =
+        model_config_read(PROJECT_DIR "/models/configs/patrickstar-175b.json", &error);
+    g_assert_no_error(error);
+    struct platform *platform = machine();
+    struct model_job job = {
+        .batch = 4, .sequence = 1024, .micro_batches = 1, .precision = MODEL_BF16};
+    gint64 start = g_get_monotonic_time();
+    struct trace *trace = synthesise(config, &job, platform);
+    g_assert_cmpint(g_get_monotonic_time() - start, <, G_USEC_PER_SEC);
+    g_assert_cmpuint(trace_model_bytes(trace), ==, 14 * UINT64_C(174591676416));
+    g_assert_true(trace_check(trace, "175B", &error));
+    g_assert_true(trace->estimated);
+    g_assert_cmpstr(trace->machine, ==, platform->name);
+
+    /* Forward and backward by the usual count, 6 a token and parameter, and the pairs of attention;
+     * the update by 26 bytes a parameter at the memory's rate. */
+    double step = 6.0 * 4096 * 174591676416.0 + 14.0 * 96 * 4 * 1024 * 512.5 * 12288;
+    double products = platform_seconds(&platform->compute[1], step);
+    double update = platform_seconds(&platform->memory, 26.0 * 174591676416.0);
+    g_assert_cmpfloat_with_epsilon(seconds(trace) / (products + update), 1, 0.05);
+    trace_free(trace);
+    platform_free(platform);
+    model_config_free(config);
+}
+
+/* A product takes the longer of its operations and its bytes, a norm its bytes. */
+static void test_bounds(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    struct platform *platform = machine();
+    struct trace *trace = synthesise(&config, &job, platform);
+    const struct trace_operator *norm = &trace->operators[1], *product = &trace->operators[2];
+    g_assert_cmpstr(norm->name, ==, "forward h.0.ln_1");
+    g_assert_cmpstr(product->name, ==, "forward h.0.attn.c_attn");
+    g_assert_cmpuint(norm->duration_ns, ==, 1); /* never 0, which would mean unknown */
+    trace_free(trace);
+
+    platform->compute[0].points[0].seconds = 1e6;
+    platform->memory.points[0].seconds = 1e5;
+    trace = synthesise(&config, &job, platform);
+    norm = &trace->operators[1], product = &trace->operators[2];
+    double by_flops = (double)product->flops * 1e15 / platform->compute[0].points[0].amount;
+    double by_bytes = (double)norm->bytes * 1e14 / platform->memory.points[0].amount;
+    g_assert_cmpuint(product->duration_ns, ==, (uint64_t)(by_flops + 0.5));
+    g_assert_cmpuint(norm->duration_ns, ==, (uint64_t)(by_bytes + 0.5));
+    trace_free(trace);
+    platform_free(platform);
+}
+
+static void test_host(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    job.host_update = job.host_embedding = true;
+    struct platform *platform = machine();
+    platform->host_update.points[0] = (struct platform_point){1, 1e-6};
+    struct trace *trace = synthesise(&config, &job, platform);
+    const struct trace_operator *update =
+        &trace->operators[trace->operator_count - trace->tensor_count];
+    g_assert_cmpstr(update->name, ==, "update wte.weight");
+    g_assert_cmpuint(update->duration_ns, ==, 88 * 1000);
+    /* 896 bytes are those of 32 elements' update */
+    g_assert_cmpuint(trace->operators[0].bytes, ==, 896);
+    g_assert_cmpuint(trace->operators[0].duration_ns, ==, 32 * 1000);
+    trace_free(trace);
+    platform_free(platform);
+}
+
+static void test_without_platform(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    struct trace *trace = synthesise(&config, &job, NULL);
+    g_assert_cmpfloat(seconds(trace), ==, 0);
+    g_assert_false(trace->estimated);
+    trace_free(trace);
+
+    GError *error = NULL;
+    job.batch = 0;
+    g_assert_null(model_synthesise(&config, &job, NULL, &error));
+    g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+    g_error_free(error);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/synth/175b", test_175b);
+    g_test_add_func("/synth/bounds", test_bounds);
+    g_test_add_func("/synth/host", test_host);
+    g_test_add_func("/synth/without-platform", test_without_platform);
+    return g_test_run();
+}
