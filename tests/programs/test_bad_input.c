@@ -1,0 +1,239 @@
+/* Bad input gets one clear line that names file, place and reason; nothing is written. */
+#include "workshop.h"
+
+#include <sqlite3.h>
+#include <string.h>
+
+#define RUN     "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 1 "
+#define BUDGET  "--device-memory 16MiB "
+#define PLANNED "pstar-run --batch 2 --seq 32 --steps 1 --log out.jsonl --plan "
+
+struct bad {
+    const char *name;
+    const char *command;
+    int status;
+    const char *says[3]; /* all of them stand in the message */
+};
+
+static const struct bad table[] = {
+    /* traces */
+    {"trace/missing", "pstar-trace info none.pstar", 2, {"none.pstar", "No such file"}},
+    {"trace/empty", "pstar-trace check empty.pstar", 2, {"empty.pstar", "not a trace"}},
+    {"trace/text", "pstar-trace info text.txt", 2, {"text.txt", "not a trace"}},
+    {"trace/truncated", "pstar-trace check truncated.pstar", 2, {"truncated.pstar", "truncated"}},
+    {"trace/other-database", "pstar-trace check other.db", 2, {"other.db", "not a trace"}},
+    {"trace/other-version", "pstar-trace check version.pstar", 2, {"version.pstar", "version 99"}},
+    {"trace/contradiction", "pstar-trace check broken.pstar", 2, {"broken.pstar", "accesses"}},
+    {"trace/export", "pstar-trace export truncated.pstar -o out.json", 2, {"truncated.pstar"}},
+    {"sim/truncated",
+     "pstar-sim truncated.pstar --device-memory 30% --json out.json --csv out.csv",
+     2,
+     {"truncated.pstar", "truncated"}},
+    {"sim/other-version",
+     "pstar-sim version.pstar --device-memory 30% --json out.json",
+     2,
+     {"version.pstar", "version 99"}},
+    {"plan/truncated",
+     "pstar-plan truncated.pstar --device-memory 1MiB -o out.json",
+     2,
+     {"truncated.pstar", "truncated"}},
+    {"plan/text",
+     "pstar-plan text.txt --device-memory 1MiB -o out.json",
+     2,
+     {"text.txt", "not a trace"}},
+    {"report/text", "pstar-report text.txt -o out", 2, {"text.txt"}},
+    {"report/truncated", "pstar-report truncated.pstar -o out", 2, {"truncated.pstar"}},
+
+    /* sizes, rates and names on the command line */
+    {"size/run", RUN "--device-memory 64MB0 --log out.jsonl", 2, {"64MB0"}},
+    {"size/chunk", RUN BUDGET "--chunk-size 64MB0 --log out.jsonl", 2, {"64MB0"}},
+    {"size/sim", "pstar-sim good.pstar --device-memory 64MB0 --json out.json", 2, {"64MB0"}},
+    {"size/plan", "pstar-plan good.pstar --device-memory 64MB0 -o out.json", 2, {"64MB0"}},
+    {"size/negative", "pstar-plan good.pstar --device-memory=-1MiB -o out.json", 2, {"-1MiB"}},
+    {"rate", RUN BUDGET "--link h2d=12GB --log out.jsonl", 2, {"12GB"}},
+    {"policy/run", RUN BUDGET "--policy newest --log out.jsonl", 2, {"newest"}},
+    {"policy/sim",
+     "pstar-sim good.pstar --device-memory 30% --policy newest --json out.json",
+     2,
+     {"newest"}},
+    {"precision", RUN BUDGET "--precision fp8 --log out.jsonl", 2, {"fp8"}},
+    {"option", "pstar-run --no-such-option", 2, {"--no-such-option"}},
+    {"collect/nothing", "pstar-collect -o out.pstar", 2, {"pstar-collect"}},
+    {"collect/iterations",
+     "pstar-collect -o out.pstar --iterations 3:1 -- pstar-run --version",
+     2,
+     {"3:1"}},
+
+    /* configs and texts */
+    {"config/missing", "pstar-run --model none --data text.txt", 2, {"none", "No such file"}},
+    {"config/not-json", "pstar-run --model text.txt --data text.txt", 2, {"text.txt", "line 1"}},
+    {"config/no-layers",
+     "pstar-run --model no_layers.json --data text.txt --log out.jsonl",
+     2,
+     {"no_layers.json", "n_layer"}},
+    {"config/heads",
+     "pstar-run --model heads.json --data text.txt --log out.jsonl",
+     2,
+     {"heads.json", "n_head"}},
+    {"config/absurd",
+     "pstar-run --model absurd.json --data text.txt --log out.jsonl",
+     2,
+     {"absurd.json", "n_layer"}},
+    {"config/unsupported",
+     "pstar-run --model llama.json --data text.txt --log out.jsonl",
+     2,
+     {"llama.json", "llama"}},
+    {"config/synth",
+     "pstar-trace synth --model heads.json --batch 1 --seq 32 --precision fp32 -o out.pstar",
+     2,
+     {"heads.json", "n_head"}},
+    {"sequence/too-long",
+     "pstar-run --model model --data text.txt --seq 4096 --log out.jsonl",
+     2,
+     {"4096"}},
+    {"text/missing", "pstar-run --model model --data none.txt", 2, {"none.txt", "No such file"}},
+    {"text/short",
+     "pstar-run --model model --data short.txt --seq 32 --log out.jsonl",
+     2,
+     {"short.txt", "32"}},
+
+    /* plans */
+    {"planned/other-model",
+     PLANNED "good.json --model wider.json --data text.txt",
+     2,
+     {"good.json", "model"}},
+    {"planned/other-batch",
+     "pstar-run --model model --data text.txt --batch 4 --seq 32 --plan good.json --log out.jsonl",
+     2,
+     {"good.json", "batch"}},
+    {"planned/truncated",
+     PLANNED "truncated.json --model model --data text.txt",
+     2,
+     {"truncated.json"}},
+    {"planned/a-trace", PLANNED "good.pstar --model model --data text.txt", 2, {"good.pstar"}},
+    {"planned/impossible",
+     PLANNED "impossible.json --model model --data text.txt",
+     2,
+     {"impossible.json"}},
+
+    /* what does not fit */
+    {"fit/run", RUN "--device-memory 64KiB --log out.jsonl", 3, {"device memory", "would fit"}},
+    {"fit/host", RUN BUDGET "--host-memory 4KiB --log out.jsonl", 3, {"memory", "would fit"}},
+    {"fit/plan",
+     "pstar-plan good.pstar --device-memory 64KiB -o out.json",
+     3,
+     {"device memory", "would fit"}},
+};
+
+static struct workshop *workshop;
+
+static void test_bad(gconstpointer data)
+{
+    const struct bad *bad = data;
+    char *before = workshop_listing(workshop);
+    struct outcome outcome = workshop_run(workshop, bad->command);
+    char *after = workshop_listing(workshop);
+
+    g_test_message("%s\nstatus %d: %s", bad->command, outcome.status, outcome.err);
+    g_assert_cmpint(outcome.status, ==, bad->status);
+    for (size_t i = 0; i < G_N_ELEMENTS(bad->says) && bad->says[i]; i++)
+        g_assert_nonnull(strstr(outcome.err, bad->says[i]));
+    const char *end = strchr(outcome.err, '\n');
+    g_assert_nonnull(end);
+    g_assert_cmpstr(end, ==, "\n");
+    g_assert_cmpstr(after, ==, before);
+
+    g_free(after);
+    outcome_clear(&outcome);
+    g_free(before);
+}
+
+static void write_part(const char *from, const char *to, double share)
+{
+    GError *error = NULL;
+    char *bytes = NULL;
+    gsize length = 0;
+    char *source = workshop_path(workshop, from);
+    char *target = workshop_path(workshop, to);
+    g_file_get_contents(source, &bytes, &length, &error);
+    g_assert_no_error(error);
+    g_file_set_contents(target, bytes, (gssize)((double)length * share), &error);
+    g_assert_no_error(error);
+    g_free(target);
+    g_free(source);
+    g_free(bytes);
+}
+
+static void alter_database(const char *name, const char *sql)
+{
+    char *path = workshop_path(workshop, name);
+    sqlite3 *database = NULL;
+    g_assert_cmpint(sqlite3_open(path, &database), ==, SQLITE_OK);
+    g_assert_cmpint(sqlite3_exec(database, sql, NULL, NULL, NULL), ==, SQLITE_OK);
+    g_assert_cmpint(sqlite3_close(database), ==, SQLITE_OK);
+    g_free(path);
+}
+
+/* The good plan with its first fetch aimed where nothing may lie. */
+static void write_impossible_plan(void)
+{
+    json_t *plan = workshop_read_json(workshop, "good.json");
+    json_t *bytes = json_object_get(plan, "device_bytes");
+    g_assert_true(json_is_integer(bytes));
+    json_integer_set(bytes, 256);
+    char *path = workshop_path(workshop, "impossible.json");
+    g_assert_cmpint(json_dump_file(plan, path, 0), ==, 0);
+    g_free(path);
+    json_decref(plan);
+}
+
+static void write_config(const char *name, const char *key, json_t *value)
+{
+    json_t *config = workshop_read_json(workshop, "model/config.json");
+    if (value)
+        json_object_set_new(config, key, value);
+    else
+        json_object_del(config, key);
+    char *path = workshop_path(workshop, name);
+    g_assert_cmpint(json_dump_file(config, path, 0), ==, 0);
+    g_free(path);
+    json_decref(config);
+}
+
+static void write_files(void)
+{
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision fp32 -o good.pstar");
+    workshop_must_run(workshop, "pstar-plan good.pstar --device-memory 1MiB -o good.json");
+    write_part("good.pstar", "truncated.pstar", 0.5);
+    write_part("good.pstar", "version.pstar", 1.0);
+    alter_database("version.pstar", "PRAGMA user_version = 99");
+    write_part("good.pstar", "broken.pstar", 1.0);
+    alter_database("broken.pstar", "UPDATE accesses SET tensor = 100000 WHERE id = 3");
+    alter_database("other.db", "CREATE TABLE guests (name TEXT)");
+    write_part("good.json", "truncated.json", 0.5);
+    write_impossible_plan();
+
+    workshop_write(workshop, "empty.pstar", "");
+    workshop_write(workshop, "short.txt", "ten bytes.");
+    write_config("no_layers.json", "n_layer", NULL);
+    write_config("heads.json", "n_head", json_integer(5));
+    write_config("absurd.json", "n_layer", json_integer(-3));
+    write_config("llama.json", "model_type", json_string("llama"));
+    write_config("wider.json", "n_embd", json_integer(128));
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    workshop = workshop_new();
+    write_files();
+    for (size_t i = 0; i < G_N_ELEMENTS(table); i++) {
+        char *path = g_strconcat("/bad-input/", table[i].name, NULL);
+        g_test_add_data_func(path, &table[i], test_bad);
+        g_free(path);
+    }
+    int status = g_test_run();
+    workshop_free(workshop);
+    return status;
+}
