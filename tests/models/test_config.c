@@ -73,6 +73,21 @@ static void test_presets(void)
     g_assert_cmpint(presets, ==, 17);
 }
 
+/* As GPT2LMHeadModel.save_pretrained of transformers 5.23 leaves it, beside 146,688 parameters. */
+static void test_transformers_file(void)
+{
+    GError *error = NULL;
+    struct model_config *config = model_config_read(TEST_SOURCE_DIR "/transformers_config.json",
+                                                    &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(model_config_parameters(config), ==, 146688);
+    g_assert_cmpuint(config->inner, ==, 256);
+    g_assert_false(config->tied);
+    g_assert_cmpfloat(config->residual_dropout, ==, 0);
+    g_assert_cmpfloat(config->attention_dropout, ==, 0.1);
+    model_config_free(config);
+}
+
 static void test_defaults(void)
 {
     GError *error = NULL;
@@ -255,6 +270,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/config/known-counts", test_known_counts);
     g_test_add_func("/config/presets", test_presets);
+    g_test_add_func("/config/transformers-file", test_transformers_file);
     g_test_add_func("/config/defaults", test_defaults);
     g_test_add_func("/config/accepted", test_accepted);
     g_test_add_func("/config/refused", test_refused);
