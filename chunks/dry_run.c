@@ -2,6 +2,7 @@
 
 #include "chunks/decide.h"
 #include "chunks/place.h"
+#include "chunks/plan_make.h"
 
 /* The least device memory with the device-homed chunks always there; *moment needs it. */
 static uint64_t least_device_bytes(const struct accesses *accesses, const struct layout *layout,
@@ -39,52 +40,6 @@ static bool check_device_budget(const struct trace *trace, const struct layout *
     return false;
 }
 
-static void count_traffic(const struct trace *trace, struct plan *plan)
-{
-    struct plan_figures *figures = &plan->predicted;
-    for (uint32_t i = 0; i < plan->action_count; i++) {
-        const struct plan_action *action = &plan->actions[i];
-        const struct chunk *chunk = &plan->layout->chunks[action->chunk];
-        bool fetch = action->kind == PLAN_FETCH;
-        bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
-        figures->h2d_bytes += fetch ? chunk->used : 0;
-        figures->h2d_copies += fetch;
-        figures->d2h_bytes += write ? chunk->used : 0;
-        figures->d2h_copies += write;
-        figures->evictions += action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
-        figures->moves += action->kind == PLAN_MOVE;
-        figures->moved_bytes += action->kind == PLAN_MOVE ? chunk->used : 0;
-    }
-    for (uint32_t m = 0; m < trace->operator_count; m++) {
-        figures->h2d_bytes += trace->operators[m].h2d_bytes;
-        figures->d2h_bytes += trace->operators[m].d2h_bytes;
-    }
-    figures->peak_host_bytes = plan->host_bytes;
-}
-
-static struct plan *describe(const struct trace *trace, const struct layout *layout,
-                             const struct homes *homes, const struct dry_run_options *options)
-{
-    struct plan *plan = g_new0(struct plan, 1);
-    plan->digest = trace_digest(trace);
-    plan->model = g_strdup(trace->model);
-    plan->precision = g_strdup(trace->precision);
-    plan->batch = trace->batch;
-    plan->sequence = trace->sequence;
-    plan->micro_batches = trace->micro_batches;
-    plan->made_by = g_strdup_printf("policy %s", options->policy->name);
-    plan->policy = g_strdup(options->policy->name);
-    plan->look_ahead = options->look_ahead;
-    plan->device_budget = options->device_bytes;
-    plan->host_budget = options->host_bytes;
-    plan->layout = layout_copy(layout);
-    plan->host_bytes = homes->host_bytes;
-    plan->staging_address = homes->staging_address;
-    plan->host_address = g_memdup2(homes->host_address,
-                                   layout->chunk_count * sizeof *homes->host_address);
-    return plan;
-}
-
 struct plan *dry_run_accesses(const struct trace *trace, const struct layout *layout,
                               const struct accesses *accesses,
                               const struct dry_run_options *options, GError **error)
@@ -94,9 +49,12 @@ struct plan *dry_run_accesses(const struct trace *trace, const struct layout *la
     if (homes &&
         check_device_budget(trace, layout, accesses, homes, options->device_bytes, error)) {
         struct decisions *decisions = decide(layout, accesses, homes, options);
-        plan = describe(trace, layout, homes, options);
+        plan = plan_describe(trace, layout, homes, options->device_bytes, options->host_bytes);
+        plan->made_by = g_strdup_printf("policy %s", options->policy->name);
+        plan->policy = g_strdup(options->policy->name);
+        plan->look_ahead = options->look_ahead;
         place_decisions(decisions, layout, accesses, homes, trace, options->device_bytes, plan);
-        count_traffic(trace, plan);
+        plan_count_traffic(plan, trace);
         decisions_free(decisions);
     }
     homes_free(homes);

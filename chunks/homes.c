@@ -47,22 +47,37 @@ static GArray *candidates(const struct layout *layout, const struct accesses *ac
     return result;
 }
 
+struct homes *homes_assign(const struct trace *trace, const struct layout *layout,
+                           const uint8_t *on_device)
+{
+    uint32_t chunks = layout->chunk_count;
+    struct homes *homes = g_new0(struct homes, 1);
+    homes->chunk_count = chunks;
+    homes->on_device = g_memdup2(on_device, chunks);
+    homes->host_address = g_new(uint64_t, chunks);
+    uint64_t address = 0;
+    for (uint32_t c = 0; c < chunks; c++) {
+        homes->host_address[c] = on_device[c] ? PLAN_NOWHERE : address;
+        address += on_device[c] ? 0 : layout->chunks[c].used;
+        homes->device_bytes += on_device[c] ? layout->chunks[c].bytes : 0;
+    }
+    homes->staging_address = address;
+    homes->host_bytes = address + staging_bytes(trace);
+    return homes;
+}
+
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
                            const struct accesses *accesses, uint64_t host_bytes, GError **error)
 {
-    uint64_t staging = staging_bytes(trace), need = staging;
+    uint64_t need = staging_bytes(trace);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
         need += layout->chunks[c].used;
 
-    struct homes *homes = g_new0(struct homes, 1);
-    homes->chunk_count = layout->chunk_count;
-    homes->on_device = g_new0(uint8_t, layout->chunk_count);
-    homes->host_address = g_new(uint64_t, layout->chunk_count);
+    g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
     GArray *order = candidates(layout, accesses);
     for (uint32_t i = 0; i < order->len && need > host_bytes; i++) {
         uint32_t chunk = g_array_index(order, struct candidate, i).chunk;
-        homes->on_device[chunk] = 1;
-        homes->device_bytes += layout->chunks[chunk].bytes;
+        on_device[chunk] = 1;
         need -= layout->chunks[chunk].used;
     }
     g_array_free(order, TRUE);
@@ -72,18 +87,9 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
                     " bytes, %" G_GUINT64_FORMAT " more than its budget; %" G_GUINT64_FORMAT
                     " bytes would fit",
                     need, need - host_bytes, need);
-        homes_free(homes);
         return NULL;
     }
-
-    uint64_t address = 0;
-    for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        homes->host_address[c] = homes->on_device[c] ? PLAN_NOWHERE : address;
-        address += homes->on_device[c] ? 0 : layout->chunks[c].used;
-    }
-    homes->staging_address = address;
-    homes->host_bytes = address + staging;
-    return homes;
+    return homes_assign(trace, layout, on_device);
 }
 
 void homes_free(struct homes *homes)

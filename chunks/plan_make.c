@@ -1,0 +1,44 @@
+#include "chunks/plan_make.h"
+
+struct plan *plan_describe(const struct trace *trace, const struct layout *layout,
+                           const struct homes *homes, uint64_t device_budget, uint64_t host_budget)
+{
+    struct plan *plan = g_new0(struct plan, 1);
+    plan->digest = trace_digest(trace);
+    plan->model = g_strdup(trace->model);
+    plan->precision = g_strdup(trace->precision);
+    plan->batch = trace->batch;
+    plan->sequence = trace->sequence;
+    plan->micro_batches = trace->micro_batches;
+    plan->device_budget = device_budget;
+    plan->host_budget = host_budget;
+    plan->layout = layout_copy(layout);
+    plan->host_bytes = homes->host_bytes;
+    plan->staging_address = homes->staging_address;
+    plan->host_address = g_memdup2(homes->host_address,
+                                   layout->chunk_count * sizeof *homes->host_address);
+    return plan;
+}
+
+void plan_count_traffic(struct plan *plan, const struct trace *trace)
+{
+    struct plan_figures *figures = &plan->predicted;
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        const struct plan_action *action = &plan->actions[i];
+        const struct chunk *chunk = &plan->layout->chunks[action->chunk];
+        bool fetch = action->kind == PLAN_FETCH;
+        bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
+        figures->h2d_bytes += fetch ? chunk->used : 0;
+        figures->h2d_copies += fetch;
+        figures->d2h_bytes += write ? chunk->used : 0;
+        figures->d2h_copies += write;
+        figures->evictions += action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
+        figures->moves += action->kind == PLAN_MOVE;
+        figures->moved_bytes += action->kind == PLAN_MOVE ? chunk->used : 0;
+    }
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        figures->h2d_bytes += trace->operators[m].h2d_bytes;
+        figures->d2h_bytes += trace->operators[m].d2h_bytes;
+    }
+    figures->peak_host_bytes = plan->host_bytes;
+}
