@@ -4,13 +4,19 @@
 
 enum work_kind { WORK_FETCH, WORK_WRITE_BACK, WORK_MOVE, WORK_RUN };
 
+/* What an operator must find, as known when it was queued. */
+struct operand {
+    uint64_t address;
+    uint32_t version;
+};
+
 struct work {
     enum work_kind kind;
     struct mover_after after;
     struct mover_copy copy;
     uint64_t from;
     uint32_t moment;
-    uint64_t *address; /* [accesses of the moment] where its chunks lie, as known when queued */
+    struct operand *operands; /* [accesses of the moment] */
 };
 
 /* What a grain of memory holds: a chunk's version, or somebody's garbage. */
@@ -29,7 +35,7 @@ struct adversary {
     mover_ticket put[MOVER_QUEUES], done[MOVER_QUEUES];
     struct stamp *device, *host;
     uint64_t *address; /* [chunk_count] as issued */
-    uint32_t *version; /* [chunk_count] as executed in order of the chunk's uses */
+    uint32_t *version; /* [chunk_count] as issued */
     uint32_t wrong;
     struct plan_figures figures;
 };
@@ -61,7 +67,7 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
 static void free_work(void *data)
 {
     struct work *work = data;
-    g_free(work->address);
+    g_free(work->operands);
     g_free(work);
 }
 
@@ -76,22 +82,21 @@ void adversary_free(struct adversary *a)
     g_free(a);
 }
 
-static void check_operand(struct adversary *a, const struct chunk_access *access, uint64_t address)
+static void check_operand(struct adversary *a, const struct chunk_access *access,
+                          const struct operand *operand)
 {
     uint32_t chunk = access->chunk;
     struct stamp *memory = access->flags & ACCESS_ON_HOST
                                ? a->host + a->plan->host_address[chunk] / GRAIN
-                               : a->device + address / GRAIN;
+                               : a->device + operand->address / GRAIN;
     for (uint64_t g = 0; g < a->plan->layout->chunks[chunk].used / GRAIN; g++) {
-        bool right = memory[g].chunk == chunk && memory[g].version == a->version[chunk] &&
+        bool right = memory[g].chunk == chunk && memory[g].version == operand->version &&
                      memory[g].grain == g;
         if (!right && !(access->flags & ACCESS_FRESH))
             a->wrong++;
         if (access->flags & ACCESS_WRITES)
-            memory[g] = (struct stamp){chunk, a->version[chunk] + 1, g};
+            memory[g] = (struct stamp){chunk, operand->version + 1, g};
     }
-    if (access->flags & ACCESS_WRITES)
-        a->version[chunk]++;
 }
 
 static void execute_operator(struct adversary *a, const struct work *work)
@@ -99,7 +104,7 @@ static void execute_operator(struct adversary *a, const struct work *work)
     uint64_t begin = a->accesses->first[work->moment], end = a->accesses->first[work->moment + 1];
     uint64_t top = a->plan->device_bytes / GRAIN;
     for (uint64_t i = begin; i < end; i++)
-        check_operand(a, &a->accesses->items[i], work->address[i - begin]);
+        check_operand(a, &a->accesses->items[i], &work->operands[i - begin]);
     for (uint64_t g = top - a->accesses->non_model[work->moment] / GRAIN; g < top; g++)
         a->device[g] = (struct stamp){UINT32_MAX, work->moment, g};
 }
@@ -236,9 +241,13 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     uint32_t begin = a->accesses->first[moment], end = a->accesses->first[moment + 1];
     struct work work = {.kind = WORK_RUN, .after = *after, .moment = moment};
     const struct trace_operator *op = &a->trace->operators[moment];
-    work.address = g_new0(uint64_t, end - begin);
-    for (uint32_t i = begin; i < end; i++)
-        work.address[i - begin] = a->address[a->accesses->items[i].chunk];
+    work.operands = g_new0(struct operand, end - begin);
+    for (uint32_t i = begin; i < end; i++) {
+        const struct chunk_access *access = &a->accesses->items[i];
+        work.operands[i - begin] = (struct operand){a->address[access->chunk],
+                                                    a->version[access->chunk]};
+        a->version[access->chunk] += !!(access->flags & ACCESS_WRITES);
+    }
     a->figures.h2d_bytes += op->h2d_bytes;
     a->figures.d2h_bytes += op->d2h_bytes;
     count_peaks(a, moment);

@@ -1,0 +1,110 @@
+#include "chunks/layout.h"
+#include "tests/chunks/random_iteration.h"
+
+#define TRIALS 300
+
+/* Chunks of a list are numbered in packing order and none holds tensors of two coarser chunks. */
+static void check_nesting(const struct layout *layout, const struct trace *trace, int coarse,
+                          int fine)
+{
+    g_autofree uint32_t *owner = g_new(uint32_t, layout->chunk_count);
+    memset(owner, 0xff, layout->chunk_count * sizeof *owner);
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        uint32_t of_fine = layout->places[fine][t].chunk,
+                 of_coarse = layout->places[coarse][t].chunk;
+        g_assert_true(owner[of_fine] == UINT32_MAX || owner[of_fine] == of_coarse);
+        owner[of_fine] = of_coarse;
+        g_assert_cmpuint(layout->chunks[of_fine].group, ==, layout->chunks[of_coarse].group);
+    }
+}
+
+static void check_places(const struct layout *layout, const struct trace *trace, int list)
+{
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        const struct layout_place *place = &layout->places[list][t];
+        const struct chunk *chunk = &layout->chunks[place->chunk];
+        uint64_t bytes = trace->tensors[t].elements * trace->list_element_bytes[list];
+        g_assert_cmpint(chunk->list, ==, list);
+        g_assert_cmpuint(place->offset % LAYOUT_ALIGNMENT, ==, 0);
+        g_assert_cmpuint(place->offset + bytes, <=, chunk->used);
+        g_assert_cmpuint(chunk->used, <=, chunk->bytes);
+        g_assert_cmpuint(chunk->bytes, >=, layout->chunk_bytes[list]);
+        /* Larger than the list's chunks: one tensor's own. */
+        if (chunk->bytes > layout->chunk_bytes[list])
+            g_assert_cmpuint(place->offset, ==, 0);
+        for (uint32_t other = 0; other < t; other++) {
+            const struct layout_place *before = &layout->places[list][other];
+            uint64_t end = before->offset +
+                           trace->tensors[other].elements * trace->list_element_bytes[list];
+            g_assert_true(before->chunk != place->chunk || end <= place->offset);
+        }
+    }
+}
+
+static void test_packing(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < TRIALS; i++) {
+        struct trace *trace = random_iteration(random);
+        GError *error = NULL;
+        struct layout *layout =
+            layout_pack_uniform(trace, 256 * (uint64_t)g_rand_int_range(random, 1, 60), &error);
+        g_assert_no_error(error);
+        for (int list = 0; list < TRACE_LISTS; list++) {
+            g_assert_true(!layout->places[list] == !trace->list_element_bytes[list]);
+            if (layout->places[list])
+                check_places(layout, trace, list);
+            if (layout->places[list] && list != TRACE_PARAM)
+                check_nesting(layout, trace, TRACE_PARAM, list);
+        }
+        layout_free(layout);
+        trace_free(trace);
+    }
+    g_rand_free(random);
+}
+
+/* Four tensors of 1024 bytes in fp32, 512 in bf16, in chunks of 1024: a bf16 chunk covers two. */
+static void test_nested_by_hand(void)
+{
+    struct trace_tensor tensors[4] = {{"a", 256}, {"b", 256}, {"c", 256}, {"d", 256}};
+    struct trace trace = {
+        .list_element_bytes = {2, 0, 4, 4, 4}, .tensor_count = 4, .tensors = tensors};
+    struct layout *layout = layout_pack_uniform(&trace, 1024, NULL);
+    g_assert_cmpuint(layout->chunk_count, ==, 2 + 3 * 4);
+    g_assert_cmpuint(layout->group_count, ==, 2);
+    g_assert_cmpuint(layout->places[TRACE_PARAM][1].chunk, ==, 0);
+    g_assert_cmpuint(layout->places[TRACE_PARAM][1].offset, ==, 512);
+    g_assert_cmpuint(layout->places[TRACE_PARAM][2].chunk, ==, 1);
+    g_assert_cmpuint(layout->places[TRACE_MASTER][3].chunk, ==, 5);
+    g_assert_cmpuint(layout->chunks[5].group, ==, 1);
+    g_assert_cmpuint(layout_bytes(layout), ==, 14 * 1024);
+    layout_free(layout);
+}
+
+static void test_refusals(void)
+{
+    struct trace_tensor tensors[2] = {{"a", 10}, {"b", 10}};
+    struct trace trace = {
+        .list_element_bytes = {4, 4, 0, 4, 4}, .tensor_count = 2, .tensors = tensors};
+    GError *error = NULL;
+    g_assert_null(layout_pack_uniform(&trace, 1000, &error));
+    g_assert_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID);
+    g_clear_error(&error);
+    g_assert_null(layout_pack_uniform(&trace, 0, &error));
+    g_assert_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID);
+    g_clear_error(&error);
+    uint32_t twice[2] = {1, 1};
+    struct layout_spec spec = {.chunk_bytes = {256, 256, 256, 256, 256}, .order = twice};
+    g_assert_null(layout_pack(&trace, &spec, &error));
+    g_assert_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID);
+    g_clear_error(&error);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/layout/packing", test_packing);
+    g_test_add_func("/layout/nested-by-hand", test_nested_by_hand);
+    g_test_add_func("/layout/refusals", test_refusals);
+    return g_test_run();
+}

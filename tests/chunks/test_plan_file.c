@@ -1,0 +1,145 @@
+#include "chunks/dry_run.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <glib/gstdio.h>
+
+#define TRIALS 40
+
+static struct plan *make_plan(struct trace *trace, GRand *random)
+{
+    struct layout *layout =
+        layout_pack_uniform(trace, 256 * (uint64_t)g_rand_int_range(random, 2, 40), NULL);
+    struct dry_run_options options = {.device_bytes = UINT64_C(1) << 40,
+                                      .host_bytes = UINT64_MAX,
+                                      .policy = &policy_opt,
+                                      .look_ahead = 2};
+    GError *error = NULL;
+    /* Ask for the least that fits: a plan with much to say. */
+    struct non_model *non_model = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
+    options.device_bytes = accesses_least_device_bytes(accesses, layout, NULL) + 4096;
+    struct plan *plan = dry_run(trace, layout, &options, &error);
+    g_assert_no_error(error);
+    accesses_free(accesses);
+    non_model_free(non_model);
+    layout_free(layout);
+    return plan;
+}
+
+static char *temporary_file(void)
+{
+    char *path = NULL;
+    int file = g_file_open_tmp("plan-XXXXXX", &path, NULL);
+    g_close(file, NULL);
+    return path;
+}
+
+static void test_round_trip(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    g_autofree char *path = temporary_file(), *again = temporary_file();
+    for (int i = 0; i < TRIALS; i++) {
+        GError *error = NULL;
+        struct trace *trace = random_iteration(random);
+        struct plan *plan = make_plan(trace, random);
+        plan->predicted.stall_seconds = 0.1 + i;
+        g_assert_true(plan_write(plan, path, NULL));
+        struct plan *read = plan_read(path, &error);
+        g_assert_no_error(error);
+        plan_check(read, trace, &error);
+        g_assert_no_error(error);
+        g_assert_true(plan_write(read, again, NULL));
+        g_autofree char *first = NULL, *second = NULL;
+        g_file_get_contents(path, &first, NULL, NULL);
+        g_file_get_contents(again, &second, NULL, NULL);
+        g_assert_cmpstr(first, ==, second);
+        plan_free(plan);
+        plan_free(read);
+        trace_free(trace);
+    }
+    g_unlink(path);
+    g_unlink(again);
+    g_rand_free(random);
+}
+
+/* Damage: every plan is read, checked, or refused with a message; none crashes, and one that is
+ * accepted is legal. */
+static void test_damage(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    g_autofree char *path = temporary_file();
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    g_autofree char *contents = NULL;
+    gsize length;
+    plan_write(plan, path, NULL);
+    g_file_get_contents(path, &contents, &length, NULL);
+    int refused = 0;
+    for (int i = 0; i < 2000; i++) {
+        g_autofree char *damaged = g_memdup2(contents, length);
+        gsize size = i % 10 == 0 ? (gsize)g_rand_int_range(random, 0, (gint32)length) : length;
+        damaged[g_rand_int_range(random, 0, (gint32)length)] = (char)g_rand_int_range(random, 32,
+                                                                                      127);
+        g_file_set_contents(path, damaged, (gssize)size, NULL);
+        GError *error = NULL;
+        struct plan *read = plan_read(path, &error);
+        if (read && !plan_check(read, trace, &error))
+            g_assert_nonnull(error);
+        refused += error != NULL;
+        g_clear_error(&error);
+        plan_free(read);
+    }
+    g_test_message("%d of 2000 damaged plans refused", refused);
+    g_assert_cmpint(refused, >, 1000);
+    g_unlink(path);
+    plan_free(plan);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
+static void test_other_run(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    GError *error = NULL;
+    trace->sequence = 77;
+    g_assert_false(plan_check(plan, trace, &error));
+    g_assert_error(error, PLAN_ERROR, PLAN_ERROR_OTHER_RUN);
+    g_assert_nonnull(strstr(error->message, "sequence is 1 in the plan, 77 here"));
+    g_clear_error(&error);
+    plan_free(plan);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
+static void test_not_a_plan(void)
+{
+    g_autofree char *path = temporary_file();
+    static const char *const contents[] = {"",
+                                           "{}",
+                                           "[1,2]",
+                                           "{\"pstar_plan\":2}",
+                                           "{\"pstar_plan\":1}",
+                                           "{\"pstar_plan\":1,\"made_for\":{}}",
+                                           "not json"};
+    for (size_t i = 0; i < G_N_ELEMENTS(contents); i++) {
+        GError *error = NULL;
+        g_file_set_contents(path, contents[i], -1, NULL);
+        g_assert_null(plan_read(path, &error));
+        g_assert_error(error, PLAN_ERROR, PLAN_ERROR_INVALID);
+        g_assert_nonnull(strstr(error->message, path));
+        g_clear_error(&error);
+    }
+    g_unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/plan-file/round-trip", test_round_trip);
+    g_test_add_func("/plan-file/damage", test_damage);
+    g_test_add_func("/plan-file/other-run", test_other_run);
+    g_test_add_func("/plan-file/not-a-plan", test_not_a_plan);
+    return g_test_run();
+}
