@@ -75,7 +75,7 @@ static void test_damage(void)
     plan_write(plan, path, NULL);
     g_file_get_contents(path, &contents, &length, NULL);
     int refused = 0;
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 400; i++) {
         g_autofree char *damaged = g_memdup2(contents, length);
         gsize size = i % 10 == 0 ? (gsize)g_rand_int_range(random, 0, (gint32)length) : length;
         damaged[g_rand_int_range(random, 0, (gint32)length)] = (char)g_rand_int_range(random, 32,
@@ -89,8 +89,8 @@ static void test_damage(void)
         g_clear_error(&error);
         plan_free(read);
     }
-    g_test_message("%d of 2000 damaged plans refused", refused);
-    g_assert_cmpint(refused, >, 1000);
+    g_test_message("%d of 400 damaged plans refused", refused);
+    g_assert_cmpint(refused, >, 200);
     g_unlink(path);
     plan_free(plan);
     trace_free(trace);
