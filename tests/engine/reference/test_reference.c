@@ -74,7 +74,7 @@ static GPtrArray *job_arguments(const json_t *run)
     GPtrArray *arguments = g_ptr_array_new_with_free_func(g_free);
     add_argument(arguments, "--model=%s/%s", TEST_SOURCE_DIR, model_of(run));
     add_argument(arguments, "--data=%s/data.bin", TEST_SOURCE_DIR);
-    add_argument(arguments, "--order=sequential");
+    add_argument(arguments, "--data-order=sequential");
     add_argument(arguments, "--precision=%s", json_string_value(json_object_get(run, "precision")));
     add_count(arguments, "batch", run, "batch");
     add_count(arguments, "seq", run, "sequence");
@@ -85,9 +85,9 @@ static GPtrArray *job_arguments(const json_t *run)
 static void add_recipe(GPtrArray *arguments, const json_t *reference)
 {
     static const char *const options[][2] = {
-        {"learning-rate", "learning_rate"},
-        {"min-learning-rate", "minimum_learning_rate"},
-        {"warmup", "warm_up"},
+        {"lr", "learning_rate"},
+        {"min-lr", "minimum_learning_rate"},
+        {"warmup-steps", "warm_up"},
         {"beta1", "beta1"},
         {"beta2", "beta2"},
         {"epsilon", "epsilon"},
