@@ -1,0 +1,94 @@
+#include "fixture.h"
+
+#include <math.h>
+
+struct loss {
+    uint32_t N, V;
+    uint32_t *targets;
+    struct tensor *logits;
+    double divisor;
+    double result; /* of the first run; 0 before */
+};
+
+static double log_sum(uint32_t V, const double *logits)
+{
+    double max = -INFINITY, sum = 0;
+    for (uint32_t v = 0; v < V; v++)
+        max = fmax(max, logits[v]);
+    for (uint32_t v = 0; v < V; v++)
+        sum += exp(logits[v] - max);
+    return max + log(sum);
+}
+
+static double reference(const struct loss *l, const double *logits, double *gradient)
+{
+    double sum = 0;
+    for (uint32_t n = 0; n < l->N; n++) {
+        const double *row = logits + (uint64_t)n * l->V;
+        double total = log_sum(l->V, row);
+        sum += total - row[l->targets[n]];
+        for (uint32_t v = 0; gradient && v < l->V; v++)
+            gradient[(uint64_t)n * l->V + v] = (exp(row[v] - total) - (v == l->targets[n])) /
+                                               l->divisor;
+    }
+    return sum / l->N;
+}
+
+static double loss_of(const double *logits, const void *argument)
+{
+    return reference(argument, logits, NULL);
+}
+
+static void reference_agrees_with_differences(void)
+{
+    struct loss l = {5, 7, random_tokens(5, 7), tensor_random(MODEL_FP32, 35, 1), 5, 0};
+    double gradient[35];
+    reference(&l, l.logits->value, gradient);
+    assert_gradient(loss_of, &l, l.logits->value, gradient, 35);
+    g_free(l.targets);
+    tensor_free(l.logits);
+}
+
+/* The loss is the same bits everywhere, with and without the gradient. */
+static void run(struct cpu_context *cpu, void *argument)
+{
+    struct loss *l = argument;
+    double before = cpu_loss(cpu, l->logits->precision, l->N, l->V, l->targets, l->logits->data);
+    double result = cpu_loss_backward(cpu, l->logits->precision, l->N, l->V, l->targets, l->divisor,
+                                      l->logits->data);
+    if (l->result == 0)
+        l->result = result;
+    g_assert_true(before == result && result == l->result);
+}
+
+static void check(enum model_precision precision, uint32_t N, uint32_t V, double deviation)
+{
+    uint64_t elements = (uint64_t)N * V;
+    struct loss l = {N,       V, random_tokens(N, V), tensor_random(precision, elements, deviation),
+                     3.0 * N, 0};
+    double *gradient = zeros(elements), expected = reference(&l, l.logits->value, gradient);
+    run_everywhere(run, &l, &l.logits, 1);
+    g_assert_cmpfloat(fabs(l.result - expected), <=, 1e-6 * (1e-3 + fabs(expected)));
+    assert_close(l.logits, gradient, 2e-6, "dlogits");
+    g_free(l.targets);
+    g_free(gradient);
+    tensor_free(l.logits);
+}
+
+static void losses(enum model_precision precision)
+{
+    static const uint32_t sizes[][2] = {{1, 2}, {17, 65}, {130, 64}, {3, 5003}, {67, 256}};
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        check(precision, sizes[i][0], sizes[i][1], 1);
+        if (sizes[i][0] > 3) /* in few rows p - 1 may be a rounding error of 1 everywhere */
+            check(precision, sizes[i][0], sizes[i][1], 60);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/loss/reference", reference_agrees_with_differences);
+    add_precision_test("/loss", losses);
+    return g_test_run();
+}
