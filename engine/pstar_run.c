@@ -1,0 +1,24 @@
+/* pstar-run: trains a GPT-2 family model by a plan. */
+#include "engine/trainer.h"
+
+#include <locale.h>
+#include <stdio.h>
+
+int main(int argc, char **argv)
+{
+    struct run_options options;
+    GError *error = NULL;
+    int status = 0;
+    setlocale(LC_CTYPE, "");
+    if (!run_options_parse(&options, &argc, &argv, &error))
+        status = 2;
+    else if (options.version)
+        puts("pstar-run " PSTAR_VERSION);
+    else
+        status = trainer_run(&options, &error);
+    if (error)
+        fprintf(stderr, "pstar-run: %s\n", error->message);
+    g_clear_error(&error);
+    run_options_clear(&options);
+    return status;
+}

@@ -1,0 +1,77 @@
+#include "engine/run_log.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+
+struct run_log {
+    char *path;
+    FILE *file; /* NULL: nothing is written */
+};
+
+static bool fail(const char *path, GError **error)
+{
+    g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno), "%s: %s", path,
+                g_strerror(errno));
+    return false;
+}
+
+struct run_log *run_log_open(const char *path, GError **error)
+{
+    FILE *file = path ? fopen(path, "we") : NULL;
+    if (path && !file) {
+        fail(path, error);
+        return NULL;
+    }
+    struct run_log *log = g_new(struct run_log, 1);
+    *log = (struct run_log){g_strdup(path), file};
+    return log;
+}
+
+json_t *run_log_figures(const struct plan_figures *f)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "h2d_bytes",
+                     (json_int_t)f->h2d_bytes, "d2h_bytes", (json_int_t)f->d2h_bytes, "h2d_copies",
+                     (json_int_t)f->h2d_copies, "d2h_copies", (json_int_t)f->d2h_copies,
+                     "evictions", (json_int_t)f->evictions, "moves", (json_int_t)f->moves,
+                     "moved_bytes", (json_int_t)f->moved_bytes, "peak_device_bytes",
+                     (json_int_t)f->peak_device_bytes, "peak_live_device_bytes",
+                     (json_int_t)f->peak_live_device_bytes, "peak_host_bytes",
+                     (json_int_t)f->peak_host_bytes, "stall_seconds", f->stall_seconds,
+                     "iteration_seconds", f->iteration_seconds);
+}
+
+/* JSON has no infinities and no NaN. */
+static json_t *real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error)
+{
+    if (!log->file)
+        return true;
+    json_t *line = json_pack("{s:I, s:o, s:o, s:f, s:f}", "step", (json_int_t)entry->step, "loss",
+                             real(entry->loss), "gradient_norm", real(entry->gradient_norm),
+                             "learning_rate", entry->learning_rate, "tokens_per_second",
+                             entry->tokens_per_second);
+    json_t *figures = run_log_figures(&entry->figures);
+    json_object_update(line, figures);
+    json_decref(figures);
+    if (!isnan(entry->eval_loss))
+        json_object_set_new(line, "eval_loss", real(entry->eval_loss));
+    bool written = json_dumpf(line, log->file, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0 &&
+                   fputc('\n', log->file) != EOF && fflush(log->file) == 0;
+    json_decref(line);
+    return written || fail(log->path, error);
+}
+
+void run_log_close(struct run_log *log)
+{
+    if (!log)
+        return;
+    if (log->file)
+        fclose(log->file);
+    g_free(log->path);
+    g_free(log);
+}

@@ -1,0 +1,222 @@
+#include "engine/run_plan.h"
+
+#include "chunks/dry_run.h"
+
+enum { DEFAULT_SEQUENCE = 256 };
+
+/* ---- recomputation ---- */
+
+static bool refuse_layers(const struct run_options *options, uint32_t layers, GError **error)
+{
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--recompute %s: not all, none or layers of 0 to %u, as in 0,2,5-7",
+                options->recompute, layers - 1);
+    return false;
+}
+
+/* "5" or "5-7" */
+static bool mark_range(const char *text, uint32_t layers, uint8_t *marks)
+{
+    char *end;
+    guint64 first = g_ascii_strtoull(text, &end, 10), last = first;
+    if (end == text || !g_ascii_isdigit(*text))
+        return false;
+    if (*end == '-') {
+        text = end + 1;
+        last = g_ascii_strtoull(text, &end, 10);
+        if (end == text || !g_ascii_isdigit(*text))
+            return false;
+    }
+    if (*end || first > last || last >= layers)
+        return false;
+    for (guint64 layer = first; layer <= last; layer++)
+        marks[layer] = 1;
+    return true;
+}
+
+static bool read_layers(const struct run_options *options, uint32_t layers, uint8_t *marks,
+                        GError **error)
+{
+    const char *text = options->recompute ? options->recompute : "none";
+    bool all = g_str_equal(text, "all");
+    for (uint32_t layer = 0; layer < layers; layer++)
+        marks[layer] = all;
+    if (all || g_str_equal(text, "none"))
+        return true;
+    g_auto(GStrv) ranges = g_strsplit(text, ",", -1);
+    for (char **range = ranges; *range; range++)
+        if (!mark_range(*range, layers, marks))
+            return refuse_layers(options, layers, error);
+    return *ranges || refuse_layers(options, layers, error);
+}
+
+/* ---- model ---- */
+
+static bool describe(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    run->config = model_config_read(options->model, error);
+    if (!run->config)
+        return false;
+    g_autofree uint8_t *recompute = g_new0(uint8_t, run->config->layers);
+    if (!read_layers(options, run->config->layers, recompute, error))
+        return false;
+    const struct model_job job = {
+        .batch = options->batch,
+        .sequence = options->sequence ? options->sequence
+                                      : MIN(run->config->positions, DEFAULT_SEQUENCE),
+        .micro_batches = options->micro_batches,
+        .precision = options->precision,
+        .recompute = recompute,
+        .host_embedding = options->host_embedding,
+        .host_update = options->host_update,
+    };
+    run->iteration = model_iteration_new(run->config, &job, error);
+    return run->iteration != NULL;
+}
+
+/* ---- plan ---- */
+
+/* About a 32nd of the largest list, so that a budget can be filled well and a copy is still long.
+ */
+static uint64_t default_chunk_bytes(const struct trace *trace)
+{
+    enum { SMALLEST = 256 << 10, LARGEST = 64 << 20 };
+    uint64_t elements = 0, chunk = SMALLEST;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        elements += trace->tensors[t].elements;
+    while (chunk < LARGEST && chunk * 32 < elements * sizeof(float))
+        chunk *= 2;
+    return chunk;
+}
+
+/* Everything that a host operator uses must have a place on the host; nothing else need. */
+static uint64_t least_host_bytes(const struct trace *trace, const struct layout *layout,
+                                 const struct accesses *accesses)
+{
+    g_autofree uint8_t *on_host = g_new0(uint8_t, layout->chunk_count);
+    for (uint32_t a = 0; a < accesses->count; a++)
+        if (accesses->items[a].flags & ACCESS_ON_HOST)
+            on_host[accesses->items[a].chunk] = 1;
+    uint64_t slots = 0, staging = 0;
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        slots += on_host[c] ? layout->chunks[c].used : 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        staging = MAX(staging, trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes);
+    return slots + (staging + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+}
+
+/* Without any budget everything is resident, and the host holds what its operators use. */
+static struct dry_run_options dry_run_of(const struct run_options *options,
+                                         const struct trace *trace, const struct layout *layout,
+                                         const struct accesses *accesses, uint64_t non_model)
+{
+    bool resident = options->device_memory == RUN_UNLIMITED &&
+                    options->host_memory == RUN_UNLIMITED;
+    struct dry_run_options dry = {
+        .device_bytes = options->device_memory,
+        .host_bytes = options->host_memory,
+        .policy = policy_find(options->policy ? options->policy : policy_opt.name),
+        .look_ahead = options->look_ahead,
+    };
+    if (options->device_memory == RUN_UNLIMITED)
+        dry.device_bytes = layout_bytes(layout) + non_model;
+    if (resident)
+        dry.host_bytes = least_host_bytes(trace, layout, accesses);
+    return dry;
+}
+
+static struct plan *plan_of_policy(const struct run_options *options, const struct trace *trace,
+                                   GError **error)
+{
+    uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : default_chunk_bytes(trace);
+    struct layout *layout = layout_pack_uniform(trace, chunk_bytes, error);
+    if (!layout)
+        return NULL;
+    struct non_model *places = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, places->extent);
+    const struct dry_run_options dry = dry_run_of(options, trace, layout, accesses,
+                                                  places->peak_bytes);
+    struct plan *plan = dry_run_accesses(trace, layout, accesses, &dry, error);
+    GError *wrong = NULL;
+    if (plan && !plan_check(plan, trace, &wrong))
+        g_error("the dry run's plan: %s", wrong->message);
+    accesses_free(accesses);
+    non_model_free(places);
+    layout_free(layout);
+    return plan;
+}
+
+static bool check_policy(const struct run_options *options, GError **error)
+{
+    if (!options->policy || policy_find(options->policy))
+        return true;
+    GString *names = g_string_new(NULL);
+    for (int i = 0; policy_all[i]; i++)
+        g_string_append_printf(names, "%s%s", i ? ", " : "", policy_all[i]->name);
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--policy %s: not one of %s",
+                options->policy, names->str);
+    g_string_free(names, TRUE);
+    return false;
+}
+
+static bool check_budget(const char *file, const char *memory, uint64_t takes, uint64_t budget,
+                         GError **error)
+{
+    if (takes <= budget)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "%s: %s memory: the plan takes %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
+                " more than the budget of %" G_GUINT64_FORMAT "; %" G_GUINT64_FORMAT
+                " bytes would fit",
+                file, memory, takes, takes - budget, budget, takes);
+    return false;
+}
+
+static struct plan *plan_of_file(const struct run_options *options, const struct trace *trace,
+                                 GError **error)
+{
+    struct plan *plan = plan_read(options->plan, error);
+    if (!plan)
+        return NULL;
+    bool right = plan_check(plan, trace, error);
+    if (!right)
+        g_prefix_error(error, "%s: ", options->plan);
+    right = right &&
+            check_budget(options->plan, "device", plan->device_bytes, options->device_memory,
+                         error) &&
+            check_budget(options->plan, "host", plan->host_bytes, options->host_memory, error);
+    if (!right)
+        g_clear_pointer(&plan, plan_free);
+    return plan;
+}
+
+bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    *run = (struct run_plan){0};
+    if (check_policy(options, error) && describe(run, options, error))
+        run->plan = options->plan ? plan_of_file(options, run->iteration->trace, error)
+                                  : plan_of_policy(options, run->iteration->trace, error);
+    if (run->plan)
+        return true;
+    run_plan_clear(run);
+    return false;
+}
+
+void run_plan_clear(struct run_plan *run)
+{
+    plan_free(run->plan);
+    model_iteration_free(run->iteration);
+    model_config_free(run->config);
+    *run = (struct run_plan){0};
+}
+
+uint64_t run_plan_least_device_bytes(const struct run_plan *run, uint32_t *moment)
+{
+    const struct trace *trace = run->iteration->trace;
+    struct non_model *places = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, run->plan->layout, places->extent);
+    uint64_t least = accesses_least_device_bytes(accesses, run->plan->layout, moment);
+    accesses_free(accesses);
+    non_model_free(places);
+    return least;
+}
