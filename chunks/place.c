@@ -51,41 +51,96 @@ static void move(struct placing *p, uint32_t chunk, uint64_t address)
     emit(p, PLAN_MOVE, chunk, address);
 }
 
-/* Everything slides down to the start of the arena. */
-static void compact(struct placing *p)
+/* Blocks [first, first + count) slide down against the block below them. */
+struct slide {
+    uint32_t first, count;
+    uint64_t bytes; /* that they hold: what the slide moves */
+};
+
+static const struct arena_block *block_at(const struct placing *p, uint32_t index)
 {
-    uint64_t cursor = 0;
-    for (uint32_t i = 0; i < p->arena->blocks->len; i++) {
-        struct arena_block block = g_array_index(p->arena->blocks, struct arena_block, i);
-        if (block.address != cursor)
-            move(p, block.chunk, cursor);
+    return &g_array_index(p->arena->blocks, struct arena_block, index);
+}
+
+/* Free bytes below block `index`, down to the block before, and not above `ceiling`. */
+static uint64_t gap_below(const struct placing *p, uint32_t index, uint64_t ceiling)
+{
+    const struct arena_block *below = index ? block_at(p, index - 1) : NULL;
+    uint64_t begin = below ? below->address + below->bytes : 0;
+    uint64_t end = index < p->arena->blocks->len ? block_at(p, index)->address : ceiling;
+    return MIN(end, ceiling) > begin ? MIN(end, ceiling) - begin : 0;
+}
+
+/* The run of blocks below the ceiling that frees `bytes` in one piece by sliding, for the least
+ * bytes moved. */
+static struct slide cheapest_slide(const struct placing *p, uint64_t bytes, uint64_t ceiling)
+{
+    struct slide best = {.bytes = UINT64_MAX}, run = {.count = 0};
+    uint64_t room = gap_below(p, 0, ceiling);
+    for (uint32_t next = 0; next < p->arena->blocks->len; next++) {
+        run.count++;
+        run.bytes += block_at(p, next)->bytes;
+        room += gap_below(p, next + 1, ceiling);
+        while (room >= bytes && run.count) {
+            if (run.bytes < best.bytes)
+                best = run;
+            room -= gap_below(p, run.first, ceiling);
+            run.bytes -= block_at(p, run.first)->bytes;
+            run.first++;
+            run.count--;
+        }
+    }
+    return best;
+}
+
+static void slide_down(struct placing *p, const struct slide *run)
+{
+    uint64_t cursor = block_at(p, run->first)->address - gap_below(p, run->first, UINT64_MAX);
+    for (uint32_t i = 0; i < run->count; i++) {
+        struct arena_block block = *block_at(p, run->first + i);
+        move(p, block.chunk, cursor);
         cursor += block.bytes;
     }
 }
 
+/* The lowest address with room, made by moving chunks together where room is scattered. */
 static uint64_t find(struct placing *p, uint64_t bytes, uint64_t ceiling)
 {
     uint64_t address = arena_find(p->arena, bytes, ceiling);
     if (address == ARENA_NO_ROOM) {
-        compact(p);
+        struct slide run = cheapest_slide(p, bytes, ceiling);
+        g_assert(run.bytes != UINT64_MAX);
+        slide_down(p, &run);
         address = arena_find(p->arena, bytes, ceiling);
     }
     g_assert(address != ARENA_NO_ROOM);
     return address;
 }
 
+/* The highest blocks slide down until all end below the ceiling. */
+static void slide_below(struct placing *p, uint64_t ceiling)
+{
+    uint64_t excess = arena_end(p->arena) - ceiling, room = 0;
+    struct slide run = {.first = p->arena->blocks->len};
+    while (room < excess) {
+        g_assert(run.first > 0);
+        run.first--;
+        run.count++;
+        room += gap_below(p, run.first, UINT64_MAX);
+    }
+    slide_down(p, &run);
+}
+
 /* Chunks make way for the non-model data of the next operator. */
 static void clear_above(struct placing *p, uint64_t ceiling)
 {
     while (arena_end(p->arena) > ceiling) {
-        const struct arena_block *top = &g_array_index(p->arena->blocks, struct arena_block,
-                                                       p->arena->blocks->len - 1);
-        uint32_t chunk = top->chunk;
-        uint64_t address = arena_find(p->arena, top->bytes, ceiling);
+        struct arena_block top = *block_at(p, p->arena->blocks->len - 1);
+        uint64_t address = arena_find(p->arena, top.bytes, ceiling);
         if (address == ARENA_NO_ROOM)
-            compact(p);
+            slide_below(p, ceiling);
         else
-            move(p, chunk, address);
+            move(p, top.chunk, address);
     }
 }
 
