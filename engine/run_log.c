@@ -6,7 +6,8 @@
 
 struct run_log {
     char *path;
-    FILE *file; /* NULL: nothing is written */
+    FILE *file;    /* NULL: nothing is written */
+    json_t *about; /* for the first line; NULL: it is written, or was never given */
 };
 
 static bool fail(const char *path, GError **error)
@@ -24,7 +25,7 @@ struct run_log *run_log_open(const char *path, GError **error)
         return NULL;
     }
     struct run_log *log = g_new(struct run_log, 1);
-    *log = (struct run_log){g_strdup(path), file};
+    *log = (struct run_log){g_strdup(path), file, NULL};
     return log;
 }
 
@@ -47,6 +48,20 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+void run_log_describe(struct run_log *log, const struct plan *plan, double unigram_entropy)
+{
+    json_decref(log->about);
+    log->about = json_pack(
+        "{s:s*, s:s*, s:I, s:I, s:I, s:s*, s:s*, s:I, s:I, s:o}", "model", plan->model, "precision",
+        plan->precision, "batch", (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
+        "micro_batches", (json_int_t)plan->micro_batches, "made_by", plan->made_by, "digest",
+        plan->digest, "chunk_bytes", (json_int_t)plan->layout->chunk_bytes[TRACE_PARAM],
+        "look_ahead", (json_int_t)plan->look_ahead, "unigram_entropy", real(unigram_entropy));
+    if (plan->device_budget != UINT64_MAX)
+        json_object_set_new(log->about, "device_memory_bytes",
+                            json_integer((json_int_t)plan->device_budget));
+}
+
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error)
 {
     if (!log->file)
@@ -60,6 +75,9 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
     json_decref(figures);
     if (!isnan(entry->eval_loss))
         json_object_set_new(line, "eval_loss", real(entry->eval_loss));
+    if (log->about)
+        json_object_update(line, log->about);
+    g_clear_pointer(&log->about, json_decref);
     bool written = json_dumpf(line, log->file, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0 &&
                    fputc('\n', log->file) != EOF && fflush(log->file) == 0;
     json_decref(line);
@@ -72,6 +90,7 @@ void run_log_close(struct run_log *log)
         return;
     if (log->file)
         fclose(log->file);
+    json_decref(log->about);
     g_free(log->path);
     g_free(log);
 }
