@@ -185,8 +185,8 @@ static void place_iteration(struct placing *p)
     p->first[moments + 1] = p->actions->len;
 }
 
-/* Moves what can go straight to where it began; returns how many are left. */
-static uint32_t move_home(struct placing *p, const uint64_t *start)
+/* Moves what can go straight to where it began; returns how many cannot. */
+static uint32_t move_straight_home(struct placing *p, const uint64_t *start)
 {
     uint32_t left;
     bool moved;
@@ -207,10 +207,37 @@ static uint32_t move_home(struct placing *p, const uint64_t *start)
     return left;
 }
 
+/* One chunk that stands in the way of others steps aside; false: there is no room for that. */
+static bool step_aside(struct placing *p, const uint64_t *start)
+{
+    for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
+        if (p->address[c] == start[c])
+            continue;
+        uint64_t aside = arena_find(p->arena, p->layout->chunks[c].bytes, p->budget);
+        if (aside != ARENA_NO_ROOM) {
+            move(p, c, aside);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether all went home within the device. Every step aside lets at least one go home, or is the
+ * last. */
+static bool move_home(struct placing *p, const uint64_t *start)
+{
+    uint32_t left = move_straight_home(p, start), before = UINT32_MAX;
+    while (left && left < before && step_aside(p, start)) {
+        before = left;
+        left = move_straight_home(p, start);
+    }
+    return !left;
+}
+
 /* Chunks that stand in each other's way leave through the host and come back. */
 static void return_home(struct placing *p, const uint64_t *start)
 {
-    if (move_home(p, start)) {
+    if (!move_home(p, start)) {
         g_autofree uint8_t *gone = g_new0(uint8_t, p->layout->chunk_count);
         for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
             if (p->address[c] == start[c])
