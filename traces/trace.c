@@ -48,32 +48,3 @@ uint64_t trace_model_bytes(const struct trace *trace)
         elements += trace->tensors[i].elements;
     return elements * element_bytes;
 }
-
-const char *trace_list_name(enum trace_list list)
-{
-    static const char *const names[TRACE_LISTS] = {"param", "grad", "master", "exp_avg",
-                                                   "exp_avg_sq"};
-    g_assert((unsigned)list < G_N_ELEMENTS(names));
-    return names[list];
-}
-
-const char *trace_mode_name(enum trace_mode mode)
-{
-    static const char *const names[] = {"read", "update", "overwrite"};
-    g_assert((unsigned)mode < G_N_ELEMENTS(names));
-    return names[mode];
-}
-
-const char *trace_phase_name(enum trace_phase phase)
-{
-    static const char *const names[] = {"forward", "backward", "update"};
-    g_assert((unsigned)phase < G_N_ELEMENTS(names));
-    return names[phase];
-}
-
-const char *trace_place_name(enum trace_place place)
-{
-    static const char *const names[] = {"device", "host"};
-    g_assert((unsigned)place < G_N_ELEMENTS(names));
-    return names[place];
-}

@@ -130,4 +130,10 @@ const char *trace_mode_name(enum trace_mode mode);
 const char *trace_phase_name(enum trace_phase phase);
 const char *trace_place_name(enum trace_place place);
 
+/* From a name back to its number; false, and the number as it was, where there is no such name. */
+bool trace_list_parse(const char *name, uint8_t *list);
+bool trace_mode_parse(const char *name, uint8_t *mode);
+bool trace_phase_parse(const char *name, uint8_t *phase);
+bool trace_place_parse(const char *name, uint8_t *place);
+
 #endif

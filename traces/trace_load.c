@@ -3,8 +3,6 @@
 #include "traces/trace_file.h"
 #include "traces/trace_load_meta.h"
 
-#include <string.h>
-
 struct loader {
     const struct database *database;
     const char *table;
@@ -72,40 +70,14 @@ static const char *text(const struct loader *loader, sqlite3_stmt *row, int colu
     return value;
 }
 
-/* One of `count` names, as its number. */
+/* A name of an enumeration, as its number. */
 static bool name(const struct loader *loader, sqlite3_stmt *row, int column,
-                 const char *(*name_of)(unsigned), unsigned count, uint8_t *out)
+                 bool (*parse)(const char *, uint8_t *), uint8_t *out)
 {
     const char *value = text(loader, row, column);
-    if (value == NULL)
-        return false;
-    for (unsigned i = 0; i < count; i++)
-        if (strcmp(value, name_of(i)) == 0) {
-            *out = (uint8_t)i;
-            return true;
-        }
-    return refuse(loader, sqlite3_column_int64(row, 0), "no %s is called '%s'",
-                  sqlite3_column_name(row, column), value);
-}
-
-static const char *list_name(unsigned list)
-{
-    return trace_list_name((enum trace_list)list);
-}
-
-static const char *mode_name(unsigned mode)
-{
-    return trace_mode_name((enum trace_mode)mode);
-}
-
-static const char *phase_name(unsigned phase)
-{
-    return trace_phase_name((enum trace_phase)phase);
-}
-
-static const char *place_name(unsigned place)
-{
-    return trace_place_name((enum trace_place)place);
+    return value != NULL && (parse(value, out) ||
+                             refuse(loader, sqlite3_column_int64(row, 0), "no %s is called '%s'",
+                                    sqlite3_column_name(row, column), value));
 }
 
 static bool load_tensor(struct loader *loader, sqlite3_stmt *row)
@@ -124,8 +96,8 @@ static bool load_operator(struct loader *loader, sqlite3_stmt *row)
     struct trace_operator op = {.layer = -1};
     uint64_t layer = 0;
     const char *called = text(loader, row, 1);
-    if (called == NULL || !name(loader, row, 2, phase_name, 3, &op.phase) ||
-        !name(loader, row, 3, place_name, 2, &op.place) ||
+    if (called == NULL || !name(loader, row, 2, trace_phase_parse, &op.phase) ||
+        !name(loader, row, 3, trace_place_parse, &op.place) ||
         !number_32(loader, row, 5, &op.micro_batch) ||
         !number(loader, row, 6, INT64_MAX, &op.flops) ||
         !number(loader, row, 7, INT64_MAX, &op.bytes) ||
@@ -149,8 +121,8 @@ static bool load_access(struct loader *loader, sqlite3_stmt *row)
     struct trace_access access = {0};
     uint32_t moment = 0;
     if (!number_32(loader, row, 1, &moment) || !number_32(loader, row, 2, &access.tensor) ||
-        !name(loader, row, 3, list_name, TRACE_LISTS, &access.list) ||
-        !name(loader, row, 4, mode_name, 3, &access.mode))
+        !name(loader, row, 3, trace_list_parse, &access.list) ||
+        !name(loader, row, 4, trace_mode_parse, &access.mode))
         return false;
     if (moment >= trace->operator_count)
         return refuse(loader, sqlite3_column_int64(row, 0), "there is no operator %u", moment);

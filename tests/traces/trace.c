@@ -180,6 +180,16 @@ static void test_names(void)
     g_assert_cmpstr(trace_mode_name(TRACE_OVERWRITE), ==, "overwrite");
     g_assert_cmpstr(trace_phase_name(TRACE_UPDATE_PHASE), ==, "update");
     g_assert_cmpstr(trace_place_name(TRACE_ON_HOST), ==, "host");
+    uint8_t number = 9;
+    for (uint8_t list = 0; list < TRACE_LISTS; list++) {
+        g_assert_true(trace_list_parse(trace_list_name((enum trace_list)list), &number));
+        g_assert_cmpuint(number, ==, list);
+    }
+    g_assert_false(trace_list_parse("weights", &number));
+    g_assert_cmpuint(number, ==, TRACE_EXP_AVG_SQ);
+    g_assert_true(trace_mode_parse("update", &number) && number == TRACE_UPDATE);
+    g_assert_true(trace_phase_parse("update", &number) && number == TRACE_UPDATE_PHASE);
+    g_assert_true(trace_place_parse("host", &number) && number == TRACE_ON_HOST);
 }
 
 int main(int argc, char **argv)

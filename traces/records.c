@@ -1,0 +1,171 @@
+#include "traces/records.h"
+
+#include "traces/database.h"
+
+#include <string.h>
+
+/* NULL on error. */
+static GArray *read_rows(const struct database *database, const char *sql, size_t row_bytes,
+                         bool (*read)(sqlite3_stmt *, GArray *), GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, sql, error);
+    if (row == NULL)
+        return NULL;
+    GArray *rows = g_array_new(false, false, (guint)row_bytes);
+    int status = sqlite3_step(row);
+    while (status == SQLITE_ROW && rows->len < UINT32_MAX - 1 && read(row, rows))
+        status = sqlite3_step(row);
+    if (status == SQLITE_ROW)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "%s: row %u of '%s' holds what does not belong there", database->path,
+                    rows->len, sql);
+    else if (status != SQLITE_DONE)
+        database_set_error(database, error);
+    sqlite3_finalize(row);
+    return rows;
+}
+
+static char *text(sqlite3_stmt *row, int column)
+{
+    const char *value = (const char *)sqlite3_column_text(row, column);
+    return value == NULL ? NULL : g_utf8_make_valid(value, sqlite3_column_bytes(row, column));
+}
+
+static bool read_string(sqlite3_stmt *row, GArray *rows)
+{
+    sqlite3_int64 id = sqlite3_column_int64(row, 0);
+    if (id <= 0 || id > UINT32_MAX || sqlite3_column_type(row, 1) != SQLITE_TEXT)
+        return false;
+    struct record_string string = {.id = (uint32_t)id, .text = text(row, 1)};
+    g_array_append_val(rows, string);
+    return true;
+}
+
+static bool read_sample(sqlite3_stmt *row, GArray *rows)
+{
+    if (sqlite3_column_type(row, 1) != SQLITE_TEXT)
+        return false;
+    char *counter = text(row, 1);
+    struct record_sample sample = {
+        .time_ns = (uint64_t)sqlite3_column_int64(row, 0),
+        .counter = g_intern_string(counter),
+        .value = (uint64_t)sqlite3_column_int64(row, 2),
+    };
+    g_free(counter);
+    g_array_append_val(rows, sample);
+    return true;
+}
+
+#define SELECT_EVENTS                                                                             \
+    "SELECT start, end, eventType, rangeId, category, globalTid, textId, domainId, uint64Value, " \
+    "int64Value, doubleValue, uint32Value, int32Value, floatValue FROM NVTX_EVENTS "              \
+    "ORDER BY start, end DESC"
+enum { FIRST_PAYLOAD_COLUMN = 8 };
+
+static void read_payload(sqlite3_stmt *row, struct record *event)
+{
+    for (int type = RECORD_UINT64; type <= RECORD_FLOAT; type++) {
+        int column = FIRST_PAYLOAD_COLUMN + type - RECORD_UINT64;
+        if (sqlite3_column_type(row, column) == SQLITE_NULL)
+            continue;
+        event->payload_type = (uint8_t)type;
+        double real = sqlite3_column_double(row, column);
+        float single = (float)real;
+        uint32_t narrow = (uint32_t)sqlite3_column_int64(row, column);
+        if (type == RECORD_DOUBLE)
+            memcpy(&event->payload, &real, sizeof real);
+        else if (type == RECORD_FLOAT)
+            memcpy(&event->payload, &single, sizeof single);
+        else if (type == RECORD_UINT32 || type == RECORD_INT32)
+            memcpy(&event->payload, &narrow, sizeof narrow);
+        else
+            event->payload = (uint64_t)sqlite3_column_int64(row, column);
+    }
+}
+
+static bool read_event(sqlite3_stmt *row, GArray *rows)
+{
+    sqlite3_int64 type = sqlite3_column_int64(row, 2);
+    if (type < 0 || type > UINT8_MAX)
+        return false;
+    uint64_t thread = (uint64_t)sqlite3_column_int64(row, 5);
+    struct record event = {
+        .start_ns = (uint64_t)sqlite3_column_int64(row, 0),
+        .end_ns = (uint64_t)sqlite3_column_int64(row, 1),
+        .type = (uint8_t)type,
+        .range_id = (uint64_t)sqlite3_column_int64(row, 3),
+        .category = (uint32_t)sqlite3_column_int64(row, 4),
+        .process = (thread >> 24) & 0xffffff,
+        .thread = thread & 0xffffff,
+        .text = (uint32_t)sqlite3_column_int64(row, 6),
+        .domain = (uint32_t)sqlite3_column_int64(row, 7),
+    };
+    read_payload(row, &event);
+    g_array_append_val(rows, event);
+    return true;
+}
+
+/* The rows of a table, their number in *count; NULL where there is no such table. */
+static void *take(const struct database *database, const char *table, const char *sql,
+                  size_t row_bytes, bool (*read)(sqlite3_stmt *, GArray *), uint32_t *count,
+                  GError **error)
+{
+    *count = 0;
+    if ((error != NULL && *error != NULL) || !database_has_table(database, table))
+        return NULL;
+    GArray *rows = read_rows(database, sql, row_bytes, read, error);
+    if (rows == NULL)
+        return NULL;
+    *count = rows->len;
+    return g_array_free(rows, rows->len == 0);
+}
+
+struct records *records_read(const char *path, GError **error)
+{
+    struct database *database = database_open(path, error);
+    if (database == NULL)
+        return NULL;
+    struct records *records = g_new0(struct records, 1);
+    GError *fault = NULL;
+    records->strings = take(database, "StringIds", "SELECT id, value FROM StringIds ORDER BY id",
+                            sizeof(struct record_string), read_string, &records->string_count,
+                            &fault);
+    records->events = take(database, "NVTX_EVENTS", SELECT_EVENTS, sizeof(struct record),
+                           read_event, &records->event_count, &fault);
+    records->samples =
+        take(database, "samples", "SELECT time, counter, value FROM samples ORDER BY time",
+             sizeof(struct record_sample), read_sample, &records->sample_count, &fault);
+    database_close(database);
+    if (fault != NULL) {
+        g_propagate_error(error, fault);
+        g_clear_pointer(&records, records_free);
+    }
+    return records;
+}
+
+void records_free(struct records *records)
+{
+    if (records == NULL)
+        return;
+    for (uint32_t i = 0; i < records->string_count; i++)
+        g_free(records->strings[i].text);
+    g_free(records->events);
+    g_free(records->strings);
+    g_free(records->samples);
+    g_free(records);
+}
+
+const char *records_text(const struct records *records, uint32_t string)
+{
+    uint32_t low = 0, high = records->string_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (records->strings[middle].id < string)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < records->string_count && records->strings[low].id == string
+               ? records->strings[low].text
+               : "";
+}
