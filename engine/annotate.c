@@ -1,10 +1,9 @@
 #include "engine/annotate.h"
 
+#include "traces/annotations.h"
+
 #include <nvtx3/nvToolsExt.h>
 #include <stddef.h>
-
-/* Categories of the domain "pstar": see docs/formats.md. */
-enum { DECLARATION = 1, ITERATION = 2, OPERATOR = 3 };
 
 struct annotate {
     nvtxDomainHandle_t domain;
@@ -42,7 +41,7 @@ static void declare(nvtxDomainHandle_t domain, uint64_t index, const char *forma
     va_start(arguments, format);
     char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    nvtxEventAttributes_t attributes = event(DECLARATION, index);
+    nvtxEventAttributes_t attributes = event(ANNOTATION_DECLARATION, index);
     attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
     attributes.message.ascii = text;
     nvtxDomainMarkEx(domain, &attributes);
@@ -113,12 +112,12 @@ static void declare_all(nvtxDomainHandle_t domain, const struct trace *trace)
 
 struct annotate *annotate_new(const struct trace *trace)
 {
-    nvtxDomainHandle_t domain = nvtxDomainCreateA("pstar");
+    nvtxDomainHandle_t domain = nvtxDomainCreateA(ANNOTATION_DOMAIN);
     if (domain == NULL)
         return NULL;
-    nvtxDomainNameCategoryA(domain, DECLARATION, "declaration");
-    nvtxDomainNameCategoryA(domain, ITERATION, "iteration");
-    nvtxDomainNameCategoryA(domain, OPERATOR, "operator");
+    nvtxDomainNameCategoryA(domain, ANNOTATION_DECLARATION, "declaration");
+    nvtxDomainNameCategoryA(domain, ANNOTATION_ITERATION, "iteration");
+    nvtxDomainNameCategoryA(domain, ANNOTATION_OPERATOR, "operator");
     declare_all(domain, trace);
 
     struct annotate *annotate = (struct annotate *)g_malloc(
@@ -142,7 +141,7 @@ void annotate_free(struct annotate *annotate)
 void annotate_iteration_begin(struct annotate *annotate, uint64_t step)
 {
     if (annotate != NULL)
-        push(annotate, ITERATION, annotate->iteration, step);
+        push(annotate, ANNOTATION_ITERATION, annotate->iteration, step);
 }
 
 void annotate_iteration_end(struct annotate *annotate)
@@ -156,7 +155,7 @@ void annotate_operator_begin(struct annotate *annotate, uint32_t moment)
     if (annotate == NULL)
         return;
     g_assert(moment < annotate->operator_count);
-    push(annotate, OPERATOR, annotate->operators[moment], moment);
+    push(annotate, ANNOTATION_OPERATOR, annotate->operators[moment], moment);
 }
 
 void annotate_operator_end(struct annotate *annotate)

@@ -1,0 +1,338 @@
+#include "collect/declarations.h"
+
+#include <string.h>
+
+struct declarations {
+    struct trace *trace; /* meta only; the arrays are below */
+    GArray *tensors, *operators, *accesses, *buffers, *moments;
+    bool complete; /* "declared" has come and its counts agree */
+    char *fault;   /* the first; NULL: none */
+};
+
+/* What is left of a declaration's text. */
+struct words {
+    const char *rest;
+};
+
+/* The next word, to be freed; NULL at the end. */
+static char *next_word(struct words *words)
+{
+    size_t length = strcspn(words->rest, " ");
+    if (length == 0)
+        return NULL;
+    char *word = g_strndup(words->rest, length);
+    words->rest += length + (words->rest[length] == ' ');
+    return word;
+}
+
+static bool next_number(struct words *words, uint64_t most, uint64_t *number)
+{
+    char *word = next_word(words);
+    bool good = word != NULL && g_ascii_string_to_unsigned(word, 10, 0, most, number, NULL);
+    g_free(word);
+    return good;
+}
+
+static bool next_number_32(struct words *words, uint32_t *number)
+{
+    uint64_t wide = 0;
+    if (!next_number(words, UINT32_MAX, &wide))
+        return false;
+    *number = (uint32_t)wide;
+    return true;
+}
+
+/* The next word as a name of an enumeration. */
+static bool next_name(struct words *words, bool (*parse)(const char *, uint8_t *), uint8_t *number)
+{
+    char *word = next_word(words);
+    bool good = word != NULL && parse(word, number);
+    g_free(word);
+    return good;
+}
+
+/* All that is left, as a name; NULL where nothing is. */
+static char *rest_as_name(const struct words *words)
+{
+    return words->rest[0] == '\0' ? NULL : g_utf8_make_valid(words->rest, -1);
+}
+
+static bool set_text(char **field, const struct words *words)
+{
+    g_free(*field);
+    *field = rest_as_name(words);
+    return *field != NULL;
+}
+
+static bool set_number(uint32_t *field, uint64_t payload)
+{
+    *field = (uint32_t)payload;
+    return payload <= UINT32_MAX;
+}
+
+static bool add_element_bytes(struct trace *trace, const char *name, uint64_t payload)
+{
+    uint8_t list;
+    if (!trace_list_parse(name, &list) || payload > UINT8_MAX)
+        return false;
+    trace->list_element_bytes[list] = (uint8_t)payload;
+    return true;
+}
+
+static bool add_meta(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct trace *trace = declarations->trace;
+    char *key = next_word(words);
+    bool good = false;
+    if (key == NULL)
+        ;
+    else if (strcmp(key, "producer") == 0)
+        good = set_text(&trace->producer, words);
+    else if (strcmp(key, "model") == 0)
+        good = set_text(&trace->model, words);
+    else if (strcmp(key, "precision") == 0)
+        good = set_text(&trace->precision, words);
+    else if (strcmp(key, "machine") == 0)
+        good = set_text(&trace->machine, words);
+    else if (strcmp(key, "batch") == 0)
+        good = set_number(&trace->batch, payload);
+    else if (strcmp(key, "sequence") == 0)
+        good = set_number(&trace->sequence, payload);
+    else if (strcmp(key, "micro_batches") == 0)
+        good = set_number(&trace->micro_batches, payload);
+    else if (strcmp(key, "library_bytes") == 0)
+        good = (trace->library_bytes = payload) <= INT64_MAX;
+    else if (g_str_has_prefix(key, "element_bytes_"))
+        good = add_element_bytes(trace, key + strlen("element_bytes_"), payload);
+    g_free(key);
+    return good;
+}
+
+static bool add_tensor(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct trace_tensor tensor = {0};
+    if (payload != declarations->tensors->len || !next_number(words, INT64_MAX, &tensor.elements) ||
+        (tensor.name = rest_as_name(words)) == NULL)
+        return false;
+    g_array_append_val(declarations->tensors, tensor);
+    return true;
+}
+
+static bool next_layer(struct words *words, int32_t *layer)
+{
+    char *word = next_word(words);
+    gint64 number = -1;
+    bool good = word != NULL && g_ascii_string_to_signed(word, 10, -1, INT32_MAX, &number, NULL);
+    *layer = (int32_t)number;
+    g_free(word);
+    return good;
+}
+
+static bool add_operator(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct trace_operator op = {.first_access = declarations->accesses->len};
+    if (payload != declarations->operators->len ||
+        !next_name(words, trace_phase_parse, &op.phase) ||
+        !next_name(words, trace_place_parse, &op.place) || !next_layer(words, &op.layer) ||
+        !next_number_32(words, &op.micro_batch) || !next_number(words, INT64_MAX, &op.flops) ||
+        !next_number(words, INT64_MAX, &op.bytes) ||
+        !next_number(words, INT64_MAX, &op.h2d_bytes) ||
+        !next_number(words, INT64_MAX, &op.d2h_bytes) || (op.name = rest_as_name(words)) == NULL)
+        return false;
+    g_array_append_val(declarations->operators, op);
+    return true;
+}
+
+/* Of the operator declared last. */
+static bool add_access(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct trace_access access = {.tensor = (uint32_t)payload};
+    uint32_t moment = 0;
+    if (payload > UINT32_MAX || !next_number_32(words, &moment) ||
+        moment + 1 != declarations->operators->len ||
+        !next_name(words, trace_list_parse, &access.list) ||
+        !next_name(words, trace_mode_parse, &access.mode))
+        return false;
+    g_array_index(declarations->operators, struct trace_operator, moment).access_count++;
+    g_array_append_val(declarations->accesses, access);
+    return true;
+}
+
+static bool add_buffer(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct trace_buffer buffer = {0};
+    uint64_t saved = 0;
+    if (payload != declarations->buffers->len || !next_number(words, INT64_MAX, &buffer.bytes) ||
+        !next_number_32(words, &buffer.first) || !next_number_32(words, &buffer.last) ||
+        !next_number(words, 1, &saved) || !next_number(words, INT64_MAX, &buffer.recompute_flops) ||
+        (buffer.name = rest_as_name(words)) == NULL)
+        return false;
+    buffer.saved = saved == 1;
+    g_array_append_val(declarations->buffers, buffer);
+    return true;
+}
+
+static bool add_moment(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    uint32_t moment = 0;
+    if (!next_number_32(words, &moment) || moment != declarations->moments->len)
+        return false;
+    g_array_append_val(declarations->moments, payload);
+    return true;
+}
+
+static bool end(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    uint32_t tensors, operators, accesses, buffers;
+    (void)payload;
+    declarations->complete = next_number_32(words, &tensors) && next_number_32(words, &operators) &&
+                             next_number_32(words, &accesses) && next_number_32(words, &buffers) &&
+                             tensors == declarations->tensors->len &&
+                             operators == declarations->operators->len &&
+                             accesses == declarations->accesses->len &&
+                             buffers == declarations->buffers->len;
+    return declarations->complete;
+}
+
+static const struct {
+    const char *kind;
+    bool (*add)(struct declarations *, struct words *, uint64_t payload);
+} kinds[] = {
+    {"meta", add_meta},     {"tensor", add_tensor}, {"operator", add_operator},
+    {"access", add_access}, {"buffer", add_buffer}, {"moment", add_moment},
+    {"declared", end},
+};
+
+static void clear_tensor(void *tensor)
+{
+    g_free(((struct trace_tensor *)tensor)->name);
+}
+
+static void clear_operator(void *op)
+{
+    g_free(((struct trace_operator *)op)->name);
+}
+
+static void clear_buffer(void *buffer)
+{
+    g_free(((struct trace_buffer *)buffer)->name);
+}
+
+static GArray *new_array(guint element_bytes, GDestroyNotify clear)
+{
+    GArray *array = g_array_new(false, false, element_bytes);
+    g_array_set_clear_func(array, clear);
+    return array;
+}
+
+static void set_up(struct declarations *declarations)
+{
+    declarations->trace = g_new0(struct trace, 1);
+    declarations->tensors = new_array(sizeof(struct trace_tensor), clear_tensor);
+    declarations->operators = new_array(sizeof(struct trace_operator), clear_operator);
+    declarations->accesses = new_array(sizeof(struct trace_access), NULL);
+    declarations->buffers = new_array(sizeof(struct trace_buffer), clear_buffer);
+    declarations->moments = new_array(sizeof(uint64_t), NULL);
+    declarations->complete = false;
+    declarations->fault = NULL;
+}
+
+static void tear_down(struct declarations *declarations)
+{
+    trace_free(declarations->trace);
+    g_array_unref(declarations->tensors);
+    g_array_unref(declarations->operators);
+    g_array_unref(declarations->accesses);
+    g_array_unref(declarations->buffers);
+    g_array_unref(declarations->moments);
+    g_free(declarations->fault);
+}
+
+struct declarations *declarations_new(void)
+{
+    struct declarations *declarations = g_new0(struct declarations, 1);
+    set_up(declarations);
+    return declarations;
+}
+
+void declarations_free(struct declarations *declarations)
+{
+    if (declarations == NULL)
+        return;
+    tear_down(declarations);
+    g_free(declarations);
+}
+
+void declarations_add(struct declarations *declarations, const char *text, uint64_t payload)
+{
+    if (declarations->complete) { /* the program declares another iteration */
+        tear_down(declarations);
+        set_up(declarations);
+    }
+    if (declarations->fault != NULL)
+        return;
+    struct words words = {.rest = text};
+    char *kind = next_word(&words);
+    bool good = false;
+    for (size_t i = 0; kind != NULL && i < G_N_ELEMENTS(kinds); i++)
+        if (strcmp(kind, kinds[i].kind) == 0)
+            good = kinds[i].add(declarations, &words, payload);
+    g_free(kind);
+    if (!good)
+        declarations->fault = g_strdup_printf("the declaration '%s' with payload %" G_GUINT64_FORMAT
+                                              " is wrong or out of place",
+                                              text, payload);
+}
+
+/* Moves an array's elements out of it. */
+static void *take(GArray **array, uint32_t *count)
+{
+    *count = (*array)->len;
+    g_array_set_clear_func(*array, NULL);
+    void *elements = g_array_free(*array, (*array)->len == 0);
+    *array = g_array_new(false, false, 1);
+    return elements;
+}
+
+static struct trace *assemble(struct declarations *declarations)
+{
+    struct trace *trace = g_steal_pointer(&declarations->trace);
+    uint32_t moments;
+    trace->tensors = take(&declarations->tensors, &trace->tensor_count);
+    trace->operators = take(&declarations->operators, &trace->operator_count);
+    trace->accesses = take(&declarations->accesses, &trace->access_count);
+    trace->buffers = take(&declarations->buffers, &trace->buffer_count);
+    trace->non_model_bytes = take(&declarations->moments, &moments);
+    if (moments != trace->operator_count)
+        g_clear_pointer(&trace->non_model_bytes, g_free);
+    return trace;
+}
+
+static bool lifetimes_are_in_range(const struct trace *trace)
+{
+    for (uint32_t i = 0; i < trace->buffer_count; i++)
+        if (trace->buffers[i].first > trace->buffers[i].last ||
+            trace->buffers[i].last >= trace->operator_count)
+            return false;
+    return true;
+}
+
+struct trace *declarations_take(struct declarations *declarations, GError **error)
+{
+    struct trace *trace = NULL;
+    if (declarations->fault != NULL || !declarations->complete) {
+        g_set_error_literal(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                            declarations->fault != NULL
+                                ? declarations->fault
+                                : "its declarations are not complete: 'declared' is missing");
+    } else {
+        trace = assemble(declarations);
+        if (trace->buffer_count > 0 && lifetimes_are_in_range(trace))
+            trace_sum_buffers(trace);
+        if (!trace_check(trace, "declarations", error))
+            g_clear_pointer(&trace, trace_free);
+    }
+    tear_down(declarations);
+    set_up(declarations);
+    return trace;
+}

@@ -1,0 +1,23 @@
+/* From the declarations that a program makes in NVTX's domain "pstar" (docs/formats.md) to a trace.
+ * Programs of all kinds make them: each is checked. */
+#ifndef PSTAR_COLLECT_DECLARATIONS_H
+#define PSTAR_COLLECT_DECLARATIONS_H
+
+#include "traces/trace.h"
+
+struct declarations;
+
+struct declarations *declarations_new(void);
+
+/* NULL is allowed. */
+void declarations_free(struct declarations *declarations);
+
+/* One mark. After a declaration that cannot be understood the rest is ignored. */
+void declarations_add(struct declarations *declarations, const char *text, uint64_t payload);
+
+/* The trace of all that was declared, with durations of 0; to be freed with trace_free. Fails
+ * (TRACE_ERROR_INVALID) with the reason where a declaration was bad, or where they are incomplete
+ * or contradict each other. `declarations` is empty afterwards. */
+struct trace *declarations_take(struct declarations *declarations, GError **error);
+
+#endif

@@ -1,0 +1,110 @@
+#include "collect/launch.h"
+
+#include "collect/window.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define INJECTED_LIBRARY "libpstar-collect.so"
+
+G_DEFINE_QUARK(pstar - launch - error - quark, launch_error)
+
+/* What others ask of the command by a signal to us. */
+static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+
+/* Beside this program in a build folder, or where it was installed. Free with g_free. */
+static char *find_library(GError **error)
+{
+    char *program = g_file_read_link("/proc/self/exe", error);
+    if (program == NULL)
+        return NULL;
+    char *folder = g_path_get_dirname(program);
+    char *library = g_build_filename(folder, INJECTED_LIBRARY, NULL);
+    if (access(library, R_OK) != 0) {
+        g_free(library);
+        library = g_build_filename(folder, PSTAR_LIBRARY_FOLDER, INJECTED_LIBRARY, NULL);
+    }
+    if (access(library, R_OK) != 0) {
+        g_set_error(error, LAUNCH_ERROR, LAUNCH_ERROR_LIBRARY, "%s: %s", library,
+                    g_strerror(errno));
+        g_clear_pointer(&library, g_free);
+    }
+    g_free(folder);
+    g_free(program);
+    return library;
+}
+
+/* Free with g_strfreev. */
+static char **make_environment(const char *library, const char *output, const char *iterations)
+{
+    char *absolute = g_canonicalize_filename(output, NULL); /* the command may change its folder */
+    char **environment = g_get_environ();
+    environment = g_environ_setenv(environment, "NVTX_INJECTION64_PATH", library, TRUE);
+    environment = g_environ_setenv(environment, WINDOW_OUTPUT_VARIABLE, absolute, TRUE);
+    environment = g_environ_setenv(environment, WINDOW_ITERATIONS_VARIABLE, iterations, TRUE);
+    g_free(absolute);
+    return environment;
+}
+
+static sigset_t watched_signals(void)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    for (size_t i = 0; i < G_N_ELEMENTS(forwarded); i++)
+        sigaddset(&signals, forwarded[i]);
+    return signals;
+}
+
+/* With the signals as they were before we blocked ours. 0 on error. */
+static pid_t start(char **command, char **environment, const sigset_t *mask, GError **error)
+{
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, mask);
+    pid_t child = 0;
+    int failure = posix_spawnp(&child, command[0], NULL, &attributes, command, environment);
+    posix_spawnattr_destroy(&attributes);
+    if (failure == 0)
+        return child;
+    g_set_error(error, LAUNCH_ERROR, LAUNCH_ERROR_COMMAND, "%s: cannot be started: %s", command[0],
+                g_strerror(failure));
+    return 0;
+}
+
+static int wait_for(pid_t child, const sigset_t *signals)
+{
+    for (;;) {
+        int status = 0;
+        if (waitpid(child, &status, WNOHANG) == child)
+            return status;
+        siginfo_t signal;
+        if (sigwaitinfo(signals, &signal) < 0 || signal.si_signo == SIGCHLD)
+            continue;
+        /* What the terminal sends it sends to the command as well. */
+        if (signal.si_code != SI_KERNEL)
+            kill(child, signal.si_signo);
+    }
+}
+
+int launch(char **command, const char *output, const char *iterations, GError **error)
+{
+    char *library = find_library(error);
+    if (library == NULL)
+        return -1;
+    char **environment = make_environment(library, output, iterations);
+    sigset_t signals = watched_signals(), before;
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    pid_t child = start(command, environment, &before, error);
+    int status = child == 0 ? -1 : wait_for(child, &signals);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    g_strfreev(environment);
+    g_free(library);
+    return status;
+}

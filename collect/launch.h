@@ -1,0 +1,19 @@
+/* Runs a command under the collector. */
+#ifndef PSTAR_COLLECT_LAUNCH_H
+#define PSTAR_COLLECT_LAUNCH_H
+
+#include <glib.h>
+
+enum launch_error {
+    LAUNCH_ERROR_LIBRARY, /* the library to inject is not where it belongs */
+    LAUNCH_ERROR_COMMAND  /* the command cannot be started */
+};
+#define LAUNCH_ERROR launch_error_quark()
+GQuark launch_error_quark(void);
+
+/* Starts `command` (NULL-terminated, found by PATH) so that the library records `iterations` into
+ * `output` (see collect/window.h), passes signals on to it, and waits for its end. The result is
+ * waitpid's status, or -1 on error. */
+int launch(char **command, const char *output, const char *iterations, GError **error);
+
+#endif

@@ -1,0 +1,28 @@
+#include "collect/machine.h"
+
+#include <glib.h>
+#include <string.h>
+
+/* NULL where the kernel does not say. */
+static char *processor_name(void)
+{
+    char *text;
+    if (!g_file_get_contents("/proc/cpuinfo", &text, NULL, NULL))
+        return NULL;
+    char *name = NULL;
+    char *line = strstr(text, "model name");
+    char *colon = line == NULL ? NULL : strchr(line, ':');
+    if (colon != NULL)
+        name = g_strstrip(g_strndup(colon + 1, strcspn(colon + 1, "\n")));
+    g_free(text);
+    return name;
+}
+
+char *machine_name(void)
+{
+    char *processor = processor_name();
+    char *name = g_strdup_printf("%s, %u processors", processor == NULL ? "unknown" : processor,
+                                 g_get_num_processors());
+    g_free(processor);
+    return name;
+}

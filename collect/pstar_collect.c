@@ -1,0 +1,108 @@
+#include "collect/launch.h"
+#include "collect/window.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+enum { BAD_USAGE = 2 };
+
+struct options {
+    char *output, *iterations, **command;
+    gboolean version;
+};
+
+static void read_options(int *argc, char ***argv, struct options *options)
+{
+    const GOptionEntry entries[] = {
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
+         "The trace (default run.pstar); %p stands for the process's id", "FILE.pstar"},
+        {"iterations", 0, 0, G_OPTION_ARG_STRING, &options->iterations,
+         "Record iterations A to B - 1, counted from 0 (default 1:2)", "A:B"},
+        {"version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL},
+        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->command, NULL,
+         "-- COMMAND ..."},
+        {0},
+    };
+    GOptionContext *context = g_option_context_new(NULL);
+    g_option_context_set_summary(
+        context, "Runs COMMAND and records what it annotates with NVTX: tensors, operators,\n"
+                 "accesses and buffers of the chosen iterations, with the operators' durations.\n"
+                 "COMMAND's exit status is passed on.");
+    g_option_context_set_strict_posix(context, TRUE);
+    g_option_context_add_main_entries(context, entries, NULL);
+    GError *error = NULL;
+    if (!g_option_context_parse(context, argc, argv, &error)) {
+        fprintf(stderr, "pstar-collect: %s\n", error->message);
+        exit(BAD_USAGE);
+    }
+    g_option_context_free(context);
+}
+
+/* When the file came to be, in nanoseconds; 0: it is not there. */
+static int64_t changed(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return 0;
+    return (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
+}
+
+/* Ends as the command did. */
+static int pass_on(int status)
+{
+    if (WIFEXITED(status))
+        return WEXITSTATUS(status);
+    struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none); /* the command has dumped its own */
+    signal(WTERMSIG(status), SIG_DFL);
+    raise(WTERMSIG(status));
+    return 128 + WTERMSIG(status);
+}
+
+static int run(const struct options *options)
+{
+    const char *output = options->output == NULL ? "run.pstar" : options->output;
+    const char *iterations = options->iterations == NULL ? "1:2" : options->iterations;
+    struct window window;
+    GError *error = NULL;
+    int64_t before = changed(output);
+    int status = -1;
+    if (window_parse(iterations, &window, &error))
+        status = launch(options->command, output, iterations, &error);
+    if (error != NULL) {
+        fprintf(stderr, "pstar-collect: %s\n", error->message);
+        g_error_free(error);
+        return BAD_USAGE;
+    }
+    if (strchr(output, '%') == NULL && changed(output) == before)
+        fprintf(stderr,
+                "pstar-collect: %s was not written; without a reason above, the command makes no "
+                "NVTX annotations\n",
+                output);
+    return pass_on(status);
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {0};
+    read_options(&argc, &argv, &options);
+    int status = 0;
+    if (options.version) {
+        printf("pstar-collect %s\n", PSTAR_VERSION);
+    } else if (options.command == NULL) {
+        fprintf(stderr,
+                "pstar-collect: no command given: pstar-collect [OPTIONS] -- COMMAND ...\n");
+        status = BAD_USAGE;
+    } else {
+        status = run(&options);
+    }
+    g_free(options.output);
+    g_free(options.iterations);
+    g_strfreev(options.command);
+    return status;
+}

@@ -1,0 +1,36 @@
+#include "collect/window.h"
+
+#include <string.h>
+
+G_DEFINE_QUARK(pstar - window - error - quark, window_error)
+
+bool window_parse(const char *text, struct window *window, GError **error)
+{
+    const char *colon = strchr(text, ':');
+    if (colon != NULL) {
+        char *first = g_strndup(text, (gsize)(colon - text));
+        bool good = g_ascii_string_to_unsigned(first, 10, 0, UINT64_MAX, &window->first, NULL) &&
+                    g_ascii_string_to_unsigned(colon + 1, 10, 0, UINT64_MAX, &window->end, NULL);
+        g_free(first);
+        if (good && window->first < window->end)
+            return true;
+    }
+    g_set_error(
+        error, WINDOW_ERROR, WINDOW_ERROR_SYNTAX,
+        "'%s' are no iterations: write A:B with A below B, such as 1:2 for the second alone", text);
+    return false;
+}
+
+char *window_output(const char *pattern, uint64_t process)
+{
+    GString *output = g_string_new(NULL);
+    for (const char *c = pattern; *c != '\0'; c++) {
+        if (c[0] == '%' && c[1] == 'p')
+            g_string_append_printf(output, "%" G_GUINT64_FORMAT, process);
+        else
+            g_string_append_c(output, *c);
+        if (c[0] == '%' && (c[1] == 'p' || c[1] == '%'))
+            c++;
+    }
+    return g_string_free(output, FALSE);
+}

@@ -1,0 +1,29 @@
+/* Which iterations are recorded, and where to: what pstar-collect hands to the library that it
+ * injects, through the environment. */
+#ifndef PSTAR_COLLECT_WINDOW_H
+#define PSTAR_COLLECT_WINDOW_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WINDOW_OUTPUT_VARIABLE     "PSTAR_COLLECT_OUTPUT"
+#define WINDOW_ITERATIONS_VARIABLE "PSTAR_COLLECT_ITERATIONS"
+
+/* Iterations [first, end), counted from 0 in the order in which the program begins them. */
+struct window {
+    uint64_t first, end;
+};
+
+enum window_error { WINDOW_ERROR_SYNTAX };
+#define WINDOW_ERROR window_error_quark()
+GQuark window_error_quark(void);
+
+/* "A:B" with A < B. */
+bool window_parse(const char *text, struct window *window, GError **error);
+
+/* `pattern` with %p replaced by the process's id and %% by %; any other % stays. Free with g_free.
+ */
+char *window_output(const char *pattern, uint64_t process);
+
+#endif

@@ -1,0 +1,486 @@
+/* pstar-collect on real processes. */
+#include "tests/collect/annotated.h"
+#include "tests/traces/random_trace.h"
+#include "traces/annotations.h"
+#include "traces/records.h"
+#include "traces/trace_file.h"
+
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COLLECT PROGRAM_DIR "/pstar-collect"
+
+struct fixture {
+    char *folder, *path;
+    char *output, *errors; /* of the last run */
+    int status;            /* of the last run, as of waitpid */
+};
+
+static void set_up(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    fixture->folder = g_dir_make_tmp("pstar-collect-XXXXXX", NULL);
+    fixture->path = g_build_filename(fixture->folder, "run.pstar", NULL);
+}
+
+static void forget_run(struct fixture *fixture)
+{
+    g_clear_pointer(&fixture->output, g_free);
+    g_clear_pointer(&fixture->errors, g_free);
+}
+
+static void tear_down(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    forget_run(fixture);
+    char *journal = g_strconcat(fixture->path, "-journal", NULL);
+    g_unlink(journal);
+    g_free(journal);
+    g_unlink(fixture->path);
+    g_assert_cmpint(g_rmdir(fixture->folder), ==, 0);
+    g_free(fixture->folder);
+    g_free(fixture->path);
+}
+
+/* Runs `pstar-collect ARGUMENTS` in the fixture's folder. */
+G_GNUC_PRINTF(2, 3)
+static void collect(struct fixture *fixture, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    char *arguments = g_strdup_vprintf(format, list);
+    va_end(list);
+    char *line = g_strconcat(COLLECT " ", arguments, NULL);
+    char **command;
+    GError *error = NULL;
+    forget_run(fixture);
+    g_assert_true(g_shell_parse_argv(line, NULL, &command, NULL));
+    g_spawn_sync(fixture->folder, command, NULL, G_SPAWN_DEFAULT, NULL, NULL, &fixture->output,
+                 &fixture->errors, &fixture->status, &error);
+    g_assert_no_error(error);
+    g_strfreev(command);
+    g_free(line);
+    g_free(arguments);
+}
+
+static void assert_exit(const struct fixture *fixture, int code)
+{
+    if (!WIFEXITED(fixture->status) || WEXITSTATUS(fixture->status) != code)
+        g_error("status %x instead of exit %d: %s", (unsigned)fixture->status, code,
+                fixture->errors);
+}
+
+static void assert_says(const struct fixture *fixture, const char *text)
+{
+    if (strstr(fixture->errors, text) == NULL)
+        g_error("'%s' does not say '%s'", fixture->errors, text);
+}
+
+static int count_lines(const char *text)
+{
+    int lines = 0;
+    for (const char *c = text; *c != '\0'; c++)
+        lines += *c == '\n';
+    return lines;
+}
+
+static struct trace *expected_trace(guint32 seed)
+{
+    GRand *random = g_rand_new_with_seed(seed);
+    struct trace *trace = random_trace(random, ANNOTATED_OPERATORS);
+    trace->estimated = trace->partial = false;
+    g_rand_free(random);
+    return trace;
+}
+
+/* Equal but for what the collector itself finds out. Takes `expected`. */
+static void assert_collected(struct trace *expected, const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        expected->operators[m].duration_ns = trace->operators[m].duration_ns;
+    if (expected->machine == NULL)
+        expected->machine = g_strdup(trace->machine);
+    g_assert_nonnull(trace->machine);
+    assert_traces_equal(expected, trace);
+    trace_free(expected);
+}
+
+static struct trace *read_trace(const struct fixture *fixture)
+{
+    GError *error = NULL;
+    struct trace *trace = trace_read(fixture->path, &error);
+    g_assert_no_error(error);
+    return trace;
+}
+
+static void test_whole_run(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    for (int round = 0; round < 5; round++) {
+        int seed = g_test_rand_int_range(0, 1000000);
+        collect(fixture, "-- %s %d 3", TRACED_ANNOTATED, seed);
+        assert_exit(fixture, 0);
+        g_assert_cmpstr(fixture->errors, ==, "");
+        struct trace *trace = read_trace(fixture);
+        for (uint32_t m = 0; m < trace->operator_count; m++)
+            g_assert_cmpuint(trace->operators[m].duration_ns, >=, annotated_duration_ns(m));
+        assert_collected(expected_trace((guint32)seed), trace);
+        trace_free(trace);
+    }
+}
+
+static uint32_t count_events(const struct records *records, enum record_type type,
+                             uint32_t category)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < records->event_count; i++)
+        count += records->events[i].type == type && records->events[i].category == category;
+    return count;
+}
+
+/* Each operator's range lies in its iteration's, and its duration is the median over them. */
+static void assert_ranges(const struct trace *trace, const struct records *records,
+                          uint64_t first_step)
+{
+    const struct record *iteration = NULL;
+    uint64_t step = first_step, moment = 0;
+    for (uint32_t i = 0; i < records->event_count; i++) {
+        const struct record *event = &records->events[i];
+        if (event->type != RECORD_PUSH_POP)
+            continue;
+        g_assert_cmpuint(event->payload_type, ==, RECORD_UINT64);
+        if (event->category == ANNOTATION_ITERATION) {
+            g_assert_cmpstr(records_text(records, event->text), ==, "iteration");
+            g_assert_cmpuint(event->payload, ==, step++);
+            iteration = event;
+            moment = 0;
+            continue;
+        }
+        g_assert_nonnull(iteration);
+        g_assert_cmpuint(event->payload, ==, moment);
+        g_assert_cmpstr(records_text(records, event->text), ==, trace->operators[moment].name);
+        g_assert_cmpuint(iteration->start_ns, <=, event->start_ns);
+        g_assert_cmpuint(event->end_ns, <=, iteration->end_ns);
+        moment++;
+    }
+}
+
+static uint64_t median_of_3(const uint64_t *v)
+{
+    return MAX(MIN(v[0], v[1]), MIN(MAX(v[0], v[1]), v[2]));
+}
+
+static void test_window(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    int seed = g_test_rand_int_range(0, 1000000);
+    collect(fixture, "-o run.pstar --iterations 2:5 -- %s %d 7", TRACED_ANNOTATED, seed);
+    assert_exit(fixture, 0);
+    struct trace *trace = read_trace(fixture);
+    struct records *records = records_read(fixture->path, NULL);
+    g_assert_cmpuint(count_events(records, RECORD_PUSH_POP, ANNOTATION_ITERATION), ==, 3);
+    g_assert_cmpuint(count_events(records, RECORD_PUSH_POP, ANNOTATION_OPERATOR), ==,
+                     3 * trace->operator_count);
+    assert_ranges(trace, records, 2);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        uint64_t durations[3];
+        int found = 0;
+        for (uint32_t i = 0; i < records->event_count; i++)
+            if (records->events[i].category == ANNOTATION_OPERATOR &&
+                records->events[i].type == RECORD_PUSH_POP && records->events[i].payload == m)
+                durations[found++] = records->events[i].end_ns - records->events[i].start_ns;
+        g_assert_cmpuint(trace->operators[m].duration_ns, ==, median_of_3(durations));
+    }
+    /* Two samplings an iteration, three counters each. */
+    g_assert_cmpuint(records->sample_count, ==, 3 * 2 * 3);
+    g_assert_cmpuint(records->samples[0].value, >, 0);
+    records_free(records);
+    trace_free(trace);
+}
+
+static void test_killed_in_window(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    int seed = g_test_rand_int_range(0, 1000000);
+    collect(fixture, "--iterations 1:4 -- %s %d 9 kill 2", TRACED_ANNOTATED, seed);
+    g_assert_true(WIFSIGNALED(fixture->status) && WTERMSIG(fixture->status) == SIGKILL);
+    struct trace *trace = read_trace(fixture);
+    g_assert_true(trace->partial);
+    struct records *records = records_read(fixture->path, NULL);
+    g_assert_cmpuint(count_events(records, RECORD_PUSH_POP, ANNOTATION_ITERATION), ==, 1);
+    g_assert_cmpuint(count_events(records, RECORD_PUSH_POP, ANNOTATION_OPERATOR), ==,
+                     trace->operator_count);
+    records_free(records);
+    struct trace *expected = expected_trace((guint32)seed);
+    expected->partial = true;
+    assert_collected(expected, trace);
+    trace_free(trace);
+}
+
+/* What a run leaves that is killed while it begins the file. */
+static void remove_temporary_files(const struct fixture *fixture)
+{
+    GDir *folder = g_dir_open(fixture->folder, 0, NULL);
+    const char *name;
+    while ((name = g_dir_read_name(folder)) != NULL)
+        if (strstr(name, ".tmp") != NULL) {
+            char *path = g_build_filename(fixture->folder, name, NULL);
+            g_unlink(path);
+            g_free(path);
+        }
+    g_dir_close(folder);
+}
+
+static void lead_a_group(void *unused)
+{
+    (void)unused;
+    setpgid(0, 0);
+}
+
+/* At any time, even while the file is being written: it is refused by name or it is valid. */
+static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    int found = 0;
+    for (int round = 0; round < 30; round++) {
+        g_unlink(fixture->path);
+        char *command[] = {(char *)COLLECT,          (char *)"--iterations",
+                           (char *)"0:100",          (char *)"--",
+                           (char *)TRACED_ANNOTATED, (char *)"5",
+                           (char *)"1000",           NULL};
+        GPid child;
+        g_assert_true(g_spawn_async(fixture->folder, command, NULL,
+                                    G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDERR_TO_DEV_NULL,
+                                    lead_a_group, NULL, &child, NULL));
+        g_usleep((gulong)g_test_rand_int_range(10000, 120000));
+        kill(-child, SIGKILL);
+        waitpid(child, NULL, 0);
+        GError *error = NULL;
+        struct trace *trace = trace_read(fixture->path, &error);
+        if (trace != NULL) {
+            g_assert_true(trace->partial);
+            found++;
+        } else {
+            g_assert_true(g_str_has_prefix(error->message, fixture->path));
+            g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+        }
+        g_clear_error(&error);
+        trace_free(trace);
+    }
+    remove_temporary_files(fixture);
+    g_test_message("%d of 30 left a partial trace, the others none", found);
+    g_assert_cmpint(found, >, 0);
+}
+
+static void test_ends_in_window(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 1:4 -- %s 11 9 exit 2", TRACED_ANNOTATED);
+    assert_exit(fixture, 9);
+    assert_says(fixture, "partial");
+    struct trace *trace = read_trace(fixture);
+    g_assert_true(trace->partial);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        g_assert_cmpuint(trace->operators[m].duration_ns, >=, annotated_duration_ns(m));
+    trace_free(trace);
+}
+
+static void test_ends_before_window(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 5:6 -- %s 11 3", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    assert_says(fixture, "ended after 3 iterations");
+    g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+}
+
+static void test_fork(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- %s 12 3 fork 1", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    struct trace *trace = read_trace(fixture);
+    struct records *records = records_read(fixture->path, NULL);
+    g_assert_cmpuint(count_events(records, RECORD_PUSH_POP, ANNOTATION_OPERATOR), ==,
+                     trace->operator_count);
+    records_free(records);
+    assert_collected(expected_trace(12), trace);
+    trace_free(trace);
+}
+
+static const struct record *find_event(const struct records *records, const char *text)
+{
+    for (uint32_t i = 0; i < records->event_count; i++)
+        if (strcmp(records_text(records, records->events[i].text), text) == 0)
+            return &records->events[i];
+    g_error("no event '%s'", text);
+}
+
+static void assert_within(const struct record *inner, const struct record *outer)
+{
+    g_assert_cmpuint(outer->start_ns, <=, inner->start_ns);
+    g_assert_cmpuint(inner->end_ns, <=, outer->end_ns);
+}
+
+static void test_other_programs(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- %s", TRACED_RANGES);
+    assert_exit(fixture, 3);
+    g_assert_cmpstr(fixture->output, ==, "levels 0 1\n");
+    assert_says(fixture, "no iteration");
+    GError *error = NULL;
+    g_assert_null(trace_read(fixture->path, &error));
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+    g_assert_nonnull(strstr(error->message, "no iteration"));
+    g_clear_error(&error);
+
+    struct records *records = records_read(fixture->path, &error);
+    g_assert_no_error(error);
+    const struct record *outer = find_event(records, "outer");
+    const struct record *wide = find_event(records, "größer");
+    const struct record *registered = find_event(records, "registered");
+    const struct record *across = find_event(records, "across threads");
+    const struct record *other = find_event(records, "in the other thread");
+    assert_within(wide, outer);
+    assert_within(other, across);
+    g_assert_cmpuint(registered->end_ns, >=, wide->end_ns);
+    g_assert_cmpuint(other->thread, !=, outer->thread);
+    g_assert_cmpuint(across->thread, ==, outer->thread);
+    g_assert_cmpuint(across->type, ==, RECORD_START_END);
+    g_assert_cmpuint(find_event(records, "mark")->type, ==, RECORD_MARK);
+    const struct record *domain = find_event(records, "library");
+    g_assert_cmpuint(domain->type, ==, RECORD_DOMAIN);
+    g_assert_cmpuint(registered->domain, ==, domain->domain);
+    g_assert_cmpuint(find_event(records, "input")->category, ==, 7);
+    g_assert_cmpuint(registered->category, ==, 7);
+    double payload;
+    memcpy(&payload, &registered->payload, sizeof payload);
+    g_assert_cmpuint(registered->payload_type, ==, RECORD_DOUBLE);
+    g_assert_cmpfloat(payload, ==, 0.5);
+    records_free(records);
+}
+
+static void test_no_annotations(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- true");
+    assert_exit(fixture, 0);
+    assert_says(fixture, "makes no NVTX annotations");
+    g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+}
+
+static void test_process_in_name(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-o run-%%p.pstar -- sh -c '%s 1 2 & echo $!; wait'", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    char *name = g_strdup_printf("run-%d.pstar", atoi(fixture->output));
+    char *path = g_build_filename(fixture->folder, name, NULL);
+    struct trace *trace = trace_read(path, NULL);
+    g_assert_nonnull(trace);
+    trace_free(trace);
+    g_unlink(path);
+    g_free(path);
+    g_free(name);
+}
+
+static void test_statuses(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- sh -c 'exit 5'");
+    assert_exit(fixture, 5);
+    collect(fixture, "-- sh -c 'kill -TERM $$'");
+    g_assert_true(WIFSIGNALED(fixture->status) && WTERMSIG(fixture->status) == SIGTERM);
+    collect(fixture, "-- ./no-such-command");
+    assert_exit(fixture, 2);
+    assert_says(fixture, "./no-such-command: cannot be started: No such file");
+    g_assert_cmpint(count_lines(fixture->errors), ==, 1);
+    static const char *const bad[] = {"2:1", "1:1", "1", ":", "1:", ":2", "-1:2", "1:2x", "a:b"};
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        collect(fixture, "--iterations %s -- true", bad[i]);
+        assert_exit(fixture, 2);
+        assert_says(fixture, bad[i]);
+        g_assert_cmpint(count_lines(fixture->errors), ==, 1);
+    }
+    collect(fixture, "--colour -- true");
+    assert_exit(fixture, 2);
+    collect(fixture, "%s", "");
+    assert_exit(fixture, 2);
+    collect(fixture, "--version");
+    assert_exit(fixture, 0);
+    g_assert_true(g_str_has_prefix(fixture->output, "pstar-collect "));
+}
+
+/* Collector's errors never harm the program, and are told once. */
+static void test_errors(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-o no/where.pstar -- %s 1 4", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    assert_says(fixture, "no/where.pstar: ");
+    assert_says(fixture, "goes on untraced");
+    g_assert_cmpint(count_lines(fixture->errors), ==, 2);
+
+    /* A limit on the size of files stands in for a full disk. */
+    collect(fixture, "-- sh -c 'trap \"\" XFSZ; ulimit -f 8; %s 7 4'", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    assert_says(fixture, "goes on untraced");
+    g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+}
+
+static void test_signals(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    char *command[] = {(char *)COLLECT,
+                       (char *)"--",
+                       (char *)"sh",
+                       (char *)"-c",
+                       (char *)"trap 'exit 7' TERM; trap 'echo usr1' USR1; echo ready; "
+                               "while :; do sleep 0.02; done",
+                       NULL};
+    GPid child;
+    int output;
+    g_assert_true(g_spawn_async_with_pipes(fixture->folder, command, NULL,
+                                           G_SPAWN_SEARCH_PATH | G_SPAWN_DO_NOT_REAP_CHILD |
+                                               G_SPAWN_STDERR_TO_DEV_NULL,
+                                           NULL, NULL, &child, NULL, &output, NULL, NULL));
+    FILE *lines = fdopen(output, "r");
+    char line[16];
+    g_assert_nonnull(fgets(line, sizeof line, lines));
+    g_assert_cmpstr(line, ==, "ready\n");
+    g_assert_cmpint(kill(child, SIGUSR1), ==, 0);
+    g_assert_nonnull(fgets(line, sizeof line, lines));
+    g_assert_cmpstr(line, ==, "usr1\n");
+    g_assert_cmpint(kill(child, SIGTERM), ==, 0);
+    int status;
+    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    fclose(lines);
+}
+
+#define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("/collect/whole-run", test_whole_run);
+    ADD("/collect/window", test_window);
+    ADD("/collect/killed-in-window", test_killed_in_window);
+    ADD("/collect/killed-anywhere", test_killed_anywhere);
+    ADD("/collect/ends-in-window", test_ends_in_window);
+    ADD("/collect/ends-before-window", test_ends_before_window);
+    ADD("/collect/fork", test_fork);
+    ADD("/collect/other-programs", test_other_programs);
+    ADD("/collect/no-annotations", test_no_annotations);
+    ADD("/collect/process-in-name", test_process_in_name);
+    ADD("/collect/statuses", test_statuses);
+    ADD("/collect/errors", test_errors);
+    ADD("/collect/signals", test_signals);
+    return g_test_run();
+}

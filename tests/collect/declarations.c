@@ -1,0 +1,172 @@
+#include "collect/declarations.h"
+
+static const struct {
+    const char *text;
+    uint64_t payload;
+} good[] = {
+    {"meta model gpt2 1x8", 0},
+    {"meta precision fp32", 0},
+    {"meta batch", 2},
+    {"meta sequence", 8},
+    {"meta micro_batches", 1},
+    {"meta library_bytes", 0},
+    {"meta element_bytes_param", 4},
+    {"tensor 64 wte", 0},
+    {"tensor 8 h.0.ln_1.weight", 1},
+    {"operator forward host -1 0 10 20 30 40 forward wte", 0},
+    {"access 0 param read", 0},
+    {"operator backward device 0 0 11 21 0 0 backward h.0.ln_1", 1},
+    {"access 1 param update", 1},
+    {"buffer 512 0 1 1 77 h.0.x", 0},
+    {"declared 2 2 2 1", 0},
+};
+
+/* Declares the good ones, `text` with `payload` instead of number `replaced`. */
+static struct trace *declare(size_t replaced, const char *text, uint64_t payload, GError **error)
+{
+    struct declarations *declarations = declarations_new();
+    for (size_t i = 0; i < G_N_ELEMENTS(good); i++)
+        if (i != replaced)
+            declarations_add(declarations, good[i].text, good[i].payload);
+        else if (text != NULL)
+            declarations_add(declarations, text, payload);
+    struct trace *trace = declarations_take(declarations, error);
+    declarations_free(declarations);
+    return trace;
+}
+
+static void test_good(void)
+{
+    GError *error = NULL;
+    struct trace *trace = declare(SIZE_MAX, NULL, 0, &error);
+    g_assert_no_error(error);
+    g_assert_cmpstr(trace->model, ==, "gpt2 1x8");
+    g_assert_cmpuint(trace->batch, ==, 2);
+    g_assert_cmpuint(trace->list_element_bytes[TRACE_PARAM], ==, 4);
+    g_assert_cmpuint(trace->tensor_count, ==, 2);
+    g_assert_cmpstr(trace->tensors[1].name, ==, "h.0.ln_1.weight");
+    g_assert_cmpuint(trace->operators[0].place, ==, TRACE_ON_HOST);
+    g_assert_cmpint(trace->operators[0].layer, ==, -1);
+    g_assert_cmpuint(trace->operators[0].h2d_bytes, ==, 30);
+    g_assert_cmpuint(trace->operators[0].d2h_bytes, ==, 40);
+    g_assert_cmpstr(trace->operators[0].name, ==, "forward wte");
+    g_assert_cmpuint(trace->operators[1].phase, ==, TRACE_BACKWARD);
+    g_assert_cmpuint(trace->accesses[1].tensor, ==, 1);
+    g_assert_cmpuint(trace->accesses[1].mode, ==, TRACE_UPDATE);
+    g_assert_cmpuint(trace->buffers[0].recompute_flops, ==, 77);
+    g_assert_true(trace->buffers[0].saved);
+    g_assert_cmpuint(trace->non_model_bytes[1], ==, 512);
+    trace_free(trace);
+}
+
+static void test_each_is_needed(void)
+{
+    static const size_t optional[] = {0, 1, 5};
+    for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
+        bool needed = true;
+        for (size_t j = 0; j < G_N_ELEMENTS(optional); j++)
+            needed = needed && optional[j] != i;
+        struct trace *trace = declare(i, NULL, 0, NULL);
+        g_assert_true((trace == NULL) == needed);
+        trace_free(trace);
+    }
+}
+
+static void test_bad(void)
+{
+    static const struct {
+        size_t replaced;
+        const char *text;
+        uint64_t payload;
+    } bad[] = {
+        {0, "meta colour blue", 0},
+        {0, "meta model", 0},
+        {0, "meta", 0},
+        {0, "", 0},
+        {0, "metal model x", 0},
+        {2, "meta batch", UINT64_C(1) << 32},
+        {6, "meta element_bytes_param", 256},
+        {6, "meta element_bytes_weights", 4},
+        {7, "tensor 64 wte", 1},
+        {7, "tensor 64", 0},
+        {7, "tensor -64 wte", 0},
+        {7, "tensor 64x wte", 0},
+        {7, "tensor 0 wte", 0},
+        {7, "tensor 64 h.0.ln_1.weight", 0},
+        {9, "operator sideways host -1 0 10 20 30 40 forward wte", 0},
+        {9, "operator forward here -1 0 10 20 30 40 forward wte", 0},
+        {9, "operator forward host -2 0 10 20 30 40 forward wte", 0},
+        {9, "operator forward device -1 0 10 20 30 40 forward wte", 0},
+        {9, "operator forward host -1 1 10 20 30 40 forward wte", 0},
+        {9, "operator forward host -1 0 10 20 30 40", 0},
+        {9, "operator forward host -1 0 10 20 30 40 forward wte", 1},
+        {10, "access 1 param read", 0},
+        {10, "access 0 weights read", 0},
+        {10, "access 0 grad read", 0},
+        {10, "access 0 param write", 0},
+        {10, "access 0 param read", 2},
+        {10, "access 0 param", 0},
+        {13, "buffer 0 0 1 1 77 h.0.x", 0},
+        {13, "buffer 512 1 0 1 77 h.0.x", 0},
+        {13, "buffer 512 0 2 1 77 h.0.x", 0},
+        {13, "buffer 512 0 4294967295 1 77 h.0.x", 0},
+        {13, "buffer 512 0 1 2 77 h.0.x", 0},
+        {14, "declared 2 2 3 1", 0},
+        {14, "declared 2 2 2", 0},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        GError *error = NULL;
+        struct trace *trace = declare(bad[i].replaced, bad[i].text, bad[i].payload, &error);
+        if (trace != NULL)
+            g_error("'%s' was accepted", bad[i].text);
+        g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+        g_error_free(error);
+    }
+}
+
+/* What any program may send must not crash us. */
+static void test_garbage(void)
+{
+    GRand *random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    for (int round = 0; round < 3000; round++) {
+        size_t replaced = (size_t)g_rand_int_range(random, 0, G_N_ELEMENTS(good));
+        char *text = g_strdup(good[replaced].text);
+        size_t length = strlen(text);
+        for (int i = g_rand_int_range(random, 1, 4); i > 0; i--)
+            text[g_rand_int_range(random, 0, (gint32)length)] = (char)g_rand_int_range(random, 0,
+                                                                                       256);
+        uint64_t payload = g_rand_boolean(random) ? good[replaced].payload : g_rand_int(random);
+        struct trace *trace = declare(replaced, text, payload, NULL);
+        if (trace != NULL)
+            g_assert_true(trace_check(trace, "", NULL));
+        trace_free(trace);
+        g_free(text);
+    }
+    g_rand_free(random);
+}
+
+/* A program may declare another iteration: the last counts. */
+static void test_again(void)
+{
+    struct declarations *declarations = declarations_new();
+    for (int times = 0; times < 2; times++)
+        for (size_t i = 0; i < G_N_ELEMENTS(good); i++)
+            declarations_add(declarations, good[i].text, good[i].payload);
+    struct trace *trace = declarations_take(declarations, NULL);
+    g_assert_nonnull(trace);
+    g_assert_cmpuint(trace->operator_count, ==, 2);
+    g_assert_null(declarations_take(declarations, NULL));
+    trace_free(trace);
+    declarations_free(declarations);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/declarations/good", test_good);
+    g_test_add_func("/declarations/each-is-needed", test_each_is_needed);
+    g_test_add_func("/declarations/bad", test_bad);
+    g_test_add_func("/declarations/garbage", test_garbage);
+    g_test_add_func("/declarations/again", test_again);
+    return g_test_run();
+}
