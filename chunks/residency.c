@@ -19,6 +19,7 @@ struct residency {
     const struct mover_ops *ops;
     void *mover;
     struct holding *holdings; /* [chunk_count] */
+    uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
     uint64_t non_model; /* extent of the last operator */
     mover_ticket last_compute, last_host;
@@ -35,6 +36,7 @@ struct residency *residency_new(const struct plan *plan, const struct accesses *
     r->ops = ops;
     r->mover = mover;
     r->holdings = g_new0(struct holding, plan->layout->chunk_count);
+    r->flushed = g_new0(uint8_t, plan->layout->chunk_count);
     r->map = address_map_new();
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         bool homed = plan->host_address[c] == PLAN_NOWHERE;
@@ -50,6 +52,7 @@ void residency_free(struct residency *r)
         return;
     address_map_free(r->map);
     g_free(r->holdings);
+    g_free(r->flushed);
     g_free(r);
 }
 
@@ -265,26 +268,78 @@ void residency_step(struct residency *r, uint32_t moment)
     }
 }
 
+void residency_flush(struct residency *r)
+{
+    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
+        if (r->holdings[c].state == RESIDENCY_DEVICE && r->plan->host_address[c] != PLAN_NOWHERE)
+            copy_to_host(r, c, false);
+        r->flushed[c] = (uint8_t)r->holdings[c].state;
+    }
+}
+
+static bool is_homed(const struct residency *r, uint32_t chunk)
+{
+    return r->plan->host_address[chunk] == PLAN_NOWHERE;
+}
+
+/* Host-homed chunks that are not as they were leave; their bytes are the host's, or were dead. */
+static void rewind_host_homed(struct residency *r, uint32_t chunk)
+{
+    struct holding *h = &r->holdings[chunk];
+    bool was_empty = r->flushed[chunk] == RESIDENCY_EMPTY;
+    bool whole = was_empty ? h->state == RESIDENCY_EMPTY
+                           : h->state == RESIDENCY_BOTH || h->state == RESIDENCY_FETCHING;
+    if (whole && h->address == r->plan->initial_address[chunk])
+        return;
+    if (residency_on_device(h->state))
+        drop(r, chunk);
+    h->state = was_empty || r->flushed[chunk] == RESIDENCY_NOWHERE ? RESIDENCY_NOWHERE
+                                                                   : RESIDENCY_HOST;
+}
+
+static bool is_free_of_homed(const struct residency *r, uint32_t chunk)
+{
+    uint64_t begin = r->plan->initial_address[chunk], end = begin + slot_bytes(r, chunk);
+    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
+        if (c != chunk && is_homed(r, c) && r->holdings[c].address < end &&
+            begin < r->holdings[c].address + slot_bytes(r, c))
+            return false;
+    return true;
+}
+
+/* Device-homed chunks never left: those that moved go back, each once its place is free. */
+static void rewind_device_homed(struct residency *r)
+{
+    uint32_t left, before = UINT32_MAX;
+    do {
+        left = 0;
+        for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
+            if (!is_homed(r, c))
+                continue;
+            r->holdings[c].state = (enum residency_state)r->flushed[c];
+            if (r->holdings[c].address == r->plan->initial_address[c])
+                continue;
+            if (is_free_of_homed(r, c))
+                move(r, c, r->plan->initial_address[c]);
+            else
+                left++;
+        }
+        g_assert(left < before);
+        before = left;
+    } while (left);
+}
+
 void residency_rewind(struct residency *r)
 {
     shrink_non_model(r, 0);
-    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
-        const struct holding *h = &r->holdings[c];
-        if (!residency_on_device(h->state) || h->address == r->plan->initial_address[c])
-            continue;
-        if (h->state == RESIDENCY_DEVICE)
-            copy_to_host(r, c, true);
-        else
-            drop(r, c);
-    }
-    residency_load(r);
-}
-
-void residency_flush(struct residency *r)
-{
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
-        if (r->holdings[c].state == RESIDENCY_DEVICE && r->plan->host_address[c] != PLAN_NOWHERE)
-            copy_to_host(r, c, false);
+        if (!is_homed(r, c))
+            rewind_host_homed(r, c);
+    rewind_device_homed(r);
+    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
+        if (r->flushed[c] == RESIDENCY_EMPTY && r->holdings[c].state == RESIDENCY_NOWHERE)
+            allocate(r, c, r->plan->initial_address[c]);
+    residency_load(r);
 }
 
 uint64_t residency_address(const struct residency *r, uint32_t chunk)

@@ -26,12 +26,15 @@ void residency_load(struct residency *residency);
  * performs the actions after the last operator, and 0 follows it. */
 void residency_step(struct residency *residency, uint32_t moment);
 
-/* Back to the initial residency from wherever the iteration stopped: after a forward pass alone
- * (evaluation, sampling). What moves is the mover's to count apart. */
-void residency_rewind(struct residency *residency);
-
-/* Flushes every dirty host-homed chunk, so that the host pool holds all but the device-homed. */
+/* Between two iterations: flushes every dirty host-homed chunk, so that the host pool holds all but
+ * the device-homed. */
 void residency_flush(struct residency *residency);
+
+/* Back to the initial residency after a forward pass alone (evaluation, sampling): residency_flush,
+ * moments from 0, residency_rewind. Forward writes no model data, so whatever the training
+ * iteration would have let die on the way is still whole on the host. What moves is the mover's to
+ * count apart. */
+void residency_rewind(struct residency *residency);
 
 /* Where the chunk lies on the device, PLAN_NOWHERE if it does not. */
 uint64_t residency_address(const struct residency *residency, uint32_t chunk);

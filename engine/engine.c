@@ -152,6 +152,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
 static bool forward(struct engine *engine, const uint32_t *tokens, GError **error)
 {
     g_assert(engine->started);
+    residency_flush(engine->residency);
     engine->executor.step = (struct executor_step){.tokens = tokens, .training = false};
     return run_moments(engine, engine->executor.iteration->forward_end, error);
 }

@@ -90,6 +90,7 @@ static void run_trial(const struct trial *trial, GRand *random)
         check_figures(&figures, &plan->predicted);
         if (g_rand_boolean(random)) { /* evaluation: a part of the iteration, then back */
             uint32_t stop = trial->trace->tensor_count;
+            residency_flush(residency);
             for (uint32_t m = 0; m < stop; m++)
                 residency_step(residency, m);
             residency_rewind(residency);
