@@ -171,7 +171,9 @@ static void place_iteration(struct placing *p)
     p->arena_bytes = arena_end(p->arena);
     for (uint32_t m = 0; m <= moments; m++) {
         p->non_model = m < moments ? p->accesses->non_model[m] : 0;
+        /* Budgets need not be multiples of the alignment, addresses must. */
         uint64_t ceiling = p->budget - p->non_model;
+        ceiling -= ceiling % LAYOUT_ALIGNMENT;
         p->first[m] = p->actions->len;
         for (uint32_t i = p->decisions->first[m]; i < p->decisions->first[m + 1]; i++)
             place_action(p, &g_array_index(p->decisions->actions, struct plan_action, i), ceiling);
