@@ -45,9 +45,8 @@ static const struct number_format formats[] = {
 static const struct number_format *format_find(const char *name)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(formats); i++) {
-        if (strcmp(formats[i].name, name) == 0) {
+        if (strcmp(formats[i].name, name) == 0)
             return &formats[i];
-        }
     }
     return NULL;
 }
@@ -95,21 +94,18 @@ static bool map_file(struct safetensors *file, GError **error)
             file->map_bytes = (size_t)status.st_size;
         }
     }
-    if (descriptor >= 0) {
+    if (descriptor >= 0)
         close(descriptor);
-    }
-    if (problem != NULL) {
+    if (problem != NULL)
         g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: %s", file->path, problem);
-    }
     return problem == NULL;
 }
 
 /* A whole number >= 0. */
 static bool natural(const json_t *value, uint64_t *number)
 {
-    if (!json_is_integer(value) || json_integer_value(value) < 0) {
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
         return false;
-    }
     *number = (uint64_t)json_integer_value(value);
     return true;
 }
@@ -126,9 +122,8 @@ static bool parse_shape(const struct safetensors *file, const json_t *entry,
     tensor->elements = 1;
     for (uint32_t i = 0; i < tensor->rank; i++) {
         if (!natural(json_array_get(shape, i), &tensor->shape[i]) ||
-            __builtin_mul_overflow(tensor->elements, tensor->shape[i], &tensor->elements)) {
+            __builtin_mul_overflow(tensor->elements, tensor->shape[i], &tensor->elements))
             return invalid(file, tensor->name, error, "shape is absurd in dimension %u", i);
-        }
     }
     return true;
 }
@@ -139,19 +134,16 @@ static bool parse_tensor(const struct safetensors *file, const char *name, const
     tensor->name = g_strdup(name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
     const struct number_format *format = dtype != NULL ? format_find(dtype) : NULL;
-    if (format == NULL) {
+    if (format == NULL)
         return invalid(file, name, error, "dtype %s is not known", dtype != NULL ? dtype : "?");
-    }
     tensor->dtype = format->dtype;
-    if (!parse_shape(file, entry, tensor, error)) {
+    if (!parse_shape(file, entry, tensor, error))
         return false;
-    }
     const json_t *offsets = json_object_get(entry, "data_offsets");
     uint64_t end;
     if (json_array_size(offsets) != 2 || !natural(json_array_get(offsets, 0), &tensor->offset) ||
-        !natural(json_array_get(offsets, 1), &end) || end < tensor->offset) {
+        !natural(json_array_get(offsets, 1), &end) || end < tensor->offset)
         return invalid(file, name, error, "data_offsets are no pair of places, first and end");
-    }
     if (end > file->data_bytes) {
         return invalid(file, name, error,
                        "ends at byte %" G_GUINT64_FORMAT
@@ -175,15 +167,13 @@ static bool parse_header(struct safetensors *file, const json_t *header, GError 
     const char *name;
     json_t *entry;
     json_object_foreach ((json_t *)header, name, entry) {
-        if (strcmp(name, METADATA) == 0) {
+        if (strcmp(name, METADATA) == 0)
             continue;
-        }
         struct safetensors_tensor tensor = {0};
         bool parsed = parse_tensor(file, name, entry, &tensor, error);
         g_array_append_val(file->tensors, tensor);
-        if (!parsed) {
+        if (!parsed)
             return false;
-        }
     }
     return true;
 }
@@ -191,9 +181,8 @@ static bool parse_header(struct safetensors *file, const json_t *header, GError 
 static int compare_offsets(const void *left, const void *right)
 {
     const struct safetensors_tensor *a = left, *b = right;
-    if (a->offset != b->offset) {
+    if (a->offset != b->offset)
         return a->offset < b->offset ? -1 : 1;
-    }
     return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
 }
 
@@ -226,9 +215,8 @@ static bool check_cover(struct safetensors *file, GError **error)
 static bool read_header(struct safetensors *file, GError **error)
 {
     uint64_t length = 0;
-    if (file->map_bytes < LENGTH_BYTES) {
+    if (file->map_bytes < LENGTH_BYTES)
         return invalid(file, NULL, error, "too short to be a safetensors file");
-    }
     memcpy(&length, file->map, LENGTH_BYTES);
     length = GUINT64_FROM_LE(length);
     if (length > GREATEST_HEADER || length > file->map_bytes - LENGTH_BYTES) {
@@ -244,13 +232,12 @@ static bool read_header(struct safetensors *file, GError **error)
     json_t *header = json_loadb((const char *)file->map + LENGTH_BYTES, (size_t)length,
                                 JSON_REJECT_DUPLICATES, &problem);
     bool read;
-    if (header == NULL) {
+    if (header == NULL)
         read = invalid(file, NULL, error, "header is not JSON: %s", problem.text);
-    } else if (!json_is_object(header)) {
+    else if (!json_is_object(header))
         read = invalid(file, NULL, error, "header is no JSON object");
-    } else {
+    else
         read = parse_header(file, header, error) && check_cover(file, error);
-    }
     json_decref(header);
     return read;
 }
@@ -271,12 +258,10 @@ struct safetensors *safetensors_open(const char *path, GError **error)
 
 void safetensors_close(struct safetensors *file)
 {
-    if (file == NULL) {
+    if (file == NULL)
         return;
-    }
-    if (file->map != NULL) {
+    if (file->map != NULL)
         munmap((void *)file->map, file->map_bytes);
-    }
     g_hash_table_destroy(file->by_name);
     g_array_free(file->tensors, TRUE);
     g_free(file->path);
@@ -307,9 +292,8 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *file
 static char *shape_text(const uint64_t *shape, uint32_t rank)
 {
     GString *text = g_string_new("[");
-    for (uint32_t i = 0; i < rank; i++) {
+    for (uint32_t i = 0; i < rank; i++)
         g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, i > 0 ? ", " : "", shape[i]);
-    }
     return g_string_free(g_string_append_c(text, ']'), FALSE);
 }
 

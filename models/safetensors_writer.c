@@ -78,9 +78,8 @@ bool safetensors_writer_append(struct safetensors_writer *writer, const float *v
                                uint64_t count, GError **error)
 {
     g_assert(count <= writer->declared - writer->appended);
-    if (writer->stream == NULL && !write_header(writer, error)) {
+    if (writer->stream == NULL && !write_header(writer, error))
         return false;
-    }
     writer->appended += count;
     return fwrite(values, sizeof(*values), count, writer->stream) == count || fail(writer, error);
 }
@@ -88,9 +87,8 @@ bool safetensors_writer_append(struct safetensors_writer *writer, const float *v
 bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error)
 {
     g_assert(writer->appended == writer->declared);
-    if (writer->stream == NULL && !write_header(writer, error)) {
+    if (writer->stream == NULL && !write_header(writer, error))
         return false;
-    }
     bool kept = fflush(writer->stream) == 0 && fsync(fileno(writer->stream)) == 0;
     int cause = errno;
     kept = fclose(writer->stream) == 0 && kept;
@@ -105,15 +103,12 @@ bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error
 
 void safetensors_writer_free(struct safetensors_writer *writer)
 {
-    if (writer == NULL) {
+    if (writer == NULL)
         return;
-    }
-    if (writer->stream != NULL) {
+    if (writer->stream != NULL)
         fclose(writer->stream);
-    }
-    if (writer->temporary != NULL) {
+    if (writer->temporary != NULL)
         g_unlink(writer->temporary);
-    }
     json_decref(writer->header);
     g_free(writer->temporary);
     g_free(writer->path);
