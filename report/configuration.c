@@ -1,0 +1,80 @@
+#include "report/configuration.h"
+
+#include "traces/size.h"
+
+struct configuration configuration_of_plan(const struct plan *plan)
+{
+    return (struct configuration){
+        .maker = g_strdup(plan->made_by),
+        .digest = g_strdup(plan->digest),
+        .chunk_bytes = plan->layout->chunk_bytes[TRACE_PARAM],
+        .device_bytes = plan->device_budget,
+        .look_ahead = plan->look_ahead,
+    };
+}
+
+/* A non-negative integer, or `otherwise`. */
+static int64_t integer_of(const json_t *object, const char *key, int64_t otherwise)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_integer(value) && json_integer_value(value) >= 0 ? json_integer_value(value)
+                                                                    : otherwise;
+}
+
+struct configuration configuration_of_json(const json_t *object)
+{
+    const char *made_by = json_string_value(json_object_get(object, "made_by"));
+    const char *strategy = json_string_value(json_object_get(object, "strategy"));
+    const char *policy = json_string_value(json_object_get(object, "policy"));
+    char *maker = NULL;
+    if (made_by && *made_by)
+        maker = g_strdup(made_by);
+    else if (strategy && *strategy)
+        maker = g_strdup(strategy);
+    else if (policy && *policy)
+        maker = g_strconcat("policy ", policy, NULL);
+    return (struct configuration){
+        .maker = maker,
+        .digest = g_strdup(json_string_value(json_object_get(object, "digest"))),
+        .chunk_bytes = (uint64_t)integer_of(object, "chunk_bytes", 0),
+        .device_bytes = (uint64_t)integer_of(object, "device_memory_bytes", 0),
+        .look_ahead = integer_of(object, "look_ahead", -1),
+    };
+}
+
+void configuration_clear(struct configuration *configuration)
+{
+    g_clear_pointer(&configuration->maker, g_free);
+    g_clear_pointer(&configuration->digest, g_free);
+}
+
+bool configuration_same(const struct configuration *a, const struct configuration *b)
+{
+    if (!a->maker || !a->chunk_bytes || !a->device_bytes)
+        return false;
+    if (a->digest && b->digest && g_strcmp0(a->digest, b->digest))
+        return false;
+    if (a->look_ahead >= 0 && b->look_ahead >= 0 && a->look_ahead != b->look_ahead)
+        return false;
+    return !g_strcmp0(a->maker, b->maker) && a->chunk_bytes == b->chunk_bytes &&
+           a->device_bytes == b->device_bytes;
+}
+
+char *configuration_short_label(const struct configuration *configuration)
+{
+    const char *maker = configuration->maker ? configuration->maker : "unknown";
+    if (!configuration->chunk_bytes)
+        return g_strdup(maker);
+    g_autofree char *chunk = size_format(configuration->chunk_bytes);
+    return g_strdup_printf("%s, %s chunks", maker, chunk);
+}
+
+char *configuration_label(const struct configuration *configuration)
+{
+    char *label = configuration_short_label(configuration);
+    if (!configuration->device_bytes)
+        return label;
+    g_autofree char *start = label;
+    g_autofree char *budget = size_format(configuration->device_bytes);
+    return g_strdup_printf("%s, %s device memory", start, budget);
+}

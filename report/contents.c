@@ -1,0 +1,108 @@
+#include "report/contents.h"
+
+#include "report/findings.h"
+#include "report/tables.h"
+
+static void free_finding(void *data)
+{
+    struct finding *finding = data;
+    g_free(finding->question);
+    g_free(finding->answer);
+    g_free(finding->detail);
+    g_free(finding);
+}
+
+static void clear_missing(void *data)
+{
+    struct missing *missing = data;
+    g_free(missing->reason);
+    g_free(missing->command);
+}
+
+static void clear_replayed(void *data)
+{
+    memory_free(((struct replayed *)data)->memory);
+}
+
+static void replay_plans(struct contents *contents)
+{
+    for (guint p = 0; p < contents->inputs->plans->len; p++) {
+        const struct input_plan *plan = g_ptr_array_index(contents->inputs->plans, p);
+        if (!plan->trace || !plan->trace->trace->operator_count)
+            continue;
+        struct replayed replayed = {plan, memory_replay(plan->trace->trace, plan->plan)};
+        g_array_append_val(contents->replays, replayed);
+    }
+}
+
+static void add_figures(struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    for (guint i = 0; i < contents->replays->len; i++) {
+        const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, i);
+        g_ptr_array_add(contents->figures, figure_memory(replayed->plan, replayed->memory, i));
+    }
+    for (guint s = 0; s < inputs->sweeps->len; s++)
+        g_ptr_array_add(contents->figures,
+                        figure_sweep(g_ptr_array_index(inputs->sweeps, s), inputs->plans, s));
+    if (contents->pairs->len)
+        g_ptr_array_add(contents->figures, figure_predicted(contents->pairs));
+    if (inputs->runs->len)
+        g_ptr_array_add(contents->figures, figure_loss(inputs->runs));
+}
+
+static void add_table(struct contents *contents, struct table *table)
+{
+    if (table)
+        g_ptr_array_add(contents->tables, table);
+}
+
+static void add_tables(struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    for (guint i = 0; i < contents->pairs->len; i++)
+        add_table(contents, table_pair(&g_array_index(contents->pairs, struct pair, i)));
+    for (guint s = 0; s < inputs->sweeps->len; s++)
+        add_table(contents, table_best(g_ptr_array_index(inputs->sweeps, s)));
+    add_table(contents, table_traffic(inputs));
+    add_table(contents, table_peaks(contents));
+    for (guint t = 0; t < inputs->traces->len; t++)
+        add_table(contents, table_phases(g_ptr_array_index(inputs->traces, t)));
+    for (guint i = 0; i < contents->replays->len; i++)
+        add_table(contents,
+                  table_phase_traffic(&g_array_index(contents->replays, struct replayed, i)));
+    add_table(contents, table_configuration(inputs));
+}
+
+struct contents *contents_new(const struct inputs *inputs)
+{
+    struct contents *contents = g_new0(struct contents, 1);
+    contents->inputs = inputs;
+    contents->replays = g_array_new(FALSE, FALSE, sizeof(struct replayed));
+    g_array_set_clear_func(contents->replays, clear_replayed);
+    contents->pairs = pairs_find(inputs);
+    contents->figures = g_ptr_array_new_with_free_func((GDestroyNotify)figure_free);
+    contents->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
+    contents->findings = g_ptr_array_new_with_free_func(free_finding);
+    contents->missing = g_array_new(FALSE, FALSE, sizeof(struct missing));
+    g_array_set_clear_func(contents->missing, clear_missing);
+    replay_plans(contents);
+    add_figures(contents);
+    add_tables(contents);
+    findings_add(contents);
+    missing_add(contents);
+    return contents;
+}
+
+void contents_free(struct contents *contents)
+{
+    if (!contents)
+        return;
+    g_array_unref(contents->replays);
+    g_array_unref(contents->pairs);
+    g_ptr_array_unref(contents->figures);
+    g_ptr_array_unref(contents->tables);
+    g_ptr_array_unref(contents->findings);
+    g_array_unref(contents->missing);
+    g_free(contents);
+}

@@ -1,0 +1,42 @@
+/* What a report shows, before it is a page, a text or JSON. */
+#ifndef PSTAR_REPORT_CONTENTS_H
+#define PSTAR_REPORT_CONTENTS_H
+
+#include "report/figures.h"
+#include "report/table.h"
+
+/* One number that answers a question at a glance. */
+struct finding {
+    char *question; /* "Peak device memory" */
+    char *answer;   /* "812 MiB" */
+    char *detail;   /* a sentence */
+};
+
+/* A figure that the files are not enough for. */
+struct missing {
+    const char *figure; /* its title */
+    char *reason;
+    char *command; /* that makes what is missing */
+};
+
+/* A plan's schedule replayed over its trace. */
+struct replayed {
+    const struct input_plan *plan;
+    struct memory *memory;
+};
+
+struct contents {
+    const struct inputs *inputs;
+    GArray *replays;     /* struct replayed */
+    GArray *pairs;       /* struct pair */
+    GPtrArray *figures;  /* struct figure */
+    GPtrArray *tables;   /* struct table */
+    GPtrArray *findings; /* struct finding */
+    GArray *missing;     /* struct missing */
+};
+
+/* Computes all of it; figures are not drawn yet. `inputs` outlives the result. */
+struct contents *contents_new(const struct inputs *inputs);
+void contents_free(struct contents *contents);
+
+#endif

@@ -1,0 +1,276 @@
+#include "report/figures.h"
+
+#include "report/axis.h"
+#include "report/figures_json.h"
+#include "report/palette.h"
+#include "report/text.h"
+#include "traces/size.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TICS_HALF  6 /* as many as fit below a panel of half the page's width, */
+#define TICS_THIRD 4 /* and of a third of it, or on a phone */
+
+/* The axes of the figure. */
+struct grid {
+    GArray *budgets;   /* uint64_t: a panel each */
+    GPtrArray *makers; /* const char *: a line each in every panel */
+    GArray *sizes;     /* uint64_t: chunk sizes */
+};
+
+static int compare_sizes(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static GArray *sizes_of(const struct sweep_file *sweep)
+{
+    GArray *sizes = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    for (guint i = 0; i < sweep->entries->len; i++)
+        g_array_append_val(
+            sizes,
+            g_array_index(sweep->entries, struct sweep_file_entry, i).configuration.chunk_bytes);
+    g_array_sort(sizes, compare_sizes);
+    guint kept = 0;
+    for (guint i = 0; i < sizes->len; i++)
+        if (!kept || g_array_index(sizes, uint64_t, i) != g_array_index(sizes, uint64_t, kept - 1))
+            g_array_index(sizes, uint64_t, kept++) = g_array_index(sizes, uint64_t, i);
+    g_array_set_size(sizes, kept);
+    return sizes;
+}
+
+/* Of several look-aheads, the one that moves least; NULL: none fits. *known: there are some. */
+static const struct sweep_file_entry *least_of(const struct sweep_file *sweep, uint64_t budget,
+                                               const char *maker, uint64_t size, bool *known)
+{
+    const struct sweep_file_entry *least = NULL;
+    *known = false;
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->configuration.device_bytes != budget ||
+            entry->configuration.chunk_bytes != size ||
+            strcmp(entry->configuration.maker, maker) != 0)
+            continue;
+        *known = true;
+        if (entry->fits &&
+            (!least || figures_traffic(&entry->figures) < figures_traffic(&least->figures)))
+            least = entry;
+    }
+    return least;
+}
+
+/* gnuplot counts blocks: an empty one still needs a row. */
+static void begin_block(GString *data, uint64_t budget, const char *what)
+{
+    g_autofree char *name = text_printable(what);
+    g_string_append_printf(data,
+                           "%s# device memory %" G_GUINT64_FORMAT " bytes, %s: chunk_bytes, "
+                           "h2d_bytes + d2h_bytes, fits\nNaN NaN 1\n",
+                           data->len ? "\n\n" : "", budget, name);
+}
+
+static void append_line(GString *data, const struct sweep_file *sweep, const struct grid *grid,
+                        uint64_t budget, const char *maker)
+{
+    begin_block(data, budget, maker);
+    for (guint s = 0; s < grid->sizes->len; s++) {
+        uint64_t size = g_array_index(grid->sizes, uint64_t, s);
+        bool known;
+        const struct sweep_file_entry *entry = least_of(sweep, budget, maker, size, &known);
+        if (!known)
+            continue;
+        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", size);
+        axis_append(data, entry ? (double)figures_traffic(&entry->figures) : NAN);
+        g_string_append(data, entry ? " 1\n" : " 0\n");
+    }
+}
+
+static void append_plans(GString *data, const GPtrArray *plans, uint64_t budget)
+{
+    begin_block(data, budget, "plans");
+    for (guint p = 0; p < plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(plans, p);
+        if (input->configuration.device_bytes == budget)
+            g_string_append_printf(data, "%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " 1\n",
+                                   input->configuration.chunk_bytes,
+                                   figures_traffic(&input->plan->predicted));
+    }
+}
+
+static void append_data(GString *data, const struct sweep_file *sweep, const struct grid *grid,
+                        const GPtrArray *plans)
+{
+    for (guint b = 0; b < grid->budgets->len; b++)
+        for (guint m = 0; m < grid->makers->len; m++)
+            append_line(data, sweep, grid, g_array_index(grid->budgets, uint64_t, b),
+                        g_ptr_array_index(grid->makers, m));
+    for (guint b = 0; b < grid->budgets->len; b++)
+        append_plans(data, plans, g_array_index(grid->budgets, uint64_t, b));
+}
+
+/* gnuplot arrays: what each line and each panel is called and looks like. */
+static void append_names(GString *setup, const struct grid *grid)
+{
+    g_string_append_printf(setup, "panels = %u; lines = %u\narray budget[panels]\n",
+                           grid->budgets->len, grid->makers->len);
+    for (guint b = 0; b < grid->budgets->len; b++) {
+        g_autofree char *size = size_format(g_array_index(grid->budgets, uint64_t, b));
+        g_string_append_printf(setup, "budget[%u] = '%s device memory'\n", b + 1, size);
+    }
+    g_string_append(setup, "array name[lines]; array colour[lines]; array point[lines]\n");
+    for (guint m = 0; m < grid->makers->len; m++) {
+        const char *maker = g_ptr_array_index(grid->makers, m);
+        const char *shown = g_str_has_prefix(maker, "policy ") ? maker + strlen("policy ") : maker;
+        g_autofree char *label = text_shortened(shown, 24);
+        g_autofree char *quoted = text_gnuplot(label);
+        g_string_append_printf(setup, "name[%u] = %s; colour[%u] = '%s'; point[%u] = %d\n", m + 1,
+                               quoted, m + 1, palette_maker(maker), m + 1,
+                               palette_maker_point(maker));
+    }
+}
+
+static double greatest_traffic(const struct sweep_file *sweep, const GPtrArray *plans)
+{
+    double greatest = 0;
+    for (guint i = 0; i < sweep->entries->len; i++)
+        greatest = MAX(greatest,
+                       (double)figures_traffic(
+                           &g_array_index(sweep->entries, struct sweep_file_entry, i).figures));
+    for (guint p = 0; p < plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(plans, p);
+        greatest = MAX(greatest, (double)figures_traffic(&input->plan->predicted));
+    }
+    return greatest;
+}
+
+static void append_axes(struct figure *figure, const struct grid *grid, double greatest)
+{
+    struct axis_unit byte = axis_bytes(greatest);
+    axis_append_variable(figure->setup, "byte", byte.size);
+    axis_append_variable(figure->setup, "greatest", greatest > 0 ? greatest : 1);
+    uint64_t least = g_array_index(grid->sizes, uint64_t, 0);
+    uint64_t most = g_array_index(grid->sizes, uint64_t, grid->sizes->len - 1);
+    g_string_append_printf(
+        figure->setup, "least_size = %" G_GUINT64_FORMAT ".; most_size = %" G_GUINT64_FORMAT ".\n",
+        least, most);
+    g_string_append(figure->drawing, "    set logscale x 2\n"
+                                     "    set xrange [least_size/1.3:most_size*1.3]\n"
+                                     "    set yrange [0:1.08*greatest/byte]\n"
+                                     "    if (phone) {\n        ");
+    axis_append_size_tics(figure->drawing, grid->sizes, TICS_THIRD);
+    g_string_append(figure->drawing, "    } else {\n        ");
+    axis_append_size_tics(figure->drawing, grid->sizes,
+                          grid->budgets->len == 3 || grid->budgets->len > 4 ? TICS_THIRD
+                                                                            : TICS_HALF);
+    g_string_append_printf(figure->drawing,
+                           "    }\n"
+                           "    traffic = 'traffic an iteration, %s'\n",
+                           byte.name);
+}
+
+/* The size of the key below the panels, a panel of its own so that it has the whole width. */
+static void append_key(GString *drawing, bool misfits, bool marked)
+{
+    g_string_append(drawing,
+                    "    set origin 0,0; set size 1,(bottom-50)/height\n"
+                    "    set lmargin 0; set rmargin 0; set tmargin 0; set bmargin 0\n"
+                    "    unset border; unset tics; unset xlabel; unset ylabel; unset title\n"
+                    "    unset grid; unset logscale; set xrange [0:1]; set yrange [0:1]\n"
+                    "    set key inside center center horizontal\n"
+                    "    plot for [m = 1:lines] NaN with linespoints lc rgb colour[m] lw 2 "
+                    "pt point[m] ps 0.8 title name[m]");
+    if (marked)
+        g_string_append(drawing, ", \\\n        NaN with points pt 3 ps 1.6 lw 3 lc rgb "
+                                 "'" PALETTE_PLAN "' title 'plan'");
+    if (misfits)
+        g_string_append(drawing, ", \\\n        NaN with points pt 2 ps 0.7 lw 1.5 lc rgb ink "
+                                 "title 'does not fit'");
+    g_string_append(drawing, "\n    unset multiplot\n");
+}
+
+/* Earlier lines are wider, so that equal ones are seen to be equal. */
+static const char panel_drawing[] =
+    "    set multiplot layout rows, columns \\\n"
+    "        margins screen (phone ? 0.16 : 0.075), screen (phone ? 0.97 : 0.985), \\\n"
+    "        screen bottom/height, screen 1 - 30/height \\\n"
+    "        spacing screen 0.05, screen 75/height\n"
+    "    unset key\n"
+    "    do for [b = 1:panels] {\n"
+    "        first = columns == 1 || b % columns == 1\n"
+    "        set title budget[b] offset 0,-0.5 textcolor rgb ink\n"
+    "        set ylabel (first ? traffic : '') textcolor rgb ink\n"
+    "        set format y (first ? '%g' : '')\n"
+    "        set xlabel (b > panels - columns ? 'chunk size' : '') offset 0,0.3 "
+    "textcolor rgb ink\n"
+    "        plot for [m = 1:lines] data index (b-1)*lines+m-1 using 1:($2/byte) \\\n"
+    "            with linespoints lc rgb colour[m] lw 1.5 + 0.7*(lines - m) pt point[m] ps 0.8, "
+    "\\\n"
+    "            for [m = 1:lines] data index (b-1)*lines+m-1 \\\n"
+    "            using 1:($3 > 0 ? NaN : 0.03*greatest/byte) \\\n"
+    "            with points pt 2 ps 0.7 lw 1.5 lc rgb colour[m], \\\n"
+    "            data index panels*lines+b-1 using 1:($2/byte) \\\n"
+    "            with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN "'\n"
+    "    }\n";
+
+static void append_panels(struct figure *figure, const struct grid *grid, bool misfits, bool marked)
+{
+    guint panels = grid->budgets->len, names = grid->makers->len + misfits + marked;
+    guint columns = panels == 4 ? 2 : MIN(panels, 3), rows = (panels + columns - 1) / columns;
+    guint wide_bottom = 75 + 20 * ((names + 5) / 6), phone_bottom = 60 + 20 * ((names + 1) / 2);
+    figure->wide_height = (int)(wide_bottom + 300 * rows);
+    figure->phone_height = (int)(phone_bottom + 230 * panels);
+    g_string_append_printf(figure->drawing,
+                           "    columns = phone ? 1 : %u; rows = phone ? panels : %u\n"
+                           "    height = phone ? %d. : %d.; bottom = phone ? %u. : %u.\n",
+                           columns, rows, figure->phone_height, figure->wide_height, phone_bottom,
+                           wide_bottom);
+    g_string_append(figure->drawing, panel_drawing);
+    append_key(figure->drawing, misfits, marked);
+}
+
+static void describe(struct figure *figure, const struct sweep_file *sweep, const struct grid *grid,
+                     bool marked)
+{
+    const struct sweep_file_entry *best = sweep_file_best(sweep, 0, NULL);
+    g_autofree char *label = best ? configuration_label(&best->configuration) : NULL;
+    g_autofree char *traffic = best ? size_format(figures_traffic(&best->figures)) : NULL;
+    figure->alt = g_strdup_printf(
+        "Lines of traffic by chunk size, one for each of %u policies, in %u panels, one for each "
+        "device memory%s. %s%s%s%s",
+        grid->makers->len, grid->budgets->len, marked ? ", with the plan marked" : "",
+        best ? "The least traffic, " : "Nothing fits.", best ? traffic : "",
+        best ? ", is with " : "", best ? label : "");
+    figure->caption = g_strdup_printf(
+        "What one iteration moves over the link, both ways, in the %u configurations of %s. Lower "
+        "is better.%s",
+        sweep->entries->len, sweep->origin,
+        marked ? " The star is the plan, at the size of its parameter chunks." : "");
+}
+
+struct figure *figure_sweep(const struct sweep_file *sweep, const GPtrArray *plans, unsigned number)
+{
+    struct figure *figure = figure_new(figure_name("sweep", number),
+                                       g_strdup("Traffic by chunk size and policy"));
+    struct grid grid = {sweep_file_budgets(sweep), sweep_file_makers(sweep), sizes_of(sweep)};
+    bool marked = false, misfits = false;
+    for (guint p = 0; p < plans->len; p++)
+        for (guint b = 0; b < grid.budgets->len; b++) {
+            const struct input_plan *input = g_ptr_array_index(plans, p);
+            marked = marked ||
+                     input->configuration.device_bytes == g_array_index(grid.budgets, uint64_t, b);
+        }
+    for (guint i = 0; i < sweep->entries->len; i++)
+        misfits = misfits || !g_array_index(sweep->entries, struct sweep_file_entry, i).fits;
+    append_data(figure->data, sweep, &grid, plans);
+    append_names(figure->setup, &grid);
+    append_axes(figure, &grid, greatest_traffic(sweep, plans));
+    append_panels(figure, &grid, misfits, marked);
+    describe(figure, sweep, &grid, marked);
+    g_array_unref(grid.budgets);
+    g_ptr_array_unref(grid.makers);
+    g_array_unref(grid.sizes);
+    return figure;
+}

@@ -1,0 +1,27 @@
+/* The figures of a report. Each function writes data and script of one; figure_draw draws it. All
+ * results are the caller's, to figure_free. */
+#ifndef PSTAR_REPORT_FIGURES_H
+#define PSTAR_REPORT_FIGURES_H
+
+#include "report/figure.h"
+#include "report/inputs.h"
+#include "report/memory.h"
+#include "report/pairs.h"
+
+/* Device memory over one iteration. `number` counts the figures of this kind from 0. */
+struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
+                             unsigned number);
+
+/* Traffic by chunk size, a panel a budget, a line a policy; the plans (GPtrArray of struct
+ * input_plan) marked in the panels of their budgets. */
+struct figure *figure_sweep(const struct sweep_file *sweep, const GPtrArray *plans,
+                            unsigned number);
+
+/* Traffic, peak, stall and step time, predicted beside measured; `pairs` (struct pair) is not
+ * empty. */
+struct figure *figure_predicted(const GArray *pairs);
+
+/* Loss over steps of all runs (GPtrArray of struct run_log), of which there is at least one. */
+struct figure *figure_loss(const GPtrArray *runs);
+
+#endif

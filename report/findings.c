@@ -1,0 +1,137 @@
+#include "report/findings.h"
+
+#include "report/figures_json.h"
+#include "report/text.h"
+#include "traces/size.h"
+
+#include <math.h>
+
+/* Takes the strings over. */
+static void add(struct contents *contents, const char *question, char *answer, char *detail)
+{
+    struct finding *finding = g_new(struct finding, 1);
+    *finding = (struct finding){g_strdup(question), answer, detail};
+    g_ptr_array_add(contents->findings, finding);
+}
+
+static void add_peak(struct contents *contents)
+{
+    if (!contents->replays->len)
+        return;
+    const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, 0);
+    const struct memory *memory = replayed->memory;
+    const struct trace_operator *busiest = &replayed->plan->trace->trace->operators[memory->peak];
+    g_autofree char *budget = size_format(replayed->plan->plan->device_budget);
+    add(contents, "Peak device memory", size_format(memory_total(&memory->moments[memory->peak])),
+        g_strdup_printf("of a budget of %s, at %s", budget, busiest->name));
+}
+
+/* The plan's traffic beside the least that the sweeps reach with the same memory. */
+static char *compare_with_sweeps(const struct contents *contents, const struct input_plan *plan)
+{
+    const struct sweep_file_entry *best = NULL;
+    for (guint s = 0; s < contents->inputs->sweeps->len; s++) {
+        const struct sweep_file_entry *entry = sweep_file_best(
+            g_ptr_array_index(contents->inputs->sweeps, s), plan->configuration.device_bytes, NULL);
+        if (entry && (!best || figures_traffic(&entry->figures) < figures_traffic(&best->figures)))
+            best = entry;
+    }
+    if (!best)
+        return configuration_label(&plan->configuration);
+    g_autofree char *label = configuration_short_label(&best->configuration);
+    g_autofree char *difference = text_difference((double)figures_traffic(&plan->plan->predicted),
+                                                  (double)figures_traffic(&best->figures));
+    bool equal = figures_traffic(&plan->plan->predicted) == figures_traffic(&best->figures);
+    return equal ? g_strdup_printf("as little as the best of the sweep (%s)", label)
+                 : g_strdup_printf("%s beside the best of the sweep (%s)", difference, label);
+}
+
+static void add_traffic(struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    if (inputs->plans->len) {
+        const struct input_plan *plan = g_ptr_array_index(inputs->plans, 0);
+        add(contents, "Traffic an iteration, planned",
+            size_format(figures_traffic(&plan->plan->predicted)),
+            compare_with_sweeps(contents, plan));
+        return;
+    }
+    const struct sweep_file_entry *best =
+        inputs->sweeps->len ? sweep_file_best(g_ptr_array_index(inputs->sweeps, 0), 0, NULL) : NULL;
+    if (best)
+        add(contents, "Least traffic of the sweep", size_format(figures_traffic(&best->figures)),
+            configuration_label(&best->configuration));
+}
+
+static void add_accuracy(struct contents *contents)
+{
+    unsigned equal = 0, of = 0;
+    double worst = NAN;
+    for (guint i = 0; i < contents->pairs->len; i++) {
+        const struct pair *pair = &g_array_index(contents->pairs, struct pair, i);
+        unsigned all;
+        equal += pair_equal_counts(pair, &all);
+        of += all;
+        if (!pair->timed)
+            continue;
+        double error =
+            fabs(pair->measured.iteration_seconds / pair->predicted.iteration_seconds - 1);
+        worst = isnan(worst) ? error : MAX(worst, error);
+    }
+    if (!of)
+        return;
+    char *answer = equal == of ? g_strdup("exact") : g_strdup_printf("%u of %u", equal, of);
+    g_autofree char *percent = isnan(worst) ? NULL : text_number("%.1f", 100 * worst);
+    add(contents, "Predicted beside measured", answer,
+        g_strdup_printf("%u of %u counts and peaks are equal%s%s%s%s", equal, of,
+                        percent ? "; step time within " : "", percent ? percent : "",
+                        percent ? " %" : "",
+                        contents->pairs->len > 1 ? ", in all configurations" : ""));
+}
+
+/* The first step from which the loss stays below the entropy; false: none. */
+static bool below_since(const struct run_log *run, uint64_t *step)
+{
+    bool below = false;
+    for (guint i = run->steps->len; i-- > 0;) {
+        const struct run_step *at = &g_array_index(run->steps, struct run_step, i);
+        if (!(at->loss < run->unigram_entropy))
+            break;
+        below = true;
+        *step = at->step;
+    }
+    return below;
+}
+
+static void add_loss(struct contents *contents)
+{
+    if (!contents->inputs->runs->len)
+        return;
+    const struct run_log *run = g_ptr_array_index(contents->inputs->runs, 0);
+    double first = g_array_index(run->steps, struct run_step, 0).loss;
+    double last = g_array_index(run->steps, struct run_step, run->steps->len - 1).loss;
+    g_autofree char *from = text_number("%.3g", first);
+    g_autofree char *entropy = isnan(run->unigram_entropy)
+                                   ? g_strdup("")
+                                   : text_number("%.3g", run->unigram_entropy);
+    uint64_t since;
+    char *detail;
+    if (isnan(run->unigram_entropy))
+        detail = g_strdup_printf("from %s in %u steps", from, run->steps->len);
+    else if (below_since(run, &since))
+        detail = g_strdup_printf("from %s in %u steps; below the text's unigram entropy (%s) since "
+                                 "step %" G_GUINT64_FORMAT,
+                                 from, run->steps->len, entropy, since);
+    else
+        detail = g_strdup_printf("from %s in %u steps; not below the text's unigram entropy (%s)",
+                                 from, run->steps->len, entropy);
+    add(contents, "Loss", text_number("%.3g", last), detail);
+}
+
+void findings_add(struct contents *contents)
+{
+    add_peak(contents);
+    add_traffic(contents);
+    add_accuracy(contents);
+    add_loss(contents);
+}

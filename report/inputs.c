@@ -1,0 +1,200 @@
+#include "report/inputs.h"
+
+#include "report/error.h"
+#include "traces/trace_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { KIND_UNKNOWN, KIND_TRACE, KIND_PLAN, KIND_SWEEP, KIND_RUN_LOG };
+
+static const char sqlite_magic[] = "SQLite format 3";
+
+static enum kind kind_of_object(const json_t *root)
+{
+    if (json_is_array(json_object_get(root, "results")))
+        return KIND_SWEEP;
+    if (json_object_get(root, "step") || json_object_get(root, "unigram_entropy"))
+        return KIND_RUN_LOG;
+    if (json_object_get(root, "pstar_plan"))
+        return KIND_PLAN;
+    return KIND_UNKNOWN;
+}
+
+/* A run log's first line is an object by itself, with others after it. */
+static bool is_json_lines(const char *line, size_t length, FILE *rest)
+{
+    json_t *first = json_loadb(line, length, 0, NULL);
+    bool object = json_is_object(first);
+    bool step = object && kind_of_object(first) == KIND_RUN_LOG;
+    json_decref(first);
+    if (!object || step)
+        return step;
+    int next = getc(rest);
+    while (next != EOF && strchr(" \t\r\n", next))
+        next = getc(rest);
+    return next == '{';
+}
+
+static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GError **error)
+{
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length = getline(&line, &capacity, file);
+    bool lines = length > 0 && is_json_lines(line, (size_t)length, file);
+    free(line);
+    if (lines)
+        return KIND_RUN_LOG;
+
+    json_error_t wrong;
+    rewind(file);
+    *root = json_loadf(file, 0, &wrong);
+    enum kind kind = *root ? kind_of_object(*root) : KIND_UNKNOWN;
+    if (kind == KIND_UNKNOWN && *root)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                    "%s: JSON, but neither a plan nor a sweep nor a run log", path);
+    else if (kind == KIND_UNKNOWN)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                    "%s:%d:%d: not a trace, and not the JSON of a plan, a sweep or a run log: %s",
+                    path, wrong.line, wrong.column, wrong.text);
+    return kind;
+}
+
+/* KIND_UNKNOWN with the error set. *root is the JSON of a plan or a sweep, to release. */
+static enum kind recognise(const char *path, json_t **root, GError **error)
+{
+    char head[sizeof sqlite_magic] = "";
+    enum kind kind = KIND_UNKNOWN;
+    FILE *file = fopen(path, "rb");
+    errno = file ? 0 : errno;
+    size_t read = file ? fread(head, 1, sizeof head, file) : 0;
+    if (!file || ferror(file))
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: %s", path, g_strerror(errno));
+    else if (!read)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: an empty file", path);
+    else if (!memcmp(head, sqlite_magic, MIN(read, sizeof head)))
+        kind = KIND_TRACE;
+    else {
+        rewind(file);
+        kind = kind_of_text(path, file, root, error);
+    }
+    if (file)
+        fclose(file);
+    return kind;
+}
+
+static void free_trace(void *data)
+{
+    struct input_trace *input = data;
+    g_free(input->path);
+    g_free(input->digest);
+    trace_free(input->trace);
+    g_free(input);
+}
+
+static void free_plan(void *data)
+{
+    struct input_plan *input = data;
+    g_free(input->path);
+    plan_free(input->plan);
+    configuration_clear(&input->configuration);
+    g_free(input);
+}
+
+static bool add_trace(struct inputs *inputs, const char *path, GError **error)
+{
+    struct trace *trace = trace_read(path, error);
+    if (!trace)
+        return false;
+    struct input_trace *input = g_new0(struct input_trace, 1);
+    *input = (struct input_trace){g_strdup(path), trace_digest(trace), trace};
+    g_ptr_array_add(inputs->traces, input);
+    return true;
+}
+
+static bool add_plan(struct inputs *inputs, const char *path, GError **error)
+{
+    struct plan *plan = plan_read(path, error);
+    if (!plan)
+        return false;
+    struct input_plan *input = g_new0(struct input_plan, 1);
+    *input = (struct input_plan){g_strdup(path), plan, configuration_of_plan(plan), NULL};
+    g_ptr_array_add(inputs->plans, input);
+    return true;
+}
+
+static bool add_file(struct inputs *inputs, const char *path, GError **error)
+{
+    json_t *root = NULL;
+    struct sweep_file *sweep = NULL;
+    struct run_log *log = NULL;
+    bool good = false;
+    switch (recognise(path, &root, error)) {
+    case KIND_TRACE:
+        good = add_trace(inputs, path, error);
+        break;
+    case KIND_PLAN:
+        good = add_plan(inputs, path, error);
+        break;
+    case KIND_SWEEP:
+        good = (sweep = sweep_file_read(root, path, error)) != NULL;
+        break;
+    case KIND_RUN_LOG:
+        good = (log = run_log_read(path, error)) != NULL;
+        break;
+    case KIND_UNKNOWN:
+        break;
+    }
+    if (sweep)
+        g_ptr_array_add(inputs->sweeps, sweep);
+    if (log)
+        g_ptr_array_add(inputs->runs, log);
+    json_decref(root);
+    return good;
+}
+
+static bool pair_plan(struct inputs *inputs, struct input_plan *input, GError **error)
+{
+    for (guint t = 0; t < inputs->traces->len && !input->trace; t++) {
+        const struct input_trace *trace = g_ptr_array_index(inputs->traces, t);
+        if (g_strcmp0(trace->digest, input->plan->digest))
+            continue;
+        if (!plan_check(input->plan, trace->trace, error)) {
+            g_prefix_error(error, "%s: ", input->path);
+            return false;
+        }
+        input->trace = trace;
+    }
+    return true;
+}
+
+struct inputs *inputs_read(const char *const *paths, GError **error)
+{
+    struct inputs *inputs = g_new0(struct inputs, 1);
+    inputs->traces = g_ptr_array_new_with_free_func(free_trace);
+    inputs->plans = g_ptr_array_new_with_free_func(free_plan);
+    inputs->sweeps = g_ptr_array_new_with_free_func((GDestroyNotify)sweep_file_free);
+    inputs->runs = g_ptr_array_new_with_free_func((GDestroyNotify)run_log_free);
+    bool good = true;
+    for (size_t i = 0; good && paths[i]; i++)
+        good = add_file(inputs, paths[i], error);
+    for (guint p = 0; good && p < inputs->plans->len; p++)
+        good = pair_plan(inputs, g_ptr_array_index(inputs->plans, p), error);
+    if (good)
+        return inputs;
+    inputs_free(inputs);
+    return NULL;
+}
+
+void inputs_free(struct inputs *inputs)
+{
+    if (!inputs)
+        return;
+    g_ptr_array_unref(inputs->plans);
+    g_ptr_array_unref(inputs->traces);
+    g_ptr_array_unref(inputs->sweeps);
+    g_ptr_array_unref(inputs->runs);
+    g_free(inputs);
+}

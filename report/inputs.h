@@ -1,0 +1,35 @@
+/* The files of a report, each recognised by what is in it. */
+#ifndef PSTAR_REPORT_INPUTS_H
+#define PSTAR_REPORT_INPUTS_H
+
+#include "report/run_log.h"
+#include "report/sweep_file.h"
+#include "traces/trace.h"
+
+struct input_trace {
+    char *path;
+    char *digest;
+    struct trace *trace;
+};
+
+struct input_plan {
+    char *path;
+    struct plan *plan;
+    struct configuration configuration;
+    const struct input_trace *trace; /* the one it was made for; NULL: not among the files */
+};
+
+struct inputs {
+    GPtrArray *traces; /* struct input_trace */
+    GPtrArray *plans;  /* struct input_plan */
+    GPtrArray *sweeps; /* struct sweep_file */
+    GPtrArray *runs;   /* struct run_log */
+};
+
+/* Reads all files (NULL ends them) and pairs plans with traces by digest. A plan that names a trace
+ * by digest and cannot be executed over it is an error. Errors (REPORT_ERROR_INPUT, TRACE_ERROR,
+ * PLAN_ERROR) name the file, the place and the reason. */
+struct inputs *inputs_read(const char *const *paths, GError **error);
+void inputs_free(struct inputs *inputs);
+
+#endif

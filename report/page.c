@@ -1,0 +1,146 @@
+#include "report/page.h"
+
+#include "report/page_style.h"
+#include "report/svg.h"
+#include "report/text.h"
+
+static void append_element(GString *html, const char *open, const char *text, const char *close)
+{
+    g_string_append(html, open);
+    text_append_html(html, text);
+    g_string_append(html, close);
+}
+
+/* What was run, in a line: from the first file that says it. */
+static char *subject_of(const struct inputs *inputs)
+{
+    if (inputs->traces->len) {
+        const struct input_trace *input = g_ptr_array_index(inputs->traces, 0);
+        const struct trace *trace = input->trace;
+        return g_strdup_printf("%s, %s, %u × %u tokens a micro-batch",
+                               trace->model ? trace->model : input->path,
+                               trace->precision ? trace->precision : "unknown precision",
+                               trace->batch, trace->sequence);
+    }
+    if (inputs->plans->len) {
+        const struct input_plan *input = g_ptr_array_index(inputs->plans, 0);
+        return g_strdup(input->plan->model ? input->plan->model : input->path);
+    }
+    if (inputs->runs->len) {
+        const struct run_log *run = g_ptr_array_index(inputs->runs, 0);
+        return g_strdup(run->model ? run->model : run->origin);
+    }
+    const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
+    return g_strdup(sweep->trace ? sweep->trace : sweep->origin);
+}
+
+static void append_head(GString *html, const char *subject)
+{
+    g_string_append(html,
+                    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+                    "style-src 'unsafe-inline'\">\n");
+    append_element(html, "<title>", subject, " – pstar report</title>\n<style>\n");
+    g_string_append(html, page_style);
+    append_element(html,
+                   "</style>\n</head>\n<body>\n<header>\n<h1>One training iteration, and "
+                   "where its bytes are</h1>\n<p>",
+                   subject, "</p>\n</header>\n<main>\n");
+}
+
+static void append_findings(GString *html, const GPtrArray *findings)
+{
+    if (!findings->len)
+        return;
+    g_string_append(html, "<dl class=\"findings\">\n");
+    for (guint i = 0; i < findings->len; i++) {
+        const struct finding *finding = g_ptr_array_index(findings, i);
+        append_element(html, "<div><dt>", finding->question, "</dt>");
+        append_element(html, "<dd class=\"answer\">", finding->answer, "</dd>");
+        append_element(html, "<dd>", finding->detail, "</dd></div>\n");
+    }
+    g_string_append(html, "</dl>\n");
+}
+
+/* The figure's name is ours: a stem and a number. */
+static void append_figure(GString *html, const struct figure *figure)
+{
+    g_autofree char *phone = g_strconcat(figure->name, "-phone", NULL);
+    g_string_append_printf(html, "<section id=\"%s\">\n", figure->name);
+    append_element(html, "<h2>", figure->title, "</h2>\n<figure>\n<div class=\"wide\">");
+    svg_append_inline(html, figure->svg, figure->name, figure->alt);
+    g_string_append(html, "</div>\n<div class=\"phone\">");
+    svg_append_inline(html, figure->phone_svg, phone, figure->alt);
+    append_element(html, "</div>\n<figcaption>", figure->caption, " <span class=\"files\">");
+    static const char *const files[][2] = {
+        {"png", "PNG"}, {"svg", "SVG"}, {"gp", "gnuplot script"}, {"dat", "data"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++)
+        g_string_append_printf(html, "%s<a href=\"figures/%s.%s\">%s</a>", i ? " · " : "",
+                               figure->name, files[i][0], files[i][1]);
+    g_string_append(html, "</span></figcaption>\n</figure>\n</section>\n");
+}
+
+static void append_tables(GString *html, const GPtrArray *tables)
+{
+    if (!tables->len)
+        return;
+    g_string_append(html, "<section id=\"tables\">\n<h2>Tables</h2>\n");
+    for (guint i = 0; i < tables->len; i++)
+        table_append_html(g_ptr_array_index(tables, i), html);
+    g_string_append(html, "</section>\n");
+}
+
+static void append_missing(GString *html, const GArray *missing)
+{
+    if (!missing->len)
+        return;
+    g_string_append(html, "<section id=\"missing\" class=\"missing\">\n<h2>Not shown, and what "
+                          "makes it</h2>\n<ul>\n");
+    for (guint i = 0; i < missing->len; i++) {
+        const struct missing *item = &g_array_index(missing, struct missing, i);
+        append_element(html, "<li>", item->figure, ": ");
+        append_element(html, "", item->reason, ".");
+        append_element(html, "<code>", item->command, "</code></li>\n");
+    }
+    g_string_append(html, "</ul>\n</section>\n");
+}
+
+static void append_files(GString *html, const struct inputs *inputs)
+{
+    g_string_append(html, "<footer>Drawn by pstar-report from");
+    const char *separator = " ";
+    for (guint i = 0; i < inputs->traces->len; i++, separator = ", ")
+        append_element(html, separator,
+                       ((struct input_trace *)g_ptr_array_index(inputs->traces, i))->path,
+                       " (trace)");
+    for (guint i = 0; i < inputs->plans->len; i++, separator = ", ")
+        append_element(html, separator,
+                       ((struct input_plan *)g_ptr_array_index(inputs->plans, i))->path, " (plan)");
+    for (guint i = 0; i < inputs->sweeps->len; i++, separator = ", ")
+        append_element(html, separator,
+                       ((struct sweep_file *)g_ptr_array_index(inputs->sweeps, i))->origin,
+                       " (sweep)");
+    for (guint i = 0; i < inputs->runs->len; i++, separator = ", ") {
+        const struct run_log *run = g_ptr_array_index(inputs->runs, i);
+        append_element(html, separator, run->origin,
+                       run->cut ? " (run log, its last line incomplete)" : " (run log)");
+    }
+    g_string_append(html, ".</footer>\n");
+}
+
+GString *page_new(const struct contents *contents)
+{
+    GString *html = g_string_new(NULL);
+    g_autofree char *subject = subject_of(contents->inputs);
+    append_head(html, subject);
+    append_findings(html, contents->findings);
+    for (guint i = 0; i < contents->figures->len; i++)
+        append_figure(html, g_ptr_array_index(contents->figures, i));
+    append_missing(html, contents->missing);
+    append_tables(html, contents->tables);
+    g_string_append(html, "</main>\n");
+    append_files(html, contents->inputs);
+    g_string_append(html, "</body>\n</html>\n");
+    return html;
+}

@@ -1,0 +1,46 @@
+#include "report/palette.h"
+
+#include <string.h>
+
+struct maker_style {
+    const char *maker;
+    const char *colour;
+    int point;
+};
+
+static const struct maker_style known_makers[] = {
+    {"policy fifo", "#56b4e9", 5}, {"policy lru", "#009e73", 7},
+    {"policy opt", "#0072b2", 9},  {"policy patrickstar", "#cc79a7", 13},
+    {"planner", PALETTE_PLAN, 15},
+};
+
+static const struct maker_style other_makers[] = {
+    {NULL, "#e69f00", 11}, {NULL, "#8c6d1f", 4}, {NULL, "#7f7f7f", 6}, {NULL, "#a8a100", 8}};
+
+const char *palette_list(enum trace_list list)
+{
+    static const char *const colours[TRACE_LISTS] = {
+        [TRACE_PARAM] = "#0072b2",   [TRACE_GRAD] = "#d55e00",       [TRACE_MASTER] = "#56b4e9",
+        [TRACE_EXP_AVG] = "#009e73", [TRACE_EXP_AVG_SQ] = "#cc79a7",
+    };
+    return colours[list];
+}
+
+static const struct maker_style *style_of(const char *maker)
+{
+    const char *name = maker ? maker : "";
+    for (size_t i = 0; i < G_N_ELEMENTS(known_makers); i++)
+        if (!strcmp(known_makers[i].maker, name))
+            return &known_makers[i];
+    return &other_makers[g_str_hash(name) % G_N_ELEMENTS(other_makers)];
+}
+
+const char *palette_maker(const char *maker)
+{
+    return style_of(maker)->colour;
+}
+
+int palette_maker_point(const char *maker)
+{
+    return style_of(maker)->point;
+}

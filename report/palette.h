@@ -1,0 +1,24 @@
+/* Colours, after Okabe and Ito, that people with any colour vision tell apart. The same thing has
+ * the same colour in every figure. All are "#rrggbb". */
+#ifndef PSTAR_REPORT_PALETTE_H
+#define PSTAR_REPORT_PALETTE_H
+
+#include "traces/trace.h"
+
+/* Lines and text; secondary text; the grid; the paper. In the page they follow light and dark. */
+#define PALETTE_INK   "#1b1f24"
+#define PALETTE_MUTED "#67707b"
+#define PALETTE_GRID  "#d9dde2"
+#define PALETTE_PAPER "#ffffff"
+
+#define PALETTE_NON_MODEL "#e69f00"
+#define PALETTE_PLAN      "#d55e00"
+
+const char *palette_list(enum trace_list list);
+
+/* The colour, and gnuplot's point type, of whoever decides what moves: "policy opt", "planner". One
+ * that this program does not know gets a colour by its name, always the same. */
+const char *palette_maker(const char *maker);
+int palette_maker_point(const char *maker);
+
+#endif

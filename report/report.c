@@ -1,0 +1,50 @@
+#include "report/report.h"
+
+#include "report/folder.h"
+#include "report/page.h"
+#include "report/summary.h"
+
+G_DEFINE_QUARK(pstar - report - error, report_error)
+
+static bool write_page(const struct contents *contents, const struct folder *folder, GError **error)
+{
+    g_autofree char *path = g_build_filename(folder->temporary, "index.html", NULL);
+    GString *page = page_new(contents);
+    GError *inner = NULL;
+    bool good = g_file_set_contents(path, page->str, (gssize)page->len, &inner);
+    if (!good)
+        g_set_error_literal(error, REPORT_ERROR, REPORT_ERROR_FAILED, inner->message);
+    g_clear_error(&inner);
+    g_string_free(page, TRUE);
+    return good;
+}
+
+static bool write_folder(const struct contents *contents, const char *path, const char *gnuplot,
+                         GError **error)
+{
+    struct folder *folder = folder_begin(path, error);
+    bool good = folder != NULL;
+    for (guint i = 0; good && i < contents->figures->len; i++)
+        good = figure_draw(g_ptr_array_index(contents->figures, i), folder->figures, gnuplot,
+                           error);
+    good = good && write_page(contents, folder, error) && folder_publish(folder, error);
+    folder_end(folder);
+    return good;
+}
+
+char *report_write(const char *const *files, const char *folder, enum report_format format,
+                   GError **error)
+{
+    struct inputs *inputs = inputs_read(files, error);
+    if (!inputs)
+        return NULL;
+    g_autofree char *gnuplot = figure_find_gnuplot(error);
+    struct contents *contents = gnuplot ? contents_new(inputs) : NULL;
+    char *summary = NULL;
+    if (contents && write_folder(contents, folder, gnuplot, error))
+        summary = format == REPORT_JSON ? summary_json(contents, folder)
+                                        : summary_text(contents, folder);
+    contents_free(contents);
+    inputs_free(inputs);
+    return summary;
+}

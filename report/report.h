@@ -1,0 +1,22 @@
+/* The report: pictures, tables and one page of what traces, plans, sweeps and run logs hold. */
+#ifndef PSTAR_REPORT_REPORT_H
+#define PSTAR_REPORT_REPORT_H
+
+#include "report/error.h"
+
+#include <stdbool.h>
+
+enum report_format { REPORT_TEXT, REPORT_JSON };
+
+/* Reads `files` (NULL ends them; traces, plans, sweeps and run logs in any order) and writes
+ * `folder`/index.html and `folder`/figures/. All is written into a temporary folder beside
+ * `folder` first and moved when complete; nothing is written where an input is bad. Figures of an
+ * earlier report in `folder` are replaced or removed, other files are left alone.
+ *
+ * Returns what to print: the tables, or one JSON object of the figures and the numbers; the
+ * caller's, to g_free. NULL on error: REPORT_ERROR_FAILED where gnuplot or writing failed, any
+ * other where an input file is bad, which the message names. */
+char *report_write(const char *const *files, const char *folder, enum report_format format,
+                   GError **error);
+
+#endif

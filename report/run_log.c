@@ -1,0 +1,173 @@
+#include "report/run_log.h"
+
+#include "report/error.h"
+#include "report/figures_json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEADY_FROM 2 /* the third step: the first two may still hold the load's copies */
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+static void read_header(struct run_log *log, const json_t *object)
+{
+    if (!log->configuration.maker) {
+        configuration_clear(&log->configuration);
+        log->configuration = configuration_of_json(object);
+    }
+    if (!log->model)
+        log->model = g_strdup(json_string_value(json_object_get(object, "model")));
+    if (!log->precision)
+        log->precision = g_strdup(json_string_value(json_object_get(object, "precision")));
+    if (isnan(log->unigram_entropy))
+        log->unigram_entropy = number_of(object, "unigram_entropy");
+}
+
+/* NULL, or what is wrong with the line. */
+static const char *read_object(struct run_log *log, const json_t *object)
+{
+    if (!json_is_object(object))
+        return "not an object";
+    if (!log->steps->len)
+        read_header(log, object);
+    const json_t *number = json_object_get(object, "step"), *loss = json_object_get(object, "loss");
+    if (!number)
+        return NULL;
+    if (!json_is_integer(number) || json_integer_value(number) < 0)
+        return "\"step\" is no count";
+    /* JSON has no NaN: a diverged run writes null. */
+    if (!json_is_number(loss) && !json_is_null(loss))
+        return "\"loss\" is no number";
+    struct run_step step = {
+        .step = (uint64_t)json_integer_value(number),
+        .loss = number_of(object, "loss"),
+        .tokens_per_second = number_of(object, "tokens_per_second"),
+    };
+    const char *missing;
+    step.counted = figures_from_json(object, &step.figures, &missing);
+    g_array_append_val(log->steps, step);
+    return NULL;
+}
+
+/* NULL, or what is wrong. */
+static const char *read_line(struct run_log *log, const char *line, size_t length)
+{
+    json_error_t json_error;
+    json_t *object = json_loadb(line, length, 0, &json_error);
+    if (!object) {
+        log->cut = length && line[length - 1] != '\n';
+        return log->cut ? NULL : "not JSON";
+    }
+    const char *wrong = read_object(log, object);
+    json_decref(object);
+    return wrong;
+}
+
+static bool read_lines(struct run_log *log, FILE *file, GError **error)
+{
+    char *line = NULL;
+    size_t capacity = 0, number = 0;
+    ssize_t length;
+    const char *wrong = NULL;
+    while (!wrong && (length = getline(&line, &capacity, file)) >= 0) {
+        number++;
+        if (strspn(line, " \t\r\n") < (size_t)length)
+            wrong = read_line(log, line, (size_t)length);
+    }
+    free(line);
+    if (wrong)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s:%zu: a run log's line, but %s",
+                    log->origin, number, wrong);
+    else if (!log->steps->len)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: a run log without a step",
+                    log->origin);
+    return !wrong && log->steps->len;
+}
+
+struct run_log *run_log_read(const char *path, GError **error)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: %s", path, g_strerror(errno));
+        return NULL;
+    }
+    struct run_log *log = g_new0(struct run_log, 1);
+    log->origin = g_strdup(path);
+    log->unigram_entropy = NAN;
+    log->configuration.look_ahead = -1;
+    log->steps = g_array_new(FALSE, TRUE, sizeof(struct run_step));
+    bool good = read_lines(log, file, error);
+    fclose(file);
+    if (good)
+        return log;
+    run_log_free(log);
+    return NULL;
+}
+
+void run_log_free(struct run_log *log)
+{
+    if (!log)
+        return;
+    g_free(log->origin);
+    g_free(log->model);
+    g_free(log->precision);
+    configuration_clear(&log->configuration);
+    g_array_unref(log->steps);
+    g_free(log);
+}
+
+static int compare_doubles(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return a < b ? -1 : a > b;
+}
+
+static double median_of(const GArray *steps, const struct figure_field *field)
+{
+    g_autofree double *values = g_new(double, steps->len);
+    for (guint i = 0; i < steps->len; i++)
+        values[i] = figure_value(&g_array_index(steps, struct run_step, i).figures, field);
+    qsort(values, steps->len, sizeof *values, compare_doubles);
+    guint middle = steps->len / 2;
+    return steps->len % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+static bool counts_equal(const struct plan_figures *a, const struct plan_figures *b)
+{
+    for (const struct figure_field *field = figure_fields; field->name; field++)
+        if (!field->seconds && figure_value(a, field) != figure_value(b, field))
+            return false;
+    return true;
+}
+
+bool run_log_measured(const struct run_log *log, struct plan_figures *figures, bool *steady)
+{
+    GArray *counted = g_array_new(FALSE, FALSE, sizeof(struct run_step));
+    for (guint i = 0; i < log->steps->len; i++) {
+        const struct run_step *step = &g_array_index(log->steps, struct run_step, i);
+        if (step->counted && (i >= STEADY_FROM || log->steps->len <= STEADY_FROM))
+            g_array_append_val(counted, *step);
+    }
+    bool any = counted->len > 0, same = true;
+    if (any) {
+        *figures = g_array_index(counted, struct run_step, counted->len - 1).figures;
+        for (guint i = 0; i + 1 < counted->len; i++)
+            same = same &&
+                   counts_equal(&g_array_index(counted, struct run_step, i).figures, figures);
+        for (const struct figure_field *field = figure_fields; field->name; field++)
+            if (field->seconds)
+                *(double *)((char *)figures + field->offset) = median_of(counted, field);
+    }
+    if (steady)
+        *steady = same;
+    g_array_unref(counted);
+    return any;
+}

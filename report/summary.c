@@ -1,0 +1,139 @@
+#include "report/summary.h"
+
+#include "report/figures_json.h"
+#include "report/text.h"
+
+static void append_printable(GString *text, const char *part)
+{
+    g_autofree char *printable = text_printable(part);
+    g_string_append(text, printable);
+}
+
+char *summary_text(const struct contents *contents, const char *folder)
+{
+    GString *text = g_string_new(NULL);
+    for (guint i = 0; i < contents->tables->len; i++)
+        table_append_text(g_ptr_array_index(contents->tables, i), text);
+    for (guint i = 0; i < contents->findings->len; i++) {
+        const struct finding *finding = g_ptr_array_index(contents->findings, i);
+        g_string_append_printf(text, "%s: %s, ", finding->question, finding->answer);
+        append_printable(text, finding->detail);
+        g_string_append_c(text, '\n');
+    }
+    for (guint i = 0; i < contents->missing->len; i++) {
+        const struct missing *missing = &g_array_index(contents->missing, struct missing, i);
+        g_string_append_printf(text, "Not shown: %s: %s. Make it with:\n    ", missing->figure,
+                               missing->reason);
+        append_printable(text, missing->command);
+        g_string_append_c(text, '\n');
+    }
+    g_autofree char *page = g_build_filename(folder, "index.html", NULL);
+    g_string_append_printf(text, "%u figures in ", contents->figures->len);
+    append_printable(text, page);
+    g_string_append_c(text, '\n');
+    return g_string_free(text, FALSE);
+}
+
+/* Names come from files: JSON wants valid UTF-8. */
+static json_t *string_of(const char *text)
+{
+    g_autofree char *printable = text_printable(text);
+    return json_string(printable);
+}
+
+static json_t *figures_of(const struct contents *contents)
+{
+    json_t *figures = json_array();
+    for (guint i = 0; i < contents->figures->len; i++) {
+        const struct figure *figure = g_ptr_array_index(contents->figures, i);
+        json_t *object = json_object();
+        json_object_set_new(object, "name", string_of(figure->name));
+        json_object_set_new(object, "title", string_of(figure->title));
+        json_object_set_new(object, "alt", string_of(figure->alt));
+        static const char *const kinds[] = {"svg", "png", "gp", "dat"};
+        for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
+            g_autofree char *path = g_strdup_printf("figures/%s.%s", figure->name, kinds[k]);
+            json_object_set_new(object, kinds[k], string_of(path));
+        }
+        json_array_append_new(figures, object);
+    }
+    return figures;
+}
+
+static json_t *missing_of(const struct contents *contents)
+{
+    json_t *missing = json_array();
+    for (guint i = 0; i < contents->missing->len; i++) {
+        const struct missing *item = &g_array_index(contents->missing, struct missing, i);
+        json_t *object = json_object();
+        json_object_set_new(object, "figure", string_of(item->figure));
+        json_object_set_new(object, "reason", string_of(item->reason));
+        json_object_set_new(object, "command", string_of(item->command));
+        json_array_append_new(missing, object);
+    }
+    return missing;
+}
+
+static json_t *memory_of(const struct contents *contents)
+{
+    json_t *memory = json_array();
+    for (guint i = 0; i < contents->replays->len; i++) {
+        const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, i);
+        uint32_t peak = replayed->memory->peak;
+        const struct memory_moment *moment = &replayed->memory->moments[peak];
+        const struct trace_operator *busiest = &replayed->plan->trace->trace->operators[peak];
+        json_t *object = json_object();
+        json_object_set_new(object, "plan", string_of(replayed->plan->path));
+        json_object_set_new(object, "trace", string_of(replayed->plan->trace->path));
+        json_object_set_new(object, "peak_moment", json_integer(peak));
+        json_object_set_new(object, "peak_operator", string_of(busiest->name));
+        json_object_set_new(object, "peak_phase", string_of(trace_phase_name(busiest->phase)));
+        json_object_set_new(object, "peak_live_device_bytes",
+                            json_integer((json_int_t)memory_total(moment)));
+        json_object_set_new(object, "peak_chunk_bytes",
+                            json_integer((json_int_t)moment->chunk_bytes));
+        json_object_set_new(object, "peak_non_model_bytes",
+                            json_integer((json_int_t)moment->non_model_bytes));
+        json_object_set_new(object, "device_memory_bytes",
+                            json_integer((json_int_t)replayed->plan->plan->device_budget));
+        json_array_append_new(memory, object);
+    }
+    return memory;
+}
+
+static json_t *pairs_of(const struct contents *contents)
+{
+    json_t *pairs = json_array();
+    for (guint i = 0; i < contents->pairs->len; i++) {
+        const struct pair *pair = &g_array_index(contents->pairs, struct pair, i);
+        json_t *object = json_object();
+        json_object_set_new(object, "made_by", string_of(pair->configuration->maker));
+        json_object_set_new(object, "chunk_bytes",
+                            json_integer((json_int_t)pair->configuration->chunk_bytes));
+        json_object_set_new(object, "device_memory_bytes",
+                            json_integer((json_int_t)pair->configuration->device_bytes));
+        json_object_set_new(object, "predictor", string_of(pair->predictor));
+        json_object_set_new(object, "run", string_of(pair->run->origin));
+        json_object_set_new(object, "steady", json_boolean(pair->steady));
+        json_object_set_new(object, "predicted", figures_to_json(&pair->predicted));
+        json_object_set_new(object, "measured", figures_to_json(&pair->measured));
+        json_array_append_new(pairs, object);
+    }
+    return pairs;
+}
+
+char *summary_json(const struct contents *contents, const char *folder)
+{
+    json_t *root = json_object();
+    json_object_set_new(root, "folder", string_of(folder));
+    json_object_set_new(root, "page", json_string("index.html"));
+    json_object_set_new(root, "figures", figures_of(contents));
+    json_object_set_new(root, "missing", missing_of(contents));
+    json_object_set_new(root, "memory", memory_of(contents));
+    json_object_set_new(root, "predicted_beside_measured", pairs_of(contents));
+    char *dumped = json_dumps(root, JSON_INDENT(1));
+    char *text = g_strconcat(dumped, "\n", NULL);
+    free(dumped);
+    json_decref(root);
+    return text;
+}

@@ -1,0 +1,121 @@
+#include "report/sweep_file.h"
+
+#include "report/error.h"
+#include "report/figures_json.h"
+
+static void clear_entry(void *entry)
+{
+    configuration_clear(&((struct sweep_file_entry *)entry)->configuration);
+}
+
+static bool read_entry(const json_t *object, const char *origin, size_t number,
+                       struct sweep_file_entry *entry, GError **error)
+{
+    const char *missing = NULL;
+    const json_t *fits = json_object_get(object, "fits");
+    if (!json_is_object(object))
+        missing = "object";
+    else if (!json_is_boolean(fits))
+        missing = "fits";
+    else if (!entry->configuration.maker)
+        missing = "policy";
+    else if (!entry->configuration.chunk_bytes)
+        missing = "chunk_bytes";
+    else if (!entry->configuration.device_bytes)
+        missing = "device_memory_bytes";
+    else if (json_is_true(fits) && figures_from_json(object, &entry->figures, &missing))
+        entry->fits = true;
+    if (!missing)
+        return true;
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                "%s: a sweep whose results[%zu] has no valid \"%s\"", origin, number, missing);
+    return false;
+}
+
+struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GError **error)
+{
+    struct sweep_file *sweep = g_new0(struct sweep_file, 1);
+    sweep->origin = g_strdup(origin);
+    sweep->trace = g_strdup(json_string_value(json_object_get(root, "trace")));
+    sweep->entries = g_array_new(FALSE, TRUE, sizeof(struct sweep_file_entry));
+    g_array_set_clear_func(sweep->entries, clear_entry);
+
+    const char *digest = json_string_value(json_object_get(root, "digest"));
+    const json_t *results = json_object_get(root, "results"), *object;
+    size_t number;
+    json_array_foreach (results, number, object) {
+        struct sweep_file_entry entry = {.configuration = configuration_of_json(object)};
+        if (!entry.configuration.digest)
+            entry.configuration.digest = g_strdup(digest);
+        bool good = read_entry(object, origin, number, &entry, error);
+        g_array_append_val(sweep->entries, entry);
+        if (!good) {
+            sweep_file_free(sweep);
+            return NULL;
+        }
+    }
+    if (sweep->entries->len)
+        return sweep;
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: a sweep without results", origin);
+    sweep_file_free(sweep);
+    return NULL;
+}
+
+void sweep_file_free(struct sweep_file *sweep)
+{
+    if (!sweep)
+        return;
+    g_free(sweep->origin);
+    g_free(sweep->trace);
+    g_array_unref(sweep->entries);
+    g_free(sweep);
+}
+
+const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
+                                               uint64_t device_bytes, const char *maker)
+{
+    const struct sweep_file_entry *best = NULL;
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (!entry->fits || (device_bytes && entry->configuration.device_bytes != device_bytes) ||
+            (maker && g_strcmp0(entry->configuration.maker, maker)))
+            continue;
+        if (!best || figures_traffic(&entry->figures) < figures_traffic(&best->figures))
+            best = entry;
+    }
+    return best;
+}
+
+static int compare_sizes(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+GArray *sweep_file_budgets(const struct sweep_file *sweep)
+{
+    GArray *budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        uint64_t budget =
+            g_array_index(sweep->entries, struct sweep_file_entry, i).configuration.device_bytes;
+        bool known = false;
+        for (guint b = 0; b < budgets->len && !known; b++)
+            known = g_array_index(budgets, uint64_t, b) == budget;
+        if (!known)
+            g_array_append_val(budgets, budget);
+    }
+    g_array_sort(budgets, compare_sizes);
+    return budgets;
+}
+
+GPtrArray *sweep_file_makers(const struct sweep_file *sweep)
+{
+    GPtrArray *makers = g_ptr_array_new();
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        char *maker = g_array_index(sweep->entries, struct sweep_file_entry, i).configuration.maker;
+        if (!g_ptr_array_find_with_equal_func(makers, maker, g_str_equal, NULL))
+            g_ptr_array_add(makers, maker);
+    }
+    return makers;
+}

@@ -1,0 +1,256 @@
+/* Files are recognised by what is in them, paired where they belong together, and refused with the
+ * place and the reason where they are damaged. */
+#include "report/error.h"
+#include "report/figures_json.h"
+#include "report/pairs.h"
+#include "tests/report/sample.h"
+
+#include <glib/gstdio.h>
+#include <math.h>
+#include <string.h>
+
+static struct inputs *read_all(const struct sample *sample)
+{
+    const char *const paths[] = {sample->run,  sample->trace,      sample->sweep,
+                                 sample->plan, sample->policy_run, NULL};
+    GError *error = NULL;
+    struct inputs *inputs = inputs_read(paths, &error);
+    g_assert_no_error(error);
+    return inputs;
+}
+
+static void test_kinds(void)
+{
+    struct sample *sample = sample_new("");
+    struct inputs *inputs = read_all(sample);
+    g_assert_cmpuint(inputs->traces->len, ==, 1);
+    g_assert_cmpuint(inputs->plans->len, ==, 1);
+    g_assert_cmpuint(inputs->sweeps->len, ==, 1);
+    g_assert_cmpuint(inputs->runs->len, ==, 2);
+    const struct input_plan *plan = g_ptr_array_index(inputs->plans, 0);
+    g_assert_true(plan->trace == g_ptr_array_index(inputs->traces, 0));
+    const struct run_log *run = g_ptr_array_index(inputs->runs, 0);
+    g_assert_cmpuint(run->steps->len, ==, 6);
+    g_assert_cmpfloat(run->unigram_entropy, ==, 3.0);
+    g_assert_cmpfloat(g_array_index(run->steps, struct run_step, 1).loss, ==, 2.75);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+/* By content, not by name: names say nothing here, and lie. */
+static void test_names_do_not_matter(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *trace = sample_path(sample, "a.jsonl");
+    g_autofree char *plan = sample_path(sample, "b.pstar");
+    g_autofree char *sweep = sample_path(sample, "c");
+    g_autofree char *run = sample_path(sample, "d.json");
+    g_rename(sample->trace, trace);
+    g_rename(sample->plan, plan);
+    g_rename(sample->sweep, sweep);
+    g_rename(sample->run, run);
+    const char *const paths[] = {trace, plan, sweep, run, NULL};
+    GError *error = NULL;
+    struct inputs *inputs = inputs_read(paths, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(inputs->traces->len, ==, 1);
+    g_assert_cmpuint(inputs->plans->len, ==, 1);
+    g_assert_cmpuint(inputs->sweeps->len, ==, 1);
+    g_assert_cmpuint(inputs->runs->len, ==, 1);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+static void test_pairs(void)
+{
+    struct sample *sample = sample_new("");
+    struct inputs *inputs = read_all(sample);
+    GArray *pairs = pairs_find(inputs);
+    g_assert_cmpuint(pairs->len, ==, 2);
+    const struct pair *planned = &g_array_index(pairs, struct pair, 0);
+    const struct pair *swept = &g_array_index(pairs, struct pair, 1);
+    g_assert_cmpstr(planned->predictor, ==, sample->plan);
+    g_assert_false(planned->timed); /* a dry run predicts no time */
+    g_assert_cmpstr(swept->predictor, ==, sample->sweep);
+    g_assert_true(swept->timed);
+    g_assert_true(swept->steady);
+    unsigned of, equal = pair_equal_counts(swept, &of);
+    g_assert_cmpuint(equal, ==, 10);
+    g_assert_cmpuint(of, ==, 10);
+    /* Medians of the third to the sixth step: 19, 20, 21, 22 ms. */
+    g_assert_cmpfloat_with_epsilon(swept->measured.iteration_seconds, 0.0205, 1e-9);
+    g_array_unref(pairs);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+static void test_configurations(void)
+{
+    struct configuration a = {"policy opt", "d1", 1024, 9000, 0}, b = a;
+    g_assert_true(configuration_same(&a, &b));
+    b.digest = NULL;
+    b.look_ahead = -1;
+    g_assert_true(configuration_same(&a, &b));
+    b.look_ahead = 4;
+    g_assert_false(configuration_same(&a, &b));
+    b = a;
+    b.digest = "d2";
+    g_assert_false(configuration_same(&a, &b));
+    b = a;
+    b.device_bytes = 9001;
+    g_assert_false(configuration_same(&a, &b));
+    b = a;
+    b.maker = "planner";
+    g_assert_false(configuration_same(&a, &b));
+    struct configuration unknown = {NULL, NULL, 0, 0, -1}, other = unknown;
+    g_assert_false(configuration_same(&unknown, &other));
+}
+
+/* Writes `text` as a file, which must be refused with `message` in the reason. */
+static void refuse(const char *text, const char *message)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *path = sample_file(sample, "bad", text);
+    const char *const paths[] = {sample->trace, path, NULL};
+    GError *error = NULL;
+    g_assert_null(inputs_read(paths, &error));
+    g_assert_nonnull(error);
+    g_assert_true(g_str_has_prefix(error->message, path));
+    if (!strstr(error->message, message))
+        g_error("\"%s\" does not say \"%s\"", error->message, message);
+    g_assert_null(strchr(error->message, '\n'));
+    g_error_free(error);
+    sample_free(sample);
+}
+
+static void test_bad_files(void)
+{
+    refuse("", "empty");
+    refuse("not one of ours", "not a trace");
+    refuse("{\"pstar_plan\": 1, ", "not a trace");
+    refuse("{\"some\": \"json\"}", "neither a plan nor a sweep nor a run log");
+    refuse("[1, 2]", "neither");
+    refuse("SQLite format 3\0damaged", "");
+    refuse("{\"pstar_plan\": 1}", "");
+    refuse("{\"trace\": \"x\", \"results\": []}", "without results");
+    refuse("{\"results\": [{\"policy\": \"opt\"}]}", "results[0] has no valid \"fits\"");
+    refuse("{\"results\": [{\"fits\": false, \"policy\": \"opt\", \"chunk_bytes\": -1}]}",
+           "results[0] has no valid \"chunk_bytes\"");
+    refuse("{\"results\": [{\"fits\": true, \"policy\": \"opt\", \"chunk_bytes\": 1024, "
+           "\"device_memory_bytes\": 9000, \"h2d_bytes\": 1}]}",
+           "results[0] has no valid \"d2h_bytes\"");
+    refuse("{\"step\": 1, \"loss\": 2.0}\n{\"step\": 2, broken\n{\"step\": 3}\n", "bad:2: ");
+    refuse("{\"step\": 1, \"loss\": \"low\"}\n", "bad:1: ");
+    refuse("{\"step\": -1, \"loss\": 1.0}\n", "bad:1: ");
+    refuse("{\"unigram_entropy\": 3.0}\n", "without a step");
+}
+
+static void test_missing_file(void)
+{
+    const char *const paths[] = {"/nonexistent/run.pstar", NULL};
+    const char *const folder[] = {"/tmp", NULL};
+    GError *error = NULL;
+    g_assert_null(inputs_read(paths, &error));
+    g_assert_error(error, REPORT_ERROR, REPORT_ERROR_INPUT);
+    g_assert_nonnull(strstr(error->message, "/nonexistent/run.pstar: No such file"));
+    g_clear_error(&error);
+    g_assert_null(inputs_read(folder, &error));
+    g_assert_error(error, REPORT_ERROR, REPORT_ERROR_INPUT);
+    g_clear_error(&error);
+}
+
+static void test_truncated(void)
+{
+    struct sample *sample = sample_new("");
+    const char *const whole[] = {sample->trace, sample->plan, sample->sweep};
+    for (size_t i = 0; i < G_N_ELEMENTS(whole); i++) {
+        char *contents;
+        gsize length;
+        g_assert_true(g_file_get_contents(whole[i], &contents, &length, NULL));
+        g_autofree char *path = sample_path(sample, "cut");
+        for (gsize part = 1; part < 8; part++) {
+            g_file_set_contents(path, contents, (gssize)(length * part / 8), NULL);
+            const char *const paths[] = {path, NULL};
+            GError *error = NULL;
+            g_assert_null(inputs_read(paths, &error));
+            g_assert_nonnull(error);
+            g_assert_nonnull(strstr(error->message, path));
+            g_error_free(error);
+        }
+        g_free(contents);
+    }
+    sample_free(sample);
+}
+
+/* A run that was killed while it wrote, or that goes on, or that diverged. */
+static void test_unfinished_run(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *path =
+        sample_file(sample, "run",
+                    "{\"step\": 1, \"loss\": 2.0}\n\n{\"step\": 2, \"loss\": null}\n"
+                    "{\"step\": 3, \"lo");
+    GError *error = NULL;
+    struct run_log *log = run_log_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(log->steps->len, ==, 2);
+    g_assert_true(log->cut);
+    g_assert_true(isnan(g_array_index(log->steps, struct run_step, 1).loss));
+    struct plan_figures figures;
+    g_assert_false(run_log_measured(log, &figures, NULL));
+    run_log_free(log);
+    sample_free(sample);
+}
+
+/* A plan that names the trace's digest and does not suit it is damaged. */
+static void test_damaged_plan(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *text = sample_read(sample->plan);
+    char *fetch = strstr(text, "\"fetch\"");
+    g_assert_nonnull(fetch);
+    memcpy(fetch, "\"flush\"", strlen("\"flush\""));
+    g_autofree char *path = sample_file(sample, "damaged.json", text);
+    const char *const paths[] = {path, sample->trace, NULL};
+    GError *error = NULL;
+    g_assert_null(inputs_read(paths, &error));
+    g_assert_nonnull(error);
+    g_assert_nonnull(strstr(error->message, path));
+    g_error_free(error);
+    sample_free(sample);
+}
+
+static void test_best_of_sweep(void)
+{
+    struct sample *sample = sample_new("");
+    struct inputs *inputs = read_all(sample);
+    const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
+    GArray *budgets = sweep_file_budgets(sweep);
+    g_assert_cmpuint(budgets->len, ==, 2);
+    g_assert_cmpuint(g_array_index(budgets, uint64_t, 1), ==, 20000);
+    const struct sweep_file_entry *best = sweep_file_best(sweep, SAMPLE_DEVICE_BYTES, NULL);
+    g_assert_cmpstr(best->configuration.maker, ==, "policy opt");
+    g_assert_cmpuint(best->configuration.chunk_bytes, ==, SAMPLE_CHUNK_BYTES);
+    best = sweep_file_best(sweep, SAMPLE_DEVICE_BYTES, "policy fifo");
+    g_assert_cmpstr(best->configuration.maker, ==, "policy fifo");
+    g_assert_null(sweep_file_best(sweep, 20000, "policy fifo"));
+    g_array_unref(budgets);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/inputs/kinds", test_kinds);
+    g_test_add_func("/report/inputs/names_do_not_matter", test_names_do_not_matter);
+    g_test_add_func("/report/inputs/pairs", test_pairs);
+    g_test_add_func("/report/inputs/configurations", test_configurations);
+    g_test_add_func("/report/inputs/bad_files", test_bad_files);
+    g_test_add_func("/report/inputs/missing_file", test_missing_file);
+    g_test_add_func("/report/inputs/truncated", test_truncated);
+    g_test_add_func("/report/inputs/unfinished_run", test_unfinished_run);
+    g_test_add_func("/report/inputs/damaged_plan", test_damaged_plan);
+    g_test_add_func("/report/inputs/best_of_sweep", test_best_of_sweep);
+    return g_test_run();
+}

@@ -1,0 +1,100 @@
+/* The replay of a plan shows what the plan counted by itself. */
+#include "report/memory.h"
+#include "tests/report/sample.h"
+
+static uint64_t sum_of(const uint64_t *by_phase)
+{
+    return by_phase[TRACE_FORWARD] + by_phase[TRACE_BACKWARD] + by_phase[TRACE_UPDATE_PHASE];
+}
+
+/* With room for all, nothing moves: three lists of four chunks, and one activation more with each
+ * forward, one fewer with each backward. */
+static void test_everything_resident(void)
+{
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, 1 << 20);
+    struct memory *memory = memory_replay(trace, plan);
+    static const uint64_t activations[] = {1, 2, 3, 4, 4, 3, 2, 1, 0, 0, 0, 0};
+    g_assert_cmpuint(memory->moment_count, ==, G_N_ELEMENTS(activations));
+    for (uint32_t m = 0; m < memory->moment_count; m++) {
+        const struct memory_moment *moment = &memory->moments[m];
+        g_assert_cmpuint(moment->list_bytes[TRACE_PARAM], ==, 4096);
+        g_assert_cmpuint(moment->list_bytes[TRACE_MASTER], ==, 0);
+        g_assert_cmpuint(moment->list_bytes[TRACE_EXP_AVG_SQ], ==, 4096);
+        g_assert_cmpuint(moment->chunk_bytes, ==, 3 * 4096);
+        g_assert_cmpuint(memory_total(moment), ==, 3 * 4096 + 400 * activations[m]);
+    }
+    g_assert_cmpuint(memory->peak, ==, 3);
+    g_assert_cmpuint(sum_of(memory->h2d_bytes), ==, 0);
+    g_assert_cmpuint(sum_of(memory->d2h_bytes), ==, 0);
+    memory_free(memory);
+    plan_free(plan);
+    trace_free(trace);
+}
+
+/* The chunks' own count, made at placement, is independent of the replay. */
+static void test_little_room(void)
+{
+    struct trace *trace = sample_trace("");
+    for (uint64_t device_bytes = 6000; device_bytes <= 14000; device_bytes += 500) {
+        struct plan *plan = sample_plan(trace, device_bytes);
+        struct memory *memory = memory_replay(trace, plan);
+        uint64_t peak = 0;
+        for (uint32_t m = 0; m < memory->moment_count; m++) {
+            peak = MAX(peak, memory_total(&memory->moments[m]));
+            g_assert_cmpuint(memory_total(&memory->moments[m]), <=, device_bytes);
+        }
+        g_assert_cmpuint(peak, ==, memory_total(&memory->moments[memory->peak]));
+        g_assert_cmpuint(peak, ==, plan->predicted.peak_live_device_bytes);
+        g_assert_cmpuint(sum_of(memory->h2d_bytes), ==, plan->predicted.h2d_bytes);
+        g_assert_cmpuint(sum_of(memory->d2h_bytes), ==, plan->predicted.d2h_bytes);
+        if (device_bytes == SAMPLE_DEVICE_BYTES)
+            g_assert_cmpuint(plan->predicted.h2d_bytes, >, 0);
+        memory_free(memory);
+        plan_free(plan);
+    }
+    trace_free(trace);
+}
+
+static void check_phase(const struct memory *memory, guint index, enum trace_phase phase,
+                        uint32_t first, uint32_t last)
+{
+    const struct memory_phase *actual = &g_array_index(memory->phases, struct memory_phase, index);
+    g_assert_cmpuint(actual->phase, ==, phase);
+    g_assert_cmpuint(actual->first, ==, first);
+    g_assert_cmpuint(actual->last, ==, last);
+}
+
+static void test_time(void)
+{
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_DEVICE_BYTES);
+    struct memory *memory = memory_replay(trace, plan);
+    g_assert_true(memory->timed);
+    g_assert_cmpfloat_with_epsilon(memory_duration(memory), 0.016, 1e-12);
+    g_assert_cmpfloat_with_epsilon(memory->moments[5].start, 0.006, 1e-12);
+    g_assert_cmpfloat_with_epsilon(memory->moments[5].end, 0.008, 1e-12);
+    g_assert_cmpuint(memory->phases->len, ==, 3);
+    check_phase(memory, 0, TRACE_FORWARD, 0, 3);
+    check_phase(memory, 1, TRACE_BACKWARD, 4, 7);
+    check_phase(memory, 2, TRACE_UPDATE_PHASE, 8, 11);
+    memory_free(memory);
+
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = 0;
+    memory = memory_replay(trace, plan);
+    g_assert_false(memory->timed);
+    g_assert_cmpfloat(memory_duration(memory), ==, 12);
+    memory_free(memory);
+    plan_free(plan);
+    trace_free(trace);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/memory/everything_resident", test_everything_resident);
+    g_test_add_func("/report/memory/little_room", test_little_room);
+    g_test_add_func("/report/memory/time", test_time);
+    return g_test_run();
+}

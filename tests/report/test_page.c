@@ -1,0 +1,75 @@
+/* gnuplot's SVG becomes part of the page: of its colours, its identifiers, and of nothing outside.
+ */
+#include "report/palette.h"
+#include "report/svg.h"
+
+#include <string.h>
+
+static const char drawn[] =
+    "<?xml version=\"1.0\" encoding=\"utf-8\"  standalone=\"no\"?>\n"
+    "<svg \n viewBox=\"0 0 960 500\"\n xmlns=\"http://www.w3.org/2000/svg\"\n"
+    " xmlns:xlink=\"http://www.w3.org/1999/xlink\"\n>\n"
+    "<title>Gnuplot</title>\n<desc>Produced by GNUPLOT 5.4 patchlevel 4 </desc>\n"
+    "<g id=\"gnuplot_canvas\">\n"
+    "<rect x=\"0\" y=\"0\" width=\"960\" height=\"500\" fill=\"#ffffff\"/>\n"
+    "<defs><circle id='gpDot' r='0.5' stroke='currentColor'/></defs>\n"
+    "<g fill=\"none\" color=\"black\" stroke=\"currentColor\">\n</g>\n"
+    "<g fill=\"none\" color=\"black\" stroke=\"currentColor\">\n"
+    "<path stroke='rgb( 27,  31,  36)' d='M0,0'/><path stroke='rgb(103, 112, 123)' d='M1,1'/>\n"
+    "<text fill=\"rgb(27,31,36)\" font-family=\"sans-serif\">peak &lt;b></text>\n"
+    "<path stroke='rgb(  0, 114, 178)' d='M2,2'/>\n"
+    "<use xlink:href='#gpDot' clip-path='url(#gpClip)'/></g></g>\n</svg>\n";
+
+static void test_inline(void)
+{
+    GString *html = g_string_new(NULL);
+    svg_append_inline(html, drawn, "memory-phone", "a \"picture\" <of> it");
+    g_assert_true(g_str_has_prefix(html->str,
+                                   "<svg viewBox=\"0 0 960 500\" role=\"img\" aria-label=\"a "
+                                   "&quot;picture&quot; &lt;of&gt; it\">"));
+    static const char *const absent[] = {"http", "xmlns",      "Gnuplot", "#ffffff",
+                                         "<?",   "xlink:href", "black",   "sans-serif",
+                                         "'#gp", "id='gpDot'", "rgb( 27", "rgb(27"};
+    for (size_t i = 0; i < G_N_ELEMENTS(absent); i++)
+        if (strstr(html->str, absent[i]))
+            g_error("\"%s\" is left in %s", absent[i], html->str);
+    static const char *const present[] = {"id='memory-phone-gpDot'",
+                                          "href='#memory-phone-gpDot'",
+                                          "url(#memory-phone-gpClip)",
+                                          "stroke='var(--ink)'",
+                                          "fill=\"var(--ink)\"",
+                                          "stroke='var(--muted)'",
+                                          "rgb(  0, 114, 178)",
+                                          "peak &lt;b>",
+                                          "</svg>"};
+    for (size_t i = 0; i < G_N_ELEMENTS(present); i++)
+        if (!strstr(html->str, present[i]))
+            g_error("no \"%s\" in %s", present[i], html->str);
+    g_string_free(html, TRUE);
+}
+
+static void test_palette(void)
+{
+    /* A thing keeps its colour, and the known ones differ. */
+    static const char *const makers[] = {"policy fifo", "policy lru", "policy opt",
+                                         "policy patrickstar", "planner"};
+    for (size_t a = 0; a < G_N_ELEMENTS(makers); a++)
+        for (size_t b = 0; b < a; b++) {
+            g_assert_cmpstr(palette_maker(makers[a]), !=, palette_maker(makers[b]));
+            g_assert_cmpint(palette_maker_point(makers[a]), !=, palette_maker_point(makers[b]));
+        }
+    g_assert_cmpstr(palette_maker("policy mine"), ==, palette_maker("policy mine"));
+    for (int a = 0; a < TRACE_LISTS; a++) {
+        g_assert_cmpstr(palette_list((enum trace_list)a), !=, PALETTE_NON_MODEL);
+        for (int b = 0; b < a; b++)
+            g_assert_cmpstr(palette_list((enum trace_list)a), !=, palette_list((enum trace_list)b));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/page/inline", test_inline);
+    g_test_add_func("/report/page/palette", test_palette);
+    return g_test_run();
+}
