@@ -20,17 +20,20 @@ static uint64_t at(const struct attention *c, uint32_t b, uint32_t a, uint32_t t
 static double probabilities_of(const struct attention *c, const double *qkv, uint32_t b, uint32_t a,
                                uint32_t i, double *p)
 {
-    double sum = 0;
+    double max = -INFINITY, sum = 0;
     for (uint32_t j = 0; j <= i; j++) {
-        double score = 0;
+        p[j] = 0;
         for (uint32_t d = 0; d < c->D; d++)
-            score += qkv[at(c, b, a, i, 0, d)] * qkv[at(c, b, a, j, 1, d)];
-        p[j] = exp(score / sqrt(c->D));
+            p[j] += qkv[at(c, b, a, i, 0, d)] * qkv[at(c, b, a, j, 1, d)] / sqrt(c->D);
+        max = fmax(max, p[j]);
+    }
+    for (uint32_t j = 0; j <= i; j++) {
+        p[j] = exp(p[j] - max);
         sum += p[j];
     }
     for (uint32_t j = 0; j <= i; j++)
         p[j] /= sum;
-    return log(sum);
+    return max + log(sum);
 }
 
 static void reference_forward(const struct attention *c, const double *qkv, const double *mask,

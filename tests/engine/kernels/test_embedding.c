@@ -36,7 +36,7 @@ static void check_forward(struct embedding *e, const double *mask)
             x[n * e->H + h] = mask[n * e->H + h] * (e->wte->value[e->tokens[n] * e->H + h] +
                                                     e->wpe->value[n % e->T * e->H + h]);
     run_everywhere(run_forward, e, &e->x, 1);
-    assert_close(e->x, x, 2e-7, "x");
+    assert_close(e->x, x, 1e-6, "x");
     g_free(x);
 }
 
@@ -93,7 +93,7 @@ static void check(struct embedding e)
 static void embeddings(enum model_precision precision)
 {
     static const uint32_t sizes[][4] = {
-        {1, 1, 1, 1}, {3, 17, 65, 7}, {2, 64, 128, 1000}, {1, 90, 33, 20}};
+        {1, 1, 17, 1}, {3, 17, 65, 7}, {2, 64, 128, 1000}, {1, 90, 33, 20}};
     struct cpu_dropout dropout = {{(uint64_t)g_test_rand_int(), 3, 1}, 0.25};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
         for (enum cpu_gradient gradient = 0; gradient <= CPU_GRADIENT_ADD_BF16; gradient++)

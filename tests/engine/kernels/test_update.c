@@ -97,7 +97,7 @@ static void check(enum layout layout, uint64_t elements, uint64_t step)
 
 static void adamw(void)
 {
-    static const uint64_t sizes[] = {1, 17, 1000, 5003};
+    static const uint64_t sizes[] = {17, 65, 1000, 5003};
     for (enum layout layout = 0; layout < LAYOUTS; layout++)
         for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
             check(layout, sizes[i], 1);
