@@ -1,0 +1,81 @@
+/* Law 3: placement never changes arithmetic. Losses, the gradient's norms, and every weight and
+ * moment at the end are bit for bit those of a run with everything resident, whatever the chunk
+ * size, policy, budgets, recomputation, look-ahead, places of operators, link and plan, with
+ * evaluations in between, and after saving and resuming with another placement. */
+#include "trial.h"
+
+enum { TRIALS = 64 };
+
+/* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
+ * from it again in every test. */
+static GRand *random_of_job(const struct trial_job *job)
+{
+    const guint32 seed[] = {(guint32)g_test_rand_int(), job->precision, job->micro_batches,
+                            job->tied, job->dropout > 0};
+    return g_rand_new_with_seed_array(seed, G_N_ELEMENTS(seed));
+}
+
+static const struct trial_job jobs[] = {
+    {MODEL_FP32, 1, true, 0},    {MODEL_FP32, 2, false, 0.2}, {MODEL_BF16, 1, true, 0.2},
+    {MODEL_BF16, 1, false, 0},   {MODEL_BF16, 2, true, 0},    {MODEL_BF16, 2, true, 0.2},
+    {MODEL_FP32, 1, false, 0.2}, {MODEL_FP32, 2, true, 0},
+};
+
+static void check_same(const struct trial_result *a, const struct trial_result *b)
+{
+    g_assert_cmpmem(a->loss, sizeof a->loss, b->loss, sizeof b->loss);
+    g_assert_cmpmem(a->gradient_norm, sizeof a->gradient_norm, b->gradient_norm,
+                    sizeof b->gradient_norm);
+    g_assert_cmpstr(a->weights, ==, b->weights);
+}
+
+static void compare(const struct trial_job *job, const struct trial_placement *placement,
+                    const struct trial_result *resident)
+{
+    g_autofree char *name = trial_describe(job, placement);
+    g_test_message("%s", name);
+    struct trial_result result = trial_run(job, placement);
+    g_test_message("  took %" G_GUINT64_FORMAT " bytes on the device for %" G_GUINT64_FORMAT
+                   " of model data",
+                   result.device_bytes, result.model_bytes);
+    check_same(resident, &result);
+    if (placement->evaluate_at < TRIAL_STEPS) {
+        struct trial_placement evaluated = trial_resident();
+        evaluated.evaluate_at = placement->evaluate_at;
+        struct trial_result expected = trial_run(job, &evaluated);
+        g_assert_cmpfloat(result.evaluated, ==, expected.evaluated);
+        check_same(resident, &expected);
+        g_free(expected.weights);
+    }
+    g_free(result.weights);
+}
+
+static void test_drawn(gconstpointer data)
+{
+    const struct trial_job *job = data;
+    GRand *random = random_of_job(job);
+    struct trial_placement everything = trial_resident();
+    struct trial_result resident = trial_run(job, &everything);
+    /* Something is learned, so that equal losses say something. */
+    g_assert_cmpfloat(resident.loss[TRIAL_STEPS - 1], <, resident.loss[0]);
+    for (size_t i = 0; i < TRIALS / G_N_ELEMENTS(jobs); i++) {
+        struct trial_placement placement = trial_draw(random), resumed = trial_draw(random);
+        if (i % 3 == 1) {
+            placement.save_at = (uint32_t)g_rand_int_range(random, 1, TRIAL_STEPS);
+            placement.resumed = &resumed;
+        }
+        compare(job, &placement, &resident);
+    }
+    g_free(resident.weights);
+    g_rand_free(random);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        g_autofree char *path = g_strdup_printf("/placement/%zu", i);
+        g_test_add_data_func(path, &jobs[i], test_drawn);
+    }
+    return g_test_run();
+}

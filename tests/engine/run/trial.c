@@ -1,0 +1,328 @@
+#include "trial.h"
+
+#include "engine/checkpoint.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+enum { LAYERS = 3, BATCH = 2, SEQUENCE = 16, ROWS = BATCH * SEQUENCE, VOCABULARY = 80 };
+
+static struct model_config config_of(const struct trial_job *job)
+{
+    return (struct model_config){
+        .name = "trial",
+        .layers = LAYERS,
+        .width = 32,
+        .heads = 4,
+        .inner = 112,
+        .positions = 24,
+        .vocabulary = VOCABULARY,
+        .tied = job->tied,
+        .embedding_dropout = job->dropout,
+        .attention_dropout = job->dropout,
+        .residual_dropout = job->dropout,
+        .norm_epsilon = 1e-5,
+        .initializer_range = 0.2,
+    };
+}
+
+struct trial_placement trial_resident(void)
+{
+    return (struct trial_placement){.chunk_bytes = 1 << 20,
+                                    .policy = &policy_opt,
+                                    .room = 1,
+                                    .host_room = 0,
+                                    .evaluate_at = TRIAL_STEPS};
+}
+
+struct trial_placement trial_draw(GRand *random)
+{
+    uint32_t policies = 0;
+    while (policy_all[policies])
+        policies++;
+    bool tight = g_rand_int_range(random, 0, 3) == 0;
+    return (struct trial_placement){
+        .chunk_bytes = 256u * (uint32_t)g_rand_int_range(random, 1, 200),
+        .policy = policy_all[g_rand_int_range(random, 0, (gint32)policies)],
+        .room = tight ? 0 : g_rand_double(random),
+        .host_room = g_rand_boolean(random) ? 1 : g_rand_double(random),
+        .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6),
+        .recompute = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
+        .host_embedding = g_rand_boolean(random),
+        .host_update = g_rand_boolean(random),
+        .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
+        .through_file = g_rand_boolean(random),
+        .evaluate_at = (uint32_t)g_rand_int_range(random, 0, TRIAL_STEPS + 1),
+    };
+}
+
+char *trial_describe(const struct trial_job *job, const struct trial_placement *p)
+{
+    return g_strdup_printf(
+        "%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
+        ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u%s%s, link %g%s, evaluated at %u, "
+        "saved at %u",
+        job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
+        job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes, p->policy->name, p->room,
+        p->host_room, p->look_ahead, p->recompute, p->host_embedding ? ", host embedding" : "",
+        p->host_update ? ", host update" : "", p->link_rate, p->through_file ? ", from a file" : "",
+        p->evaluate_at, p->save_at);
+}
+
+/* ---- the plan ---- */
+
+static uint64_t between(uint64_t least, uint64_t most, double room)
+{
+    return least + (uint64_t)(room * (double)(MAX(most, least) - least));
+}
+
+/* The number that a message ends with, as in "1024 bytes would fit". */
+static uint64_t would_fit(const GError *error)
+{
+    const char *end = strstr(error->message, " bytes would fit");
+    g_assert_nonnull(end);
+    while (end > error->message && g_ascii_isdigit(end[-1]))
+        end--;
+    return g_ascii_strtoull(end, NULL, 10);
+}
+
+/* Budgets from the least that fits, as its refusal says, to all there is. */
+static struct plan *draw_plan(const struct trace *trace, const struct layout *layout,
+                              const struct trial_placement *placement)
+{
+    struct non_model *places = non_model_place(trace);
+    uint64_t all = layout_bytes(layout) + places->peak_bytes;
+    struct dry_run_options options = {.device_bytes = UINT64_MAX / 2,
+                                      .host_bytes = UINT64_MAX,
+                                      .policy = placement->policy,
+                                      .look_ahead = placement->look_ahead};
+    GError *error = NULL;
+    if (placement->host_room < 1) {
+        options.host_bytes = 0;
+        struct plan *unlimited = dry_run(trace, layout, &options, &error);
+        options.host_bytes = between(error ? would_fit(error) : 0, all, placement->host_room);
+        plan_free(unlimited);
+        g_clear_error(&error);
+    }
+    options.device_bytes = 0;
+    g_assert_null(dry_run(trace, layout, &options, &error));
+    options.device_bytes = between(would_fit(error), all, placement->room);
+    g_clear_error(&error);
+    struct plan *plan = dry_run(trace, layout, &options, &error);
+    g_assert_no_error(error);
+    non_model_free(places);
+    return plan;
+}
+
+static struct plan *read_back(struct plan *plan, const char *folder)
+{
+    GError *error = NULL;
+    g_autofree char *path = g_build_filename(folder, "plan.json", NULL);
+    plan_write(plan, path, &error);
+    g_assert_no_error(error);
+    plan_free(plan);
+    plan = plan_read(path, &error);
+    g_assert_no_error(error);
+    g_remove(path);
+    return plan;
+}
+
+static struct plan *make_plan(const struct trace *trace, const struct trial_placement *placement,
+                              const char *folder)
+{
+    GError *error = NULL;
+    struct layout *layout = layout_pack_uniform(trace, placement->chunk_bytes, &error);
+    g_assert_no_error(error);
+    struct plan *plan = draw_plan(trace, layout, placement);
+    layout_free(layout);
+    if (placement->through_file)
+        plan = read_back(plan, folder);
+    plan_check(plan, trace, &error);
+    g_assert_no_error(error);
+    return plan;
+}
+
+/* ---- training ---- */
+
+struct training {
+    struct model_config config;
+    struct model_iteration *iteration;
+    struct plan *plan;
+    struct engine *engine;
+};
+
+static void open_training(struct training *t, const struct trial_job *job,
+                          const struct trial_placement *placement, const char *folder)
+{
+    GError *error = NULL;
+    uint8_t recompute[LAYERS];
+    for (int l = 0; l < LAYERS; l++)
+        recompute[l] = placement->recompute >> l & 1;
+    const struct model_job model_job = {.batch = BATCH,
+                                        .sequence = SEQUENCE,
+                                        .micro_batches = job->micro_batches,
+                                        .precision = job->precision,
+                                        .recompute = recompute,
+                                        .host_embedding = placement->host_embedding,
+                                        .host_update = placement->host_update};
+    t->config = config_of(job);
+    t->iteration = model_iteration_new(&t->config, &model_job, &error);
+    g_assert_no_error(error);
+    t->plan = make_plan(t->iteration->trace, placement, folder);
+    const struct engine_options options = {.iteration = t->iteration,
+                                           .plan = t->plan,
+                                           .device = &device_cpu,
+                                           .h2d_rate = placement->link_rate,
+                                           .d2h_rate = placement->link_rate,
+                                           .threads = 1};
+    t->engine = engine_open(&options, &error);
+    g_assert_no_error(error);
+}
+
+static void close_training(struct training *t)
+{
+    g_assert_true(engine_counts_agree(t->engine));
+    engine_close(t->engine);
+    plan_free(t->plan);
+    model_iteration_free(t->iteration);
+}
+
+static void draw_tokens(uint32_t step, uint32_t micro_batches, uint32_t *tokens)
+{
+    GRand *random = g_rand_new_with_seed(step + 1);
+    for (uint32_t m = 0; m < micro_batches; m++, tokens += 2 * ROWS)
+        for (uint32_t i = 0; i < ROWS; i++) {
+            tokens[i] = (uint32_t)g_rand_int_range(random, 0, VOCABULARY);
+            tokens[ROWS + i] = (tokens[i] * 7 + 3) % VOCABULARY;
+        }
+    g_rand_free(random);
+}
+
+/* Law 2, where it is cheapest to see: an iteration's figures are the plan's. */
+static void check_figures(const struct plan_figures *seen, const struct plan_figures *predicted)
+{
+    g_assert_cmpuint(seen->h2d_bytes, ==, predicted->h2d_bytes);
+    g_assert_cmpuint(seen->d2h_bytes, ==, predicted->d2h_bytes);
+    g_assert_cmpuint(seen->h2d_copies, ==, predicted->h2d_copies);
+    g_assert_cmpuint(seen->d2h_copies, ==, predicted->d2h_copies);
+    g_assert_cmpuint(seen->evictions, ==, predicted->evictions);
+    g_assert_cmpuint(seen->moves, ==, predicted->moves);
+    g_assert_cmpuint(seen->moved_bytes, ==, predicted->moved_bytes);
+    g_assert_cmpuint(seen->peak_device_bytes, ==, predicted->peak_device_bytes);
+    g_assert_cmpuint(seen->peak_live_device_bytes, ==, predicted->peak_live_device_bytes);
+    g_assert_cmpuint(seen->peak_host_bytes, ==, predicted->peak_host_bytes);
+}
+
+static void take_steps(struct training *t, uint32_t first, uint32_t end, uint32_t evaluate_at,
+                       struct trial_result *result)
+{
+    uint32_t tokens[2 * 2 * ROWS];
+    GError *error = NULL;
+    for (uint32_t step = first; step < end; step++) {
+        struct engine_result taken;
+        if (step == evaluate_at) {
+            draw_tokens(1000, 1, tokens);
+            engine_forward(t->engine, tokens, &result->evaluated, &error);
+            g_assert_no_error(error);
+        }
+        draw_tokens(step, t->iteration->job.micro_batches, tokens);
+        const struct engine_step options = {.step = step,
+                                            .tokens = tokens,
+                                            .seed = 11,
+                                            .learning_rate = 0.01,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.95,
+                                            .epsilon = 1e-8,
+                                            .weight_decay = 0.1,
+                                            .clip = 1};
+        engine_step(t->engine, &options, &taken, &error);
+        g_assert_no_error(error);
+        check_figures(&taken.figures, &t->plan->predicted);
+        result->loss[step] = taken.loss;
+        result->gradient_norm[step] = taken.gradient_norm;
+    }
+}
+
+static char *digest_weights(struct training *t)
+{
+    const struct trace *trace = t->iteration->trace;
+    const struct weights_store store = engine_store(t->engine);
+    const enum trace_list lists[] = {weights_list(trace), TRACE_PARAM, TRACE_EXP_AVG,
+                                     TRACE_EXP_AVG_SQ};
+    GChecksum *checksum = g_checksum_new(G_CHECKSUM_SHA256);
+    engine_flush(t->engine);
+    for (uint32_t tensor = 0; tensor < trace->tensor_count; tensor++) {
+        uint64_t count = trace->tensors[tensor].elements;
+        g_autofree float *values = g_new(float, count);
+        for (size_t l = 0; l < G_N_ELEMENTS(lists); l++) {
+            store.read(store.self, tensor, lists[l], 0, count, values, NULL);
+            g_checksum_update(checksum, (const guchar *)values, (gssize)(count * sizeof *values));
+        }
+    }
+    char *digest = g_strdup(g_checksum_get_string(checksum));
+    g_checksum_free(checksum);
+    return digest;
+}
+
+static void save(struct training *t, uint32_t steps, const char *folder)
+{
+    GError *error = NULL;
+    struct checkpoint_state state = {.step = steps,
+                                     .precision = t->iteration->trace->precision,
+                                     .data_order = (char *)"random",
+                                     .data_digest = (char *)"none"};
+    const struct weights_store store = engine_store(t->engine);
+    engine_flush(t->engine);
+    checkpoint_save(folder, &state, &t->config, t->iteration->trace, &store, &error);
+    g_assert_no_error(error);
+}
+
+static void load(struct training *t, const char *folder)
+{
+    GError *error = NULL;
+    const struct weights_store store = engine_store(t->engine);
+    if (folder)
+        checkpoint_load(folder, &t->config, t->iteration->trace, &store, &error);
+    else
+        weights_initialise(&t->config, t->iteration->trace, 5, &store, &error);
+    g_assert_no_error(error);
+    engine_start(t->engine);
+}
+
+static void remove_folder(const char *folder)
+{
+    GDir *dir = g_dir_open(folder, 0, NULL);
+    const char *name;
+    while (dir && (name = g_dir_read_name(dir))) {
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+        g_remove(path);
+    }
+    if (dir)
+        g_dir_close(dir);
+    g_rmdir(folder);
+}
+
+struct trial_result trial_run(const struct trial_job *job, const struct trial_placement *placement)
+{
+    struct trial_result result = {.evaluated = 0};
+    struct training t;
+    g_autofree char *folder = g_dir_make_tmp("pstar-trial-XXXXXX", NULL);
+    g_autofree char *checkpoint = g_build_filename(folder, "checkpoint", NULL);
+    open_training(&t, job, placement, folder);
+    result.device_bytes = t.plan->device_bytes;
+    result.model_bytes = trace_model_bytes(t.iteration->trace);
+    load(&t, NULL);
+    if (placement->save_at) {
+        take_steps(&t, 0, placement->save_at, placement->evaluate_at, &result);
+        save(&t, placement->save_at, checkpoint);
+        close_training(&t);
+        open_training(&t, job, placement->resumed, folder);
+        load(&t, checkpoint);
+        remove_folder(checkpoint);
+    }
+    take_steps(&t, placement->save_at, TRIAL_STEPS, placement->evaluate_at, &result);
+    result.weights = digest_weights(&t);
+    close_training(&t);
+    remove_folder(folder);
+    return result;
+}

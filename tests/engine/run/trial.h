@@ -1,0 +1,51 @@
+/* A small GPT-2 trained for a few steps by a drawn placement: what law 3 compares. */
+#ifndef PSTAR_TESTS_ENGINE_TRIAL_H
+#define PSTAR_TESTS_ENGINE_TRIAL_H
+
+#include "chunks/dry_run.h"
+#include "engine/engine.h"
+
+enum { TRIAL_STEPS = 5 };
+
+/* What the arithmetic depends on. */
+struct trial_job {
+    enum model_precision precision;
+    uint32_t micro_batches;
+    bool tied;
+    double dropout;
+};
+
+/* What it must not depend on. */
+struct trial_placement {
+    uint64_t chunk_bytes;
+    const struct policy_ops *policy;
+    double room;      /* of the device budget: 0 the least that fits, 1 everything */
+    double host_room; /* likewise of the host budget; 1: unlimited */
+    uint32_t look_ahead;
+    uint32_t recompute; /* bit l: layer l */
+    bool host_embedding, host_update;
+    double link_rate;     /* 0: memory speed */
+    bool through_file;    /* the plan is written and read back */
+    uint32_t evaluate_at; /* a forward pass before this step */
+    uint32_t save_at;     /* saved after so many steps and resumed with `resumed`; 0: not */
+    const struct trial_placement *resumed;
+};
+
+struct trial_result {
+    double loss[TRIAL_STEPS], gradient_norm[TRIAL_STEPS];
+    double evaluated; /* mean of the forward pass at evaluate_at */
+    char *weights;    /* digest of weights and moments at the end; free with g_free */
+    uint64_t device_bytes, model_bytes;
+};
+
+/* Everything resident. */
+struct trial_placement trial_resident(void);
+struct trial_placement trial_draw(GRand *random);
+
+/* Trains. Fails the test where the figures of a step are not those that the plan predicts. */
+struct trial_result trial_run(const struct trial_job *job, const struct trial_placement *placement);
+
+/* "bf16, 2 micro-batches, ...": for messages; free with g_free. */
+char *trial_describe(const struct trial_job *job, const struct trial_placement *placement);
+
+#endif
