@@ -126,6 +126,7 @@ struct records *records_read(const char *path, GError **error)
     if (database == NULL)
         return NULL;
     struct records *records = g_new0(struct records, 1);
+    records->has_iteration = database_has_table(database, "operators");
     GError *fault = NULL;
     records->strings = take(database, "StringIds", "SELECT id, value FROM StringIds ORDER BY id",
                             sizeof(struct record_string), read_string, &records->string_count,

@@ -55,6 +55,7 @@ struct records {
     struct record_string *strings;
     struct record_sample *samples; /* by time */
     uint32_t event_count, string_count, sample_count;
+    bool has_iteration; /* the file holds one, which trace_read reads */
 };
 
 /* Reads what was recorded: all counts are 0 for a trace that was not collected. It may hold no

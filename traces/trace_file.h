@@ -10,6 +10,10 @@
  * frees the result with trace_free. */
 struct trace *trace_read(const char *path, GError **error);
 
+/* Checks more than trace_read does, in more time: the database page by page, and that the recorded
+ * operator ranges (traces/records.h) are of operators that the trace has. */
+bool trace_verify(const char *path, GError **error);
+
 /* Writes a whole trace: into a temporary file beside `path`, renamed when complete, so that `path`
  * is either the old file or the whole new one. */
 bool trace_write(const struct trace *trace, const char *path, GError **error);

@@ -1,0 +1,383 @@
+/* The program pstar-trace. */
+#include "tests/traces/random_trace.h"
+#include "traces/annotations.h"
+#include "traces/records.h"
+#include "traces/trace_file.h"
+
+#include <glib/gstdio.h>
+#include <jansson.h>
+#include <sys/wait.h>
+
+#define PROGRAM PROGRAM_DIR "/pstar-trace"
+#define CONFIGS PROJECT_DIR "/models/configs/"
+
+struct fixture {
+    char *folder, *path, *other;
+    char *output, *errors; /* of the last run */
+    int code;              /* its exit status */
+    GRand *random;
+};
+
+static void set_up(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    fixture->folder = g_dir_make_tmp("pstar-trace-XXXXXX", NULL);
+    fixture->path = g_build_filename(fixture->folder, "run.pstar", NULL);
+    fixture->other = g_build_filename(fixture->folder, "out", NULL);
+    fixture->random = g_rand_new_with_seed((guint32)g_test_rand_int());
+}
+
+static void tear_down(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_unlink(fixture->path);
+    g_unlink(fixture->other);
+    g_assert_cmpint(g_rmdir(fixture->folder), ==, 0);
+    g_free(fixture->folder);
+    g_free(fixture->path);
+    g_free(fixture->other);
+    g_free(fixture->output);
+    g_free(fixture->errors);
+    g_rand_free(fixture->random);
+}
+
+G_GNUC_PRINTF(2, 3)
+static void run(struct fixture *fixture, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    char *arguments = g_strdup_vprintf(format, list);
+    va_end(list);
+    char *line = g_strconcat(PROGRAM " ", arguments, NULL);
+    char **command;
+    g_clear_pointer(&fixture->output, g_free);
+    g_clear_pointer(&fixture->errors, g_free);
+    g_assert_true(g_shell_parse_argv(line, NULL, &command, NULL));
+    int status;
+    g_assert_true(g_spawn_sync(fixture->folder, command, NULL, G_SPAWN_DEFAULT, NULL, NULL,
+                               &fixture->output, &fixture->errors, &status, NULL));
+    g_assert_true(WIFEXITED(status));
+    fixture->code = WEXITSTATUS(status);
+    g_strfreev(command);
+    g_free(line);
+    g_free(arguments);
+}
+
+static void assert_done(const struct fixture *fixture)
+{
+    g_assert_cmpstr(fixture->errors, ==, "");
+    g_assert_cmpint(fixture->code, ==, 0);
+}
+
+/* Refused with one line that says `reason`. */
+static void assert_refused(const struct fixture *fixture, const char *reason)
+{
+    g_assert_cmpint(fixture->code, ==, 2);
+    if (strstr(fixture->errors, reason) == NULL)
+        g_error("'%s' does not say '%s'", fixture->errors, reason);
+    g_assert_true(strchr(fixture->errors, '\n') == fixture->errors + strlen(fixture->errors) - 1);
+    g_assert_cmpstr(fixture->output, ==, "");
+}
+
+static struct trace *write_random(const struct fixture *fixture)
+{
+    struct trace *trace = random_trace(fixture->random, 40);
+    GError *error = NULL;
+    trace_write(trace, fixture->path, &error);
+    g_assert_no_error(error);
+    return trace;
+}
+
+static uint64_t integer(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    g_assert_true(json_is_integer(value));
+    return (uint64_t)json_integer_value(value);
+}
+
+static void test_info(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    for (int round = 0; round < 10; round++) {
+        struct trace *trace = write_random(fixture);
+        uint64_t peak = 0, duration_ns = 0;
+        for (uint32_t m = 0; m < trace->operator_count; m++) {
+            peak = MAX(peak, trace->non_model_bytes[m]);
+            duration_ns += trace->operators[m].duration_ns;
+        }
+        run(fixture, "info %s", fixture->path);
+        assert_done(fixture);
+        char *digest = trace_digest(trace);
+        g_assert_nonnull(strstr(fixture->output, digest));
+        run(fixture, "info --json %s", fixture->path);
+        assert_done(fixture);
+        json_t *json = json_loads(fixture->output, 0, NULL);
+        g_assert_nonnull(json);
+        g_assert_cmpstr(json_string_value(json_object_get(json, "structure")), ==, digest);
+        g_assert_cmpuint(integer(json, "operators"), ==, trace->operator_count);
+        g_assert_cmpuint(integer(json, "model_bytes"), ==, trace_model_bytes(trace));
+        g_assert_cmpuint(integer(json, "non_model_peak_bytes"), ==, peak);
+        g_assert_cmpuint(trace->non_model_bytes[integer(json, "non_model_peak_moment")], ==, peak);
+        double seconds = json_real_value(json_object_get(json, "operator_seconds"));
+        g_assert_cmpfloat_with_epsilon(seconds, (double)duration_ns / 1e9, 1e-6);
+        const json_t *longest = json_object_get(json, "longest");
+        for (size_t i = 1; i < json_array_size(longest); i++) {
+            uint64_t a = integer(json_array_get(longest, i - 1), "moment");
+            uint64_t b = integer(json_array_get(longest, i), "moment");
+            g_assert_cmpuint(trace->operators[a].duration_ns, >=, trace->operators[b].duration_ns);
+        }
+        json_decref(json);
+        g_free(digest);
+        trace_free(trace);
+    }
+}
+
+static void test_json_lines(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = write_random(fixture);
+    run(fixture, "export %s", fixture->path);
+    assert_done(fixture);
+    uint32_t tensors = 0, operators = 0, buffers = 0, accesses = 0;
+    char **lines = g_strsplit(fixture->output, "\n", -1);
+    for (char **line = lines; **line != '\0'; line++) {
+        json_t *json = json_loads(*line, 0, NULL);
+        g_assert_nonnull(json);
+        const char *kind = json_string_value(json_object_get(json, "kind"));
+        const char *name = json_string_value(json_object_get(json, "name"));
+        if (strcmp(kind, "tensor") == 0) {
+            g_assert_cmpstr(name, ==, trace->tensors[tensors].name);
+            g_assert_cmpuint(integer(json, "elements"), ==, trace->tensors[tensors++].elements);
+        } else if (strcmp(kind, "operator") == 0) {
+            g_assert_cmpstr(name, ==, trace->operators[operators].name);
+            g_assert_cmpuint(integer(json, "non_model_bytes"), ==,
+                             trace->non_model_bytes[operators]);
+            accesses += (uint32_t)json_array_size(json_object_get(json, "accesses"));
+            g_assert_cmpuint(integer(json, "flops"), ==, trace->operators[operators++].flops);
+        } else if (strcmp(kind, "buffer") == 0) {
+            g_assert_cmpuint(integer(json, "bytes"), ==, trace->buffers[buffers++].bytes);
+        } else {
+            g_assert_cmpstr(kind, ==, "meta");
+        }
+        json_decref(json);
+    }
+    g_assert_cmpuint(tensors, ==, trace->tensor_count);
+    g_assert_cmpuint(operators, ==, trace->operator_count);
+    g_assert_cmpuint(accesses, ==, trace->access_count);
+    g_assert_cmpuint(buffers, ==, trace->buffer_count);
+    g_strfreev(lines);
+    trace_free(trace);
+}
+
+/* A trace with a recorded iteration of two operators. */
+static void write_recorded(const struct fixture *fixture)
+{
+    struct trace *trace = random_trace(fixture->random, 10);
+    GError *error = NULL;
+    struct record_file *file = record_file_new(fixture->path, trace, &error);
+    g_assert_no_error(error);
+    struct record_string strings[] = {{1, (char *)"pstar"}, {2, (char *)"iteration"}};
+    struct record events[] = {
+        {.type = RECORD_DOMAIN, .start_ns = 1, .domain = 1, .text = 1},
+        {.type = RECORD_PUSH_POP,
+         .start_ns = 5000,
+         .end_ns = 9000,
+         .process = 7,
+         .thread = 8,
+         .domain = 1,
+         .category = ANNOTATION_ITERATION,
+         .text = 2,
+         .payload_type = RECORD_UINT64,
+         .payload = 3},
+        {.type = RECORD_PUSH_POP,
+         .start_ns = 6000,
+         .end_ns = 7000,
+         .process = 7,
+         .thread = 8,
+         .domain = 1,
+         .category = ANNOTATION_OPERATOR,
+         .text = 2,
+         .payload_type = RECORD_UINT64,
+         .payload = 0},
+    };
+    struct record_sample samples[] = {{5000, "resident_bytes", 77}};
+    const struct records more = {
+        .events = events,
+        .event_count = G_N_ELEMENTS(events),
+        .strings = strings,
+        .string_count = G_N_ELEMENTS(strings),
+        .samples = samples,
+        .sample_count = 1,
+    };
+    g_assert_true(record_file_add(file, &more, NULL));
+    uint64_t *durations = g_new0(uint64_t, trace->operator_count);
+    durations[0] = 1000;
+    g_assert_true(record_file_complete(file, durations, trace->operator_count, false, NULL));
+    record_file_free(file);
+    g_free(durations);
+    trace_free(trace);
+}
+
+static void test_chrome(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    write_recorded(fixture);
+    struct trace *trace = trace_read(fixture->path, NULL);
+    run(fixture, "export --format chrome -o %s %s", fixture->other, fixture->path);
+    assert_done(fixture);
+    json_t *json = json_load_file(fixture->other, 0, NULL);
+    g_assert_nonnull(json);
+    size_t index;
+    json_t *event;
+    uint32_t operators = 0, counters = 0, recorded = 0;
+    double end = 0;
+    json_array_foreach (json_object_get(json, "traceEvents"), index, event) {
+        const char *kind = json_string_value(json_object_get(event, "ph"));
+        double start = json_real_value(json_object_get(event, "ts"));
+        double duration = json_real_value(json_object_get(event, "dur"));
+        if (strcmp(kind, "C") == 0) {
+            g_assert_cmpuint(integer(json_object_get(event, "args"), "bytes"), ==,
+                             trace->non_model_bytes[counters++]);
+        } else if (strcmp(kind, "X") == 0 && integer(event, "pid") == 0) {
+            g_assert_cmpstr(json_string_value(json_object_get(event, "name")), ==,
+                            trace->operators[operators].name);
+            g_assert_cmpuint(integer(event, "tid"), ==, 1U + trace->operators[operators++].phase);
+            g_assert_cmpfloat_with_epsilon(start, end, 1e-6);
+            end = start + duration;
+        } else if (strcmp(kind, "X") == 0) {
+            g_assert_cmpuint(integer(event, "pid"), ==, 7);
+            g_assert_cmpuint(integer(event, "tid"), ==, 8);
+            g_assert_cmpfloat(start, ==, recorded == 0 ? 0 : 1);
+            g_assert_cmpfloat(duration, ==, recorded == 0 ? 4 : 1);
+            recorded++;
+        }
+    }
+    g_assert_cmpuint(operators, ==, trace->operator_count);
+    g_assert_cmpuint(counters, ==, trace->operator_count);
+    g_assert_cmpuint(recorded, ==, 2);
+    json_decref(json);
+    trace_free(trace);
+}
+
+static void test_recorded(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    write_recorded(fixture);
+    run(fixture, "info --json %s", fixture->path);
+    assert_done(fixture);
+    json_t *json = json_loads(fixture->output, 0, NULL);
+    const json_t *iteration = json_array_get(json_object_get(json, "iterations"), 0);
+    g_assert_cmpuint(integer(iteration, "step"), ==, 3);
+    g_assert_cmpfloat_with_epsilon(json_real_value(json_object_get(iteration, "seconds")), 4e-6,
+                                   1e-12);
+    g_assert_cmpuint(integer(json, "nvtx_events"), ==, 3);
+    g_assert_cmpuint(integer(json, "samples"), ==, 1);
+    json_decref(json);
+    run(fixture, "check %s", fixture->path);
+    assert_done(fixture);
+}
+
+static void test_check(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    trace_free(write_random(fixture));
+    run(fixture, "check %s", fixture->path);
+    assert_done(fixture);
+    g_assert_nonnull(strstr(fixture->output, "a valid"));
+    char *contents;
+    gsize length;
+    g_assert_true(g_file_get_contents(fixture->path, &contents, &length, NULL));
+    g_assert_true(g_file_set_contents(fixture->path, contents, (gssize)length / 2, NULL));
+    g_free(contents);
+    static const char *const commands[] = {"info", "check", "export", "export --format chrome"};
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        run(fixture, "%s %s", commands[i], fixture->path);
+        assert_refused(fixture, "truncated");
+        run(fixture, "%s %s/none.pstar", commands[i], fixture->folder);
+        assert_refused(fixture, "none.pstar: No such file");
+    }
+}
+
+static void test_synth(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    static const char job[] = "--batch 2 --seq 64 --precision bf16";
+    gint64 start = g_get_monotonic_time();
+    run(fixture, "synth --model " CONFIGS "patrickstar-175b.json %s -o %s", job, fixture->path);
+    assert_done(fixture);
+    struct trace *trace = trace_read(fixture->path, NULL);
+    g_test_message("a trace of 175B parameters in %.3f s",
+                   (double)(g_get_monotonic_time() - start) / 1e6);
+    /* bf16 with one micro-batch: 14 bytes a parameter, 175 billion of them. */
+    double parameters = (double)trace_model_bytes(trace) / 14;
+    g_assert_cmpfloat(parameters, >, 174e9);
+    g_assert_cmpfloat(parameters, <, 176e9);
+    g_assert_true(trace->estimated == (trace->operators[0].duration_ns > 0));
+    trace_free(trace);
+
+    run(fixture, "synth --model " CONFIGS "gpt2.json %s --recompute 0,2-3 -o %s", job,
+        fixture->path);
+    assert_done(fixture);
+    trace = trace_read(fixture->path, NULL);
+    bool recomputed[12] = {false};
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (g_str_has_prefix(trace->operators[m].name, "recompute"))
+            recomputed[trace->operators[m].layer] = true;
+    for (int layer = 0; layer < 12; layer++)
+        g_assert_true(recomputed[layer] == (layer == 0 || layer == 2 || layer == 3));
+    trace_free(trace);
+}
+
+static void test_bad_usage(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    static const char good[] = "--model " CONFIGS "gpt2.json --batch 1 --seq 8 --precision fp32";
+    run(fixture, "%s", "");
+    g_assert_cmpint(fixture->code, ==, 2);
+    run(fixture, "import x");
+    assert_refused(fixture, "import");
+    run(fixture, "info");
+    assert_refused(fixture, "one trace");
+    run(fixture, "info a b");
+    assert_refused(fixture, "one trace");
+    run(fixture, "export --format pdf a");
+    assert_refused(fixture, "pdf");
+    run(fixture, "synth %s", good);
+    assert_refused(fixture, "-o FILE");
+    run(fixture, "synth %s --batch 0 -o %s", good, fixture->other);
+    assert_refused(fixture, "--batch");
+    run(fixture, "synth %s --precision fp8 -o %s", good, fixture->other);
+    assert_refused(fixture, "--precision");
+    static const char *const lists[] = {"", "12", "3-1", "1-", "-1", "a", "1,,2", "0-12"};
+    for (size_t i = 0; i < G_N_ELEMENTS(lists); i++) {
+        run(fixture, "synth %s --recompute '%s' -o %s", good, lists[i], fixture->other);
+        assert_refused(fixture, "--recompute");
+    }
+    run(fixture, "synth %s --seq 4096 -o %s", good, fixture->other);
+    assert_refused(fixture, "4096");
+    run(fixture, "synth %s --platform %s/none.json -o %s", good, fixture->folder, fixture->other);
+    assert_refused(fixture, "none.json");
+    g_assert_false(g_file_test(fixture->other, G_FILE_TEST_EXISTS));
+    run(fixture, "synth %s -o %s/none/out", good, fixture->folder);
+    g_assert_cmpint(fixture->code, ==, 1);
+    static const char *const commands[] = {"", "info ", "check ", "export ", "synth "};
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        run(fixture, "%s--help", commands[i]);
+        assert_done(fixture);
+    }
+}
+
+#define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("/pstar-trace/info", test_info);
+    ADD("/pstar-trace/json-lines", test_json_lines);
+    ADD("/pstar-trace/chrome", test_chrome);
+    ADD("/pstar-trace/recorded", test_recorded);
+    ADD("/pstar-trace/check", test_check);
+    ADD("/pstar-trace/synth", test_synth);
+    ADD("/pstar-trace/bad-usage", test_bad_usage);
+    return g_test_run();
+}

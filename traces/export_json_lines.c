@@ -1,0 +1,104 @@
+#include "traces/export.h"
+
+#include <jansson.h>
+
+/* Takes the reference. */
+static void write_line(json_t *object, FILE *out)
+{
+    json_dumpf(object, out, JSON_COMPACT);
+    fputc('\n', out);
+    json_decref(object);
+}
+
+static void write_meta(const struct trace *trace, FILE *out)
+{
+    json_t *element_bytes = json_object();
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (trace->list_element_bytes[list] > 0)
+            json_object_set_new(element_bytes, trace_list_name((enum trace_list)list),
+                                json_integer(trace->list_element_bytes[list]));
+    write_line(json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:o, s:I, s:b, s:b}", "kind",
+                         "meta", "producer", trace->producer, "model", trace->model, "precision",
+                         trace->precision, "machine", trace->machine, "batch",
+                         (json_int_t)trace->batch, "sequence", (json_int_t)trace->sequence,
+                         "micro_batches", (json_int_t)trace->micro_batches, "element_bytes",
+                         element_bytes, "library_bytes", (json_int_t)trace->library_bytes,
+                         "estimated", trace->estimated, "partial", trace->partial),
+               out);
+}
+
+static json_t *accesses_json(const struct trace *trace, const struct trace_operator *op)
+{
+    json_t *accesses = json_array();
+    for (uint32_t i = op->first_access; i < op->first_access + op->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[i];
+        json_array_append_new(accesses,
+                              json_pack("{s:I, s:s, s:s}", "tensor", (json_int_t)access->tensor,
+                                        "list", trace_list_name(access->list), "mode",
+                                        trace_mode_name(access->mode)));
+    }
+    return accesses;
+}
+
+static json_t *or_null(uint64_t number)
+{
+    return number == 0 ? json_null() : json_integer((json_int_t)number);
+}
+
+static void write_operator(const struct trace *trace, uint32_t moment, FILE *out)
+{
+    const struct trace_operator *op = &trace->operators[moment];
+    write_line(json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o}",
+                         "kind", "operator", "moment", (json_int_t)moment, "name", op->name,
+                         "phase", trace_phase_name(op->phase), "place", trace_place_name(op->place),
+                         "layer", op->layer < 0 ? json_null() : json_integer(op->layer),
+                         "micro_batch", (json_int_t)op->micro_batch, "flops", (json_int_t)op->flops,
+                         "bytes", (json_int_t)op->bytes, "h2d_bytes", (json_int_t)op->h2d_bytes,
+                         "d2h_bytes", (json_int_t)op->d2h_bytes, "duration_ns",
+                         or_null(op->duration_ns), "non_model_bytes",
+                         (json_int_t)trace->non_model_bytes[moment], "accesses",
+                         accesses_json(trace, op)),
+               out);
+}
+
+static void write_buffer(const struct trace_buffer *buffer, FILE *out)
+{
+    write_line(json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:I}", "kind", "buffer", "name",
+                         buffer->name, "bytes", (json_int_t)buffer->bytes, "first",
+                         (json_int_t)buffer->first, "last", (json_int_t)buffer->last, "saved",
+                         buffer->saved, "recompute_flops", (json_int_t)buffer->recompute_flops),
+               out);
+}
+
+static void write_event(const struct records *records, const struct record *event, FILE *out)
+{
+    write_line(json_pack("{s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "kind", "nvtx",
+                         "event_type", event->type, "start_ns", (json_int_t)event->start_ns,
+                         "end_ns", or_null(event->end_ns), "text",
+                         records_text(records, event->text), "domain", (json_int_t)event->domain,
+                         "category", (json_int_t)event->category, "process",
+                         (json_int_t)event->process, "thread", (json_int_t)event->thread),
+               out);
+}
+
+void export_json_lines(const struct trace *trace, const struct records *records, FILE *out)
+{
+    write_meta(trace, out);
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        write_line(json_pack("{s:s, s:I, s:s, s:I}", "kind", "tensor", "tensor", (json_int_t)i,
+                             "name", trace->tensors[i].name, "elements",
+                             (json_int_t)trace->tensors[i].elements),
+                   out);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        write_operator(trace, m, out);
+    for (uint32_t i = 0; i < trace->buffer_count; i++)
+        write_buffer(&trace->buffers[i], out);
+    for (uint32_t i = 0; i < records->event_count; i++)
+        write_event(records, &records->events[i], out);
+    for (uint32_t i = 0; i < records->sample_count; i++)
+        write_line(json_pack("{s:s, s:I, s:s, s:I}", "kind", "sample", "time_ns",
+                             (json_int_t)records->samples[i].time_ns, "counter",
+                             records->samples[i].counter, "value",
+                             (json_int_t)records->samples[i].value),
+                   out);
+}

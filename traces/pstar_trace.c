@@ -1,0 +1,262 @@
+/* pstar-trace: looks at traces, exports them, and synthesises them. */
+#include "traces/pstar_trace.h"
+#include "traces/export.h"
+#include "traces/summary.h"
+#include "traces/trace_file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int pstar_trace_fail(int status, GError *error)
+{
+    fprintf(stderr, "pstar-trace: %s\n", error->message);
+    g_error_free(error);
+    return status;
+}
+
+int pstar_trace_usage(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("pstar-trace: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return PSTAR_TRACE_BAD_INPUT;
+}
+
+bool pstar_trace_parse(int argc, char **argv, const char *parameters, const char *summary,
+                       const GOptionEntry *entries)
+{
+    GOptionContext *context = g_option_context_new(parameters);
+    g_option_context_set_summary(context, summary);
+    g_option_context_add_main_entries(context, entries, NULL);
+    GError *error = NULL;
+    bool good = g_option_context_parse(context, &argc, &argv, &error);
+    if (!good)
+        pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    g_option_context_free(context);
+    return good;
+}
+
+/* The one file that a command takes; NULL, after a message, if there is none or several. */
+static const char *only_file(char **files)
+{
+    if (files != NULL && files[0] != NULL && files[1] == NULL)
+        return files[0];
+    pstar_trace_usage("give one trace");
+    return NULL;
+}
+
+static void print_ranges_only(const struct records *records, const char *path, gboolean as_json)
+{
+    static const char missing[] =
+        "the iteration: the traced program did not annotate its tensors and operators";
+    if (as_json) {
+        json_t *json = json_pack("{s:s, s:I, s:I, s:[s]}", "trace", path, "nvtx_events",
+                                 (json_int_t)records->event_count, "samples",
+                                 (json_int_t)records->sample_count, "missing", missing);
+        json_dumpf(json, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(json);
+        return;
+    }
+    printf("%s\n%-18s %u NVTX events, %u samples\n%-18s %s\n", path, "recorded",
+           records->event_count, records->sample_count, "missing", missing);
+}
+
+static void print_summary(const struct trace *trace, const struct records *records,
+                          const char *path, gboolean as_json)
+{
+    struct summary *summary = summary_new(trace, records);
+    if (as_json) {
+        json_t *json = summary_json(summary, trace, records, path);
+        json_dumpf(json, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(json);
+    } else {
+        summary_print(summary, trace, records, path, stdout);
+    }
+    summary_free(summary);
+}
+
+static int info_file(const char *path, gboolean as_json)
+{
+    GError *error = NULL;
+    struct records *records = records_read(path, &error);
+    if (records == NULL)
+        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    if (!records->has_iteration) {
+        print_ranges_only(records, path, as_json);
+        records_free(records);
+        return PSTAR_TRACE_DONE;
+    }
+    struct trace *trace = trace_read(path, &error);
+    if (trace != NULL)
+        print_summary(trace, records, path, as_json);
+    records_free(records);
+    trace_free(trace);
+    return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+}
+
+static int info(int argc, char **argv)
+{
+    gboolean as_json = FALSE;
+    char **files = NULL;
+    const GOptionEntry entries[] = {
+        {"json", 0, 0, G_OPTION_ARG_NONE, &as_json, "Print one JSON object instead", NULL},
+        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "TRACE"},
+        {0}};
+    int status = PSTAR_TRACE_BAD_INPUT;
+    if (pstar_trace_parse(argc, argv, "info",
+                          "Prints what ran, the memory it takes, and where its time goes.",
+                          entries)) {
+        const char *path = only_file(files);
+        status = path == NULL ? PSTAR_TRACE_BAD_INPUT : info_file(path, as_json);
+    }
+    g_strfreev(files);
+    return status;
+}
+
+static int check_file(const char *path)
+{
+    GError *error = NULL;
+    if (!trace_verify(path, &error))
+        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    struct trace *trace = trace_read(path, &error);
+    if (trace == NULL)
+        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    printf("%s: a valid%s trace of %u tensors, %u operators, %u accesses and %u buffers\n", path,
+           trace->partial ? ", partial" : "", trace->tensor_count, trace->operator_count,
+           trace->access_count, trace->buffer_count);
+    trace_free(trace);
+    return PSTAR_TRACE_DONE;
+}
+
+static int check(int argc, char **argv)
+{
+    char **files = NULL;
+    const GOptionEntry entries[] = {
+        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "TRACE..."}, {0}};
+    int status = PSTAR_TRACE_BAD_INPUT;
+    if (pstar_trace_parse(argc, argv, "check",
+                          "Reads traces whole and checks them. The status is 2 if one is damaged "
+                          "or contradicts itself.",
+                          entries)) {
+        status = files == NULL ? pstar_trace_usage("give a trace") : PSTAR_TRACE_DONE;
+        for (char **file = files; file != NULL && *file != NULL; file++)
+            if (check_file(*file) != PSTAR_TRACE_DONE)
+                status = PSTAR_TRACE_BAD_INPUT;
+    }
+    g_strfreev(files);
+    return status;
+}
+
+typedef void exporter(const struct trace *, const struct records *, FILE *);
+
+static exporter *find_exporter(const char *format)
+{
+    if (format == NULL || strcmp(format, "jsonl") == 0)
+        return export_json_lines;
+    return strcmp(format, "chrome") == 0 ? export_chrome : NULL;
+}
+
+/* Writes to a temporary file first, so that `path` is never half an export. */
+static bool export_to(const struct trace *trace, const struct records *records, exporter *write,
+                      const char *path)
+{
+    char *temporary = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
+    FILE *out = fopen(temporary, "w");
+    bool good = out != NULL;
+    if (good) {
+        write(trace, records, out);
+        good = !ferror(out);
+        good = fclose(out) == 0 && good && rename(temporary, path) == 0;
+    }
+    if (!good) {
+        fprintf(stderr, "pstar-trace: %s: cannot be written: %s\n", path, g_strerror(errno));
+        unlink(temporary);
+    }
+    g_free(temporary);
+    return good;
+}
+
+static int export_file(const char *path, exporter *write, const char *output)
+{
+    GError *error = NULL;
+    struct trace *trace = trace_read(path, &error);
+    struct records *records = trace == NULL ? NULL : records_read(path, &error);
+    int status = PSTAR_TRACE_DONE;
+    if (records == NULL) {
+        status = pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    } else if (output != NULL) {
+        status = export_to(trace, records, write, output) ? PSTAR_TRACE_DONE : PSTAR_TRACE_FAILED;
+    } else {
+        write(trace, records, stdout);
+        status = fflush(stdout) == 0 ? PSTAR_TRACE_DONE : PSTAR_TRACE_FAILED;
+    }
+    records_free(records);
+    trace_free(trace);
+    return status;
+}
+
+static int export(int argc, char **argv)
+{
+    char *format = NULL, *output = NULL, **files = NULL;
+    const GOptionEntry entries[] = {
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format,
+         "JSON lines (the default), or Chrome trace events, which Perfetto opens", "jsonl|chrome"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "Default: standard output", "FILE"},
+        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "TRACE"},
+        {0}};
+    int status = PSTAR_TRACE_BAD_INPUT;
+    if (pstar_trace_parse(argc, argv, "export", "Writes a trace for other tools.", entries)) {
+        const char *path = only_file(files);
+        if (find_exporter(format) == NULL)
+            status = pstar_trace_usage("no format is called '%s': jsonl or chrome", format);
+        else if (path != NULL)
+            status = export_file(path, find_exporter(format), output);
+    }
+    g_free(format);
+    g_free(output);
+    g_strfreev(files);
+    return status;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} commands[] = {{"info", info}, {"check", check}, {"export", export}, {"synth", pstar_trace_synth}};
+
+static const char help[] =
+    "Usage: pstar-trace COMMAND [OPTIONS] ...\n\n"
+    "  info TRACE       what ran, the memory it takes, where its time goes (--json)\n"
+    "  check TRACE...   whether traces are whole and consistent\n"
+    "  export TRACE     for other tools: --format jsonl|chrome, -o FILE\n"
+    "  synth            a trace of a model that never ran, from its config: --model CONFIG\n"
+    "                   --batch B --seq T --precision fp32|bf16 -o FILE\n\n"
+    "pstar-trace COMMAND --help lists a command's options; --version prints the version.\n";
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        fputs(help, stderr);
+        return PSTAR_TRACE_BAD_INPUT;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        fputs(help, stdout);
+        return PSTAR_TRACE_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("pstar-trace %s\n", PSTAR_VERSION);
+        return PSTAR_TRACE_DONE;
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            argv[1] = argv[0];
+            return commands[i].run(argc - 1, argv + 1);
+        }
+    return pstar_trace_usage("no command is called '%s': info, check, export or synth", argv[1]);
+}

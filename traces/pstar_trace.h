@@ -1,0 +1,24 @@
+/* What the commands of the program pstar-trace share. */
+#ifndef PSTAR_TRACES_PSTAR_TRACE_H
+#define PSTAR_TRACES_PSTAR_TRACE_H
+
+#include <glib.h>
+#include <stdbool.h>
+
+enum { PSTAR_TRACE_DONE = 0, PSTAR_TRACE_FAILED = 1, PSTAR_TRACE_BAD_INPUT = 2 };
+
+/* Prints the error, frees it, and returns the status. */
+int pstar_trace_fail(int status, GError *error);
+
+/* Prints the message and returns PSTAR_TRACE_BAD_INPUT. */
+G_GNUC_PRINTF(1, 2)
+int pstar_trace_usage(const char *format, ...);
+
+/* Parses a command's options; false after a message. */
+bool pstar_trace_parse(int argc, char **argv, const char *parameters, const char *summary,
+                       const GOptionEntry *entries);
+
+/* The command synth. */
+int pstar_trace_synth(int argc, char **argv);
+
+#endif

@@ -1,0 +1,71 @@
+#include "traces/annotations.h"
+#include "traces/database.h"
+#include "traces/records.h"
+#include "traces/trace_file.h"
+
+#include <string.h>
+
+static bool verify_pages(const struct database *database, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "PRAGMA integrity_check(1)", error);
+    if (row == NULL)
+        return false;
+    bool good = true;
+    if (sqlite3_step(row) != SQLITE_ROW) {
+        database_set_error(database, error);
+        good = false;
+    } else if (g_strcmp0((const char *)sqlite3_column_text(row, 0), "ok") != 0) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS, "%s: damaged: %s", database->path,
+                    (const char *)sqlite3_column_text(row, 0));
+        good = false;
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+/* The id of our domain; 0: no such domain was recorded. */
+static uint32_t find_domain(const struct records *records)
+{
+    for (uint32_t i = 0; i < records->event_count; i++)
+        if (records->events[i].type == RECORD_DOMAIN &&
+            strcmp(records_text(records, records->events[i].text), ANNOTATION_DOMAIN) == 0)
+            return records->events[i].domain;
+    return 0;
+}
+
+static bool verify_ranges(const char *path, const struct trace *trace,
+                          const struct records *records, GError **error)
+{
+    uint32_t domain = find_domain(records);
+    for (uint32_t i = 0; i < records->event_count; i++) {
+        const struct record *event = &records->events[i];
+        const char *fault = NULL;
+        if (event->end_ns != 0 && event->end_ns < event->start_ns)
+            fault = "ends before it begins";
+        else if (domain != 0 && event->domain == domain && event->type == RECORD_PUSH_POP &&
+                 event->category == ANNOTATION_OPERATOR && event->payload >= trace->operator_count)
+            fault = "is of an operator that the trace does not have";
+        if (fault != NULL) {
+            g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                        "%s: NVTX_EVENTS: the range '%s' that starts at %" G_GUINT64_FORMAT " %s",
+                        path, records_text(records, event->text), event->start_ns, fault);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool trace_verify(const char *path, GError **error)
+{
+    struct database *database = database_open(path, error);
+    bool good = database != NULL && verify_pages(database, error);
+    database_close(database);
+    if (!good)
+        return false;
+    struct trace *trace = trace_read(path, error);
+    struct records *records = trace == NULL ? NULL : records_read(path, error);
+    good = records != NULL && verify_ranges(path, trace, records, error);
+    records_free(records);
+    trace_free(trace);
+    return good;
+}
