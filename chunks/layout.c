@@ -71,15 +71,15 @@ static bool add_tensor(struct packing *packing, uint64_t elements, uint32_t grou
     struct chunk *last = packing->chunks->len ? &g_array_index(packing->chunks, struct chunk,
                                                                packing->chunks->len - 1)
                                               : NULL;
-    bool opens = !packing->open || last->used + bytes > last->bytes;
+    bool opens = !packing->open || last->bytes + bytes > packing->chunk_bytes;
     if (opens) {
-        struct chunk chunk = {
-            .bytes = MAX(bytes, packing->chunk_bytes), .group = group, .list = packing->list};
+        struct chunk chunk = {.group = group, .list = packing->list};
         g_array_append_val(packing->chunks, chunk);
         last = &g_array_index(packing->chunks, struct chunk, packing->chunks->len - 1);
         packing->open = bytes <= packing->chunk_bytes;
     }
-    *place = (struct layout_place){.chunk = packing->chunks->len - 1, .offset = last->used};
+    *place = (struct layout_place){.chunk = packing->chunks->len - 1, .offset = last->bytes};
+    last->bytes += bytes;
     last->used += bytes;
     return opens;
 }

@@ -15,9 +15,11 @@ struct layout_spec {
     const uint32_t *order;             /* [tensor_count] a permutation; NULL: the model's order */
 };
 
+/* A chunk is filled up to its list's chunk_bytes and then cut to what it holds: memory and link are
+ * spent on tensors, not on padding. */
 struct chunk {
-    uint64_t bytes; /* its slot: chunk_bytes of its list, or a large tensor's own size */
-    uint64_t used;  /* bytes that hold tensors, alignment included: what a copy moves; <= bytes */
+    uint64_t bytes; /* its slot, in device and host memory */
+    uint64_t used;  /* bytes that hold tensors, alignment included: what a copy moves; equal */
     uint32_t group; /* the chunk of the coarsest list that covers the same tensors */
     uint8_t list;   /* enum trace_list */
 };

@@ -2,9 +2,9 @@
 
 #include "chunks/arena.h"
 
-/* Rounds of the iteration, each from where the last one left the chunks, until it ends as it began;
- * after these, chunks are moved back. */
-#define ROUNDS 4
+/* Rounds of the iteration, each from where the last one left the chunks. Often one soon ends as it
+ * began; otherwise chunks go back to where they were, and the round that moves the least counts. */
+#define ROUNDS 8
 
 struct placing {
     const struct decisions *decisions;
@@ -18,6 +18,8 @@ struct placing {
     GArray *actions;   /* struct plan_action */
     uint32_t *first;   /* [moment_count + 2] */
     uint64_t peak, peak_live, arena_bytes;
+    uint64_t returned;  /* bytes that went home through the host */
+    uint64_t moved;     /* bytes moved within the device */
     uint64_t live;      /* slots on the device */
     uint64_t non_model; /* of the current moment */
 };
@@ -49,6 +51,7 @@ static void move(struct placing *p, uint32_t chunk, uint64_t address)
     take(p, chunk);
     put(p, chunk, address);
     emit(p, PLAN_MOVE, chunk, address);
+    p->moved += p->layout->chunks[chunk].used;
 }
 
 /* Blocks [first, first + count) slide down against the block below them. */
@@ -167,7 +170,7 @@ static void place_iteration(struct placing *p)
 {
     uint32_t moments = p->accesses->moment_count;
     g_array_set_size(p->actions, 0);
-    p->peak = p->peak_live = 0;
+    p->peak = p->peak_live = p->returned = p->moved = 0;
     p->arena_bytes = arena_end(p->arena);
     for (uint32_t m = 0; m <= moments; m++) {
         p->non_model = m < moments ? p->accesses->non_model[m] : 0;
@@ -246,6 +249,7 @@ static void return_home(struct placing *p, const uint64_t *start)
                 continue;
             emit(p, PLAN_WRITE_BACK, c, PLAN_NOWHERE);
             take(p, c);
+            p->returned += p->layout->chunks[c].used;
             gone[c] = 1;
         }
         for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
@@ -272,11 +276,57 @@ static void place_start(struct placing *p)
     }
 }
 
+/* Puts the chunks at `address` and nowhere else. */
+static void place_at(struct placing *p, const uint64_t *address)
+{
+    for (uint32_t c = 0; c < p->layout->chunk_count; c++)
+        if (p->address[c] != PLAN_NOWHERE)
+            take(p, c);
+    for (uint32_t c = 0; c < p->layout->chunk_count; c++)
+        if (address[c] != PLAN_NOWHERE)
+            put(p, c, address[c]);
+}
+
+static void keep(const struct placing *p, const uint64_t *start, struct plan *plan)
+{
+    uint32_t chunks = p->layout->chunk_count, moments = p->accesses->moment_count;
+    memcpy(plan->initial_address, start, chunks * sizeof *start);
+    memcpy(plan->first_action, p->first, (moments + 2) * sizeof *p->first);
+    g_free(plan->actions);
+    plan->action_count = p->actions->len;
+    plan->actions = g_memdup2(p->actions->data, p->actions->len * sizeof(struct plan_action));
+    plan->device_bytes = p->arena_bytes;
+    plan->predicted.peak_device_bytes = p->peak;
+    plan->predicted.peak_live_device_bytes = p->peak_live;
+}
+
+static void place_rounds(struct placing *p, struct plan *plan)
+{
+    size_t addresses = p->layout->chunk_count * sizeof(uint64_t);
+    g_autofree uint64_t *start = g_malloc(addresses), *end = g_malloc(addresses);
+    uint64_t least_returned = UINT64_MAX, least_moved = UINT64_MAX;
+    bool periodic = false;
+    place_start(p);
+    for (int round = 0; round < ROUNDS && !periodic; round++) {
+        memcpy(start, p->address, addresses);
+        place_iteration(p);
+        memcpy(end, p->address, addresses);
+        periodic = !memcmp(start, end, addresses);
+        return_home(p, start);
+        if (p->returned < least_returned ||
+            (p->returned == least_returned && p->moved < least_moved)) {
+            least_returned = p->returned;
+            least_moved = p->moved;
+            keep(p, start, plan);
+        }
+        place_at(p, end);
+    }
+}
+
 void place_decisions(const struct decisions *decisions, const struct layout *layout,
                      const struct accesses *accesses, const struct homes *homes,
                      const struct trace *trace, uint64_t device_budget, struct plan *plan)
 {
-    size_t addresses = layout->chunk_count * sizeof(uint64_t);
     struct placing p = {.decisions = decisions,
                         .layout = layout,
                         .accesses = accesses,
@@ -287,24 +337,12 @@ void place_decisions(const struct decisions *decisions, const struct layout *lay
                         .address = g_new(uint64_t, layout->chunk_count),
                         .actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action)),
                         .first = g_new0(uint32_t, accesses->moment_count + 2)};
-    uint64_t *start = g_new(uint64_t, layout->chunk_count);
-    place_start(&p);
-    for (int round = 0; round < ROUNDS; round++) {
-        memcpy(start, p.address, addresses);
-        place_iteration(&p);
-        if (!memcmp(start, p.address, addresses))
-            break;
-    }
-    return_home(&p, start);
-
-    plan->initial_address = start;
-    plan->first_action = p.first;
-    plan->action_count = p.actions->len;
-    plan->actions = (struct plan_action *)(void *)g_array_free(p.actions, FALSE);
     plan->moment_count = accesses->moment_count;
-    plan->device_bytes = p.arena_bytes;
-    plan->predicted.peak_device_bytes = p.peak;
-    plan->predicted.peak_live_device_bytes = p.peak_live;
+    plan->initial_address = g_new(uint64_t, layout->chunk_count);
+    plan->first_action = g_new(uint32_t, accesses->moment_count + 2);
+    place_rounds(&p, plan);
+    g_array_free(p.actions, TRUE);
+    g_free(p.first);
     g_free(p.address);
     arena_free(p.arena);
 }
