@@ -78,8 +78,8 @@ static bool read_position(struct training *training, GError **error)
 static struct safetensors *open_weights(const struct training *training, GError **error)
 {
     const char *model = training->options->model;
-    g_autofree char *file = g_build_filename(model, WEIGHTS_FILE, NULL);
-    if (training->options->resume || !g_file_test(file, G_FILE_TEST_EXISTS))
+    bool exist;
+    if (training->options->resume || !weights_exist(model, &exist, error) || !exist)
         return NULL;
     return weights_open(model, training->run->config, training->run->iteration->trace, error);
 }
@@ -115,6 +115,8 @@ bool training_open(struct training *training, const struct run_options *options,
                    const struct run_plan *run, GError **error)
 {
     *training = (struct training){.options = options, .run = run};
+    if (options->save && !checkpoint_may_save(options->save, error))
+        return false;
     training->data = open_data(training, options->data, options->held_out, error);
     if (!training->data)
         return false;

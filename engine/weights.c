@@ -124,6 +124,30 @@ static bool check_rest(const struct safetensors *file, const struct model_config
     return true;
 }
 
+bool weights_exist(const char *path, bool *exist, GError **error)
+{
+    static const char *const other_forms[] = {
+        "model.safetensors.index.json", "pytorch_model.bin",
+        "pytorch_model.bin.index.json", "tf_model.h5",
+        "flax_model.msgpack",
+    };
+    char *file = g_build_filename(path, WEIGHTS_FILE, NULL);
+    *exist = g_file_test(file, G_FILE_TEST_EXISTS);
+    g_free(file);
+    for (size_t i = 0; !*exist && i < G_N_ELEMENTS(other_forms); i++) {
+        char *other = g_build_filename(path, other_forms[i], NULL);
+        bool found = g_file_test(other, G_FILE_TEST_EXISTS);
+        if (found)
+            g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID,
+                        "%s: weights are read from one " WEIGHTS_FILE " only, which is missing",
+                        other);
+        g_free(other);
+        if (found)
+            return false;
+    }
+    return true;
+}
+
 struct safetensors *weights_open(const char *path, const struct model_config *config,
                                  const struct trace *trace, GError **error)
 {

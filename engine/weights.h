@@ -24,6 +24,11 @@ struct weights_store {
 /* The list that holds the weights in full: TRACE_MASTER where it exists, else TRACE_PARAM. */
 enum trace_list weights_list(const struct trace *trace);
 
+/* Whether a folder holds weights to start from, rather than a config.json alone. Fails where it
+ * holds them in another form than model.safetensors, which is not read: to start anew would be a
+ * surprise. `path` may also be a file, beside which nothing is looked for. */
+bool weights_exist(const char *path, bool *exist, GError **error);
+
 /* Opens a model's file, or the model.safetensors in a folder, and checks it against the model:
  * every tensor is there, with its shape, with or without the prefix "transformer."; what else GPT-2
  * files hold (attention's mask buffers, the classifier of a tied model) is passed over, and any

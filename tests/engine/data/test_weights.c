@@ -141,6 +141,24 @@ static void test_changed_files(struct fixture *fixture, const void *unused)
     }
 }
 
+static void test_exist(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    char *other = g_build_filename(fixture->folder, "pytorch_model.bin", NULL);
+    GError *error = NULL;
+    bool exist = true;
+    g_assert_true(weights_exist(fixture->folder, &exist, &error) && !exist);
+    g_assert_true(g_file_set_contents(other, "", 0, NULL));
+    g_assert_true(weights_exist(other, &exist, &error) && !exist);
+    g_assert_false(weights_exist(fixture->folder, &exist, &error));
+    g_assert_nonnull(strstr(error->message, "pytorch_model.bin: weights are read from"));
+    g_clear_error(&error);
+    g_assert_true(g_file_set_contents(fixture->path, "", 0, NULL));
+    g_assert_true(weights_exist(fixture->folder, &exist, &error) && exist);
+    g_unlink(other);
+    g_free(other);
+}
+
 /* Every shape agrees with what the model's description says about the number of elements. */
 static void test_shapes(struct fixture *fixture, const void *unused)
 {
@@ -181,6 +199,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     ADD("round-trip", test_round_trip);
     ADD("changed-files", test_changed_files);
+    ADD("exist", test_exist);
     ADD("shapes", test_shapes);
     ADD("initialise", test_initialise);
     return g_test_run();
