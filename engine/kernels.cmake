@@ -10,7 +10,7 @@ function(add_simd name)
   target_include_directories(simd_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(simd_${name} PRIVATE PkgConfig::GLIB)
   target_compile_definitions(simd_${name} PRIVATE SIMD_NAME=${name})
-  target_compile_options(simd_${name} PRIVATE -fno-math-errno -fno-trapping-math ${ARGN})
+  target_compile_options(simd_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math ${ARGN})
 endfunction()
 
 add_simd(generic)
