@@ -2,6 +2,7 @@
 
 #include "collect/declarations.h"
 #include "collect/machine.h"
+#include "collect/open_ranges.h"
 #include "collect/recording.h"
 #include "traces/annotations.h"
 
@@ -21,17 +22,12 @@ enum state {
     OVER       /* nothing more is recorded */
 };
 
-/* A range that has begun and not ended. */
-struct open_range {
-    const struct collector_domain *domain;
-    struct record record;
-};
-
 struct collector {
     GMutex lock; /* of all that follows, but `state` may be read without it */
     gint state;  /* enum state; atomic */
     char *output;
     struct window window;
+    int64_t launch_ns;
     struct recording *recording;
     struct declarations *declarations;
     struct record_file *file; /* NULL: not begun */
@@ -44,32 +40,6 @@ struct collector {
     uint64_t last_range;
     GHashTable *started; /* of struct open_range by id: ranges that any thread may end */
 };
-
-/* Ranges of one thread, the innermost last. */
-struct thread {
-    uint32_t id;
-    GArray *open; /* of struct open_range */
-};
-
-static void free_thread(void *data)
-{
-    struct thread *thread = (struct thread *)data;
-    g_array_unref(thread->open);
-    g_free(thread);
-}
-
-static struct thread *this_thread(void)
-{
-    static GPrivate key = G_PRIVATE_INIT(free_thread);
-    struct thread *thread = (struct thread *)g_private_get(&key);
-    if (thread == NULL) {
-        thread = g_new(struct thread, 1);
-        thread->id = (uint32_t)gettid();
-        thread->open = g_array_new(false, false, sizeof(struct open_range));
-        g_private_set(&key, thread);
-    }
-    return thread;
-}
 
 static enum state state_of(struct collector *collector)
 {
@@ -86,12 +56,13 @@ static bool is_recording(enum state state)
     return state == PLAIN || state == RECORDING;
 }
 
-struct collector *collector_new(const char *output, struct window window)
+struct collector *collector_new(const char *output, struct window window, int64_t launch_ns)
 {
     struct collector *collector = g_new0(struct collector, 1);
     g_mutex_init(&collector->lock);
     collector->output = g_strdup(output);
     collector->window = window;
+    collector->launch_ns = launch_ns;
     collector->process = (uint32_t)getpid();
     collector->recording = recording_new();
     collector->declarations = declarations_new();
@@ -115,11 +86,18 @@ static void give_up(struct collector *collector, GError *error)
     stop(collector);
 }
 
-/* Begins the file; `trace` NULL: without an iteration. */
+/* Begins the file, or begins it anew; `trace` NULL: without an iteration. */
 static bool begin_file(struct collector *collector, const struct trace *trace, GError **error)
 {
+    bool ours = collector->file != NULL;
+    if (!ours && window_file_changed(collector->output) > collector->launch_ns) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
+                    "%s: another process of this run has written it; with %%p in its name each "
+                    "writes its own",
+                    collector->output);
+        return false;
+    }
     g_clear_pointer(&collector->file, record_file_free);
-    recording_restart(collector->recording);
     collector->operator_count = trace == NULL ? 0 : trace->operator_count;
     collector->file = record_file_new(collector->output, trace, error);
     return collector->file != NULL;
@@ -129,10 +107,8 @@ static void flush(struct collector *collector)
 {
     GError *error = NULL;
     collector->flushed_ns = recording_now();
-    if (collector->file == NULL) {
-        collector->file = record_file_new(collector->output, NULL, &error);
-    }
-    if (collector->file == NULL || !recording_flush(collector->recording, collector->file, &error))
+    bool good = collector->file != NULL || begin_file(collector, NULL, &error);
+    if (!good || !recording_flush(collector->recording, collector->file, &error))
         give_up(collector, error);
 }
 
@@ -163,6 +139,7 @@ static void open_window(struct collector *collector)
     } else if (trace->machine == NULL) {
         trace->machine = machine_name();
     }
+    recording_restart(collector->recording);
     if (begin_file(collector, trace, &error))
         set_state(collector, RECORDING);
     else
@@ -290,7 +267,7 @@ static struct record make_record(const struct collector *collector, enum record_
     return (struct record){
         .type = (uint8_t)type,
         .process = collector->process,
-        .thread = this_thread()->id,
+        .thread = open_ranges_thread(),
         .domain = domain->id,
         .category = annotation->category,
         .payload_type = annotation->payload_type,
@@ -370,11 +347,9 @@ int collector_push(struct collector *collector, const struct collector_domain *d
         return 0;
     if (domain->pstar && annotation->category == ANNOTATION_ITERATION)
         begin_iteration(collector);
-    GArray *open = this_thread()->open;
     struct open_range range = begin_range(collector, RECORD_PUSH_POP, domain, annotation);
     range.record.start_ns = recording_now();
-    g_array_append_val(open, range);
-    return (int)open->len - 1;
+    return open_ranges_push(&range);
 }
 
 int collector_pop(struct collector *collector, const struct collector_domain *domain)
@@ -382,18 +357,14 @@ int collector_pop(struct collector *collector, const struct collector_domain *do
     if (state_of(collector) == OVER)
         return 0;
     uint64_t now = recording_now();
-    GArray *open = this_thread()->open;
-    guint i = open->len;
-    while (i > 0 && g_array_index(open, struct open_range, i - 1).domain != domain)
-        i--;
-    if (i == 0)
-        return -1; /* nothing was pushed, or before the collector came */
-    struct open_range range = g_array_index(open, struct open_range, i - 1);
-    g_array_remove_index(open, i - 1);
+    struct open_range range;
+    int level = open_ranges_pop(domain, &range);
+    if (level < 0) /* nothing was pushed, or before the collector came */
+        return level;
     g_mutex_lock(&collector->lock);
     end_range(collector, &range, now);
     g_mutex_unlock(&collector->lock);
-    return (int)open->len;
+    return level;
 }
 
 uint64_t collector_start(struct collector *collector, const struct collector_domain *domain,

@@ -285,16 +285,19 @@ static void *set_up(void *unused)
     (void)unused;
     const char *output = getenv(WINDOW_OUTPUT_VARIABLE);
     const char *iterations = getenv(WINDOW_ITERATIONS_VARIABLE);
+    const char *launch = getenv(WINDOW_LAUNCH_VARIABLE);
     struct window window;
-    if (output == NULL || iterations == NULL || !window_parse(iterations, &window, NULL)) {
-        fprintf(stderr,
-                "pstar-collect: %s and %s are not set as pstar-collect sets them: nothing "
-                "is recorded\n",
-                WINDOW_OUTPUT_VARIABLE, WINDOW_ITERATIONS_VARIABLE);
+    gint64 launch_ns;
+    if (output == NULL || iterations == NULL || launch == NULL ||
+        !window_parse(iterations, &window, NULL) ||
+        !g_ascii_string_to_signed(launch, 10, 0, G_MAXINT64, &launch_ns, NULL)) {
+        fprintf(stderr, "pstar-collect: " WINDOW_OUTPUT_VARIABLE ", " WINDOW_ITERATIONS_VARIABLE
+                        " and " WINDOW_LAUNCH_VARIABLE
+                        " are not as pstar-collect sets them: nothing is recorded\n");
         return NULL;
     }
     char *path = window_output(output, (uint64_t)getpid());
-    collector = collector_new(path, window);
+    collector = collector_new(path, window, launch_ns);
     g_free(path);
     pthread_atfork(NULL, NULL, abandon_in_child);
     atexit(close_at_exit);

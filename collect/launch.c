@@ -43,10 +43,13 @@ static char *find_library(GError **error)
 static char **make_environment(const char *library, const char *output, const char *iterations)
 {
     char *absolute = g_canonicalize_filename(output, NULL); /* the command may change its folder */
+    char *launch_time = g_strdup_printf("%" G_GINT64_FORMAT, window_file_clock());
     char **environment = g_get_environ();
     environment = g_environ_setenv(environment, "NVTX_INJECTION64_PATH", library, TRUE);
     environment = g_environ_setenv(environment, WINDOW_OUTPUT_VARIABLE, absolute, TRUE);
     environment = g_environ_setenv(environment, WINDOW_ITERATIONS_VARIABLE, iterations, TRUE);
+    environment = g_environ_setenv(environment, WINDOW_LAUNCH_VARIABLE, launch_time, TRUE);
+    g_free(launch_time);
     g_free(absolute);
     return environment;
 }

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 enum { BAD_USAGE = 2 };
@@ -43,15 +42,6 @@ static void read_options(int *argc, char ***argv, struct options *options)
     g_option_context_free(context);
 }
 
-/* When the file came to be, in nanoseconds; 0: it is not there. */
-static int64_t changed(const char *path)
-{
-    struct stat status;
-    if (stat(path, &status) != 0)
-        return 0;
-    return (int64_t)status.st_ctim.tv_sec * 1000000000 + status.st_ctim.tv_nsec;
-}
-
 /* Ends as the command did. */
 static int pass_on(int status)
 {
@@ -70,7 +60,7 @@ static int run(const struct options *options)
     const char *iterations = options->iterations == NULL ? "1:2" : options->iterations;
     struct window window;
     GError *error = NULL;
-    int64_t before = changed(output);
+    int64_t before = window_file_changed(output);
     int status = -1;
     if (window_parse(iterations, &window, &error))
         status = launch(options->command, output, iterations, &error);
@@ -79,7 +69,7 @@ static int run(const struct options *options)
         g_error_free(error);
         return BAD_USAGE;
     }
-    if (strchr(output, '%') == NULL && changed(output) == before)
+    if (strchr(output, '%') == NULL && window_file_changed(output) == before)
         fprintf(stderr,
                 "pstar-collect: %s was not written; without a reason above, the command makes no "
                 "NVTX annotations\n",

@@ -1,6 +1,8 @@
 #include "collect/window.h"
 
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 G_DEFINE_QUARK(pstar - window - error - quark, window_error)
 
@@ -33,4 +35,22 @@ char *window_output(const char *pattern, uint64_t process)
             c++;
     }
     return g_string_free(output, FALSE);
+}
+
+static int64_t nanoseconds(struct timespec time)
+{
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+int64_t window_file_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return nanoseconds(now);
+}
+
+int64_t window_file_changed(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 ? nanoseconds(status.st_ctim) : -1;
 }

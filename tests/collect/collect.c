@@ -155,7 +155,8 @@ static void assert_ranges(const struct trace *trace, const struct records *recor
         g_assert_cmpuint(event->payload_type, ==, RECORD_UINT64);
         if (event->category == ANNOTATION_ITERATION) {
             g_assert_cmpstr(records_text(records, event->text), ==, "iteration");
-            g_assert_cmpuint(event->payload, ==, step++);
+            g_assert_cmpuint(event->payload, ==, step);
+            step++;
             iteration = event;
             moment = 0;
             continue;
@@ -187,7 +188,7 @@ static void test_window(struct fixture *fixture, gconstpointer data)
                      3 * trace->operator_count);
     assert_ranges(trace, records, 2);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
-        uint64_t durations[3];
+        uint64_t durations[3] = {0};
         int found = 0;
         for (uint32_t i = 0; i < records->event_count; i++)
             if (records->events[i].category == ANNOTATION_OPERATOR &&
@@ -390,6 +391,20 @@ static void test_process_in_name(struct fixture *fixture, gconstpointer data)
     g_free(name);
 }
 
+/* The second finds the first's trace, and leaves it alone. */
+static void test_two_processes(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_assert_true(g_file_set_contents(fixture->path, "of an earlier run", -1, NULL));
+    g_usleep(20000);
+    collect(fixture, "-- sh -c '%s 1 2; %s'", TRACED_ANNOTATED, TRACED_RANGES);
+    assert_exit(fixture, 3);
+    assert_says(fixture, "another process");
+    struct trace *trace = read_trace(fixture);
+    assert_collected(expected_trace(1), trace);
+    trace_free(trace);
+}
+
 static void test_statuses(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -479,6 +494,7 @@ int main(int argc, char **argv)
     ADD("/collect/other-programs", test_other_programs);
     ADD("/collect/no-annotations", test_no_annotations);
     ADD("/collect/process-in-name", test_process_in_name);
+    ADD("/collect/two-processes", test_two_processes);
     ADD("/collect/statuses", test_statuses);
     ADD("/collect/errors", test_errors);
     ADD("/collect/signals", test_signals);

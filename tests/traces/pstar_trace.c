@@ -147,15 +147,18 @@ static void test_json_lines(struct fixture *fixture, gconstpointer data)
         const char *name = json_string_value(json_object_get(json, "name"));
         if (strcmp(kind, "tensor") == 0) {
             g_assert_cmpstr(name, ==, trace->tensors[tensors].name);
-            g_assert_cmpuint(integer(json, "elements"), ==, trace->tensors[tensors++].elements);
+            g_assert_cmpuint(integer(json, "elements"), ==, trace->tensors[tensors].elements);
+            tensors++;
         } else if (strcmp(kind, "operator") == 0) {
             g_assert_cmpstr(name, ==, trace->operators[operators].name);
             g_assert_cmpuint(integer(json, "non_model_bytes"), ==,
                              trace->non_model_bytes[operators]);
             accesses += (uint32_t)json_array_size(json_object_get(json, "accesses"));
-            g_assert_cmpuint(integer(json, "flops"), ==, trace->operators[operators++].flops);
+            g_assert_cmpuint(integer(json, "flops"), ==, trace->operators[operators].flops);
+            operators++;
         } else if (strcmp(kind, "buffer") == 0) {
-            g_assert_cmpuint(integer(json, "bytes"), ==, trace->buffers[buffers++].bytes);
+            g_assert_cmpuint(integer(json, "bytes"), ==, trace->buffers[buffers].bytes);
+            buffers++;
         } else {
             g_assert_cmpstr(kind, ==, "meta");
         }
@@ -237,11 +240,13 @@ static void test_chrome(struct fixture *fixture, gconstpointer data)
         double duration = json_real_value(json_object_get(event, "dur"));
         if (strcmp(kind, "C") == 0) {
             g_assert_cmpuint(integer(json_object_get(event, "args"), "bytes"), ==,
-                             trace->non_model_bytes[counters++]);
+                             trace->non_model_bytes[counters]);
+            counters++;
         } else if (strcmp(kind, "X") == 0 && integer(event, "pid") == 0) {
             g_assert_cmpstr(json_string_value(json_object_get(event, "name")), ==,
                             trace->operators[operators].name);
-            g_assert_cmpuint(integer(event, "tid"), ==, 1U + trace->operators[operators++].phase);
+            g_assert_cmpuint(integer(event, "tid"), ==, 1U + trace->operators[operators].phase);
+            operators++;
             g_assert_cmpfloat_with_epsilon(start, end, 1e-6);
             end = start + duration;
         } else if (strcmp(kind, "X") == 0) {
