@@ -45,7 +45,7 @@ static int64_t nanoseconds(struct timespec time)
 int64_t window_file_clock(void)
 {
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    clock_gettime(CLOCK_REALTIME, &now);
     return nanoseconds(now);
 }
 
