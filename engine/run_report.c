@@ -55,7 +55,27 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     json_t *figures = run_log_figures(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
+    for (uint32_t i = 0; s->sample && i < s->sample->len; i++) {
+        if (i == 0)
+            json_object_set_new(root, "sample", json_array());
+        json_array_append_new(json_object_get(root, "sample"),
+                              json_integer(g_array_index(s->sample, uint32_t, i)));
+    }
     print_json(root);
+}
+
+/* As text where a token is a byte, else as numbers. */
+static void print_sample(const GArray *sample, uint32_t vocabulary)
+{
+    putchar('\n');
+    for (uint32_t i = 0; i < sample->len; i++) {
+        uint32_t token = g_array_index(sample, uint32_t, i);
+        if (vocabulary <= 256)
+            putchar((int)token);
+        else
+            printf("%u ", token);
+    }
+    putchar('\n');
 }
 
 void run_report_print(const struct run_plan *run, const struct run_summary *s, bool json)
@@ -77,6 +97,8 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     print_size("device memory at its peak", figures->peak_device_bytes, NULL);
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);
+    if (s->sample)
+        print_sample(s->sample, run->config->vocabulary);
 }
 
 /* ---- before ---- */

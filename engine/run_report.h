@@ -12,6 +12,7 @@ struct run_summary {
     struct run_log_entry last;
     double eval_loss;       /* the last; NaN: none */
     double unigram_entropy; /* of the training text, in nats */
+    const GArray *sample;   /* tokens (uint32_t) that the model wrote; NULL: none */
 };
 
 void run_report_print(const struct run_plan *run, const struct run_summary *summary, bool json);

@@ -3,7 +3,6 @@
 #include "engine/random.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* Sharpens a little: fewer of the unlikely tokens that a small model overrates. */
 #define TEMPERATURE 0.8
@@ -24,14 +23,6 @@ static uint32_t draw(const float *logits, uint32_t vocabulary, double uniform)
     return vocabulary - 1;
 }
 
-static void print_token(uint32_t token, uint32_t vocabulary)
-{
-    if (vocabulary <= 256)
-        putchar((int)token);
-    else
-        printf("%u ", token);
-}
-
 /* The last tokens of `text` fill the first row; the others stay zero: their logits are not read. */
 static uint32_t fill_window(const GArray *text, uint32_t sequence, uint32_t *tokens)
 {
@@ -40,29 +31,21 @@ static uint32_t fill_window(const GArray *text, uint32_t sequence, uint32_t *tok
     return used;
 }
 
-bool sampling_print(struct engine *engine, const struct model_iteration *iteration, uint64_t seed,
-                    const uint32_t *prompt, uint32_t prompt_count, uint32_t count, GError **error)
+bool sampling_continue(struct engine *engine, const struct model_iteration *iteration,
+                       uint64_t seed, uint32_t count, GArray *text, GError **error)
 {
     const struct model_job *job = &iteration->job;
     uint32_t V = iteration->config->vocabulary;
     struct random_stream stream = {.seed = seed, .pass = 0, .site = UINT32_MAX};
     g_autofree uint32_t *tokens = g_new0(uint32_t, 2 * (size_t)job->batch * job->sequence);
     g_autofree float *logits = g_new(float, V);
-    GArray *text = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    bool done = true;
-    g_array_append_vals(text, prompt, prompt_count);
-    for (uint32_t i = 0; i < prompt_count; i++)
-        print_token(prompt[i], V);
-    for (uint32_t i = 0; done && i < count; i++) {
+    g_assert(text->len > 0);
+    for (uint32_t i = 0; i < count; i++) {
         uint32_t used = fill_window(text, job->sequence, tokens);
-        done = engine_logits(engine, tokens, used - 1, 1, logits, error);
-        if (!done)
-            break;
+        if (!engine_logits(engine, tokens, used - 1, 1, logits, error))
+            return false;
         uint32_t token = draw(logits, V, random_word(&stream, i) * 0x1p-32);
         g_array_append_val(text, token);
-        print_token(token, V);
     }
-    putchar('\n');
-    g_array_unref(text);
-    return done;
+    return true;
 }

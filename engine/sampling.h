@@ -4,9 +4,9 @@
 
 #include "engine/engine.h"
 
-/* Prints the prompt and `count` tokens drawn after it: as text where a token is a byte, else as
- * numbers. Draws depend on `seed` alone. `prompt` has prompt_count >= 1 tokens. */
-bool sampling_print(struct engine *engine, const struct model_iteration *iteration, uint64_t seed,
-                    const uint32_t *prompt, uint32_t prompt_count, uint32_t count, GError **error);
+/* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with. Draws depend
+ * on `seed` alone. */
+bool sampling_continue(struct engine *engine, const struct model_iteration *iteration,
+                       uint64_t seed, uint32_t count, GArray *text, GError **error);
 
 #endif

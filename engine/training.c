@@ -214,14 +214,18 @@ bool training_evaluate(struct training *training, double *loss, GError **error)
     return true;
 }
 
-bool training_sample(struct training *training, GError **error)
+GArray *training_sample(struct training *training, GError **error)
 {
     enum { PROMPT = 16 };
     uint32_t T = job_of(training)->sequence;
     g_autofree uint32_t *prompt = g_new(uint32_t, 2 * (size_t)T);
+    GArray *text = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     data_read(training->data, DATA_TRAINING, 0, 1, prompt, prompt + T);
-    return sampling_print(training->engine, training->run->iteration, training->state.seed, prompt,
-                          MIN(T, PROMPT), training->options->sample, error);
+    g_array_append_vals(text, prompt, MIN(T, PROMPT));
+    if (!sampling_continue(training->engine, training->run->iteration, training->state.seed,
+                           training->options->sample, text, error))
+        g_clear_pointer(&text, g_array_unref);
+    return text;
 }
 
 bool training_save(struct training *training, GError **error)

@@ -32,8 +32,9 @@ bool training_step(struct training *training, struct engine_result *result, GErr
 bool training_can_evaluate(const struct training *training);
 bool training_evaluate(struct training *training, double *loss, GError **error);
 
-/* Prints --sample tokens after the first of the data. */
-bool training_sample(struct training *training, GError **error);
+/* The first tokens of the data and --sample more (uint32_t) that the model goes on with; NULL on
+ * error. Free with g_array_unref. */
+GArray *training_sample(struct training *training, GError **error);
 
 /* Writes the checkpoint to --save. */
 bool training_save(struct training *training, GError **error);
