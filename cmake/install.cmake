@@ -18,11 +18,12 @@ foreach(folder ${PSTAR_FREE_LIBRARIES} ${PSTAR_GSL_LIBRARIES})
   endif()
 endforeach()
 
+# Found from where the file lies, so that `cmake --install --prefix` and moved folders work.
+file(RELATIVE_PATH PSTAR_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 foreach(package pstar pstar-sim)
   configure_file(cmake/${package}.pc.in ${PROJECT_BINARY_DIR}/${package}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
-install(DIRECTORY models/configs platforms DESTINATION ${CMAKE_INSTALL_DATADIR}/pstar
-  FILES_MATCHING PATTERN "*.json")
-install(FILES README.md LICENSE docs/architecture.md TYPE DOC)
+install(FILES README.md LICENSE TYPE DOC)
+install(DIRECTORY docs TYPE DOC FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

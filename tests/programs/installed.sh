@@ -45,5 +45,6 @@ cc -std=c11 links.c "${flags[@]}" "${libraries[@]}" -o links
 ./links missing.pstar | grep -q missing.pstar
 
 "$prefix/bin/pstar-collect" -o run.pstar --iterations 0:1 -- "$prefix/bin/pstar-run" \
-    --model "$prefix/share/pstar/configs/tiny.json" --data "$prefix/bin/pstar-run" --steps 2 >/dev/null
+    --model "$prefix/share/pstar/models/demo-11m.json" --data "$prefix/bin/pstar-run" \
+    --batch 1 --seq 16 --steps 2 >/dev/null
 "$prefix/bin/pstar-trace" check run.pstar >/dev/null

@@ -66,7 +66,7 @@ static const struct bad table[] = {
 
     /* configs and texts */
     {"config/missing", "pstar-run --model none --data text.txt", 2, {"none", "No such file"}},
-    {"config/not-json", "pstar-run --model text.txt --data text.txt", 2, {"text.txt", "line 1"}},
+    {"config/not-json", "pstar-run --model text.txt --data text.txt", 2, {"text.txt:1:"}},
     {"config/no-layers",
      "pstar-run --model no_layers.json --data text.txt --log out.jsonl",
      2,
@@ -118,7 +118,10 @@ static const struct bad table[] = {
 
     /* what does not fit */
     {"fit/run", RUN "--device-memory 64KiB --log out.jsonl", 3, {"device memory", "would fit"}},
-    {"fit/host", RUN BUDGET "--host-memory 4KiB --log out.jsonl", 3, {"memory", "would fit"}},
+    {"fit/host",
+     RUN "--device-memory 1MiB --host-memory 4KiB --log out.jsonl",
+     3,
+     {"memory", "would fit"}},
     {"fit/plan",
      "pstar-plan good.pstar --device-memory 64KiB -o out.json",
      3,

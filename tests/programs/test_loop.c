@@ -25,7 +25,7 @@ struct job {
 static const struct job jobs[] = {
     {"fp32", "--batch 2 --seq 32 --precision fp32", "opt", "32KiB"},
     {"bf16", "--batch 2 --seq 32 --precision bf16", "lru", "16KiB"},
-    {"recomputed", "--batch 2 --seq 64 --precision fp32 --recompute", "patrickstar", "24KiB"},
+    {"recomputed", "--batch 2 --seq 64 --precision fp32 --recompute all", "patrickstar", "24KiB"},
     {"accumulated", "--batch 1 --seq 32 --micro-batches 3 --precision bf16", "fifo", "48KiB"},
 };
 
