@@ -1,0 +1,143 @@
+#include "planner/candidate.h"
+
+#include "chunks/dry_run.h"
+#include "chunks/place.h"
+#include "chunks/plan_make.h"
+#include "planner/offsets.h"
+#include "sim/replay.h"
+
+static bool check_room(const struct candidate *candidate, uint64_t *needed, GError **error)
+{
+    const struct candidate_job *job = candidate->job;
+    const int64_t *room = candidate->gaps->room;
+    uint32_t worst = 0;
+
+    for (uint32_t m = 0; m < candidate->gaps->moment_count; m++)
+        if (room[m] < room[worst])
+            worst = m;
+    *needed = (uint64_t)((int64_t)job->device_bytes - room[worst]);
+    if (*needed <= job->device_bytes)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
+                " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
+                "; %" G_GUINT64_FORMAT " bytes would fit",
+                worst, job->trace->operators[worst].name, *needed, *needed - job->device_bytes,
+                job->device_bytes, *needed);
+    return false;
+}
+
+struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
+                                uint64_t *needed, GError **error)
+{
+    struct candidate *candidate = g_new0(struct candidate, 1);
+
+    *needed = UINT64_MAX;
+    candidate->job = job;
+    candidate->layout = layout_pack(job->trace, spec, NULL);
+    g_assert(candidate->layout);
+    candidate->accesses = accesses_new(job->trace, candidate->layout, job->non_model->extent);
+    candidate->homes = homes_choose(job->trace, candidate->layout, candidate->accesses,
+                                    job->host_bytes, error);
+    if (candidate->homes) {
+        candidate->gaps = gaps_new(job->trace, candidate->layout, candidate->accesses,
+                                   candidate->homes, job->device_bytes);
+        if (check_room(candidate, needed, error)) {
+            candidate->keep = keep_new(candidate->gaps);
+            return candidate;
+        }
+    }
+    candidate_free(candidate);
+    return NULL;
+}
+
+void candidate_free(struct candidate *candidate)
+{
+    if (!candidate)
+        return;
+    keep_free(candidate->keep);
+    gaps_free(candidate->gaps);
+    homes_free(candidate->homes);
+    accesses_free(candidate->accesses);
+    layout_free(candidate->layout);
+    g_free(candidate);
+}
+
+static void predict(const struct candidate *candidate, struct plan *plan)
+{
+    struct replay_view view = {candidate->job->trace, candidate->accesses, candidate->job->costs};
+    plan->predicted = replay(plan, &view).steady;
+}
+
+static struct dry_run_options policy_options(const struct candidate *candidate,
+                                             const struct policy_ops *policy, uint32_t look_ahead)
+{
+    return (struct dry_run_options){.device_bytes = candidate->job->device_bytes,
+                                    .host_bytes = candidate->job->host_bytes,
+                                    .policy = policy,
+                                    .look_ahead = look_ahead};
+}
+
+struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,
+                              uint32_t look_ahead)
+{
+    struct dry_run_options options = policy_options(candidate, policy, look_ahead);
+    struct plan *plan = dry_run_accesses(candidate->job->trace, candidate->layout,
+                                         candidate->accesses, &options, NULL);
+
+    g_assert(plan); /* candidate_new has found that it fits */
+    predict(candidate, plan);
+    return plan;
+}
+
+void candidate_seed(struct candidate *candidate, const struct policy_ops *policy)
+{
+    struct dry_run_options options = policy_options(candidate, policy, 0);
+    struct decisions *decisions = decide(candidate->layout, candidate->accesses, candidate->homes,
+                                         &options);
+
+    keep_follow(candidate->keep, decisions);
+    keep_fill(candidate->keep);
+    decisions_free(decisions);
+}
+
+/* What must live on the device, and what stays there throughout and no host operator uses. */
+static struct homes *settle_homes(const struct candidate *candidate, const struct stays *stays)
+{
+    const struct gaps *gaps = candidate->gaps;
+    g_autofree uint8_t *on_device = g_memdup2(candidate->homes->on_device,
+                                              candidate->layout->chunk_count);
+
+    for (uint32_t c = 0; c < gaps->chunk_count; c++) {
+        on_device[c] |= stays->permanent[c];
+        for (uint32_t g = gaps->first[c]; g < gaps->first[c + 1]; g++)
+            if (gaps->items[g].flags & GAP_FLUSH)
+                on_device[c] = 0;
+    }
+    return homes_assign(candidate->job->trace, candidate->layout, on_device);
+}
+
+struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options)
+{
+    const struct candidate_job *job = candidate->job;
+    struct stays *stays = stays_new(candidate->keep, options);
+    struct homes *homes = settle_homes(candidate, stays);
+    struct offsets *offsets = offsets_find(stays, homes, candidate->accesses, job->device_bytes);
+    struct decisions *decisions = stays_decisions(stays, homes);
+    struct plan *plan = plan_describe(job->trace, candidate->layout, homes, job->device_bytes,
+                                      job->host_bytes);
+
+    plan->made_by = g_strdup("planner");
+    plan->look_ahead = options->look_ahead;
+    if (offsets)
+        offsets_fill(offsets, decisions, plan);
+    else
+        place_decisions(decisions, candidate->layout, candidate->accesses, homes, job->trace,
+                        job->device_bytes, plan);
+    predict(candidate, plan);
+    decisions_free(decisions);
+    offsets_free(offsets);
+    homes_free(homes);
+    stays_free(stays);
+    return plan;
+}

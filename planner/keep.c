@@ -1,0 +1,277 @@
+#include "planner/keep.h"
+
+enum {
+    GIVEN_UP_MOST = 32, /* gaps a round; a power of 2 */
+    ORDER_WINDOW = 32,  /* ranks that a round may confuse */
+};
+
+/* How much worse than the best a round may leave the traffic, at the beginning; less and less
+ * towards the end. */
+#define TOLERANCE 0.002
+
+struct ranked {
+    uint32_t gap;
+    double worth; /* bytes saved a byte of room and moment */
+};
+
+static int most_worth_first(const void *left, const void *right)
+{
+    const struct ranked *a = left, *b = right;
+    if (a->worth != b->worth)
+        return a->worth > b->worth ? -1 : 1;
+    return a->gap < b->gap ? -1 : 1;
+}
+
+/* By what keeping the gap saves when the chunk's others are not kept. */
+static void rank_gaps(struct keep *keep)
+{
+    const struct gaps *gaps = keep->gaps;
+    g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct ranked));
+
+    for (uint32_t g = 0; g < gaps->count; g++) {
+        const struct gap *gap = &gaps->items[g];
+        uint32_t span = gaps_span(gaps, gap);
+        if (!gaps_can_keep(gap) || !span)
+            continue;
+        uint64_t before = gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
+        keep->kept[g] = 1;
+        uint64_t after = gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
+        keep->kept[g] = 0;
+        double room = (double)gaps->bytes[gap->chunk] * span;
+        struct ranked item = {g, (double)(before - after) / room};
+        g_array_append_val(ranked, item);
+    }
+    g_array_sort(ranked, most_worth_first);
+    for (guint i = 0; i < ranked->len; i++)
+        g_array_append_val(keep->order, g_array_index(ranked, struct ranked, i).gap);
+}
+
+struct keep *keep_new(const struct gaps *gaps)
+{
+    struct keep *keep = g_new0(struct keep, 1);
+
+    keep->gaps = gaps;
+    keep->kept = g_new0(uint8_t, gaps->count);
+    keep->slack = g_memdup2(gaps->room, gaps->moment_count * sizeof *gaps->room);
+    keep->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t g = 0; g < gaps->count; g++)
+        keep->kept[g] = gaps_can_keep(&gaps->items[g]) && !gaps_span(gaps, &gaps->items[g]);
+    rank_gaps(keep);
+    keep->traffic = gaps_traffic(gaps, keep->kept);
+    return keep;
+}
+
+void keep_free(struct keep *keep)
+{
+    if (!keep)
+        return;
+    g_free(keep->kept);
+    g_free(keep->slack);
+    g_array_unref(keep->order);
+    g_free(keep);
+}
+
+static uint32_t next_moment(const struct gaps *gaps, uint32_t moment)
+{
+    return moment + 1 == gaps->moment_count ? 0 : moment + 1;
+}
+
+static bool fits(const struct keep *keep, const struct gap *gap)
+{
+    const struct gaps *gaps = keep->gaps;
+    int64_t bytes = (int64_t)gaps->bytes[gap->chunk];
+
+    for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
+        if (keep->slack[m] < bytes)
+            return false;
+    return true;
+}
+
+static void set(struct keep *keep, uint32_t g, bool kept)
+{
+    const struct gaps *gaps = keep->gaps;
+    const struct gap *gap = &gaps->items[g];
+    int64_t bytes = (int64_t)gaps->bytes[gap->chunk] * (kept ? 1 : -1);
+
+    keep->traffic -= gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
+    keep->kept[g] = kept;
+    keep->traffic += gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
+    for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
+        keep->slack[m] -= bytes;
+}
+
+static bool try_to_keep(struct keep *keep, uint32_t g)
+{
+    const struct gap *gap = &keep->gaps->items[g];
+
+    if (keep->kept[g] || !fits(keep, gap))
+        return false;
+    set(keep, g, true);
+    return true;
+}
+
+void keep_follow(struct keep *keep, const struct decisions *decisions)
+{
+    const struct gaps *gaps = keep->gaps;
+    g_autofree uint8_t *left = g_new0(uint8_t, gaps->count);
+
+    for (uint32_t m = 0; m <= gaps->moment_count; m++)
+        for (uint32_t i = decisions->first[m]; i < decisions->first[m + 1]; i++) {
+            const struct plan_action *action = &g_array_index(decisions->actions,
+                                                              struct plan_action, i);
+            bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
+            if (leaves && gaps->first[action->chunk] < gaps->first[action->chunk + 1])
+                left[gaps_find(gaps, action->chunk, m)] = 1;
+        }
+    for (guint i = 0; i < keep->order->len; i++) {
+        uint32_t g = g_array_index(keep->order, uint32_t, i);
+        if (!left[g])
+            try_to_keep(keep, g);
+    }
+}
+
+void keep_fill(struct keep *keep)
+{
+    for (guint i = 0; i < keep->order->len; i++)
+        try_to_keep(keep, g_array_index(keep->order, uint32_t, i));
+}
+
+static bool spans(const struct gaps *gaps, const struct gap *gap, uint32_t moment)
+{
+    uint32_t after = (moment + gaps->moment_count - gap->from) % gaps->moment_count;
+    return after > 0 && after <= gaps_span(gaps, gap);
+}
+
+static void change(struct keep *keep, uint32_t g, bool kept, GArray *changed)
+{
+    set(keep, g, kept);
+    g_array_append_val(changed, g);
+}
+
+static uint32_t draw(GRand *random, uint32_t below)
+{
+    return (uint32_t)g_rand_int_range(random, 0, (gint32)below);
+}
+
+/* Kept gaps that take room at the moment: a sample of `most`, each as likely as the others, in no
+ * order. Returns how many. */
+static uint32_t sample_kept(const struct keep *keep, uint32_t moment, uint32_t most, GRand *random,
+                            uint32_t *chosen)
+{
+    uint32_t count = 0, seen = 0;
+
+    for (guint i = 0; i < keep->order->len; i++) {
+        uint32_t g = g_array_index(keep->order, uint32_t, i);
+        if (!keep->kept[g] || !spans(keep->gaps, &keep->gaps->items[g], moment))
+            continue;
+        seen++;
+        if (count < most)
+            chosen[count++] = g;
+        else {
+            uint32_t place = draw(random, seen);
+            if (place < most)
+                chosen[place] = g;
+        }
+    }
+    return count;
+}
+
+/* Gives up some kept gaps that take room at a moment drawn at random: few mostly, many sometimes.
+ */
+static void give_up(struct keep *keep, GRand *random, GArray *changed)
+{
+    uint32_t chosen[GIVEN_UP_MOST];
+    uint32_t most = 1 + draw(random, 1u << draw(random, 6));
+    uint32_t moment = draw(random, keep->gaps->moment_count);
+    uint32_t count = sample_kept(keep, moment, MIN(most, GIVEN_UP_MOST), random, chosen);
+
+    for (uint32_t i = 0; i < count; i++)
+        change(keep, chosen[i], false, changed);
+}
+
+/* Keeps a gap drawn at random, whatever must be given up for it. */
+static void insist(struct keep *keep, GRand *random, GArray *changed)
+{
+    const struct gaps *gaps = keep->gaps;
+    uint32_t g = g_array_index(keep->order, uint32_t, draw(random, keep->order->len));
+    const struct gap *gap = &gaps->items[g];
+    int64_t bytes = (int64_t)gaps->bytes[gap->chunk];
+
+    if (keep->kept[g])
+        return;
+    for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
+        while (keep->slack[m] < bytes) {
+            uint32_t victim;
+            if (!sample_kept(keep, m, 1, random, &victim))
+                return;
+            change(keep, victim, false, changed);
+        }
+    change(keep, g, true, changed);
+}
+
+/* Fills in the order of worth, blurred: each place takes one of the next few. */
+static void fill_blurred(struct keep *keep, GRand *random, GArray *changed)
+{
+    uint32_t window[ORDER_WINDOW], count = 0, width = 1u << draw(random, 6);
+    guint next = 0;
+
+    while (next < keep->order->len || count) {
+        while (count < width && next < keep->order->len) {
+            uint32_t g = g_array_index(keep->order, uint32_t, next++);
+            if (!keep->kept[g])
+                window[count++] = g;
+        }
+        if (!count)
+            break;
+        uint32_t pick = draw(random, count);
+        if (fits(keep, &keep->gaps->items[window[pick]]))
+            change(keep, window[pick], true, changed);
+        window[pick] = window[--count];
+    }
+}
+
+static void undo(struct keep *keep, const GArray *changed)
+{
+    for (guint i = changed->len; i-- > 0;) {
+        uint32_t g = g_array_index(changed, uint32_t, i);
+        set(keep, g, !keep->kept[g]);
+    }
+}
+
+/* Sets exactly the gaps of `kept`. */
+static void restore(struct keep *keep, const uint8_t *kept)
+{
+    for (int adding = 0; adding < 2; adding++)
+        for (guint i = 0; i < keep->order->len; i++) {
+            uint32_t g = g_array_index(keep->order, uint32_t, i);
+            if (keep->kept[g] != kept[g] && kept[g] == adding)
+                set(keep, g, adding);
+        }
+}
+
+void keep_improve(struct keep *keep, GRand *random, uint32_t rounds, const gint *stop)
+{
+    g_autoptr(GArray) changed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autofree uint8_t *best = g_memdup2(keep->kept, keep->gaps->count);
+    uint64_t least = keep->traffic;
+
+    for (uint32_t round = 0; keep->order->len && round < rounds; round++) {
+        double tolerance = 1 + TOLERANCE * (rounds - round) / rounds;
+        uint64_t before = keep->traffic;
+        if (stop && g_atomic_int_get(stop))
+            break;
+        g_array_set_size(changed, 0);
+        if (draw(random, 2))
+            insist(keep, random, changed);
+        else
+            give_up(keep, random, changed);
+        fill_blurred(keep, random, changed);
+        if (keep->traffic > before && (double)keep->traffic > (double)least * tolerance)
+            undo(keep, changed);
+        if (keep->traffic < least) {
+            least = keep->traffic;
+            memcpy(best, keep->kept, keep->gaps->count);
+        }
+    }
+    restore(keep, best);
+}

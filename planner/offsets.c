@@ -1,0 +1,278 @@
+#include "planner/offsets.h"
+
+#include <stdlib.h>
+
+/* Attempts, each with the stay that found no room moved to the front. */
+enum { ATTEMPTS = 40, STAYS_MOST = 4000 };
+
+struct offsets {
+    const struct stays *stays;
+    const struct accesses *accesses;
+    uint64_t device_bytes;
+    uint32_t count;
+    int32_t *wanted;     /* [count] when each would enter, if there is room for it */
+    uint64_t *address;   /* [count] */
+    uint32_t *order;     /* [count] in which they are placed */
+    uint64_t *permanent; /* [chunk_count] of what never leaves; PLAN_NOWHERE for others */
+    uint64_t bottom;     /* end of what never leaves */
+};
+
+static struct stay *stay_at(const struct offsets *o, uint32_t index)
+{
+    return &g_array_index(o->stays->items, struct stay, index);
+}
+
+static uint64_t bytes_of(const struct offsets *o, uint32_t index)
+{
+    return o->stays->gaps->bytes[stay_at(o, index)->chunk];
+}
+
+static uint64_t length(const struct stay *stay)
+{
+    return (uint64_t)(stay->leave - stay->enter);
+}
+
+/* Both hold their room at some moment. */
+static bool overlap(const struct offsets *o, uint32_t a, uint32_t b)
+{
+    const struct stay *x = stay_at(o, a), *y = stay_at(o, b);
+    uint32_t n = o->stays->gaps->moment_count;
+    uint32_t x_enter = stays_moment(o->stays, x->enter), y_enter = stays_moment(o->stays, y->enter);
+    return (y_enter + n - x_enter) % n < length(x) || (x_enter + n - y_enter) % n < length(y);
+}
+
+struct taken {
+    uint64_t begin, end;
+};
+
+static int by_begin(const void *left, const void *right)
+{
+    const struct taken *a = left, *b = right;
+    return (a->begin > b->begin) - (a->begin < b->begin);
+}
+
+/* Where the stay must end at the latest. */
+static uint64_t limit_of(const struct offsets *o, const struct stay *stay)
+{
+    uint64_t non_model = 0;
+    for (int32_t m = stay->enter; m < stay->leave; m++)
+        non_model = MAX(non_model, o->accesses->non_model[stays_moment(o->stays, m)]);
+    return o->device_bytes - non_model;
+}
+
+/* The lowest address that is free throughout the stay; false where that is above its limit.
+ * `placed` of the order have theirs. */
+static bool place_at(struct offsets *o, uint32_t index, uint32_t placed, GArray *taken)
+{
+    uint64_t address = o->bottom, bytes = bytes_of(o, index);
+
+    g_array_set_size(taken, 0);
+    for (uint32_t i = 0; i < placed; i++)
+        if (overlap(o, index, o->order[i])) {
+            uint64_t begin = o->address[o->order[i]];
+            struct taken range = {begin, begin + bytes_of(o, o->order[i])};
+            g_array_append_val(taken, range);
+        }
+    g_array_sort(taken, by_begin);
+    for (guint i = 0; i < taken->len; i++) {
+        const struct taken *range = &g_array_index(taken, struct taken, i);
+        if (range->begin >= address + bytes)
+            break;
+        address = MAX(address, range->end);
+    }
+    o->address[index] = address;
+    return address + bytes <= limit_of(o, stay_at(o, index));
+}
+
+/* With less and less fetching ahead until it fits. */
+static bool place_one(struct offsets *o, uint32_t index, uint32_t placed, GArray *taken)
+{
+    struct stay *stay = stay_at(o, index);
+
+    for (int32_t ahead = stay->first_use - o->wanted[index];; ahead /= 2) {
+        stay->enter = stay->first_use - ahead;
+        if (place_at(o, index, placed, taken))
+            return true;
+        if (!ahead)
+            return false;
+    }
+}
+
+/* Returns how many were placed before one found no room. */
+static uint32_t place_all(struct offsets *o, GArray *taken)
+{
+    for (uint32_t i = 0; i < o->count; i++)
+        if (!place_one(o, o->order[i], i, taken))
+            return i;
+    return o->count;
+}
+
+static void move_to_front(struct offsets *o, uint32_t place)
+{
+    uint32_t index = o->order[place];
+    memmove(o->order + 1, o->order, place * sizeof *o->order);
+    o->order[0] = index;
+}
+
+static int longest_first(const void *left, const void *right, void *data)
+{
+    uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
+    const struct offsets *o = data;
+    uint64_t a = length(stay_at(o, l)), b = length(stay_at(o, r));
+    if (a != b)
+        return a > b ? -1 : 1;
+    if (bytes_of(o, l) != bytes_of(o, r))
+        return bytes_of(o, l) > bytes_of(o, r) ? -1 : 1;
+    return l < r ? -1 : l > r;
+}
+
+/* Those that never leave, one upon the other. */
+static void place_permanent(struct offsets *o, const struct homes *homes)
+{
+    uint32_t chunks = o->stays->gaps->chunk_count;
+
+    o->permanent = g_new(uint64_t, chunks);
+    for (uint32_t c = 0; c < chunks; c++) {
+        bool stays = homes->on_device[c] || o->stays->permanent[c];
+        o->permanent[c] = stays ? o->bottom : PLAN_NOWHERE;
+        o->bottom += stays ? o->stays->gaps->bytes[c] : 0;
+    }
+}
+
+/* Where the stay of `chunk` that enters at `moment` lies. */
+static uint64_t entry_address(const struct offsets *o, const GArray *by_chunk, uint32_t chunk,
+                              uint32_t moment)
+{
+    uint32_t low = 0, high = by_chunk->len;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (stay_at(o, g_array_index(by_chunk, uint32_t, middle))->chunk < chunk)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (stays_moment(o->stays, stay_at(o, g_array_index(by_chunk, uint32_t, low))->enter) !=
+           moment)
+        low++;
+    return o->address[g_array_index(by_chunk, uint32_t, low)];
+}
+
+static int by_chunk_then_place(const void *left, const void *right, void *data)
+{
+    uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
+    const struct offsets *o = data;
+    uint32_t a = stay_at(o, l)->chunk, b = stay_at(o, r)->chunk;
+    if (a != b)
+        return a < b ? -1 : 1;
+    return l < r ? -1 : l > r;
+}
+
+static GArray *sort_by_chunk(const struct offsets *o)
+{
+    GArray *sorted = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t i = 0; i < o->count; i++)
+        g_array_append_val(sorted, i);
+    g_array_sort_with_data(sorted, by_chunk_then_place, (void *)o);
+    return sorted;
+}
+
+/* The highest end of chunks and non-model data together. */
+static uint64_t arena_bytes(const struct offsets *o)
+{
+    uint64_t arena = o->bottom;
+
+    for (uint32_t m = 0; m < o->accesses->moment_count; m++)
+        arena = MAX(arena, o->bottom + o->accesses->non_model[m]);
+    for (uint32_t i = 0; i < o->count; i++)
+        arena = MAX(arena,
+                    o->address[i] + bytes_of(o, i) + o->device_bytes - limit_of(o, stay_at(o, i)));
+    return arena;
+}
+
+static bool find_all(struct offsets *o)
+{
+    g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(struct taken));
+
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        uint32_t failed = place_all(o, taken);
+        if (failed == o->count)
+            return true;
+        move_to_front(o, failed);
+    }
+    return false;
+}
+
+struct offsets *offsets_find(const struct stays *stays, const struct homes *homes,
+                             const struct accesses *accesses, uint64_t device_bytes)
+{
+    struct offsets *o = g_new0(struct offsets, 1);
+
+    o->stays = stays;
+    o->accesses = accesses;
+    o->device_bytes = device_bytes;
+    o->count = stays->items->len;
+    o->wanted = g_new(int32_t, o->count);
+    o->address = g_new(uint64_t, o->count);
+    o->order = g_new(uint32_t, o->count);
+    for (uint32_t i = 0; i < o->count; i++) {
+        o->wanted[i] = stay_at(o, i)->enter;
+        o->order[i] = i;
+    }
+    g_qsort_with_data(o->order, (gint)o->count, sizeof *o->order, longest_first, o);
+    place_permanent(o, homes);
+    if (o->count <= STAYS_MOST && find_all(o))
+        return o;
+    for (uint32_t i = 0; i < o->count; i++)
+        stay_at(o, i)->enter = o->wanted[i];
+    offsets_free(o);
+    return NULL;
+}
+
+void offsets_free(struct offsets *offsets)
+{
+    if (!offsets)
+        return;
+    g_free(offsets->wanted);
+    g_free(offsets->address);
+    g_free(offsets->order);
+    g_free(offsets->permanent);
+    g_free(offsets);
+}
+
+/* Where each chunk lies as the iteration begins. */
+static uint64_t *initial_address(const struct offsets *o)
+{
+    uint64_t *address = g_memdup2(o->permanent, o->stays->gaps->chunk_count * sizeof *o->permanent);
+
+    for (uint32_t i = 0; i < o->count; i++)
+        if (stays_begins(o->stays, stay_at(o, i)))
+            address[stay_at(o, i)->chunk] = o->address[i];
+    return address;
+}
+
+void offsets_fill(const struct offsets *offsets, const struct decisions *decisions,
+                  struct plan *plan)
+{
+    g_autoptr(GArray) by_chunk = sort_by_chunk(offsets);
+    uint32_t moments = decisions->moment_count, chunks = offsets->stays->gaps->chunk_count;
+
+    plan->device_bytes = arena_bytes(offsets);
+    plan->initial_address = initial_address(offsets);
+    plan->moment_count = moments;
+    plan->first_action = g_memdup2(decisions->first, (moments + 2) * sizeof *decisions->first);
+    plan->action_count = decisions->actions->len;
+    plan->actions = g_new(struct plan_action, plan->action_count);
+    g_autofree uint64_t *now = g_memdup2(plan->initial_address, chunks * sizeof(uint64_t));
+    for (uint32_t m = 0; m <= moments; m++)
+        for (uint32_t i = decisions->first[m]; i < decisions->first[m + 1]; i++) {
+            struct plan_action action = g_array_index(decisions->actions, struct plan_action, i);
+            bool enters = action.kind == PLAN_FETCH || action.kind == PLAN_ALLOCATE;
+            if (enters)
+                now[action.chunk] = entry_address(offsets, by_chunk, action.chunk, m);
+            else if (action.kind != PLAN_FLUSH)
+                now[action.chunk] = PLAN_NOWHERE;
+            action.address = now[action.chunk];
+            plan->actions[i] = action;
+        }
+}

@@ -1,0 +1,223 @@
+/* pstar-plan: the best plan found for a traced iteration and a memory budget. */
+#include "planner/explain.h"
+#include "planner/search.h"
+#include "planner/verify.h"
+#include "sim/progress.h"
+#include "sim/sizes.h"
+#include "traces/size.h"
+#include "traces/trace_file.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
+
+struct arguments {
+    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify;
+    char **rest;
+    double time_limit;
+    int seed, threads;
+    gboolean version;
+};
+
+static GOptionContext *describe(struct arguments *a)
+{
+    const GOptionEntry entries[] = {
+        {"device-memory", 0, 0, G_OPTION_ARG_STRING, &a->device_memory,
+         "Budget: a size, or a share of the model data beside all activations (30%)", "SIZE"},
+        {"host-memory", 0, 0, G_OPTION_ARG_STRING, &a->host_memory,
+         "Budget of host memory; default: unlimited", "SIZE"},
+        {"link", 0, 0, G_OPTION_ARG_STRING, &a->link,
+         "Rates of the copies; default: the platform's", "h2d=RATE,d2h=RATE"},
+        {"platform", 0, 0, G_OPTION_ARG_FILENAME, &a->platform,
+         "Measured rates; default: 8 GB/s each way, 16 GB/s of device memory", "FILE"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &a->output, "Where the plan goes", "PLAN"},
+        {"time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &a->time_limit,
+         "Stop with the best plan so far; default: none", "SECONDS"},
+        {"seed", 0, 0, G_OPTION_ARG_INT, &a->seed, "Of the search; default: 1", "N"},
+        {"threads", 0, 0, G_OPTION_ARG_INT, &a->threads, "Default: all processors", "N"},
+        {"explain", 0, 0, G_OPTION_ARG_FILENAME, &a->explain,
+         "Print a plan for a person; with its TRACE, more", "PLAN"},
+        {"verify", 0, 0, G_OPTION_ARG_FILENAME, &a->verify,
+         "Check a plan against its TRACE, and that it moves what it predicts", "PLAN"},
+        {"version", 0, 0, G_OPTION_ARG_NONE, &a->version, "Print the version", NULL},
+        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &a->rest, NULL, "TRACE"},
+        {0}};
+    GOptionContext *context = g_option_context_new(NULL);
+
+    g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_set_summary(
+        context,
+        "Searches chunk sizes, tensor orders, homes, and the schedule of fetches, evictions\n"
+        "and write-backs for the plan with which pstar-run trains fastest while moving no\n"
+        "more bytes than the best eviction policy.");
+    return context;
+}
+
+static void arguments_clear(struct arguments *a)
+{
+    char *strings[] = {a->device_memory, a->host_memory, a->link,  a->platform,
+                       a->output,        a->explain,     a->verify};
+    for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
+        g_free(strings[i]);
+    g_strfreev(a->rest);
+}
+
+static int fail(int status, const GError *error)
+{
+    fprintf(stderr, "pstar-plan: %s\n", error->message);
+    return status;
+}
+
+static int explain(const struct arguments *a)
+{
+    g_autoptr(GError) error = NULL;
+    struct trace *trace = NULL;
+    struct plan *plan = plan_read(a->explain, &error);
+    bool ok = plan && (!a->rest || ((trace = trace_read(a->rest[0], &error)) &&
+                                    plan_check(plan, trace, &error)));
+
+    if (ok)
+        explain_plan(plan, trace, stdout);
+    plan_free(plan);
+    trace_free(trace);
+    return ok ? EXIT_DONE : fail(EXIT_USAGE, error);
+}
+
+static struct costs *read_costs(const struct arguments *a, GError **error)
+{
+    struct platform *platform = NULL;
+
+    if (a->platform && !(platform = platform_read(a->platform, error)))
+        return NULL;
+    struct costs *costs = costs_new(platform, a->link, error);
+    platform_free(platform);
+    return costs;
+}
+
+static int verify(const struct arguments *a)
+{
+    g_autoptr(GError) error = NULL;
+    struct trace *trace = NULL;
+    struct costs *costs = NULL;
+    struct plan_figures figures;
+    struct plan *plan = plan_read(a->verify, &error);
+    bool ok = plan && (trace = trace_read(a->rest[0], &error)) && (costs = read_costs(a, &error)) &&
+              verify_plan(plan, trace, costs, &figures, &error);
+
+    if (ok)
+        printf("%s: possible, and moves what it predicts; a step takes %.4f s, %.4f s of it "
+               "stalled\n",
+               a->verify, figures.iteration_seconds, figures.stall_seconds);
+    plan_free(plan);
+    trace_free(trace);
+    costs_free(costs);
+    return ok ? EXIT_DONE : fail(EXIT_USAGE, error);
+}
+
+static void print_result(const struct search_result *result)
+{
+    const struct plan_figures *f = &result->plan->predicted, *p = &result->policy_figures;
+    g_autofree char *chunk = size_format(result->policy_chunk_bytes);
+    g_autofree char *policy = size_format(p->h2d_bytes + p->d2h_bytes);
+    g_autofree char *moved = size_format(f->h2d_bytes + f->d2h_bytes);
+    g_autofree char *bound = size_format(result->traffic_lower_bound_bytes);
+    g_autofree char *peak = size_format(f->peak_device_bytes);
+    g_autofree char *host = size_format(f->peak_host_bytes);
+
+    printf("%u layouts, %u plans%s\n", result->layouts_tried, result->plans_tried,
+           result->stopped ? ", stopped early" : "");
+    printf("  %-12s %11s %10s %10s\n", "", "traffic", "stall s", "step s");
+    printf("  %-12s %11s %10.4f %10.4f   chunks of %s\n", result->policy->name, policy,
+           p->stall_seconds, p->iteration_seconds, chunk);
+    printf("  %-12s %11s %10.4f %10.4f   device %s, host %s\n", "plan", moved, f->stall_seconds,
+           f->iteration_seconds, peak, host);
+    printf("  %-12s %11s              (any schedule of the plan's chunks)\n", "at least", bound);
+}
+
+/* What was read for a search; NULL where it was not. */
+struct inputs {
+    struct trace *trace;
+    struct costs *costs;
+    uint64_t device_bytes, host_bytes;
+};
+
+static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
+{
+    in->host_bytes = UINT64_MAX;
+    return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
+           (in->costs = read_costs(a, error)) && (in->trace = trace_read(a->rest[0], error)) &&
+           sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error);
+}
+
+static int search(const struct arguments *a, const struct inputs *in)
+{
+    g_autoptr(GError) error = NULL;
+    struct progress *progress = progress_begin("layouts");
+    struct search_options options = {.device_bytes = sizes_arena(in->device_bytes, in->trace),
+                                     .host_bytes = in->host_bytes,
+                                     .costs = in->costs,
+                                     .seed = (uint32_t)a->seed,
+                                     .time_limit = a->time_limit,
+                                     .threads = (uint32_t)a->threads,
+                                     .progress = progress_update,
+                                     .progress_data = progress};
+    struct search_result *result = search_plan(in->trace, &options, &error);
+
+    progress_end(progress);
+    if (!result)
+        return fail(EXIT_DOES_NOT_FIT, error);
+    bool ok = plan_write(result->plan, a->output, &error);
+    if (ok)
+        print_result(result);
+    search_result_free(result);
+    return ok ? EXIT_DONE : fail(EXIT_FAILED, error);
+}
+
+static int make(const struct arguments *a)
+{
+    g_autoptr(GError) error = NULL;
+    struct inputs in = {0};
+    int status = read_inputs(a, &in, &error) ? search(a, &in) : fail(EXIT_USAGE, error);
+
+    trace_free(in.trace);
+    costs_free(in.costs);
+    return status;
+}
+
+static int usage(const char *what)
+{
+    fprintf(stderr, "pstar-plan: %s; see --help\n", what);
+    return EXIT_USAGE;
+}
+
+static int run(const struct arguments *a)
+{
+    bool one = a->rest && !a->rest[1];
+
+    if (a->explain)
+        return one || !a->rest ? explain(a) : usage("--explain takes one TRACE at most");
+    if (!one)
+        return usage("one TRACE is needed");
+    if (a->verify)
+        return verify(a);
+    if (!a->device_memory || !a->output)
+        return usage("--device-memory and -o are needed");
+    if (a->threads < 0 || a->time_limit < 0)
+        return usage("--threads and --time-limit cannot be negative");
+    return make(a);
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments arguments = {.seed = 1};
+    g_autoptr(GOptionContext) context = describe(&arguments);
+    g_autoptr(GError) error = NULL;
+    int status = EXIT_DONE;
+
+    if (!g_option_context_parse(context, &argc, &argv, &error))
+        status = fail(EXIT_USAGE, error);
+    else if (arguments.version)
+        puts("pstar-plan " PSTAR_VERSION);
+    else
+        status = run(&arguments);
+    arguments_clear(&arguments);
+    return status;
+}

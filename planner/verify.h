@@ -1,0 +1,14 @@
+/* Whether a plan does what it says: possible for the trace, and moving what it predicts. */
+#ifndef PSTAR_PLANNER_VERIFY_H
+#define PSTAR_PLANNER_VERIFY_H
+
+#include "chunks/plan.h"
+#include "sim/costs.h"
+
+/* plan_check, then a replay whose every count and peak must equal the plan's. *figures (may be
+ * NULL) are the replay's, with times for `costs`. Errors: PLAN_ERROR; a wrong figure is named with
+ * both values. */
+bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
+                 struct plan_figures *figures, GError **error);
+
+#endif
