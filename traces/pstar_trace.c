@@ -55,12 +55,14 @@ static void print_ranges_only(const struct records *records, const char *path, g
     static const char missing[] =
         "the iteration: the traced program did not annotate its tensors and operators";
     if (as_json) {
-        json_t *json = json_pack("{s:s, s:I, s:I, s:[s]}", "trace", path, "nvtx_events",
+        char *shown_path = g_filename_display_name(path);
+        json_t *json = json_pack("{s:s, s:I, s:I, s:[s]}", "trace", shown_path, "nvtx_events",
                                  (json_int_t)records->event_count, "samples",
                                  (json_int_t)records->sample_count, "missing", missing);
         json_dumpf(json, stdout, JSON_INDENT(2));
         putchar('\n');
         json_decref(json);
+        g_free(shown_path);
         return;
     }
     printf("%s\n%-18s %u NVTX events, %u samples\n%-18s %s\n", path, "recorded",

@@ -65,13 +65,15 @@ static json_t *missing_json(const struct summary *summary)
 static json_t *origin_json(const struct trace *trace, const char *path)
 {
     char *digest = trace_digest(trace);
+    char *shown_path = g_filename_display_name(path);
     json_t *origin =
-        json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:b, s:b, s:I}", "trace", path,
-                  "structure", digest, "producer", trace->producer, "model", trace->model,
-                  "precision", trace->precision, "machine", trace->machine, "batch",
+        json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:b, s:b, s:I}", "trace",
+                  shown_path, "structure", digest, "producer", trace->producer, "model",
+                  trace->model, "precision", trace->precision, "machine", trace->machine, "batch",
                   (json_int_t)trace->batch, "sequence", (json_int_t)trace->sequence,
                   "micro_batches", (json_int_t)trace->micro_batches, "estimated", trace->estimated,
                   "partial", trace->partial, "library_bytes", (json_int_t)trace->library_bytes);
+    g_free(shown_path);
     g_free(digest);
     return origin;
 }
