@@ -214,9 +214,16 @@ void collector_close(struct collector *collector)
     g_mutex_unlock(&collector->lock);
 }
 
-void collector_abandon(struct collector *collector)
+void collector_before_fork(struct collector *collector)
 {
-    set_state(collector, OVER);
+    g_mutex_lock(&collector->lock);
+}
+
+void collector_after_fork(struct collector *collector, bool in_child)
+{
+    if (in_child) /* the file stays the parent's: it is not even closed */
+        set_state(collector, OVER);
+    g_mutex_unlock(&collector->lock);
 }
 
 const struct record_string *collector_string(struct collector *collector, const char *text)

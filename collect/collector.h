@@ -31,8 +31,10 @@ struct collector *collector_new(const char *output, struct window window, int64_
 /* The program ends: completes the trace, or says why there is none. Later calls do nothing. */
 void collector_close(struct collector *collector);
 
-/* In the child of a fork, which is not traced: later calls do nothing. */
-void collector_abandon(struct collector *collector);
+/* Around a fork, so that the child finds nothing half done. The child is not traced: there, later
+ * calls record nothing. */
+void collector_before_fork(struct collector *collector);
+void collector_after_fork(struct collector *collector, bool in_child);
 
 /* The same text has the same address, for as long as the program runs. */
 const struct record_string *collector_string(struct collector *collector, const char *text);

@@ -274,9 +274,19 @@ static void close_at_exit(void)
     collector_close(collector);
 }
 
-static void abandon_in_child(void)
+static void before_fork(void)
 {
-    collector_abandon(collector);
+    collector_before_fork(collector);
+}
+
+static void in_parent(void)
+{
+    collector_after_fork(collector, false);
+}
+
+static void in_child(void)
+{
+    collector_after_fork(collector, true);
 }
 
 /* Once a process. */
@@ -299,7 +309,7 @@ static void *set_up(void *unused)
     char *path = window_output(output, (uint64_t)getpid());
     collector = collector_new(path, window, launch_ns);
     g_free(path);
-    pthread_atfork(NULL, NULL, abandon_in_child);
+    pthread_atfork(before_fork, in_parent, in_child);
     atexit(close_at_exit);
     return collector;
 }
