@@ -21,6 +21,12 @@ static int64_t integer_of(const json_t *object, const char *key, int64_t otherwi
                                                                     : otherwise;
 }
 
+static uint64_t budget_of(const json_t *object)
+{
+    int64_t budget = integer_of(object, "device_memory_bytes", -1);
+    return budget < 0 ? UINT64_MAX : (uint64_t)budget;
+}
+
 struct configuration configuration_of_json(const json_t *object)
 {
     const char *made_by = json_string_value(json_object_get(object, "made_by"));
@@ -37,7 +43,7 @@ struct configuration configuration_of_json(const json_t *object)
         .maker = maker,
         .digest = g_strdup(json_string_value(json_object_get(object, "digest"))),
         .chunk_bytes = (uint64_t)integer_of(object, "chunk_bytes", 0),
-        .device_bytes = (uint64_t)integer_of(object, "device_memory_bytes", 0),
+        .device_bytes = budget_of(object),
         .look_ahead = integer_of(object, "look_ahead", -1),
     };
 }
@@ -50,7 +56,7 @@ void configuration_clear(struct configuration *configuration)
 
 bool configuration_same(const struct configuration *a, const struct configuration *b)
 {
-    if (!a->maker || !a->chunk_bytes || !a->device_bytes)
+    if (!a->maker || !a->chunk_bytes)
         return false;
     if (a->digest && b->digest && g_strcmp0(a->digest, b->digest))
         return false;
@@ -72,7 +78,7 @@ char *configuration_short_label(const struct configuration *configuration)
 char *configuration_label(const struct configuration *configuration)
 {
     char *label = configuration_short_label(configuration);
-    if (!configuration->device_bytes)
+    if (configuration->device_bytes == UINT64_MAX)
         return label;
     g_autofree char *start = label;
     g_autofree char *budget = size_format(configuration->device_bytes);

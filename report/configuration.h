@@ -10,13 +10,13 @@ struct configuration {
     char *maker;           /* who decides what moves: "policy opt", "planner"; NULL: not said */
     char *digest;          /* of the trace; NULL: not said */
     uint64_t chunk_bytes;  /* of the parameter list; 0: not said */
-    uint64_t device_bytes; /* the budget; 0: not said */
+    uint64_t device_bytes; /* the budget; UINT64_MAX: unlimited */
     int64_t look_ahead;    /* moments; -1: not said */
 };
 
 /* Both copy what they need; configuration_clear frees it. A JSON object (a sweep's entry, the
  * header of a run log) says policy, strategy, made_by, digest, chunk_bytes, device_memory_bytes and
- * look_ahead, or some of them. */
+ * look_ahead, or some of them; without device_memory_bytes it is unlimited. */
 struct configuration configuration_of_plan(const struct plan *plan);
 struct configuration configuration_of_json(const json_t *object);
 void configuration_clear(struct configuration *configuration);

@@ -58,9 +58,25 @@ static void append_data(GString *data, const struct parts *parts, const struct m
     }
 }
 
+/* In the middle of a phase that is wide enough; at the end of the last one, however narrow. */
+static void append_phase_name(GString *drawing, const struct memory *memory,
+                              const struct memory_phase *phase, double share)
+{
+    bool last = phase->last + 1 == memory->moment_count;
+    double start = memory->moments[phase->first].start, end = memory->moments[phase->last].end;
+    bool narrow = share < 0.1;
+    if (narrow && !last)
+        return;
+    g_string_append_printf(drawing, "    if (%s) { set label '%s' at ",
+                           share < 0.2 && !last ? "!phone" : "1", trace_phase_name(phase->phase));
+    axis_append(drawing, narrow ? end : (start + end) / 2);
+    g_string_append_printf(drawing, "/second, graph 0.955 %s textcolor rgb ink }\n",
+                           narrow ? "right" : "center");
+}
+
 static void append_phases(GString *drawing, const struct memory *memory)
 {
-    double duration = memory_duration(memory);
+    double duration = memory_duration(memory) > 0 ? memory_duration(memory) : 1;
     for (guint i = 0; i < memory->phases->len; i++) {
         const struct memory_phase *phase = &g_array_index(memory->phases, struct memory_phase, i);
         double start = memory->moments[phase->first].start, end = memory->moments[phase->last].end;
@@ -73,13 +89,7 @@ static void append_phases(GString *drawing, const struct memory *memory)
                                "/second, graph 1 behind fc rgb muted fs transparent solid %s "
                                "noborder\n",
                                shade[phase->phase]);
-        double share = duration > 0 ? (end - start) / duration : 0;
-        if (share < 0.1)
-            continue;
-        g_string_append_printf(drawing, "    if (%s) { set label '%s' at ",
-                               share < 0.2 ? "!phone" : "1", trace_phase_name(phase->phase));
-        axis_append(drawing, (start + end) / 2);
-        g_string_append(drawing, "/second, graph 0.955 center textcolor rgb ink }\n");
+        append_phase_name(drawing, memory, phase, (end - start) / duration);
     }
 }
 
@@ -180,7 +190,7 @@ static void describe(struct figure *figure, const struct input_plan *input,
         input->path, total, chunks, non_model, where,
         memory->timed ? " Time is the operators' own: waiting for copies is left out."
                       : " The trace knows no durations, so every operator is equally wide.",
-        budget_shown ? "" : " The budget lies far above the picture.");
+        budget_shown ? "" : " The budget lies above the picture.");
 }
 
 struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,

@@ -9,8 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#define TICS_HALF  6 /* as many as fit below a panel of half the page's width, */
-#define TICS_THIRD 4 /* and of a third of it, or on a phone */
+/* How many chunk sizes find room below a panel on a phone, and on a page with one, two or three
+ * panels in a row. */
+static const guint tics_phone = 4, tics_wide[] = {0, 9, 6, 4};
 
 /* The axes of the figure. */
 struct grid {
@@ -18,6 +19,12 @@ struct grid {
     GPtrArray *makers; /* const char *: a line each in every panel */
     GArray *sizes;     /* uint64_t: chunk sizes */
 };
+
+/* Panels in a row on a page. */
+static guint columns_of(const struct grid *grid)
+{
+    return grid->budgets->len == 4 ? 2 : MIN(grid->budgets->len, 3);
+}
 
 static int compare_sizes(const void *left, const void *right)
 {
@@ -160,11 +167,9 @@ static void append_axes(struct figure *figure, const struct grid *grid, double g
                                      "    set xrange [least_size/1.3:most_size*1.3]\n"
                                      "    set yrange [0:1.08*greatest/byte]\n"
                                      "    if (phone) {\n        ");
-    axis_append_size_tics(figure->drawing, grid->sizes, TICS_THIRD);
+    axis_append_size_tics(figure->drawing, grid->sizes, tics_phone);
     g_string_append(figure->drawing, "    } else {\n        ");
-    axis_append_size_tics(figure->drawing, grid->sizes,
-                          grid->budgets->len == 3 || grid->budgets->len > 4 ? TICS_THIRD
-                                                                            : TICS_HALF);
+    axis_append_size_tics(figure->drawing, grid->sizes, tics_wide[columns_of(grid)]);
     g_string_append_printf(figure->drawing,
                            "    }\n"
                            "    traffic = 'traffic an iteration, %s'\n",
@@ -218,7 +223,7 @@ static const char panel_drawing[] =
 static void append_panels(struct figure *figure, const struct grid *grid, bool misfits, bool marked)
 {
     guint panels = grid->budgets->len, names = grid->makers->len + misfits + marked;
-    guint columns = panels == 4 ? 2 : MIN(panels, 3), rows = (panels + columns - 1) / columns;
+    guint columns = columns_of(grid), rows = (panels + columns - 1) / columns;
     guint wide_bottom = 75 + 20 * ((names + 5) / 6), phone_bottom = 60 + 20 * ((names + 1) / 2);
     figure->wide_height = (int)(wide_bottom + 300 * rows);
     figure->phone_height = (int)(phone_bottom + 230 * panels);
@@ -231,22 +236,40 @@ static void append_panels(struct figure *figure, const struct grid *grid, bool m
     append_key(figure->drawing, misfits, marked);
 }
 
+static bool looks_ahead(const struct sweep_file *sweep)
+{
+    int64_t first =
+        g_array_index(sweep->entries, struct sweep_file_entry, 0).configuration.look_ahead;
+    for (guint i = 1; i < sweep->entries->len; i++)
+        if (g_array_index(sweep->entries, struct sweep_file_entry, i).configuration.look_ahead !=
+            first)
+            return true;
+    return false;
+}
+
+/* A sentence. */
+static char *least_text(const struct sweep_file *sweep)
+{
+    const struct sweep_file_entry *best = sweep_file_best(sweep, 0, NULL);
+    if (!best)
+        return g_strdup("Nothing fits.");
+    g_autofree char *label = configuration_label(&best->configuration);
+    g_autofree char *traffic = size_format(figures_traffic(&best->figures));
+    return g_strdup_printf("The least, %s, is with %s.", traffic, label);
+}
+
 static void describe(struct figure *figure, const struct sweep_file *sweep, const struct grid *grid,
                      bool marked)
 {
-    const struct sweep_file_entry *best = sweep_file_best(sweep, 0, NULL);
-    g_autofree char *label = best ? configuration_label(&best->configuration) : NULL;
-    g_autofree char *traffic = best ? size_format(figures_traffic(&best->figures)) : NULL;
-    figure->alt = g_strdup_printf(
-        "Lines of traffic by chunk size, one for each of %u policies, in %u panels, one for each "
-        "device memory%s. %s%s%s%s",
-        grid->makers->len, grid->budgets->len, marked ? ", with the plan marked" : "",
-        best ? "The least traffic, " : "Nothing fits.", best ? traffic : "",
-        best ? ", is with " : "", best ? label : "");
+    g_autofree char *least = least_text(sweep);
+    figure->alt = g_strdup_printf("Lines of traffic by chunk size, one for each of %u policies, "
+                                  "in %u panels, one for each device memory%s. %s",
+                                  grid->makers->len, grid->budgets->len,
+                                  marked ? ", with the plan marked" : "", least);
     figure->caption = g_strdup_printf(
-        "What one iteration moves over the link, both ways, in the %u configurations of %s. Lower "
-        "is better.%s",
-        sweep->entries->len, sweep->origin,
+        "What one iteration moves over the link, both ways, in the %u configurations of %s. %s%s%s",
+        sweep->entries->len, sweep->origin, least,
+        looks_ahead(sweep) ? " Of several look-aheads the one that moves least is drawn." : "",
         marked ? " The star is the plan, at the size of its parameter chunks." : "");
 }
 

@@ -21,9 +21,13 @@ static void add_peak(struct contents *contents)
     const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, 0);
     const struct memory *memory = replayed->memory;
     const struct trace_operator *busiest = &replayed->plan->trace->trace->operators[memory->peak];
-    g_autofree char *budget = size_format(replayed->plan->plan->device_budget);
+    uint64_t device_budget = replayed->plan->plan->device_budget;
+    g_autofree char *size = size_format(device_budget);
+    g_autofree char *budget = device_budget == UINT64_MAX
+                                  ? g_strdup("without a budget")
+                                  : g_strdup_printf("of a budget of %s", size);
     add(contents, "Peak device memory", size_format(memory_total(&memory->moments[memory->peak])),
-        g_strdup_printf("of a budget of %s, at %s", budget, busiest->name));
+        g_strdup_printf("%s, at %s", budget, busiest->name));
 }
 
 /* The plan's traffic beside the least that the sweeps reach with the same memory. */
@@ -39,11 +43,14 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
     if (!best)
         return configuration_label(&plan->configuration);
     g_autofree char *label = configuration_short_label(&best->configuration);
-    g_autofree char *difference = text_difference((double)figures_traffic(&plan->plan->predicted),
-                                                  (double)figures_traffic(&best->figures));
-    bool equal = figures_traffic(&plan->plan->predicted) == figures_traffic(&best->figures);
-    return equal ? g_strdup_printf("as little as the best of the sweep (%s)", label)
-                 : g_strdup_printf("%s beside the best of the sweep (%s)", difference, label);
+    uint64_t planned = figures_traffic(&plan->plan->predicted);
+    uint64_t least = figures_traffic(&best->figures);
+    if (planned == least)
+        return g_strdup_printf("as little as the best of the sweep (%s)", label);
+    g_autofree char *percent = text_number("%.2g", 100 * fabs((double)planned / (double)least - 1));
+    return least == 0 ? g_strdup_printf("more than the best of the sweep (%s)", label)
+                      : g_strdup_printf("%s %% %s than the best of the sweep (%s)", percent,
+                                        planned < least ? "less" : "more", label);
 }
 
 static void add_traffic(struct contents *contents)
@@ -81,12 +88,12 @@ static void add_accuracy(struct contents *contents)
     if (!of)
         return;
     char *answer = equal == of ? g_strdup("exact") : g_strdup_printf("%u of %u", equal, of);
-    g_autofree char *percent = isnan(worst) ? NULL : text_number("%.1f", 100 * worst);
+    g_autofree char *percent = isnan(worst) ? NULL : text_number("%.2g", 100 * worst);
+    g_autofree char *time = percent ? g_strdup_printf("; step time within %s %%", percent)
+                                    : g_strdup("");
     add(contents, "Predicted beside measured", answer,
-        g_strdup_printf("%u of %u counts and peaks are equal%s%s%s%s", equal, of,
-                        percent ? "; step time within " : "", percent ? percent : "",
-                        percent ? " %" : "",
-                        contents->pairs->len > 1 ? ", in all configurations" : ""));
+        g_strdup_printf("%u of %u counts and peaks are equal%s, in %u configuration%s", equal, of,
+                        time, contents->pairs->len, contents->pairs->len > 1 ? "s" : ""));
 }
 
 /* The first step from which the loss stays below the entropy; false: none. */

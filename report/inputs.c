@@ -155,17 +155,17 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
     return good;
 }
 
-static bool pair_plan(struct inputs *inputs, struct input_plan *input, GError **error)
+static bool pair_plan(const struct inputs *inputs, struct input_plan *input, GError **error)
 {
-    for (guint t = 0; t < inputs->traces->len && !input->trace; t++) {
+    for (guint t = 0; t < inputs->traces->len; t++) {
         const struct input_trace *trace = g_ptr_array_index(inputs->traces, t);
         if (g_strcmp0(trace->digest, input->plan->digest))
             continue;
-        if (!plan_check(input->plan, trace->trace, error)) {
-            g_prefix_error(error, "%s: ", input->path);
-            return false;
-        }
         input->trace = trace;
+        if (plan_check(input->plan, trace->trace, error))
+            return true;
+        g_prefix_error(error, "%s: ", input->path);
+        return false;
     }
     return true;
 }

@@ -41,6 +41,7 @@ const char page_style[] =
     "border-bottom: 1px solid var(--grid); }\n"
     "thead th { color: var(--muted); font-weight: 400; vertical-align: bottom; }\n"
     "th:first-child { text-align: left; padding-left: 0; font-weight: 400; }\n"
+    ".prose td, .prose th { text-align: left; white-space: normal; overflow-wrap: anywhere; }\n"
     ".note { margin: 0.4rem 0 0; overflow-wrap: anywhere; }\n"
     /* what is missing */
     ".missing li { margin-bottom: 0.75rem; }\n"
@@ -52,9 +53,9 @@ const char page_style[] =
     "@media screen and (max-width: 40rem) { body { padding: 1rem 0.875rem 2rem; } "
     ".wide { display: none; } .phone { display: block; } "
     ".findings { grid-template-columns: 1fr; } table { min-width: 100%; font-size: 0.8125rem; } "
-    "tbody th { position: sticky; left: 0; background: var(--paper); min-width: 6.5rem; max-width: "
+    "tbody th { position: sticky; left: 0; background: var(--paper); min-width: 6rem; max-width: "
     "45vw; "
-    "white-space: normal; overflow-wrap: anywhere; } td, th { padding-left: 0.75rem; } }\n"
+    "white-space: normal; overflow-wrap: anywhere; } td, th { padding-left: 0.6rem; } }\n"
     "@media print { body { max-width: none; padding: 0; } figure, .table, .findings div { "
     "break-inside: avoid; } .files { display: none; } .findings div { border: 1px solid "
     "var(--grid); } }\n";

@@ -49,7 +49,7 @@ static const char *read_object(struct run_log *log, const json_t *object)
     struct run_step step = {
         .step = (uint64_t)json_integer_value(number),
         .loss = number_of(object, "loss"),
-        .tokens_per_second = number_of(object, "tokens_per_second"),
+        .eval_loss = number_of(object, "eval_loss"),
     };
     const char *missing;
     step.counted = figures_from_json(object, &step.figures, &missing);

@@ -6,9 +6,9 @@
 
 struct run_step {
     uint64_t step;
-    double loss;              /* NAN: not a number, as a diverged run logs it */
-    double tokens_per_second; /* NAN: not said */
-    bool counted;             /* the figures were there */
+    double loss;      /* NAN: not a number, as a diverged run logs it */
+    double eval_loss; /* NAN: no evaluation followed the step */
+    bool counted;     /* the figures were there */
     struct plan_figures figures;
 };
 

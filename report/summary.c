@@ -28,7 +28,8 @@ char *summary_text(const struct contents *contents, const char *folder)
         g_string_append_c(text, '\n');
     }
     g_autofree char *page = g_build_filename(folder, "index.html", NULL);
-    g_string_append_printf(text, "%u figures in ", contents->figures->len);
+    g_string_append_printf(text, "%u figure%s in ", contents->figures->len,
+                           contents->figures->len == 1 ? "" : "s");
     append_printable(text, page);
     g_string_append_c(text, '\n');
     return g_string_free(text, FALSE);
@@ -39,6 +40,12 @@ static json_t *string_of(const char *text)
 {
     g_autofree char *printable = text_printable(text);
     return json_string(printable);
+}
+
+/* null: unlimited. */
+static json_t *budget_of(uint64_t bytes)
+{
+    return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
 }
 
 static json_t *figures_of(const struct contents *contents)
@@ -95,7 +102,7 @@ static json_t *memory_of(const struct contents *contents)
         json_object_set_new(object, "peak_non_model_bytes",
                             json_integer((json_int_t)moment->non_model_bytes));
         json_object_set_new(object, "device_memory_bytes",
-                            json_integer((json_int_t)replayed->plan->plan->device_budget));
+                            budget_of(replayed->plan->plan->device_budget));
         json_array_append_new(memory, object);
     }
     return memory;
@@ -111,7 +118,7 @@ static json_t *pairs_of(const struct contents *contents)
         json_object_set_new(object, "chunk_bytes",
                             json_integer((json_int_t)pair->configuration->chunk_bytes));
         json_object_set_new(object, "device_memory_bytes",
-                            json_integer((json_int_t)pair->configuration->device_bytes));
+                            budget_of(pair->configuration->device_bytes));
         json_object_set_new(object, "predictor", string_of(pair->predictor));
         json_object_set_new(object, "run", string_of(pair->run->origin));
         json_object_set_new(object, "steady", json_boolean(pair->steady));

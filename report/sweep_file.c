@@ -21,7 +21,7 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
         missing = "policy";
     else if (!entry->configuration.chunk_bytes)
         missing = "chunk_bytes";
-    else if (!entry->configuration.device_bytes)
+    else if (entry->configuration.device_bytes == UINT64_MAX)
         missing = "device_memory_bytes";
     else if (json_is_true(fits) && figures_from_json(object, &entry->figures, &missing))
         entry->fits = true;

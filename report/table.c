@@ -3,17 +3,15 @@
 
 #include <stdarg.h>
 
-struct table *table_new(const char *title, const char *column, ...)
+struct table *table_new(const char *title, const char *columns)
 {
     struct table *table = g_new0(struct table, 1);
     table->title = g_strdup(title);
     table->columns = g_ptr_array_new_with_free_func(g_free);
     table->rows = g_ptr_array_new_with_free_func((GDestroyNotify)g_ptr_array_unref);
-    va_list rest;
-    va_start(rest, column);
-    for (const char *name = column; name; name = va_arg(rest, const char *))
-        g_ptr_array_add(table->columns, g_strdup(name));
-    va_end(rest);
+    g_auto(GStrv) names = g_strsplit(columns, "|", -1);
+    for (size_t i = 0; names[i]; i++)
+        g_ptr_array_add(table->columns, g_strdup(names[i]));
     return table;
 }
 
@@ -62,7 +60,9 @@ void table_append_html(const struct table *table, GString *html)
     /* A heading, not a caption, which would scroll sideways with the table. */
     g_string_append(html, "<h3>");
     text_append_html(html, table->title);
-    g_string_append(html, "</h3>\n<div class=\"table\" tabindex=\"0\"><table aria-label=\"");
+    g_string_append_printf(html,
+                           "</h3>\n<div class=\"table%s\" tabindex=\"0\"><table aria-label=\"",
+                           table->prose ? " prose" : "");
     text_append_html(html, table->title);
     g_string_append(html, "\">\n<thead>");
     append_html_row(table->columns, "th", html);

@@ -8,12 +8,13 @@
 struct table {
     char *title;
     char *note;         /* a sentence below it; NULL: none */
+    bool prose;         /* cells are text, not figures: aligned left, and may wrap */
     GPtrArray *columns; /* char *; figures are aligned right in all but the first */
     GPtrArray *rows;    /* GPtrArray of char *, as many as columns */
 };
 
-/* Column titles end with NULL. */
-struct table *table_new(const char *title, const char *column, ...) G_GNUC_NULL_TERMINATED;
+/* `columns`: titles, "|" between them. */
+struct table *table_new(const char *title, const char *columns);
 void table_free(struct table *table);
 
 /* Adds a row of as many cells as there are columns, each a string that the table takes over. */

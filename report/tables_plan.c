@@ -8,7 +8,7 @@ struct table *table_phase_traffic(const struct replayed *replayed)
 {
     g_autofree char *title = g_strconcat("Chunks over the link by phase, ", replayed->plan->path,
                                          NULL);
-    struct table *table = table_new(title, "Phase", "H2D", "D2H", NULL);
+    struct table *table = table_new(title, "Phase|H2D|D2H");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++)
         table_add(table, g_strdup(trace_phase_name((enum trace_phase)phase)),
                   size_format(replayed->memory->h2d_bytes[phase]),
@@ -34,9 +34,8 @@ static void add_peaks(struct table *table, char *what, const struct plan_figures
 struct table *table_peaks(const struct contents *contents)
 {
     const struct inputs *inputs = contents->inputs;
-    struct table *table = table_new("Peaks by memory", "", "Device, by address",
-                                    "Device, live bytes", "Device budget", "Host", "Host budget",
-                                    NULL);
+    struct table *table = table_new(
+        "Peaks by memory", "|Device, by address|Device, live bytes|Device budget|Host|Host budget");
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
         add_peaks(table, g_strdup_printf("%s, predicted", input->path), &input->plan->predicted,
@@ -47,7 +46,7 @@ struct table *table_peaks(const struct contents *contents)
         struct plan_figures measured;
         if (run_log_measured(run, &measured, NULL))
             add_peaks(table, g_strdup_printf("%s, measured", run->origin), &measured,
-                      run->configuration.device_bytes, 0);
+                      run->configuration.maker ? run->configuration.device_bytes : 0, 0);
     }
     if (table->rows->len)
         return table;
@@ -65,9 +64,9 @@ static void add_traffic(struct table *table, char *what, const struct plan_figur
 
 struct table *table_traffic(const struct inputs *inputs)
 {
-    struct table *table = table_new("Traffic an iteration", "", "Both ways", "H2D", "D2H",
-                                    "H2D copies", "D2H copies", "Evictions",
-                                    "Moved within the device", NULL);
+    struct table *table =
+        table_new("Traffic an iteration",
+                  "|Both ways|H2D|D2H|H2D copies|D2H copies|Evictions|Moved within the device");
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
         add_traffic(table, g_strdup_printf("%s, predicted", input->path), &input->plan->predicted);
@@ -87,8 +86,8 @@ struct table *table_traffic(const struct inputs *inputs)
 struct table *table_best(const struct sweep_file *sweep)
 {
     g_autofree char *title = g_strconcat("Best of the sweep, ", sweep->origin, NULL);
-    struct table *table = table_new(title, "Device memory", "Decided by", "Chunk size", "Traffic",
-                                    "H2D", "D2H", "Stall", "Step time", NULL);
+    struct table *table =
+        table_new(title, "Device memory|Decided by|Chunk size|Traffic|H2D|D2H|Stall|Step time");
     GArray *budgets = sweep_file_budgets(sweep);
     GPtrArray *makers = sweep_file_makers(sweep);
     for (guint b = 0; b < budgets->len; b++) {
@@ -125,7 +124,7 @@ struct table *table_pair(const struct pair *pair)
 {
     g_autofree char *label = configuration_label(pair->configuration);
     g_autofree char *title = g_strconcat("Predicted beside measured: ", label, NULL);
-    struct table *table = table_new(title, "", "Predicted", "Measured", "Difference", NULL);
+    struct table *table = table_new(title, "|Predicted|Measured|Difference");
     for (const struct figure_field *field = figure_fields; field->name; field++) {
         double predicted = figure_value(&pair->predicted, field);
         double measured = figure_value(&pair->measured, field);

@@ -83,7 +83,8 @@ struct table *table_configuration(const struct inputs *inputs)
     const GPtrArray *traces = inputs->traces;
     if (!traces->len)
         return NULL;
-    struct table *table = table_new("Configuration", "", NULL);
+    struct table *table = table_new("Configuration", "Property");
+    table->prose = true;
     bool partial = false;
     for (guint t = 0; t < traces->len; t++) {
         const struct input_trace *input = g_ptr_array_index(traces, t);
@@ -142,8 +143,8 @@ struct table *table_phases(const struct input_trace *input)
     for (uint32_t m = 0; m < trace->operator_count; m++)
         whole += (double)trace->operators[m].duration_ns / 1e9;
     g_autofree char *title = g_strconcat("Phases, ", input->path, NULL);
-    struct table *table = table_new(title, "Phase", "Operators", "Time", "Share", "Rate",
-                                    "Peak of non-model data", NULL);
+    struct table *table = table_new(title,
+                                    "Phase|Operators|Time|Share|Rate|Peak of non-model data");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++) {
         struct phase_sums sums = sum_phase(trace, (enum trace_phase)phase);
         char *share = whole > 0 ? g_strdup_printf("%.0f %%", 100 * sums.seconds / whole)

@@ -102,8 +102,30 @@ static void test_configurations(void)
     b = a;
     b.maker = "planner";
     g_assert_false(configuration_same(&a, &b));
+    a.device_bytes = UINT64_MAX;
+    b = a;
+    g_assert_true(configuration_same(&a, &b));
     struct configuration unknown = {NULL, NULL, 0, 0, -1}, other = unknown;
     g_assert_false(configuration_same(&unknown, &other));
+}
+
+/* A run without a budget states none. */
+static void test_unlimited(void)
+{
+    json_t *object = json_pack("{s:s, s:i}", "made_by", "policy opt", "chunk_bytes", 1024);
+    struct configuration run = configuration_of_json(object);
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, 1 << 20);
+    plan->device_budget = UINT64_MAX;
+    struct configuration planned = configuration_of_plan(plan);
+    g_assert_true(configuration_same(&planned, &run));
+    g_autofree char *label = configuration_label(&run);
+    g_assert_cmpstr(label, ==, "policy opt, 1 KiB chunks");
+    configuration_clear(&run);
+    configuration_clear(&planned);
+    plan_free(plan);
+    trace_free(trace);
+    json_decref(object);
 }
 
 /* Writes `text` as a file, which must be refused with `message` in the reason. */
@@ -246,6 +268,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/inputs/names_do_not_matter", test_names_do_not_matter);
     g_test_add_func("/report/inputs/pairs", test_pairs);
     g_test_add_func("/report/inputs/configurations", test_configurations);
+    g_test_add_func("/report/inputs/unlimited", test_unlimited);
     g_test_add_func("/report/inputs/bad_files", test_bad_files);
     g_test_add_func("/report/inputs/missing_file", test_missing_file);
     g_test_add_func("/report/inputs/truncated", test_truncated);

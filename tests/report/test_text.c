@@ -94,7 +94,7 @@ static void test_size_tics(void)
 
 static void test_table(void)
 {
-    struct table *table = table_new("A <title>", "Name", "Value", NULL);
+    struct table *table = table_new("A <title>", "Name|Value");
     table_add(table, g_strdup("a\x07"), g_strdup("1"));
     table_add(table, g_strdup("long <b>"), g_strdup("100"));
     GString *text = g_string_new(NULL), *html = g_string_new(NULL);
