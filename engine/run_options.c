@@ -268,7 +268,7 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[5], int
         FLAG("dry-run", &flags[2], "Show the memory and the traffic of a run, and take none"),
         FLAG("json", &flags[3], "Print one JSON object instead of a table"),
         FLAG("version", &flags[4], "Print the version"),
-        {NULL},
+        {NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
     };
     GOptionContext *context = g_option_context_new("- train a model that may exceed the device");
     g_option_context_add_main_entries(context, entries, NULL);

@@ -1,0 +1,236 @@
+/* pstar-run from outside: what it writes, when it stops, and how it ends. */
+#include <glib.h>
+#include <glib/gstdio.h>
+#include <jansson.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define CONFIG                                                                                    \
+    "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 32, \"n_head\": 2, \"n_positions\": " \
+    "32,"                                                                                         \
+    " \"vocab_size\": 256, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}"
+
+struct folder {
+    char *path;
+};
+
+static char *in_folder(const struct folder *folder, const char *name)
+{
+    return g_build_filename(folder->path, name, NULL);
+}
+
+static void write_file(const struct folder *folder, const char *name, const char *text)
+{
+    g_autofree char *path = in_folder(folder, name);
+    g_assert_true(g_file_set_contents(path, text, -1, NULL));
+}
+
+static void set_up(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    folder->path = g_dir_make_tmp("pstar-run-XXXXXX", NULL);
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (int i = 0; i < 400; i++)
+        g_string_append_printf(text, "%d bottles of beer on the wall, ", i);
+    write_file(folder, "config.json", CONFIG);
+    write_file(folder, "text.txt", text->str);
+}
+
+static void remove_all(const char *path)
+{
+    GDir *dir = g_dir_open(path, 0, NULL);
+    const char *name;
+    while (dir && (name = g_dir_read_name(dir))) {
+        g_autofree char *child = g_build_filename(path, name, NULL);
+        remove_all(child);
+    }
+    if (dir)
+        g_dir_close(dir);
+    g_remove(path);
+}
+
+static void tear_down(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    remove_all(folder->path);
+    g_free(folder->path);
+}
+
+static char **command_of(const char *options)
+{
+    g_autofree char *line = g_strconcat(
+        PROGRAM_DIR "/pstar-run --model config.json --data text.txt --batch 2 --seq 16 ", options,
+        NULL);
+    char **command = NULL;
+    g_assert_true(g_shell_parse_argv(line, NULL, &command, NULL));
+    return command;
+}
+
+/* Its exit status; *out (may be NULL) is what it printed. */
+static int run(const struct folder *folder, const char *options, char **out)
+{
+    g_auto(GStrv) command = command_of(options);
+    g_autofree char *errors = NULL, *output = NULL;
+    int status = -1;
+    g_assert_true(g_spawn_sync(folder->path, command, NULL, G_SPAWN_DEFAULT, NULL, NULL, &output,
+                               &errors, &status, NULL));
+    g_test_message("%s: %s", options, errors);
+    if (out)
+        *out = g_steal_pointer(&output);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* One key of every step's object, in order. */
+static GArray *read_log(const struct folder *folder, const char *name, const char *key)
+{
+    g_autofree char *path = in_folder(folder, name), *text = NULL;
+    GArray *values = g_array_new(FALSE, FALSE, sizeof(double));
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    for (char **line = lines; **line; line++) {
+        json_t *object = json_loads(*line, 0, NULL);
+        double value = json_number_value(json_object_get(object, key));
+        g_assert_nonnull(json_object_get(object, key));
+        g_array_append_val(values, value);
+        json_decref(object);
+    }
+    return values;
+}
+
+static void check_same_log(const struct folder *folder, const char *a, const char *b,
+                           const char *key)
+{
+    GArray *left = read_log(folder, a, key), *right = read_log(folder, b, key);
+    g_assert_cmpmem(left->data, left->len * sizeof(double), right->data,
+                    right->len * sizeof(double));
+    g_assert_cmpuint(left->len, >, 0);
+    g_array_unref(left);
+    g_array_unref(right);
+}
+
+/* A plan that was written makes the same run as the policy that it came from. */
+static void test_plan(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_assert_cmpint(run(folder,
+                        "--steps 3 --device-memory 300KiB --chunk-size 8KiB --policy lru "
+                        "--emit-plan plan.json --log policy.jsonl",
+                        NULL),
+                    ==, 0);
+    g_assert_cmpint(run(folder, "--steps 3 --plan plan.json --log plan.jsonl", NULL), ==, 0);
+    const char *const keys[] = {"step",      "loss",       "gradient_norm",     "learning_rate",
+                                "h2d_bytes", "d2h_copies", "peak_device_bytes", "evictions"};
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
+        check_same_log(folder, "policy.jsonl", "plan.jsonl", keys[i]);
+    g_assert_cmpint(run(folder, "--steps 3 --plan plan.json --precision bf16", NULL), ==, 2);
+    g_assert_cmpint(run(folder, "--steps 3 --plan plan.json --device-memory 100KiB", NULL), ==, 3);
+    g_assert_cmpint(run(folder, "--steps 3 --plan plan.json --policy fifo", NULL), ==, 2);
+}
+
+static void test_resume(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_assert_cmpint(run(folder, "--steps 6 --log whole.jsonl", NULL), ==, 0);
+    g_assert_cmpint(run(folder, "--steps 6 --save-every 4 --save saved --log x.jsonl", NULL), ==,
+                    0);
+    check_same_log(folder, "whole.jsonl", "x.jsonl", "loss");
+    g_assert_cmpint(run(folder, "--steps 4 --schedule-steps 6 --save half", NULL), ==, 0);
+    g_assert_cmpint(run(folder,
+                        "--steps 6 --resume half --device-memory 300KiB --chunk-size 4KiB "
+                        "--log rest.jsonl",
+                        NULL),
+                    ==, 0);
+    GArray *whole = read_log(folder, "whole.jsonl", "loss");
+    GArray *rest = read_log(folder, "rest.jsonl", "loss");
+    g_assert_cmpmem(whole->data + 4 * sizeof(double), 2 * sizeof(double), rest->data,
+                    rest->len * sizeof(double));
+    g_array_unref(whole);
+    g_array_unref(rest);
+    g_assert_cmpint(run(folder, "--steps 4 --schedule-steps 6 --resume half", NULL), ==, 2);
+    g_assert_cmpint(run(folder, "--steps 9 --resume half", NULL), ==, 2);
+}
+
+/* Ctrl-C ends with a whole step, a log of as many, and a checkpoint to go on from. */
+static void test_interrupt(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_auto(GStrv) command = command_of("--steps 1000000 --save saved --log log.jsonl");
+    g_autofree char *log = in_folder(folder, "log.jsonl");
+    GPid child;
+    g_assert_true(g_spawn_async(folder->path, command, NULL,
+                                G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL,
+                                &child, NULL));
+    GStatBuf file;
+    while (g_stat(log, &file) != 0 || file.st_size < 2000)
+        g_usleep(20000);
+    g_assert_cmpint(kill(child, SIGINT), ==, 0);
+    int status;
+    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 0);
+
+    GArray *steps = read_log(folder, "log.jsonl", "step");
+    double last = g_array_index(steps, double, steps->len - 1);
+    g_assert_cmpfloat(last, ==, steps->len);
+    g_autofree char *state = g_build_filename(folder->path, "saved", "trainer.json", NULL);
+    json_t *saved = json_load_file(state, 0, NULL);
+    g_assert_cmpfloat(json_number_value(json_object_get(saved, "step")), ==, last);
+    json_decref(saved);
+    g_array_unref(steps);
+}
+
+static void test_dry_run(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *text = NULL;
+    g_assert_cmpint(run(folder, "--dry-run --json", &text), ==, 0);
+    json_t *dry = json_loads(text, 0, NULL);
+    g_assert_nonnull(dry);
+    json_int_t least = json_integer_value(json_object_get(dry, "least_device_bytes"));
+    g_assert_cmpint(least, >, 0);
+    g_assert_cmpint(json_integer_value(json_object_get(dry, "device_bytes")), >, least);
+    g_assert_cmpint(json_integer_value(json_object_get(dry, "h2d_bytes")), ==, 0);
+    json_decref(dry);
+
+    /* What it says is least is least. */
+    g_autofree char *fits = g_strdup_printf("--steps 2 --device-memory %lld", (long long)least);
+    g_autofree char *too_small = g_strdup_printf("--steps 2 --device-memory %lld --log none.jsonl",
+                                                 (long long)least - 1);
+    g_autofree char *log = in_folder(folder, "none.jsonl");
+    g_assert_cmpint(run(folder, fits, NULL), ==, 0);
+    g_assert_cmpint(run(folder, too_small, NULL), ==, 3);
+    g_assert_false(g_file_test(log, G_FILE_TEST_EXISTS));
+}
+
+static void test_evaluation(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *text = NULL;
+    g_assert_cmpint(run(folder, "--steps 4 --held-out 0.2 --eval-every 1 --log held.jsonl", NULL),
+                    ==, 0);
+    GArray *losses = read_log(folder, "held.jsonl", "eval_loss");
+    g_assert_cmpuint(losses->len, ==, 4);
+    g_array_unref(losses);
+    g_assert_cmpint(run(folder,
+                        "--steps 4 --eval text.txt --sample 9 --json --precision bf16 "
+                        "--device-memory 300KiB --chunk-size 2KiB",
+                        &text),
+                    ==, 0);
+    json_t *summary = json_loads(text, 0, NULL);
+    g_assert_nonnull(summary);
+    g_assert_true(json_is_real(json_object_get(summary, "eval_loss")));
+    g_assert_cmpuint(json_array_size(json_object_get(summary, "sample")), ==, 16 + 9);
+    json_decref(summary);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add("/program/plan", struct folder, NULL, set_up, test_plan, tear_down);
+    g_test_add("/program/resume", struct folder, NULL, set_up, test_resume, tear_down);
+    g_test_add("/program/interrupt", struct folder, NULL, set_up, test_interrupt, tear_down);
+    g_test_add("/program/dry-run", struct folder, NULL, set_up, test_dry_run, tear_down);
+    g_test_add("/program/evaluation", struct folder, NULL, set_up, test_evaluation, tear_down);
+    return g_test_run();
+}
