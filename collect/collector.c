@@ -136,8 +136,11 @@ static void open_window(struct collector *collector)
                 "are: %s\n",
                 error->message);
         g_clear_error(&error);
-    } else if (trace->machine == NULL) {
-        trace->machine = machine_name();
+    } else {
+        if (trace->machine == NULL)
+            trace->machine = machine_name();
+        if (trace->producer == NULL)
+            trace->producer = machine_program();
     }
     recording_restart(collector->recording);
     if (begin_file(collector, trace, &error))

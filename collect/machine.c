@@ -26,3 +26,13 @@ char *machine_name(void)
     g_free(processor);
     return name;
 }
+
+char *machine_program(void)
+{
+    char *path = g_file_read_link("/proc/self/exe", NULL);
+    char *name = path == NULL ? g_strdup("unknown") : g_path_get_basename(path);
+    char *valid = g_utf8_make_valid(name, -1);
+    g_free(name);
+    g_free(path);
+    return valid;
+}

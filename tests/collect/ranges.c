@@ -13,7 +13,44 @@ static void *other_thread(void *range)
     return NULL;
 }
 
-int main(void)
+struct many {
+    pthread_t thread;
+    int index, ranges;
+};
+
+static void *make_many(void *data)
+{
+    const struct many *many = (const struct many *)data;
+    nvtxEventAttributes_t event = {
+        .version = NVTX_VERSION,
+        .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE,
+        .payloadType = NVTX_PAYLOAD_TYPE_INT32,
+        .payload.iValue = many->index,
+        .messageType = NVTX_MESSAGE_TYPE_ASCII,
+        .message.ascii = "many",
+    };
+    for (int i = 0; i < many->ranges; i++) {
+        nvtxRangePushEx(&event);
+        nvtxRangePop();
+    }
+    return NULL;
+}
+
+static void make_many_in_threads(int threads, int ranges)
+{
+    struct many *many = calloc((size_t)threads, sizeof *many);
+    for (int i = 0; i < threads; i++) {
+        many[i].index = i;
+        many[i].ranges = ranges;
+        if (pthread_create(&many[i].thread, NULL, make_many, &many[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_join(many[i].thread, NULL);
+    free(many);
+}
+
+int main(int argc, char **argv)
 {
     nvtxDomainHandle_t domain = nvtxDomainCreateA("library");
     nvtxDomainNameCategoryA(domain, 7, "input");
@@ -39,6 +76,8 @@ int main(void)
     pthread_join(thread, NULL);
     nvtxRangePop();
     nvtxRangePop(); /* one too many */
+    if (argc == 3)
+        make_many_in_threads(atoi(argv[1]), atoi(argv[2]));
     printf("levels %d %d\n", outer, inner);
     return 3;
 }
