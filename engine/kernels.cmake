@@ -29,3 +29,7 @@ pstar_library(engine_kernels
   ${simd_objects}
   LINK DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})
+
+# Not built unless asked for: cmake --build ... --target bench_kernels
+add_executable(bench_kernels EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/kernels.c)
+target_link_libraries(bench_kernels PRIVATE pstar_engine_kernels m)

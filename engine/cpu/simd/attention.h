@@ -22,16 +22,16 @@ struct attention_head {
 
 /* Rows of a tile in fp32: [64, padded], zeros behind the sequence's end and behind D. */
 struct attention_rows {
-    float at[SIMD_TILE * HEAD_LIMIT];
+    _Alignas(64) float at[SIMD_TILE * HEAD_LIMIT];
 };
 
 /* The same transposed: [padded, 64]. */
 struct attention_columns {
-    float at[SIMD_TILE * HEAD_LIMIT];
+    _Alignas(64) float at[SIMD_TILE * HEAD_LIMIT];
 };
 
 struct attention_scores {
-    float at[SIMD_TILE][SIMD_TILE]; /* query, key */
+    _Alignas(64) float at[SIMD_TILE][SIMD_TILE]; /* query, key */
 };
 
 enum attention_part { ATTENTION_Q, ATTENTION_K, ATTENTION_V };
@@ -78,7 +78,7 @@ static inline void attention_load_row(const struct attention_head *h, const void
     for (uint32_t d = 0; d < h->padded; d += SIMD_TILE) {
         uint32_t D = h->arguments->D;
         uint32_t left = d < D ? D - d : 0, room = h->padded - d;
-        float tile[SIMD_TILE];
+        tile_fp32 tile;
         tile_load(h->arguments->precision, from, element + d, left < SIMD_TILE ? left : SIMD_TILE,
                   0, tile);
         for (uint32_t i = 0; i < SIMD_TILE; i++)
@@ -93,7 +93,7 @@ static inline void attention_store_row(const struct attention_head *h, void *to,
     uint32_t D = h->arguments->D;
     for (uint32_t d = 0; d < D; d += SIMD_TILE) {
         uint32_t count = D - d < SIMD_TILE ? D - d : SIMD_TILE;
-        float tile[SIMD_TILE];
+        tile_fp32 tile;
         tile_load_fp32(row + d, count, tile);
         for (uint32_t i = 0; i < count; i++)
             tile[i] *= scale;
@@ -142,12 +142,12 @@ static inline uint32_t attention_visible(uint32_t queries, uint32_t r, uint32_t 
     return keys < queries ? SIMD_TILE : r + 1;
 }
 
-/* Dropout of the probabilities of one query and a tile of keys. */
-static inline void attention_dropout(const struct attention_head *h, uint32_t query, uint32_t keys,
-                                     float probabilities[SIMD_TILE])
+/* The dropout's factors for the probabilities of one query and a tile of keys. */
+static inline void attention_factors(const struct attention_head *h, uint32_t query, uint32_t keys,
+                                     float factors[SIMD_TILE])
 {
     const struct simd_attention *a = h->arguments;
-    dropout_tile(&a->dropout, h->head * a->T + query, h->tiles, keys, probabilities);
+    dropout_factors(&a->dropout, h->head * a->T + query, h->tiles, keys, factors);
 }
 
 #endif

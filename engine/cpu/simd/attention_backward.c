@@ -8,7 +8,7 @@
 struct query_tile {
     uint32_t tile, count;
     struct attention_rows q, dout; /* q times the scale */
-    float delta[SIMD_TILE], lse[SIMD_TILE];
+    tile_fp32 delta, lse;
 };
 
 struct key_tile {
@@ -23,10 +23,10 @@ struct pair {
 
 static float row_delta(const struct attention_head *h, const float *dout, uint64_t o)
 {
-    float sum[SIMD_TILE] = {0};
+    tile_fp32 sum = {0};
     for (uint32_t d = 0; d < h->arguments->D; d += SIMD_TILE) {
         uint32_t left = h->arguments->D - d, count = left < SIMD_TILE ? left : SIMD_TILE;
-        float tile[SIMD_TILE], gradient[SIMD_TILE] = {0};
+        tile_fp32 tile, gradient = {0};
         tile_load(h->arguments->precision, h->arguments->o_read, o + d, count, 0, tile);
         tile_load_fp32(dout + d, count, gradient);
         for (int i = 0; i < SIMD_TILE; i++)
@@ -63,23 +63,33 @@ static void load_keys(const struct attention_head *h, uint32_t tile, struct key_
     attention_transpose(h, k, &keys->k);
 }
 
+/* Of one query: p holds the scores and ds the gradient of what was dropped out of. */
+static void compute_row(const struct attention_head *h, const struct query_tile *queries,
+                        uint32_t r, uint32_t keys, float p[SIMD_TILE], float ds[SIMD_TILE])
+{
+    bool drops = dropout_drops(&h->arguments->dropout);
+    tile_fp32 factors;
+    for (uint32_t i = attention_visible(queries->tile, r, keys); i < SIMD_TILE; i++)
+        p[i] = -INFINITY;
+    if (drops) {
+        attention_factors(h, queries->tile * SIMD_TILE + r, keys, factors);
+        tile_multiply(ds, factors);
+    }
+    for (int i = 0; i < SIMD_TILE; i++) {
+        p[i] = exponential(p[i] - queries->lse[r]);
+        ds[i] = p[i] * (ds[i] - queries->delta[r]);
+    }
+    if (drops)
+        tile_multiply(p, factors);
+}
+
 static void compute_pair(const struct attention_head *h, const struct query_tile *queries,
                          const struct key_tile *keys, struct pair *pair)
 {
     attention_product(h, queries->count, &queries->q, &keys->k, &pair->p);
     attention_product(h, queries->count, &queries->dout, &keys->v, &pair->ds);
-    for (uint32_t r = 0; r < queries->count; r++) {
-        float *p = pair->p.at[r], *ds = pair->ds.at[r];
-        uint32_t query = queries->tile * SIMD_TILE + r;
-        for (uint32_t i = attention_visible(queries->tile, r, keys->tile); i < SIMD_TILE; i++)
-            p[i] = -INFINITY;
-        attention_dropout(h, query, keys->tile, ds);
-        for (int i = 0; i < SIMD_TILE; i++) {
-            p[i] = exponential(p[i] - queries->lse[r]);
-            ds[i] = p[i] * (ds[i] - queries->delta[r]);
-        }
-        attention_dropout(h, query, keys->tile, p);
-    }
+    for (uint32_t r = 0; r < queries->count; r++)
+        compute_row(h, queries, r, keys->tile, pair->p.at[r], pair->ds.at[r]);
 }
 
 static void backward_queries(const struct attention_head *h, uint32_t tile)

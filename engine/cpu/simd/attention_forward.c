@@ -5,7 +5,7 @@
 /* What a tile of queries has seen so far: the greatest score, the sum of the exponentials relative
  * to it, and the values weighted by them. */
 struct progress {
-    float max[SIMD_TILE], sum[SIMD_TILE];
+    tile_fp32 max, sum;
     struct attention_rows o;
 };
 
@@ -31,7 +31,11 @@ static void advance(const struct attention_head *h, struct progress *p, uint32_t
     p->sum[r] = fmaf(p->sum[r], old, tile_sum(scores));
     for (uint32_t d = 0; d < h->padded; d++)
         p->o.at[r * h->padded + d] *= old;
-    attention_dropout(h, queries * SIMD_TILE + r, keys, scores);
+    if (dropout_drops(&h->arguments->dropout)) {
+        tile_fp32 factors;
+        attention_factors(h, queries * SIMD_TILE + r, keys, factors);
+        tile_multiply(scores, factors);
+    }
 }
 
 static void store(const struct attention_head *h, const struct progress *p, uint32_t queries)

@@ -9,7 +9,7 @@ enum { COLUMN_BLOCK = 64 };
 
 /* Begins as all zero; `total` is complete after column_sum_end. */
 struct column_sum {
-    float block[SIMD_TILE], total[SIMD_TILE];
+    tile_fp32 block, total;
     uint32_t rows; /* in the block */
 };
 

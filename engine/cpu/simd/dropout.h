@@ -3,47 +3,70 @@
 #define PSTAR_ENGINE_CPU_SIMD_DROPOUT_H
 
 #include "engine/cpu/simd/tile.h"
+#include "engine/cpu/simd/vector.h"
 
-enum { DROPOUT_LANES = 16 };
+enum { DROPOUT_LANES = 16 }; /* counters of a tile, four words each */
 
-/* The words of the elements of a tile, as random_word gives each: Philox on 16 counters at once. */
-static inline void dropout_words(const struct random_stream *stream, uint64_t tile,
-                                 uint32_t words[SIMD_TILE])
+/* Philox on the counters {first + lane, site, pass} of some of a tile's lanes. Only the lower
+ * halves of the 64-bit words count: what is above them is not cleared between rounds. */
+static inline void dropout_philox(const struct random_stream *stream, words index, words c[4])
 {
-    uint32_t *c0 = words, *c1 = c0 + DROPOUT_LANES, *c2 = c1 + DROPOUT_LANES,
-             *c3 = c2 + DROPOUT_LANES;
-    uint64_t first = tile * DROPOUT_LANES;
-    for (uint32_t l = 0; l < DROPOUT_LANES; l++) {
-        c0[l] = (uint32_t)first + l; /* a multiple of 16: no carry */
-        c1[l] = (uint32_t)(first >> 32);
-        c2[l] = stream->site;
-        c3[l] = stream->pass;
-    }
     uint32_t k0 = (uint32_t)stream->seed, k1 = (uint32_t)(stream->seed >> 32);
+    const words zero = {0}, m0 = zero + RANDOM_MULTIPLIER_0, m1 = zero + RANDOM_MULTIPLIER_1;
+    c[0] = index;
+    c[1] = index >> 32;
+    c[2] = zero + stream->site;
+    c[3] = zero + stream->pass;
     for (int round = 0; round < RANDOM_ROUNDS; round++) {
-        for (int l = 0; l < DROPOUT_LANES; l++) {
-            uint64_t p0 = (uint64_t)RANDOM_MULTIPLIER_0 * c0[l];
-            uint64_t p1 = (uint64_t)RANDOM_MULTIPLIER_1 * c2[l];
-            c0[l] = (uint32_t)(p1 >> 32) ^ c1[l] ^ k0;
-            c1[l] = (uint32_t)p1;
-            c2[l] = (uint32_t)(p0 >> 32) ^ c3[l] ^ k1;
-            c3[l] = (uint32_t)p0;
-        }
+        words p0 = words_product(m0, c[0]), p1 = words_product(m1, c[2]);
+        c[0] = (p1 >> 32) ^ c[1] ^ (uint64_t)k0;
+        c[1] = p1;
+        c[2] = (p0 >> 32) ^ c[3] ^ (uint64_t)k1;
+        c[3] = p0;
         k0 += RANDOM_WEYL_0;
         k1 += RANDOM_WEYL_1;
     }
 }
 
-/* `row` of rows of `tiles` tiles, its tile `tile`. */
+/* The words of the elements of a tile, as random_word gives each. */
+static inline void dropout_words(const struct random_stream *stream, uint64_t tile,
+                                 uint32_t drawn[SIMD_TILE])
+{
+    for (int lane = 0; lane < DROPOUT_LANES; lane += WORDS_LANES) {
+        words index, c[4];
+        for (int l = 0; l < WORDS_LANES; l++)
+            index[l] = tile * DROPOUT_LANES + (uint64_t)(lane + l);
+        dropout_philox(stream, index, c);
+        for (int w = 0; w < 4; w++)
+            for (int l = 0; l < WORDS_LANES; l++)
+                drawn[w * DROPOUT_LANES + lane + l] = (uint32_t)c[w][l];
+    }
+}
+
+static inline bool dropout_drops(const struct simd_dropout *dropout)
+{
+    return dropout->scale != 0;
+}
+
+/* Tile `tile` of row `row`, rows having `tiles` of them: the scale, or 0 where the element drops.
+ */
+static inline void dropout_factors(const struct simd_dropout *dropout, uint64_t row, uint32_t tiles,
+                                   uint32_t tile, float factors[SIMD_TILE])
+{
+    _Alignas(64) uint32_t drawn[SIMD_TILE];
+    dropout_words(&dropout->stream, row * tiles + tile, drawn);
+    for (int i = 0; i < SIMD_TILE; i++)
+        factors[i] = drawn[i] >= dropout->threshold ? dropout->scale : 0;
+}
+
 static inline void dropout_tile(const struct simd_dropout *dropout, uint64_t row, uint32_t tiles,
                                 uint32_t tile, float values[SIMD_TILE])
 {
-    if (dropout->scale == 0)
-        return;
-    uint32_t words[SIMD_TILE];
-    dropout_words(&dropout->stream, row * tiles + tile, words);
-    for (int i = 0; i < SIMD_TILE; i++)
-        values[i] = words[i] >= dropout->threshold ? values[i] * dropout->scale : 0;
+    if (dropout_drops(dropout)) {
+        tile_fp32 factors;
+        dropout_factors(dropout, row, tiles, tile, factors);
+        tile_multiply(values, factors);
+    }
 }
 
 #endif

@@ -9,7 +9,7 @@ void SIMD(embed_forward)(const void *arguments, uint64_t first, uint64_t end)
         uint64_t token = (uint64_t)a->tokens[n] * a->H, position = n % a->T * a->H;
         for (uint32_t t = 0; t < tiles; t++) {
             struct tile_span span = tile_of(t, a->H);
-            float x[SIMD_TILE], p[SIMD_TILE];
+            tile_fp32 x, p;
             tile_load(a->precision, a->wte, token + span.first, span.count, 0, x);
             tile_load(a->precision, a->wpe, position + span.first, span.count, 0, p);
             tile_add(x, p);
@@ -25,7 +25,7 @@ static void add_gradient(enum model_precision precision, uint32_t H, const void 
                          float sum[SIMD_TILE])
 {
     struct tile_span span = tile_of(t, H);
-    float dy[SIMD_TILE];
+    tile_fp32 dy;
     tile_load(precision, dx, row * H + span.first, span.count, 0, dy);
     dropout_tile(dropout, row, simd_tiles(H), t, dy);
     tile_add(sum, dy);
@@ -38,7 +38,7 @@ void SIMD(embed_tokens)(const void *arguments, uint64_t first, uint64_t end)
         struct tile_span span = tile_of(t, a->H);
         for (uint32_t i = 0; i < a->N;) {
             uint64_t token = a->order[i] >> 32;
-            float sum[SIMD_TILE] = {0};
+            tile_fp32 sum = {0};
             for (; i < a->N && a->order[i] >> 32 == token; i++)
                 add_gradient(a->precision, a->H, a->dx, &a->dropout, (uint32_t)a->order[i], t, sum);
             tile_store_gradient(a->gradient, a->dwte, token * a->H + span.first, span.count, sum);
@@ -53,7 +53,7 @@ void SIMD(embed_positions)(const void *arguments, uint64_t first, uint64_t end)
     for (uint64_t position = first; position < end; position++)
         for (uint32_t t = 0; t < tiles; t++) {
             struct tile_span span = tile_of(t, a->H);
-            float sum[SIMD_TILE] = {0};
+            tile_fp32 sum = {0};
             for (uint32_t b = 0; b < a->B; b++)
                 add_gradient(a->precision, a->H, a->dx, &a->dropout, (uint64_t)b * a->T + position,
                              t, sum);

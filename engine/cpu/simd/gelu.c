@@ -24,7 +24,7 @@ void SIMD(gelu_forward)(const void *arguments, uint64_t first, uint64_t end)
     const struct simd_gelu *a = arguments;
     for (uint64_t e = first; e < end; e += SIMD_TILE) {
         uint32_t count = elements_in_tile(e, end);
-        float x[SIMD_TILE];
+        tile_fp32 x;
         tile_load(a->precision, a->pre, e, count, 0, x);
         for (int i = 0; i < SIMD_TILE; i++)
             x[i] *= gate(x[i]);
@@ -37,7 +37,7 @@ void SIMD(gelu_backward)(const void *arguments, uint64_t first, uint64_t end)
     const struct simd_gelu *a = arguments;
     for (uint64_t e = first; e < end; e += SIMD_TILE) {
         uint32_t count = elements_in_tile(e, end);
-        float x[SIMD_TILE], dy[SIMD_TILE];
+        tile_fp32 x, dy;
         tile_load(a->precision, a->pre, e, count, 0, x);
         tile_load(a->precision, a->y, e, count, 0, dy);
         for (int i = 0; i < SIMD_TILE; i++) {

@@ -11,11 +11,11 @@ struct softmax {
 
 static float row_max(const struct simd_loss *a, uint64_t n)
 {
-    float max[SIMD_TILE];
+    tile_fp32 max;
     tile_fill(max, -INFINITY);
     for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
         struct tile_span span = tile_of(t, a->V);
-        float l[SIMD_TILE];
+        tile_fp32 l;
         tile_load(a->precision, a->logits, n * a->V + span.first, span.count, -INFINITY, l);
         for (int i = 0; i < SIMD_TILE; i++)
             max[i] = l[i] > max[i] ? l[i] : max[i];
@@ -29,10 +29,10 @@ static float row_max(const struct simd_loss *a, uint64_t n)
 static struct softmax row_softmax(const struct simd_loss *a, uint64_t n)
 {
     float max = row_max(a, n);
-    float sum[SIMD_TILE] = {0};
+    tile_fp32 sum = {0};
     for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
         struct tile_span span = tile_of(t, a->V);
-        float l[SIMD_TILE];
+        tile_fp32 l;
         tile_load(a->precision, a->logits, n * a->V + span.first, span.count, -INFINITY, l);
         for (int i = 0; i < SIMD_TILE; i++)
             sum[i] += exponential(l[i] - max);
@@ -57,7 +57,7 @@ static void row_gradient(const struct simd_loss *a, uint64_t n, struct softmax s
     uint32_t target = a->targets[n];
     for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
         struct tile_span span = tile_of(t, a->V);
-        float l[SIMD_TILE];
+        tile_fp32 l;
         tile_load(a->precision, a->logits, n * a->V + span.first, span.count, -INFINITY, l);
         for (int i = 0; i < SIMD_TILE; i++)
             l[i] = exponential(l[i] - softmax.max) * inverse;

@@ -5,10 +5,10 @@
 
 static float row_mean(const struct simd_norm_forward *a, uint64_t n)
 {
-    float sum[SIMD_TILE] = {0};
+    tile_fp32 sum = {0};
     for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
         struct tile_span span = tile_of(t, a->H);
-        float x[SIMD_TILE];
+        tile_fp32 x;
         tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
         tile_add(sum, x);
     }
@@ -17,10 +17,10 @@ static float row_mean(const struct simd_norm_forward *a, uint64_t n)
 
 static float row_variance(const struct simd_norm_forward *a, uint64_t n, float mean)
 {
-    float sum[SIMD_TILE] = {0};
+    tile_fp32 sum = {0};
     for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
         struct tile_span span = tile_of(t, a->H);
-        float x[SIMD_TILE];
+        tile_fp32 x;
         tile_load(a->precision, a->x, n * a->H + span.first, span.count, mean, x);
         for (int i = 0; i < SIMD_TILE; i++)
             sum[i] = fmaf(x[i] - mean, x[i] - mean, sum[i]);
@@ -38,7 +38,7 @@ void SIMD(norm_forward)(const void *arguments, uint64_t first, uint64_t end)
         a->stats[a->N + n] = inverse;
         for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
             struct tile_span span = tile_of(t, a->H);
-            float x[SIMD_TILE], weight[SIMD_TILE], bias[SIMD_TILE];
+            tile_fp32 x, weight, bias;
             tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
             tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
             tile_load(a->precision, a->bias, span.first, span.count, 0, bias);
@@ -54,7 +54,7 @@ static void input_tile(const struct simd_norm_input *a, uint64_t n, struct tile_
                        float g[SIMD_TILE], float normal[SIMD_TILE])
 {
     float mean = a->stats[n], inverse = a->stats[a->N + n];
-    float weight[SIMD_TILE];
+    tile_fp32 weight;
     tile_load(a->precision, a->dy, n * a->H + span.first, span.count, 0, g);
     tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
     tile_load(a->precision, a->x, n * a->H + span.first, span.count, mean, normal);
@@ -69,8 +69,8 @@ void SIMD(norm_input)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_norm_input *a = arguments;
     for (uint64_t n = first; n < end; n++) {
-        float sum[SIMD_TILE] = {0}, sum_normal[SIMD_TILE] = {0};
-        float g[SIMD_TILE], normal[SIMD_TILE];
+        tile_fp32 sum = {0}, sum_normal = {0};
+        tile_fp32 g, normal;
         for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
             input_tile(a, n, tile_of(t, a->H), g, normal);
             for (int i = 0; i < SIMD_TILE; i++) {
@@ -83,7 +83,7 @@ void SIMD(norm_input)(const void *arguments, uint64_t first, uint64_t end)
         float inverse = a->stats[a->N + n];
         for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
             struct tile_span span = tile_of(t, a->H);
-            float dx[SIMD_TILE] = {0};
+            tile_fp32 dx = {0};
             input_tile(a, n, span, g, normal);
             if (a->add)
                 tile_load(a->precision, a->dx, n * a->H + span.first, span.count, 0, dx);
@@ -102,7 +102,7 @@ void SIMD(norm_parameters)(const void *arguments, uint64_t first, uint64_t end)
         struct column_sum weight = {0}, bias = {0};
         for (uint64_t n = 0; n < a->N; n++) {
             float mean = a->stats[n], inverse = a->stats[a->N + n];
-            float dy[SIMD_TILE], x[SIMD_TILE];
+            tile_fp32 dy, x;
             tile_load(a->precision, a->dy, n * a->H + span.first, span.count, 0, dy);
             tile_load(a->precision, a->x, n * a->H + span.first, span.count, mean, x);
             for (int i = 0; i < SIMD_TILE; i++)

@@ -9,7 +9,7 @@ void SIMD(residual)(const void *arguments, uint64_t first, uint64_t end)
         for (uint32_t t = 0; t < tiles; t++) {
             struct tile_span span = tile_of(t, a->H);
             uint64_t element = n * a->H + span.first;
-            float y[SIMD_TILE], residual[SIMD_TILE];
+            tile_fp32 y, residual;
             tile_load(a->precision, a->from, element, span.count, 0, y);
             dropout_tile(&a->dropout, n, tiles, t, y);
             if (a->residual) {

@@ -31,9 +31,9 @@ void SIMD(squares)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_squares *a = arguments;
     for (uint64_t block = first; block < end; block++) {
-        double sum[SIMD_TILE] = {0};
+        _Alignas(64) double sum[SIMD_TILE] = {0};
         for (uint64_t e = block * a->block; e < block_end(a, block); e += SIMD_TILE) {
-            float tile[SIMD_TILE];
+            tile_fp32 tile;
             tile_load(a->precision, a->values, e, tile_elements(e, block_end(a, block)), 0, tile);
             add_squares(sum, tile);
         }
@@ -45,10 +45,10 @@ void SIMD(round_squares)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_squares *a = arguments;
     for (uint64_t block = first; block < end; block++) {
-        double sum[SIMD_TILE] = {0};
+        _Alignas(64) double sum[SIMD_TILE] = {0};
         for (uint64_t e = block * a->block; e < block_end(a, block); e += SIMD_TILE) {
             uint32_t count = tile_elements(e, block_end(a, block));
-            float tile[SIMD_TILE];
+            tile_fp32 tile;
             tile_load(MODEL_FP32, a->values, e, count, 0, tile);
             tile_store_bf16(a->rounded + e, count, tile);
             for (int i = 0; i < SIMD_TILE; i++)

@@ -6,6 +6,9 @@
 #include "engine/bf16.h"
 #include "engine/cpu/simd/simd.h"
 
+/* Aligned, or each access to a register's width would touch two cache lines. */
+typedef float tile_fp32[SIMD_TILE] __attribute__((aligned(64)));
+
 /* The first of the elements' tile `tile` of a row of `columns`, and how many are there. */
 struct tile_span {
     uint32_t first, count;
@@ -89,10 +92,16 @@ static inline void tile_add(float sum[SIMD_TILE], const float tile[SIMD_TILE])
         sum[i] += tile[i];
 }
 
+static inline void tile_multiply(float product[SIMD_TILE], const float tile[SIMD_TILE])
+{
+    for (int i = 0; i < SIMD_TILE; i++)
+        product[i] *= tile[i];
+}
+
 /* The sum of a tile's elements: pairs 32, 16, 8, 4, 2, 1 apart. */
 static inline float tile_sum(const float tile[SIMD_TILE])
 {
-    float lanes[SIMD_TILE];
+    tile_fp32 lanes;
     memcpy(lanes, tile, sizeof lanes);
     for (int apart = SIMD_TILE / 2; apart > 0; apart /= 2)
         for (int i = 0; i < apart; i++)
@@ -106,10 +115,10 @@ static inline void tile_store_gradient(enum cpu_gradient gradient, void *to, uin
 {
     bool half = gradient == CPU_GRADIENT_SET_BF16 || gradient == CPU_GRADIENT_ADD_BF16;
     enum model_precision precision = half ? MODEL_BF16 : MODEL_FP32;
-    float sum[SIMD_TILE];
+    tile_fp32 sum;
     memcpy(sum, tile, sizeof sum);
     if (gradient == CPU_GRADIENT_ADD || gradient == CPU_GRADIENT_ADD_BF16) {
-        float there[SIMD_TILE];
+        tile_fp32 there;
         tile_load(precision, to, element, count, 0, there);
         tile_add(sum, there);
     }

@@ -1,6 +1,9 @@
-/* A vector register of fp32, of the extension that this compilation is for. */
+/* Vector registers of the extension that this compilation is for: of fp32, and of 64-bit words of
+ * which a product takes the lower halves. */
 #ifndef PSTAR_ENGINE_CPU_SIMD_VECTOR_H
 #define PSTAR_ENGINE_CPU_SIMD_VECTOR_H
+
+#include <stdint.h>
 
 #if defined(__AVX512F__)
 
@@ -12,6 +15,9 @@ typedef __m512 vector;
 #define vector_set(value)   _mm512_set1_ps(value)
 #define vector_fma(a, b, c) _mm512_fmadd_ps(a, b, c)
 
+typedef uint64_t words __attribute__((vector_size(64)));
+#define words_product(a, b) ((words)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
+
 #elif defined(__AVX2__) && defined(__FMA__)
 
 #include <immintrin.h>
@@ -21,6 +27,9 @@ typedef __m256 vector;
 #define vector_store(to, v) _mm256_storeu_ps(to, v)
 #define vector_set(value)   _mm256_set1_ps(value)
 #define vector_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+
+typedef uint64_t words __attribute__((vector_size(32)));
+#define words_product(a, b) ((words)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
 
 #else
 
@@ -32,6 +41,11 @@ typedef float vector;
 #define vector_set(value)   (value)
 #define vector_fma(a, b, c) fmaf(a, b, c)
 
+typedef uint64_t words __attribute__((vector_size(8)));
+#define words_product(a, b) (((a)&UINT32_MAX) * ((b)&UINT32_MAX))
+
 #endif
+
+enum { WORDS_LANES = sizeof(words) / sizeof(uint64_t) };
 
 #endif
