@@ -1,0 +1,197 @@
+/* Gaps against plans: the traffic that the planner reckons with is the traffic that is replayed,
+ * the bound is below every choice, and small iterations are searched through. */
+#include "chunks/dry_run.h"
+#include "planner/bound.h"
+#include "planner/candidate.h"
+#include "planner/verify.h"
+#include "tests/chunks/random_iteration.h"
+
+enum { CASES = 200, GAPS_ENUMERATED = 12, ENUMERATED_LEAST = 20 };
+
+struct fixture {
+    struct trace *trace;
+    struct non_model *non_model;
+    struct costs *costs;
+    struct candidate_job job;
+    struct candidate *candidate;
+};
+
+static struct layout_spec random_spec(const struct trace *trace, GRand *random, uint32_t *order)
+{
+    struct layout_spec spec = {.order = g_rand_boolean(random) ? order : NULL};
+
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        order[t] = t;
+    for (uint32_t t = trace->tensor_count; t > 1; t--) {
+        uint32_t other = (uint32_t)g_rand_int_range(random, 0, (gint32)t), kept = order[t - 1];
+        order[t - 1] = order[other];
+        order[other] = kept;
+    }
+    for (int list = 0; list < TRACE_LISTS; list++)
+        spec.chunk_bytes[list] = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);
+    return spec;
+}
+
+/* A candidate with a budget between the least and everything; `candidate` NULL where the host's
+ * budget does not fit. */
+static void set_up(struct fixture *f, GRand *random)
+{
+    uint32_t order[64];
+    uint64_t needed;
+
+    f->trace = random_iteration(random);
+    g_assert_cmpuint(f->trace->tensor_count, <=, G_N_ELEMENTS(order));
+    f->non_model = non_model_place(f->trace);
+    f->costs = costs_new(NULL, g_rand_boolean(random) ? "h2d=500MB/s,d2h=200MB/s" : NULL, NULL);
+    struct layout_spec spec = random_spec(f->trace, random, order);
+    struct layout *layout = layout_pack(f->trace, &spec, NULL);
+    struct accesses *accesses = accesses_new(f->trace, layout, f->non_model->extent);
+    uint64_t least = accesses_least_device_bytes(accesses, layout, NULL);
+    uint64_t room = layout_bytes(layout) + f->non_model->peak_bytes;
+    f->job = (struct candidate_job){
+        .trace = f->trace,
+        .non_model = f->non_model,
+        .costs = f->costs,
+        .device_bytes = least +
+                        (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least)),
+        .host_bytes = g_rand_int_range(random, 0, 4) ? UINT64_MAX : layout_bytes(layout) / 2};
+    f->candidate = candidate_new(&f->job, &spec, &needed, NULL);
+    accesses_free(accesses);
+    layout_free(layout);
+}
+
+static void tear_down(struct fixture *f)
+{
+    candidate_free(f->candidate);
+    costs_free(f->costs);
+    non_model_free(f->non_model);
+    trace_free(f->trace);
+}
+
+static uint64_t traffic(const struct plan *plan)
+{
+    return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
+}
+
+static void check_slack(const struct keep *keep)
+{
+    const struct gaps *gaps = keep->gaps;
+    g_autofree int64_t *slack = g_memdup2(gaps->room, gaps->moment_count * sizeof *gaps->room);
+
+    for (uint32_t g = 0; g < gaps->count; g++) {
+        const struct gap *gap = &gaps->items[g];
+        uint32_t m = gap->from;
+        for (uint32_t i = 0; keep->kept[g] && i < gaps_span(gaps, gap); i++) {
+            m = (m + 1) % gaps->moment_count;
+            slack[m] -= (int64_t)gaps->bytes[gap->chunk];
+        }
+    }
+    for (uint32_t m = 0; m < gaps->moment_count; m++) {
+        g_assert_cmpint(slack[m], >=, 0);
+        g_assert_cmpint(slack[m], ==, keep->slack[m]);
+    }
+    g_assert_cmpuint(keep->traffic, ==, gaps_traffic(gaps, keep->kept));
+}
+
+static void check_plan(const struct fixture *f, struct plan *plan)
+{
+    g_autoptr(GError) error = NULL;
+
+    verify_plan(plan, f->trace, f->costs, NULL, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(plan->predicted.peak_device_bytes, <=, f->job.device_bytes);
+    g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, f->job.host_bytes);
+}
+
+static void test_plans_move_what_is_reckoned(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int straight = 0, planned = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        for (int round = 0; f.candidate && round < 3; round++) {
+            struct stays_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
+                                            .flush_early = g_rand_boolean(random)};
+            struct plan *plan = candidate_plan(f.candidate, &options);
+            check_slack(f.candidate->keep);
+            check_plan(&f, plan);
+            /* Where no addresses are found beforehand, making way may go through the host. */
+            g_assert_cmpuint(traffic(plan), >=, f.candidate->keep->traffic);
+            straight += traffic(plan) == f.candidate->keep->traffic;
+            planned++;
+            plan_free(plan);
+            if (round == 0)
+                candidate_seed(f.candidate, &policy_opt);
+            else
+                keep_improve(f.candidate->keep, random, 50, NULL);
+        }
+        tear_down(&f);
+    }
+    g_test_message("%d of %d plans move exactly what is reckoned", straight, planned);
+    g_assert_cmpint(straight * 10, >=, planned * 9);
+}
+
+/* Least traffic over every choice of gaps that fits. */
+static uint64_t enumerate(const struct gaps *gaps, const GArray *order)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t set = 0; set < 1u << order->len; set++) {
+        struct keep *keep = keep_new(gaps);
+        g_autofree int64_t *slack = g_memdup2(gaps->room, gaps->moment_count * sizeof *gaps->room);
+        bool fits = true;
+        for (guint i = 0; i < order->len; i++) {
+            uint32_t g = g_array_index(order, uint32_t, i), m = gaps->items[g].from;
+            if (!(set >> i & 1))
+                continue;
+            keep->kept[g] = 1;
+            for (uint32_t s = 0; s < gaps_span(gaps, &gaps->items[g]); s++) {
+                m = (m + 1) % gaps->moment_count;
+                slack[m] -= (int64_t)gaps->bytes[gaps->items[g].chunk];
+                fits &= slack[m] >= 0;
+            }
+        }
+        if (fits)
+            least = MIN(least, gaps_traffic(gaps, keep->kept));
+        keep_free(keep);
+    }
+    return least;
+}
+
+static void test_small_iterations_against_enumeration(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int enumerated = 0, optimal = 0;
+
+    for (int i = 0; i < 40 * CASES && enumerated < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        if (f.candidate && f.candidate->keep->order->len <= GAPS_ENUMERATED) {
+            uint64_t least = enumerate(f.candidate->gaps, f.candidate->keep->order);
+            uint64_t bound = bound_traffic(f.candidate->gaps, least, 200);
+            g_assert_cmpuint(bound, <=, least);
+            /* Told of more than the least, it must not rise above the least either. */
+            g_assert_cmpuint(bound_traffic(f.candidate->gaps, 2 * least, 200), <=, least);
+            candidate_seed(f.candidate, &policy_opt);
+            keep_improve(f.candidate->keep, random, 100, NULL);
+            g_assert_cmpuint(f.candidate->keep->traffic, >=, least);
+            optimal += f.candidate->keep->traffic == least;
+            enumerated++;
+        }
+        tear_down(&f);
+    }
+    g_test_message("%d of %d iterations solved to the least", optimal, enumerated);
+    g_assert_cmpint(enumerated, >=, ENUMERATED_LEAST);
+    g_assert_cmpint(optimal * 100, >=, enumerated * 95);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/gaps/plans_move_what_is_reckoned", test_plans_move_what_is_reckoned);
+    g_test_add_func("/gaps/small_iterations_against_enumeration",
+                    test_small_iterations_against_enumeration);
+    return g_test_run();
+}

@@ -1,0 +1,195 @@
+/* The search: never worse than any policy with any size of the default sweep, the same plan for the
+ * same seed, and what it says where nothing fits. */
+#include "planner/search.h"
+#include "planner/verify.h"
+#include "sim/sizes.h"
+#include "sim/sweep.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <glib/gstdio.h>
+
+enum { CASES = 12 };
+
+struct fixture {
+    struct trace *trace;
+    struct costs *costs;
+    struct search_options options;
+};
+
+static void set_up(struct fixture *f, GRand *random)
+{
+    uint64_t bytes;
+    g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
+
+    f->trace = random_iteration(random);
+    f->costs = costs_new(NULL, g_rand_boolean(random) ? "h2d=1GB/s,d2h=500MB/s" : NULL, NULL);
+    g_assert_true(sizes_parse_budget(share, f->trace, &bytes, NULL));
+    f->options = (struct search_options){.device_bytes = bytes,
+                                         .host_bytes = UINT64_MAX,
+                                         .costs = f->costs,
+                                         .seed = g_rand_int(random)};
+}
+
+static void tear_down(struct fixture *f)
+{
+    costs_free(f->costs);
+    trace_free(f->trace);
+}
+
+static uint64_t traffic(const struct plan_figures *figures)
+{
+    return figures->h2d_bytes + figures->d2h_bytes;
+}
+
+/* The rows of the default sweep at the search's budget. */
+static struct sweep *default_sweep(const struct fixture *f)
+{
+    g_autoptr(GArray) sizes = sizes_parse_chunks(NULL, f->trace, NULL);
+    g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
+    g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    uint64_t budget = f->options.device_bytes + f->trace->library_bytes;
+
+    g_array_append_val(budgets, budget);
+    return sweep_run(f->trace, &(struct sweep_options){.chunk_sizes = sizes,
+                                                       .budgets = budgets,
+                                                       .look_aheads = look_aheads,
+                                                       .policies = policy_all,
+                                                       .host_bytes = UINT64_MAX,
+                                                       .costs = f->costs});
+}
+
+static void check_against_sweep(const struct fixture *f, const struct plan *plan)
+{
+    struct sweep *sweep = default_sweep(f);
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t r = 0; r < sweep->row_count; r++)
+        if (sweep->rows[r].fits)
+            least = MIN(least, traffic(&sweep->rows[r].figures));
+    g_assert_cmpuint(traffic(&plan->predicted), <=, least);
+    for (uint32_t r = 0; r < sweep->row_count; r++)
+        if (sweep->rows[r].fits && traffic(&sweep->rows[r].figures) == least)
+            g_assert_cmpfloat(plan->predicted.iteration_seconds, <=,
+                              sweep->rows[r].figures.iteration_seconds * 1.002 + 1e-12);
+    sweep_free(sweep);
+}
+
+static void test_never_worse_than_any_policy(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < CASES; i++) {
+        g_autoptr(GError) error = NULL;
+        struct fixture f;
+        set_up(&f, random);
+        struct search_result *result = search_plan(f.trace, &f.options, &error);
+        if (result) {
+            g_assert_false(result->stopped);
+            g_assert_cmpuint(result->traffic_lower_bound_bytes, <=,
+                             traffic(&result->plan->predicted));
+            verify_plan(result->plan, f.trace, f.costs, NULL, &error);
+            check_against_sweep(&f, result->plan);
+        } else {
+            g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+            g_clear_error(&error);
+        }
+        g_assert_no_error(error);
+        search_result_free(result);
+        tear_down(&f);
+    }
+}
+
+static char *plan_text(const struct plan *plan)
+{
+    g_autofree char *path = g_build_filename(g_get_tmp_dir(), "pstar-plan-XXXXXX", NULL);
+    char *text = NULL;
+
+    g_close(g_mkstemp(path), NULL);
+    g_assert_true(plan_write(plan, path, NULL));
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    g_unlink(path);
+    return text;
+}
+
+static void test_same_seed_same_plan(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < 3; i++) {
+        g_autofree char *expected = NULL;
+        struct fixture f;
+        set_up(&f, random);
+        for (f.options.threads = 1; f.options.threads <= 3; f.options.threads++) {
+            struct search_result *result = search_plan(f.trace, &f.options, NULL);
+            g_autofree char *text = result ? plan_text(result->plan) : g_strdup("none");
+            if (!expected)
+                expected = g_steal_pointer(&text);
+            else
+                g_assert_cmpstr(text, ==, expected);
+            search_result_free(result);
+        }
+        tear_down(&f);
+    }
+}
+
+/* The message's last figure is the least that fits: it does, and a byte less does not. */
+static void test_what_would_fit(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GError) error = NULL;
+    struct fixture f;
+
+    set_up(&f, random);
+    f.options.device_bytes = 1;
+    g_assert_null(search_plan(f.trace, &f.options, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+    const char *last = strrchr(error->message, ';');
+    g_assert_nonnull(last);
+    f.options.device_bytes = g_ascii_strtoull(last + 2, NULL, 10);
+    struct search_result *result = search_plan(f.trace, &f.options, NULL);
+    g_assert_nonnull(result);
+    g_assert_cmpuint(result->plan->device_bytes, <=, f.options.device_bytes);
+    search_result_free(result);
+    f.options.device_bytes--;
+    g_assert_null(search_plan(f.trace, &f.options, NULL));
+    tear_down(&f);
+}
+
+static void test_verify_notices(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct fixture f;
+    struct search_result *result = NULL;
+
+    while (!result) {
+        set_up(&f, random);
+        result = search_plan(f.trace, &f.options, NULL);
+        if (result && result->plan->action_count)
+            break;
+        search_result_free(result);
+        result = NULL;
+        tear_down(&f);
+    }
+    uint64_t *figures[] = {&result->plan->predicted.h2d_bytes, &result->plan->predicted.evictions,
+                           &result->plan->predicted.peak_device_bytes};
+    for (size_t i = 0; i < G_N_ELEMENTS(figures); i++) {
+        g_autoptr(GError) error = NULL;
+        ++*figures[i];
+        g_assert_false(verify_plan(result->plan, f.trace, f.costs, NULL, &error));
+        g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+        --*figures[i];
+    }
+    g_assert_true(verify_plan(result->plan, f.trace, f.costs, NULL, NULL));
+    search_result_free(result);
+    tear_down(&f);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/search/never_worse_than_any_policy", test_never_worse_than_any_policy);
+    g_test_add_func("/search/same_seed_same_plan", test_same_seed_same_plan);
+    g_test_add_func("/search/what_would_fit", test_what_would_fit);
+    g_test_add_func("/search/verify_notices", test_verify_notices);
+    return g_test_run();
+}
