@@ -97,13 +97,14 @@ static bool train(struct loop *loop, GError **error)
     struct training *training = loop->training;
     const struct run_options *options = training->options;
     GArray *sample = NULL;
+    loop->summary.unigram_entropy = data_unigram_entropy(training->data);
+    run_log_describe(loop->log, training->run->plan, loop->summary.unigram_entropy);
     loop->progress = start_progress(training);
     if (!take_steps(loop, error))
         return false;
     if (options->sample && !(sample = training_sample(training, error)))
         return false;
     g_assert(engine_counts_agree(training->engine));
-    loop->summary.unigram_entropy = data_unigram_entropy(training->data);
     loop->summary.sample = sample;
     run_report_print(training->run, &loop->summary, options->json);
     if (sample)
