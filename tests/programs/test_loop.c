@@ -98,16 +98,31 @@ static void assert_same_losses(const json_t *a, const json_t *b)
     }
 }
 
+static json_int_t chunk_bytes(const struct job *job)
+{
+    return g_ascii_strtoll(job->chunk, NULL, 10) << 10;
+}
+
 static const json_t *entry_of(const json_t *results, const struct job *job)
 {
     size_t i;
     json_t *entry;
-    json_int_t bytes = g_ascii_strtoll(job->chunk, NULL, 10) << 10;
     json_array_foreach (results, i, entry)
-        if (count(entry, "chunk_bytes") == bytes &&
+        if (count(entry, "chunk_bytes") == chunk_bytes(job) &&
             !strcmp(json_string_value(json_object_get(entry, "policy")), job->policy))
             return entry;
     g_error("no entry for %s, %s", job->policy, job->chunk);
+}
+
+/* The first line of a log says what the run was, so that a report can pair it. */
+static void assert_described(const json_t *first, const struct job *job, uint64_t budget)
+{
+    char *made_by = g_strconcat("policy ", job->policy, NULL);
+    g_assert_cmpstr(json_string_value(json_object_get(first, "made_by")), ==, made_by);
+    g_assert_cmpint(count(first, "chunk_bytes"), ==, chunk_bytes(job));
+    g_assert_cmpint(count(first, "device_memory_bytes"), ==, (json_int_t)budget);
+    g_assert_true(json_real_value(json_object_get(first, "unigram_entropy")) > 0);
+    g_free(made_by);
 }
 
 static json_int_t least_traffic(const json_t *results)
@@ -164,6 +179,7 @@ static void test_loop(gconstpointer data)
     run(workshop, job, "", options);
     json_t *steps = steps_of(workshop, "policy.jsonl");
     assert_same_losses(resident, steps);
+    assert_described(json_array_get(steps, 0), job, budget);
 
     char *sweep = g_strdup_printf("pstar-sim run.pstar --device-memory %" G_GUINT64_FORMAT
                                   " --chunk-size 8KiB,%s,64KiB,128KiB --json sweep.json",
