@@ -37,10 +37,22 @@ static uint64_t available_bytes(void)
     return kilobytes * 1024;
 }
 
+/* What a container may have in all; UINT64_MAX outside of one. */
+static uint64_t allowed_bytes(void)
+{
+    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+    uint64_t bytes;
+    if (!file || fscanf(file, "%" G_GUINT64_FORMAT, &bytes) != 1)
+        bytes = UINT64_MAX;
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
 /* Touching more than there is would not fail but have the kernel kill someone. */
 static bool check_available(uint64_t bytes, GError **error)
 {
-    uint64_t available = available_bytes();
+    uint64_t available = MIN(available_bytes(), allowed_bytes());
     if (bytes <= available)
         return true;
     char *asked = g_format_size_full(bytes, G_FORMAT_SIZE_IEC_UNITS);
