@@ -1,4 +1,4 @@
-/* Traces for other tools. */
+/* Traces for other tools. `trace` is NULL where the file holds no iteration. */
 #ifndef PSTAR_TRACES_EXPORT_H
 #define PSTAR_TRACES_EXPORT_H
 

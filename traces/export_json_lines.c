@@ -1,6 +1,8 @@
 #include "traces/export.h"
 
 #include <jansson.h>
+#include <math.h>
+#include <string.h>
 
 /* Takes the reference. */
 static void write_line(json_t *object, FILE *out)
@@ -70,18 +72,45 @@ static void write_buffer(const struct trace_buffer *buffer, FILE *out)
                out);
 }
 
+/* What an NVTX event carries; null where it carries nothing. */
+static json_t *payload_json(const struct record *event)
+{
+    double real;
+    float single;
+    int32_t narrow;
+    memcpy(&real, &event->payload, sizeof real);
+    memcpy(&single, &event->payload, sizeof single);
+    memcpy(&narrow, &event->payload, sizeof narrow);
+    switch (event->payload_type) {
+    case RECORD_UINT64:
+    case RECORD_INT64:
+        return json_integer((json_int_t)event->payload);
+    case RECORD_UINT32:
+        return json_integer((uint32_t)narrow);
+    case RECORD_INT32:
+        return json_integer(narrow);
+    case RECORD_DOUBLE:
+        return isfinite(real) ? json_real(real) : json_null();
+    case RECORD_FLOAT:
+        return isfinite(single) ? json_real((double)single) : json_null();
+    default:
+        return json_null();
+    }
+}
+
 static void write_event(const struct records *records, const struct record *event, FILE *out)
 {
-    write_line(json_pack("{s:s, s:i, s:I, s:o, s:s, s:I, s:I, s:I, s:I}", "kind", "nvtx",
+    write_line(json_pack("{s:s, s:i, s:I, s:o, s:s, s:o, s:I, s:I, s:I, s:I}", "kind", "nvtx",
                          "event_type", event->type, "start_ns", (json_int_t)event->start_ns,
                          "end_ns", or_null(event->end_ns), "text",
-                         records_text(records, event->text), "domain", (json_int_t)event->domain,
-                         "category", (json_int_t)event->category, "process",
-                         (json_int_t)event->process, "thread", (json_int_t)event->thread),
+                         records_text(records, event->text), "payload", payload_json(event),
+                         "domain", (json_int_t)event->domain, "category",
+                         (json_int_t)event->category, "process", (json_int_t)event->process,
+                         "thread", (json_int_t)event->thread),
                out);
 }
 
-void export_json_lines(const struct trace *trace, const struct records *records, FILE *out)
+static void write_iteration(const struct trace *trace, FILE *out)
 {
     write_meta(trace, out);
     for (uint32_t i = 0; i < trace->tensor_count; i++)
@@ -93,6 +122,12 @@ void export_json_lines(const struct trace *trace, const struct records *records,
         write_operator(trace, m, out);
     for (uint32_t i = 0; i < trace->buffer_count; i++)
         write_buffer(&trace->buffers[i], out);
+}
+
+void export_json_lines(const struct trace *trace, const struct records *records, FILE *out)
+{
+    if (trace != NULL)
+        write_iteration(trace, out);
     for (uint32_t i = 0; i < records->event_count; i++)
         write_event(records, &records->events[i], out);
     for (uint32_t i = 0; i < records->sample_count; i++)

@@ -188,10 +188,12 @@ static bool export_to(const struct trace *trace, const struct records *records, 
 static int export_file(const char *path, exporter *write, const char *output)
 {
     GError *error = NULL;
-    struct trace *trace = trace_read(path, &error);
-    struct records *records = trace == NULL ? NULL : records_read(path, &error);
+    struct records *records = records_read(path, &error);
+    struct trace *trace = NULL;
+    if (records != NULL && records->has_iteration)
+        trace = trace_read(path, &error);
     int status = PSTAR_TRACE_DONE;
-    if (records == NULL) {
+    if (error != NULL) {
         status = pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     } else if (output != NULL) {
         status = export_to(trace, records, write, output) ? PSTAR_TRACE_DONE : PSTAR_TRACE_FAILED;

@@ -155,9 +155,11 @@ bool record_file_add(struct record_file *file, const struct records *more, GErro
            end(file, add_rows(file, more, error), error);
 }
 
-static bool update(const struct record_file *file, const uint64_t *durations_ns,
-                   uint32_t operator_count, bool partial, GError **error)
+static bool update_durations(const struct record_file *file, const uint64_t *durations_ns,
+                             uint32_t operator_count, GError **error)
 {
+    if (operator_count == 0) /* no iteration, no such table */
+        return true;
     sqlite3_stmt *row = database_prepare(
         file->database, "UPDATE operators SET duration_ns = ? WHERE id = ?", error);
     bool good = row != NULL;
@@ -167,10 +169,16 @@ static bool update(const struct record_file *file, const uint64_t *durations_ns,
         good = database_insert(file->database, row, error);
     }
     sqlite3_finalize(row);
-    return good && database_execute(file->database,
-                                    partial ? "UPDATE meta SET value = 1 WHERE key = 'partial'"
-                                            : "UPDATE meta SET value = 0 WHERE key = 'partial'",
-                                    error);
+    return good;
+}
+
+static bool update(const struct record_file *file, const uint64_t *durations_ns,
+                   uint32_t operator_count, bool partial, GError **error)
+{
+    const char *sql = partial ? "UPDATE meta SET value = 1 WHERE key = 'partial'"
+                              : "UPDATE meta SET value = 0 WHERE key = 'partial'";
+    return update_durations(file, durations_ns, operator_count, error) &&
+           database_execute(file->database, sql, error);
 }
 
 bool record_file_complete(struct record_file *file, const uint64_t *durations_ns,

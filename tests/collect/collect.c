@@ -343,6 +343,7 @@ static void test_other_programs(struct fixture *fixture, gconstpointer data)
     assert_exit(fixture, 3);
     g_assert_cmpstr(fixture->output, ==, "levels 0 1\n");
     assert_says(fixture, "no iteration");
+    g_assert_cmpint(count_lines(fixture->errors), ==, 1);
     GError *error = NULL;
     g_assert_null(trace_read(fixture->path, &error));
     g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);

@@ -172,10 +172,11 @@ static void test_json_lines(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
-/* A trace with a recorded iteration of two operators. */
-static void write_recorded(const struct fixture *fixture)
+/* A recorded iteration of one operator, with or without what was declared about it. */
+static void write_recorded(const struct fixture *fixture, bool with_iteration)
 {
-    struct trace *trace = random_trace(fixture->random, 10);
+    struct trace *trace = with_iteration ? random_trace(fixture->random, 10) : NULL;
+    uint32_t operator_count = with_iteration ? trace->operator_count : 0;
     GError *error = NULL;
     struct record_file *file = record_file_new(fixture->path, trace, &error);
     g_assert_no_error(error);
@@ -213,9 +214,9 @@ static void write_recorded(const struct fixture *fixture)
         .sample_count = 1,
     };
     g_assert_true(record_file_add(file, &more, NULL));
-    uint64_t *durations = g_new0(uint64_t, trace->operator_count);
+    uint64_t *durations = g_new0(uint64_t, operator_count + 1);
     durations[0] = 1000;
-    g_assert_true(record_file_complete(file, durations, trace->operator_count, false, NULL));
+    g_assert_true(record_file_complete(file, durations, operator_count, false, NULL));
     record_file_free(file);
     g_free(durations);
     trace_free(trace);
@@ -224,7 +225,7 @@ static void write_recorded(const struct fixture *fixture)
 static void test_chrome(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
-    write_recorded(fixture);
+    write_recorded(fixture, true);
     struct trace *trace = trace_read(fixture->path, NULL);
     run(fixture, "export --format chrome -o %s %s", fixture->other, fixture->path);
     assert_done(fixture);
@@ -267,7 +268,7 @@ static void test_chrome(struct fixture *fixture, gconstpointer data)
 static void test_recorded(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
-    write_recorded(fixture);
+    write_recorded(fixture, true);
     run(fixture, "info --json %s", fixture->path);
     assert_done(fixture);
     json_t *json = json_loads(fixture->output, 0, NULL);
@@ -280,6 +281,36 @@ static void test_recorded(struct fixture *fixture, gconstpointer data)
     json_decref(json);
     run(fixture, "check %s", fixture->path);
     assert_done(fixture);
+}
+
+static void test_no_iteration(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    write_recorded(fixture, false);
+    run(fixture, "info %s", fixture->path);
+    assert_done(fixture);
+    g_assert_nonnull(strstr(fixture->output, "did not annotate"));
+    run(fixture, "info --json %s", fixture->path);
+    assert_done(fixture);
+    json_t *json = json_loads(fixture->output, 0, NULL);
+    g_assert_cmpuint(integer(json, "nvtx_events"), ==, 3);
+    json_decref(json);
+    run(fixture, "check %s", fixture->path);
+    assert_refused(fixture, "no iteration");
+    run(fixture, "export %s", fixture->path);
+    assert_done(fixture);
+    char **lines = g_strsplit(fixture->output, "\n", -1);
+    g_assert_cmpuint(g_strv_length(lines), ==, 5);
+    json = json_loads(lines[1], 0, NULL);
+    g_assert_cmpstr(json_string_value(json_object_get(json, "text")), ==, "iteration");
+    g_assert_cmpuint(integer(json, "payload"), ==, 3);
+    json_decref(json);
+    g_strfreev(lines);
+    run(fixture, "export --format chrome %s", fixture->path);
+    assert_done(fixture);
+    json = json_loads(fixture->output, 0, NULL);
+    g_assert_cmpuint(json_array_size(json_object_get(json, "traceEvents")), ==, 3);
+    json_decref(json);
 }
 
 static void test_check(struct fixture *fixture, gconstpointer data)
@@ -381,6 +412,7 @@ int main(int argc, char **argv)
     ADD("/pstar-trace/json-lines", test_json_lines);
     ADD("/pstar-trace/chrome", test_chrome);
     ADD("/pstar-trace/recorded", test_recorded);
+    ADD("/pstar-trace/no-iteration", test_no_iteration);
     ADD("/pstar-trace/check", test_check);
     ADD("/pstar-trace/synth", test_synth);
     ADD("/pstar-trace/bad-usage", test_bad_usage);
