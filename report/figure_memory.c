@@ -176,9 +176,7 @@ static void describe(struct figure *figure, const struct input_plan *input,
     g_autofree char *budget = size_format(input->plan->device_budget);
     g_autofree char *duration = memory->timed ? text_seconds(memory_duration(memory))
                                               : g_strdup("unknown time");
-    g_autofree char *where = g_strdup_printf("moment %u of %u, %s, in %s", memory->peak + 1,
-                                             memory->moment_count, busiest->name,
-                                             trace_phase_name(busiest->phase));
+    g_autofree char *where = g_strdup_printf("moment %u, %s", memory->peak, busiest->name);
     figure->alt = g_strdup_printf(
         "Stacked areas over one iteration of %s: the bytes of each chunk list, non-model data on "
         "top, the budget of %s as a dashed line. The peak, %s, is at %s.",

@@ -1,8 +1,8 @@
 #include "report/figures.h"
 
 #include "report/axis.h"
-#include "report/figures_json.h"
 #include "report/palette.h"
+#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -19,7 +19,7 @@ struct panel {
 
 static double traffic(const struct plan_figures *figures)
 {
-    return (double)figures_traffic(figures);
+    return (double)quantity_traffic(figures);
 }
 
 static double peak(const struct plan_figures *figures)

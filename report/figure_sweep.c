@@ -1,8 +1,9 @@
 #include "report/figures.h"
 
 #include "report/axis.h"
-#include "report/figures_json.h"
 #include "report/palette.h"
+#include "report/quantities.h"
+#include "report/sweep_grid.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -13,113 +14,14 @@
  * panels in a row. */
 static const guint tics_phone = 4, tics_wide[] = {0, 9, 6, 4};
 
-/* The axes of the figure. */
-struct grid {
-    GArray *budgets;   /* uint64_t: a panel each */
-    GPtrArray *makers; /* const char *: a line each in every panel */
-    GArray *sizes;     /* uint64_t: chunk sizes */
-};
-
 /* Panels in a row on a page. */
-static guint columns_of(const struct grid *grid)
+static guint columns_of(const struct sweep_grid *grid)
 {
     return grid->budgets->len == 4 ? 2 : MIN(grid->budgets->len, 3);
 }
 
-static int compare_sizes(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
-    return a < b ? -1 : a > b;
-}
-
-static GArray *sizes_of(const struct sweep_file *sweep)
-{
-    GArray *sizes = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    for (guint i = 0; i < sweep->entries->len; i++)
-        g_array_append_val(
-            sizes,
-            g_array_index(sweep->entries, struct sweep_file_entry, i).configuration.chunk_bytes);
-    g_array_sort(sizes, compare_sizes);
-    guint kept = 0;
-    for (guint i = 0; i < sizes->len; i++)
-        if (!kept || g_array_index(sizes, uint64_t, i) != g_array_index(sizes, uint64_t, kept - 1))
-            g_array_index(sizes, uint64_t, kept++) = g_array_index(sizes, uint64_t, i);
-    g_array_set_size(sizes, kept);
-    return sizes;
-}
-
-/* Of several look-aheads, the one that moves least; NULL: none fits. *known: there are some. */
-static const struct sweep_file_entry *least_of(const struct sweep_file *sweep, uint64_t budget,
-                                               const char *maker, uint64_t size, bool *known)
-{
-    const struct sweep_file_entry *least = NULL;
-    *known = false;
-    for (guint i = 0; i < sweep->entries->len; i++) {
-        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
-                                                              struct sweep_file_entry, i);
-        if (entry->configuration.device_bytes != budget ||
-            entry->configuration.chunk_bytes != size ||
-            strcmp(entry->configuration.maker, maker) != 0)
-            continue;
-        *known = true;
-        if (entry->fits &&
-            (!least || figures_traffic(&entry->figures) < figures_traffic(&least->figures)))
-            least = entry;
-    }
-    return least;
-}
-
-/* gnuplot counts blocks: an empty one still needs a row. */
-static void begin_block(GString *data, uint64_t budget, const char *what)
-{
-    g_autofree char *name = text_printable(what);
-    g_string_append_printf(data,
-                           "%s# device memory %" G_GUINT64_FORMAT " bytes, %s: chunk_bytes, "
-                           "h2d_bytes + d2h_bytes, fits\nNaN NaN 1\n",
-                           data->len ? "\n\n" : "", budget, name);
-}
-
-static void append_line(GString *data, const struct sweep_file *sweep, const struct grid *grid,
-                        uint64_t budget, const char *maker)
-{
-    begin_block(data, budget, maker);
-    for (guint s = 0; s < grid->sizes->len; s++) {
-        uint64_t size = g_array_index(grid->sizes, uint64_t, s);
-        bool known;
-        const struct sweep_file_entry *entry = least_of(sweep, budget, maker, size, &known);
-        if (!known)
-            continue;
-        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", size);
-        axis_append(data, entry ? (double)figures_traffic(&entry->figures) : NAN);
-        g_string_append(data, entry ? " 1\n" : " 0\n");
-    }
-}
-
-static void append_plans(GString *data, const GPtrArray *plans, uint64_t budget)
-{
-    begin_block(data, budget, "plans");
-    for (guint p = 0; p < plans->len; p++) {
-        const struct input_plan *input = g_ptr_array_index(plans, p);
-        if (input->configuration.device_bytes == budget)
-            g_string_append_printf(data, "%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT " 1\n",
-                                   input->configuration.chunk_bytes,
-                                   figures_traffic(&input->plan->predicted));
-    }
-}
-
-static void append_data(GString *data, const struct sweep_file *sweep, const struct grid *grid,
-                        const GPtrArray *plans)
-{
-    for (guint b = 0; b < grid->budgets->len; b++)
-        for (guint m = 0; m < grid->makers->len; m++)
-            append_line(data, sweep, grid, g_array_index(grid->budgets, uint64_t, b),
-                        g_ptr_array_index(grid->makers, m));
-    for (guint b = 0; b < grid->budgets->len; b++)
-        append_plans(data, plans, g_array_index(grid->budgets, uint64_t, b));
-}
-
 /* gnuplot arrays: what each line and each panel is called and looks like. */
-static void append_names(GString *setup, const struct grid *grid)
+static void append_names(GString *setup, const struct sweep_grid *grid)
 {
     g_string_append_printf(setup, "panels = %u; lines = %u\narray budget[panels]\n",
                            grid->budgets->len, grid->makers->len);
@@ -144,16 +46,16 @@ static double greatest_traffic(const struct sweep_file *sweep, const GPtrArray *
     double greatest = 0;
     for (guint i = 0; i < sweep->entries->len; i++)
         greatest = MAX(greatest,
-                       (double)figures_traffic(
+                       (double)quantity_traffic(
                            &g_array_index(sweep->entries, struct sweep_file_entry, i).figures));
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
-        greatest = MAX(greatest, (double)figures_traffic(&input->plan->predicted));
+        greatest = MAX(greatest, (double)quantity_traffic(&input->plan->predicted));
     }
     return greatest;
 }
 
-static void append_axes(struct figure *figure, const struct grid *grid, double greatest)
+static void append_axes(struct figure *figure, const struct sweep_grid *grid, double greatest)
 {
     struct axis_unit byte = axis_bytes(greatest);
     axis_append_variable(figure->setup, "byte", byte.size);
@@ -221,7 +123,8 @@ static const char panel_drawing[] =
     "            with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN "'\n"
     "    }\n";
 
-static void append_panels(struct figure *figure, const struct grid *grid, bool misfits, bool marked)
+static void append_panels(struct figure *figure, const struct sweep_grid *grid, bool misfits,
+                          bool marked)
 {
     guint panels = grid->budgets->len, names = grid->makers->len + misfits + marked;
     guint columns = columns_of(grid), rows = (panels + columns - 1) / columns;
@@ -255,17 +158,18 @@ static char *least_text(const struct sweep_file *sweep)
     if (!best)
         return g_strdup("Nothing fits.");
     g_autofree char *label = configuration_label(&best->configuration);
-    g_autofree char *traffic = size_format(figures_traffic(&best->figures));
+    g_autofree char *traffic = size_format(quantity_traffic(&best->figures));
     return g_strdup_printf("The least, %s, is with %s.", traffic, label);
 }
 
-static void describe(struct figure *figure, const struct sweep_file *sweep, const struct grid *grid,
-                     bool marked)
+static void describe(struct figure *figure, const struct sweep_file *sweep,
+                     const struct sweep_grid *grid, bool marked)
 {
     g_autofree char *least = least_text(sweep);
     figure->alt = g_strdup_printf("Lines of traffic by chunk size, one for each of %u policies, "
-                                  "in %u panels, one for each device memory%s. %s",
+                                  "in %u panel%s, one for each device memory%s. %s",
                                   grid->makers->len, grid->budgets->len,
+                                  grid->budgets->len == 1 ? "" : "s",
                                   marked ? ", with the plan marked" : "", least);
     figure->caption = g_strdup_printf(
         "What one iteration moves over the link, both ways, in the %u configurations of %s. %s%s%s",
@@ -278,7 +182,7 @@ struct figure *figure_sweep(const struct sweep_file *sweep, const GPtrArray *pla
 {
     struct figure *figure = figure_new(figure_name("sweep", number),
                                        g_strdup("Traffic by chunk size and policy"));
-    struct grid grid = {sweep_file_budgets(sweep), sweep_file_makers(sweep), sizes_of(sweep)};
+    struct sweep_grid grid = sweep_grid_new(sweep);
     bool marked = false, misfits = false;
     for (guint p = 0; p < plans->len; p++)
         for (guint b = 0; b < grid.budgets->len; b++) {
@@ -288,13 +192,11 @@ struct figure *figure_sweep(const struct sweep_file *sweep, const GPtrArray *pla
         }
     for (guint i = 0; i < sweep->entries->len; i++)
         misfits = misfits || !g_array_index(sweep->entries, struct sweep_file_entry, i).fits;
-    append_data(figure->data, sweep, &grid, plans);
+    sweep_grid_append_data(figure->data, sweep, &grid, plans);
     append_names(figure->setup, &grid);
     append_axes(figure, &grid, greatest_traffic(sweep, plans));
     append_panels(figure, &grid, misfits, marked);
     describe(figure, sweep, &grid, marked);
-    g_array_unref(grid.budgets);
-    g_ptr_array_unref(grid.makers);
-    g_array_unref(grid.sizes);
+    sweep_grid_clear(&grid);
     return figure;
 }

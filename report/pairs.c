@@ -1,6 +1,6 @@
 #include "report/pairs.h"
 
-#include "report/figures_json.h"
+#include "report/quantities.h"
 
 static bool predict_by_plan(const struct inputs *inputs, struct pair *pair)
 {
@@ -52,11 +52,12 @@ unsigned pair_equal_counts(const struct pair *pair, unsigned *of)
 {
     unsigned equal = 0;
     *of = 0;
-    for (const struct figure_field *field = figure_fields; field->name; field++) {
-        if (field->seconds)
+    for (const struct quantity *quantity = quantities; quantity->name; quantity++) {
+        if (quantity->unit == QUANTITY_SECONDS)
             continue;
         ++*of;
-        equal += figure_value(&pair->predicted, field) == figure_value(&pair->measured, field);
+        equal += quantity_value(&pair->predicted, quantity) ==
+                 quantity_value(&pair->measured, quantity);
     }
     return equal;
 }

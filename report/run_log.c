@@ -1,7 +1,7 @@
 #include "report/run_log.h"
 
 #include "report/error.h"
-#include "report/figures_json.h"
+#include "report/quantities.h"
 
 #include <errno.h>
 #include <math.h>
@@ -52,7 +52,7 @@ static const char *read_object(struct run_log *log, const json_t *object)
         .eval_loss = number_of(object, "eval_loss"),
     };
     const char *missing;
-    step.counted = figures_from_json(object, &step.figures, &missing);
+    step.counted = quantities_from_json(object, &step.figures, &missing);
     g_array_append_val(log->steps, step);
     return NULL;
 }
@@ -130,11 +130,11 @@ static int compare_doubles(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-static double median_of(const GArray *steps, const struct figure_field *field)
+static double median_of(const GArray *steps, const struct quantity *quantity)
 {
     g_autofree double *values = g_new(double, steps->len);
     for (guint i = 0; i < steps->len; i++)
-        values[i] = figure_value(&g_array_index(steps, struct run_step, i).figures, field);
+        values[i] = quantity_value(&g_array_index(steps, struct run_step, i).figures, quantity);
     qsort(values, steps->len, sizeof *values, compare_doubles);
     guint middle = steps->len / 2;
     return steps->len % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
@@ -142,8 +142,9 @@ static double median_of(const GArray *steps, const struct figure_field *field)
 
 static bool counts_equal(const struct plan_figures *a, const struct plan_figures *b)
 {
-    for (const struct figure_field *field = figure_fields; field->name; field++)
-        if (!field->seconds && figure_value(a, field) != figure_value(b, field))
+    for (const struct quantity *quantity = quantities; quantity->name; quantity++)
+        if (quantity->unit != QUANTITY_SECONDS &&
+            quantity_value(a, quantity) != quantity_value(b, quantity))
             return false;
     return true;
 }
@@ -162,9 +163,9 @@ bool run_log_measured(const struct run_log *log, struct plan_figures *figures, b
         for (guint i = 0; i + 1 < counted->len; i++)
             same = same &&
                    counts_equal(&g_array_index(counted, struct run_step, i).figures, figures);
-        for (const struct figure_field *field = figure_fields; field->name; field++)
-            if (field->seconds)
-                *(double *)((char *)figures + field->offset) = median_of(counted, field);
+        for (const struct quantity *quantity = quantities; quantity->name; quantity++)
+            if (quantity->unit == QUANTITY_SECONDS)
+                quantity_set_seconds(figures, quantity, median_of(counted, quantity));
     }
     if (steady)
         *steady = same;

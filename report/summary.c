@@ -1,6 +1,6 @@
 #include "report/summary.h"
 
-#include "report/figures_json.h"
+#include "report/quantities.h"
 #include "report/text.h"
 
 static void append_printable(GString *text, const char *part)
@@ -122,8 +122,8 @@ static json_t *pairs_of(const struct contents *contents)
         json_object_set_new(object, "predictor", string_of(pair->predictor));
         json_object_set_new(object, "run", string_of(pair->run->origin));
         json_object_set_new(object, "steady", json_boolean(pair->steady));
-        json_object_set_new(object, "predicted", figures_to_json(&pair->predicted));
-        json_object_set_new(object, "measured", figures_to_json(&pair->measured));
+        json_object_set_new(object, "predicted", quantities_to_json(&pair->predicted));
+        json_object_set_new(object, "measured", quantities_to_json(&pair->measured));
         json_array_append_new(pairs, object);
     }
     return pairs;

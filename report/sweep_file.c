@@ -1,7 +1,9 @@
 #include "report/sweep_file.h"
 
 #include "report/error.h"
-#include "report/figures_json.h"
+#include "report/quantities.h"
+
+#include <stddef.h>
 
 static void clear_entry(void *entry)
 {
@@ -23,7 +25,7 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
         missing = "chunk_bytes";
     else if (entry->configuration.device_bytes == UINT64_MAX)
         missing = "device_memory_bytes";
-    else if (json_is_true(fits) && figures_from_json(object, &entry->figures, &missing))
+    else if (json_is_true(fits) && quantities_from_json(object, &entry->figures, &missing))
         entry->fits = true;
     if (!missing)
         return true;
@@ -81,7 +83,7 @@ const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
         if (!entry->fits || (device_bytes && entry->configuration.device_bytes != device_bytes) ||
             (maker && g_strcmp0(entry->configuration.maker, maker)))
             continue;
-        if (!best || figures_traffic(&entry->figures) < figures_traffic(&best->figures))
+        if (!best || quantity_traffic(&entry->figures) < quantity_traffic(&best->figures))
             best = entry;
     }
     return best;
@@ -93,20 +95,34 @@ static int compare_sizes(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
+/* The different values of one field of the configurations (a uint64_t at `offset`), ascending. */
+static GArray *distinct_of(const struct sweep_file *sweep, size_t offset)
+{
+    GArray *values = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        g_array_append_vals(values, (const char *)&entry->configuration + offset, 1);
+    }
+    g_array_sort(values, compare_sizes);
+    guint kept = 0;
+    for (guint i = 0; i < values->len; i++) {
+        uint64_t value = g_array_index(values, uint64_t, i);
+        if (!kept || value != g_array_index(values, uint64_t, kept - 1))
+            g_array_index(values, uint64_t, kept++) = value;
+    }
+    g_array_set_size(values, kept);
+    return values;
+}
+
 GArray *sweep_file_budgets(const struct sweep_file *sweep)
 {
-    GArray *budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    for (guint i = 0; i < sweep->entries->len; i++) {
-        uint64_t budget =
-            g_array_index(sweep->entries, struct sweep_file_entry, i).configuration.device_bytes;
-        bool known = false;
-        for (guint b = 0; b < budgets->len && !known; b++)
-            known = g_array_index(budgets, uint64_t, b) == budget;
-        if (!known)
-            g_array_append_val(budgets, budget);
-    }
-    g_array_sort(budgets, compare_sizes);
-    return budgets;
+    return distinct_of(sweep, offsetof(struct configuration, device_bytes));
+}
+
+GArray *sweep_file_sizes(const struct sweep_file *sweep)
+{
+    return distinct_of(sweep, offsetof(struct configuration, chunk_bytes));
 }
 
 GPtrArray *sweep_file_makers(const struct sweep_file *sweep)

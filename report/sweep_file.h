@@ -25,9 +25,10 @@ void sweep_file_free(struct sweep_file *sweep);
 const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
                                                uint64_t device_bytes, const char *maker);
 
-/* The different budgets, ascending (uint64_t), and the different makers in order of appearance
- * (const char *, the sweep's). Free with g_array_unref and g_ptr_array_unref. */
+/* The different budgets and chunk sizes, ascending (uint64_t), and the different makers in order of
+ * appearance (const char *, the sweep's). Free with g_array_unref and g_ptr_array_unref. */
 GArray *sweep_file_budgets(const struct sweep_file *sweep);
+GArray *sweep_file_sizes(const struct sweep_file *sweep);
 GPtrArray *sweep_file_makers(const struct sweep_file *sweep);
 
 #endif

@@ -1,6 +1,6 @@
 #include "report/tables.h"
 
-#include "report/figures_json.h"
+#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -56,7 +56,7 @@ struct table *table_peaks(const struct contents *contents)
 
 static void add_traffic(struct table *table, char *what, const struct plan_figures *figures)
 {
-    table_add(table, what, size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
+    table_add(table, what, size_format(quantity_traffic(figures)), size_format(figures->h2d_bytes),
               size_format(figures->d2h_bytes), text_count(figures->h2d_copies),
               text_count(figures->d2h_copies), text_count(figures->evictions),
               size_format(figures->moved_bytes));
@@ -107,7 +107,7 @@ struct table *table_best(const struct sweep_file *sweep)
             table_add(table, size_format(budget),
                       g_strconcat(maker, entry == best ? " ★" : "", NULL),
                       size_format(entry->configuration.chunk_bytes),
-                      size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
+                      size_format(quantity_traffic(figures)), size_format(figures->h2d_bytes),
                       size_format(figures->d2h_bytes),
                       timed ? text_seconds(figures->stall_seconds) : g_strdup("–"),
                       timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
@@ -125,13 +125,13 @@ struct table *table_pair(const struct pair *pair)
     g_autofree char *label = configuration_label(pair->configuration);
     g_autofree char *title = g_strconcat("Predicted beside measured: ", label, NULL);
     struct table *table = table_new(title, "|Predicted|Measured|Difference");
-    for (const struct figure_field *field = figure_fields; field->name; field++) {
-        double predicted = figure_value(&pair->predicted, field);
-        double measured = figure_value(&pair->measured, field);
-        bool unknown = field->seconds && !pair->timed;
-        table_add(table, g_strdup(field->label),
-                  unknown ? g_strdup("–") : figure_format(&pair->predicted, field),
-                  figure_format(&pair->measured, field),
+    for (const struct quantity *quantity = quantities; quantity->name; quantity++) {
+        double predicted = quantity_value(&pair->predicted, quantity);
+        double measured = quantity_value(&pair->measured, quantity);
+        bool unknown = quantity->unit == QUANTITY_SECONDS && !pair->timed;
+        table_add(table, g_strdup(quantity->label),
+                  unknown ? g_strdup("–") : quantity_format(&pair->predicted, quantity),
+                  quantity_format(&pair->measured, quantity),
                   unknown ? g_strdup("–") : text_difference(measured, predicted));
     }
     table->note = g_strdup_printf("Predicted by %s, measured by %s.%s", pair->predictor,

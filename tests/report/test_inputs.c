@@ -1,8 +1,8 @@
 /* Files are recognised by what is in them, paired where they belong together, and refused with the
  * place and the reason where they are damaged. */
 #include "report/error.h"
-#include "report/figures_json.h"
 #include "report/pairs.h"
+#include "report/quantities.h"
 #include "tests/report/sample.h"
 
 #include <glib/gstdio.h>
