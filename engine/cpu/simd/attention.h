@@ -6,6 +6,7 @@
 
 #include "engine/cpu/simd/dropout.h"
 #include "engine/cpu/simd/product.h"
+#include "engine/cpu/simd/square.h"
 
 enum {
     HEAD_STEP = 32, /* heads are padded with zeros to a multiple of it */
@@ -120,9 +121,10 @@ static inline void attention_transpose(const struct attention_head *h,
                                        const struct attention_rows *rows,
                                        struct attention_columns *columns)
 {
-    for (uint32_t d = 0; d < h->padded; d++)
-        for (uint32_t r = 0; r < SIMD_TILE; r++)
-            columns->at[d * SIMD_TILE + r] = rows->at[r * h->padded + d];
+    for (uint32_t r = 0; r < SIMD_TILE; r += SQUARE)
+        for (uint32_t d = 0; d < h->padded; d += SQUARE)
+            square_transpose(rows->at + r * h->padded + d, h->padded,
+                             columns->at + d * SIMD_TILE + r, SIMD_TILE);
 }
 
 /* scores = rows columns, of the first `count` rows. */

@@ -9,13 +9,6 @@ struct progress {
     struct attention_rows o;
 };
 
-static float visible_max(const float scores[SIMD_TILE], float max)
-{
-    for (int i = 0; i < SIMD_TILE; i++)
-        max = scores[i] > max ? scores[i] : max;
-    return max;
-}
-
 /* The scores of row r become exponentials relative to the new maximum; what was summed relative to
  * the old one is scaled. */
 static void advance(const struct attention_head *h, struct progress *p, uint32_t queries,
@@ -23,14 +16,16 @@ static void advance(const struct attention_head *h, struct progress *p, uint32_t
 {
     for (uint32_t i = attention_visible(queries, r, keys); i < SIMD_TILE; i++)
         scores[i] = -INFINITY;
-    float max = visible_max(scores, p->max[r]);
+    float greatest = tile_max(scores);
+    float max = greatest > p->max[r] ? greatest : p->max[r];
     float old = exponential(p->max[r] - max);
     for (int i = 0; i < SIMD_TILE; i++)
         scores[i] = exponential(scores[i] - max);
     p->max[r] = max;
     p->sum[r] = fmaf(p->sum[r], old, tile_sum(scores));
+    float *o = p->o.at + r * h->padded;
     for (uint32_t d = 0; d < h->padded; d++)
-        p->o.at[r * h->padded + d] *= old;
+        o[d] *= old;
     if (dropout_drops(&h->arguments->dropout)) {
         tile_fp32 factors;
         attention_factors(h, queries * SIMD_TILE + r, keys, factors);

@@ -20,10 +20,7 @@ static float row_max(const struct simd_loss *a, uint64_t n)
         for (int i = 0; i < SIMD_TILE; i++)
             max[i] = l[i] > max[i] ? l[i] : max[i];
     }
-    float greatest = max[0];
-    for (int i = 1; i < SIMD_TILE; i++)
-        greatest = max[i] > greatest ? max[i] : greatest;
-    return greatest;
+    return tile_max(max);
 }
 
 static struct softmax row_softmax(const struct simd_loss *a, uint64_t n)

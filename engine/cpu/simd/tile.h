@@ -109,6 +109,16 @@ static inline float tile_sum(const float tile[SIMD_TILE])
     return lanes[0];
 }
 
+static inline float tile_max(const float tile[SIMD_TILE])
+{
+    tile_fp32 lanes;
+    memcpy(lanes, tile, sizeof lanes);
+    for (int apart = SIMD_TILE / 2; apart > 0; apart /= 2)
+        for (int i = 0; i < apart; i++)
+            lanes[i] = lanes[i + apart] > lanes[i] ? lanes[i + apart] : lanes[i];
+    return lanes[0];
+}
+
 /* A gradient's tile goes where `gradient` says. */
 static inline void tile_store_gradient(enum cpu_gradient gradient, void *to, uint64_t element,
                                        uint32_t count, const float tile[SIMD_TILE])
