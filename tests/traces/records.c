@@ -167,8 +167,10 @@ static void test_complete(struct fixture *fixture, gconstpointer data)
 static void replace_file(const char *path, const char *contents, size_t length)
 {
     FILE *file = fopen(path, "wb");
-    g_assert_cmpuint(fwrite(contents, 1, length, file), ==, length);
-    g_assert_cmpint(fclose(file), ==, 0);
+    size_t written = fwrite(contents, 1, length, file);
+    int closed = fclose(file);
+    g_assert_cmpuint(written, ==, length);
+    g_assert_cmpint(closed, ==, 0);
 }
 
 /* Whatever the damage, no crash; what is refused is named. */

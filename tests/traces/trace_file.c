@@ -196,8 +196,10 @@ static bool read_damaged(const char *path)
 static void replace_file(const char *path, const char *contents, size_t length)
 {
     FILE *file = fopen(path, "wb");
-    g_assert_cmpuint(fwrite(contents, 1, length, file), ==, length);
-    g_assert_cmpint(fclose(file), ==, 0);
+    size_t written = fwrite(contents, 1, length, file);
+    int closed = fclose(file);
+    g_assert_cmpuint(written, ==, length);
+    g_assert_cmpint(closed, ==, 0);
 }
 
 static void test_damage(struct fixture *fixture, gconstpointer data)
