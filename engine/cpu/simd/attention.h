@@ -22,14 +22,10 @@ struct attention_head {
 };
 
 /* Rows of a tile in fp32: [64, padded], zeros behind the sequence's end and behind D. */
-struct attention_rows {
-    _Alignas(64) float at[SIMD_TILE * HEAD_LIMIT];
-};
+typedef float attention_rows[SIMD_TILE * HEAD_LIMIT] __attribute__((aligned(64)));
 
 /* The same transposed: [padded, 64]. */
-struct attention_columns {
-    _Alignas(64) float at[SIMD_TILE * HEAD_LIMIT];
-};
+typedef float attention_columns[SIMD_TILE * HEAD_LIMIT] __attribute__((aligned(64)));
 
 struct attention_scores {
     _Alignas(64) float at[SIMD_TILE][SIMD_TILE]; /* query, key */
@@ -108,34 +104,32 @@ static inline uint32_t attention_rows_in(const struct attention_head *h, uint32_
 }
 
 static inline void attention_load(const struct attention_head *h, enum attention_part part,
-                                  uint32_t tile, float scale, struct attention_rows *rows)
+                                  uint32_t tile, float scale, attention_rows rows)
 {
     uint32_t count = attention_rows_in(h, tile);
     for (uint32_t r = 0; r < count; r++)
         attention_load_row(h, h->arguments->qkv, attention_qkv_at(h, part, tile * SIMD_TILE + r),
-                           scale, rows->at + r * h->padded);
-    memset(rows->at + count * h->padded, 0, (SIMD_TILE - count) * h->padded * sizeof *rows->at);
+                           scale, rows + r * h->padded);
+    memset(rows + count * h->padded, 0, (SIMD_TILE - count) * h->padded * sizeof *rows);
 }
 
-static inline void attention_transpose(const struct attention_head *h,
-                                       const struct attention_rows *rows,
-                                       struct attention_columns *columns)
+static inline void attention_transpose(const struct attention_head *h, const attention_rows rows,
+                                       attention_columns columns)
 {
     for (uint32_t r = 0; r < SIMD_TILE; r += SQUARE)
         for (uint32_t d = 0; d < h->padded; d += SQUARE)
-            square_transpose(rows->at + r * h->padded + d, h->padded,
-                             columns->at + d * SIMD_TILE + r, SIMD_TILE);
+            square_transpose(rows + r * h->padded + d, h->padded, columns + d * SIMD_TILE + r,
+                             SIMD_TILE);
 }
 
 /* scores = rows columns, of the first `count` rows. */
 static inline void attention_product(const struct attention_head *h, uint32_t count,
-                                     const struct attention_rows *rows,
-                                     const struct attention_columns *columns,
+                                     const attention_rows rows, const attention_columns columns,
                                      struct attention_scores *scores)
 {
     memset(scores, 0, count * sizeof scores->at[0]);
-    product_add(count, SIMD_TILE, h->arguments->D, (struct product_operand){rows->at, h->padded, 1},
-                columns->at, SIMD_TILE, scores->at[0], SIMD_TILE);
+    product_add(count, SIMD_TILE, h->arguments->D, (struct product_operand){rows, h->padded, 1},
+                columns, SIMD_TILE, scores->at[0], SIMD_TILE);
 }
 
 /* How many keys of tile `keys` the query in row `r` of tile `queries` attends to. */

@@ -7,13 +7,13 @@
 
 struct query_tile {
     uint32_t tile, count;
-    struct attention_rows q, dout; /* q times the scale */
+    attention_rows q, dout; /* q times the scale */
     tile_fp32 delta, lse;
 };
 
 struct key_tile {
     uint32_t tile, count;
-    struct attention_columns k, v;
+    attention_columns k, v;
 };
 
 /* Of a tile of queries and one of keys. */
@@ -40,10 +40,10 @@ static void load_queries(const struct attention_head *h, uint32_t tile, struct q
     const struct simd_attention *a = h->arguments;
     queries->tile = tile;
     queries->count = attention_rows_in(h, tile);
-    attention_load(h, ATTENTION_Q, tile, attention_scale(a), &queries->q);
+    attention_load(h, ATTENTION_Q, tile, attention_scale(a), queries->q);
     for (uint32_t r = 0; r < queries->count; r++) {
         uint32_t t = tile * SIMD_TILE + r;
-        float *dout = queries->dout.at + r * h->padded;
+        float *dout = queries->dout + r * h->padded;
         attention_load_row(h, a->dout, attention_o_at(h, t), 1, dout);
         queries->delta[r] = row_delta(h, dout, attention_o_at(h, t));
         queries->lse[r] = a->lse_read[h->head * a->T + t];
@@ -52,15 +52,15 @@ static void load_queries(const struct attention_head *h, uint32_t tile, struct q
 
 /* k in rows, too. */
 static void load_keys(const struct attention_head *h, uint32_t tile, struct key_tile *keys,
-                      struct attention_rows *k)
+                      float *k)
 {
-    struct attention_rows *v = k;
+    float *v = k;
     keys->tile = tile;
     keys->count = attention_rows_in(h, tile);
     attention_load(h, ATTENTION_V, tile, 1, v);
-    attention_transpose(h, v, &keys->v);
+    attention_transpose(h, v, keys->v);
     attention_load(h, ATTENTION_K, tile, 1, k);
-    attention_transpose(h, k, &keys->k);
+    attention_transpose(h, k, keys->k);
 }
 
 /* Of one query: p holds the scores and ds the gradient of what was dropped out of. */
@@ -86,8 +86,8 @@ static void compute_row(const struct attention_head *h, const struct query_tile 
 static void compute_pair(const struct attention_head *h, const struct query_tile *queries,
                          const struct key_tile *keys, struct pair *pair)
 {
-    attention_product(h, queries->count, &queries->q, &keys->k, &pair->p);
-    attention_product(h, queries->count, &queries->dout, &keys->v, &pair->ds);
+    attention_product(h, queries->count, queries->q, keys->k, &pair->p);
+    attention_product(h, queries->count, queries->dout, keys->v, &pair->ds);
     for (uint32_t r = 0; r < queries->count; r++)
         compute_row(h, queries, r, keys->tile, pair->p.at[r], pair->ds.at[r]);
 }
@@ -97,20 +97,20 @@ static void backward_queries(const struct attention_head *h, uint32_t tile)
     const struct simd_attention *a = h->arguments;
     struct query_tile queries;
     struct key_tile keys;
-    struct attention_rows k, dq;
+    attention_rows k, dq;
     struct pair pair;
     load_queries(h, tile, &queries);
-    memset(dq.at, 0, queries.count * h->padded * sizeof *dq.at);
+    memset(dq, 0, queries.count * h->padded * sizeof *dq);
     for (uint32_t j = 0; j <= tile; j++) {
-        load_keys(h, j, &keys, &k);
+        load_keys(h, j, &keys, k);
         compute_pair(h, &queries, &keys, &pair);
         product_add(queries.count, h->padded, keys.count,
-                    (struct product_operand){pair.ds.at[0], SIMD_TILE, 1}, k.at, h->padded, dq.at,
+                    (struct product_operand){pair.ds.at[0], SIMD_TILE, 1}, k, h->padded, dq,
                     h->padded);
     }
     for (uint32_t r = 0; r < queries.count; r++)
         attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_Q, tile * SIMD_TILE + r),
-                            attention_scale(a), dq.at + r * h->padded);
+                            attention_scale(a), dq + r * h->padded);
 }
 
 static void backward_keys(const struct attention_head *h, uint32_t tile)
@@ -118,27 +118,25 @@ static void backward_keys(const struct attention_head *h, uint32_t tile)
     const struct simd_attention *a = h->arguments;
     struct query_tile queries;
     struct key_tile keys;
-    struct attention_rows dk, dv;
+    attention_rows dk, dv;
     struct pair pair;
-    load_keys(h, tile, &keys, &dk);
-    memset(dk.at, 0, keys.count * h->padded * sizeof *dk.at);
-    memset(dv.at, 0, keys.count * h->padded * sizeof *dv.at);
+    load_keys(h, tile, &keys, dk);
+    memset(dk, 0, keys.count * h->padded * sizeof *dk);
+    memset(dv, 0, keys.count * h->padded * sizeof *dv);
     for (uint32_t i = tile; i < h->tiles; i++) {
         load_queries(h, i, &queries);
         compute_pair(h, &queries, &keys, &pair);
         product_add(keys.count, h->padded, queries.count,
-                    (struct product_operand){pair.p.at[0], 1, SIMD_TILE}, queries.dout.at,
-                    h->padded, dv.at, h->padded);
+                    (struct product_operand){pair.p.at[0], 1, SIMD_TILE}, queries.dout, h->padded,
+                    dv, h->padded);
         product_add(keys.count, h->padded, queries.count,
-                    (struct product_operand){pair.ds.at[0], 1, SIMD_TILE}, queries.q.at, h->padded,
-                    dk.at, h->padded);
+                    (struct product_operand){pair.ds.at[0], 1, SIMD_TILE}, queries.q, h->padded, dk,
+                    h->padded);
     }
     for (uint32_t r = 0; r < keys.count; r++) {
         uint32_t t = tile * SIMD_TILE + r;
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_K, t), 1,
-                            dk.at + r * h->padded);
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_V, t), 1,
-                            dv.at + r * h->padded);
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_K, t), 1, dk + r * h->padded);
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_V, t), 1, dv + r * h->padded);
     }
 }
 

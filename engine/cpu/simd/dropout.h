@@ -33,7 +33,7 @@ static inline void dropout_words(const struct random_stream *stream, uint64_t ti
                                  uint32_t drawn[SIMD_TILE])
 {
     for (int lane = 0; lane < DROPOUT_LANES; lane += WORDS_LANES) {
-        words index, c[4];
+        words index = {0}, c[4];
         for (int l = 0; l < WORDS_LANES; l++)
             index[l] = tile * DROPOUT_LANES + (uint64_t)(lane + l);
         dropout_philox(stream, index, c);

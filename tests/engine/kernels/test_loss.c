@@ -17,7 +17,7 @@ static double log_sum(uint32_t V, const double *logits)
         max = fmax(max, logits[v]);
     for (uint32_t v = 0; v < V; v++)
         sum += exp(logits[v] - max);
-    return max + log(sum);
+    return max + log(fmax(sum, 1)); /* the greatest adds 1 */
 }
 
 static double reference(const struct loss *l, const double *logits, double *gradient)
