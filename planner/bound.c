@@ -34,7 +34,7 @@ static double cheapest_cycle(const struct pricing *p, uint32_t chunk, int start,
         double next[2] = {INFINITY, INFINITY};
         for (int before = 0; before < 2; before++) {
             bool dirty = (before || gap->flags & GAP_DIRTIES) && !(gap->flags & GAP_DEAD);
-            for (int kept = 0; kept <= gaps_can_keep(gap); kept++) {
+            for (int kept = 0; kept < (gaps_can_keep(gap) ? 2 : 1); kept++) {
                 bool cleans = dirty && (!kept || gap->flags & GAP_FLUSH);
                 int after = dirty && !cleans;
                 double total = cost[before] + (cleans ? used : 0) +

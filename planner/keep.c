@@ -46,6 +46,11 @@ static void rank_gaps(struct keep *keep)
         g_array_append_val(keep->order, g_array_index(ranked, struct ranked, i).gap);
 }
 
+static uint32_t next_moment(const struct gaps *gaps, uint32_t moment)
+{
+    return moment + 1 == gaps->moment_count ? 0 : moment + 1;
+}
+
 struct keep *keep_new(const struct gaps *gaps)
 {
     struct keep *keep = g_new0(struct keep, 1);
@@ -56,6 +61,9 @@ struct keep *keep_new(const struct gaps *gaps)
     keep->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t g = 0; g < gaps->count; g++)
         keep->kept[g] = gaps_can_keep(&gaps->items[g]) && !gaps_span(gaps, &gaps->items[g]);
+    keep->tight = g_new(uint32_t, gaps->count);
+    for (uint32_t g = 0; g < gaps->count; g++)
+        keep->tight[g] = next_moment(gaps, gaps->items[g].from);
     rank_gaps(keep);
     keep->traffic = gaps_traffic(gaps, keep->kept);
     return keep;
@@ -67,23 +75,26 @@ void keep_free(struct keep *keep)
         return;
     g_free(keep->kept);
     g_free(keep->slack);
+    g_free(keep->tight);
     g_array_unref(keep->order);
     g_free(keep);
 }
 
-static uint32_t next_moment(const struct gaps *gaps, uint32_t moment)
-{
-    return moment + 1 == gaps->moment_count ? 0 : moment + 1;
-}
-
-static bool fits(const struct keep *keep, const struct gap *gap)
+/* What did not fit mostly does not fit again for the same reason: that moment is looked at first.
+ */
+static bool fits(struct keep *keep, uint32_t g)
 {
     const struct gaps *gaps = keep->gaps;
+    const struct gap *gap = &gaps->items[g];
     int64_t bytes = (int64_t)gaps->bytes[gap->chunk];
 
+    if (keep->slack[keep->tight[g]] < bytes)
+        return false;
     for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
-        if (keep->slack[m] < bytes)
+        if (keep->slack[m] < bytes) {
+            keep->tight[g] = m;
             return false;
+        }
     return true;
 }
 
@@ -102,9 +113,7 @@ static void set(struct keep *keep, uint32_t g, bool kept)
 
 static bool try_to_keep(struct keep *keep, uint32_t g)
 {
-    const struct gap *gap = &keep->gaps->items[g];
-
-    if (keep->kept[g] || !fits(keep, gap))
+    if (keep->kept[g] || !fits(keep, g))
         return false;
     set(keep, g, true);
     return true;
@@ -224,7 +233,7 @@ static void fill_blurred(struct keep *keep, GRand *random, GArray *changed)
         if (!count)
             break;
         uint32_t pick = draw(random, count);
-        if (fits(keep, &keep->gaps->items[window[pick]]))
+        if (fits(keep, window[pick]))
             change(keep, window[pick], true, changed);
         window[pick] = window[--count];
     }

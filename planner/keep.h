@@ -13,6 +13,7 @@ struct keep {
                          room is */
     uint64_t traffic; /* of the iteration, in bytes */
     GArray *order;    /* uint32_t: gaps that can be kept, the most saved for their room first */
+    uint32_t *tight; /* [gaps->count] a moment of the gap at which it did not fit when last tried */
 };
 
 /* Nothing kept but what takes no room. `gaps` outlives the result. */

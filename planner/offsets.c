@@ -5,12 +5,19 @@
 /* Attempts, each with the stay that found no room moved to the front. */
 enum { ATTEMPTS = 40, STAYS_MOST = 4000 };
 
+/* What overlap asks of a stay, close together. */
+struct span {
+    uint32_t enter, length; /* moments */
+    uint64_t bytes;
+};
+
 struct offsets {
     const struct stays *stays;
     const struct accesses *accesses;
     uint64_t device_bytes;
     uint32_t count;
     int32_t *wanted;     /* [count] when each would enter, if there is room for it */
+    struct span *spans;  /* [count] */
     uint64_t *address;   /* [count] */
     uint32_t *order;     /* [count] in which they are placed */
     uint64_t *permanent; /* [chunk_count] of what never leaves; PLAN_NOWHERE for others */
@@ -24,21 +31,29 @@ static struct stay *stay_at(const struct offsets *o, uint32_t index)
 
 static uint64_t bytes_of(const struct offsets *o, uint32_t index)
 {
-    return o->stays->gaps->bytes[stay_at(o, index)->chunk];
+    return o->spans[index].bytes;
 }
 
-static uint64_t length(const struct stay *stay)
+static void set_span(struct offsets *o, uint32_t index)
 {
-    return (uint64_t)(stay->leave - stay->enter);
+    const struct stay *stay = stay_at(o, index);
+    o->spans[index] = (struct span){stays_moment(o->stays, stay->enter),
+                                    (uint32_t)(stay->leave - stay->enter),
+                                    o->stays->gaps->bytes[stay->chunk]};
+}
+
+static bool begins_within(uint32_t enter, const struct span *span, uint32_t moment_count)
+{
+    uint32_t after = enter >= span->enter ? enter - span->enter
+                                          : enter + moment_count - span->enter;
+    return after < span->length;
 }
 
 /* Both hold their room at some moment. */
-static bool overlap(const struct offsets *o, uint32_t a, uint32_t b)
+static bool overlap(const struct offsets *o, const struct span *a, const struct span *b)
 {
-    const struct stay *x = stay_at(o, a), *y = stay_at(o, b);
     uint32_t n = o->stays->gaps->moment_count;
-    uint32_t x_enter = stays_moment(o->stays, x->enter), y_enter = stays_moment(o->stays, y->enter);
-    return (y_enter + n - x_enter) % n < length(x) || (x_enter + n - y_enter) % n < length(y);
+    return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
 }
 
 struct taken {
@@ -68,7 +83,7 @@ static bool place_at(struct offsets *o, uint32_t index, uint32_t placed, GArray 
 
     g_array_set_size(taken, 0);
     for (uint32_t i = 0; i < placed; i++)
-        if (overlap(o, index, o->order[i])) {
+        if (overlap(o, &o->spans[index], &o->spans[o->order[i]])) {
             uint64_t begin = o->address[o->order[i]];
             struct taken range = {begin, begin + bytes_of(o, o->order[i])};
             g_array_append_val(taken, range);
@@ -91,6 +106,7 @@ static bool place_one(struct offsets *o, uint32_t index, uint32_t placed, GArray
 
     for (int32_t ahead = stay->first_use - o->wanted[index];; ahead /= 2) {
         stay->enter = stay->first_use - ahead;
+        set_span(o, index);
         if (place_at(o, index, placed, taken))
             return true;
         if (!ahead)
@@ -118,7 +134,7 @@ static int longest_first(const void *left, const void *right, void *data)
 {
     uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
     const struct offsets *o = data;
-    uint64_t a = length(stay_at(o, l)), b = length(stay_at(o, r));
+    uint32_t a = o->spans[l].length, b = o->spans[r].length;
     if (a != b)
         return a > b ? -1 : 1;
     if (bytes_of(o, l) != bytes_of(o, r))
@@ -215,9 +231,11 @@ struct offsets *offsets_find(const struct stays *stays, const struct homes *home
     o->wanted = g_new(int32_t, o->count);
     o->address = g_new(uint64_t, o->count);
     o->order = g_new(uint32_t, o->count);
+    o->spans = g_new(struct span, o->count);
     for (uint32_t i = 0; i < o->count; i++) {
         o->wanted[i] = stay_at(o, i)->enter;
         o->order[i] = i;
+        set_span(o, i);
     }
     g_qsort_with_data(o->order, (gint)o->count, sizeof *o->order, longest_first, o);
     place_permanent(o, homes);
@@ -236,6 +254,7 @@ void offsets_free(struct offsets *offsets)
     g_free(offsets->wanted);
     g_free(offsets->address);
     g_free(offsets->order);
+    g_free(offsets->spans);
     g_free(offsets->permanent);
     g_free(offsets);
 }

@@ -79,13 +79,14 @@ static void try_policies(const struct candidate *candidate, struct outcome *outc
     }
 }
 
-static void try_schedules(const struct candidate *candidate, struct outcome *outcome, uint32_t step)
+/* Look-aheads in steps of a factor; copying back late is tried only with more effort. */
+static void try_schedules(const struct candidate *candidate, struct outcome *outcome, bool again)
 {
-    uint32_t moments = candidate->gaps->moment_count;
+    uint32_t moments = candidate->gaps->moment_count, factor = again ? 2 : 4;
 
-    for (uint32_t ahead = 0; ahead < moments; ahead = MAX(1, ahead * step))
-        for (int early = 0; early < 2; early++) {
-            struct stays_options options = {.look_ahead = ahead, .flush_early = early};
+    for (uint32_t ahead = 0; ahead < moments; ahead = MAX(1, ahead * factor))
+        for (int late = 0; late < (again ? 2 : 1); late++) {
+            struct stays_options options = {.look_ahead = ahead, .flush_early = !late};
             take_better(&outcome->plan, candidate_plan(candidate, &options), faster);
             outcome->plans++;
         }
@@ -109,7 +110,7 @@ static void try_layout(void *data, uint32_t index)
     candidate_seed(candidate, &policy_opt);
     g_autoptr(GRand) random = g_rand_new_with_seed(search->options->seed + index);
     keep_improve(candidate->keep, random, outcome->rounds, &search->stop);
-    try_schedules(candidate, outcome, again ? 2 : 4);
+    try_schedules(candidate, outcome, again);
     candidate_free(candidate);
 }
 

@@ -155,21 +155,24 @@ static void test_what_would_fit(void)
     tear_down(&f);
 }
 
+/* A search whose plan has something to do. */
+static struct search_result *search_something(struct fixture *f, GRand *random)
+{
+    for (;;) {
+        set_up(f, random);
+        struct search_result *result = search_plan(f->trace, &f->options, NULL);
+        if (result && result->plan->action_count)
+            return result;
+        search_result_free(result);
+        tear_down(f);
+    }
+}
+
 static void test_verify_notices(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct fixture f;
-    struct search_result *result = NULL;
-
-    while (!result) {
-        set_up(&f, random);
-        result = search_plan(f.trace, &f.options, NULL);
-        if (result && result->plan->action_count)
-            break;
-        search_result_free(result);
-        result = NULL;
-        tear_down(&f);
-    }
+    struct search_result *result = search_something(&f, random);
     uint64_t *figures[] = {&result->plan->predicted.h2d_bytes, &result->plan->predicted.evictions,
                            &result->plan->predicted.peak_device_bytes};
     for (size_t i = 0; i < G_N_ELEMENTS(figures); i++) {
