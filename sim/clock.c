@@ -4,7 +4,7 @@ struct sim_clock {
     struct sim_job job;
     uint64_t *h2d_ns, *d2h_ns;      /* [chunk_count] a copy of the chunk */
     uint64_t free_ns[MOVER_QUEUES]; /* when the queue's last work is complete */
-    uint64_t busy_until_ns;         /* end of the latest operator or move, wherever it ran */
+    uint64_t last_end_ns;           /* of the operators and moves so far, wherever they ran */
     uint64_t lap_ns;                /* where the current lap began */
     uint64_t stall_ns;              /* in this lap */
     struct plan_figures lap;        /* counts so far in this lap */
@@ -94,13 +94,21 @@ static uint64_t enqueue(struct sim_clock *clock, enum mover_queue queue, uint64_
     return clock->free_ns[queue];
 }
 
-/* Operators and moves: what ran before `begin_ns` of the queue's latest work, if anything, leaves
- * a stall between. */
-static void account_busy(struct sim_clock *clock, uint64_t begin_ns, uint64_t end_ns)
+/* When work bound to the current moment may start. */
+static uint64_t issue(const struct sim_clock *clock, const struct mover_after *after)
 {
-    if (begin_ns > clock->busy_until_ns)
-        clock->stall_ns += begin_ns - clock->busy_until_ns;
-    clock->busy_until_ns = MAX(clock->busy_until_ns, end_ns);
+    return MAX(latest(after), clock->free_ns[MOVER_COMPUTE]);
+}
+
+/* Operators and moves on the device: what they wait for beyond the one before is a stall. */
+static uint64_t compute(struct sim_clock *clock, uint64_t ready_ns, uint64_t duration_ns)
+{
+    uint64_t before_ns = clock->free_ns[MOVER_COMPUTE];
+    uint64_t end_ns = enqueue(clock, MOVER_COMPUTE, ready_ns, duration_ns);
+
+    clock->stall_ns += end_ns - duration_ns - before_ns;
+    clock->last_end_ns = MAX(clock->last_end_ns, end_ns);
+    return end_ns;
 }
 
 static mover_ticket fetch(void *self, const struct mover_copy *copy,
@@ -111,7 +119,7 @@ static mover_ticket fetch(void *self, const struct mover_copy *copy,
     occupy(clock, copy);
     clock->lap.h2d_bytes += copy->bytes;
     clock->lap.h2d_copies++;
-    return enqueue(clock, MOVER_H2D, latest(after), clock->h2d_ns[copy->chunk]);
+    return enqueue(clock, MOVER_H2D, issue(clock, after), clock->h2d_ns[copy->chunk]);
 }
 
 static mover_ticket write_back(void *self, const struct mover_copy *copy, bool leaves,
@@ -125,7 +133,7 @@ static mover_ticket write_back(void *self, const struct mover_copy *copy, bool l
     }
     clock->lap.d2h_bytes += copy->bytes;
     clock->lap.d2h_copies++;
-    return enqueue(clock, MOVER_D2H, latest(after), clock->d2h_ns[copy->chunk]);
+    return enqueue(clock, MOVER_D2H, issue(clock, after), clock->d2h_ns[copy->chunk]);
 }
 
 static void allocate(void *self, const struct mover_copy *copy)
@@ -151,9 +159,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     occupy(clock, to);
     clock->lap.moves++;
     clock->lap.moved_bytes += to->bytes;
-    uint64_t end_ns = enqueue(clock, MOVER_COMPUTE, latest(after), duration_ns);
-    account_busy(clock, end_ns - duration_ns, end_ns);
-    return end_ns;
+    return compute(clock, latest(after), duration_ns);
 }
 
 static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_operator *op,
@@ -164,7 +170,7 @@ static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_oper
     if (op->d2h_bytes)
         ready_ns = enqueue(clock, MOVER_D2H, ready_ns, costs_ns(&costs->d2h, op->d2h_bytes));
     uint64_t end_ns = enqueue(clock, MOVER_HOST, ready_ns, op->duration_ns);
-    account_busy(clock, end_ns - op->duration_ns, end_ns);
+    clock->last_end_ns = MAX(clock->last_end_ns, end_ns);
     if (op->h2d_bytes)
         end_ns = enqueue(clock, MOVER_H2D, end_ns, costs_ns(&costs->h2d, op->h2d_bytes));
     clock->lap.d2h_bytes += op->d2h_bytes;
@@ -191,10 +197,8 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
 
     account_peaks(clock, moment);
     if (op->place == TRACE_ON_HOST)
-        return run_on_host(clock, op, latest(after));
-    uint64_t end_ns = enqueue(clock, MOVER_COMPUTE, latest(after), op->duration_ns);
-    account_busy(clock, end_ns - op->duration_ns, end_ns);
-    return end_ns;
+        return run_on_host(clock, op, issue(clock, after));
+    return compute(clock, latest(after), op->duration_ns);
 }
 
 const struct mover_ops sim_clock_mover = {
@@ -211,9 +215,9 @@ struct plan_figures sim_clock_lap(struct sim_clock *clock)
     struct plan_figures figures = clock->lap;
 
     figures.stall_seconds = (double)clock->stall_ns * 1e-9;
-    figures.iteration_seconds = (double)(clock->busy_until_ns - clock->lap_ns) * 1e-9;
+    figures.iteration_seconds = (double)(clock->last_end_ns - clock->lap_ns) * 1e-9;
     clock->lap = (struct plan_figures){0};
     clock->stall_ns = 0;
-    clock->lap_ns = clock->busy_until_ns;
+    clock->lap_ns = clock->last_end_ns;
     return figures;
 }

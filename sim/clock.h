@@ -1,7 +1,9 @@
 /* The simulator's mover: nothing moves, but every piece of work has a time.
  *
  * Resources are queues, each in order (MOVER_QUEUES); a ticket is a completion time in nanoseconds.
- * Work starts when its queue is free and what it must wait for is complete. An operator takes the
+ * Work starts when its queue is free and what it must wait for is complete; copies and operators on
+ * the host not before the device's last operator or move before them is complete, because they are
+ * bound to their moment, and not to an idle link. An operator takes the
  * time that the trace says, a copy what its curve says. An operator on the host takes its
  * activations over the links before and after it: it begins in the D2H queue, runs in the host's,
  * and is complete when the H2D queue has brought its results.
@@ -35,7 +37,7 @@ extern const struct mover_ops sim_clock_mover;
 
 /* The figures of what was called since the last call of this function, or since the beginning:
  * peaks over the operators that ran, iteration_seconds to the end of the last of them, and
- * stall_seconds, the part of it in which no operator ran and none of the device's moves either. */
+ * stall_seconds, for which the device had nothing to compute but waited for copies or the host. */
 struct plan_figures sim_clock_lap(struct sim_clock *clock);
 
 #endif

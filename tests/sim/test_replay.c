@@ -35,6 +35,14 @@ static void tear_down(struct fixture *f)
     trace_free(f->trace);
 }
 
+static int policy_count(void)
+{
+    int count = 0;
+    while (policy_all[count])
+        count++;
+    return count;
+}
+
 static struct plan *random_plan(const struct fixture *f, GRand *random)
 {
     uint64_t least = accesses_least_device_bytes(f->accesses, f->layout, NULL);
@@ -43,7 +51,7 @@ static struct plan *random_plan(const struct fixture *f, GRand *random)
     struct dry_run_options options = {
         .device_bytes = least + (uint64_t)(g_rand_double(random) * (double)room),
         .host_bytes = g_rand_boolean(random) ? UINT64_MAX : all / 2,
-        .policy = policy_all[g_rand_int_range(random, 0, 4)],
+        .policy = policy_all[g_rand_int_range(random, 0, policy_count())],
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
 
     return dry_run_accesses(f->trace, f->layout, f->accesses, &options, NULL);

@@ -39,6 +39,14 @@ static void tear_down(struct fixture *f)
     trace_free(f->trace);
 }
 
+static uint32_t policy_count(void)
+{
+    uint32_t count = 0;
+    while (policy_all[count])
+        count++;
+    return count;
+}
+
 static char *as_csv(const struct sweep *sweep)
 {
     g_autofree char *path = g_build_filename(g_get_tmp_dir(), "pstar-sweep-XXXXXX", NULL);
@@ -54,14 +62,14 @@ static void test_any_number_of_threads(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
 
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 6; i++) {
         struct fixture f;
         set_up(&f, random, "30%,60%,100%");
         g_autofree char *expected = NULL;
         for (uint32_t threads = 1; threads <= 5; threads += 2) {
             f.options.threads = threads;
             struct sweep *sweep = sweep_run(f.trace, &f.options);
-            g_assert_cmpuint(sweep->row_count, ==, 11 * 4 * 2 * 3);
+            g_assert_cmpuint(sweep->row_count, ==, 11 * policy_count() * 2 * 3);
             g_autofree char *text = as_csv(sweep);
             if (!expected)
                 expected = g_steal_pointer(&text);
