@@ -1,5 +1,6 @@
 #include "engine/cpu/memory.h"
 #include "engine/device.h"
+#include "traces/size.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,10 +17,9 @@ GQuark device_error_quark(void)
 
 static bool refuse(GError **error, const char *what, uint64_t bytes)
 {
-    char *size = g_format_size_full(bytes, G_FORMAT_SIZE_IEC_UNITS);
+    g_autofree char *size = size_format(bytes);
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY, "%s of %s cannot be had: %s", what, size,
                 g_strerror(errno));
-    g_free(size);
     return false;
 }
 
@@ -50,18 +50,20 @@ static uint64_t allowed_bytes(void)
 }
 
 /* Touching more than there is would not fail but have the kernel kill someone. */
-static bool check_available(uint64_t bytes, GError **error)
+static bool check_available(uint64_t arena_bytes, uint64_t host_bytes, GError **error)
 {
     uint64_t available = MIN(available_bytes(), allowed_bytes());
-    if (bytes <= available)
+    if (arena_bytes + host_bytes <= available)
         return true;
-    char *asked = g_format_size_full(bytes, G_FORMAT_SIZE_IEC_UNITS);
-    char *there = g_format_size_full(available, G_FORMAT_SIZE_IEC_UNITS);
-    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
-                "the arena and the host pool take %s together; this machine has %s available",
-                asked, there);
-    g_free(asked);
-    g_free(there);
+    g_autofree char *arena = size_format(arena_bytes), *host = size_format(host_bytes);
+    g_autofree char *there = size_format(available);
+    g_autofree char *excess = size_format(arena_bytes + host_bytes - available);
+    g_set_error(
+        error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
+        "this machine's memory: the device's %s and the host pool's %s together are %s more "
+        "than the %s that are available; less would fit with a smaller model or batch, in "
+        "bf16, or with recomputation",
+        arena, host, excess, there);
     return false;
 }
 
@@ -138,7 +140,7 @@ bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t h
                      GError **error)
 {
     *memory = (struct cpu_memory){.arena_bytes = arena_bytes, .host_bytes = host_bytes};
-    if (check_available(arena_bytes + host_bytes, error) && reserve(memory, error) &&
+    if (check_available(arena_bytes, host_bytes, error) && reserve(memory, error) &&
         open_arena(memory, error) && open_host(memory, error))
         return true;
     cpu_memory_close(memory);
