@@ -5,44 +5,37 @@
 void *policy_queue_open(const struct policy_view *view)
 {
     struct policy_queue *queue = g_new(struct policy_queue, 1);
-    uint32_t head = view->chunk_count;
     queue->view = view;
-    queue->before = g_new(uint32_t, head + 1);
-    queue->after = g_new(uint32_t, head + 1);
-    queue->before[head] = queue->after[head] = head;
+    queue->links = g_new(struct policy_link, view->chunk_count + 1);
+    policy_ring_init(queue->links, view->chunk_count);
     return queue;
 }
 
 void policy_queue_close(void *state)
 {
     struct policy_queue *queue = state;
-    g_free(queue->before);
-    g_free(queue->after);
+    g_free(queue->links);
     g_free(queue);
 }
 
 void policy_queue_push(void *state, uint32_t chunk)
 {
     struct policy_queue *queue = state;
-    uint32_t head = queue->view->chunk_count, second = queue->after[head];
-    queue->before[chunk] = head;
-    queue->after[chunk] = second;
-    queue->before[second] = queue->after[head] = chunk;
+    policy_ring_insert(queue->links, queue->view->chunk_count, chunk);
 }
 
 void policy_queue_remove(void *state, uint32_t chunk)
 {
     struct policy_queue *queue = state;
-    queue->after[queue->before[chunk]] = queue->after[chunk];
-    queue->before[queue->after[chunk]] = queue->before[chunk];
+    policy_ring_remove(queue->links, chunk);
 }
 
 uint32_t policy_queue_oldest(void *state)
 {
     const struct policy_queue *queue = state;
     uint32_t head = queue->view->chunk_count;
-    uint32_t chunk = queue->before[head];
+    uint32_t chunk = policy_ring_oldest(queue->links, head);
     while (chunk != head && queue->view->pinned[chunk])
-        chunk = queue->before[chunk];
+        chunk = queue->links[chunk].younger;
     return chunk == head ? POLICY_NONE : chunk;
 }

@@ -3,11 +3,11 @@
 #define PSTAR_POLICIES_QUEUE_H
 
 #include "policies/policy.h"
+#include "policies/ring.h"
 
-/* A doubly linked list over chunk numbers; index chunk_count is its head. */
 struct policy_queue {
     const struct policy_view *view;
-    uint32_t *before, *after; /* [chunk_count + 1] */
+    struct policy_link *links; /* [chunk_count + 1] a ring, its head at chunk_count */
 };
 
 void *policy_queue_open(const struct policy_view *view);
