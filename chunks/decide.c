@@ -18,6 +18,8 @@ struct run {
     uint32_t *seen;     /* [chunk_count] the look-ahead that last met the chunk */
     GArray *window;     /* uint32_t: chunks pinned by the current moment and its look-ahead */
     uint64_t used;      /* slots on the device */
+    uint64_t capacity;  /* of the moment, for chunks that are not at home on the device */
+    uint32_t incoming;  /* see struct policy_view */
     uint32_t moment, iteration, look_aheads;
     struct decisions *record; /* NULL while settling */
 };
@@ -45,9 +47,12 @@ static void enter(struct run *run, enum plan_action_kind kind, uint32_t chunk)
     run->options->policy->admit(run->policy, chunk);
 }
 
-/* Evicts until `bytes` more fit into `capacity`; false when what is left is pinned. */
-static bool make_room(struct run *run, uint64_t bytes, uint64_t capacity)
+/* Evicts until the chunk `incoming` (POLICY_NONE: nothing) fits into `capacity` beside the others;
+ * false when what is left is pinned. */
+static bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
 {
+    uint64_t bytes = incoming == POLICY_NONE ? 0 : run->bytes[incoming];
+    run->incoming = incoming;
     while (run->used + bytes > capacity) {
         uint32_t victim = run->options->policy->victim(run->policy);
         if (victim == POLICY_NONE)
@@ -84,12 +89,12 @@ static void serve_device_operator(struct run *run, uint32_t begin, uint32_t end)
     uint64_t capacity = capacity_at(run, run->moment);
     for (uint32_t a = begin; a < end; a++)
         pin(run, items[a].chunk);
-    bool fits = make_room(run, 0, capacity);
+    bool fits = make_room(run, POLICY_NONE, capacity);
     for (uint32_t a = begin; a < end; a++) {
         uint32_t chunk = items[a].chunk;
         if (run->resident[chunk])
             continue;
-        fits &= make_room(run, run->bytes[chunk], capacity);
+        fits &= make_room(run, chunk, capacity);
         enter(run, items[a].flags & ACCESS_FRESH ? PLAN_ALLOCATE : PLAN_FETCH, chunk);
     }
     g_assert(fits);
@@ -110,7 +115,7 @@ static void serve_host_operator(struct run *run, uint32_t begin, uint32_t end)
             run->dirty[access->chunk] = 0;
         }
     }
-    g_assert(make_room(run, 0, capacity_at(run, run->moment)));
+    g_assert(make_room(run, POLICY_NONE, capacity_at(run, run->moment)));
 }
 
 /* Fetches what the next moments need into the room that they leave; false: no more room. */
@@ -127,7 +132,7 @@ static bool look_at(struct run *run, uint32_t moment, uint64_t capacity)
         pin(run, access->chunk);
         if (run->resident[access->chunk] || access->flags & ACCESS_FRESH)
             continue;
-        if (!make_room(run, run->bytes[access->chunk], capacity))
+        if (!make_room(run, access->chunk, capacity))
             return false;
         enter(run, PLAN_FETCH, access->chunk);
     }
@@ -184,6 +189,7 @@ static void run_moment(struct run *run)
 {
     const uint32_t *first = run->accesses->first;
     uint32_t m = run->moment, begin = first[m], end = first[m + 1];
+    run->capacity = capacity_at(run, m) - run->homes->device_bytes;
     if (run->record)
         run->record->first[m] = run->record->actions->len;
     if (m > 0)
@@ -296,7 +302,9 @@ static void open_run(struct run *run)
                                      .dirty = run->dirty,
                                      .next_use = run->next_use,
                                      .moment = &run->moment,
-                                     .iteration = &run->iteration};
+                                     .iteration = &run->iteration,
+                                     .capacity = &run->capacity,
+                                     .incoming = &run->incoming};
     run->policy = run->options->policy->open(&run->view);
 }
 

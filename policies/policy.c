@@ -2,8 +2,9 @@
 
 #include <string.h>
 
-const struct policy_ops *const policy_all[] = {&policy_fifo, &policy_lru, &policy_opt,
-                                               &policy_patrickstar, NULL};
+const struct policy_ops *const policy_all[] = {
+    &policy_fifo,  &policy_lru,    &policy_lfu,         &policy_clock, &policy_arc, &policy_s3fifo,
+    &policy_sieve, &policy_random, &policy_patrickstar, &policy_opt,   NULL};
 
 const struct policy_ops *policy_find(const char *name)
 {

@@ -24,6 +24,9 @@ struct policy_view {
                                     iteration; POLICY_NONE: never */
     const uint32_t *moment;      /* the current moment */
     const uint32_t *iteration;   /* the current iteration, from 0: the warm-up */
+    const uint64_t *capacity;    /* bytes that the policy's chunks may take at the moment */
+    const uint32_t *incoming;    /* the chunk that `victim` is to make room for; POLICY_NONE: for
+                                    non-model data */
 };
 
 struct policy_ops {
@@ -49,8 +52,14 @@ struct policy_ops {
 
 extern const struct policy_ops policy_fifo;
 extern const struct policy_ops policy_lru;
-extern const struct policy_ops policy_opt;
+extern const struct policy_ops policy_lfu;
+extern const struct policy_ops policy_clock;
+extern const struct policy_ops policy_arc;
+extern const struct policy_ops policy_s3fifo;
+extern const struct policy_ops policy_sieve;
+extern const struct policy_ops policy_random;
 extern const struct policy_ops policy_patrickstar;
+extern const struct policy_ops policy_opt;
 
 /* All of them, in the order of tables; ends with NULL. */
 extern const struct policy_ops *const policy_all[];

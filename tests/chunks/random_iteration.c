@@ -128,6 +128,14 @@ struct trace *random_iteration(GRand *random)
     return trace;
 }
 
+const struct policy_ops *random_policy(GRand *random)
+{
+    gint32 count = 0;
+    while (policy_all[count])
+        count++;
+    return policy_all[g_rand_int_range(random, 0, count)];
+}
+
 guint32 random_seed(void)
 {
     const char *given = g_getenv("PSTAR_SEED");

@@ -37,7 +37,7 @@ static void open_trial(struct trial *trial, GRand *random)
     struct dry_run_options options = {
         .device_bytes = g_rand_boolean(random) ? least : between(random, least, MAX(least, most)),
         .host_bytes = g_rand_boolean(random) ? UINT64_MAX : between(random, most / 2, most),
-        .policy = policy_all[g_rand_int_range(random, 0, 4)],
+        .policy = random_policy(random),
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
     trial->plan = dry_run(trial->trace, trial->layout, &options, &error);
     if (!trial->plan) /* the host budget may be out of reach */

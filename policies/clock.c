@@ -1,0 +1,71 @@
+#include "policies/queue.h"
+#include "policies/reuse.h"
+
+#include <glib.h>
+
+/* The clock of Corbató (1969), with one bit a chunk, as FIFO with a second chance: under the hand
+ * is the oldest of a queue, and a chunk that was used again since it came by goes back as the
+ * youngest. The hand passes over pinned chunks and leaves their bits. */
+struct clock_state {
+    struct policy_queue *queue;
+    int8_t *reuse; /* [chunk_count] see reuse.h */
+};
+
+static void *clock_open(const struct policy_view *view)
+{
+    struct clock_state *state = g_new(struct clock_state, 1);
+    state->queue = policy_queue_open(view);
+    state->reuse = g_new(int8_t, view->chunk_count);
+    return state;
+}
+
+static void clock_close(void *opaque)
+{
+    struct clock_state *state = opaque;
+    policy_queue_close(state->queue);
+    g_free(state->reuse);
+    g_free(state);
+}
+
+static void clock_admit(void *opaque, uint32_t chunk)
+{
+    struct clock_state *state = opaque;
+    state->reuse[chunk] = POLICY_AWAITED;
+    policy_queue_push(state->queue, chunk);
+}
+
+static void clock_touch(void *opaque, uint32_t chunk)
+{
+    struct clock_state *state = opaque;
+    policy_reuse_touch(&state->reuse[chunk], 1);
+}
+
+static void clock_remove(void *opaque, uint32_t chunk)
+{
+    struct clock_state *state = opaque;
+    policy_queue_remove(state->queue, chunk);
+}
+
+static uint32_t clock_victim(void *opaque)
+{
+    struct clock_state *state = opaque;
+    uint32_t chunk = policy_queue_oldest(state->queue);
+    while (chunk != POLICY_NONE && state->reuse[chunk] > 0) {
+        state->reuse[chunk] = 0;
+        policy_queue_remove(state->queue, chunk);
+        policy_queue_push(state->queue, chunk);
+        chunk = policy_queue_oldest(state->queue);
+    }
+    return chunk;
+}
+
+const struct policy_ops policy_clock = {
+    .name = "clock",
+    .summary = "first in, first out, with a second chance for those used again",
+    .open = clock_open,
+    .close = clock_close,
+    .admit = clock_admit,
+    .touch = clock_touch,
+    .remove = clock_remove,
+    .victim = clock_victim,
+};

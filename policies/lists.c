@@ -1,0 +1,55 @@
+#include "policies/lists.h"
+
+#include <glib.h>
+#include <string.h>
+
+void policy_lists_init(struct policy_lists *lists, const struct policy_view *view)
+{
+    *lists = (struct policy_lists){.view = view};
+    lists->links = g_new(struct policy_link, view->chunk_count + POLICY_LISTS);
+    lists->list = g_malloc(view->chunk_count);
+    memset(lists->list, POLICY_NO_LIST, view->chunk_count);
+    for (uint32_t i = 0; i < POLICY_LISTS; i++)
+        policy_ring_init(lists->links, view->chunk_count + i);
+}
+
+void policy_lists_clear(struct policy_lists *lists)
+{
+    g_free(lists->links);
+    g_free(lists->list);
+}
+
+void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list)
+{
+    uint64_t bytes = lists->view->chunk_bytes[chunk];
+    uint8_t old = lists->list[chunk];
+    if (old != POLICY_NO_LIST) {
+        policy_ring_remove(lists->links, chunk);
+        lists->bytes[old] -= bytes;
+    }
+    if (list != POLICY_NO_LIST) {
+        policy_ring_insert(lists->links, lists->view->chunk_count + list, chunk);
+        lists->bytes[list] += bytes;
+    }
+    lists->list[chunk] = list;
+}
+
+uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list)
+{
+    uint32_t chunk = policy_ring_oldest(lists->links, lists->view->chunk_count + list);
+    return chunk < lists->view->chunk_count ? chunk : POLICY_NONE;
+}
+
+uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk)
+{
+    uint32_t younger = lists->links[chunk].younger;
+    return younger < lists->view->chunk_count ? younger : POLICY_NONE;
+}
+
+uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list)
+{
+    uint32_t chunk = policy_lists_oldest(lists, list);
+    while (chunk != POLICY_NONE && lists->view->pinned[chunk])
+        chunk = policy_lists_younger(lists, chunk);
+    return chunk;
+}

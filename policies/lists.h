@@ -1,0 +1,32 @@
+/* Chunks in several lists, each in one at most, with the bytes of each list: for the policies that
+ * keep more than one order, and remember chunks that have left (ghosts). */
+#ifndef PSTAR_POLICIES_LISTS_H
+#define PSTAR_POLICIES_LISTS_H
+
+#include "policies/policy.h"
+#include "policies/ring.h"
+
+enum { POLICY_LISTS = 4 };
+#define POLICY_NO_LIST POLICY_LISTS
+
+struct policy_lists {
+    const struct policy_view *view;
+    struct policy_link *links;    /* [chunk_count + POLICY_LISTS] rings, the heads last */
+    uint8_t *list;                /* [chunk_count] that each is in; POLICY_NO_LIST */
+    uint64_t bytes[POLICY_LISTS]; /* of the chunks in each */
+};
+
+void policy_lists_init(struct policy_lists *lists, const struct policy_view *view);
+void policy_lists_clear(struct policy_lists *lists);
+
+/* Makes the chunk the youngest of `list`, wherever it was; POLICY_NO_LIST: out of all. */
+void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list);
+
+/* The oldest of `list`, pinned or not; POLICY_NONE where it is empty. */
+uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list);
+/* The next younger one of its list; POLICY_NONE after the youngest. */
+uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk);
+/* The oldest of `list` that is not pinned; POLICY_NONE. */
+uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list);
+
+#endif

@@ -1,0 +1,84 @@
+#include "policies/policy.h"
+
+#include <glib.h>
+
+/* The same draws in every run, on every machine. */
+#define SEED UINT64_C(0x9e3779b97f4a7c15)
+
+struct random_state {
+    const struct policy_view *view;
+    uint32_t *chunks;   /* [count] resident */
+    uint32_t *position; /* [chunk_count] of each in chunks */
+    uint32_t count;
+    uint64_t draws; /* so far: the counter of the generator */
+};
+
+/* A counter, mixed (SplitMix64's finaliser: Steele, Lea, Flood, OOPSLA 2014). */
+static uint64_t draw(struct random_state *state)
+{
+    uint64_t x = SEED * ++state->draws;
+    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static void put(struct random_state *state, uint32_t position, uint32_t chunk)
+{
+    state->chunks[position] = chunk;
+    state->position[chunk] = position;
+}
+
+static void *random_open(const struct policy_view *view)
+{
+    struct random_state *state = g_new0(struct random_state, 1);
+    state->view = view;
+    state->chunks = g_new(uint32_t, view->chunk_count);
+    state->position = g_new(uint32_t, view->chunk_count);
+    return state;
+}
+
+static void random_close(void *opaque)
+{
+    struct random_state *state = opaque;
+    g_free(state->chunks);
+    g_free(state->position);
+    g_free(state);
+}
+
+static void random_admit(void *opaque, uint32_t chunk)
+{
+    struct random_state *state = opaque;
+    put(state, state->count++, chunk);
+}
+
+static void random_remove(void *opaque, uint32_t chunk)
+{
+    struct random_state *state = opaque;
+    put(state, state->position[chunk], state->chunks[--state->count]);
+}
+
+/* A pinned draw goes behind those that may still be drawn, so that each unpinned chunk is as likely
+ * as any other. */
+static uint32_t random_victim(void *opaque)
+{
+    struct random_state *state = opaque;
+    for (uint32_t left = state->count; left > 0; left--) {
+        uint32_t drawn = (uint32_t)(((draw(state) >> 32) * left) >> 32);
+        uint32_t chunk = state->chunks[drawn];
+        if (!state->view->pinned[chunk])
+            return chunk;
+        put(state, drawn, state->chunks[left - 1]);
+        put(state, left - 1, chunk);
+    }
+    return POLICY_NONE;
+}
+
+const struct policy_ops policy_random = {
+    .name = "random",
+    .summary = "any, each as likely as another, by a fixed seed",
+    .open = random_open,
+    .close = random_close,
+    .admit = random_admit,
+    .remove = random_remove,
+    .victim = random_victim,
+};

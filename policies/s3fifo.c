@@ -1,0 +1,135 @@
+#include "policies/lists.h"
+#include "policies/reuse.h"
+
+#include <glib.h>
+
+/* S3-FIFO (Yang et al., SOSP 2023), three FIFO queues. A chunk comes into SMALL, a tenth of the
+ * room; there, one that was used at least twice more goes on to MAIN, another leaves and is
+ * remembered in GHOST, from where it would come into MAIN. The oldest of MAIN goes round again as
+ * often as it was used, three times at most. SMALL gives, unless MAIN has more than its share.
+ *
+ * Adapted: sizes are bytes, and the capacity is the current moment's. Pinned chunks are passed over
+ * and keep their places, and where one queue holds nothing else the other gives. A chunk that
+ * leaves without being evicted (dead, or written by the host) leaves no ghost. A chunk larger than
+ * SMALL's share is admitted all the same: it must come. */
+enum { SMALL, MAIN, GHOST };
+enum { PROMOTION = 2, MOST_USES = 3 };
+
+struct s3fifo {
+    struct policy_lists lists;
+    int8_t *reuse;      /* [chunk_count] see reuse.h */
+    uint32_t victim;    /* the last answer */
+    uint32_t returning; /* the incoming chunk, if it was a ghost; POLICY_NONE */
+};
+
+static void *s3fifo_open(const struct policy_view *view)
+{
+    struct s3fifo *s3 = g_new0(struct s3fifo, 1);
+    policy_lists_init(&s3->lists, view);
+    s3->reuse = g_new(int8_t, view->chunk_count);
+    s3->victim = s3->returning = POLICY_NONE;
+    return s3;
+}
+
+static void s3fifo_close(void *state)
+{
+    struct s3fifo *s3 = state;
+    policy_lists_clear(&s3->lists);
+    g_free(s3->reuse);
+    g_free(s3);
+}
+
+static uint64_t small_share(const struct s3fifo *s3)
+{
+    return *s3->lists.view->capacity / 10;
+}
+
+/* As many bytes as MAIN's share. */
+static void forget_ghosts(struct s3fifo *s3)
+{
+    while (s3->lists.bytes[GHOST] > *s3->lists.view->capacity - small_share(s3))
+        policy_lists_put(&s3->lists, policy_lists_oldest(&s3->lists, GHOST), POLICY_NO_LIST);
+}
+
+/* A ghost that returns makes way for the ghosts of those that leave for it. */
+static void recall(struct s3fifo *s3, uint32_t chunk)
+{
+    if (s3->lists.list[chunk] != GHOST)
+        return;
+    policy_lists_put(&s3->lists, chunk, POLICY_NO_LIST);
+    s3->returning = chunk;
+}
+
+static void s3fifo_admit(void *state, uint32_t chunk)
+{
+    struct s3fifo *s3 = state;
+    recall(s3, chunk);
+    policy_lists_put(&s3->lists, chunk, chunk == s3->returning ? MAIN : SMALL);
+    s3->reuse[chunk] = POLICY_AWAITED;
+    s3->victim = s3->returning = POLICY_NONE;
+}
+
+static void s3fifo_touch(void *state, uint32_t chunk)
+{
+    struct s3fifo *s3 = state;
+    policy_reuse_touch(&s3->reuse[chunk], MOST_USES);
+}
+
+static void s3fifo_remove(void *state, uint32_t chunk)
+{
+    struct s3fifo *s3 = state;
+    bool remembered = chunk == s3->victim && s3->lists.list[chunk] == SMALL;
+    policy_lists_put(&s3->lists, chunk, remembered ? GHOST : POLICY_NO_LIST);
+    s3->victim = POLICY_NONE;
+    forget_ghosts(s3);
+}
+
+/* Those used often go on to MAIN, where their count starts again. */
+static uint32_t victim_of_small(struct s3fifo *s3)
+{
+    uint32_t chunk;
+    while ((chunk = policy_lists_oldest_unpinned(&s3->lists, SMALL)) != POLICY_NONE &&
+           s3->reuse[chunk] >= PROMOTION) {
+        s3->reuse[chunk] = 0;
+        policy_lists_put(&s3->lists, chunk, MAIN);
+    }
+    return chunk;
+}
+
+static uint32_t victim_of_main(struct s3fifo *s3)
+{
+    uint32_t chunk;
+    while ((chunk = policy_lists_oldest_unpinned(&s3->lists, MAIN)) != POLICY_NONE &&
+           s3->reuse[chunk] > 0) {
+        s3->reuse[chunk]--;
+        policy_lists_put(&s3->lists, chunk, MAIN);
+    }
+    return chunk;
+}
+
+static uint32_t s3fifo_victim(void *state)
+{
+    struct s3fifo *s3 = state;
+    uint32_t incoming = *s3->lists.view->incoming;
+    if (incoming != POLICY_NONE)
+        recall(s3, incoming);
+    s3->victim = POLICY_NONE;
+    if (s3->lists.bytes[MAIN] > *s3->lists.view->capacity - small_share(s3))
+        s3->victim = victim_of_main(s3);
+    if (s3->victim == POLICY_NONE)
+        s3->victim = victim_of_small(s3);
+    if (s3->victim == POLICY_NONE)
+        s3->victim = victim_of_main(s3);
+    return s3->victim;
+}
+
+const struct policy_ops policy_s3fifo = {
+    .name = "s3fifo",
+    .summary = "S3-FIFO: three queues, so that what is used once leaves soon",
+    .open = s3fifo_open,
+    .close = s3fifo_close,
+    .admit = s3fifo_admit,
+    .touch = s3fifo_touch,
+    .remove = s3fifo_remove,
+    .victim = s3fifo_victim,
+};

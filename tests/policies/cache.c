@@ -1,0 +1,100 @@
+#include "tests/policies/cache.h"
+
+#include <string.h>
+
+void cache_open(struct cache *cache, const struct policy_ops *policy,
+                const struct requests *requests, uint64_t room)
+{
+    uint32_t chunks = requests->chunk_count;
+    *cache = (struct cache){.policy = policy, .chunk_count = chunks, .room = room};
+    cache->incoming = POLICY_NONE;
+    cache->resident = g_new0(uint8_t, chunks);
+    cache->pinned = g_new0(uint8_t, chunks);
+    cache->dirty = g_new0(uint8_t, chunks);
+    cache->bytes = g_new(uint64_t, chunks);
+    cache->next_use = g_new(uint32_t, chunks);
+    memset(cache->next_use, 0xff, chunks * sizeof *cache->next_use);
+    for (uint32_t c = 0; c < chunks; c++)
+        cache->bytes[c] = 1;
+    for (uint32_t i = requests->count; i-- > 0;)
+        cache->next_use[requests->items[i].chunk] = i;
+    cache->view = (struct policy_view){.chunk_count = chunks,
+                                       .moment_count = requests->count,
+                                       .chunk_bytes = cache->bytes,
+                                       .pinned = cache->pinned,
+                                       .dirty = cache->dirty,
+                                       .next_use = cache->next_use,
+                                       .moment = &cache->moment,
+                                       .iteration = &cache->iteration,
+                                       .capacity = &cache->room,
+                                       .incoming = &cache->incoming};
+    cache->state = policy->open(&cache->view);
+}
+
+void cache_close(struct cache *cache)
+{
+    cache->policy->close(cache->state);
+    g_free(cache->resident);
+    g_free(cache->pinned);
+    g_free(cache->dirty);
+    g_free(cache->bytes);
+    g_free(cache->next_use);
+}
+
+uint32_t cache_victim(struct cache *cache)
+{
+    uint32_t victim = cache->policy->victim(cache->state);
+    if (victim == POLICY_NONE)
+        for (uint32_t c = 0; c < cache->chunk_count; c++)
+            g_assert_true(!cache->resident[c] || cache->pinned[c]);
+    else
+        g_assert_true(victim < cache->chunk_count && cache->resident[victim] &&
+                      !cache->pinned[victim]);
+    return victim;
+}
+
+void cache_remove(struct cache *cache, uint32_t chunk)
+{
+    cache->write_backs += cache->dirty[chunk];
+    cache->resident[chunk] = cache->dirty[chunk] = 0;
+    cache->resident_count--;
+    cache->policy->remove(cache->state, chunk);
+}
+
+static void admit(struct cache *cache, uint32_t chunk)
+{
+    cache->incoming = chunk;
+    while (cache->resident_count + 1 > cache->room) {
+        uint32_t victim = cache_victim(cache);
+        g_assert_cmpuint(victim, !=, POLICY_NONE);
+        cache_remove(cache, victim);
+    }
+    cache->misses++;
+    cache->resident[chunk] = 1;
+    cache->resident_count++;
+    cache->policy->admit(cache->state, chunk);
+    cache->incoming = POLICY_NONE;
+}
+
+bool cache_request(struct cache *cache, const struct requests *requests)
+{
+    const struct request *request = &requests->items[cache->moment];
+    bool missed = !cache->resident[request->chunk];
+    uint8_t pinned = cache->pinned[request->chunk];
+    cache->pinned[request->chunk] = 1;
+    if (missed)
+        admit(cache, request->chunk);
+    cache->pinned[request->chunk] = pinned;
+    cache->next_use[request->chunk] = requests->next[cache->moment];
+    cache->dirty[request->chunk] |= request->writes != 0;
+    if (cache->policy->touch)
+        cache->policy->touch(cache->state, request->chunk);
+    if (++cache->moment < requests->count)
+        return missed;
+    cache->moment = 0;
+    cache->iteration++;
+    for (uint32_t c = 0; c < cache->chunk_count; c++)
+        if (cache->next_use[c] != POLICY_NONE)
+            cache->next_use[c] -= requests->count;
+    return missed;
+}

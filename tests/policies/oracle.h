@@ -1,0 +1,45 @@
+/* The policies again, slow and obvious: arrays searched from end to end, chunks of one size,
+ * nothing pinned. Written from the papers' rules, sharing nothing with policies/. */
+#ifndef PSTAR_TESTS_POLICIES_ORACLE_H
+#define PSTAR_TESTS_POLICIES_ORACLE_H
+
+#include "tests/policies/requests.h"
+
+#include <stdbool.h>
+
+enum { ORACLE_LISTS = 4 };
+
+struct oracle {
+    const struct requests *requests;
+    bool (*serve)(struct oracle *oracle); /* the rule; returns whether the request missed */
+    uint32_t room;
+    uint32_t time;               /* requests served */
+    uint32_t chunk;              /* requested now */
+    GArray *lists[ORACLE_LISTS]; /* uint32_t: chunks, the oldest first */
+    uint32_t *entered, *last;    /* [chunk_count] times */
+    uint32_t *uses;              /* [chunk_count] since it came */
+    uint8_t *dirty;              /* [chunk_count] */
+    uint32_t hand;               /* of the clock: a place; of SIEVE: a chunk, or ORACLE_NOWHERE */
+    uint64_t draws;              /* of the random policy */
+    double target;               /* ARC's p */
+};
+
+#define ORACLE_NOWHERE UINT32_MAX
+
+/* `policy` by its name. */
+void oracle_open(struct oracle *oracle, const char *policy, const struct requests *requests,
+                 uint32_t room);
+void oracle_close(struct oracle *oracle);
+/* Serves the next request and moves on, round and round; returns whether it missed. */
+bool oracle_request(struct oracle *oracle);
+
+/* The chunk's place in a list; ORACLE_NOWHERE. */
+uint32_t oracle_find(const GArray *list, uint32_t chunk);
+/* Takes out what is at a place and returns it. */
+uint32_t oracle_take(GArray *list, uint32_t place);
+
+bool oracle_sieve(struct oracle *oracle);
+bool oracle_arc(struct oracle *oracle);
+bool oracle_s3fifo(struct oracle *oracle);
+
+#endif
