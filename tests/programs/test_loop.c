@@ -94,7 +94,7 @@ static void assert_same_losses(const json_t *a, const json_t *b)
         double first = json_real_value(json_object_get(json_array_get(a, step), "loss"));
         double second = json_real_value(json_object_get(json_array_get(b, step), "loss"));
         g_assert_true(isfinite(first) && first > 0);
-        g_assert_true(memcmp(&first, &second, sizeof first) == 0);
+        g_assert_cmpfloat(first, ==, second);
     }
 }
 
