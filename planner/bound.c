@@ -1,14 +1,20 @@
 #include "planner/bound.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { PATIENCE = 20 /* rounds without progress before steps are halved */ };
+
+/* Share of the latest overload in the course of the prices: the mean of many goes straighter. */
+#define LATEST 0.2
 
 struct pricing {
     const struct gaps *gaps;
     double *price;    /* [moment_count] bytes of traffic a byte of room */
     double *paid;     /* [moment_count + 1] sum of the prices before the moment */
     double *overload; /* [moment_count] room taken by the chunks' choices, less the room there */
+    double *course;   /* [moment_count] mean of the overloads so far, the latest weigh most */
+    double *best;     /* [moment_count] prices of the best bound so far */
     uint8_t *choice;  /* [gaps->count] scratch: kept in the chunk's cheapest cycle */
 };
 
@@ -104,18 +110,22 @@ static double evaluate(struct pricing *p, uint8_t (*from)[2])
     return bound;
 }
 
-/* Dearer where more is wanted than is there: a subgradient step towards `target`. */
+/* Dearer where more is wanted than is there: a step towards `target` along the course, in which
+ * what is free and stays free has no part. */
 static void step(struct pricing *p, double bound, double target, double scale)
 {
     double norm = 0;
 
-    for (uint32_t m = 0; m < p->gaps->moment_count; m++)
-        norm += p->overload[m] * p->overload[m];
+    for (uint32_t m = 0; m < p->gaps->moment_count; m++) {
+        double overload = p->price[m] > 0 ? p->overload[m] : MAX(p->overload[m], 0);
+        p->course[m] += LATEST * (overload - p->course[m]);
+        norm += p->course[m] * p->course[m];
+    }
     if (norm == 0)
         return;
     double length = scale * MAX(target - bound, 0) / norm;
     for (uint32_t m = 0; m < p->gaps->moment_count; m++)
-        p->price[m] = MAX(0, p->price[m] + length * p->overload[m]);
+        p->price[m] = MAX(0, p->price[m] + length * p->course[m]);
 }
 
 static uint32_t most_gaps(const struct gaps *gaps)
@@ -126,34 +136,52 @@ static uint32_t most_gaps(const struct gaps *gaps)
     return most;
 }
 
+/* Improves the prices; returns the best bound. */
+static double improve(struct pricing *p, uint8_t (*from)[2], double target, uint32_t rounds)
+{
+    size_t size = p->gaps->moment_count * sizeof(double);
+    double best = 0, scale = 1;
+    uint32_t idle = 0;
+
+    for (uint32_t round = 0; round < rounds; round++) {
+        double bound = evaluate(p, from);
+        idle = bound > best * (1 + 1e-6) ? 0 : idle + 1;
+        if (bound > best) {
+            best = bound;
+            memcpy(p->best, p->price, size);
+        }
+        if (idle == PATIENCE) {
+            scale /= 2;
+            idle = 0;
+            memcpy(p->price, p->best, size);
+        } else {
+            step(p, bound, target, scale);
+        }
+    }
+    return best;
+}
+
 uint64_t bound_traffic(const struct gaps *gaps, uint64_t achieved, uint32_t rounds)
 {
     struct pricing p = {.gaps = gaps,
                         .price = g_new0(double, gaps->moment_count),
                         .paid = g_new0(double, gaps->moment_count + 1),
                         .overload = g_new0(double, gaps->moment_count),
+                        .course = g_new0(double, gaps->moment_count),
+                        .best = g_new0(double, gaps->moment_count),
                         .choice = g_new0(uint8_t, gaps->count)};
     uint8_t(*from)[2] = g_malloc0(sizeof *from * MAX(most_gaps(gaps), 1));
-    double best = 0, scale = 1;
-    uint32_t idle = 0;
+    double bound = improve(&p, from, (double)achieved, rounds);
 
-    for (uint32_t round = 0; round < rounds; round++) {
-        double bound = evaluate(&p, from);
-        idle = bound > best * (1 + 1e-6) ? 0 : idle + 1;
-        best = MAX(best, bound);
-        if (idle == PATIENCE) {
-            scale /= 2;
-            idle = 0;
-        }
-        step(&p, bound, (double)achieved, scale);
-    }
     g_free(from);
     g_free(p.price);
     g_free(p.paid);
     g_free(p.overload);
+    g_free(p.course);
+    g_free(p.best);
     g_free(p.choice);
     /* Rounding in double precision stays far below one part in 10^9. */
-    return MIN(achieved, (uint64_t)floor(best * (1 - 1e-9)));
+    return MIN(achieved, (uint64_t)floor(bound * (1 - 1e-9)));
 }
 
 uint64_t bound_plan(const struct trace *trace, const struct plan *plan, uint32_t rounds)
