@@ -25,7 +25,7 @@ endif()
 pstar_library(engine_kernels
   random.c
   cpu/attention.c cpu/context.c cpu/elementwise.c cpu/embedding.c cpu/gradient.c cpu/linear.c
-  cpu/loss.c cpu/matmul.c cpu/norm.c cpu/simd_list.c cpu/widened_matmul.c
+  cpu/loss.c cpu/matmul.c cpu/norm.c cpu/onednn.c cpu/simd_list.c cpu/widened_matmul.c
   ${simd_objects}
   LINK DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})

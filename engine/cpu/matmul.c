@@ -1,7 +1,7 @@
 #include "engine/cpu/matmul.h"
+#include "engine/cpu/onednn.h"
 #include "engine/cpu/widened_matmul.h"
 
-#include <dnnl.h>
 #include <omp.h>
 
 enum { SCRATCH_ALIGNMENT = 64, ARGUMENTS_MAX = 5 };
@@ -24,12 +24,6 @@ struct matmul_library {
     void *scratch;
     uint64_t scratch_bytes;
 };
-
-static void check(dnnl_status_t status)
-{
-    if (status != dnnl_success)
-        g_error("oneDNN failed with status %d", (int)status);
-}
 
 static guint shape_hash(gconstpointer key)
 {
@@ -66,8 +60,8 @@ struct matmul_library *matmul_library_new(unsigned threads)
 {
     struct matmul_library *library = g_new0(struct matmul_library, 1);
     library->threads = threads;
-    check(dnnl_engine_create(&library->engine, dnnl_cpu, 0));
-    check(dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags));
+    onednn_check(dnnl_engine_create(&library->engine, dnnl_cpu, 0));
+    onednn_check(dnnl_stream_create(&library->stream, library->engine, dnnl_stream_default_flags));
     library->products = g_hash_table_new_full(shape_hash, shape_equal, g_free, product_free);
     return library;
 }
@@ -77,8 +71,8 @@ void matmul_library_free(struct matmul_library *library)
     if (!library)
         return;
     g_hash_table_destroy(library->products);
-    check(dnnl_stream_destroy(library->stream));
-    check(dnnl_engine_destroy(library->engine));
+    onednn_check(dnnl_stream_destroy(library->stream));
+    onednn_check(dnnl_engine_destroy(library->engine));
     free(library->scratch);
     g_free(library);
 }
@@ -104,66 +98,44 @@ static dnnl_data_type_t type_of(uint8_t precision)
     return precision == MODEL_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-static dnnl_memory_desc_t matrix(uint32_t rows, uint32_t columns, bool transposed,
-                                 uint8_t precision)
+static void add_argument(struct product *product, int id, dnnl_memory_t memory)
 {
-    dnnl_memory_desc_t description;
-    dnnl_dims_t dims = {rows, columns};
-    dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
-    check(dnnl_memory_desc_init_by_strides(&description, 2, dims, type_of(precision), strides));
-    return description;
+    product->arguments[product->count++] = (dnnl_exec_arg_t){id, memory};
 }
 
-static dnnl_primitive_attr_t attributes(const struct matmul_shape *shape)
+/* `bias` is NULL where the shape has none. */
+static void make_product(struct matmul_library *library, bool add, const dnnl_memory_desc_t *a,
+                         const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
+                         const dnnl_memory_desc_t *c, struct product *product)
 {
-    dnnl_primitive_attr_t attributes;
-    check(dnnl_primitive_attr_create(&attributes));
-    check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
-    if (shape->add) {
-        dnnl_post_ops_t sum;
-        check(dnnl_post_ops_create(&sum));
-        check(dnnl_post_ops_append_sum(sum, 1));
-        check(dnnl_primitive_attr_set_post_ops(attributes, sum));
-        check(dnnl_post_ops_destroy(sum));
-    }
-    return attributes;
-}
-
-static void add_argument(const struct matmul_library *library, struct product *product, int id,
-                         const dnnl_memory_desc_t *description)
-{
-    dnnl_exec_arg_t *argument = &product->arguments[product->count++];
-    argument->arg = id;
-    check(dnnl_memory_create(&argument->memory, description, library->engine, DNNL_MEMORY_NONE));
+    dnnl_primitive_desc_t matmul;
+    dnnl_memory_t scratch;
+    if (!onednn_matmul(library->engine, a, b, bias, c, add, &matmul))
+        return;
+    reserve_scratch(library, onednn_scratch(library->engine, matmul, &scratch));
+    add_argument(product, DNNL_ARG_SRC, onednn_memory(library->engine, a));
+    add_argument(product, DNNL_ARG_WEIGHTS, onednn_memory(library->engine, b));
+    add_argument(product, DNNL_ARG_DST, onednn_memory(library->engine, c));
+    add_argument(product, DNNL_ARG_SCRATCHPAD, scratch);
+    if (bias)
+        add_argument(product, DNNL_ARG_BIAS, onednn_memory(library->engine, bias));
+    onednn_check(dnnl_primitive_create(&product->primitive, matmul));
+    onednn_check(dnnl_primitive_desc_destroy(matmul));
 }
 
 static struct product *product_new(struct matmul_library *library, const struct matmul_shape *shape)
 {
     struct product *product = g_new0(struct product, 1);
-    dnnl_memory_desc_t a = matrix(shape->M, shape->K, shape->transposed_a, shape->in);
-    dnnl_memory_desc_t b = matrix(shape->K, shape->N, shape->transposed_b, shape->in);
-    dnnl_memory_desc_t c = matrix(shape->M, shape->N, false, shape->out);
-    dnnl_memory_desc_t bias = matrix(1, shape->N, false, shape->in);
-    dnnl_matmul_desc_t description;
-    dnnl_primitive_desc_t primitive;
-    check(dnnl_matmul_desc_init(&description, &a, &b, shape->bias ? &bias : NULL, &c));
-    dnnl_primitive_attr_t attr = attributes(shape);
-    dnnl_status_t status = dnnl_primitive_desc_create(&primitive, &description, attr,
-                                                      library->engine, NULL);
-    check(dnnl_primitive_attr_destroy(attr));
-    if (status != dnnl_success)
-        return product;
-    const dnnl_memory_desc_t *scratch = dnnl_primitive_desc_query_md(primitive,
-                                                                     dnnl_query_scratchpad_md, 0);
-    reserve_scratch(library, dnnl_memory_desc_get_size(scratch));
-    add_argument(library, product, DNNL_ARG_SRC, &a);
-    add_argument(library, product, DNNL_ARG_WEIGHTS, &b);
-    add_argument(library, product, DNNL_ARG_DST, &c);
-    add_argument(library, product, DNNL_ARG_SCRATCHPAD, scratch);
-    if (shape->bias)
-        add_argument(library, product, DNNL_ARG_BIAS, &bias);
-    check(dnnl_primitive_create(&product->primitive, primitive));
-    check(dnnl_primitive_desc_destroy(primitive));
+    dnnl_data_type_t in = type_of(shape->in), out = type_of(shape->out);
+    dnnl_memory_desc_t a = onednn_matrix(shape->M, shape->K, shape->transposed_a, in);
+    dnnl_memory_desc_t b = onednn_matrix(shape->K, shape->N, shape->transposed_b, in);
+    dnnl_memory_desc_t c = onednn_matrix(shape->M, shape->N, false, out);
+    dnnl_memory_desc_t bias = onednn_matrix(1, shape->N, false, in);
+    make_product(library, shape->add, &a, &b, shape->bias ? &bias : NULL, &c, product);
+    onednn_matrix_free(&a);
+    onednn_matrix_free(&b);
+    onednn_matrix_free(&c);
+    onednn_matrix_free(&bias);
     return product;
 }
 
@@ -181,7 +153,7 @@ static struct product *find_product(struct matmul_library *library,
 /* oneDNN's memories take pointers to what may be written. */
 static void set_argument(struct product *product, int argument, const void *data)
 {
-    check(dnnl_memory_set_data_handle(product->arguments[argument].memory, (void *)data));
+    onednn_check(dnnl_memory_set_data_handle(product->arguments[argument].memory, (void *)data));
 }
 
 static void fill_rows(uint32_t rows, uint32_t columns, const float *row, float *c)
@@ -198,9 +170,9 @@ static void run_fp32(const struct matmul_shape *s, const float *a, const float *
 {
     if (s->bias)
         fill_rows(s->M, s->N, bias, c);
-    check(dnnl_sgemm(s->transposed_a ? 'T' : 'N', s->transposed_b ? 'T' : 'N', s->M, s->N, s->K, 1,
-                     a, s->transposed_a ? s->M : s->K, b, s->transposed_b ? s->K : s->N,
-                     s->add || s->bias ? 1 : 0, c, s->N));
+    onednn_check(dnnl_sgemm(s->transposed_a ? 'T' : 'N', s->transposed_b ? 'T' : 'N', s->M, s->N,
+                            s->K, 1, a, s->transposed_a ? s->M : s->K, b,
+                            s->transposed_b ? s->K : s->N, s->add || s->bias ? 1 : 0, c, s->N));
 }
 
 static void run_primitive(struct matmul_library *library, struct product *product, const void *a,
@@ -212,9 +184,9 @@ static void run_primitive(struct matmul_library *library, struct product *produc
     set_argument(product, ARGUMENT_SCRATCH, library->scratch);
     if (bias)
         set_argument(product, ARGUMENT_BIAS, bias);
-    check(dnnl_primitive_execute(product->primitive, library->stream, product->count,
-                                 product->arguments));
-    check(dnnl_stream_wait(library->stream));
+    onednn_check(dnnl_primitive_execute(product->primitive, library->stream, product->count,
+                                        product->arguments));
+    onednn_check(dnnl_stream_wait(library->stream));
 }
 
 void matmul_run(struct matmul_library *library, const struct matmul_shape *shape, const void *a,
