@@ -1,5 +1,6 @@
 #include "engine/progress.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -25,9 +26,11 @@ void progress_step(struct progress *progress, uint64_t step, double seconds, dou
     progress->seconds = progress->seconds > 0 ? 0.9 * progress->seconds + 0.1 * seconds : seconds;
     fprintf(stderr, "\r\033[Kstep %llu/%llu  loss %.4f  %.0f tokens/s", (unsigned long long)step,
             (unsigned long long)progress->steps, loss, tokens_per_second);
-    if (progress->peak_flops > 0)
-        fprintf(stderr, "  %.0f %% of peak",
-                100 * progress->step_flops / seconds / progress->peak_flops);
+    if (progress->peak_flops > 0) {
+        double rate = progress->step_flops / seconds;
+        progress->peak_flops = fmax(progress->peak_flops, rate);
+        fprintf(stderr, "  %.0f %% of peak", 100 * rate / progress->peak_flops);
+    }
     fprintf(stderr, "  ");
     print_time((double)(progress->steps - step) * progress->seconds);
     fprintf(stderr, " left");

@@ -10,7 +10,7 @@ struct progress {
     bool shown;        /* stderr is a terminal */
     uint64_t steps;    /* in all */
     double step_flops; /* operations of a step */
-    double peak_flops; /* a second; 0: unknown */
+    double peak_flops; /* a second; 0: unknown. A faster step raises it */
     double seconds;    /* mean of the last steps, recent ones counting more */
 };
 
