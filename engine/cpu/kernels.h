@@ -30,7 +30,7 @@ unsigned cpu_context_threads(const struct cpu_context *cpu);
 const char *cpu_context_simd(const struct cpu_context *cpu);
 /* Bytes that the context holds for the bf16 matrix products met so far: grows with the first use of
  * a shape and never after. About 2 MiB for GPT-2; part of what libraries hold, not of any arena. In
- * fp32 the library takes and frees at most 7 MiB a thread during a product. */
+ * fp32 the library takes and frees at most 10 MiB a thread during a product. */
 uint64_t cpu_context_scratch_bytes(const struct cpu_context *cpu);
 
 /* What becomes of a parameter's gradient. */

@@ -22,8 +22,8 @@ struct matmul_library;
 struct matmul_library *matmul_library_new(unsigned threads);
 void matmul_library_free(struct matmul_library *library);
 
-/* Scratch that the bf16 products met so far share. sgemm takes and frees its own: 7 MiB a thread at
- * most. */
+/* Scratch that the bf16 products met so far share. sgemm takes and frees its own: 10 MiB a thread
+ * at most. */
 uint64_t matmul_library_bytes(const struct matmul_library *library);
 
 /* `bias` is NULL where the shape has none; c overlaps nothing else. Where the library cannot
