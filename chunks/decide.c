@@ -115,7 +115,8 @@ static void serve_host_operator(struct run *run, uint32_t begin, uint32_t end)
             run->dirty[access->chunk] = 0;
         }
     }
-    g_assert(make_room(run, POLICY_NONE, capacity_at(run, run->moment)));
+    bool made = make_room(run, POLICY_NONE, capacity_at(run, run->moment));
+    g_assert(made);
 }
 
 /* Fetches what the next moments need into the room that they leave; false: no more room. */
