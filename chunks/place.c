@@ -161,8 +161,15 @@ static void place_action(struct placing *p, const struct plan_action *action, ui
         take(p, chunk);
         emit(p, action->kind, chunk, PLAN_NOWHERE);
         break;
-    default: /* PLAN_FLUSH: decisions hold no moves */
+    case PLAN_FLUSH:
         emit(p, action->kind, chunk, p->address[chunk]);
+        break;
+    case PLAN_WAIT:
+        emit(p, action->kind, chunk, PLAN_NOWHERE);
+        break;
+    case PLAN_MOVE: /* none is decided */
+    case PLAN_ACTIONS:
+        g_assert_not_reached();
     }
 }
 

@@ -9,6 +9,7 @@ void plan_free(struct plan *plan)
     g_free(plan->digest);
     g_free(plan->model);
     g_free(plan->precision);
+    trace_choices_free(plan->choices);
     g_free(plan->made_by);
     g_free(plan->policy);
     layout_free(plan->layout);
@@ -21,6 +22,7 @@ void plan_free(struct plan *plan)
 
 const char *plan_action_name(enum plan_action_kind kind)
 {
-    static const char *const names[] = {"fetch", "allocate", "write-back", "drop", "flush", "move"};
+    static const char *const names[] = {"fetch", "allocate", "write-back", "drop",
+                                        "flush", "move",     "wait"};
     return names[kind];
 }

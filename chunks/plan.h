@@ -10,6 +10,7 @@
 #include "chunks/accesses.h"
 #include "chunks/layout.h"
 #include "chunks/non_model.h"
+#include "traces/choices.h"
 
 #define PLAN_NOWHERE UINT64_MAX
 
@@ -20,13 +21,14 @@ enum plan_action_kind {
     PLAN_DROP,       /* leave the device without a copy: the host's is valid, or nothing is alive */
     PLAN_FLUSH,      /* copy device to host and stay: both copies are valid then */
     PLAN_MOVE,       /* to another `address` on the device */
+    PLAN_WAIT,       /* the next operator waits for all copies issued so far; of no chunk */
     PLAN_ACTIONS
 };
 
 struct plan_action {
-    uint32_t chunk;
+    uint32_t chunk;   /* 0 of a PLAN_WAIT */
     uint8_t kind;     /* enum plan_action_kind */
-    uint64_t address; /* where it lies afterwards; PLAN_NOWHERE when it leaves */
+    uint64_t address; /* where it lies afterwards; PLAN_NOWHERE when it leaves, or of a PLAN_WAIT */
 };
 
 /* An iteration's figures in the steady state. Predicted ones stand in the plan, measured ones in a
@@ -49,6 +51,7 @@ struct plan {
     char *model;  /* for people, from the trace */
     char *precision;
     uint32_t batch, sequence, micro_batches;
+    struct trace_choices *choices;       /* of the trace; NULL: the file does not say */
     char *made_by;                       /* "policy opt", "planner", a strategy's name */
     char *policy;                        /* of the dry run it came from; NULL: none */
     uint32_t look_ahead;                 /* moments of prefetching */
@@ -88,7 +91,7 @@ bool plan_write(const struct plan *plan, const char *path, GError **error);
  * twice, bytes lost, a budget exceeded, an end unlike the start. */
 bool plan_check(const struct plan *plan, const struct trace *trace, GError **error);
 
-/* "fetch", "allocate", "write-back", "drop", "flush", "move" */
+/* "fetch", "allocate", "write-back", "drop", "flush", "move", "wait" */
 const char *plan_action_name(enum plan_action_kind kind);
 
 #endif

@@ -66,6 +66,8 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
         [PLAN_WRITE_BACK] = RESIDENCY_WRITE_BACK, [PLAN_DROP] = RESIDENCY_DROP,
         [PLAN_FLUSH] = RESIDENCY_FLUSH,           [PLAN_MOVE] = RESIDENCY_MOVE};
     uint32_t chunk = action->chunk;
+    if (action->kind == PLAN_WAIT)
+        return true;
     bool enters = action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE;
     bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
     if (check->plan->host_address[chunk] == PLAN_NOWHERE && action->kind != PLAN_MOVE)

@@ -150,11 +150,14 @@ static bool read_action(struct reader *reader, const json_t *entry, const struct
         kind++;
     if (kind == PLAN_ACTIONS)
         return refuse(reader, "moments", "an action of unknown kind");
+    action->kind = (uint8_t)kind;
+    action->address = PLAN_NOWHERE;
+    if (kind == PLAN_WAIT)
+        return true;
     if (!read_number(reader, json_array_get(entry, 1), "moments", plan->layout->chunk_count - 1ULL,
                      &chunk) ||
         !read_number_or_null(reader, json_array_get(entry, 2), "moments", &action->address))
         return false;
-    action->kind = (uint8_t)kind;
     action->chunk = (uint32_t)chunk;
     return true;
 }
@@ -207,6 +210,35 @@ static bool read_figures(struct reader *reader, const json_t *root, struct plan_
     return true;
 }
 
+static bool read_flags(struct reader *reader, const json_t *array, uint32_t count, uint8_t *flags)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const json_t *flag = json_array_get(array, i);
+        if (!json_is_boolean(flag))
+            return refuse(reader, "choices", "an entry is neither true nor false");
+        flags[i] = json_is_true(flag);
+    }
+    return true;
+}
+
+/* Plans may lack them. */
+static bool read_choices(struct reader *reader, const json_t *root, struct plan *plan)
+{
+    const json_t *object = json_object_get(root, "choices");
+    const json_t *recompute = json_object_get(object, "recompute");
+    const json_t *host_update = json_object_get(object, "host_update");
+    if (!object || json_is_null(object))
+        return true;
+    if (!json_is_array(recompute) || !json_is_array(host_update) ||
+        !json_is_boolean(json_object_get(object, "host_embedding")))
+        return refuse(reader, "choices", "not recompute, host_embedding and host_update");
+    plan->choices = trace_choices_new((uint32_t)json_array_size(recompute),
+                                      (uint32_t)json_array_size(host_update));
+    plan->choices->host_embedding = json_is_true(json_object_get(object, "host_embedding"));
+    return read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
+           read_flags(reader, host_update, plan->choices->tensor_count, plan->choices->host_update);
+}
+
 static bool read_head(struct reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *made_for = json_object_get(root, "made_for");
@@ -215,7 +247,7 @@ static bool read_head(struct reader *reader, const json_t *root, struct plan *pl
     plan->precision = g_strdup(json_string_value(json_object_get(made_for, "precision")));
     plan->made_by = g_strdup(json_string_value(json_object_get(root, "made_by")));
     plan->policy = g_strdup(json_string_value(json_object_get(root, "policy")));
-    return read_u32(reader, made_for, "batch", &plan->batch) &&
+    return read_choices(reader, root, plan) && read_u32(reader, made_for, "batch", &plan->batch) &&
            read_u32(reader, made_for, "sequence", &plan->sequence) &&
            read_u32(reader, made_for, "micro_batches", &plan->micro_batches) &&
            read_u32(reader, root, "look_ahead", &plan->look_ahead) &&

@@ -64,6 +64,14 @@ static json_t *layout_json(const struct layout *layout)
     return json_pack("{s:o,s:o,s:o}", "chunk_bytes", sizes, "chunks", chunks, "tensors", places);
 }
 
+static json_t *action_json(const struct plan_action *action)
+{
+    const char *name = plan_action_name(action->kind);
+    if (action->kind == PLAN_WAIT)
+        return json_pack("[s]", name);
+    return json_pack("[s,I,o]", name, (json_int_t)action->chunk, number_or_null(action->address));
+}
+
 static json_t *schedule_json(const struct plan *plan)
 {
     json_t *moments = json_array();
@@ -71,13 +79,28 @@ static json_t *schedule_json(const struct plan *plan)
         json_t *actions = json_array();
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
             const struct plan_action *action = &plan->actions[i];
-            json_array_append_new(actions, json_pack("[s,I,o]", plan_action_name(action->kind),
-                                                     (json_int_t)action->chunk,
-                                                     number_or_null(action->address)));
+            json_array_append_new(actions, action_json(action));
         }
         json_array_append_new(moments, actions);
     }
     return moments;
+}
+
+static json_t *flags(const uint8_t *values, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, json_boolean(values[i]));
+    return array;
+}
+
+static json_t *choices_json(const struct trace_choices *choices)
+{
+    if (!choices)
+        return json_null();
+    return json_pack("{s:o,s:b,s:o}", "recompute", flags(choices->recompute, choices->layer_count),
+                     "host_embedding", choices->host_embedding, "host_update",
+                     flags(choices->host_update, choices->tensor_count));
 }
 
 static json_t *plan_json(const struct plan *plan)
@@ -87,8 +110,9 @@ static json_t *plan_json(const struct plan *plan)
                                  (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
                                  "micro_batches", (json_int_t)plan->micro_batches);
     uint32_t chunks = plan->layout->chunk_count;
-    return json_pack("{s:i,s:o,s:o,s:o,s:I,s:o,s:o,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}", "pstar_plan",
-                     PLAN_FORMAT, "made_for", made_for, "made_by", text(plan->made_by), "policy",
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:I,s:o,s:o,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}",
+                     "pstar_plan", PLAN_FORMAT, "made_for", made_for, "choices",
+                     choices_json(plan->choices), "made_by", text(plan->made_by), "policy",
                      text(plan->policy), "look_ahead", (json_int_t)plan->look_ahead,
                      "device_budget_bytes", number_or_null(plan->device_budget),
                      "host_budget_bytes", number_or_null(plan->host_budget), "device_bytes",

@@ -23,6 +23,9 @@ struct residency {
     struct address_map *map;
     uint64_t non_model; /* extent of the last operator */
     mover_ticket last_compute, last_host;
+    mover_ticket last_gradient;         /* the last operator on the device before the update */
+    struct mover_after copies;          /* the last of each direction */
+    struct mover_after awaited;         /* copies that the next operator waits for */
     mover_ticket activations_from_host; /* the last host operator that sent some */
 };
 
@@ -86,8 +89,8 @@ static void fetch(struct residency *r, uint32_t chunk, uint64_t address)
     change(r, chunk, RESIDENCY_FETCH);
     address_map_take(r->map, address, address + copy.slot_bytes, &after);
     h->address = address;
-    h->before_use =
-        (struct mover_after){.queue = {[MOVER_H2D] = r->ops->fetch(r->mover, &copy, &after)}};
+    r->copies.queue[MOVER_H2D] = r->ops->fetch(r->mover, &copy, &after);
+    h->before_use = (struct mover_after){.queue = {[MOVER_H2D] = r->copies.queue[MOVER_H2D]}};
 }
 
 static void allocate(struct residency *r, uint32_t chunk, uint64_t address)
@@ -126,7 +129,7 @@ static void copy_to_host(struct residency *r, uint32_t chunk, bool leaves)
     struct mover_copy copy = copy_of(r, chunk, h->address);
     after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], h->last_host);
     change(r, chunk, leaves ? RESIDENCY_WRITE_BACK : RESIDENCY_FLUSH);
-    h->last_d2h = r->ops->write_back(r->mover, &copy, leaves, &after);
+    h->last_d2h = r->copies.queue[MOVER_D2H] = r->ops->write_back(r->mover, &copy, leaves, &after);
     if (leaves)
         leave_room(r, chunk);
 }
@@ -175,6 +178,9 @@ static void perform(struct residency *r, const struct plan_action *action)
         break;
     case PLAN_MOVE:
         move(r, action->chunk, action->address);
+        break;
+    case PLAN_WAIT:
+        r->awaited = r->copies;
         break;
     case PLAN_ACTIONS:
         g_assert_not_reached();
@@ -229,9 +235,13 @@ static void run(struct residency *r, uint32_t moment)
     const struct trace_operator *op = &r->trace->operators[moment];
     bool on_host = op->place == TRACE_ON_HOST;
     struct mover_after after = {.queue = {[MOVER_HOST] = r->activations_from_host}};
-    /* A host operator uses what earlier ones computed: activations, the gradients' norm. */
+    bool updates = op->phase == TRACE_UPDATE_PHASE;
+    /* A host operator uses what earlier ones computed: activations, the gradients' norm. Of the
+     * updates on the device it needs none. */
     if (on_host)
-        after.queue[MOVER_COMPUTE] = r->last_compute;
+        after.queue[MOVER_COMPUTE] = updates ? r->last_gradient : r->last_compute;
+    mover_after_merge(&after, &r->awaited);
+    r->awaited = (struct mover_after){.queue = {0}};
     grow_non_model(r, accesses->non_model[moment], &after);
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
         wait_for_chunk(r, &accesses->items[a], &after);
@@ -245,6 +255,8 @@ static void run(struct residency *r, uint32_t moment)
             change(r, accesses->items[a].chunk, RESIDENCY_DIE);
     }
     *(on_host ? &r->last_host : &r->last_compute) = ticket;
+    if (!on_host && !updates)
+        r->last_gradient = ticket;
     if (on_host && op->h2d_bytes)
         r->activations_from_host = ticket;
 }

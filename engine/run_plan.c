@@ -1,54 +1,9 @@
 #include "engine/run_plan.h"
 
 #include "chunks/dry_run.h"
+#include "engine/run_choices.h"
 
 enum { DEFAULT_SEQUENCE = 256 };
-
-/* ---- recomputation ---- */
-
-static bool refuse_layers(const struct run_options *options, uint32_t layers, GError **error)
-{
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "--recompute %s: not all, none or layers of 0 to %u, as in 0,2,5-7",
-                options->recompute, layers - 1);
-    return false;
-}
-
-/* "5" or "5-7" */
-static bool mark_range(const char *text, uint32_t layers, uint8_t *marks)
-{
-    char *end;
-    guint64 first = g_ascii_strtoull(text, &end, 10), last = first;
-    if (end == text || !g_ascii_isdigit(*text))
-        return false;
-    if (*end == '-') {
-        text = end + 1;
-        last = g_ascii_strtoull(text, &end, 10);
-        if (end == text || !g_ascii_isdigit(*text))
-            return false;
-    }
-    if (*end || first > last || last >= layers)
-        return false;
-    for (guint64 layer = first; layer <= last; layer++)
-        marks[layer] = 1;
-    return true;
-}
-
-static bool read_layers(const struct run_options *options, uint32_t layers, uint8_t *marks,
-                        GError **error)
-{
-    const char *text = options->recompute ? options->recompute : "none";
-    bool all = g_str_equal(text, "all");
-    for (uint32_t layer = 0; layer < layers; layer++)
-        marks[layer] = all;
-    if (all || g_str_equal(text, "none"))
-        return true;
-    g_auto(GStrv) ranges = g_strsplit(text, ",", -1);
-    for (char **range = ranges; *range; range++)
-        if (!mark_range(*range, layers, marks))
-            return refuse_layers(options, layers, error);
-    return *ranges || refuse_layers(options, layers, error);
-}
 
 /* ---- model ---- */
 
@@ -57,8 +12,8 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     run->config = model_config_read(options->model, error);
     if (!run->config)
         return false;
-    g_autofree uint8_t *recompute = g_new0(uint8_t, run->config->layers);
-    if (!read_layers(options, run->config->layers, recompute, error))
+    struct trace_choices *choices = run_choices(options, run->config, run->plan, error);
+    if (!choices)
         return false;
     const struct model_job job = {
         .batch = options->batch,
@@ -66,11 +21,12 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                       : MIN(run->config->positions, DEFAULT_SEQUENCE),
         .micro_batches = options->micro_batches,
         .precision = options->precision,
-        .recompute = recompute,
-        .host_embedding = options->host_embedding,
-        .host_update = options->host_update,
+        .recompute = choices->recompute,
+        .host_embedding = choices->host_embedding,
+        .host_update = choices->host_update,
     };
     run->iteration = model_iteration_new(run->config, &job, error);
+    trace_choices_free(choices);
     return run->iteration != NULL;
 }
 
@@ -172,31 +128,36 @@ static bool check_budget(const char *file, const char *memory, uint64_t takes, u
     return false;
 }
 
-static struct plan *plan_of_file(const struct run_options *options, const struct trace *trace,
-                                 GError **error)
+static bool check_file(const struct run_plan *run, const struct run_options *options,
+                       GError **error)
 {
-    struct plan *plan = plan_read(options->plan, error);
-    if (!plan)
-        return NULL;
-    bool right = plan_check(plan, trace, error);
-    if (!right)
+    if (!plan_check(run->plan, run->iteration->trace, error)) {
         g_prefix_error(error, "%s: ", options->plan);
-    right = right &&
-            check_budget(options->plan, "device", plan->device_bytes, options->device_memory,
-                         error) &&
-            check_budget(options->plan, "host", plan->host_bytes, options->host_memory, error);
-    if (!right)
-        g_clear_pointer(&plan, plan_free);
-    return plan;
+        return false;
+    }
+    return check_budget(options->plan, "device", run->plan->device_bytes, options->device_memory,
+                        error) &&
+           check_budget(options->plan, "host", run->plan->host_bytes, options->host_memory, error);
+}
+
+static bool prepare_file(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    run->plan = plan_read(options->plan, error);
+    return run->plan && describe(run, options, error) && check_file(run, options, error);
+}
+
+static bool prepare_policy(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    if (describe(run, options, error))
+        run->plan = plan_of_policy(options, run->iteration->trace, error);
+    return run->plan != NULL;
 }
 
 bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error)
 {
     *run = (struct run_plan){0};
-    if (check_policy(options, error) && describe(run, options, error))
-        run->plan = options->plan ? plan_of_file(options, run->iteration->trace, error)
-                                  : plan_of_policy(options, run->iteration->trace, error);
-    if (run->plan)
+    if (check_policy(options, error) &&
+        (options->plan ? prepare_file(run, options, error) : prepare_policy(run, options, error)))
         return true;
     run_plan_clear(run);
     return false;

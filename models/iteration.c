@@ -4,10 +4,25 @@
 #include "models/gpt2_tensors.h"
 #include "models/operator_cost.h"
 
+#include <string.h>
+
 enum model_gradient model_gradient_layout(const struct model_job *job)
 {
     bool over = job->precision == MODEL_BF16 && job->micro_batches == 1;
     return over ? MODEL_GRADIENT_OVER_PARAM : MODEL_GRADIENT_LIST;
+}
+
+uint32_t model_tensor_count(const struct model_config *config)
+{
+    return gpt2_final_norm(config) + (config->tied ? 2 : 3);
+}
+
+uint8_t *model_every_tensor(const struct model_config *config)
+{
+    uint32_t count = model_tensor_count(config);
+    uint8_t *every = g_malloc(count);
+    memset(every, 1, count);
+    return every;
 }
 
 static bool job_refused(GError **error, const char *format, ...) G_GNUC_PRINTF(2, 3);
@@ -94,6 +109,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     iteration->config = config;
     iteration->job = *job;
     iteration->job.recompute = g_memdup2(job->recompute, config->layers);
+    iteration->job.host_update = g_memdup2(job->host_update, model_tensor_count(config));
     iteration->trace = trace_of_job(config, job);
 
     struct iteration_builder builder;
@@ -110,6 +126,7 @@ void model_iteration_free(struct model_iteration *iteration)
     if (!iteration)
         return;
     g_free((uint8_t *)iteration->job.recompute);
+    g_free((uint8_t *)iteration->job.host_update);
     g_free(iteration->operators);
     trace_free(iteration->trace);
     g_free(iteration);

@@ -21,7 +21,8 @@ struct model_job {
     enum model_precision precision;
     const uint8_t *recompute; /* [layers] nonzero: recompute the layer's activations; NULL: none */
     bool host_embedding;      /* embedding forward and backward run on the host */
-    bool host_update;         /* the optimizer runs on the host */
+    const uint8_t *host_update; /* [model_tensor_count] nonzero: the tensor's optimizer runs on
+                                   the host; NULL: none */
 };
 
 /* What an operator computes. `tokens` is the micro-batch: 32-bit integers [2,N], inputs and then
@@ -76,7 +77,7 @@ struct model_operator {
 
 struct model_iteration {
     const struct model_config *config;
-    struct model_job job;             /* recompute copied */
+    struct model_job job;             /* recompute and host_update copied */
     struct trace *trace;              /* tensors, operators, accesses, buffers; durations 0 */
     struct model_operator *operators; /* [trace->operator_count] */
     uint32_t forward_end;             /* moments of micro-batch 0's forward, the loss included: [0,
@@ -89,6 +90,10 @@ struct model_iteration {
  * norms', read by the residual layers' and the embedding's. A layer that is recomputed keeps its
  * input only; its operators from ln_1 to mlp.c_fc run again right before its backward, into buffers
  * of their own. */
+
+/* Tensors of the model, and a choice for them that is 1 for each; free with g_free. */
+uint32_t model_tensor_count(const struct model_config *config);
+uint8_t *model_every_tensor(const struct model_config *config);
 
 /* Where a gradient lies. */
 enum model_gradient {

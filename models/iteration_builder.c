@@ -90,7 +90,7 @@ static bool on_host(const struct model_job *job, const struct model_operator *op
     case MODEL_EMBED_BACKWARD:
         return job->host_embedding;
     case MODEL_UPDATE:
-        return job->host_update;
+        return job->host_update && job->host_update[op->t[0]];
     default:
         return false;
     }

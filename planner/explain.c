@@ -185,6 +185,10 @@ static void print_bound(const struct plan *plan, const struct trace *trace, FILE
 static void print_action(const struct plan *plan, const struct plan_action *action, FILE *out)
 {
     const struct chunk *chunk = &plan->layout->chunks[action->chunk];
+    if (action->kind == PLAN_WAIT) {
+        fputs("      wait       for all copies so far\n", out);
+        return;
+    }
     g_autofree char *size = size_format(chunk->used);
 
     fprintf(out, "      %-10s chunk %u (%s, %s)", plan_action_name(action->kind), action->chunk,

@@ -39,6 +39,7 @@ static void perform(struct replay *replay, const struct plan_action *action, enu
         replay->memory->d2h_bytes[phase] += chunk->used;
         break;
     case PLAN_MOVE:
+    case PLAN_WAIT:
     case PLAN_ACTIONS:
         break;
     }

@@ -89,6 +89,7 @@ static int synthesise(const struct options *options, const struct model_config *
         return pstar_trace_usage(
             "--recompute %s: all, none, or layers from 0 to %u such as 0,3,8-11",
             options->recompute, config->layers - 1);
+    uint8_t *host_update = options->host_update ? model_every_tensor(config) : NULL;
     const struct model_job job = {
         .batch = (uint32_t)options->batch,
         .sequence = (uint32_t)options->sequence,
@@ -96,7 +97,7 @@ static int synthesise(const struct options *options, const struct model_config *
         .precision = strcmp(options->precision, "bf16") == 0 ? MODEL_BF16 : MODEL_FP32,
         .recompute = recompute,
         .host_embedding = options->host_embedding,
-        .host_update = options->host_update,
+        .host_update = host_update,
     };
     GError *error = NULL;
     struct trace *trace = model_synthesise(config, &job, platform, &error);
@@ -109,6 +110,7 @@ static int synthesise(const struct options *options, const struct model_config *
         status = write_trace(trace, options->output);
     }
     trace_free(trace);
+    g_free(host_update);
     g_free(recompute);
     return status;
 }

@@ -1,3 +1,4 @@
+#include "traces/choices.h"
 #include "traces/summary.h"
 
 static double seconds(uint64_t ns)
@@ -62,6 +63,26 @@ static json_t *missing_json(const struct summary *summary)
     return missing;
 }
 
+/* An entry a layer or a tensor. */
+static json_t *flags_json(const uint8_t *flags, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, json_boolean(flags[i]));
+    return array;
+}
+
+static json_t *choices_json(const struct trace *trace)
+{
+    struct trace_choices *choices = trace_choices_of(trace);
+    json_t *json = json_pack("{s:o, s:b, s:o}", "recompute",
+                             flags_json(choices->recompute, choices->layer_count), "host_embedding",
+                             choices->host_embedding, "host_update",
+                             flags_json(choices->host_update, choices->tensor_count));
+    trace_choices_free(choices);
+    return json;
+}
+
 static json_t *origin_json(const struct trace *trace, const char *path)
 {
     char *digest = trace_digest(trace);
@@ -83,7 +104,7 @@ json_t *summary_json(const struct summary *summary, const struct trace *trace,
 {
     json_t *json = origin_json(trace, path);
     json_t *figures = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:I, s:I, s:o, s:o, s:o, s:o, s:o}",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:f, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}",
         "tensors", (json_int_t)trace->tensor_count, "operators", (json_int_t)trace->operator_count,
         "accesses", (json_int_t)trace->access_count, "buffers", (json_int_t)trace->buffer_count,
         "model_bytes", (json_int_t)summary->model_bytes, "non_model_peak_bytes",
@@ -93,7 +114,7 @@ json_t *summary_json(const struct summary *summary, const struct trace *trace,
         seconds(summary->duration_ns), "nvtx_events", (json_int_t)records->event_count, "samples",
         (json_int_t)records->sample_count, "lists", lists_json(summary, trace), "phases",
         phases_json(summary), "longest", longest_json(summary, trace), "iterations",
-        iterations_json(summary), "missing", missing_json(summary));
+        iterations_json(summary), "missing", missing_json(summary), "choices", choices_json(trace));
     json_object_update(json, figures);
     json_decref(figures);
     return json;

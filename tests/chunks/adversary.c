@@ -235,6 +235,16 @@ static void count_peaks(struct adversary *a, uint32_t moment)
                                     live + a->trace->non_model_bytes[moment]);
 }
 
+/* The last action before the operator is a wait: no copy so far may still be on its way. */
+static void check_wait(const struct adversary *a, uint32_t moment, const struct mover_after *after)
+{
+    uint32_t end = a->plan->first_action[moment + 1];
+    if (end == a->plan->first_action[moment] || a->plan->actions[end - 1].kind != PLAN_WAIT)
+        return;
+    g_assert_cmpuint(after->queue[MOVER_H2D], ==, a->put[MOVER_H2D]);
+    g_assert_cmpuint(after->queue[MOVER_D2H], ==, a->put[MOVER_D2H]);
+}
+
 static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after)
 {
     struct adversary *a = self;
@@ -251,6 +261,7 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     a->figures.h2d_bytes += op->h2d_bytes;
     a->figures.d2h_bytes += op->d2h_bytes;
     count_peaks(a, moment);
+    check_wait(a, moment, after);
     return enqueue(a, op->place == TRACE_ON_HOST ? MOVER_HOST : MOVER_COMPUTE, &work);
 }
 

@@ -34,6 +34,15 @@ static char *temporary_file(void)
     return path;
 }
 
+/* A last wait, after the last operator. */
+static void add_wait(struct plan *plan)
+{
+    plan->actions = g_renew(struct plan_action, plan->actions, plan->action_count + 1);
+    plan->actions[plan->action_count++] = (struct plan_action){.kind = PLAN_WAIT,
+                                                               .address = PLAN_NOWHERE};
+    plan->first_action[plan->moment_count + 1]++;
+}
+
 static void test_round_trip(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -43,11 +52,15 @@ static void test_round_trip(void)
         struct trace *trace = random_iteration(random);
         struct plan *plan = make_plan(trace, random);
         plan->predicted.stall_seconds = 0.1 + i;
+        add_wait(plan);
         g_assert_true(plan_write(plan, path, NULL));
         struct plan *read = plan_read(path, &error);
         g_assert_no_error(error);
         plan_check(read, trace, &error);
         g_assert_no_error(error);
+        g_assert_cmpint(read->actions[read->action_count - 1].kind, ==, PLAN_WAIT);
+        g_assert_cmpmem(read->choices->host_update, read->choices->tensor_count,
+                        plan->choices->host_update, trace->tensor_count);
         g_assert_true(plan_write(read, again, NULL));
         g_autofree char *first = NULL, *second = NULL;
         g_file_get_contents(path, &first, NULL, NULL);

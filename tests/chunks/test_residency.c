@@ -20,6 +20,24 @@ static uint64_t between(GRand *random, uint64_t low, uint64_t high)
     return low + (uint64_t)(g_rand_double(random) * (double)(high - low));
 }
 
+/* Waits for all copies, before some of the operators. */
+static void add_waits(struct plan *plan, GRand *random)
+{
+    const struct plan_action wait = {.kind = PLAN_WAIT, .address = PLAN_NOWHERE};
+    GArray *actions = g_array_new(FALSE, FALSE, sizeof wait);
+    for (uint32_t m = 0; m <= plan->moment_count; m++) {
+        uint32_t begin = actions->len;
+        g_array_append_vals(actions, plan->actions + plan->first_action[m],
+                            plan->first_action[m + 1] - plan->first_action[m]);
+        if (g_rand_int_range(random, 0, 4) == 0)
+            g_array_append_val(actions, wait);
+        plan->first_action[m] = begin;
+    }
+    plan->first_action[plan->moment_count + 1] = plan->action_count = actions->len;
+    g_free(plan->actions);
+    plan->actions = (struct plan_action *)(void *)g_array_free(actions, FALSE);
+}
+
 static void open_trial(struct trial *trial, GRand *random)
 {
     GError *error = NULL;
@@ -43,6 +61,8 @@ static void open_trial(struct trial *trial, GRand *random)
     if (!trial->plan) /* the host budget may be out of reach */
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
     g_clear_error(&error);
+    if (trial->plan && g_rand_boolean(random))
+        add_waits(trial->plan, random);
 }
 
 static void close_trial(struct trial *trial)

@@ -281,7 +281,9 @@ static void test_host_operators(void)
 {
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_BF16, 1);
-    job.host_embedding = job.host_update = true;
+    g_autofree uint8_t *every = model_every_tensor(&config);
+    job.host_embedding = true;
+    job.host_update = every;
     struct model_iteration *iteration = new_iteration(&config, &job);
     const struct trace *trace = iteration->trace;
     uint64_t x_bytes = (uint64_t)2 * 4 * 8 * 2;
@@ -326,7 +328,9 @@ static void test_digests(void)
 {
     const uint8_t recompute[3] = {0, 0, 1};
     struct model_config config = small_model(true, 0), dropping = small_model(true, 0.1);
-    struct model_job jobs[7];
+    g_autofree uint8_t *every = model_every_tensor(&config), *some = model_every_tensor(&config);
+    some[1] = 0;
+    struct model_job jobs[8];
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
         jobs[i] = small_job(MODEL_FP32, 1);
     jobs[1].batch = 3;
@@ -334,7 +338,8 @@ static void test_digests(void)
     jobs[3].precision = MODEL_BF16;
     jobs[4].micro_batches = 2;
     jobs[5].recompute = recompute;
-    jobs[6].host_update = true;
+    jobs[6].host_update = every;
+    jobs[7].host_update = some;
     GHashTable *digests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         char *again = digest_of(&config, &jobs[i]);

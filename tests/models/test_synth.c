@@ -84,7 +84,9 @@ static void test_host(void)
 {
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_FP32, 1);
-    job.host_update = job.host_embedding = true;
+    g_autofree uint8_t *every = model_every_tensor(&config);
+    job.host_embedding = true;
+    job.host_update = every;
     struct platform *platform = machine();
     platform->host_update.points[0] = (struct platform_point){1, 1e-6};
     struct trace *trace = synthesise(&config, &job, platform);

@@ -18,7 +18,7 @@ enum { DRAWS = 72, PLANNED_EVERY = 4, COLLECTED_EVERY = 6, STEPS = 4 };
 struct draw {
     struct model_config config;
     struct model_job job;
-    uint8_t recompute[4];
+    uint8_t recompute[4], *every; /* [layers], [tensors] */
     uint64_t chunk_bytes, device_bytes, host_bytes;
     uint32_t look_ahead;
     const struct policy_ops *policy;
@@ -59,7 +59,7 @@ static void draw_job(struct draw *d, GRand *random)
                                 .precision = (enum model_precision)pick(random, 0, 1),
                                 .recompute = d->recompute,
                                 .host_embedding = pick(random, 0, 3) == 0,
-                                .host_update = pick(random, 0, 3) == 0};
+                                .host_update = pick(random, 0, 3) ? NULL : d->every};
 }
 
 static uint32_t policy_count(void)
@@ -275,6 +275,7 @@ static bool try_draw(const struct workshop *workshop, int number, GRand *random)
                      .collected = number % COLLECTED_EVERY == 1};
 
     draw_model(&d, random);
+    g_autofree uint8_t *every = d.every = model_every_tensor(&d.config);
     draw_job(&d, random);
     struct trace *trace = make_trace(workshop, &d);
     draw_placement(&d, trace, random);

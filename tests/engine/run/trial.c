@@ -49,7 +49,8 @@ struct trial_placement trial_draw(GRand *random)
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6),
         .recompute = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .host_embedding = g_rand_boolean(random),
-        .host_update = g_rand_boolean(random),
+        .host_update = (uint32_t[]){0, UINT32_MAX,
+                                    g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
         .through_file = g_rand_boolean(random),
         .evaluate_at = (uint32_t)g_rand_int_range(random, 0, TRIAL_STEPS + 1),
@@ -58,15 +59,16 @@ struct trial_placement trial_draw(GRand *random)
 
 char *trial_describe(const struct trial_job *job, const struct trial_placement *p)
 {
-    return g_strdup_printf(
-        "%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
-        ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u%s%s, link %g%s, evaluated at %u, "
-        "saved at %u",
-        job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
-        job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes, p->policy->name, p->room,
-        p->host_room, p->look_ahead, p->recompute, p->host_embedding ? ", host embedding" : "",
-        p->host_update ? ", host update" : "", p->link_rate, p->through_file ? ", from a file" : "",
-        p->evaluate_at, p->save_at);
+    return g_strdup_printf("%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
+                           ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u%s, host "
+                           "updates %x, link %g%s, evaluated at %u, "
+                           "saved at %u",
+                           job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
+                           job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
+                           p->policy->name, p->room, p->host_room, p->look_ahead, p->recompute,
+                           p->host_embedding ? ", host embedding" : "", p->host_update,
+                           p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at,
+                           p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -158,14 +160,17 @@ static void open_training(struct training *t, const struct trial_job *job,
     uint8_t recompute[LAYERS];
     for (int l = 0; l < LAYERS; l++)
         recompute[l] = placement->recompute >> l & 1;
+    t->config = config_of(job);
+    g_autofree uint8_t *host_update = model_every_tensor(&t->config);
+    for (uint32_t tensor = 0; tensor < model_tensor_count(&t->config); tensor++)
+        host_update[tensor] = placement->host_update >> tensor % 32 & 1;
     const struct model_job model_job = {.batch = BATCH,
                                         .sequence = SEQUENCE,
                                         .micro_batches = job->micro_batches,
                                         .precision = job->precision,
                                         .recompute = recompute,
                                         .host_embedding = placement->host_embedding,
-                                        .host_update = placement->host_update};
-    t->config = config_of(job);
+                                        .host_update = host_update};
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);
     t->plan = make_plan(t->iteration->trace, placement, folder);

@@ -23,7 +23,8 @@ struct trial_placement {
     double host_room; /* likewise of the host budget; 1: unlimited */
     uint32_t look_ahead;
     uint32_t recompute; /* bit l: layer l */
-    bool host_embedding, host_update;
+    bool host_embedding;
+    uint32_t host_update; /* bit t % 32: tensor t */
     double link_rate;     /* 0: memory speed */
     bool through_file;    /* the plan is written and read back */
     uint32_t evaluate_at; /* a forward pass before this step */

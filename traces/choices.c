@@ -1,0 +1,68 @@
+#include "traces/choices.h"
+
+struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_count)
+{
+    struct trace_choices *choices = g_new0(struct trace_choices, 1);
+    choices->layer_count = layer_count;
+    choices->tensor_count = tensor_count;
+    choices->recompute = g_new0(uint8_t, layer_count);
+    choices->host_update = g_new0(uint8_t, tensor_count);
+    return choices;
+}
+
+void trace_choices_free(struct trace_choices *choices)
+{
+    if (!choices)
+        return;
+    g_free(choices->recompute);
+    g_free(choices->host_update);
+    g_free(choices);
+}
+
+static uint32_t count_layers(const struct trace *trace)
+{
+    int32_t last = -1;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        last = MAX(last, trace->operators[m].layer);
+    return (uint32_t)(last + 1);
+}
+
+struct trace_choices *trace_choices_of(const struct trace *trace)
+{
+    struct trace_choices *choices = trace_choices_new(count_layers(trace), trace->tensor_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        bool on_host = op->place == TRACE_ON_HOST;
+        if (op->layer >= 0 && g_str_has_prefix(op->name, "recompute "))
+            choices->recompute[op->layer] = 1;
+        if (on_host && op->phase == TRACE_FORWARD)
+            choices->host_embedding = true;
+        for (uint32_t i = 0; on_host && op->phase == TRACE_UPDATE_PHASE && i < op->access_count;
+             i++)
+            choices->host_update[trace->accesses[op->first_access + i].tensor] = 1;
+    }
+    return choices;
+}
+
+static void append_share(GString *text, const char *verb, const uint8_t *chosen, uint32_t count,
+                         const char *what)
+{
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        sum += chosen[i];
+    if (sum == 0 || sum == count)
+        g_string_append_printf(text, "%s %s %s", verb, sum ? "all" : "no", what);
+    else
+        g_string_append_printf(text, "%s %u of %u %s", verb, sum, count, what);
+}
+
+char *trace_choices_describe(const struct trace_choices *choices)
+{
+    GString *text = g_string_new(NULL);
+    append_share(text, "recomputes", choices->recompute, choices->layer_count, "layers");
+    append_share(text, "; updates", choices->host_update, choices->tensor_count,
+                 "tensors on the host");
+    if (choices->host_embedding)
+        g_string_append(text, "; embeds on the host");
+    return g_string_free(text, FALSE);
+}

@@ -1,0 +1,26 @@
+/* What a run chose that its trace is of: recomputation, and what runs on the host. */
+#ifndef PSTAR_TRACES_CHOICES_H
+#define PSTAR_TRACES_CHOICES_H
+
+#include "traces/trace.h"
+
+struct trace_choices {
+    uint32_t layer_count, tensor_count;
+    uint8_t *recompute;   /* [layer_count] 1: the layer's activations are computed again */
+    uint8_t *host_update; /* [tensor_count] 1: the tensor's optimizer runs on the host */
+    bool host_embedding;  /* the embedding runs on the host */
+};
+
+/* Nothing chosen: all 0. */
+struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_count);
+
+/* As the operators show them: a layer is recomputed where an operator of it is named
+ * "recompute ..."; the place of a tensor's update is its operator's; an operator of the forward
+ * phase on the host is the embedding. The caller frees the result with trace_choices_free. */
+struct trace_choices *trace_choices_of(const struct trace *trace);
+void trace_choices_free(struct trace_choices *choices); /* NULL is allowed */
+
+/* "recomputes 2 of 12 layers, updates all on the host", for people; free with g_free. */
+char *trace_choices_describe(const struct trace_choices *choices);
+
+#endif
