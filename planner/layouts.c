@@ -35,11 +35,13 @@ static void add_choice(struct layout_choices *choices, const struct layout_choic
 }
 
 /* `bytes` in the widest list; in the others as many, or as many as the same elements take. */
-static void add_size(const struct trace *trace, struct layout_choices *choices, uint64_t bytes)
+static void add_size(const struct trace *trace, struct layout_choices *choices, uint64_t bytes,
+                     bool swept)
 {
     for (int same_elements = 0; same_elements < 2; same_elements++)
         for (int reordered = 0; reordered < 2; reordered++) {
-            struct layout_choice choice = {.uniform = !same_elements && !reordered};
+            bool uniform = !same_elements && !reordered;
+            struct layout_choice choice = {.uniform = uniform, .swept = uniform && swept};
             choice.spec.order = reordered ? choices->matrices_first : NULL;
             for (int list = 0; list < TRACE_LISTS; list++) {
                 uint64_t width = trace->list_element_bytes[list];
@@ -58,9 +60,10 @@ static void add_sweep_sizes(const struct trace *trace, struct layout_choices *ch
     uint64_t most = g_array_index(sizes, uint64_t, sizes->len - 1);
 
     for (guint i = 0; i < sizes->len; i++)
-        add_size(trace, choices, g_array_index(sizes, uint64_t, i));
+        add_size(trace, choices, g_array_index(sizes, uint64_t, i), true);
     for (int step = 1; (double)least * exp2((double)step / BETWEEN) < (double)most; step++)
-        add_size(trace, choices, aligned((uint64_t)((double)least * exp2((double)step / BETWEEN))));
+        add_size(trace, choices, aligned((uint64_t)((double)least * exp2((double)step / BETWEEN))),
+                 false);
 }
 
 struct common {
@@ -107,7 +110,7 @@ static void add_tensor_sizes(const struct trace *trace, struct layout_choices *c
 
     for (guint i = 0; i < MIN(sizes->len, COMMON_TENSORS); i++)
         for (uint64_t times = 1; times <= 4; times *= 2)
-            add_size(trace, choices, times * g_array_index(sizes, struct common, i).bytes);
+            add_size(trace, choices, times * g_array_index(sizes, struct common, i).bytes, false);
 }
 
 static uint32_t *order_matrices_first(const struct trace *trace)
@@ -132,7 +135,7 @@ struct layout_choices *layout_choices_new(const struct trace *trace)
     choices->items = g_array_new(FALSE, TRUE, sizeof(struct layout_choice));
     choices->matrices_first = order_matrices_first(trace);
     add_sweep_sizes(trace, choices);
-    add_size(trace, choices, LAYOUT_ALIGNMENT);
+    add_size(trace, choices, LAYOUT_ALIGNMENT, false);
     add_tensor_sizes(trace, choices);
     return choices;
 }

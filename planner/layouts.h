@@ -6,7 +6,8 @@
 
 struct layout_choice {
     struct layout_spec spec; /* its order points into the list that holds the choice */
-    bool uniform;            /* one size for every list, in the model's order: what a sweep tries */
+    bool uniform; /* one size for every list, in the model's order: what a sweep may try */
+    bool swept;   /* and does, where it is not told otherwise */
 };
 
 struct layout_choices {

@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-/* Attempts, each with the stay that found no room moved to the front. */
-enum { ATTEMPTS = 40, STAYS_MOST = 4000 };
+/* Attempts, each with the stay that found no room moved to the front; fewer where many stays make
+ * them long. */
+enum { ATTEMPTS = 40, STAYS_MOST = 4000, PAIRS_MOST = 20000000 };
 
 /* What overlap asks of a stay, close together. */
 struct span {
@@ -67,11 +68,16 @@ static int by_begin(const void *left, const void *right)
 }
 
 /* Where the stay must end at the latest. */
-static uint64_t limit_of(const struct offsets *o, const struct stay *stay)
+static uint64_t limit_of(const struct offsets *o, uint32_t index)
 {
+    const struct span *span = &o->spans[index];
     uint64_t non_model = 0;
-    for (int32_t m = stay->enter; m < stay->leave; m++)
-        non_model = MAX(non_model, o->accesses->non_model[stays_moment(o->stays, m)]);
+    uint32_t m = span->enter;
+
+    for (uint32_t i = 0; i < span->length; i++) {
+        non_model = MAX(non_model, o->accesses->non_model[m]);
+        m = m + 1 == o->accesses->moment_count ? 0 : m + 1;
+    }
     return o->device_bytes - non_model;
 }
 
@@ -96,7 +102,7 @@ static bool place_at(struct offsets *o, uint32_t index, uint32_t placed, GArray 
         address = MAX(address, range->end);
     }
     o->address[index] = address;
-    return address + bytes <= limit_of(o, stay_at(o, index));
+    return address + bytes <= limit_of(o, index);
 }
 
 /* With less and less fetching ahead until it fits. */
@@ -201,16 +207,17 @@ static uint64_t arena_bytes(const struct offsets *o)
     for (uint32_t m = 0; m < o->accesses->moment_count; m++)
         arena = MAX(arena, o->bottom + o->accesses->non_model[m]);
     for (uint32_t i = 0; i < o->count; i++)
-        arena = MAX(arena,
-                    o->address[i] + bytes_of(o, i) + o->device_bytes - limit_of(o, stay_at(o, i)));
+        arena = MAX(arena, o->address[i] + bytes_of(o, i) + o->device_bytes - limit_of(o, i));
     return arena;
 }
 
 static bool find_all(struct offsets *o)
 {
     g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(struct taken));
+    uint32_t pairs = MAX(o->count * o->count / 2, 1);
+    uint32_t attempts = CLAMP(PAIRS_MOST / pairs, 1, ATTEMPTS);
 
-    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+    for (uint32_t attempt = 0; attempt < attempts; attempt++) {
         uint32_t failed = place_all(o, taken);
         if (failed == o->count)
             return true;

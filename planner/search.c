@@ -15,8 +15,10 @@ enum {
     BOUND_ROUNDS = 400,
 };
 
-/* Plans as fast as this, relative to the fastest, are chosen by what they move. */
+/* Plans as fast as this, relative to the fastest, are chosen by what they move; and by time those
+ * that move less than one part in so many more than the least. */
 #define AS_FAST 1.002
+#define AS_LEAN 1000
 
 /* What one task has found. */
 struct outcome {
@@ -60,10 +62,9 @@ static bool leaner(const struct plan *plan, const struct plan *than)
            (traffic(plan) == traffic(than) && seconds(plan) < seconds(than));
 }
 
-static void take_better(struct plan **best, struct plan *plan,
-                        bool (*better)(const struct plan *, const struct plan *))
+static void take_leaner(struct plan **best, struct plan *plan)
 {
-    if (better(plan, *best)) {
+    if (leaner(plan, *best)) {
         plan_free(*best);
         *best = plan;
     } else {
@@ -71,10 +72,13 @@ static void take_better(struct plan **best, struct plan *plan,
     }
 }
 
-static void try_policies(const struct candidate *candidate, struct outcome *outcome)
+/* Every policy with the sizes of a sweep, with others the one that is best mostly. */
+static void try_policies(const struct candidate *candidate, bool swept, struct outcome *outcome)
 {
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        take_better(&outcome->policy, candidate_policy(candidate, *p, 0), leaner);
+        if (!swept && *p != &policy_opt)
+            continue;
+        take_leaner(&outcome->policy, candidate_policy(candidate, *p, 0));
         outcome->plans++;
     }
 }
@@ -87,7 +91,7 @@ static void try_schedules(const struct candidate *candidate, struct outcome *out
     for (uint32_t ahead = 0; ahead < moments; ahead = MAX(1, ahead * factor))
         for (int late = 0; late < (again ? 2 : 1); late++) {
             struct stays_options options = {.look_ahead = ahead, .flush_early = !late};
-            take_better(&outcome->plan, candidate_plan(candidate, &options), faster);
+            take_leaner(&outcome->plan, candidate_plan(candidate, &options));
             outcome->plans++;
         }
 }
@@ -106,7 +110,7 @@ static void try_layout(void *data, uint32_t index)
     if (!candidate)
         return;
     if (choice->uniform && !again)
-        try_policies(candidate, outcome);
+        try_policies(candidate, choice->swept, outcome);
     candidate_seed(candidate, &policy_opt);
     g_autoptr(GRand) random = g_rand_new_with_seed(search->options->seed + index);
     keep_improve(candidate->keep, random, outcome->rounds, &search->stop);
@@ -156,6 +160,28 @@ static const struct plan *best_policy(const struct outcome *outcomes, uint32_t c
     return best;
 }
 
+static uint64_t least_traffic(const struct outcome *outcomes, uint32_t count)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (outcomes[i].plan)
+            least = MIN(least, traffic(outcomes[i].plan));
+        if (outcomes[i].policy)
+            least = MIN(least, traffic(outcomes[i].policy));
+    }
+    return least;
+}
+
+/* What a plan may move: no more than the best policy, and little more than the least found, because
+ * sizes that were not tried may do better than those that were. */
+static uint64_t traffic_limit(const struct outcome *outcomes, uint32_t count,
+                              const struct plan *policy)
+{
+    uint64_t least = least_traffic(outcomes, count);
+    return MIN(traffic(policy), least + least / AS_LEAN);
+}
+
 /* Every plan that moves no more than `limit`, in a fixed order. */
 static GPtrArray *eligible(struct outcome *outcomes, uint32_t count, uint64_t limit)
 {
@@ -200,17 +226,20 @@ static struct plan *take(struct outcome *outcomes, uint32_t count, const struct 
 
 struct finalist {
     uint32_t choice;
-    double seconds;
+    const struct plan *plan;
     bool lean;
 };
 
+/* The lean by time, the others by traffic. */
 static int finalists_first(const void *left, const void *right)
 {
     const struct finalist *a = left, *b = right;
     if (a->lean != b->lean)
         return a->lean ? -1 : 1;
-    if (a->seconds != b->seconds)
-        return a->seconds < b->seconds ? -1 : 1;
+    if (a->lean && seconds(a->plan) != seconds(b->plan))
+        return seconds(a->plan) < seconds(b->plan) ? -1 : 1;
+    if (traffic(a->plan) != traffic(b->plan))
+        return traffic(a->plan) < traffic(b->plan) ? -1 : 1;
     return a->choice < b->choice ? -1 : 1;
 }
 
@@ -221,7 +250,7 @@ static uint32_t rank_finalists(struct outcome *outcomes, uint32_t count, uint64_
 
     for (uint32_t i = 0; i < count; i++)
         if (outcomes[i].plan) {
-            struct finalist finalist = {outcomes[i].choice, seconds(outcomes[i].plan),
+            struct finalist finalist = {outcomes[i].choice, outcomes[i].plan,
                                         traffic(outcomes[i].plan) <= limit};
             g_array_append_val(ranked, finalist);
         }
@@ -257,13 +286,14 @@ static void describe_policy(const struct plan *plan, struct search_result *resul
 
 /* The best layouts again, with more effort, and the best plan of both rounds. `all` has room for
  * FINALISTS more than `count`. */
-static void finish(struct search *search, struct outcome *all, uint32_t count, uint64_t limit,
-                   struct search_result *result)
+static void finish(struct search *search, struct outcome *all, uint32_t count,
+                   const struct plan *policy, struct search_result *result)
 {
-    uint32_t final_count = rank_finalists(all, count, limit);
+    uint32_t final_count = rank_finalists(all, count, traffic_limit(all, count, policy));
 
     search->outcomes = all + count;
     run_tasks(search, final_count);
+    uint64_t limit = traffic_limit(all, count + final_count, policy);
     g_autoptr(GPtrArray) plans = eligible(all, count + final_count, limit);
     const struct plan *chosen = choose(plans);
     result->plan = take(all, count + final_count, chosen);
@@ -290,7 +320,7 @@ static bool run_rounds(struct search *search, struct search_result *result, GErr
     const struct plan *policy = best_policy(all, count);
     if (policy) {
         describe_policy(policy, result);
-        finish(search, all, count, traffic(policy), result);
+        finish(search, all, count, policy, result);
         count_tries(all, count + FINALISTS, result);
     } else {
         refuse(all, count, error);
