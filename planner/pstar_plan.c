@@ -3,6 +3,7 @@
 #include "planner/search.h"
 #include "planner/verify.h"
 #include "sim/progress.h"
+#include "sim/replay.h"
 #include "sim/sizes.h"
 #include "traces/size.h"
 #include "traces/trace_file.h"
@@ -167,6 +168,8 @@ static int search(const struct arguments *a, const struct inputs *in)
     bool ok = plan_write(result->plan, a->output, &error);
     if (ok)
         print_result(result);
+    if (ok && !replay_is_timed(in->trace))
+        fputs("pstar-plan: the trace has no durations: times are those of copies alone\n", stderr);
     search_result_free(result);
     return ok ? EXIT_DONE : fail(EXIT_FAILED, error);
 }

@@ -1,5 +1,6 @@
 /* pstar-sim: what every chunk size, policy and budget would move, and how long it would take. */
 #include "sim/progress.h"
+#include "sim/replay.h"
 #include "sim/sizes.h"
 #include "sim/sweep_report.h"
 #include "traces/size.h"
@@ -153,6 +154,8 @@ static int report(const struct arguments *a, const struct inputs *in, const stru
     bool complete = true, any = false;
 
     sweep_print(sweep, stdout);
+    if (!replay_is_timed(in->trace))
+        fputs("pstar-sim: the trace has no durations: times are those of copies alone\n", stderr);
     if (a->json && !sweep_write_json(sweep, in->trace, a->rest[0], a->json, &error))
         return fail(EXIT_FAILED, error);
     if (a->csv && !sweep_write_csv(sweep, a->csv, &error))

@@ -51,3 +51,11 @@ struct replay_figures replay(const struct plan *plan, const struct replay_view *
     sim_clock_free(clock);
     return figures;
 }
+
+bool replay_is_timed(const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->operators[m].duration_ns)
+            return true;
+    return false;
+}

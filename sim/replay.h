@@ -22,4 +22,7 @@ struct replay_figures {
  * the accesses are those of the plan's layout. */
 struct replay_figures replay(const struct plan *plan, const struct replay_view *view);
 
+/* Whether the trace knows how long its operators take; if not, times are those of copies alone. */
+bool replay_is_timed(const struct trace *trace);
+
 #endif
