@@ -2,13 +2,8 @@
 
 #include "engine/random.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 G_DEFINE_QUARK(data_error, data_error)
 
@@ -21,7 +16,8 @@ G_DEFINE_QUARK(data_error, data_error)
 
 struct data {
     char *path;
-    const uint8_t *map;
+    GMappedFile *file;
+    const uint8_t *map; /* of the file's bytes */
     size_t map_bytes;
     const uint8_t *text;      /* [tokens], or NULL */
     const uint16_t *numbered; /* [tokens], or NULL */
@@ -46,25 +42,16 @@ static bool fail(const struct data *data, enum data_error code, GError **error, 
 
 static bool map_file(struct data *data, GError **error)
 {
-    int descriptor = open(data->path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    const char *problem = NULL;
-    if (descriptor < 0 || fstat(descriptor, &status) != 0) {
-        problem = g_strerror(errno);
-    } else if (!S_ISREG(status.st_mode)) {
-        problem = "not a file";
-    } else if (status.st_size > 0) {
-        void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-        if (map == MAP_FAILED) {
-            problem = g_strerror(errno);
-        } else {
-            data->map = map;
-            data->map_bytes = (size_t)status.st_size;
-        }
+    GError *problem = NULL;
+    data->file = g_mapped_file_new(data->path, FALSE, &problem);
+    if (!data->file) {
+        fail(data, DATA_ERROR_IO, error, "%s", problem->message);
+        g_error_free(problem);
+        return false;
     }
-    if (descriptor >= 0)
-        close(descriptor);
-    return problem == NULL || fail(data, DATA_ERROR_IO, error, "%s", problem);
+    data->map = (const uint8_t *)g_mapped_file_get_contents(data->file);
+    data->map_bytes = g_mapped_file_get_length(data->file);
+    return true;
 }
 
 static int32_t header_field(const struct data *data, size_t index)
@@ -160,8 +147,8 @@ void data_close(struct data *data)
 {
     if (data == NULL)
         return;
-    if (data->map != NULL)
-        munmap((void *)data->map, data->map_bytes);
+    if (data->file)
+        g_mapped_file_unref(data->file);
     g_free(data->path);
     g_free(data);
 }

@@ -1,13 +1,8 @@
 #include "models/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 G_DEFINE_QUARK(safetensors_error, safetensors_error)
 
@@ -17,7 +12,8 @@ G_DEFINE_QUARK(safetensors_error, safetensors_error)
 
 struct safetensors {
     char *path;
-    const uint8_t *map;
+    GMappedFile *file;
+    const uint8_t *map; /* of the file's bytes */
     size_t map_bytes;
     const uint8_t *data;
     uint64_t data_bytes;
@@ -78,27 +74,17 @@ static bool invalid(const struct safetensors *file, const char *tensor, GError *
 
 static bool map_file(struct safetensors *file, GError **error)
 {
-    int descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
-    struct stat status;
-    const char *problem = NULL;
-    if (descriptor < 0 || fstat(descriptor, &status) != 0) {
-        problem = g_strerror(errno);
-    } else if (!S_ISREG(status.st_mode)) {
-        problem = "not a file";
-    } else if (status.st_size > 0) {
-        void *map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-        if (map == MAP_FAILED) {
-            problem = g_strerror(errno);
-        } else {
-            file->map = map;
-            file->map_bytes = (size_t)status.st_size;
-        }
+    GError *problem = NULL;
+    file->file = g_mapped_file_new(file->path, FALSE, &problem);
+    if (!file->file) {
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: %s", file->path,
+                    problem->message);
+        g_error_free(problem);
+        return false;
     }
-    if (descriptor >= 0)
-        close(descriptor);
-    if (problem != NULL)
-        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: %s", file->path, problem);
-    return problem == NULL;
+    file->map = (const uint8_t *)g_mapped_file_get_contents(file->file);
+    file->map_bytes = g_mapped_file_get_length(file->file);
+    return true;
 }
 
 /* A whole number >= 0. */
@@ -260,8 +246,8 @@ void safetensors_close(struct safetensors *file)
 {
     if (file == NULL)
         return;
-    if (file->map != NULL)
-        munmap((void *)file->map, file->map_bytes);
+    if (file->file)
+        g_mapped_file_unref(file->file);
     g_hash_table_destroy(file->by_name);
     g_array_free(file->tensors, TRUE);
     g_free(file->path);
