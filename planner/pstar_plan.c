@@ -82,17 +82,6 @@ static int explain(const struct arguments *a)
     return ok ? EXIT_DONE : fail(EXIT_USAGE, error);
 }
 
-static struct costs *read_costs(const struct arguments *a, GError **error)
-{
-    struct platform *platform = NULL;
-
-    if (a->platform && !(platform = platform_read(a->platform, error)))
-        return NULL;
-    struct costs *costs = costs_new(platform, a->link, error);
-    platform_free(platform);
-    return costs;
-}
-
 static int verify(const struct arguments *a)
 {
     g_autoptr(GError) error = NULL;
@@ -100,7 +89,8 @@ static int verify(const struct arguments *a)
     struct costs *costs = NULL;
     struct plan_figures figures;
     struct plan *plan = plan_read(a->verify, &error);
-    bool ok = plan && (trace = trace_read(a->rest[0], &error)) && (costs = read_costs(a, &error)) &&
+    bool ok = plan && (trace = trace_read(a->rest[0], &error)) &&
+              (costs = costs_read(a->platform, a->link, &error)) &&
               verify_plan(plan, trace, costs, &figures, &error);
 
     if (ok)
@@ -144,7 +134,8 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
 {
     in->host_bytes = UINT64_MAX;
     return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
-           (in->costs = read_costs(a, error)) && (in->trace = trace_read(a->rest[0], error)) &&
+           (in->costs = costs_read(a->platform, a->link, error)) &&
+           (in->trace = trace_read(a->rest[0], error)) &&
            sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error);
 }
 

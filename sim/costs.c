@@ -64,6 +64,17 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
     return NULL;
 }
 
+struct costs *costs_read(const char *platform_path, const char *link, GError **error)
+{
+    struct platform *platform = NULL;
+
+    if (platform_path && !(platform = platform_read(platform_path, error)))
+        return NULL;
+    struct costs *costs = costs_new(platform, link, error);
+    platform_free(platform);
+    return costs;
+}
+
 void costs_free(struct costs *costs)
 {
     if (!costs)

@@ -22,6 +22,9 @@ GQuark costs_error_quark(void);
  * with the directions that `link` names replaced by a plain rate: "h2d=12GB/s,d2h=12GB/s", either
  * or both; NULL: none. Fails on a link that does not read so. */
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error);
+
+/* The same with the platform's file; `platform_path` NULL: none. Errors of platform_read too. */
+struct costs *costs_read(const char *platform_path, const char *link, GError **error);
 void costs_free(struct costs *costs);
 
 /* Whole nanoseconds for an amount. */

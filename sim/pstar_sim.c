@@ -96,24 +96,14 @@ struct inputs {
     uint64_t host_bytes;
 };
 
-static struct costs *read_costs(const struct arguments *a, GError **error)
-{
-    struct platform *platform = NULL;
-
-    if (a->platform && !(platform = platform_read(a->platform, error)))
-        return NULL;
-    struct costs *costs = costs_new(platform, a->link, error);
-    platform_free(platform);
-    return costs;
-}
-
 static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
 {
     in->host_bytes = UINT64_MAX;
     return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
            (in->policies = parse_policies(a->policy, error)) &&
-           (in->costs = read_costs(a, error)) && (in->trace = trace_read(a->rest[0], error)) &&
+           (in->costs = costs_read(a->platform, a->link, error)) &&
+           (in->trace = trace_read(a->rest[0], error)) &&
            (in->budgets = sizes_parse_budgets(a->device_memory, in->trace, error)) &&
            (in->chunk_sizes = sizes_parse_chunks(a->chunk_size, in->trace, error));
 }
