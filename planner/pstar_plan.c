@@ -136,6 +136,7 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
     return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (in->trace = trace_read(a->rest[0], error)) &&
+           replay_check_trace(in->trace, a->rest[0], error) &&
            sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error);
 }
 

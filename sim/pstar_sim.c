@@ -104,6 +104,7 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
            (in->policies = parse_policies(a->policy, error)) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (in->trace = trace_read(a->rest[0], error)) &&
+           replay_check_trace(in->trace, a->rest[0], error) &&
            (in->budgets = sizes_parse_budgets(a->device_memory, in->trace, error)) &&
            (in->chunk_sizes = sizes_parse_chunks(a->chunk_size, in->trace, error));
 }

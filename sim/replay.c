@@ -52,6 +52,16 @@ struct replay_figures replay(const struct plan *plan, const struct replay_view *
     return figures;
 }
 
+bool replay_check_trace(const struct trace *trace, const char *origin, GError **error)
+{
+    if (trace->operator_count && trace->access_count)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "%s: no iteration in it: %u operators that access %u tensors", origin,
+                trace->operator_count, trace->tensor_count);
+    return false;
+}
+
 bool replay_is_timed(const struct trace *trace)
 {
     for (uint32_t m = 0; m < trace->operator_count; m++)

@@ -22,6 +22,10 @@ struct replay_figures {
  * the accesses are those of the plan's layout. */
 struct replay_figures replay(const struct plan *plan, const struct replay_view *view);
 
+/* Whether the trace describes an iteration at all: one recorded from a program that annotates none
+ * does not. The error (PLAN_ERROR_INVALID) begins with `origin`, a file's name. */
+bool replay_check_trace(const struct trace *trace, const char *origin, GError **error);
+
 /* Whether the trace knows how long its operators take; if not, times are those of copies alone. */
 bool replay_is_timed(const struct trace *trace);
 

@@ -1,5 +1,6 @@
 #include "sim/sweep_report.h"
 
+#include "traces/output_file.h"
 #include "traces/size.h"
 
 #include <jansson.h>
@@ -117,7 +118,7 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
                              "precision", trace->precision, "results", results);
     char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
     json_decref(root);
-    bool ok = g_file_set_contents(path, text, -1, error);
+    bool ok = output_file_write(path, text, error);
     free(text);
     return ok;
 }
@@ -156,5 +157,5 @@ bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)
             append_csv_row(text, &sweep->rows[r]);
-    return g_file_set_contents(path, text->str, (gssize)text->len, error);
+    return output_file_write(path, text->str, error);
 }
