@@ -1,5 +1,6 @@
 #include "chunks/plan.h"
 #include "chunks/plan_format.h"
+#include "traces/output_file.h"
 
 #include <jansson.h>
 
@@ -127,7 +128,7 @@ bool plan_write(const struct plan *plan, const char *path, GError **error)
 {
     json_t *root = plan_json(plan);
     char *contents = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    bool written = g_file_set_contents(path, contents, -1, error);
+    bool written = output_file_write(path, contents, error);
     free(contents);
     json_decref(root);
     return written;

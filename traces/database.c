@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The first bytes of an SQLite file; numbers are big-endian. */
@@ -125,8 +126,21 @@ struct database *database_open_for_writing(const char *path, GError **error)
     return open_file(path, NULL, SQLITE_OPEN_READWRITE, error);
 }
 
+/* A file that is moved there must not replace a device or a pipe. */
+static bool may_create(const char *path, GError **error)
+{
+    struct stat status;
+    if (stat(path, &status) != 0 || S_ISREG(status.st_mode))
+        return true;
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be written: not a regular file",
+                path);
+    return false;
+}
+
 struct database *database_create(const char *path, GError **error)
 {
+    if (!may_create(path, error))
+        return NULL;
     char *temporary = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
     struct database *database = open_file(path, temporary,
                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error);

@@ -1,13 +1,14 @@
 /* pstar-trace: looks at traces, exports them, and synthesises them. */
 #include "traces/pstar_trace.h"
 #include "traces/export.h"
+#include "traces/output_file.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 int pstar_trace_fail(int status, GError *error)
 {
@@ -27,10 +28,12 @@ int pstar_trace_usage(const char *format, ...)
     return PSTAR_TRACE_BAD_INPUT;
 }
 
-bool pstar_trace_parse(int argc, char **argv, const char *parameters, const char *summary,
+bool pstar_trace_parse(int argc, char **argv, const char *command, const char *summary,
                        const GOptionEntry *entries)
 {
-    GOptionContext *context = g_option_context_new(parameters);
+    g_autofree char *name = g_strconcat("pstar-trace ", command, NULL);
+    GOptionContext *context = g_option_context_new(NULL);
+    g_set_prgname(name); /* begins the line of usage */
     g_option_context_set_summary(context, summary);
     g_option_context_add_main_entries(context, entries, NULL);
     GError *error = NULL;
@@ -165,24 +168,26 @@ static exporter *find_exporter(const char *format)
     return strcmp(format, "chrome") == 0 ? export_chrome : NULL;
 }
 
-/* Writes to a temporary file first, so that `path` is never half an export. */
-static bool export_to(const struct trace *trace, const struct records *records, exporter *write,
-                      const char *path)
+static int export_to(const struct trace *trace, const struct records *records, exporter *write,
+                     const char *path)
 {
-    char *temporary = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
-    FILE *out = fopen(temporary, "w");
-    bool good = out != NULL;
-    if (good) {
-        write(trace, records, out);
-        good = !ferror(out);
-        good = fclose(out) == 0 && good && rename(temporary, path) == 0;
+    struct output_file file;
+    GError *error = NULL;
+    if (output_file_open(&file, path, &error)) {
+        write(trace, records, file.stream);
+        output_file_close(&file, &error);
     }
-    if (!good) {
-        fprintf(stderr, "pstar-trace: %s: cannot be written: %s\n", path, g_strerror(errno));
-        unlink(temporary);
-    }
-    g_free(temporary);
-    return good;
+    return error ? pstar_trace_fail(PSTAR_TRACE_FAILED, error) : PSTAR_TRACE_DONE;
+}
+
+static int export_to_stdout(const struct trace *trace, const struct records *records,
+                            exporter *write)
+{
+    write(trace, records, stdout);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return PSTAR_TRACE_DONE;
+    fprintf(stderr, "pstar-trace: standard output: cannot be written: %s\n", g_strerror(errno));
+    return PSTAR_TRACE_FAILED;
 }
 
 static int export_file(const char *path, exporter *write, const char *output)
@@ -196,10 +201,9 @@ static int export_file(const char *path, exporter *write, const char *output)
     if (error != NULL) {
         status = pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     } else if (output != NULL) {
-        status = export_to(trace, records, write, output) ? PSTAR_TRACE_DONE : PSTAR_TRACE_FAILED;
+        status = export_to(trace, records, write, output);
     } else {
-        write(trace, records, stdout);
-        status = fflush(stdout) == 0 ? PSTAR_TRACE_DONE : PSTAR_TRACE_FAILED;
+        status = export_to_stdout(trace, records, write);
     }
     records_free(records);
     trace_free(trace);
@@ -245,6 +249,7 @@ static const char help[] =
 
 int main(int argc, char **argv)
 {
+    setlocale(LC_CTYPE, "");
     if (argc < 2) {
         fputs(help, stderr);
         return PSTAR_TRACE_BAD_INPUT;

@@ -14,8 +14,8 @@ int pstar_trace_fail(int status, GError *error);
 G_GNUC_PRINTF(1, 2)
 int pstar_trace_usage(const char *format, ...);
 
-/* Parses a command's options; false after a message. */
-bool pstar_trace_parse(int argc, char **argv, const char *parameters, const char *summary,
+/* Parses the options of a command of that name; false after a message. */
+bool pstar_trace_parse(int argc, char **argv, const char *command, const char *summary,
                        const GOptionEntry *entries);
 
 /* The command synth. */

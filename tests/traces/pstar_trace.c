@@ -400,6 +400,8 @@ static void test_bad_usage(struct fixture *fixture, gconstpointer data)
     for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
         run(fixture, "%s--help", commands[i]);
         assert_done(fixture);
+        g_autofree char *usage = g_strconcat("pstar-trace ", commands[i], NULL);
+        g_assert_nonnull(strstr(fixture->output, usage));
     }
 }
 

@@ -1,0 +1,139 @@
+#include "traces/output_file.h"
+
+#include "tests/traces/random_trace.h"
+#include "traces/trace_file.h"
+
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct fixture {
+    char *folder, *path, *link;
+};
+
+static void set_up(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    fixture->folder = g_dir_make_tmp("pstar-output-XXXXXX", NULL);
+    fixture->path = g_build_filename(fixture->folder, "file", NULL);
+    fixture->link = g_build_filename(fixture->folder, "link", NULL);
+}
+
+/* Nothing but the two may have been left. */
+static void tear_down(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_unlink(fixture->path);
+    g_unlink(fixture->link);
+    g_assert_cmpint(g_rmdir(fixture->folder), ==, 0);
+    g_free(fixture->folder);
+    g_free(fixture->path);
+    g_free(fixture->link);
+}
+
+static void must_write(const char *path, const char *text)
+{
+    GError *error = NULL;
+    g_assert_true(output_file_write(path, text, &error));
+    g_assert_no_error(error);
+}
+
+static void must_hold(const char *path, const char *text)
+{
+    g_autofree char *contents = NULL;
+    g_assert_true(g_file_get_contents(path, &contents, NULL, NULL));
+    g_assert_cmpstr(contents, ==, text);
+}
+
+static void test_replaces(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    must_write(fixture->path, "first, and longer");
+    must_hold(fixture->path, "first, and longer");
+    must_write(fixture->path, "second");
+    must_hold(fixture->path, "second");
+}
+
+static void test_link(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    must_write(fixture->path, "old");
+    g_assert_cmpint(symlink("file", fixture->link), ==, 0);
+    must_write(fixture->link, "new");
+    must_hold(fixture->path, "new");
+    g_assert_true(g_file_test(fixture->link, G_FILE_TEST_IS_SYMLINK));
+}
+
+/* A pipe stands for what is no file: as root, a device would be lost. */
+static void test_pipe(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    char text[8] = {0};
+    g_assert_cmpint(mkfifo(fixture->path, 0600), ==, 0);
+    int reader = g_open(fixture->path, O_RDONLY | O_NONBLOCK, 0);
+    must_write(fixture->path, "through");
+    g_assert_cmpint(read(reader, text, sizeof text), ==, 7);
+    g_assert_cmpstr(text, ==, "through");
+    close(reader);
+
+    GStatBuf status;
+    g_assert_cmpint(g_lstat(fixture->path, &status), ==, 0);
+    g_assert_true(S_ISFIFO(status.st_mode));
+}
+
+static void test_trace_into_pipe(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    GError *error = NULL;
+    g_autoptr(GRand) random = g_rand_new_with_seed(1);
+    struct trace *trace = random_trace(random, 4);
+    g_assert_cmpint(mkfifo(fixture->path, 0600), ==, 0);
+    g_assert_false(trace_write(trace, fixture->path, &error));
+    g_assert_nonnull(error);
+    g_assert_nonnull(strstr(error->message, "not a regular file"));
+    g_error_free(error);
+    trace_free(trace);
+}
+
+static void test_no_place(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    GError *error = NULL;
+    g_autofree char *path = g_build_filename(fixture->folder, "none", "file", NULL);
+    g_assert_false(output_file_write(path, "text", &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT);
+    g_assert_nonnull(strstr(error->message, path));
+    g_clear_error(&error);
+    g_assert_false(output_file_write(fixture->folder, "text", &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_ISDIR);
+    g_error_free(error);
+}
+
+static void test_full(struct fixture *fixture, gconstpointer data)
+{
+    (void)fixture, (void)data;
+    GError *error = NULL;
+    if (access("/dev/full", W_OK) != 0) {
+        g_test_skip("no /dev/full here");
+        return;
+    }
+    g_assert_false(output_file_write("/dev/full", "text", &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
+    g_error_free(error);
+}
+
+#define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("/output-file/replaces", test_replaces);
+    ADD("/output-file/link", test_link);
+    ADD("/output-file/pipe", test_pipe);
+    ADD("/output-file/trace-into-pipe", test_trace_into_pipe);
+    ADD("/output-file/no-place", test_no_place);
+    ADD("/output-file/full", test_full);
+    return g_test_run();
+}

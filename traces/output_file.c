@@ -1,0 +1,62 @@
+#include "traces/output_file.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+static bool fail(const char *path, int code, GError **error)
+{
+    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code),
+                "%s: cannot be written: %s", path, g_strerror(code));
+    return false;
+}
+
+/* Where the bytes go first; NULL: into `path` itself. */
+static char *temporary_of(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return NULL;
+    return g_strdup_printf("%s.%08x.tmp", path, g_random_int());
+}
+
+bool output_file_open(struct output_file *file, const char *path, GError **error)
+{
+    char *target = realpath(path, NULL); /* NULL where nothing is there yet */
+    *file = (struct output_file){.path = g_strdup(target ? target : path)};
+    free(target);
+    file->temporary = temporary_of(file->path);
+    file->stream = fopen(file->temporary ? file->temporary : file->path, "we");
+    if (file->stream)
+        return true;
+    fail(path, errno, error);
+    g_free(file->path);
+    g_free(file->temporary);
+    return false;
+}
+
+bool output_file_close(struct output_file *file, GError **error)
+{
+    bool good = !ferror(file->stream);
+    good = fclose(file->stream) == 0 && good;
+    if (good && file->temporary)
+        good = g_rename(file->temporary, file->path) == 0;
+    if (!good) {
+        fail(file->path, errno, error);
+        if (file->temporary)
+            g_unlink(file->temporary);
+    }
+    g_free(file->path);
+    g_free(file->temporary);
+    return good;
+}
+
+bool output_file_write(const char *path, const char *text, GError **error)
+{
+    struct output_file file;
+    if (!output_file_open(&file, path, error))
+        return false;
+    fputs(text, file.stream);
+    return output_file_close(&file, error);
+}

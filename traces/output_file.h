@@ -1,0 +1,26 @@
+/* Files that programs write for people and other programs. */
+#ifndef PSTAR_TRACES_OUTPUT_FILE_H
+#define PSTAR_TRACES_OUTPUT_FILE_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+struct output_file {
+    char *path, *temporary; /* temporary: NULL where what is written goes to path at once */
+    FILE *stream;
+};
+
+/* Opens what is to become `path`. It is written beside its place and moved there when complete, so
+ * that a file that was there stays whole where writing fails; symbolic links stay links. What is no
+ * regular file (a pipe, a device) is written to, never replaced. False, with a G_FILE_ERROR, where
+ * that cannot be. */
+bool output_file_open(struct output_file *file, const char *path, GError **error);
+
+/* Ends with everything in its place, or, with a G_FILE_ERROR, as if it had not been opened. */
+bool output_file_close(struct output_file *file, GError **error);
+
+/* `text` as the whole of the file. */
+bool output_file_write(const char *path, const char *text, GError **error);
+
+#endif
