@@ -2,10 +2,8 @@
 
 #include "planner/bound.h"
 #include "planner/candidate.h"
+#include "planner/outcomes.h"
 #include "sim/workers.h"
-
-#include <math.h>
-#include <string.h>
 
 /* Every layout is tried; those that did best are tried again with more effort. */
 enum {
@@ -13,22 +11,6 @@ enum {
     ROUNDS_AGAIN = 4000,
     FINALISTS = 6,
     BOUND_ROUNDS = 400,
-};
-
-/* Plans as fast as this, relative to the fastest, are chosen by what they move; and by time those
- * that move less than one part in so many more than the least. */
-#define AS_FAST 1.002
-#define AS_LEAN 1000
-
-/* What one task has found. */
-struct outcome {
-    uint32_t choice; /* index of the layout */
-    uint32_t rounds;
-    struct plan *plan, *policy; /* NULL where it does not fit; `policy` also where not uniform */
-    uint32_t plans;
-    uint64_t needed; /* device memory that would fit, where it does not */
-    GError *error;
-    bool done;
 };
 
 struct search {
@@ -40,45 +22,13 @@ struct search {
     gint stop;       /* atomic */
 };
 
-static uint64_t traffic(const struct plan *plan)
-{
-    return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
-}
-
-static double seconds(const struct plan *plan)
-{
-    return plan->predicted.iteration_seconds;
-}
-
-static bool faster(const struct plan *plan, const struct plan *than)
-{
-    return !than || seconds(plan) < seconds(than) ||
-           (seconds(plan) == seconds(than) && traffic(plan) < traffic(than));
-}
-
-static bool leaner(const struct plan *plan, const struct plan *than)
-{
-    return !than || traffic(plan) < traffic(than) ||
-           (traffic(plan) == traffic(than) && seconds(plan) < seconds(than));
-}
-
-static void take_leaner(struct plan **best, struct plan *plan)
-{
-    if (leaner(plan, *best)) {
-        plan_free(*best);
-        *best = plan;
-    } else {
-        plan_free(plan);
-    }
-}
-
 /* Every policy with the sizes of a sweep, with others the one that is best mostly. */
 static void try_policies(const struct candidate *candidate, bool swept, struct outcome *outcome)
 {
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
         if (!swept && *p != &policy_opt)
             continue;
-        take_leaner(&outcome->policy, candidate_policy(candidate, *p, 0));
+        outcomes_take_leaner(&outcome->policy, candidate_policy(candidate, *p, 0));
         outcome->plans++;
     }
 }
@@ -91,7 +41,7 @@ static void try_schedules(const struct candidate *candidate, struct outcome *out
     for (uint32_t ahead = 0; ahead < moments; ahead = MAX(1, ahead * factor))
         for (int late = 0; late < (again ? 2 : 1); late++) {
             struct stays_options options = {.look_ahead = ahead, .flush_early = !late};
-            take_leaner(&outcome->plan, candidate_plan(candidate, &options));
+            outcomes_take_leaner(&outcome->plan, candidate_plan(candidate, &options));
             outcome->plans++;
         }
 }
@@ -139,144 +89,6 @@ static void run_tasks(struct search *search, uint32_t count)
                                       .progress_data = search});
 }
 
-static void clear_outcomes(struct outcome *outcomes, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        plan_free(outcomes[i].plan);
-        plan_free(outcomes[i].policy);
-        g_clear_error(&outcomes[i].error);
-    }
-    g_free(outcomes);
-}
-
-/* The policy's plan that moves the least. */
-static const struct plan *best_policy(const struct outcome *outcomes, uint32_t count)
-{
-    const struct plan *best = NULL;
-
-    for (uint32_t i = 0; i < count; i++)
-        if (outcomes[i].policy && leaner(outcomes[i].policy, best))
-            best = outcomes[i].policy;
-    return best;
-}
-
-static uint64_t least_traffic(const struct outcome *outcomes, uint32_t count)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (outcomes[i].plan)
-            least = MIN(least, traffic(outcomes[i].plan));
-        if (outcomes[i].policy)
-            least = MIN(least, traffic(outcomes[i].policy));
-    }
-    return least;
-}
-
-/* What a plan may move: no more than the best policy, and little more than the least found, because
- * sizes that were not tried may do better than those that were. */
-static uint64_t traffic_limit(const struct outcome *outcomes, uint32_t count,
-                              const struct plan *policy)
-{
-    uint64_t least = least_traffic(outcomes, count);
-    return MIN(traffic(policy), least + least / AS_LEAN);
-}
-
-/* Every plan that moves no more than `limit`, in a fixed order. */
-static GPtrArray *eligible(struct outcome *outcomes, uint32_t count, uint64_t limit)
-{
-    GPtrArray *plans = g_ptr_array_new();
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (outcomes[i].plan && traffic(outcomes[i].plan) <= limit)
-            g_ptr_array_add(plans, outcomes[i].plan);
-        if (outcomes[i].policy && traffic(outcomes[i].policy) <= limit)
-            g_ptr_array_add(plans, outcomes[i].policy);
-    }
-    return plans;
-}
-
-/* See search.h. */
-static const struct plan *choose(const GPtrArray *plans)
-{
-    const struct plan *fastest = NULL, *chosen = NULL;
-
-    for (guint i = 0; i < plans->len; i++)
-        if (faster(plans->pdata[i], fastest))
-            fastest = plans->pdata[i];
-    for (guint i = 0; i < plans->len; i++) {
-        const struct plan *plan = plans->pdata[i];
-        if (seconds(plan) <= seconds(fastest) * AS_FAST && leaner(plan, chosen))
-            chosen = plan;
-    }
-    return chosen;
-}
-
-/* Takes a plan out of the outcome that has it. */
-static struct plan *take(struct outcome *outcomes, uint32_t count, const struct plan *plan)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (outcomes[i].plan == plan)
-            return g_steal_pointer(&outcomes[i].plan);
-        if (outcomes[i].policy == plan)
-            return g_steal_pointer(&outcomes[i].policy);
-    }
-    g_assert_not_reached();
-}
-
-struct finalist {
-    uint32_t choice;
-    const struct plan *plan;
-    bool lean;
-};
-
-/* The lean by time, the others by traffic. */
-static int finalists_first(const void *left, const void *right)
-{
-    const struct finalist *a = left, *b = right;
-    if (a->lean != b->lean)
-        return a->lean ? -1 : 1;
-    if (a->lean && seconds(a->plan) != seconds(b->plan))
-        return seconds(a->plan) < seconds(b->plan) ? -1 : 1;
-    if (traffic(a->plan) != traffic(b->plan))
-        return traffic(a->plan) < traffic(b->plan) ? -1 : 1;
-    return a->choice < b->choice ? -1 : 1;
-}
-
-/* Fills outcomes[count..] with the layouts to try again; returns how many. */
-static uint32_t rank_finalists(struct outcome *outcomes, uint32_t count, uint64_t limit)
-{
-    g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct finalist));
-
-    for (uint32_t i = 0; i < count; i++)
-        if (outcomes[i].plan) {
-            struct finalist finalist = {outcomes[i].choice, outcomes[i].plan,
-                                        traffic(outcomes[i].plan) <= limit};
-            g_array_append_val(ranked, finalist);
-        }
-    g_array_sort(ranked, finalists_first);
-    uint32_t finalists = MIN(ranked->len, FINALISTS);
-    for (uint32_t i = 0; i < finalists; i++)
-        outcomes[count + i] = (struct outcome){
-            .choice = g_array_index(ranked, struct finalist, i).choice, .rounds = ROUNDS_AGAIN};
-    return finalists;
-}
-
-/* The error of the layout that needs the least. */
-static void refuse(const struct outcome *outcomes, uint32_t count, GError **error)
-{
-    const struct outcome *least = NULL;
-
-    for (uint32_t i = 0; i < count; i++)
-        if (outcomes[i].error && (!least || outcomes[i].needed < least->needed))
-            least = &outcomes[i];
-    if (least)
-        g_propagate_error(error, g_error_copy(least->error));
-    else
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                    "stopped before any plan was found");
-}
-
 static void describe_policy(const struct plan *plan, struct search_result *result)
 {
     result->policy = policy_find(plan->policy);
@@ -289,14 +101,14 @@ static void describe_policy(const struct plan *plan, struct search_result *resul
 static void finish(struct search *search, struct outcome *all, uint32_t count,
                    const struct plan *policy, struct search_result *result)
 {
-    uint32_t final_count = rank_finalists(all, count, traffic_limit(all, count, policy));
+    uint32_t choices[FINALISTS];
+    uint32_t finalists = outcomes_rank(all, count, policy, choices, FINALISTS);
 
+    for (uint32_t i = 0; i < finalists; i++)
+        all[count + i] = (struct outcome){.choice = choices[i], .rounds = ROUNDS_AGAIN};
     search->outcomes = all + count;
-    run_tasks(search, final_count);
-    uint64_t limit = traffic_limit(all, count + final_count, policy);
-    g_autoptr(GPtrArray) plans = eligible(all, count + final_count, limit);
-    const struct plan *chosen = choose(plans);
-    result->plan = take(all, count + final_count, chosen);
+    run_tasks(search, finalists);
+    result->plan = outcomes_choose(all, count + finalists, policy);
 }
 
 static void count_tries(const struct outcome *outcomes, uint32_t count,
@@ -317,15 +129,15 @@ static bool run_rounds(struct search *search, struct search_result *result, GErr
         all[i] = (struct outcome){.choice = i, .rounds = ROUNDS_FIRST};
     search->outcomes = all;
     run_tasks(search, count);
-    const struct plan *policy = best_policy(all, count);
+    const struct plan *policy = outcomes_best_policy(all, count);
     if (policy) {
         describe_policy(policy, result);
         finish(search, all, count, policy, result);
         count_tries(all, count + FINALISTS, result);
     } else {
-        refuse(all, count, error);
+        outcomes_refuse(all, count, error);
     }
-    clear_outcomes(all, count + FINALISTS);
+    outcomes_free(all, count + FINALISTS);
     return policy != NULL;
 }
 
