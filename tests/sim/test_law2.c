@@ -275,7 +275,7 @@ static bool try_draw(const struct workshop *workshop, int number, GRand *random)
                      .collected = number % COLLECTED_EVERY == 1};
 
     draw_model(&d, random);
-    g_autofree uint8_t *every = d.every = model_every_tensor(&d.config);
+    d.every = model_every_tensor(&d.config);
     draw_job(&d, random);
     struct trace *trace = make_trace(workshop, &d);
     draw_placement(&d, trace, random);
@@ -292,6 +292,7 @@ static bool try_draw(const struct workshop *workshop, int number, GRand *random)
     costs_free(costs);
     non_model_free(non_model);
     trace_free(trace);
+    g_free(d.every);
     return fits;
 }
 
