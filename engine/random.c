@@ -1,5 +1,6 @@
 #include "engine/random.h"
 
+#include <glib.h>
 #include <math.h>
 #include <string.h>
 
@@ -65,18 +66,22 @@ static void normal_tile(const struct random_stream *stream, uint64_t tile, doubl
     }
 }
 
+/* The tile's elements that lie in [first, first + count). */
+static void copy_tile(const struct random_stream *stream, uint64_t tile, double deviation,
+                      uint64_t first, uint64_t count, float *values)
+{
+    float whole[RANDOM_TILE];
+    uint64_t begin = MAX(first, tile * RANDOM_TILE);
+    uint64_t end = MIN(first + count, (tile + 1) * RANDOM_TILE);
+    normal_tile(stream, tile, deviation, whole);
+    memcpy(values + (begin - first), whole + begin % RANDOM_TILE, (end - begin) * sizeof *values);
+}
+
 void random_normal(const struct random_stream *stream, uint64_t first, uint64_t count,
                    double deviation, float *values)
 {
-    for (uint64_t done = 0; done < count;) {
-        float tile[RANDOM_TILE];
-        uint64_t element = first + done;
-        uint64_t within = element % RANDOM_TILE;
-        uint64_t taken = RANDOM_TILE - within;
-        if (taken > count - done)
-            taken = count - done;
-        normal_tile(stream, element / RANDOM_TILE, deviation, tile);
-        memcpy(values + done, tile + within, taken * sizeof *values);
-        done += taken;
-    }
+    uint64_t begin = first / RANDOM_TILE, end = (first + count + RANDOM_TILE - 1) / RANDOM_TILE;
+#pragma omp parallel for schedule(static)
+    for (uint64_t tile = begin; tile < end; tile++)
+        copy_tile(stream, tile, deviation, first, count, values);
 }
