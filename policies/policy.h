@@ -11,6 +11,12 @@
 
 #define POLICY_NONE UINT32_MAX
 
+/* Version of this interface. A shared object with a policy of its own exports it beside the policy,
+ * as two symbols:
+ *     const uint32_t pstar_policy_abi = POLICY_ABI;
+ *     const struct policy_ops pstar_policy = {...}; */
+#define POLICY_ABI 1
+
 /* What the driver of a policy keeps true while the policy is open. */
 struct policy_view {
     uint32_t chunk_count;

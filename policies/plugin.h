@@ -1,0 +1,22 @@
+/* Policies by name, or from a shared object that a user wrote: docs/policies.md. */
+#ifndef PSTAR_POLICIES_PLUGIN_H
+#define PSTAR_POLICIES_PLUGIN_H
+
+#include "policies/policy.h"
+
+#include <glib.h>
+
+typedef enum {
+    POLICY_ERROR_UNKNOWN, /* no policy of that name */
+    POLICY_ERROR_PLUGIN,  /* the shared object cannot be opened, or is no policy for this version */
+} PolicyError;
+
+#define POLICY_ERROR policy_error_quark()
+GQuark policy_error_quark(void);
+
+/* As in --policy: the name of a policy in policy_all, or, where it has a slash or ends in `.so`,
+ * the path of a shared object with a policy, which stays loaded until the process ends. NULL with
+ * an error that says what is wrong. */
+const struct policy_ops *policy_open(const char *name_or_path, GError **error);
+
+#endif

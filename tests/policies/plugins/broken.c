@@ -1,0 +1,52 @@
+/* A plug-in that is wrong in the way that it is compiled for. */
+#include "policies/policy.h"
+
+#ifndef BROKEN_ABI
+#define BROKEN_ABI POLICY_ABI
+#endif
+#ifndef BROKEN_NAME
+#define BROKEN_NAME "broken"
+#endif
+
+static void *broken_open(const struct policy_view *view)
+{
+    return (void *)view;
+}
+
+static void broken_close(void *state)
+{
+    (void)state;
+}
+
+static void broken_admit(void *state, uint32_t chunk)
+{
+    (void)state;
+    (void)chunk;
+}
+
+#ifndef BROKEN_NO_VICTIM
+static uint32_t broken_victim(void *state)
+{
+    (void)state;
+    return POLICY_NONE - 1;
+}
+#endif
+
+#ifndef BROKEN_NO_VERSION
+const uint32_t pstar_policy_abi = BROKEN_ABI;
+#endif
+#ifndef BROKEN_NO_POLICY
+const struct policy_ops pstar_policy = {
+#else
+const struct policy_ops some_policy = {
+#endif
+    .name = BROKEN_NAME,
+    .summary = "not to be used",
+    .open = broken_open,
+    .close = broken_close,
+    .admit = broken_admit,
+    .remove = broken_admit,
+#ifndef BROKEN_NO_VICTIM
+    .victim = broken_victim,
+#endif
+};
