@@ -60,8 +60,9 @@ static void tear_down(struct folder *folder, gconstpointer data)
 static char **command_of(const char *options)
 {
     g_autofree char *line = g_strconcat(
-        PROGRAM_DIR "/pstar-run --model config.json --data text.txt --batch 2 --seq 16 ", options,
-        NULL);
+        PROGRAM_DIR
+        "/pstar-run --model config.json --data text.txt --batch 2 --seq 16 --threads 1 ",
+        options, NULL);
     char **command = NULL;
     g_assert_true(g_shell_parse_argv(line, NULL, &command, NULL));
     return command;
