@@ -75,6 +75,7 @@ static GPtrArray *job_arguments(const json_t *run)
     add_argument(arguments, "--model=%s/%s", TEST_SOURCE_DIR, model_of(run));
     add_argument(arguments, "--data=%s/data.bin", TEST_SOURCE_DIR);
     add_argument(arguments, "--data-order=sequential");
+    add_argument(arguments, "--threads=1");
     add_argument(arguments, "--precision=%s", json_string_value(json_object_get(run, "precision")));
     add_count(arguments, "batch", run, "batch");
     add_count(arguments, "seq", run, "sequence");
