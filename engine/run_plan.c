@@ -2,6 +2,7 @@
 
 #include "chunks/dry_run.h"
 #include "engine/run_choices.h"
+#include "policies/plugin.h"
 
 enum { DEFAULT_SEQUENCE = 256 };
 
@@ -63,7 +64,8 @@ static uint64_t least_host_bytes(const struct trace *trace, const struct layout 
 
 /* Without any budget everything is resident, and the host holds what its operators use. */
 static struct dry_run_options dry_run_of(const struct run_options *options,
-                                         const struct trace *trace, const struct layout *layout,
+                                         const struct policy_ops *policy, const struct trace *trace,
+                                         const struct layout *layout,
                                          const struct accesses *accesses, uint64_t non_model)
 {
     bool resident = options->device_memory == RUN_UNLIMITED &&
@@ -71,7 +73,7 @@ static struct dry_run_options dry_run_of(const struct run_options *options,
     struct dry_run_options dry = {
         .device_bytes = options->device_memory,
         .host_bytes = options->host_memory,
-        .policy = policy_find(options->policy ? options->policy : policy_opt.name),
+        .policy = policy,
         .look_ahead = options->look_ahead,
     };
     if (options->device_memory == RUN_UNLIMITED)
@@ -81,7 +83,8 @@ static struct dry_run_options dry_run_of(const struct run_options *options,
     return dry;
 }
 
-static struct plan *plan_of_policy(const struct run_options *options, const struct trace *trace,
+static struct plan *plan_of_policy(const struct run_options *options,
+                                   const struct policy_ops *policy, const struct trace *trace,
                                    GError **error)
 {
     uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : default_chunk_bytes(trace);
@@ -90,7 +93,7 @@ static struct plan *plan_of_policy(const struct run_options *options, const stru
         return NULL;
     struct non_model *places = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, places->extent);
-    const struct dry_run_options dry = dry_run_of(options, trace, layout, accesses,
+    const struct dry_run_options dry = dry_run_of(options, policy, trace, layout, accesses,
                                                   places->peak_bytes);
     struct plan *plan = dry_run_accesses(trace, layout, accesses, &dry, error);
     GError *wrong = NULL;
@@ -102,17 +105,14 @@ static struct plan *plan_of_policy(const struct run_options *options, const stru
     return plan;
 }
 
-static bool check_policy(const struct run_options *options, GError **error)
+static const struct policy_ops *open_policy(const struct run_options *options, GError **error)
 {
-    if (!options->policy || policy_find(options->policy))
-        return true;
-    GString *names = g_string_new(NULL);
-    for (int i = 0; policy_all[i]; i++)
-        g_string_append_printf(names, "%s%s", i ? ", " : "", policy_all[i]->name);
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--policy %s: not one of %s",
-                options->policy, names->str);
-    g_string_free(names, TRUE);
-    return false;
+    if (!options->policy)
+        return &policy_opt;
+    const struct policy_ops *policy = policy_open(options->policy, error);
+    if (!policy)
+        g_prefix_error(error, "--policy: ");
+    return policy;
 }
 
 static bool check_budget(const char *file, const char *memory, uint64_t takes, uint64_t budget,
@@ -146,18 +146,20 @@ static bool prepare_file(struct run_plan *run, const struct run_options *options
     return run->plan && describe(run, options, error) && check_file(run, options, error);
 }
 
-static bool prepare_policy(struct run_plan *run, const struct run_options *options, GError **error)
+static bool prepare_policy(struct run_plan *run, const struct run_options *options,
+                           const struct policy_ops *policy, GError **error)
 {
     if (describe(run, options, error))
-        run->plan = plan_of_policy(options, run->iteration->trace, error);
+        run->plan = plan_of_policy(options, policy, run->iteration->trace, error);
     return run->plan != NULL;
 }
 
 bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error)
 {
     *run = (struct run_plan){0};
-    if (check_policy(options, error) &&
-        (options->plan ? prepare_file(run, options, error) : prepare_policy(run, options, error)))
+    const struct policy_ops *policy = open_policy(options, error);
+    if (policy && (options->plan ? prepare_file(run, options, error)
+                                 : prepare_policy(run, options, policy, error)))
         return true;
     run_plan_clear(run);
     return false;
