@@ -1,4 +1,5 @@
 /* pstar-sim: what every chunk size, policy and budget would move, and how long it would take. */
+#include "policies/plugin.h"
 #include "sim/progress.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
@@ -48,6 +49,8 @@ static GOptionContext *describe(struct arguments *a)
 
     for (const struct policy_ops *const *p = policy_all; *p; p++)
         g_string_append_printf(policies, "  %-12s %s\n", (*p)->name, (*p)->summary);
+    g_string_append_printf(policies, "  %-12s %s\n", "./mine.so",
+                           "one of your own: docs/policies.md");
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_summary(
         context, "Replays one training iteration under every combination of chunk size, eviction\n"
@@ -65,21 +68,20 @@ static void arguments_clear(struct arguments *a)
     g_strfreev(a->rest);
 }
 
-/* "all", NULL or a list of names; returns an array of policies that ends with NULL. */
+/* "all", NULL or a list of names and plug-ins; returns an array that ends with NULL. */
 static GPtrArray *parse_policies(const char *text, GError **error)
 {
     GPtrArray *policies = g_ptr_array_new();
     g_auto(GStrv) names = g_strsplit(text ? text : "all", ",", -1);
 
     for (char **name = names; *name; name++) {
-        const struct policy_ops *policy = policy_find(*name);
+        const struct policy_ops *policy = NULL;
         if (g_str_equal(*name, "all"))
             for (const struct policy_ops *const *p = policy_all; *p; p++)
                 g_ptr_array_add(policies, (void *)*p);
-        else if (policy)
+        else if ((policy = policy_open(*name, error)))
             g_ptr_array_add(policies, (void *)policy);
         else {
-            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "there is no policy '%s'", *name);
             g_ptr_array_unref(policies);
             return NULL;
         }
