@@ -1,5 +1,7 @@
 #include "chunks/decide.h"
 
+#include "chunks/settle.h"
+
 /* Iterations before the one that becomes the plan. */
 #define SETTLING_ITERATIONS 2
 
@@ -236,53 +238,6 @@ static void run_iteration(struct run *run)
     run->iteration++;
 }
 
-/* One pass over the recorded iteration, from the dirty chunks in run->dirty: gives each departure
- * its kind and takes out flushes of clean chunks. */
-static void settle_pass(struct run *run, struct decisions *record, bool rewrite)
-{
-    const struct accesses *accesses = run->accesses;
-    GArray *kept = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
-    for (uint32_t m = 0; m <= accesses->moment_count; m++) {
-        uint32_t begin = kept->len;
-        for (uint32_t i = record->first[m]; i < record->first[m + 1]; i++) {
-            struct plan_action action = g_array_index(record->actions, struct plan_action, i);
-            bool dirty = run->dirty[action.chunk];
-            if (action.kind == PLAN_WRITE_BACK || action.kind == PLAN_DROP)
-                action.kind = dirty ? PLAN_WRITE_BACK : PLAN_DROP;
-            run->dirty[action.chunk] = 0;
-            if (!rewrite || dirty || action.kind != PLAN_FLUSH)
-                g_array_append_val(kept, action);
-        }
-        if (rewrite)
-            record->first[m] = begin;
-        for (uint32_t a = m < accesses->moment_count ? accesses->first[m] : accesses->count;
-             m < accesses->moment_count && a < accesses->first[m + 1]; a++) {
-            uint32_t flags = accesses->items[a].flags;
-            if (flags & ACCESS_WRITES && !(flags & ACCESS_ON_HOST))
-                run->dirty[accesses->items[a].chunk] = 1;
-            if (flags & ACCESS_LAST)
-                run->dirty[accesses->items[a].chunk] = 0;
-        }
-    }
-    if (rewrite) {
-        record->first[accesses->moment_count + 1] = kept->len;
-        g_array_free(record->actions, TRUE);
-        record->actions = kept;
-    } else {
-        g_array_free(kept, TRUE);
-    }
-}
-
-/* What is dirty at the start of the steady iteration is what the same iteration leaves dirty. The
- * first pass starts clean and finds it: a chunk that stays throughout keeps its state, one that
- * leaves forgets it. */
-static void settle(struct run *run, struct decisions *record)
-{
-    memset(run->dirty, 0, run->layout->chunk_count);
-    settle_pass(run, record, false);
-    settle_pass(run, record, true);
-}
-
 static void open_run(struct run *run)
 {
     uint32_t chunks = run->layout->chunk_count;
@@ -321,21 +276,27 @@ static void close_run(struct run *run)
     g_array_free(run->window, TRUE);
 }
 
+struct decisions *decisions_new(const struct accesses *accesses)
+{
+    struct decisions *decisions = g_new0(struct decisions, 1);
+    decisions->moment_count = accesses->moment_count;
+    decisions->initial = g_new0(uint8_t, accesses->chunk_count);
+    decisions->first = g_new0(uint32_t, accesses->moment_count + 2);
+    decisions->actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
+    return decisions;
+}
+
 struct decisions *decide(const struct layout *layout, const struct accesses *accesses,
                          const struct homes *homes, const struct dry_run_options *options)
 {
     struct run run = {.layout = layout, .accesses = accesses, .homes = homes, .options = options};
-    struct decisions *record = g_new0(struct decisions, 1);
-    record->moment_count = accesses->moment_count;
-    record->initial = g_new0(uint8_t, layout->chunk_count);
-    record->first = g_new0(uint32_t, accesses->moment_count + 2);
-    record->actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
+    struct decisions *record = decisions_new(accesses);
     open_run(&run);
     for (int i = 0; i < SETTLING_ITERATIONS; i++)
         run_iteration(&run);
     run.record = record;
     run_iteration(&run);
-    settle(&run, record);
+    decisions_settle(record, accesses);
     close_run(&run);
     return record;
 }

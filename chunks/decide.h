@@ -18,6 +18,9 @@ struct decisions {
  * the chunks it began with. */
 struct decisions *decide(const struct layout *layout, const struct accesses *accesses,
                          const struct homes *homes, const struct dry_run_options *options);
+
+/* Of nothing: no chunk on the device, no action. */
+struct decisions *decisions_new(const struct accesses *accesses);
 void decisions_free(struct decisions *decisions);
 
 #endif

@@ -24,6 +24,28 @@ void trace_free(struct trace *trace)
     g_free(trace);
 }
 
+struct trace *trace_copy(const struct trace *trace)
+{
+    struct trace *copy = g_memdup2(trace, sizeof *trace);
+    copy->producer = g_strdup(trace->producer);
+    copy->model = g_strdup(trace->model);
+    copy->precision = g_strdup(trace->precision);
+    copy->machine = g_strdup(trace->machine);
+    copy->tensors = g_memdup2(trace->tensors, trace->tensor_count * sizeof *trace->tensors);
+    copy->operators = g_memdup2(trace->operators, trace->operator_count * sizeof *trace->operators);
+    copy->accesses = g_memdup2(trace->accesses, trace->access_count * sizeof *trace->accesses);
+    copy->buffers = g_memdup2(trace->buffers, trace->buffer_count * sizeof *trace->buffers);
+    copy->non_model_bytes = g_memdup2(trace->non_model_bytes,
+                                      trace->operator_count * sizeof *trace->non_model_bytes);
+    for (uint32_t i = 0; i < copy->tensor_count; i++)
+        copy->tensors[i].name = g_strdup(trace->tensors[i].name);
+    for (uint32_t i = 0; i < copy->operator_count; i++)
+        copy->operators[i].name = g_strdup(trace->operators[i].name);
+    for (uint32_t i = 0; i < copy->buffer_count; i++)
+        copy->buffers[i].name = g_strdup(trace->buffers[i].name);
+    return copy;
+}
+
 void trace_sum_buffers(struct trace *trace)
 {
     /* What becomes live and what dies at each moment; unsigned wrap-around cancels out. */

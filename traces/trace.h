@@ -106,6 +106,9 @@ GQuark trace_error_quark(void);
 /* Frees a trace and all it owns; NULL is allowed. */
 void trace_free(struct trace *trace);
 
+/* The same again, in memory of its own. */
+struct trace *trace_copy(const struct trace *trace);
+
 /* Sets non_model_bytes from the lifetimes of the buffers. Call once they are complete. */
 void trace_sum_buffers(struct trace *trace);
 

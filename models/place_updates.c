@@ -1,0 +1,95 @@
+#include "models/place_updates.h"
+
+#include <math.h>
+
+/* Seconds an element of the trace's own updates, by place; 0: there are none that are timed. */
+struct own_rates {
+    double seconds[TRACE_ON_HOST + 1];
+};
+
+/* An update uses several lists of its tensors, and not always all of them. */
+static double elements_of(const struct trace *trace, const struct trace_operator *op)
+{
+    double elements[TRACE_LISTS] = {0}, most = 0;
+    for (uint32_t i = 0; i < op->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[op->first_access + i];
+        elements[access->list] += (double)trace->tensors[access->tensor].elements;
+        most = fmax(most, elements[access->list]);
+    }
+    return most;
+}
+
+static bool is_update(const struct trace_operator *op)
+{
+    return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
+}
+
+static struct own_rates rates_of(const struct trace *trace)
+{
+    double seconds[TRACE_ON_HOST + 1] = {0}, elements[TRACE_ON_HOST + 1] = {0};
+    struct own_rates rates;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (!is_update(op) || !op->duration_ns)
+            continue;
+        seconds[op->place] += (double)op->duration_ns * 1e-9;
+        elements[op->place] += elements_of(trace, op);
+    }
+    for (int place = 0; place <= TRACE_ON_HOST; place++)
+        rates.seconds[place] = elements[place] > 0 ? seconds[place] / elements[place] : 0;
+    return rates;
+}
+
+static uint64_t duration_at(const struct trace *trace, const struct trace_operator *op,
+                            enum trace_place place, const struct platform *platform,
+                            const struct own_rates *rates)
+{
+    double seconds = (double)op->duration_ns * 1e-9;
+    if (platform && place == TRACE_ON_HOST)
+        seconds = platform_seconds(&platform->host_update, elements_of(trace, op));
+    else if (platform)
+        seconds = platform_seconds(&platform->memory, (double)op->bytes);
+    else if (rates->seconds[place] > 0)
+        seconds = rates->seconds[place] * elements_of(trace, op);
+    return seconds > 0 ? (uint64_t)fmax(1, round(seconds * 1e9)) : 0;
+}
+
+static bool choose_place(const struct trace *trace, const struct trace_operator *op,
+                         const uint8_t *on_host, enum trace_place *place, GError **error)
+{
+    bool host = on_host[trace->accesses[op->first_access].tensor];
+    for (uint32_t i = 1; i < op->access_count; i++) {
+        if (!!on_host[trace->accesses[op->first_access + i].tensor] == host)
+            continue;
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "operator '%s' updates several tensors at once: to place them apart takes a "
+                    "trace with an operator a tensor",
+                    op->name);
+        return false;
+    }
+    *place = host ? TRACE_ON_HOST : TRACE_ON_DEVICE;
+    return true;
+}
+
+struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
+                                  const struct platform *platform, GError **error)
+{
+    struct trace *placed = trace_copy(trace);
+    const struct own_rates rates = rates_of(trace);
+    for (uint32_t m = 0; m < placed->operator_count; m++) {
+        struct trace_operator *op = &placed->operators[m];
+        enum trace_place place;
+        if (!is_update(op))
+            continue;
+        if (!choose_place(placed, op, on_host, &place, error)) {
+            trace_free(placed);
+            return NULL;
+        }
+        if (op->place == place)
+            continue;
+        op->duration_ns = duration_at(placed, op, place, platform, &rates);
+        op->place = (uint8_t)place;
+        placed->estimated = true;
+    }
+    return placed;
+}

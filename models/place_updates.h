@@ -1,0 +1,22 @@
+/* From a trace, the one of the same iteration with the optimizer elsewhere. */
+#ifndef PSTAR_MODELS_PLACE_UPDATES_H
+#define PSTAR_MODELS_PLACE_UPDATES_H
+
+#include "platforms/platform.h"
+#include "traces/trace.h"
+
+/* `on_host` [tensor_count]: nonzero updates the tensor on the host, 0 on the device.
+ *
+ * An update that stays keeps its duration. One that goes to the host takes what the platform's
+ * curve host_update says of its elements, one that goes to the device what the platform's device
+ * memory takes for its bytes. Without a platform (NULL) it takes as long an element as the trace's
+ * own updates there, or, where there are none, as long as it took where it was; unknown stays
+ * unknown. The result is marked as estimated where any operator moved.
+ *
+ * Nothing else can be derived: recomputation, the size of micro-batches and the place of the
+ * embedding change activations, and take a trace of their own. Fails (TRACE_ERROR_INVALID) where
+ * one operator updates tensors of both kinds. The caller frees the result with trace_free. */
+struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
+                                  const struct platform *platform, GError **error);
+
+#endif
