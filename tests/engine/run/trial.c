@@ -65,10 +65,10 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
                            "saved at %u",
                            job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
                            job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
-                           p->policy->name, p->room, p->host_room, p->look_ahead, p->recompute,
-                           p->host_embedding ? ", host embedding" : "", p->host_update,
-                           p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at,
-                           p->save_at);
+                           p->strategy ? p->strategy : p->policy->name, p->room, p->host_room,
+                           p->look_ahead, p->recompute, p->host_embedding ? ", host embedding" : "",
+                           p->host_update, p->link_rate, p->through_file ? ", from a file" : "",
+                           p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -116,6 +116,36 @@ static struct plan *draw_plan(const struct trace *trace, const struct layout *la
     return plan;
 }
 
+/* From the least device memory that fits, which its refusals say, to all there is. */
+static struct plan *draw_strategy(const struct trace *trace, const struct layout *layout,
+                                  const struct trial_placement *placement)
+{
+    GError *error = NULL;
+    GPtrArray *strategies = strategy_parse_list(placement->strategy, &error);
+    g_assert_no_error(error);
+    struct non_model *places = non_model_place(trace);
+    uint64_t all = layout_bytes(layout) + places->peak_bytes, needed = 0;
+    struct strategy_job job = {.trace = trace,
+                               .layout = layout,
+                               .non_model = places->extent,
+                               .device_bytes = (uint64_t)(placement->room * (double)all),
+                               .host_bytes = UINT64_MAX};
+    struct trace *placed;
+    struct plan *plan;
+    while (
+        !(plan = strategy_plan(g_ptr_array_index(strategies, 0), &job, &placed, &needed, &error))) {
+        g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+        g_assert_cmpuint(needed, >, job.device_bytes);
+        g_assert_cmpuint(needed, ==, would_fit(error));
+        job.device_bytes = needed;
+        g_clear_error(&error);
+    }
+    trace_free(placed);
+    non_model_free(places);
+    g_ptr_array_unref(strategies);
+    return plan;
+}
+
 static struct plan *read_back(struct plan *plan, const char *folder)
 {
     GError *error = NULL;
@@ -135,13 +165,10 @@ static struct plan *make_plan(const struct trace *trace, const struct trial_plac
     GError *error = NULL;
     struct layout *layout = layout_pack_uniform(trace, placement->chunk_bytes, &error);
     g_assert_no_error(error);
-    struct plan *plan = draw_plan(trace, layout, placement);
+    struct plan *plan = placement->strategy ? draw_strategy(trace, layout, placement)
+                                            : draw_plan(trace, layout, placement);
     layout_free(layout);
-    if (placement->through_file)
-        plan = read_back(plan, folder);
-    plan_check(plan, trace, &error);
-    g_assert_no_error(error);
-    return plan;
+    return placement->through_file ? read_back(plan, folder) : plan;
 }
 
 /* ---- training ---- */
@@ -164,16 +191,24 @@ static void open_training(struct training *t, const struct trial_job *job,
     g_autofree uint8_t *host_update = model_every_tensor(&t->config);
     for (uint32_t tensor = 0; tensor < model_tensor_count(&t->config); tensor++)
         host_update[tensor] = placement->host_update >> tensor % 32 & 1;
-    const struct model_job model_job = {.batch = BATCH,
-                                        .sequence = SEQUENCE,
-                                        .micro_batches = job->micro_batches,
-                                        .precision = job->precision,
-                                        .recompute = recompute,
-                                        .host_embedding = placement->host_embedding,
-                                        .host_update = host_update};
+    struct model_job model_job = {.batch = BATCH,
+                                  .sequence = SEQUENCE,
+                                  .micro_batches = job->micro_batches,
+                                  .precision = job->precision,
+                                  .recompute = recompute,
+                                  .host_embedding = placement->host_embedding,
+                                  .host_update = host_update};
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);
     t->plan = make_plan(t->iteration->trace, placement, folder);
+    if (placement->strategy) { /* the run is the plan's */
+        model_iteration_free(t->iteration);
+        model_job.host_update = t->plan->choices->host_update;
+        t->iteration = model_iteration_new(&t->config, &model_job, &error);
+        g_assert_no_error(error);
+    }
+    plan_check(t->plan, t->iteration->trace, &error);
+    g_assert_no_error(error);
     const struct engine_options options = {.iteration = t->iteration,
                                            .plan = t->plan,
                                            .device = &device_cpu,

@@ -4,6 +4,7 @@
 
 #include "chunks/dry_run.h"
 #include "engine/engine.h"
+#include "strategies/strategy.h"
 
 enum { TRIAL_STEPS = 5 };
 
@@ -19,6 +20,8 @@ struct trial_job {
 struct trial_placement {
     uint64_t chunk_bytes;
     const struct policy_ops *policy;
+    const char
+        *strategy;    /* instead of the policy, the host's updates and the host's budget; NULL */
     double room;      /* of the device budget: 0 the least that fits, 1 everything */
     double host_room; /* likewise of the host budget; 1: unlimited */
     uint32_t look_ahead;

@@ -1,0 +1,48 @@
+#include "strategies/budget.h"
+
+#include <math.h>
+
+/* The least that the policy can work with; *moment needs it. */
+static uint64_t least_bytes(const struct strategy_context *context, const struct budget *budget,
+                            const struct homes *homes, uint32_t *moment)
+{
+    const struct accesses *accesses = context->accesses;
+    uint64_t least = 0;
+    for (uint32_t m = 0; m < accesses->moment_count; m++) {
+        uint64_t bytes = budget->reserve[m] + homes->device_bytes;
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            const struct chunk_access *access = &accesses->items[a];
+            if (!(access->flags & ACCESS_ON_HOST) && !homes->on_device[access->chunk])
+                bytes += context->layout->chunks[access->chunk].bytes;
+        }
+        if (bytes > least) {
+            least = bytes;
+            *moment = m;
+        }
+    }
+    return least;
+}
+
+struct decisions *budget_decide(const struct strategy_context *context, const struct budget *budget,
+                                struct homes **homes, uint64_t *needed, GError **error)
+{
+    /* To the policy, what is reserved is as good as taken. */
+    struct accesses reserved = *context->accesses;
+    const struct dry_run_options options = {.device_bytes = budget->bytes,
+                                            .host_bytes = context->host_bytes,
+                                            .policy = budget->policy,
+                                            .look_ahead = budget->look_ahead};
+    uint32_t moment = 0;
+    *homes = homes_choose(context->trace, context->layout, context->accesses, context->host_bytes,
+                          error);
+    if (!*homes)
+        return NULL;
+    uint64_t least = least_bytes(context, budget, *homes, &moment);
+    *needed = (uint64_t)ceil((double)least / budget->share);
+    if (least > budget->bytes) {
+        strategy_refuse(context, moment, *needed, error);
+        return NULL;
+    }
+    reserved.non_model = (uint64_t *)budget->reserve;
+    return decide(context->layout, &reserved, *homes, &options);
+}

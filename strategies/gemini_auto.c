@@ -1,0 +1,29 @@
+#include "strategies/budget.h"
+#include "strategies/updates.h"
+
+/* steady_cuda_cap_ratio: of the device's memory, what the steady state uses. */
+#define STEADY_SHARE 0.9
+
+static struct decisions *decide_auto(const struct strategy_context *context, struct homes **homes,
+                                     uint64_t *needed, GError **error)
+{
+    const struct budget budget = {.bytes = (uint64_t)(STEADY_SHARE * (double)context->device_bytes),
+                                  .share = STEADY_SHARE,
+                                  .reserve = context->non_model,
+                                  .policy = &policy_opt,
+                                  .look_ahead = (uint32_t)context->value};
+    return budget_decide(context, &budget, homes, needed, error);
+}
+
+const struct strategy_ops strategy_gemini_auto = {
+    .name = "gemini-auto",
+    .parameter = "N",
+    .least = 0,
+    .most = 1 << 20,
+    .usual = 0,
+    .whole = true,
+    .summary = "parameters by next use within what non-model data leaves, N moments ahead; "
+               "optimizer on the host",
+    .place = updates_all,
+    .decide = decide_auto,
+};

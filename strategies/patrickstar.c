@@ -1,0 +1,95 @@
+#include "strategies/budget.h"
+#include "strategies/updates.h"
+
+#include <math.h>
+
+/* Of the device's memory: what may be used at all, and of that what chunks may take in the warm-up
+ * iteration. Of what is left for the optimizer's states, the share that they take. */
+#define USABLE_SHARE  0.8
+#define WARM_UP_SHARE 0.1
+#define MARGIN_SHARE  0.8
+
+/* Bytes an element of a chunk that are kept free while the optimizer runs. */
+#define UPDATE_RESERVE 16
+
+static uint64_t usable(const struct strategy_context *context)
+{
+    return (uint64_t)(USABLE_SHARE * (double)context->device_bytes);
+}
+
+/* The first chunks' states are updated on the device, where parameters and the greatest non-model
+ * data leave room for them. */
+static void place(const struct strategy_context *context, uint8_t *on_host)
+{
+    uint64_t taken = 0, parameters = 0;
+    for (uint32_t m = 0; m < context->trace->operator_count; m++)
+        taken = MAX(taken, context->non_model[m]);
+    for (uint32_t c = 0; c < context->layout->chunk_count; c++)
+        if (context->layout->chunks[c].list == TRACE_PARAM)
+            parameters += context->layout->chunks[c].bytes;
+    uint64_t room = usable(context) > taken + parameters ? usable(context) - taken - parameters : 0;
+    updates_but_first_bytes(context, (uint64_t)(MARGIN_SHARE * (double)room), on_host);
+}
+
+/* Before a moment's operator: the non-model data of this and the next, and a parameter chunk. */
+static uint64_t *reserve(const struct strategy_context *context)
+{
+    const struct trace *trace = context->trace;
+    uint64_t chunk = context->layout->chunk_bytes[TRACE_PARAM];
+    uint64_t elements = chunk / trace->list_element_bytes[TRACE_PARAM];
+    uint64_t *bytes = g_new(uint64_t, trace->operator_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        uint64_t now = context->non_model[m];
+        uint64_t next = m + 1 < trace->operator_count ? context->non_model[m + 1] : 0;
+        bool updates = trace->operators[m].phase == TRACE_UPDATE_PHASE;
+        bytes[m] = updates ? MAX(now, UPDATE_RESERVE * elements) : MAX(now, next) + chunk;
+    }
+    return bytes;
+}
+
+/* In the warm-up iteration every parameter chunk must fit by itself. */
+static bool check_warm_up(const struct strategy_context *context, uint64_t *needed, GError **error)
+{
+    const struct accesses *accesses = context->accesses;
+    double share = USABLE_SHARE * WARM_UP_SHARE;
+    uint64_t largest = 0;
+    uint32_t moment = 0;
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            const struct chunk *chunk = &context->layout->chunks[accesses->items[a].chunk];
+            if (chunk->list == TRACE_PARAM && chunk->bytes > largest) {
+                largest = chunk->bytes;
+                moment = m;
+            }
+        }
+    *needed = (uint64_t)ceil((double)largest / share);
+    if (*needed <= context->device_bytes)
+        return true;
+    strategy_refuse(context, moment, *needed, error);
+    return false;
+}
+
+static struct decisions *decide_within(const struct strategy_context *context, struct homes **homes,
+                                       uint64_t *needed, GError **error)
+{
+    g_autofree uint64_t *reserved = reserve(context);
+    const struct budget budget = {.bytes = usable(context),
+                                  .share = USABLE_SHARE,
+                                  .reserve = reserved,
+                                  .policy = &policy_patrickstar};
+    uint64_t warm_up;
+    if (!check_warm_up(context, &warm_up, error)) {
+        *needed = warm_up;
+        return NULL;
+    }
+    struct decisions *decisions = budget_decide(context, &budget, homes, needed, error);
+    *needed = MAX(*needed, warm_up);
+    return decisions;
+}
+
+const struct strategy_ops strategy_patrickstar = {
+    .name = "patrickstar",
+    .summary = "chunks by next use under its own budgets, optimizer on the device in the margin",
+    .place = place,
+    .decide = decide_within,
+};

@@ -1,0 +1,14 @@
+#include "strategies/strategy.h"
+
+static struct script_rule rule(const struct strategy_context *context, uint32_t chunk)
+{
+    (void)context;
+    (void)chunk;
+    return (struct script_rule){.stays = true};
+}
+
+const struct strategy_ops strategy_resident = {
+    .name = "resident",
+    .summary = "everything on the device, all the time",
+    .rule = rule,
+};

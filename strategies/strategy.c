@@ -1,0 +1,198 @@
+#include "strategies/strategy.h"
+
+#include "chunks/place.h"
+#include "chunks/plan_make.h"
+#include "models/place_updates.h"
+
+#include <math.h>
+#include <string.h>
+
+G_DEFINE_QUARK(pstar - strategy - error - quark, strategy_error)
+
+const struct strategy_ops *const strategy_all[] = {
+    &strategy_resident,      &strategy_patrickstar,
+    &strategy_gemini_static, &strategy_gemini_auto,
+    &strategy_zero_offload,  &strategy_zero3_offload,
+    &strategy_twinflow,      &strategy_interleave,
+    &strategy_fsdp_offload,  NULL,
+};
+
+/* ---- names ---- */
+
+static void free_strategy(gpointer data)
+{
+    struct strategy *strategy = data;
+    g_free(strategy->name);
+    g_free(strategy);
+}
+
+static void add(GPtrArray *list, const struct strategy_ops *ops, double value, const char *name)
+{
+    struct strategy *strategy = g_new(struct strategy, 1);
+    *strategy = (struct strategy){ops, value, g_strdup(name)};
+    g_ptr_array_add(list, strategy);
+}
+
+static const struct strategy_ops *find(const char *name, size_t length)
+{
+    for (int i = 0; strategy_all[i]; i++)
+        if (strlen(strategy_all[i]->name) == length &&
+            strncmp(name, strategy_all[i]->name, length) == 0)
+            return strategy_all[i];
+    return NULL;
+}
+
+static bool refuse_name(const char *text, const struct strategy_ops *ops, GError **error)
+{
+    if (!ops)
+        g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID, "there is no strategy '%s'",
+                    text);
+    else if (!ops->parameter)
+        g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
+                    "strategy '%s': %s takes no parameter", text, ops->name);
+    else
+        g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
+                    "strategy '%s': not %s:%s with a %snumber %s from %g to %g", text, ops->name,
+                    ops->parameter, ops->whole ? "whole " : "", ops->parameter, ops->least,
+                    ops->most);
+    return false;
+}
+
+static bool parse_one(GPtrArray *list, const char *text, GError **error)
+{
+    const char *colon = strchr(text, ':');
+    const struct strategy_ops *ops = find(text, colon ? (size_t)(colon - text) : strlen(text));
+    double value = ops ? ops->usual : 0;
+    char *end = NULL;
+    if (!ops || (colon && !ops->parameter))
+        return refuse_name(text, ops, error);
+    if (colon) {
+        value = g_ascii_strtod(colon + 1, &end);
+        if (end == colon + 1 || *end || !(value >= ops->least && value <= ops->most) ||
+            (ops->whole && value != floor(value)))
+            return refuse_name(text, ops, error);
+    }
+    add(list, ops, value, text);
+    return true;
+}
+
+GPtrArray *strategy_parse_list(const char *text, GError **error)
+{
+    GPtrArray *list = g_ptr_array_new_with_free_func(free_strategy);
+    g_auto(GStrv) names = g_strsplit(text, ",", -1);
+    bool fine = *names != NULL || refuse_name(text, NULL, error);
+    for (char **name = names; fine && *name; name++) {
+        if (!g_str_equal(*name, "all"))
+            fine = parse_one(list, *name, error);
+        for (int i = 0; g_str_equal(*name, "all") && strategy_all[i]; i++)
+            add(list, strategy_all[i], strategy_all[i]->usual, strategy_all[i]->name);
+    }
+    if (!fine)
+        g_clear_pointer(&list, g_ptr_array_unref);
+    return list;
+}
+
+/* ---- plans ---- */
+
+void strategy_refuse(const struct strategy_context *context, uint32_t moment, uint64_t needed,
+                     GError **error)
+{
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
+                " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
+                "; %" G_GUINT64_FORMAT " bytes would fit",
+                moment, context->trace->operators[moment].name, needed,
+                needed - context->device_bytes, context->device_bytes, needed);
+}
+
+static struct trace *place_updates(const struct strategy *strategy, const struct strategy_job *job,
+                                   struct strategy_context *context, GError **error)
+{
+    g_autofree uint8_t *on_host = g_new0(uint8_t, job->trace->tensor_count);
+    if (strategy->ops->place)
+        strategy->ops->place(context, on_host);
+    return model_place_updates(job->trace, on_host, job->platform, error);
+}
+
+static uint8_t *find_host_used(const struct accesses *accesses)
+{
+    uint8_t *used = g_new0(uint8_t, accesses->chunk_count);
+    for (uint32_t a = 0; a < accesses->count; a++)
+        if (accesses->items[a].flags & ACCESS_ON_HOST)
+            used[accesses->items[a].chunk] = 1;
+    return used;
+}
+
+static struct decisions *decide_by_rules(const struct strategy_context *context,
+                                         const struct strategy_ops *ops, uint32_t look_ahead,
+                                         struct homes **homes, uint64_t *needed, GError **error)
+{
+    uint32_t chunks = context->layout->chunk_count;
+    g_autofree struct script_rule *rules = g_new(struct script_rule, chunks);
+    const struct script script = {
+        .rules = rules, .look_ahead = look_ahead, .ends_step = ops->place != NULL};
+    for (uint32_t c = 0; c < chunks; c++)
+        rules[c] = ops->rule(context, c);
+    return script_decide(context, &script, homes, needed, error);
+}
+
+static bool check_host(const struct strategy_context *context, const struct homes *homes,
+                       GError **error)
+{
+    if (homes->host_bytes <= context->host_bytes)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "host memory: it holds %" G_GUINT64_FORMAT " bytes there, %" G_GUINT64_FORMAT
+                " more than the budget; %" G_GUINT64_FORMAT " bytes would fit",
+                homes->host_bytes, homes->host_bytes - context->host_bytes, homes->host_bytes);
+    return false;
+}
+
+static struct plan *make_plan(const struct strategy_context *context,
+                              const struct strategy *strategy, uint64_t *needed, GError **error)
+{
+    const struct strategy_ops *ops = strategy->ops;
+    uint32_t look_ahead = ops->look_ahead ? ops->look_ahead(context) : 0;
+    struct homes *homes = NULL;
+    struct plan *plan = NULL;
+    struct decisions *decisions = ops->rule ? decide_by_rules(context, ops, look_ahead, &homes,
+                                                              needed, error)
+                                            : ops->decide(context, &homes, needed, error);
+    if (decisions && check_host(context, homes, error)) {
+        plan = plan_describe(context->trace, context->layout, homes, context->device_bytes,
+                             context->host_bytes);
+        plan->made_by = g_strdup(strategy->name);
+        plan->look_ahead = look_ahead;
+        place_decisions(decisions, context->layout, context->accesses, homes, context->trace,
+                        context->device_bytes, plan);
+        plan_count_traffic(plan, context->trace);
+    }
+    decisions_free(decisions);
+    homes_free(homes);
+    return plan;
+}
+
+struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
+                           struct trace **placed, uint64_t *needed, GError **error)
+{
+    struct strategy_context context = {.trace = job->trace,
+                                       .layout = job->layout,
+                                       .non_model = job->non_model,
+                                       .device_bytes = job->device_bytes,
+                                       .host_bytes = job->host_bytes,
+                                       .value = strategy->value};
+    *needed = 0;
+    *placed = place_updates(strategy, job, &context, error);
+    if (!*placed)
+        return NULL;
+    struct accesses *accesses = accesses_new(*placed, job->layout, job->non_model);
+    g_autofree uint8_t *host_used = find_host_used(accesses);
+    context.trace = *placed;
+    context.accesses = accesses;
+    context.host_used = host_used;
+    struct plan *plan = make_plan(&context, strategy, needed, error);
+    accesses_free(accesses);
+    if (!plan)
+        g_clear_pointer(placed, trace_free);
+    return plan;
+}

@@ -1,0 +1,90 @@
+/* The rivals' ways of training a model larger than the device, each a preset that yields a plan.
+ *
+ * A strategy decides where the optimizer of each tensor runs, which chunks stay on the device, when
+ * the others come and go, and which copies block. Each is one const struct in one small file; what
+ * they share is in strategy.c, script.c, updates.c and budget.c. docs/strategies.md says where each
+ * comes from and what its plan cannot express. */
+#ifndef PSTAR_STRATEGIES_STRATEGY_H
+#define PSTAR_STRATEGIES_STRATEGY_H
+
+#include "chunks/decide.h"
+#include "platforms/platform.h"
+#include "strategies/script.h"
+
+/* What a strategy sees. */
+struct strategy_context {
+    const struct trace *trace; /* its updates where the strategy placed them; before, as it came */
+    const struct layout *layout;
+    const struct accesses *accesses; /* NULL while updates are placed */
+    const uint64_t *non_model;       /* [operator_count] extents (chunks/non_model.h) */
+    const uint8_t *host_used; /* [chunk_count] nonzero: a host operator uses the chunk; NULL while
+                                 updates are placed */
+    uint64_t device_bytes, host_bytes; /* budgets */
+    double value;                      /* of the strategy's parameter */
+};
+
+struct strategy_ops {
+    const char *name;          /* "twinflow" */
+    const char *parameter;     /* what may follow, after a colon: "R"; NULL: nothing */
+    double least, most, usual; /* the parameter's range, and its value where it is left out */
+    bool whole;                /* it is a whole number */
+    const char *summary;       /* one line */
+
+    /* Sets the tensors whose optimizer runs on the host; `on_host` [tensor_count] is all 0. NULL:
+     * none. */
+    void (*place)(const struct strategy_context *context, uint8_t *on_host);
+
+    /* Either the rule that each chunk follows, with the moments that chunks are fetched ahead
+     * (NULL: 0), */
+    struct script_rule (*rule)(const struct strategy_context *context, uint32_t chunk);
+    uint32_t (*look_ahead)(const struct strategy_context *context);
+
+    /* or (rule NULL) decisions of its own, and the homes they are for. `needed` is set to the least
+     * device memory with which it fits, 0 where host memory binds. */
+    struct decisions *(*decide)(const struct strategy_context *context, struct homes **homes,
+                                uint64_t *needed, GError **error);
+};
+
+extern const struct strategy_ops strategy_resident, strategy_patrickstar, strategy_gemini_static,
+    strategy_gemini_auto, strategy_zero_offload, strategy_zero3_offload, strategy_twinflow,
+    strategy_interleave, strategy_fsdp_offload;
+
+/* All of them, in the order of tables; ends with NULL. */
+extern const struct strategy_ops *const strategy_all[];
+
+/* A strategy and its parameter. */
+struct strategy {
+    const struct strategy_ops *ops;
+    double value;
+    char *name; /* as written: "twinflow:0.5" */
+};
+
+enum strategy_error { STRATEGY_ERROR_INVALID };
+#define STRATEGY_ERROR strategy_error_quark()
+GQuark strategy_error_quark(void);
+
+/* "resident,twinflow:0.3", or "all": each with its usual parameter. A GPtrArray of struct strategy,
+ * which the caller unrefs. Fails on names and parameters that do not exist. */
+GPtrArray *strategy_parse_list(const char *text, GError **error);
+
+struct strategy_job {
+    const struct trace *trace;
+    const struct platform *platform; /* what a moved update takes (models/place_updates.h); NULL */
+    const struct layout *layout; /* for the trace; a chunk group is a subgroup of the optimizer */
+    const uint64_t *non_model;   /* [operator_count] extents of the trace's non-model data */
+    uint64_t device_bytes,
+        host_bytes; /* budgets: of the arena; of the host, UINT64_MAX: unlimited */
+};
+
+/* The strategy's plan, for the trace `*placed`, which has its updates where the strategy wants them
+ * and which the caller frees too. Fails with PLAN_ERROR_DOES_NOT_FIT, and with TRACE_ERROR_INVALID
+ * where its updates cannot be placed; *needed is then the least device memory that fits, 0 where
+ * that is unknown. Stall and time are left 0. */
+struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
+                           struct trace **placed, uint64_t *needed, GError **error);
+
+/* Sets PLAN_ERROR_DOES_NOT_FIT: the moment needs `needed` bytes of device memory. */
+void strategy_refuse(const struct strategy_context *context, uint32_t moment, uint64_t needed,
+                     GError **error);
+
+#endif

@@ -1,0 +1,8 @@
+#include "strategies/updates.h"
+
+const struct strategy_ops strategy_zero_offload = {
+    .name = "zero-offload",
+    .summary = "parameters on the device, gradients flushed, optimizer on the host",
+    .place = updates_all,
+    .rule = updates_offload_rule,
+};

@@ -1,0 +1,209 @@
+/* Every strategy on random traces and on synthesised models: its plan is possible, moves what it
+ * predicts, and finds the right bytes under any timing; where it does not fit, what its refusal
+ * names would. */
+#include "chunks/residency.h"
+#include "models/synth.h"
+#include "sim/replay.h"
+#include "strategies/strategy.h"
+#include "tests/chunks/adversary.h"
+#include "tests/chunks/random_iteration.h"
+
+enum { TRIALS = 120, ITERATIONS = 3, ATTEMPTS = 20 };
+
+struct fixture {
+    struct trace *trace, *placed;
+    struct layout *layout;
+    struct non_model *non_model;
+    struct plan *plan;
+};
+
+static void open_fixture(struct fixture *f, struct trace *trace, uint64_t chunk_bytes)
+{
+    *f = (struct fixture){.trace = trace};
+    f->layout = layout_pack_uniform(trace, chunk_bytes, NULL);
+    f->non_model = non_model_place(trace);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    plan_free(f->plan);
+    trace_free(f->placed);
+    non_model_free(f->non_model);
+    layout_free(f->layout);
+}
+
+/* Raises the budget to what each refusal says would fit. */
+static void plan_from(struct fixture *f, const struct strategy *strategy, uint64_t device_bytes)
+{
+    struct strategy_job job = {.trace = f->trace,
+                               .layout = f->layout,
+                               .non_model = f->non_model->extent,
+                               .device_bytes = device_bytes,
+                               .host_bytes = UINT64_MAX};
+    GError *error = NULL;
+    int attempts = 0;
+    uint64_t needed;
+    while (!(f->plan = strategy_plan(strategy, &job, &f->placed, &needed, &error))) {
+        g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+        g_assert_null(f->placed);
+        g_assert_cmpuint(needed, >, job.device_bytes);
+        g_assert_cmpint(++attempts, <, ATTEMPTS);
+        job.device_bytes = needed;
+        g_clear_error(&error);
+    }
+    g_assert_cmpuint(needed, <=, job.device_bytes);
+    plan_check(f->plan, f->placed, &error);
+    g_assert_no_error(error);
+    g_assert_cmpstr(f->plan->made_by, ==, strategy->name);
+}
+
+static void check_figures(const struct plan_figures *seen, const struct plan_figures *predicted)
+{
+    g_assert_cmpuint(seen->h2d_bytes, ==, predicted->h2d_bytes);
+    g_assert_cmpuint(seen->d2h_bytes, ==, predicted->d2h_bytes);
+    g_assert_cmpuint(seen->h2d_copies, ==, predicted->h2d_copies);
+    g_assert_cmpuint(seen->d2h_copies, ==, predicted->d2h_copies);
+    g_assert_cmpuint(seen->evictions, ==, predicted->evictions);
+    g_assert_cmpuint(seen->moves, ==, predicted->moves);
+    g_assert_cmpuint(seen->moved_bytes, ==, predicted->moved_bytes);
+    g_assert_cmpuint(seen->peak_device_bytes, ==, predicted->peak_device_bytes);
+    g_assert_cmpuint(seen->peak_live_device_bytes, ==, predicted->peak_live_device_bytes);
+    g_assert_cmpuint(seen->peak_host_bytes, ==, predicted->peak_host_bytes);
+}
+
+static void run_under_any_timing(const struct fixture *f, GRand *random)
+{
+    struct accesses *accesses = accesses_new(f->placed, f->layout, f->non_model->extent);
+    struct adversary *adversary = adversary_new(f->plan, accesses, f->placed, random);
+    struct residency *residency = residency_new(f->plan, accesses, f->placed, &adversary_ops,
+                                                adversary);
+    residency_load(residency);
+    adversary_take_figures(adversary);
+    for (int i = 0; i < ITERATIONS; i++) {
+        for (uint32_t m = 0; m < f->plan->moment_count; m++)
+            residency_step(residency, m);
+        struct plan_figures figures = adversary_take_figures(adversary);
+        check_figures(&figures, &f->plan->predicted);
+    }
+    g_assert_cmpuint(adversary_finish(adversary), ==, 0);
+    residency_free(residency);
+    adversary_free(adversary);
+    accesses_free(accesses);
+}
+
+static void replay_plan(const struct fixture *f)
+{
+    struct accesses *accesses = accesses_new(f->placed, f->layout, f->non_model->extent);
+    struct costs *costs = costs_new(NULL, NULL, NULL);
+    struct replay_view view = {f->placed, accesses, costs};
+    struct replay_figures figures = replay(f->plan, &view);
+    check_figures(&figures.steady, &f->plan->predicted);
+    costs_free(costs);
+    accesses_free(accesses);
+}
+
+static GPtrArray *strategies(void)
+{
+    return strategy_parse_list("all,twinflow:0,twinflow:1,interleave:1,interleave:3,gemini-auto:3",
+                               NULL);
+}
+
+static void test_random_traces(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    GPtrArray *all = strategies();
+    for (int i = 0; i < TRIALS; i++) {
+        struct trace *trace = random_iteration(random);
+        uint64_t chunk_bytes = 256 * (uint64_t)g_rand_int_range(random, 1, 40);
+        uint64_t most = 2 * trace_model_bytes(trace);
+        for (guint s = 0; s < all->len; s++) {
+            const struct strategy *strategy = g_ptr_array_index(all, s);
+            struct fixture f;
+            open_fixture(&f, trace, chunk_bytes);
+            plan_from(&f, strategy, (uint64_t)(g_rand_double(random) * (double)most));
+            run_under_any_timing(&f, random);
+            replay_plan(&f);
+            close_fixture(&f);
+        }
+        trace_free(trace);
+    }
+    g_ptr_array_unref(all);
+    g_rand_free(random);
+}
+
+static struct trace *synthesise(const char *name, enum model_precision precision,
+                                uint32_t micro_batches)
+{
+    g_autofree char *path = g_strdup_printf(PROJECT_DIR "/models/configs/%s.json", name);
+    struct model_config *config = model_config_read(path, NULL);
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    g_autofree uint8_t *recompute = g_malloc(config->layers);
+    memset(recompute, 1, config->layers);
+    const struct model_job job = {.batch = 4,
+                                  .sequence = 512,
+                                  .micro_batches = micro_batches,
+                                  .precision = precision,
+                                  .recompute = recompute};
+    struct trace *trace = model_synthesise(config, &job, platform, NULL);
+    platform_free(platform);
+    model_config_free(config);
+    return trace;
+}
+
+static void check_model(const char *name, enum model_precision precision, uint32_t micro_batches,
+                        uint64_t chunk_bytes)
+{
+    struct trace *trace = synthesise(name, precision, micro_batches);
+    GPtrArray *all = strategies();
+    for (guint s = 0; s < all->len; s++) {
+        struct fixture f;
+        open_fixture(&f, trace, chunk_bytes);
+        plan_from(&f, g_ptr_array_index(all, s), 0);
+        replay_plan(&f);
+        close_fixture(&f);
+    }
+    g_ptr_array_unref(all);
+    trace_free(trace);
+}
+
+static void test_models(void)
+{
+    check_model("gpt2", MODEL_BF16, 1, 16 << 20);
+    check_model("gpt2-medium", MODEL_FP32, 1, 32 << 20);
+    check_model("patrickstar-6b", MODEL_BF16, 2, 256 << 20);
+}
+
+static void test_host_memory(void)
+{
+    GRand *random = g_rand_new_with_seed(1);
+    struct trace *trace = random_iteration(random), *placed;
+    struct fixture f;
+    open_fixture(&f, trace, 4096);
+    struct strategy_job job = {.trace = trace,
+                               .layout = f.layout,
+                               .non_model = f.non_model->extent,
+                               .device_bytes = UINT64_C(1) << 40,
+                               .host_bytes = 256};
+    GPtrArray *all = strategy_parse_list("zero-offload,fsdp-offload,gemini-auto", NULL);
+    for (guint s = 0; s < all->len; s++) {
+        GError *error = NULL;
+        uint64_t needed;
+        g_assert_null(strategy_plan(g_ptr_array_index(all, s), &job, &placed, &needed, &error));
+        g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+        g_assert_true(g_str_has_prefix(error->message, "host memory"));
+        g_clear_error(&error);
+    }
+    g_ptr_array_unref(all);
+    close_fixture(&f);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/strategies/plans/random-traces", test_random_traces);
+    g_test_add_func("/strategies/plans/models", test_models);
+    g_test_add_func("/strategies/plans/host-memory", test_host_memory);
+    return g_test_run();
+}
