@@ -14,8 +14,8 @@
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
-    char *device_memory, *host_memory, *chunk_size, *policy, *look_ahead, *link, *platform, *json,
-        *csv;
+    char *device_memory, *host_memory, *chunk_size, *policy, *strategy, *look_ahead, *link,
+        *platform, *json, *csv, *emit_plan;
     char **rest;
     int threads;
     gboolean version;
@@ -28,8 +28,10 @@ static GOptionContext *describe(struct arguments *a)
          "Budgets: sizes, or shares of the model data beside all activations (30%)", "SIZE[,..]"},
         {"chunk-size", 0, 0, G_OPTION_ARG_STRING, &a->chunk_size,
          "Range in steps of sqrt(2), or list; default: 13 sizes about the mean tensor", "A:B|LIST"},
-        {"policy", 0, 0, G_OPTION_ARG_STRING, &a->policy, "Eviction policies; default: all",
-         "LIST|all"},
+        {"policy", 0, 0, G_OPTION_ARG_STRING, &a->policy,
+         "Eviction policies; default: all, or none beside --strategy", "LIST|all"},
+        {"strategy", 0, 0, G_OPTION_ARG_STRING, &a->strategy,
+         "Other systems' ways, as in zero-offload,twinflow:0.3", "LIST|all"},
         {"look-ahead", 0, 0, G_OPTION_ARG_STRING, &a->look_ahead,
          "Moments of prefetching; default: 0", "N[,..]"},
         {"host-memory", 0, 0, G_OPTION_ARG_STRING, &a->host_memory,
@@ -41,6 +43,8 @@ static GOptionContext *describe(struct arguments *a)
         {"threads", 0, 0, G_OPTION_ARG_INT, &a->threads, "Default: all processors", "N"},
         {"json", 0, 0, G_OPTION_ARG_FILENAME, &a->json, "Write the results for programs", "FILE"},
         {"csv", 0, 0, G_OPTION_ARG_FILENAME, &a->csv, "Write the results for spreadsheets", "FILE"},
+        {"emit-plan", 0, 0, G_OPTION_ARG_FILENAME, &a->emit_plan,
+         "Write the best one (*) as a plan for pstar-run --plan; takes one budget", "PLAN"},
         {"version", 0, 0, G_OPTION_ARG_NONE, &a->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &a->rest, NULL, "TRACE"},
         {0}};
@@ -51,6 +55,12 @@ static GOptionContext *describe(struct arguments *a)
         g_string_append_printf(policies, "  %-12s %s\n", (*p)->name, (*p)->summary);
     g_string_append_printf(policies, "  %-12s %s\n", "./mine.so",
                            "one of your own: docs/policies.md");
+    g_string_append(policies, "\nStrategies:\n");
+    for (const struct strategy_ops *const *s = strategy_all; *s; s++) {
+        g_autofree char *name = g_strconcat((*s)->name, (*s)->parameter ? ":" : "", (*s)->parameter,
+                                            NULL);
+        g_string_append_printf(policies, "  %-16s %s\n", name, (*s)->summary);
+    }
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_summary(
         context, "Replays one training iteration under every combination of chunk size, eviction\n"
@@ -61,18 +71,19 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->chunk_size, a->policy, a->look_ahead,
-                       a->link,          a->platform,    a->json,       a->csv};
+    char *strings[] = {a->device_memory, a->host_memory, a->chunk_size, a->policy,
+                       a->look_ahead,    a->link,        a->platform,   a->json,
+                       a->csv,           a->strategy,    a->emit_plan};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
 }
 
-/* "all", NULL or a list of names and plug-ins; returns an array that ends with NULL. */
+/* "all", "" or a list of names and plug-ins; returns an array that ends with NULL. */
 static GPtrArray *parse_policies(const char *text, GError **error)
 {
     GPtrArray *policies = g_ptr_array_new();
-    g_auto(GStrv) names = g_strsplit(text ? text : "all", ",", -1);
+    g_auto(GStrv) names = g_strsplit(text, ",", -1);
 
     for (char **name = names; *name; name++) {
         const struct policy_ops *policy = NULL;
@@ -94,17 +105,27 @@ struct inputs {
     struct trace *trace;
     struct costs *costs;
     GArray *chunk_sizes, *budgets, *look_aheads;
-    GPtrArray *policies;
+    GPtrArray *policies, *strategies; /* strategies: NULL where none are wanted */
+    struct platform *platform;
     uint64_t host_bytes;
 };
+
+/* Policies beside strategies are those that are named. */
+static bool read_ways(const struct arguments *a, struct inputs *in, GError **error)
+{
+    const char *policies = a->policy ? a->policy : a->strategy ? "" : "all";
+
+    return (in->policies = parse_policies(policies, error)) &&
+           (!a->strategy || ((in->strategies = strategy_parse_list(a->strategy, error)) &&
+                             (!a->platform || (in->platform = platform_read(a->platform, error)))));
+}
 
 static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
 {
     in->host_bytes = UINT64_MAX;
     return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
-           (in->policies = parse_policies(a->policy, error)) &&
-           (in->costs = costs_read(a->platform, a->link, error)) &&
+           read_ways(a, in, error) && (in->costs = costs_read(a->platform, a->link, error)) &&
            (in->trace = trace_read(a->rest[0], error)) &&
            replay_check_trace(in->trace, a->rest[0], error) &&
            (in->budgets = sizes_parse_budgets(a->device_memory, in->trace, error)) &&
@@ -119,6 +140,8 @@ static void inputs_clear(struct inputs *in)
     g_clear_pointer(&in->budgets, g_array_unref);
     g_clear_pointer(&in->look_aheads, g_array_unref);
     g_clear_pointer(&in->policies, g_ptr_array_unref);
+    g_clear_pointer(&in->strategies, g_ptr_array_unref);
+    platform_free(in->platform);
 }
 
 static int fail(int status, const GError *error)
@@ -132,8 +155,14 @@ static int refuse(const struct sweep *sweep)
     const struct sweep_row *least = &sweep->rows[0];
 
     for (uint32_t r = 1; r < sweep->row_count; r++)
-        if (sweep->rows[r].least_device_bytes < least->least_device_bytes)
+        if (!least->least_device_bytes ||
+            (sweep->rows[r].least_device_bytes &&
+             sweep->rows[r].least_device_bytes < least->least_device_bytes))
             least = &sweep->rows[r];
+    if (least->least_device_bytes <= least->device_bytes) { /* it is not the device */
+        fprintf(stderr, "pstar-sim: nothing fits; %s\n", least->reason);
+        return EXIT_DOES_NOT_FIT;
+    }
     g_autofree char *device = size_format(least->least_device_bytes);
     g_autofree char *chunk = size_format(least->chunk_bytes);
     fprintf(stderr, "pstar-sim: nothing fits; the least device memory is %s, with chunks of %s\n",
@@ -141,7 +170,21 @@ static int refuse(const struct sweep *sweep)
     return EXIT_DOES_NOT_FIT;
 }
 
-static int report(const struct arguments *a, const struct inputs *in, const struct sweep *sweep)
+/* Of the first in rank, if it fits. */
+static bool emit_plan(const struct sweep *sweep, const struct inputs *in,
+                      const struct sweep_options *options, const char *path, GError **error)
+{
+    g_autoptr(GArray) ranked = sweep_rank(sweep);
+    const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
+    struct plan *plan = best->fits ? sweep_plan(in->trace, options, best) : NULL;
+    bool written = !plan || plan_write(plan, path, error);
+
+    plan_free(plan);
+    return written;
+}
+
+static int report(const struct arguments *a, const struct inputs *in,
+                  const struct sweep_options *options, const struct sweep *sweep)
 {
     g_autoptr(GError) error = NULL;
     bool complete = true, any = false;
@@ -157,6 +200,8 @@ static int report(const struct arguments *a, const struct inputs *in, const stru
         any |= sweep->rows[r].fits;
         complete &= sweep->rows[r].done;
     }
+    if (complete && a->emit_plan && !emit_plan(sweep, in, options, a->emit_plan, &error))
+        return fail(EXIT_FAILED, error);
     if (!complete)
         fputs("pstar-sim: interrupted; what was done is above\n", stderr);
     return !complete ? EXIT_FAILED : any ? EXIT_DONE : refuse(sweep);
@@ -170,6 +215,8 @@ static int run(const struct arguments *a)
 
     if (!read_inputs(a, &in, &error))
         fail(status, error);
+    else if (a->emit_plan && in.budgets->len > 1)
+        fputs("pstar-sim: --emit-plan takes one budget; see --help\n", stderr);
     else {
         struct progress *progress = progress_begin("configurations");
         struct sweep_options options = {
@@ -177,6 +224,8 @@ static int run(const struct arguments *a)
             .budgets = in.budgets,
             .look_aheads = in.look_aheads,
             .policies = (const struct policy_ops *const *)in.policies->pdata,
+            .strategies = in.strategies,
+            .platform = in.platform,
             .host_bytes = in.host_bytes,
             .costs = in.costs,
             .threads = (uint32_t)a->threads,
@@ -184,7 +233,7 @@ static int run(const struct arguments *a)
             .progress_data = progress};
         struct sweep *sweep = sweep_run(in.trace, &options);
         progress_end(progress);
-        status = report(a, &in, sweep);
+        status = report(a, &in, &options, sweep);
         sweep_free(sweep);
     }
     inputs_clear(&in);

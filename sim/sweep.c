@@ -27,66 +27,153 @@ static uint32_t policy_count(const struct sweep_options *options)
     return count;
 }
 
+/* Rows of one budget and chunk size. */
+static uint32_t ways(const struct sweep_options *options)
+{
+    return policy_count(options) * options->look_aheads->len +
+           (options->strategies ? options->strategies->len : 0);
+}
+
 /* The size a row belongs to, from its place: see struct sweep. */
 static uint32_t layout_index(const struct sweep_job *job, uint32_t row)
 {
-    const struct sweep_options *options = job->options;
-    return row / (policy_count(options) * options->look_aheads->len) % options->chunk_sizes->len;
+    return row / ways(job->options) % job->options->chunk_sizes->len;
+}
+
+static struct shared_layout layout_of(const struct trace *trace, const struct non_model *non_model,
+                                      uint64_t chunk_bytes)
+{
+    struct shared_layout shared = {.layout = layout_pack_uniform(trace, chunk_bytes, NULL)};
+    g_assert(shared.layout);
+    shared.accesses = accesses_new(trace, shared.layout, non_model->extent);
+    return shared;
+}
+
+static void clear_layout(struct shared_layout *shared)
+{
+    accesses_free(shared->accesses);
+    layout_free(shared->layout);
 }
 
 static void make_layout(void *data, uint32_t index)
 {
     struct sweep_job *job = data;
     uint64_t chunk_bytes = g_array_index(job->options->chunk_sizes, uint64_t, index);
-    struct shared_layout *shared = &job->layouts[index];
+    job->layouts[index] = layout_of(job->trace, job->non_model, chunk_bytes);
+}
 
-    shared->layout = layout_pack_uniform(job->trace, chunk_bytes, NULL);
-    g_assert(shared->layout);
-    shared->accesses = accesses_new(job->trace, shared->layout, job->non_model->extent);
+static struct plan *plan_policy(const struct sweep_job *job, const struct shared_layout *shared,
+                                struct sweep_row *row, GError **error)
+{
+    const struct dry_run_options options = {
+        .device_bytes = sizes_arena(row->device_bytes, job->trace),
+        .host_bytes = job->options->host_bytes,
+        .policy = row->policy,
+        .look_ahead = row->look_ahead};
+    struct replay_view view = {job->trace, shared->accesses, job->options->costs};
+    row->least_device_bytes = accesses_least_device_bytes(shared->accesses, shared->layout, NULL) +
+                              job->trace->library_bytes;
+    struct plan *plan = dry_run_accesses(job->trace, shared->layout, shared->accesses, &options,
+                                         error);
+    if (plan)
+        row->figures = replay(plan, &view).steady;
+    return plan;
+}
+
+/* Replayed on the trace that the strategy has changed. */
+static struct plan *plan_strategy(const struct sweep_job *job, const struct shared_layout *shared,
+                                  struct sweep_row *row, GError **error)
+{
+    const struct strategy_job of_row = {.trace = job->trace,
+                                        .platform = job->options->platform,
+                                        .layout = shared->layout,
+                                        .non_model = job->non_model->extent,
+                                        .device_bytes = sizes_arena(row->device_bytes, job->trace),
+                                        .host_bytes = job->options->host_bytes};
+    struct trace *placed = NULL;
+    struct plan *plan = strategy_plan(row->strategy, &of_row, &placed, &row->least_device_bytes,
+                                      error);
+    if (row->least_device_bytes)
+        row->least_device_bytes += job->trace->library_bytes;
+    if (!plan)
+        return NULL;
+    struct accesses *accesses = accesses_new(placed, shared->layout, job->non_model->extent);
+    struct replay_view view = {placed, accesses, job->options->costs};
+    row->figures = replay(plan, &view).steady;
+    row->look_ahead = plan->look_ahead;
+    accesses_free(accesses);
+    trace_free(placed);
+    return plan;
+}
+
+static struct plan *plan_row(const struct sweep_job *job, const struct shared_layout *shared,
+                             struct sweep_row *row, GError **error)
+{
+    return row->policy ? plan_policy(job, shared, row, error)
+                       : plan_strategy(job, shared, row, error);
 }
 
 static void run_row(void *data, uint32_t index)
 {
     struct sweep_job *job = data;
     struct sweep_row *row = &job->sweep->rows[index];
-    const struct shared_layout *shared = &job->layouts[layout_index(job, index)];
-    struct dry_run_options options = {.device_bytes = sizes_arena(row->device_bytes, job->trace),
-                                      .host_bytes = job->options->host_bytes,
-                                      .policy = row->policy,
-                                      .look_ahead = row->look_ahead};
     g_autoptr(GError) error = NULL;
+    struct plan *plan = plan_row(job, &job->layouts[layout_index(job, index)], row, &error);
 
-    row->least_device_bytes = accesses_least_device_bytes(shared->accesses, shared->layout, NULL) +
-                              job->trace->library_bytes;
-    struct plan *plan = dry_run_accesses(job->trace, shared->layout, shared->accesses, &options,
-                                         &error);
-    if (plan) {
-        struct replay_view view = {job->trace, shared->accesses, job->options->costs};
-        row->figures = replay(plan, &view).steady;
-        plan_free(plan);
-    } else
+    if (!plan)
         row->reason = g_strdup(error->message);
     row->fits = plan != NULL;
     row->done = true;
+    plan_free(plan);
+}
+
+struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
+                        const struct sweep_row *row)
+{
+    struct non_model *non_model = non_model_place(trace);
+    struct sweep_job job = {.trace = trace, .options = options, .non_model = non_model};
+    struct shared_layout shared = layout_of(trace, non_model, row->chunk_bytes);
+    struct sweep_row again = *row;
+    struct plan *plan = plan_row(&job, &shared, &again, NULL);
+
+    if (plan)
+        plan->predicted = again.figures;
+    clear_layout(&shared);
+    non_model_free(non_model);
+    return plan;
+}
+
+/* The rows of one budget and chunk size, as `row` says. */
+static void list_ways(struct sweep *sweep, const struct sweep_options *options,
+                      struct sweep_row row, uint32_t *count)
+{
+    for (uint32_t p = 0; options->policies[p]; p++)
+        for (uint32_t l = 0; l < options->look_aheads->len; l++) {
+            row.policy = options->policies[p];
+            row.look_ahead = g_array_index(options->look_aheads, uint32_t, l);
+            sweep->rows[(*count)++] = row;
+        }
+    row.policy = NULL;
+    row.look_ahead = 0;
+    for (guint i = 0; options->strategies && i < options->strategies->len; i++) {
+        row.strategy = g_ptr_array_index(options->strategies, i);
+        sweep->rows[(*count)++] = row;
+    }
 }
 
 static void list_rows(struct sweep *sweep, const struct sweep_options *options)
 {
-    uint32_t policies = policy_count(options), r = 0;
+    uint32_t count = 0;
 
-    sweep->row_count = options->budgets->len * options->chunk_sizes->len * policies *
-                       options->look_aheads->len;
+    sweep->row_count = options->budgets->len * options->chunk_sizes->len * ways(options);
     sweep->rows = g_new0(struct sweep_row, sweep->row_count);
     for (uint32_t b = 0; b < options->budgets->len; b++)
-        for (uint32_t s = 0; s < options->chunk_sizes->len; s++)
-            for (uint32_t p = 0; p < policies; p++)
-                for (uint32_t l = 0; l < options->look_aheads->len; l++)
-                    sweep->rows[r++] = (struct sweep_row){
-                        .chunk_bytes = g_array_index(options->chunk_sizes, uint64_t, s),
-                        .device_bytes = g_array_index(options->budgets, uint64_t, b),
-                        .policy = options->policies[p],
-                        .look_ahead = g_array_index(options->look_aheads, uint32_t, l),
-                    };
+        for (uint32_t s = 0; s < options->chunk_sizes->len; s++) {
+            const struct sweep_row row = {
+                .chunk_bytes = g_array_index(options->chunk_sizes, uint64_t, s),
+                .device_bytes = g_array_index(options->budgets, uint64_t, b)};
+            list_ways(sweep, options, row, &count);
+        }
 }
 
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options)
@@ -109,10 +196,8 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
                                       .threads = options->threads,
                                       .progress = options->progress,
                                       .progress_data = options->progress_data});
-    for (uint32_t s = 0; s < sizes; s++) {
-        accesses_free(job.layouts[s].accesses);
-        layout_free(job.layouts[s].layout);
-    }
+    for (uint32_t s = 0; s < sizes; s++)
+        clear_layout(&job.layouts[s]);
     g_free(job.layouts);
     non_model_free(non_model);
     return sweep;

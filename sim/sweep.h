@@ -1,17 +1,21 @@
-/* Every combination of chunk sizes, policies, budgets and look-aheads, replayed on all cores. */
+/* Every combination of chunk sizes, budgets, and ways of training: policies with look-aheads, and
+ * strategies. Replayed on all cores. */
 #ifndef PSTAR_SIM_SWEEP_H
 #define PSTAR_SIM_SWEEP_H
 
 #include "chunks/plan.h"
 #include "policies/policy.h"
 #include "sim/costs.h"
+#include "strategies/strategy.h"
 
 struct sweep_options {
     const GArray *chunk_sizes;                /* uint64_t, multiples of LAYOUT_ALIGNMENT */
     const GArray *budgets;                    /* uint64_t, bytes of device memory */
     const GArray *look_aheads;                /* uint32_t, moments */
     const struct policy_ops *const *policies; /* ends with NULL */
-    uint64_t host_bytes;                      /* budget; UINT64_MAX: unlimited */
+    const GPtrArray *strategies;              /* struct strategy; NULL: none */
+    const struct platform *platform; /* for updates that a strategy moves; NULL: not known */
+    uint64_t host_bytes;             /* budget; UINT64_MAX: unlimited */
     const struct costs *costs;
     uint32_t threads; /* 0: as many as there are processors */
 
@@ -25,24 +29,31 @@ struct sweep_options {
 struct sweep_row {
     uint64_t chunk_bytes;
     uint64_t device_bytes; /* of the device; the arena is smaller by the trace's library_bytes */
-    const struct policy_ops *policy;
-    uint32_t look_ahead;
-    bool done; /* false: the sweep was stopped before it */
+    const struct policy_ops *policy; /* NULL: a strategy's row */
+    const struct strategy *strategy; /* NULL: a policy's row; of the options */
+    uint32_t look_ahead;             /* a strategy has its own */
+    bool done;                       /* false: the sweep was stopped before it */
     bool fits;
-    uint64_t least_device_bytes; /* every operator's chunks and non-model data at once */
+    uint64_t least_device_bytes; /* every operator's chunks and non-model data at once; for a
+                                    strategy, with what it keeps beside them; 0: not known */
     char *reason;                /* why it does not fit; NULL where it does */
     struct plan_figures figures; /* the steady iteration's; all 0 where it does not fit */
 };
 
 struct sweep {
     uint32_t row_count;
-    struct sweep_row *rows; /* by budget, chunk size, policy, look-ahead: each in the order given */
+    struct sweep_row *rows; /* by budget and chunk size: by policy and look-ahead, then the
+                               strategies; each in the order given */
 };
 
 /* Never fails: what does not fit is a row that says so. The rows do not depend on the number of
  * threads. The caller frees the result with sweep_free. */
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options);
 void sweep_free(struct sweep *sweep);
+
+/* The plan of a row that fits, which the caller frees. */
+struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
+                        const struct sweep_row *row);
 
 /* Indices of the rows that are done, [row_count] at most, budget by budget: what fits first, by
  * bytes over the link, then time, then chunk size. The first of a budget is its best. */

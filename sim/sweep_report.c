@@ -31,13 +31,19 @@ static void list_figures(const struct plan_figures *f, struct figure figures[FIG
         figures[i] = all[i];
 }
 
+static const char *way(const struct sweep_row *row)
+{
+    return row->policy ? row->policy->name : row->strategy->name;
+}
+
 static void print_heading(uint64_t device_bytes, FILE *out)
 {
     g_autofree char *device = size_format(device_bytes);
 
     fprintf(out, "\nDevice memory %s\n", device);
-    fprintf(out, "  %10s  %-11s %5s %11s %11s %11s %11s %11s %9s %9s\n", "chunk", "policy", "ahead",
-            "H2D", "D2H", "traffic", "peak", "host peak", "stall s", "step s");
+    fprintf(out, "  %10s  %-17s %5s %11s %11s %11s %11s %11s %9s %9s\n", "chunk",
+            "policy, strategy", "ahead", "H2D", "D2H", "traffic", "peak", "host peak", "stall s",
+            "step s");
 }
 
 static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
@@ -49,9 +55,9 @@ static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
 
-    fprintf(out, "%c %10s  %-11s %5u %11s %11s %11s %11s %11s %9.4f %9.4f\n", best ? '*' : ' ',
-            chunk, row->policy->name, row->look_ahead, h2d, d2h, traffic, peak, host,
-            f->stall_seconds, f->iteration_seconds);
+    fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s %9.4f %9.4f\n", best ? '*' : ' ',
+            chunk, way(row), row->look_ahead, h2d, d2h, traffic, peak, host, f->stall_seconds,
+            f->iteration_seconds);
 }
 
 static void print_refused(const struct sweep_row *row, FILE *out)
@@ -60,11 +66,11 @@ static void print_refused(const struct sweep_row *row, FILE *out)
     g_autofree char *least = size_format(row->least_device_bytes);
 
     if (row->device_bytes < row->least_device_bytes)
-        fprintf(out, "  %10s  %-11s %5u does not fit: needs %s\n", chunk, row->policy->name,
-                row->look_ahead, least);
+        fprintf(out, "  %10s  %-17s %5u does not fit: needs %s\n", chunk, way(row), row->look_ahead,
+                least);
     else
-        fprintf(out, "  %10s  %-11s %5u does not fit: %s\n", chunk, row->policy->name,
-                row->look_ahead, row->reason);
+        fprintf(out, "  %10s  %-17s %5u does not fit: %s\n", chunk, way(row), row->look_ahead,
+                row->reason);
 }
 
 void sweep_print(const struct sweep *sweep, FILE *out)
@@ -89,11 +95,12 @@ void sweep_print(const struct sweep *sweep, FILE *out)
 static json_t *row_json(const struct sweep_row *row)
 {
     struct figure figures[FIGURES];
-    json_t *object = json_pack("{sI ss sn sI sI sb sI}", "chunk_bytes",
-                               (json_int_t)row->chunk_bytes, "policy", row->policy->name,
-                               "strategy", "device_memory_bytes", (json_int_t)row->device_bytes,
-                               "look_ahead", (json_int_t)row->look_ahead, "fits", row->fits,
-                               "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
+    json_t *object =
+        json_pack("{sI ss? ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes, "policy",
+                  row->policy ? row->policy->name : NULL, "strategy",
+                  row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
+                  (json_int_t)row->device_bytes, "look_ahead", (json_int_t)row->look_ahead, "fits",
+                  row->fits, "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
 
     if (!row->fits) {
         json_object_set_new(object, "reason", json_string(row->reason));
@@ -128,8 +135,9 @@ static void append_csv_row(GString *text, const struct sweep_row *row)
     struct figure figures[FIGURES];
 
     g_string_append_printf(
-        text, "%" G_GUINT64_FORMAT ",%s,%" G_GUINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT,
-        row->chunk_bytes, row->policy->name, row->device_bytes, row->look_ahead, row->fits,
+        text, "%" G_GUINT64_FORMAT ",%s,%s,%" G_GUINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT,
+        row->chunk_bytes, row->policy ? row->policy->name : "",
+        row->strategy ? row->strategy->name : "", row->device_bytes, row->look_ahead, row->fits,
         row->least_device_bytes);
     list_figures(&row->figures, figures);
     for (int i = 0; i < FIGURES; i++)
@@ -146,8 +154,9 @@ static void append_csv_row(GString *text, const struct sweep_row *row)
 
 bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error)
 {
-    g_autoptr(GString) text = g_string_new("chunk_bytes,policy,device_memory_bytes,look_ahead,fits,"
-                                           "least_device_memory_bytes");
+    g_autoptr(GString)
+        text = g_string_new("chunk_bytes,policy,strategy,device_memory_bytes,look_ahead,fits,"
+                            "least_device_memory_bytes");
     struct figure figures[FIGURES];
 
     list_figures(&(struct plan_figures){0}, figures);
