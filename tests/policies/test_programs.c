@@ -1,0 +1,92 @@
+/* The example plug-in in the real programs: pstar-sim predicts with it, pstar-run trains with it,
+ * and what was predicted is what was moved. */
+#include "tests/programs/workshop.h"
+
+#include <string.h>
+
+enum { STEPS = 4, STEADY = 2 };
+#define BUDGET " --device-memory 900KiB"
+
+static const char *const figures[] = {"h2d_bytes", "d2h_bytes", "evictions", "peak_device_bytes"};
+
+static json_int_t figure(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_integer(value))
+        g_error("no figure %s", name);
+    return json_integer_value(value);
+}
+
+/* The sweep's entry of one policy. */
+static const json_t *entry_of(const json_t *sweep, const char *policy)
+{
+    size_t i;
+    const json_t *entry;
+    json_array_foreach (json_object_get(sweep, "results"), i, entry)
+        if (g_str_equal(json_string_value(json_object_get(entry, "policy")), policy))
+            return entry;
+    g_error("no entry for %s", policy);
+}
+
+static void assert_steady_steps(const struct workshop *workshop, const json_t *predicted)
+{
+    json_t *lines = workshop_read_json_lines(workshop, "run.jsonl");
+    size_t i, steps = 0;
+    const json_t *line;
+    json_array_foreach (lines, i, line)
+        if (json_object_get(line, "step") && steps++ >= STEADY)
+            for (size_t f = 0; f < G_N_ELEMENTS(figures); f++)
+                g_assert_cmpint(figure(line, figures[f]), ==, figure(predicted, figures[f]));
+    g_assert_cmpuint(steps, ==, STEPS);
+    json_decref(lines);
+}
+
+static void test_example(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision bf16 -o run.pstar");
+    workshop_must_run(workshop, "pstar-sim run.pstar --chunk-size 16KiB" BUDGET
+                                " --policy opt," EXAMPLE_PLUGIN " --json sweep.json");
+    char *command = g_strdup_printf("pstar-run --model model --data text.txt --batch 2 --seq 32 "
+                                    "--precision bf16 --chunk-size 16KiB" BUDGET
+                                    " --policy " EXAMPLE_PLUGIN " --steps %d --log run.jsonl",
+                                    STEPS);
+    workshop_must_run(workshop, command);
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    const json_t *mru = entry_of(sweep, "mru"), *opt = entry_of(sweep, "opt");
+    g_assert_cmpint(figure(mru, "h2d_bytes"), >, figure(opt, "h2d_bytes"));
+    assert_steady_steps(workshop, mru);
+    json_decref(sweep);
+    g_free(command);
+    workshop_free(workshop);
+}
+
+static void refuses(const struct workshop *workshop, const char *command, const char *says)
+{
+    struct outcome outcome = workshop_run(workshop, command);
+    if (outcome.status != 2 || !strstr(outcome.err, says))
+        g_error("%s: exit status %d, %s", command, outcome.status, outcome.err);
+    outcome_clear(&outcome);
+}
+
+static void test_refused(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision bf16 -o run.pstar");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy ./none.so", "./none.so: ");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy lru," BROKEN_OTHER_ABI_PLUGIN,
+            "version 99");
+    refuses(workshop, "pstar-run --model model --data text.txt --policy " BROKEN_NO_VICTIM_PLUGIN,
+            "no `victim`");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/policies/programs/example", test_example);
+    g_test_add_func("/policies/programs/refused", test_refused);
+    return g_test_run();
+}
