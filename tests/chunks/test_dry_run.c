@@ -38,7 +38,7 @@ static void test_does_not_fit(void)
         struct trace *trace = random_iteration(random);
         struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
         struct dry_run_options options = {
-            .device_bytes = 1000, .host_bytes = UINT64_MAX, .policy = random_policy(random)};
+            .device_bytes = 1, .host_bytes = UINT64_MAX, .policy = random_policy(random)};
         GError *error = NULL;
         g_assert_null(dry_run(trace, layout, &options, &error));
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
