@@ -1,14 +1,18 @@
 #include "collect/launch.h"
 #include "collect/window.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-enum { BAD_USAGE = 2 };
+enum { FAILED = 1, BAD_USAGE = 2 };
 
 struct options {
     char *output, *iterations, **command;
@@ -31,7 +35,7 @@ static void read_options(int *argc, char ***argv, struct options *options)
     g_option_context_set_summary(
         context, "Runs COMMAND and records what it annotates with NVTX: tensors, operators,\n"
                  "accesses and buffers of the chosen iterations, with the operators' durations.\n"
-                 "COMMAND's exit status is passed on.");
+                 "COMMAND's exit status is passed on; without a trace, 0 becomes 1.");
     g_option_context_set_strict_posix(context, TRUE);
     g_option_context_add_main_entries(context, entries, NULL);
     GError *error = NULL;
@@ -54,6 +58,32 @@ static int pass_on(int status)
     return 128 + WTERMSIG(status);
 }
 
+/* What can be told of the output before the command has run for hours. */
+static bool output_has_place(const char *output, GError **error)
+{
+    g_autofree char *folder = g_path_get_dirname(output);
+    int code = 0;
+    if (*output == '\0' || g_file_test(output, G_FILE_TEST_IS_DIR))
+        code = EISDIR;
+    else if (strchr(folder, '%') == NULL && g_access(folder, W_OK | X_OK) != 0)
+        code = errno;
+    if (code != 0)
+        g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code),
+                    "'%s' cannot be written: %s", output, g_strerror(code));
+    return code == 0;
+}
+
+static bool was_written(const char *output, int64_t before)
+{
+    if (strchr(output, '%') != NULL || window_file_changed(output) != before)
+        return true;
+    fprintf(stderr,
+            "pstar-collect: %s was not written; without a reason above, the command makes no NVTX "
+            "annotations\n",
+            output);
+    return false;
+}
+
 static int run(const struct options *options)
 {
     const char *output = options->output == NULL ? "run.pstar" : options->output;
@@ -62,24 +92,22 @@ static int run(const struct options *options)
     GError *error = NULL;
     int64_t before = window_file_changed(output);
     int status = -1;
-    if (window_parse(iterations, &window, &error))
+    if (window_parse(iterations, &window, &error) && output_has_place(output, &error))
         status = launch(options->command, output, iterations, &error);
     if (error != NULL) {
         fprintf(stderr, "pstar-collect: %s\n", error->message);
         g_error_free(error);
         return BAD_USAGE;
     }
-    if (strchr(output, '%') == NULL && window_file_changed(output) == before)
-        fprintf(stderr,
-                "pstar-collect: %s was not written; without a reason above, the command makes no "
-                "NVTX annotations\n",
-                output);
+    if (!was_written(output, before) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return FAILED;
     return pass_on(status);
 }
 
 int main(int argc, char **argv)
 {
     struct options options = {0};
+    setlocale(LC_CTYPE, "");
     read_options(&argc, &argv, &options);
     int status = 0;
     if (options.version) {

@@ -302,7 +302,7 @@ static void test_ends_before_window(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
     collect(fixture, "--iterations 5:6 -- %s 11 3", TRACED_ANNOTATED);
-    assert_exit(fixture, 0);
+    assert_exit(fixture, 1);
     assert_says(fixture, "ended after 3 iterations");
     g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
 }
@@ -405,7 +405,7 @@ static void test_no_annotations(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
     collect(fixture, "-- true");
-    assert_exit(fixture, 0);
+    assert_exit(fixture, 1);
     assert_says(fixture, "makes no NVTX annotations");
     g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
 }
@@ -457,6 +457,14 @@ static void test_statuses(struct fixture *fixture, gconstpointer data)
         assert_says(fixture, bad[i]);
         g_assert_cmpint(count_lines(fixture->errors), ==, 1);
     }
+    static const char *const nowhere[] = {"no/where.pstar", ".", "''"};
+    for (size_t i = 0; i < G_N_ELEMENTS(nowhere); i++) {
+        collect(fixture, "-o %s -- echo ran", nowhere[i]);
+        assert_exit(fixture, 2);
+        assert_says(fixture, "cannot be written");
+        g_assert_cmpstr(fixture->output, ==, "");
+        g_assert_cmpint(count_lines(fixture->errors), ==, 1);
+    }
     collect(fixture, "--colour -- true");
     assert_exit(fixture, 2);
     collect(fixture, "%s", "");
@@ -470,15 +478,16 @@ static void test_statuses(struct fixture *fixture, gconstpointer data)
 static void test_errors(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
-    collect(fixture, "-o no/where.pstar -- %s 1 4", TRACED_ANNOTATED);
-    assert_exit(fixture, 0);
-    assert_says(fixture, "no/where.pstar: ");
+    collect(fixture, "-o /dev/null -- sh -c '%s 1 4; echo done'", TRACED_ANNOTATED);
+    assert_exit(fixture, 1);
+    g_assert_cmpstr(fixture->output, ==, "done\n");
+    assert_says(fixture, "/dev/null: cannot be written: not a regular file");
     assert_says(fixture, "goes on untraced");
     g_assert_cmpint(count_lines(fixture->errors), ==, 2);
 
     /* A limit on the size of files stands in for a full disk. */
     collect(fixture, "-- sh -c 'trap \"\" XFSZ; ulimit -f 8; %s 7 4'", TRACED_ANNOTATED);
-    assert_exit(fixture, 0);
+    assert_exit(fixture, 1);
     assert_says(fixture, "goes on untraced");
     g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
 }
