@@ -1,4 +1,5 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
+#include "models/place_updates.h"
 #include "planner/explain.h"
 #include "planner/search.h"
 #include "planner/verify.h"
@@ -67,12 +68,28 @@ static int fail(int status, const GError *error)
     return status;
 }
 
+/* The trace with its updates where the plan has them: strategies move them. */
+static struct trace *read_trace_of(const struct plan *plan, const struct arguments *a,
+                                   GError **error)
+{
+    struct platform *platform = NULL;
+    struct trace *trace = trace_read(a->rest[0], error), *placed = NULL;
+
+    if (!trace || !plan->choices || plan->choices->tensor_count != trace->tensor_count)
+        return trace;
+    if (!a->platform || (platform = platform_read(a->platform, error)))
+        placed = model_place_updates(trace, plan->choices->host_update, platform, error);
+    platform_free(platform);
+    trace_free(trace);
+    return placed;
+}
+
 static int explain(const struct arguments *a)
 {
     g_autoptr(GError) error = NULL;
     struct trace *trace = NULL;
     struct plan *plan = plan_read(a->explain, &error);
-    bool ok = plan && (!a->rest || ((trace = trace_read(a->rest[0], &error)) &&
+    bool ok = plan && (!a->rest || ((trace = read_trace_of(plan, a, &error)) &&
                                     plan_check(plan, trace, &error)));
 
     if (ok)
@@ -89,7 +106,7 @@ static int verify(const struct arguments *a)
     struct costs *costs = NULL;
     struct plan_figures figures;
     struct plan *plan = plan_read(a->verify, &error);
-    bool ok = plan && (trace = trace_read(a->rest[0], &error)) &&
+    bool ok = plan && (trace = read_trace_of(plan, a, &error)) &&
               (costs = costs_read(a->platform, a->link, &error)) &&
               verify_plan(plan, trace, costs, &figures, &error);
 

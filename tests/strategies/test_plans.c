@@ -47,7 +47,8 @@ static void plan_from(struct fixture *f, const struct strategy *strategy, uint64
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
         g_assert_null(f->placed);
         g_assert_cmpuint(needed, >, job.device_bytes);
-        g_assert_cmpint(++attempts, <, ATTEMPTS);
+        attempts++;
+        g_assert_cmpint(attempts, <, ATTEMPTS);
         job.device_bytes = needed;
         g_clear_error(&error);
     }

@@ -138,8 +138,8 @@ static void test_resident(void)
     g_assert_cmpuint(f.peak_host_bytes, ==, 0);
 }
 
-/* Each gradient goes down once and each parameter comes up once. Gradient 1 goes down beside the last
- * backward, parameter 0 comes up beside the last update; the others are waited for. */
+/* Each gradient goes down once and each parameter comes up once. Gradient 1 goes down beside the
+ * last backward, parameter 0 comes up beside the last update; the others are waited for. */
 static void test_zero_offload(void)
 {
     struct plan_figures f = simulate("zero-offload");

@@ -1,0 +1,169 @@
+/* A trace derived by placing updates is that of a run which places them so; its durations are the
+ * platform's, or the trace's own. */
+#include "models/place_updates.h"
+#include "models/synth.h"
+#include "traces/choices.h"
+
+#include <string.h>
+
+static struct model_config config = {.name = (char *)"small",
+                                     .layers = 2,
+                                     .heads = 2,
+                                     .width = 32,
+                                     .inner = 128,
+                                     .positions = 16,
+                                     .vocabulary = 64,
+                                     .tied = true,
+                                     .norm_epsilon = 1e-5,
+                                     .initializer_range = 0.02};
+
+static struct platform *machine(void)
+{
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    g_assert_nonnull(platform);
+    return platform;
+}
+
+static struct trace *synthesise(const uint8_t *host_update, const struct platform *platform)
+{
+    const uint8_t recompute[2] = {0, 1};
+    const struct model_job job = {.batch = 2,
+                                  .sequence = 16,
+                                  .micro_batches = 1,
+                                  .precision = MODEL_BF16,
+                                  .recompute = recompute,
+                                  .host_embedding = true,
+                                  .host_update = host_update};
+    GError *error = NULL;
+    struct trace *trace = model_synthesise(&config, &job, platform, &error);
+    g_assert_no_error(error);
+    return trace;
+}
+
+static uint8_t *draw_places(GRand *random)
+{
+    uint8_t *places = model_every_tensor(&config);
+    for (uint32_t t = 0; t < model_tensor_count(&config); t++)
+        places[t] = (uint8_t)g_rand_int_range(random, 0, 2);
+    return places;
+}
+
+static void assert_same(const struct trace *a, const struct trace *b)
+{
+    g_autofree char *left = trace_digest(a), *right = trace_digest(b);
+    g_assert_cmpstr(left, ==, right);
+    for (uint32_t m = 0; m < a->operator_count; m++)
+        g_assert_cmpuint(a->operators[m].duration_ns, ==, b->operators[m].duration_ns);
+}
+
+/* From any places to any others, with a platform. */
+static void test_as_synthesised(void)
+{
+    GRand *random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct platform *platform = machine();
+    for (int i = 0; i < 50; i++) {
+        g_autofree uint8_t *from = draw_places(random), *to = draw_places(random);
+        struct trace *before = synthesise(from, platform), *expected = synthesise(to, platform);
+        struct trace *placed = model_place_updates(before, to, platform, NULL);
+        GError *error = NULL;
+        trace_check(placed, "placed", &error);
+        g_assert_no_error(error);
+        assert_same(placed, expected);
+        trace_free(before);
+        trace_free(expected);
+        trace_free(placed);
+    }
+    platform_free(platform);
+    g_rand_free(random);
+}
+
+static struct trace_operator *update_of(struct trace *trace, uint32_t tensor)
+{
+    return &trace->operators[trace->operator_count - trace->tensor_count + tensor];
+}
+
+/* Without a platform: as fast an element as the trace's own updates there, if it has any. */
+static void test_own_durations(void)
+{
+    struct platform *platform = machine();
+    g_autofree uint8_t *places = model_every_tensor(&config);
+    memset(places + 1, 0, model_tensor_count(&config) - 1);
+    struct trace *trace = synthesise(places, platform);
+    update_of(trace, 0)->duration_ns = 3 * trace->tensors[0].elements; /* 3 ns an element */
+    update_of(trace, 4)->duration_ns = 12345;
+    memset(places, 1, model_tensor_count(&config));
+    struct trace *placed = model_place_updates(trace, places, NULL, NULL);
+    g_assert_cmpuint(update_of(placed, 4)->duration_ns, ==, 3 * trace->tensors[4].elements);
+    g_assert_true(placed->estimated);
+    trace_free(placed);
+
+    update_of(trace, 0)->duration_ns = 0; /* no update on the host is timed */
+    placed = model_place_updates(trace, places, NULL, NULL);
+    g_assert_cmpuint(update_of(placed, 4)->duration_ns, ==, 12345);
+    trace_free(placed);
+    trace_free(trace);
+    platform_free(platform);
+}
+
+static void test_unmoved(void)
+{
+    struct platform *platform = machine();
+    g_autofree uint8_t *places = model_every_tensor(&config);
+    struct trace *trace = synthesise(places, platform);
+    trace->estimated = false;
+    update_of(trace, 3)->duration_ns = 777;
+    struct trace *placed = model_place_updates(trace, places, platform, NULL);
+    assert_same(trace, placed);
+    g_assert_false(placed->estimated);
+    trace_free(placed);
+    trace_free(trace);
+    platform_free(platform);
+}
+
+/* One operator for two tensors goes anywhere with both, nowhere with one. */
+static void test_fused(void)
+{
+    g_autofree uint8_t *places = model_every_tensor(&config);
+    struct trace *trace = synthesise(NULL, NULL), *placed;
+    GError *error = NULL;
+    struct trace_operator *last = update_of(trace, trace->tensor_count - 1);
+    last[-1].access_count += last->access_count;
+    g_free(last->name);
+    trace->operator_count--;
+    placed = model_place_updates(trace, places, NULL, &error);
+    g_assert_no_error(error);
+    g_assert_cmpint(placed->operators[placed->operator_count - 1].place, ==, TRACE_ON_HOST);
+    trace_free(placed);
+    places[trace->tensor_count - 1] = 0;
+    g_assert_null(model_place_updates(trace, places, NULL, &error));
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+    g_clear_error(&error);
+    trace_free(trace);
+}
+
+/* What a run chose is read off its trace. */
+static void test_choices(void)
+{
+    GRand *random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    g_autofree uint8_t *places = draw_places(random);
+    struct trace *trace = synthesise(places, NULL);
+    struct trace_choices *choices = trace_choices_of(trace);
+    const uint8_t recompute[2] = {0, 1};
+    g_assert_cmpmem(choices->recompute, choices->layer_count, recompute, 2);
+    g_assert_cmpmem(choices->host_update, choices->tensor_count, places, trace->tensor_count);
+    g_assert_true(choices->host_embedding);
+    trace_choices_free(choices);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/strategies/updates/as-synthesised", test_as_synthesised);
+    g_test_add_func("/strategies/updates/own-durations", test_own_durations);
+    g_test_add_func("/strategies/updates/unmoved", test_unmoved);
+    g_test_add_func("/strategies/updates/fused", test_fused);
+    g_test_add_func("/strategies/updates/choices", test_choices);
+    return g_test_run();
+}
