@@ -1,4 +1,5 @@
 /* pstar-run: trains a GPT-2 family model by a plan. */
+#include "engine/probe.h"
 #include "engine/trainer.h"
 
 #include <locale.h>
@@ -14,6 +15,8 @@ int main(int argc, char **argv)
         status = 2;
     else if (options.version)
         puts("pstar-run " PSTAR_VERSION);
+    else if (options.probe)
+        status = probe_run(options.output ? options.output : "machine.json", &error);
     else
         status = trainer_run(&options, &error);
     if (error)

@@ -218,7 +218,7 @@ static void raw_clear(struct raw *raw)
         name, 0, 0, G_OPTION_ARG_NONE, target, help, NULL \
     }
 
-static bool parse(struct raw *raw, struct run_options *o, gboolean flags[5], int *argc,
+static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int *argc,
                   char ***argv, GError **error)
 {
     const GOptionEntry entries[] = {
@@ -267,6 +267,9 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[5], int
         FILENAME("resume", &o->resume, "Go on from a checkpoint", "DIR"),
         FLAG("dry-run", &flags[2], "Show the memory and the traffic of a run, and take none"),
         FLAG("json", &flags[3], "Print one JSON object instead of a table"),
+        FLAG("probe", &flags[5], "Measure this machine instead of training"),
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &o->output,
+         "Where the probe writes (machine.json)", "FILE"},
         FLAG("version", &flags[4], "Print the version"),
         {NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL},
     };
@@ -282,7 +285,7 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[5], int
 bool run_options_parse(struct run_options *options, int *argc, char ***argv, GError **error)
 {
     struct raw raw = {.steps = 100, .warm_up_steps = 10, .batch = 4, .micro_batches = 1};
-    gboolean flags[5] = {FALSE};
+    gboolean flags[6] = {FALSE};
     *options = (struct run_options){
         .device_memory = RUN_UNLIMITED,
         .host_memory = RUN_UNLIMITED,
@@ -300,16 +303,17 @@ bool run_options_parse(struct run_options *options, int *argc, char ***argv, GEr
     options->dry_run = flags[2];
     options->json = flags[3];
     options->version = flags[4];
-    parsed = parsed && (options->version || finish(&raw, options, error));
+    options->probe = flags[5];
+    parsed = parsed && (options->version || options->probe || finish(&raw, options, error));
     raw_clear(&raw);
     return parsed;
 }
 
 void run_options_clear(struct run_options *options)
 {
-    char *texts[] = {options->model,     options->data,     options->eval, options->plan,
-                     options->emit_plan, options->policy,   options->log,  options->save,
-                     options->resume,    options->recompute};
+    char *texts[] = {options->model,     options->data,      options->eval,  options->plan,
+                     options->emit_plan, options->policy,    options->log,   options->save,
+                     options->resume,    options->recompute, options->output};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);
     *options = (struct run_options){0};

@@ -24,7 +24,8 @@ struct run_options {
     uint8_t data_order; /* enum data_order */
     double learning_rate, least_learning_rate, weight_decay, beta1, beta2, epsilon, clip, held_out;
     bool host_embedding, host_update;
-    bool dry_run, json, version;
+    char *output; /* of the probe; NULL: machine.json */
+    bool dry_run, json, version, probe;
 };
 
 /* Parses and checks. Errors are G_OPTION_ERROR or SIZE_ERROR. Prints and exits for --help alone, as

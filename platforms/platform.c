@@ -20,6 +20,10 @@ void platform_free(struct platform *platform)
     curve_clear(&platform->compute[1]);
     curve_clear(&platform->memory);
     curve_clear(&platform->host_update);
+    for (int i = 0; i < PLATFORM_EXTRAS; i++)
+        curve_clear(&platform->extra[i]);
+    g_free(platform->threads.source);
+    g_free(platform->products);
     g_free(platform);
 }
 
@@ -42,4 +46,10 @@ double platform_seconds(const struct platform_curve *curve, double amount)
     const struct platform_point *left = right - 1;
     double share = (amount - left->amount) / (right->amount - left->amount);
     return left->seconds + share * (right->seconds - left->seconds);
+}
+
+const struct platform_curve *platform_curve_or(const struct platform_curve *curve,
+                                               const struct platform_curve *otherwise)
+{
+    return curve->count > 0 ? curve : otherwise;
 }

@@ -18,6 +18,49 @@ struct platform_curve {
     char *source; /* how these points were had; NULL: not said */
 };
 
+/* Curves that a file may lack; the key in it is the name in lower case. */
+enum platform_extra {
+    PLATFORM_H2D_BOTH,           /* copies while the other direction copies as well, by bytes */
+    PLATFORM_D2H_BOTH,           /* the same */
+    PLATFORM_H2D_BESIDE,         /* copies while the device computes */
+    PLATFORM_D2H_BESIDE,         /* the same */
+    PLATFORM_H2D_PAGEABLE,       /* copies from host memory that is not pinned */
+    PLATFORM_D2H_PAGEABLE,       /* copies to such memory */
+    PLATFORM_MOVE,               /* within the device, by bytes moved */
+    PLATFORM_COMPUTE_FP32_APART, /* like compute and memory, on the cores that --link leaves to */
+    PLATFORM_COMPUTE_BF16_APART, /* compute */
+    PLATFORM_MEMORY_APART,
+    PLATFORM_HOST_UPDATE_APART, /* AdamW on the cores that --link leaves to the host */
+    PLATFORM_UPDATE_THREADS,    /* AdamW on 4 Mi elements, by threads instead of elements */
+    PLATFORM_EXTRAS
+};
+
+/* A matrix product [rows, inputs] x [inputs, outputs]. */
+struct platform_product {
+    uint32_t rows, inputs, outputs, threads;
+    bool bf16;
+    double seconds;
+};
+
+/* Operators by what bounds them, and what may run beside them. */
+enum platform_bound { PLATFORM_PRODUCT_FP32, PLATFORM_PRODUCT_BF16, PLATFORM_MEMORY_BOUND };
+enum platform_neighbour { PLATFORM_BESIDE_H2D, PLATFORM_BESIDE_D2H, PLATFORM_BESIDE_UPDATE };
+
+/* The rate of the copies beside which operators were measured, bytes a second each direction. */
+#define PLATFORM_BESIDE_RATE 2e9
+
+/* A device that is threads of this machine, as the CPU device with --link: one thread computes, one
+ * a direction copies, one runs the host's operators; they sleep while they wait. */
+struct platform_threads {
+    char *source;           /* NULL: the platform has no such threads, and nothing below holds */
+    uint32_t host_cores;    /* shared by the copies and the host's operators */
+    double put_seconds;     /* of the computing thread, to queue a copy */
+    double wake_seconds;    /* from what a thread waits for to its next instruction */
+    double late_seconds;    /* from when a copy over a link is due to its completion */
+    double gap_seconds;     /* between an operator's end and the next one's start */
+    double slow_down[3][3]; /* [platform_bound][platform_neighbour]: share of time added */
+};
+
 struct platform {
     char *name;
     char *source; /* where the figures come from, on the whole */
@@ -26,6 +69,10 @@ struct platform {
     struct platform_curve compute[2];  /* matrix products, by operations: fp32, bf16 */
     struct platform_curve memory;      /* device memory traffic of other operators, by bytes */
     struct platform_curve host_update; /* AdamW on the host, by elements */
+    struct platform_curve extra[PLATFORM_EXTRAS]; /* count 0: not in the file */
+    struct platform_threads threads;
+    struct platform_product *products; /* may be absent: NULL, 0 */
+    uint32_t product_count;
 };
 
 enum platform_error { PLATFORM_ERROR_INVALID };
@@ -40,5 +87,9 @@ void platform_free(struct platform *platform);
 /* Seconds for an amount: interpolated between the points, in proportion to the nearest point's rate
  * outside of them. */
 double platform_seconds(const struct platform_curve *curve, double amount);
+
+/* The curve itself, or, where it has no points, the one that stands in for it. */
+const struct platform_curve *platform_curve_or(const struct platform_curve *curve,
+                                               const struct platform_curve *otherwise);
 
 #endif

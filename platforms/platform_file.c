@@ -12,6 +12,21 @@ struct named_curve {
 
 enum { CURVES = 6 };
 
+static const char *const extra_keys[PLATFORM_EXTRAS] = {
+    [PLATFORM_H2D_BOTH] = "h2d_both",
+    [PLATFORM_D2H_BOTH] = "d2h_both",
+    [PLATFORM_H2D_BESIDE] = "h2d_beside",
+    [PLATFORM_D2H_BESIDE] = "d2h_beside",
+    [PLATFORM_H2D_PAGEABLE] = "h2d_pageable",
+    [PLATFORM_D2H_PAGEABLE] = "d2h_pageable",
+    [PLATFORM_MOVE] = "move",
+    [PLATFORM_COMPUTE_FP32_APART] = "compute_fp32_apart",
+    [PLATFORM_COMPUTE_BF16_APART] = "compute_bf16_apart",
+    [PLATFORM_MEMORY_APART] = "memory_apart",
+    [PLATFORM_HOST_UPDATE_APART] = "host_update_apart",
+    [PLATFORM_UPDATE_THREADS] = "update_threads",
+};
+
 static void name_curves(struct platform *platform, struct named_curve named[CURVES])
 {
     named[0] = (struct named_curve){"h2d", &platform->h2d};
@@ -104,6 +119,91 @@ static bool read_curve(const json_t *root, const char *path, const struct named_
     return done;
 }
 
+/* ---- what a file may lack ---- */
+
+static bool read_extras(const json_t *root, const char *path, struct platform *platform,
+                        GError **error)
+{
+    for (int i = 0; i < PLATFORM_EXTRAS; i++) {
+        const struct named_curve named = {extra_keys[i], &platform->extra[i]};
+        if (json_object_get(root, extra_keys[i]) && !read_curve(root, path, &named, error))
+            return false;
+    }
+    return true;
+}
+
+static bool read_seconds(const json_t *object, const char *path, const char *key, double *seconds,
+                         GError **error)
+{
+    const json_t *value = json_object_get(object, key);
+    *seconds = json_number_value(value);
+    if (!json_is_number(value) || !(*seconds >= 0 && *seconds < 1))
+        return wrong(error, path, key, value, "seconds from 0 to below 1");
+    return true;
+}
+
+static bool read_slow_down(const json_t *object, const char *path, double slow_down[3][3],
+                           GError **error)
+{
+    const json_t *rows = json_object_get(object, "slow_down");
+    for (size_t bound = 0; bound < 3; bound++)
+        for (size_t neighbour = 0; neighbour < 3; neighbour++) {
+            const json_t *value = json_array_get(json_array_get(rows, bound), neighbour);
+            slow_down[bound][neighbour] = json_number_value(value);
+            if (!json_is_number(value) || !(slow_down[bound][neighbour] >= 0))
+                return wrong(error, path, "slow_down", rows, "3 by 3 shares of at least 0");
+        }
+    return true;
+}
+
+static bool read_threads(const json_t *root, const char *path, struct platform_threads *threads,
+                         GError **error)
+{
+    const json_t *object = json_object_get(root, "threads");
+    uint64_t cores = 0;
+    if (!object)
+        return true;
+    if (!read_string(object, path, "source", &threads->source, error) ||
+        !read_bytes(object, path, "host_cores", &cores, error) ||
+        !read_seconds(object, path, "put_seconds", &threads->put_seconds, error) ||
+        !read_seconds(object, path, "wake_seconds", &threads->wake_seconds, error) ||
+        !read_seconds(object, path, "late_seconds", &threads->late_seconds, error) ||
+        !read_seconds(object, path, "gap_seconds", &threads->gap_seconds, error))
+        return false;
+    threads->host_cores = (uint32_t)MIN(cores, UINT32_MAX);
+    return read_slow_down(object, path, threads->slow_down, error);
+}
+
+static bool read_product(const json_t *object, struct platform_product *product)
+{
+    const char *precision = NULL;
+    int rows = 0, inputs = 0, outputs = 0, threads = 0;
+    if (json_unpack((json_t *)object, "{s:i, s:i, s:i, s:i, s:s, s:F}", "rows", &rows, "inputs",
+                    &inputs, "outputs", &outputs, "threads", &threads, "precision", &precision,
+                    "seconds", &product->seconds) != 0)
+        return false;
+    product->rows = (uint32_t)rows;
+    product->inputs = (uint32_t)inputs;
+    product->outputs = (uint32_t)outputs;
+    product->threads = (uint32_t)threads;
+    product->bf16 = g_str_equal(precision, "bf16");
+    return rows > 0 && inputs > 0 && outputs > 0 && threads > 0 && product->seconds > 0 &&
+           (product->bf16 || g_str_equal(precision, "fp32"));
+}
+
+static bool read_products(const json_t *root, const char *path, struct platform *platform,
+                          GError **error)
+{
+    const json_t *list = json_object_get(root, "products");
+    platform->product_count = (uint32_t)json_array_size(list);
+    platform->products = g_new0(struct platform_product, platform->product_count);
+    for (uint32_t i = 0; i < platform->product_count; i++)
+        if (!read_product(json_array_get(list, i), &platform->products[i]))
+            return wrong(error, path, "products", json_array_get(list, i),
+                         "rows, inputs, outputs, threads, precision and seconds of a product");
+    return true;
+}
+
 static bool read_platform(const json_t *root, const char *path, struct platform *platform,
                           GError **error)
 {
@@ -121,7 +221,9 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
     for (int i = 0; i < CURVES; i++)
         if (!read_curve(root, path, &named[i], error))
             return false;
-    return true;
+    return read_extras(root, path, platform, error) &&
+           read_threads(root, path, &platform->threads, error) &&
+           read_products(root, path, platform, error);
 }
 
 static json_t *load(const char *path, GError **error)
@@ -166,6 +268,32 @@ static json_t *curve_to_json(const struct platform_curve *curve)
     return json_pack("{s:s, s:o}", "source", curve->source ? curve->source : "", "points", points);
 }
 
+static json_t *threads_to_json(const struct platform_threads *threads)
+{
+    json_t *rows = json_array();
+    for (int bound = 0; bound < 3; bound++) {
+        const double *row = threads->slow_down[bound];
+        json_array_append_new(rows, json_pack("[f, f, f]", row[0], row[1], row[2]));
+    }
+    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:o}", "source", threads->source, "host_cores",
+                     (int)threads->host_cores, "put_seconds", threads->put_seconds, "wake_seconds",
+                     threads->wake_seconds, "late_seconds", threads->late_seconds, "gap_seconds",
+                     threads->gap_seconds, "slow_down", rows);
+}
+
+static json_t *products_to_json(const struct platform *platform)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < platform->product_count; i++) {
+        const struct platform_product *p = &platform->products[i];
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:f}", "precision",
+                                              p->bf16 ? "bf16" : "fp32", "rows", (int)p->rows,
+                                              "inputs", (int)p->inputs, "outputs", (int)p->outputs,
+                                              "threads", (int)p->threads, "seconds", p->seconds));
+    }
+    return list;
+}
+
 bool platform_write(const struct platform *platform, const char *path, GError **error)
 {
     struct platform copy = *platform;
@@ -177,7 +305,14 @@ bool platform_write(const struct platform *platform, const char *path, GError **
     g_assert(root);
     for (int i = 0; i < CURVES; i++)
         json_object_set_new(root, named[i].key, curve_to_json(named[i].curve));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+    for (int i = 0; i < PLATFORM_EXTRAS; i++)
+        if (platform->extra[i].count > 0)
+            json_object_set_new(root, extra_keys[i], curve_to_json(&platform->extra[i]));
+    if (platform->threads.source)
+        json_object_set_new(root, "threads", threads_to_json(&platform->threads));
+    if (platform->product_count > 0)
+        json_object_set_new(root, "products", products_to_json(platform));
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
     char *line = g_strconcat(text, "\n", NULL);
     bool done = g_file_set_contents(path, line, -1, error);
     g_free(line);

@@ -1,0 +1,139 @@
+/* Copies and moves of the CPU device, in trains of equal ones that walk through both memories, so
+ * that no copy finds its bytes in a cache. */
+#include "engine/probe_steps.h"
+
+#include "engine/cpu/cores.h"
+#include "engine/cpu/kernels.h"
+#include "engine/probe_measure.h"
+
+enum { MEMORY = 192 << 20, TRAIN = 96 << 20, LONGEST_TRAIN = 256 };
+
+static const uint64_t sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
+
+struct train {
+    struct device *device;
+    uint64_t bytes; /* of a copy */
+    uint32_t copies;
+    bool queue[MOVER_QUEUES]; /* directions that copy */
+    uint64_t place;           /* of the next copy */
+};
+
+static uint64_t next_place(struct train *train)
+{
+    uint64_t place = train->place;
+    train->place = place + 2 * train->bytes <= MEMORY ? place + train->bytes : 0;
+    return place;
+}
+
+static void run_copies(void *data)
+{
+    struct train *train = data;
+    struct mover_after last = {{0}}, none = {{0}};
+    for (uint32_t i = 0; i < train->copies; i++)
+        for (int q = 0; q < MOVER_QUEUES; q++)
+            if (train->queue[q]) {
+                uint64_t on_device = next_place(train);
+                /* The other half of the host's pool, for copies that do not meet. */
+                uint64_t on_host = (on_device + (q == MOVER_D2H ? MEMORY / 2 : 0)) % MEMORY;
+                on_host = MIN(on_host, MEMORY - train->bytes);
+                last.queue[q] = train->device->ops->copy(train->device, (enum mover_queue)q,
+                                                         on_device, on_host, train->bytes, &none);
+            }
+    train->device->ops->wait(train->device, &last);
+}
+
+/* Each into the room that the one before left, as a plan closes gaps. */
+static void run_moves(void *data)
+{
+    struct train *train = data;
+    const struct mover_after none = {{0}};
+    for (uint32_t i = 0; i < train->copies; i++) {
+        uint64_t to = next_place(train);
+        train->device->ops->move(train->device, to, MIN(to + train->bytes, MEMORY - train->bytes),
+                                 train->bytes, &none);
+    }
+}
+
+static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
+                    struct platform_curve *curve)
+{
+    for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
+        struct train train = {.device = device,
+                              .bytes = sizes[s],
+                              .copies = (uint32_t)CLAMP(TRAIN / sizes[s], 1, LONGEST_TRAIN),
+                              .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h}};
+        probe_add(curve, (double)sizes[s], probe_seconds(work, &train) / train.copies);
+    }
+}
+
+/* ---- beside compute ---- */
+
+struct compute_load {
+    struct cores cores;
+    gint stop; /* atomic */
+};
+
+static void *compute(void *data)
+{
+    enum { ROWS = 256, WIDTH = 1024 };
+    struct compute_load *load = data;
+    cores_bind(&load->cores.compute);
+    struct cpu_context *cpu = cpu_context_new(load->cores.compute_count);
+    float *x = g_new0(float, ROWS *WIDTH), *y = g_new0(float, ROWS *WIDTH);
+    float *weight = g_new0(float, WIDTH *WIDTH), *bias = g_new0(float, WIDTH);
+    while (!g_atomic_int_get(&load->stop))
+        cpu_linear_forward(cpu, MODEL_FP32, ROWS, WIDTH, WIDTH, x, weight, bias, y);
+    g_free(bias);
+    g_free(weight);
+    g_free(y);
+    g_free(x);
+    cpu_context_free(cpu);
+    return NULL;
+}
+
+/* The caller, who waits for the copies, leaves the compute cores to the products. */
+static void measure_beside(struct device *device, const struct cores *cores,
+                           struct platform *platform)
+{
+    struct compute_load load = {.cores = *cores};
+    cores_bind(&cores->host);
+    GThread *thread = g_thread_new("compute", compute, &load);
+    measure(device, run_copies, true, false, &platform->extra[PLATFORM_H2D_BESIDE]);
+    measure(device, run_copies, false, true, &platform->extra[PLATFORM_D2H_BESIDE]);
+    g_atomic_int_set(&load.stop, 1);
+    g_thread_join(thread);
+    cores_bind(&cores->compute);
+}
+
+bool probe_copies(struct platform *platform, GError **error)
+{
+    const struct device_options options = {.arena_bytes = MEMORY,
+                                           .host_bytes = MEMORY,
+                                           .h2d_rate = PROBE_FASTEST_LINK,
+                                           .d2h_rate = PROBE_FASTEST_LINK};
+    struct platform_curve *extra = platform->extra, *both = &extra[PLATFORM_H2D_BOTH];
+    const struct cores cores = cores_split(true);
+    struct device *device = device_cpu.open(&options, error);
+    if (!device)
+        return false;
+    measure(device, run_copies, true, false, &platform->h2d);
+    measure(device, run_copies, false, true, &platform->d2h);
+    measure(device, run_copies, true, true, both);
+    for (uint32_t i = 0; i < both->count; i++)
+        probe_add(&extra[PLATFORM_D2H_BOTH], both->points[i].amount, both->points[i].seconds);
+    measure(device, run_moves, false, false, &extra[PLATFORM_MOVE]);
+    measure_beside(device, &cores, platform);
+    device->ops->close(device);
+
+    probe_source(&platform->h2d, g_strdup("memcpy by the copy thread on the host's cores, trains "
+                                          "of copies, median"));
+    probe_source(&platform->d2h, g_strdup(platform->h2d.source));
+    probe_source(both, g_strdup("trains in both directions at once, a copy of each"));
+    probe_source(&extra[PLATFORM_D2H_BOTH], g_strdup(both->source));
+    probe_source(&extra[PLATFORM_H2D_BESIDE],
+                 g_strdup("trains while fp32 matrix products run on the compute cores"));
+    probe_source(&extra[PLATFORM_D2H_BESIDE], g_strdup(extra[PLATFORM_H2D_BESIDE].source));
+    probe_source(&extra[PLATFORM_MOVE],
+                 g_strdup("memmove by the computing thread into room just left, median"));
+    return true;
+}
