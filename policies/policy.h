@@ -15,7 +15,7 @@
  * as two symbols:
  *     const uint32_t pstar_policy_abi = POLICY_ABI;
  *     const struct policy_ops pstar_policy = {...}; */
-#define POLICY_ABI 1
+#define POLICY_ABI 1u
 
 /* What the driver of a policy keeps true while the policy is open. */
 struct policy_view {
