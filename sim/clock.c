@@ -1,5 +1,7 @@
 #include "sim/clock.h"
 
+#include "sim/cores.h"
+
 struct sim_clock {
     struct sim_job job;
     uint64_t *h2d_ns, *d2h_ns;      /* [chunk_count] a copy of the chunk */
@@ -7,6 +9,8 @@ struct sim_clock {
     uint64_t last_end_ns;           /* of the operators and moves so far, wherever they ran */
     uint64_t lap_ns;                /* where the current lap began */
     uint64_t stall_ns;              /* in this lap */
+    uint32_t moment;                /* whose actions or operator come next */
+    struct cores *cores;            /* NULL: queues are independent */
     struct plan_figures lap;        /* counts so far in this lap */
 
     uint64_t *end; /* [chunk_count] address after its last byte on the device; 0: not there */
@@ -41,6 +45,8 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     struct sim_clock *clock = g_new0(struct sim_clock, 1);
 
     clock->job = *job;
+    if (job->costs->threads.known)
+        clock->cores = cores_new(&job->costs->threads, job->timeline);
     clock->h2d_ns = g_new(uint64_t, n);
     clock->d2h_ns = g_new(uint64_t, n);
     clock->end = g_new0(uint64_t, n);
@@ -60,6 +66,7 @@ void sim_clock_free(struct sim_clock *clock)
 {
     if (!clock)
         return;
+    cores_free(clock->cores);
     g_free(clock->h2d_ns);
     g_free(clock->d2h_ns);
     g_free(clock->end);
@@ -100,40 +107,146 @@ static uint64_t issue(const struct sim_clock *clock, const struct mover_after *a
     return MAX(latest(after), clock->free_ns[MOVER_COMPUTE]);
 }
 
-/* Operators and moves on the device: what they wait for beyond the one before is a stall. */
-static uint64_t compute(struct sim_clock *clock, uint64_t ready_ns, uint64_t duration_ns)
-{
-    uint64_t before_ns = clock->free_ns[MOVER_COMPUTE];
-    uint64_t end_ns = enqueue(clock, MOVER_COMPUTE, ready_ns, duration_ns);
+/* ---- the timeline, where one is kept ---- */
 
-    clock->stall_ns += end_ns - duration_ns - before_ns;
+static struct timeline_span *note(struct sim_clock *clock, enum mover_queue queue,
+                                  enum timeline_kind kind, uint32_t chunk, uint64_t bytes)
+{
+    if (!clock->job.timeline)
+        return NULL;
+    const struct timeline_span span = {
+        .kind = (uint8_t)kind, .moment = clock->moment, .chunk = chunk, .bytes = bytes};
+    GArray *spans = clock->job.timeline->spans[queue];
+    g_array_append_val(spans, span);
+    return &g_array_index(spans, struct timeline_span, spans->len - 1);
+}
+
+static void close_span(struct timeline_span *span, uint64_t start_ns, uint64_t end_ns)
+{
+    if (!span)
+        return;
+    span->start_ns = start_ns;
+    span->end_ns = end_ns;
+}
+
+/* `span`: of the work that was waited for; NULL where nobody knows. */
+static void note_stall(struct sim_clock *clock, uint64_t start_ns, uint64_t wait_ns,
+                       enum mover_queue queue, const struct timeline_span *waited_for)
+{
+    clock->stall_ns += wait_ns;
+    if (!clock->job.timeline || wait_ns == 0)
+        return;
+    const struct timeline_stall stall = {.moment = clock->moment,
+                                         .start_ns = start_ns,
+                                         .wait_ns = wait_ns,
+                                         .queue = (uint8_t)queue,
+                                         .chunk = waited_for ? waited_for->chunk
+                                                             : TIMELINE_NO_CHUNK};
+    g_array_append_val(clock->job.timeline->stalls, stall);
+}
+
+/* ---- work on the device ---- */
+
+/* What runs on the device: an operator or a move. */
+struct device_work {
+    enum timeline_kind kind;
+    uint32_t chunk;
+    uint64_t bytes, duration_ns;
+    double slow_down[3]; /* of threads: by neighbour */
+};
+
+static mover_ticket compute_beside_threads(struct sim_clock *clock, const struct device_work *work,
+                                           const struct mover_after *after)
+{
+    struct timeline *timeline = clock->job.timeline;
+    struct cores_wait wait = cores_compute(clock->cores, work->duration_ns, work->slow_down, after);
+    const struct timeline_span *last = NULL;
+    if (timeline && wait.waited_ns)
+        last = &g_array_index(timeline->spans[wait.queue], struct timeline_span,
+                              after->queue[wait.queue] - 1);
+    note_stall(clock, wait.start_ns - wait.waited_ns, wait.waited_ns, wait.queue, last);
+    close_span(note(clock, MOVER_COMPUTE, work->kind, work->chunk, work->bytes), wait.start_ns,
+               wait.end_ns);
+    clock->free_ns[MOVER_COMPUTE] = clock->last_end_ns = wait.end_ns;
+    return wait.ticket;
+}
+
+static enum mover_queue last_queue(const struct mover_after *after)
+{
+    enum mover_queue last = MOVER_COMPUTE;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (after->queue[q] > after->queue[last])
+            last = (enum mover_queue)q;
+    return last;
+}
+
+/* What it waits for beyond the work before it is a stall. */
+static mover_ticket compute(struct sim_clock *clock, const struct device_work *work,
+                            const struct mover_after *after)
+{
+    if (clock->cores)
+        return compute_beside_threads(clock, work, after);
+    uint64_t before_ns = clock->free_ns[MOVER_COMPUTE];
+    uint64_t end_ns = enqueue(clock, MOVER_COMPUTE, latest(after), work->duration_ns);
+    uint64_t start_ns = end_ns - work->duration_ns;
+    if (start_ns > before_ns) {
+        enum mover_queue queue = last_queue(after);
+        const struct timeline *timeline = clock->job.timeline;
+        note_stall(clock, before_ns, start_ns - before_ns, queue,
+                   timeline ? timeline_ending(timeline, queue, start_ns) : NULL);
+    }
+    close_span(note(clock, MOVER_COMPUTE, work->kind, work->chunk, work->bytes), start_ns, end_ns);
     clock->last_end_ns = MAX(clock->last_end_ns, end_ns);
     return end_ns;
 }
 
-static mover_ticket fetch(void *self, const struct mover_copy *copy,
+/* ---- copies ---- */
+
+struct link_work {
+    enum mover_queue queue;
+    enum timeline_kind kind;
+    uint32_t chunk;
+    uint64_t bytes, duration_ns;
+};
+
+static mover_ticket copy(struct sim_clock *clock, const struct link_work *work, uint64_t ready_ns,
+                         const struct mover_after *after)
+{
+    struct timeline_span *span = note(clock, work->queue, work->kind, work->chunk, work->bytes);
+    if (clock->cores)
+        return cores_copy(clock->cores, work->queue, work->bytes, work->duration_ns, after);
+    uint64_t end_ns = enqueue(clock, work->queue, ready_ns, work->duration_ns);
+    close_span(span, end_ns - work->duration_ns, end_ns);
+    return end_ns;
+}
+
+static mover_ticket fetch(void *self, const struct mover_copy *chunk,
                           const struct mover_after *after)
 {
     struct sim_clock *clock = self;
+    const struct link_work work = {MOVER_H2D, TIMELINE_FETCH, chunk->chunk, chunk->bytes,
+                                   clock->h2d_ns[chunk->chunk]};
 
-    occupy(clock, copy);
-    clock->lap.h2d_bytes += copy->bytes;
+    occupy(clock, chunk);
+    clock->lap.h2d_bytes += chunk->bytes;
     clock->lap.h2d_copies++;
-    return enqueue(clock, MOVER_H2D, issue(clock, after), clock->h2d_ns[copy->chunk]);
+    return copy(clock, &work, issue(clock, after), after);
 }
 
-static mover_ticket write_back(void *self, const struct mover_copy *copy, bool leaves,
+static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool leaves,
                                const struct mover_after *after)
 {
     struct sim_clock *clock = self;
+    const struct link_work work = {MOVER_D2H, TIMELINE_WRITE_BACK, chunk->chunk, chunk->bytes,
+                                   clock->d2h_ns[chunk->chunk]};
 
     if (leaves) {
-        leave(clock, copy->chunk);
+        leave(clock, chunk->chunk);
         clock->lap.evictions++;
     }
-    clock->lap.d2h_bytes += copy->bytes;
+    clock->lap.d2h_bytes += chunk->bytes;
     clock->lap.d2h_copies++;
-    return enqueue(clock, MOVER_D2H, issue(clock, after), clock->d2h_ns[copy->chunk]);
+    return copy(clock, &work, issue(clock, after), after);
 }
 
 static void allocate(void *self, const struct mover_copy *copy)
@@ -153,29 +266,95 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after)
 {
     struct sim_clock *clock = self;
-    uint64_t duration_ns = costs_ns(&clock->job.costs->memory, 2 * to->bytes);
+    const struct costs *costs = clock->job.costs;
+    struct device_work work = {.kind = TIMELINE_MOVE,
+                               .chunk = to->chunk,
+                               .bytes = to->bytes,
+                               .duration_ns = costs_ns(&costs->move, to->bytes)};
 
     g_assert(clock->end[to->chunk] == from + to->slot_bytes);
+    for (int n = 0; clock->cores && n < 3; n++)
+        work.slow_down[n] = costs->threads.constants.slow_down[PLATFORM_MEMORY_BOUND][n];
     occupy(clock, to);
     clock->lap.moves++;
     clock->lap.moved_bytes += to->bytes;
-    return compute(clock, latest(after), duration_ns);
+    return compute(clock, &work, after);
 }
 
-static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_operator *op,
-                                uint64_t ready_ns)
+/* ---- operators ---- */
+
+/* On threads: activations down, the operator, its results up, and a place in the host's queue that
+ * is reached when they are there. */
+static mover_ticket run_beside_threads(struct sim_clock *clock, const struct trace_operator *op,
+                                       const struct mover_after *after)
+{
+    const struct costs *costs = clock->job.costs;
+    struct mover_after ready = *after, sent = {.queue = {0}};
+
+    if (op->d2h_bytes)
+        ready.queue[MOVER_D2H] = copy(clock,
+                                      &(struct link_work){MOVER_D2H, TIMELINE_ACTIVATIONS,
+                                                          TIMELINE_NO_CHUNK, op->d2h_bytes,
+                                                          costs_ns(&costs->d2h, op->d2h_bytes)},
+                                      0, after);
+    note(clock, MOVER_HOST, TIMELINE_OPERATOR, TIMELINE_NO_CHUNK, 0);
+    ready.queue[MOVER_HOST] = cores_run_on_host(clock->cores, op->duration_ns, &ready);
+    if (!op->h2d_bytes)
+        return ready.queue[MOVER_HOST];
+    sent.queue[MOVER_H2D] = copy(clock,
+                                 &(struct link_work){MOVER_H2D, TIMELINE_ACTIVATIONS,
+                                                     TIMELINE_NO_CHUNK, op->h2d_bytes,
+                                                     costs_ns(&costs->h2d, op->h2d_bytes)},
+                                 0, &ready);
+    note(clock, MOVER_HOST, TIMELINE_JOIN, TIMELINE_NO_CHUNK, 0);
+    return cores_run_on_host(clock->cores, 0, &sent);
+}
+
+static mover_ticket run_on_queues(struct sim_clock *clock, const struct trace_operator *op,
+                                  uint64_t ready_ns)
 {
     const struct costs *costs = clock->job.costs;
 
     if (op->d2h_bytes)
-        ready_ns = enqueue(clock, MOVER_D2H, ready_ns, costs_ns(&costs->d2h, op->d2h_bytes));
+        ready_ns = copy(clock,
+                        &(struct link_work){MOVER_D2H, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK,
+                                            op->d2h_bytes, costs_ns(&costs->d2h, op->d2h_bytes)},
+                        ready_ns, NULL);
+    struct timeline_span *span = note(clock, MOVER_HOST, TIMELINE_OPERATOR, TIMELINE_NO_CHUNK, 0);
     uint64_t end_ns = enqueue(clock, MOVER_HOST, ready_ns, op->duration_ns);
+    close_span(span, end_ns - op->duration_ns, end_ns);
     clock->last_end_ns = MAX(clock->last_end_ns, end_ns);
     if (op->h2d_bytes)
-        end_ns = enqueue(clock, MOVER_H2D, end_ns, costs_ns(&costs->h2d, op->h2d_bytes));
+        end_ns = copy(clock,
+                      &(struct link_work){MOVER_H2D, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK,
+                                          op->h2d_bytes, costs_ns(&costs->h2d, op->h2d_bytes)},
+                      end_ns, NULL);
+    return end_ns;
+}
+
+static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_operator *op,
+                                const struct mover_after *after)
+{
     clock->lap.d2h_bytes += op->d2h_bytes;
     clock->lap.h2d_bytes += op->h2d_bytes;
-    return end_ns;
+    return clock->cores ? run_beside_threads(clock, op, after)
+                        : run_on_queues(clock, op, issue(clock, after));
+}
+
+/* The part of an operator that waits for memory is slowed as memory-bound ones are, the rest as
+ * products are. */
+static void set_slow_down(const struct sim_clock *clock, const struct trace_operator *op,
+                          struct device_work *work)
+{
+    const struct costs_threads *threads = &clock->job.costs->threads;
+    bool bf16 = g_strcmp0(clock->job.trace->precision, "bf16") == 0;
+    const double *product =
+        threads->constants.slow_down[bf16 ? PLATFORM_PRODUCT_BF16 : PLATFORM_PRODUCT_FP32];
+    const double *memory = threads->constants.slow_down[PLATFORM_MEMORY_BOUND];
+    double share = (double)costs_ns(&threads->memory, op->bytes) / (double)MAX(1, op->duration_ns);
+    share = MIN(1, share);
+    for (int n = 0; n < 3; n++)
+        work->slow_down[n] = share * memory[n] + (1 - share) * product[n];
 }
 
 static void account_peaks(struct sim_clock *clock, uint32_t moment)
@@ -194,11 +373,17 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
 {
     struct sim_clock *clock = self;
     const struct trace_operator *op = &clock->job.trace->operators[moment];
+    struct device_work work = {
+        .kind = TIMELINE_OPERATOR, .chunk = TIMELINE_NO_CHUNK, .duration_ns = op->duration_ns};
 
+    clock->moment = moment;
     account_peaks(clock, moment);
-    if (op->place == TRACE_ON_HOST)
-        return run_on_host(clock, op, issue(clock, after));
-    return compute(clock, latest(after), op->duration_ns);
+    if (clock->cores)
+        set_slow_down(clock, op, &work);
+    mover_ticket ticket = op->place == TRACE_ON_HOST ? run_on_host(clock, op, after)
+                                                     : compute(clock, &work, after);
+    clock->moment = moment + 1 < clock->job.trace->operator_count ? moment + 1 : 0;
+    return ticket;
 }
 
 const struct mover_ops sim_clock_mover = {
@@ -214,6 +399,12 @@ struct plan_figures sim_clock_lap(struct sim_clock *clock)
 {
     struct plan_figures figures = clock->lap;
 
+    if (clock->cores)
+        clock->last_end_ns = cores_now_ns(clock->cores);
+    if (clock->job.timeline) {
+        clock->job.timeline->begin_ns = clock->lap_ns;
+        clock->job.timeline->end_ns = clock->last_end_ns;
+    }
     figures.stall_seconds = (double)clock->stall_ns * 1e-9;
     figures.iteration_seconds = (double)(clock->last_end_ns - clock->lap_ns) * 1e-9;
     clock->lap = (struct plan_figures){0};

@@ -16,6 +16,7 @@
 #include "chunks/mover.h"
 #include "chunks/plan.h"
 #include "sim/costs.h"
+#include "sim/timeline.h"
 
 struct sim_clock;
 
@@ -26,6 +27,7 @@ struct sim_job {
                                   occupy their addresses from the beginning */
     const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
     const struct costs *costs;
+    struct timeline *timeline; /* where spans and stalls go; NULL: nowhere */
 };
 
 /* `job` is copied, what it points to outlives the clock. */

@@ -7,29 +7,36 @@
 
 G_DEFINE_QUARK(pstar - costs - error - quark, costs_error)
 
-static void set_rate(struct platform_curve *curve, double bytes_per_second)
+static void set_rate(struct cost *cost, double bytes_per_second)
 {
-    g_free(curve->points);
-    curve->points = g_new(struct platform_point, 1);
-    curve->points[0] = (struct platform_point){bytes_per_second, 1.0};
-    curve->count = 1;
+    g_free(cost->curve.points);
+    cost->curve.points = g_new(struct platform_point, 1);
+    cost->curve.points[0] = (struct platform_point){bytes_per_second, 1.0};
+    cost->curve.count = 1;
+    cost->fit = (struct fit){0};
 }
 
-static void set_curve(struct platform_curve *curve, const struct platform_curve *from)
+static void set_curve(struct cost *cost, const struct platform_curve *from)
 {
-    curve->points = g_memdup2(from->points, from->count * sizeof *from->points);
-    curve->count = from->count;
+    cost->curve.points = g_memdup2(from->points, from->count * sizeof *from->points);
+    cost->curve.count = from->count;
+}
+
+static void set_copies(struct cost *cost, const struct platform_curve *from)
+{
+    set_curve(cost, from);
+    cost->fit = fit_copies(from);
 }
 
 static bool set_direction(struct costs *costs, const char *assignment, GError **error)
 {
-    struct platform_curve *curve;
+    struct cost *cost;
     double rate;
 
     if (g_str_has_prefix(assignment, "h2d="))
-        curve = &costs->h2d;
+        cost = &costs->h2d;
     else if (g_str_has_prefix(assignment, "d2h="))
-        curve = &costs->d2h;
+        cost = &costs->d2h;
     else {
         g_set_error(error, COSTS_ERROR, COSTS_ERROR_INVALID, "link '%s': not h2d=RATE or d2h=RATE",
                     assignment);
@@ -37,22 +44,66 @@ static bool set_direction(struct costs *costs, const char *assignment, GError **
     }
     if (!rate_parse(strchr(assignment, '=') + 1, &rate, error))
         return false;
-    set_rate(curve, rate);
+    set_rate(cost, rate);
     return true;
+}
+
+/* A move reads and writes every byte. */
+static void set_default_move(struct costs *costs)
+{
+    set_curve(&costs->move, &costs->memory.curve);
+    for (uint32_t i = 0; i < costs->move.curve.count; i++)
+        costs->move.curve.points[i].amount /= 2;
+}
+
+/* The cores' time of a copy is what it takes at the speed of memory, beside compute if that was
+ * measured. */
+static void set_threads(struct costs_threads *threads, const struct platform *platform)
+{
+    const struct platform_curve *extra = platform->extra;
+    threads->known = true;
+    threads->constants = platform->threads;
+    threads->constants.source = NULL;
+    threads->cores = MAX(1, platform->threads.host_cores);
+    set_copies(&threads->copy[0], platform_curve_or(&extra[PLATFORM_H2D_BESIDE], &platform->h2d));
+    set_copies(&threads->copy[1], platform_curve_or(&extra[PLATFORM_D2H_BESIDE], &platform->d2h));
+    for (int precision = 0; precision < 2; precision++)
+        set_curve(&threads->products[precision],
+                  platform_curve_or(&extra[PLATFORM_COMPUTE_FP32_APART + precision],
+                                    &platform->compute[precision]));
+    set_curve(&threads->memory,
+              platform_curve_or(&extra[PLATFORM_MEMORY_APART], &platform->memory));
+}
+
+static void set_platform(struct costs *costs, const struct platform *platform)
+{
+    const struct platform_curve *move = &platform->extra[PLATFORM_MOVE];
+    set_copies(&costs->h2d, &platform->h2d);
+    set_copies(&costs->d2h, &platform->d2h);
+    set_curve(&costs->memory, &platform->memory);
+    if (move->count > 0)
+        set_curve(&costs->move, move);
+    else
+        set_default_move(costs);
+}
+
+static void set_defaults(struct costs *costs)
+{
+    set_rate(&costs->h2d, COSTS_DEFAULT_COPY_RATE);
+    set_rate(&costs->d2h, COSTS_DEFAULT_COPY_RATE);
+    set_rate(&costs->memory, COSTS_DEFAULT_MEMORY_RATE);
+    set_default_move(costs);
 }
 
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error)
 {
     struct costs *costs = g_new0(struct costs, 1);
-    if (platform) {
-        set_curve(&costs->h2d, &platform->h2d);
-        set_curve(&costs->d2h, &platform->d2h);
-        set_curve(&costs->memory, &platform->memory);
-    } else {
-        set_rate(&costs->h2d, COSTS_DEFAULT_COPY_RATE);
-        set_rate(&costs->d2h, COSTS_DEFAULT_COPY_RATE);
-        set_rate(&costs->memory, COSTS_DEFAULT_MEMORY_RATE);
-    }
+    if (platform)
+        set_platform(costs, platform);
+    else
+        set_defaults(costs);
+    if (platform && platform->threads.source && link)
+        set_threads(&costs->threads, platform);
     char **assignments = link ? g_strsplit(link, ",", -1) : NULL;
     bool ok = true;
     for (char **a = assignments; ok && a && *a; a++)
@@ -79,13 +130,25 @@ void costs_free(struct costs *costs)
 {
     if (!costs)
         return;
-    g_free(costs->h2d.points);
-    g_free(costs->d2h.points);
-    g_free(costs->memory.points);
+    struct cost *all[] = {&costs->h2d,
+                          &costs->d2h,
+                          &costs->memory,
+                          &costs->move,
+                          &costs->threads.copy[0],
+                          &costs->threads.copy[1],
+                          &costs->threads.products[0],
+                          &costs->threads.products[1],
+                          &costs->threads.memory};
+    for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
+        g_free(all[i]->curve.points);
     g_free(costs);
 }
 
-uint64_t costs_ns(const struct platform_curve *curve, uint64_t amount)
+uint64_t costs_ns(const struct cost *cost, uint64_t amount)
 {
-    return amount ? (uint64_t)llround(platform_seconds(curve, (double)amount) * 1e9) : 0;
+    if (amount == 0)
+        return 0;
+    double seconds = cost->fit.points ? fit_seconds(&cost->fit, (double)amount)
+                                      : platform_seconds(&cost->curve, (double)amount);
+    return (uint64_t)llround(seconds * 1e9);
 }

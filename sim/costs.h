@@ -1,17 +1,37 @@
-/* What a copy costs: the curves of the two directions of the link and of the device's memory. */
+/* What work costs on a platform: copies over the link, moves within the device, and, where the
+ * device is threads of this machine, what these threads take from each other. */
 #ifndef PSTAR_SIM_COSTS_H
 #define PSTAR_SIM_COSTS_H
 
 #include "platforms/platform.h"
+#include "sim/fit.h"
 
 /* Where neither a platform nor a link is given: the CPU device, copying at the speed of memory. One
  * core of a recent server copies about 8 GB/s, and reads as much as it writes. */
 #define COSTS_DEFAULT_COPY_RATE   8e9  /* bytes a second, each direction */
 #define COSTS_DEFAULT_MEMORY_RATE 16e9 /* bytes a second, read and written */
 
+/* Seconds by amount. Copies follow the fit of latency and rate where there are points enough for
+ * one; everything else, whose rate depends on caches, its points. */
+struct cost {
+    struct platform_curve curve;
+    struct fit fit; /* points 0: none */
+};
+
+/* How the CPU device spends time beside its work; see struct platform_threads. */
+struct costs_threads {
+    bool known;                        /* false: nothing is shared, and nobody wakes late */
+    double cores;                      /* that copies and the host's operators share */
+    struct cost copy[2];               /* H2D, D2H: a core's time, by bytes */
+    struct cost products[2], memory;   /* of operators on the device: fp32, bf16; by bytes */
+    struct platform_threads constants; /* without its source */
+};
+
 struct costs {
-    struct platform_curve h2d, d2h; /* by bytes copied */
-    struct platform_curve memory;   /* by bytes read and written within the device */
+    struct cost h2d, d2h; /* by bytes copied */
+    struct cost memory;   /* by bytes read and written within the device */
+    struct cost move;     /* by bytes moved within the device */
+    struct costs_threads threads;
 };
 
 enum costs_error { COSTS_ERROR_INVALID };
@@ -20,14 +40,14 @@ GQuark costs_error_quark(void);
 
 /* The platform's curves (`platform` may be NULL: the defaults above; it may be freed afterwards),
  * with the directions that `link` names replaced by a plain rate: "h2d=12GB/s,d2h=12GB/s", either
- * or both; NULL: none. Fails on a link that does not read so. */
+ * or both; NULL: none. With a link on a platform of threads, these share cores as the CPU device's
+ * do. Fails on a link that does not read so. */
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error);
-
 /* The same with the platform's file; `platform_path` NULL: none. Errors of platform_read too. */
 struct costs *costs_read(const char *platform_path, const char *link, GError **error);
 void costs_free(struct costs *costs);
 
-/* Whole nanoseconds for an amount. */
-uint64_t costs_ns(const struct platform_curve *curve, uint64_t amount);
+/* Whole nanoseconds for an amount; 0 for none. */
+uint64_t costs_ns(const struct cost *cost, uint64_t amount);
 
 #endif

@@ -24,12 +24,14 @@ static struct plan_figures iterate(struct residency *residency, struct sim_clock
     return sim_clock_lap(clock);
 }
 
-struct replay_figures replay(const struct plan *plan, const struct replay_view *view)
+struct replay_figures replay_with(const struct plan *plan, const struct replay_view *view,
+                                  struct timeline *timeline)
 {
     struct sim_job job = {.trace = view->trace,
                           .plan = plan,
                           .non_model = view->accesses->non_model,
-                          .costs = view->costs};
+                          .costs = view->costs,
+                          .timeline = timeline};
     struct sim_clock *clock = sim_clock_new(&job);
     struct residency *residency = residency_new(plan, view->accesses, view->trace, &sim_clock_mover,
                                                 clock);
@@ -68,4 +70,9 @@ bool replay_is_timed(const struct trace *trace)
         if (trace->operators[m].duration_ns)
             return true;
     return false;
+}
+
+struct replay_figures replay(const struct plan *plan, const struct replay_view *view)
+{
+    return replay_with(plan, view, NULL);
 }

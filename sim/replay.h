@@ -4,6 +4,7 @@
 
 #include "chunks/plan.h"
 #include "sim/costs.h"
+#include "sim/timeline.h"
 
 /* A trace seen through a layout, as replays and dry runs of it share it. */
 struct replay_view {
@@ -21,6 +22,10 @@ struct replay_figures {
  * asserted. `plan` comes from a dry run of, or has passed plan_check against, the view's trace;
  * the accesses are those of the plan's layout. */
 struct replay_figures replay(const struct plan *plan, const struct replay_view *view);
+
+/* The same; `timeline` receives what ran when, and shows the last iteration. */
+struct replay_figures replay_with(const struct plan *plan, const struct replay_view *view,
+                                  struct timeline *timeline);
 
 /* Whether the trace describes an iteration at all: one recorded from a program that annotates none
  * does not. The error (PLAN_ERROR_INVALID) begins with `origin`, a file's name. */

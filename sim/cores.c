@@ -1,0 +1,316 @@
+#include "sim/cores.h"
+
+#include <math.h>
+
+/* Times are nanoseconds. */
+struct piece {
+    struct mover_after after;
+    double link;  /* a copy: over the link; else the duration */
+    double cores; /* of the host: what it takes of one core, or, for an operator, of all */
+    uint64_t bytes;
+};
+
+/* A thread with its work. */
+struct thread {
+    GArray *pieces; /* of struct piece; those before `taken` are done or running */
+    uint64_t taken; /* pieces begun */
+    mover_ticket done;
+    bool running, sleeping; /* sleeping: it waits, and wakes late */
+    double wakes;           /* when it begins, if sleeping with work to do; INFINITY: nothing */
+    double left;            /* of the running piece, at full speed; below 0: due, not complete */
+    double rate;            /* of its progress now; at most 1 */
+};
+
+struct cores {
+    const struct costs_threads *threads;
+    struct timeline *timeline;
+    double now;
+    mover_ticket compute_done;
+    struct thread thread[MOVER_QUEUES]; /* that of MOVER_COMPUTE is unused */
+};
+
+static double seconds_ns(double seconds)
+{
+    return seconds * 1e9;
+}
+
+struct cores *cores_new(const struct costs_threads *threads, struct timeline *timeline)
+{
+    struct cores *cores = g_new0(struct cores, 1);
+    cores->threads = threads;
+    cores->timeline = timeline;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        cores->thread[q].pieces = g_array_new(FALSE, FALSE, sizeof(struct piece));
+        cores->thread[q].sleeping = true;
+        cores->thread[q].wakes = INFINITY;
+    }
+    return cores;
+}
+
+void cores_free(struct cores *cores)
+{
+    if (!cores)
+        return;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        g_array_unref(cores->thread[q].pieces);
+    g_free(cores);
+}
+
+/* ---- the threads beside the computing one ---- */
+
+static mover_ticket done(const struct cores *cores, int queue)
+{
+    return queue == MOVER_COMPUTE ? cores->compute_done : cores->thread[queue].done;
+}
+
+static bool complete(const struct cores *cores, const struct mover_after *after)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (done(cores, q) < after->queue[q])
+            return false;
+    return true;
+}
+
+static struct piece *next_piece(const struct thread *thread)
+{
+    return thread->taken < thread->pieces->len
+               ? &g_array_index(thread->pieces, struct piece, thread->taken)
+               : NULL;
+}
+
+static struct timeline_span *span_of(struct cores *cores, int queue, uint64_t index)
+{
+    GArray *spans = cores->timeline ? cores->timeline->spans[queue] : NULL;
+    return spans && index < spans->len ? &g_array_index(spans, struct timeline_span, index) : NULL;
+}
+
+/* `head_start`: how long ago the work really began. */
+static void begin(struct cores *cores, int queue, double head_start)
+{
+    struct thread *thread = &cores->thread[queue];
+    struct timeline_span *span = span_of(cores, queue, thread->taken);
+    thread->left = next_piece(thread)->link - head_start;
+    thread->running = true;
+    thread->sleeping = false;
+    thread->wakes = INFINITY;
+    thread->taken++;
+    if (span)
+        span->start_ns = (uint64_t)llround(cores->now - head_start);
+}
+
+/* Whoever sleeps and has its work ready now will wake. */
+static void wake_ready(struct cores *cores)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        struct thread *thread = &cores->thread[q];
+        const struct piece *piece = next_piece(thread);
+        if (q != MOVER_COMPUTE && thread->sleeping && isinf(thread->wakes) && piece &&
+            complete(cores, &piece->after))
+            thread->wakes = cores->now + seconds_ns(cores->threads->constants.wake_seconds);
+    }
+}
+
+static double late(const struct cores *cores, int queue)
+{
+    return queue == MOVER_HOST ? 0 : seconds_ns(cores->threads->constants.late_seconds);
+}
+
+/* A copy that follows at once began when the one before was due, not when its thread woke. */
+static void finish(struct cores *cores, int queue)
+{
+    struct thread *thread = &cores->thread[queue];
+    struct timeline_span *span = span_of(cores, queue, thread->taken - 1);
+    if (span)
+        span->end_ns = (uint64_t)llround(cores->now);
+    thread->running = false;
+    thread->done++;
+    const struct piece *next = next_piece(thread);
+    if (next && complete(cores, &next->after))
+        begin(cores, queue, late(cores, queue));
+    else
+        thread->sleeping = true;
+    wake_ready(cores);
+}
+
+/* ---- shares of the host's cores ---- */
+
+/* What a running thread would take of the cores at full speed. */
+static double demand(const struct cores *cores, int queue)
+{
+    const struct thread *thread = &cores->thread[queue];
+    if (!thread->running || thread->left <= 0)
+        return 0;
+    if (queue == MOVER_HOST)
+        return cores->threads->cores;
+    const struct piece *piece = &g_array_index(thread->pieces, struct piece, thread->taken - 1);
+    return fmin(1, piece->cores / piece->link);
+}
+
+/* Who wants less than an equal part gets it; the others share what is left. */
+static void share_cores(struct cores *cores)
+{
+    double left = cores->threads->cores, wanted[MOVER_QUEUES];
+    int open = 0;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        wanted[q] = demand(cores, q);
+        cores->thread[q].rate = 1;
+        open += wanted[q] > 0;
+    }
+    for (bool changed = true; changed && open > 0;) {
+        changed = false;
+        for (int q = 0; q < MOVER_QUEUES; q++)
+            if (wanted[q] > 0 && wanted[q] <= left / open) {
+                left -= wanted[q];
+                wanted[q] = 0;
+                open--;
+                changed = true;
+            }
+    }
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (wanted[q] > 0)
+            cores->thread[q].rate = left / open / wanted[q];
+}
+
+/* ---- time goes on ---- */
+
+static double next_event(const struct cores *cores)
+{
+    double next = INFINITY;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        const struct thread *thread = &cores->thread[q];
+        if (!thread->running)
+            next = fmin(next, thread->wakes - cores->now);
+        else if (thread->left > 0)
+            next = fmin(next, thread->left / thread->rate);
+        else
+            next = fmin(next, thread->left + late(cores, q));
+    }
+    return fmax(0, next);
+}
+
+/* By `ns`, in which nothing happens but at the end. */
+static void pass(struct cores *cores, double ns)
+{
+    cores->now += ns;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        struct thread *thread = &cores->thread[q];
+        if (thread->running)
+            thread->left -= ns * (thread->left > 0 ? thread->rate : 1);
+    }
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        struct thread *thread = &cores->thread[q];
+        const double rounding = 1e-3;
+        if (thread->running && fabs(thread->left) < rounding)
+            thread->left = 0;
+        if (thread->running && thread->left <= 0 && thread->left + late(cores, q) < rounding)
+            finish(cores, q);
+        else if (!thread->running && thread->wakes <= cores->now + rounding)
+            begin(cores, q, 0);
+    }
+}
+
+static void go_on(struct cores *cores, double ns)
+{
+    double end = cores->now + ns;
+    while (cores->now < end) {
+        share_cores(cores);
+        double step = fmin(next_event(cores), end - cores->now);
+        if (step >= end - cores->now) {
+            pass(cores, end - cores->now);
+            break;
+        }
+        pass(cores, step);
+    }
+}
+
+/* ---- what the computing thread does ---- */
+
+static mover_ticket put(struct cores *cores, enum mover_queue queue, const struct piece *piece)
+{
+    struct thread *thread = &cores->thread[queue];
+    go_on(cores, seconds_ns(cores->threads->constants.put_seconds));
+    g_array_append_val(thread->pieces, *piece);
+    wake_ready(cores);
+    return thread->pieces->len;
+}
+
+mover_ticket cores_copy(struct cores *cores, enum mover_queue queue, uint64_t bytes,
+                        uint64_t link_ns, const struct mover_after *after)
+{
+    const struct cost *copy = &cores->threads->copy[queue == MOVER_D2H];
+    double taken = (double)costs_ns(copy, bytes);
+    /* Where memory is slower than the link, the link is what memory makes it. */
+    const struct piece piece = {*after, fmax(1, fmax((double)link_ns, taken)), taken, bytes};
+    return put(cores, queue, &piece);
+}
+
+mover_ticket cores_run_on_host(struct cores *cores, uint64_t duration_ns,
+                               const struct mover_after *after)
+{
+    const struct piece piece = {*after, (double)duration_ns, (double)duration_ns, 0};
+    return put(cores, MOVER_HOST, &piece);
+}
+
+/* Returns the queue that was waited for last. */
+static enum mover_queue wait_for(struct cores *cores, const struct mover_after *after)
+{
+    enum mover_queue last = MOVER_COMPUTE;
+    while (!complete(cores, after)) {
+        for (int q = 0; q < MOVER_QUEUES; q++)
+            if (done(cores, q) < after->queue[q])
+                last = (enum mover_queue)q;
+        share_cores(cores);
+        double step = next_event(cores);
+        g_assert(isfinite(step));
+        pass(cores, step);
+    }
+    go_on(cores, seconds_ns(cores->threads->constants.wake_seconds));
+    return last;
+}
+
+/* Time of an operator, relative to that of one alone. */
+static double stretch(const struct cores *cores, const double slow_down[3])
+{
+    double more = 1;
+    for (int q = MOVER_H2D; q <= MOVER_D2H; q++) {
+        const struct thread *thread = &cores->thread[q];
+        if (!thread->running || thread->left <= 0)
+            continue;
+        const struct piece *piece = &g_array_index(thread->pieces, struct piece, thread->taken - 1);
+        double bytes_per_second = (double)piece->bytes / piece->link * 1e9 * thread->rate;
+        more += slow_down[q == MOVER_H2D ? PLATFORM_BESIDE_H2D : PLATFORM_BESIDE_D2H] *
+                bytes_per_second / PLATFORM_BESIDE_RATE;
+    }
+    if (cores->thread[MOVER_HOST].running)
+        more += slow_down[PLATFORM_BESIDE_UPDATE] * cores->thread[MOVER_HOST].rate;
+    return more;
+}
+
+struct cores_wait cores_compute(struct cores *cores, uint64_t duration_ns,
+                                const double slow_down[3], const struct mover_after *after)
+{
+    struct cores_wait wait = {.queue = MOVER_COMPUTE};
+    double left = (double)duration_ns, before;
+    go_on(cores, seconds_ns(cores->threads->constants.gap_seconds));
+    before = cores->now;
+    if (!complete(cores, after))
+        wait.queue = wait_for(cores, after);
+    wait.waited_ns = (uint64_t)llround(cores->now - before);
+    wait.start_ns = cores_now_ns(cores);
+    while (left > 0) {
+        share_cores(cores);
+        double slower = stretch(cores, slow_down);
+        double step = fmin(next_event(cores), left * slower);
+        left = step < left * slower ? left - step / slower : 0;
+        pass(cores, step);
+    }
+    wait.ticket = ++cores->compute_done;
+    wake_ready(cores);
+    wait.end_ns = cores_now_ns(cores);
+    return wait;
+}
+
+uint64_t cores_now_ns(const struct cores *cores)
+{
+    return (uint64_t)llround(cores->now);
+}

@@ -1,0 +1,196 @@
+#include "sim/timeline.h"
+
+#include <jansson.h>
+
+static const char *const rows[MOVER_QUEUES] = {
+    [MOVER_COMPUTE] = "compute", [MOVER_H2D] = "H2D", [MOVER_D2H] = "D2H", [MOVER_HOST] = "host"};
+
+enum { STALL_ROW = MOVER_QUEUES };
+
+struct timeline *timeline_new(void)
+{
+    struct timeline *timeline = g_new0(struct timeline, 1);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        timeline->spans[q] = g_array_new(FALSE, FALSE, sizeof(struct timeline_span));
+    timeline->stalls = g_array_new(FALSE, FALSE, sizeof(struct timeline_stall));
+    return timeline;
+}
+
+void timeline_free(struct timeline *timeline)
+{
+    if (!timeline)
+        return;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        g_array_unref(timeline->spans[q]);
+    g_array_unref(timeline->stalls);
+    g_free(timeline);
+}
+
+/* Ends ascend in a queue. */
+const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,
+                                            uint64_t end_ns)
+{
+    const GArray *spans = timeline->spans[queue];
+    guint low = 0, high = spans->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(spans, struct timeline_span, middle).end_ns < end_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct timeline_span *found = &g_array_index(spans, struct timeline_span, low);
+    return low < spans->len && found->end_ns == end_ns ? found : NULL;
+}
+
+/* The name of the first tensor in a chunk, and its list. */
+static char *chunk_name(const struct plan *plan, const struct trace *trace, uint32_t chunk)
+{
+    const struct layout *layout = plan->layout;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t t = 0; layout->places[list] && t < trace->tensor_count; t++)
+            if (layout->places[list][t].chunk == chunk)
+                return g_strdup_printf("chunk %u (%s %s)", chunk,
+                                       trace_list_name((enum trace_list)list),
+                                       trace->tensors[t].name);
+    return g_strdup_printf("chunk %u", chunk);
+}
+
+/* ---- Chrome's trace events ---- */
+
+static char *span_name(const struct timeline_span *span, const struct plan *plan,
+                       const struct trace *trace)
+{
+    static const char *const verbs[] = {[TIMELINE_FETCH] = "fetch",
+                                        [TIMELINE_WRITE_BACK] = "write back",
+                                        [TIMELINE_MOVE] = "move",
+                                        [TIMELINE_ACTIVATIONS] = "activations"};
+    if (span->kind == TIMELINE_OPERATOR)
+        return g_strdup(trace->operators[span->moment].name);
+    if (span->chunk == TIMELINE_NO_CHUNK)
+        return g_strdup(verbs[span->kind]);
+    g_autofree char *chunk = chunk_name(plan, trace, span->chunk);
+    return g_strdup_printf("%s %s", verbs[span->kind], chunk);
+}
+
+static bool is_shown(const struct timeline *timeline, uint64_t start_ns, uint64_t end_ns)
+{
+    return end_ns > timeline->begin_ns && start_ns < timeline->end_ns;
+}
+
+/* Microseconds from the iteration's begin. */
+static json_t *event(const struct timeline *timeline, const char *name, int row, uint64_t start_ns,
+                     uint64_t end_ns)
+{
+    double start = ((double)start_ns - (double)timeline->begin_ns) * 1e-3;
+    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f}", "name", name, "ph", "X", "pid", 0, "tid",
+                     row, "ts", start, "dur", (double)(end_ns - start_ns) * 1e-3);
+}
+
+static void append_spans(const struct timeline *timeline, int queue, const struct plan *plan,
+                         const struct trace *trace, json_t *events)
+{
+    const GArray *spans = timeline->spans[queue];
+    for (guint i = 0; i < spans->len; i++) {
+        const struct timeline_span *span = &g_array_index(spans, struct timeline_span, i);
+        if (span->kind == TIMELINE_JOIN || !is_shown(timeline, span->start_ns, span->end_ns))
+            continue;
+        g_autofree char *name = span_name(span, plan, trace);
+        json_t *object = event(timeline, name, queue, span->start_ns, span->end_ns);
+        json_object_set_new(
+            object, "args",
+            json_pack("{s:i, s:I}", "moment", (int)span->moment, "bytes", (json_int_t)span->bytes));
+        json_array_append_new(events, object);
+    }
+}
+
+static char *waited_for(const struct timeline_stall *stall, const struct plan *plan,
+                        const struct trace *trace)
+{
+    return stall->chunk == TIMELINE_NO_CHUNK ? g_strdup("work without a chunk")
+                                             : chunk_name(plan, trace, stall->chunk);
+}
+
+static void append_stalls(const struct timeline *timeline, const struct plan *plan,
+                          const struct trace *trace, json_t *events)
+{
+    for (guint i = 0; i < timeline->stalls->len; i++) {
+        const struct timeline_stall *stall = &g_array_index(timeline->stalls, struct timeline_stall,
+                                                            i);
+        uint64_t end_ns = stall->start_ns + stall->wait_ns;
+        if (!is_shown(timeline, stall->start_ns, end_ns))
+            continue;
+        g_autofree char *chunk = waited_for(stall, plan, trace);
+        g_autofree char *name = g_strdup_printf("%s waits for %s on %s",
+                                                trace->operators[stall->moment].name, chunk,
+                                                rows[stall->queue]);
+        json_array_append_new(events, event(timeline, name, STALL_ROW, stall->start_ns, end_ns));
+    }
+}
+
+static void name_row(json_t *events, int row, const char *name)
+{
+    json_array_append_new(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name",
+                                            "ph", "M", "pid", 0, "tid", row, "args", "name", name));
+}
+
+bool timeline_write(const struct timeline *timeline, const struct plan *plan,
+                    const struct trace *trace, const char *path, GError **error)
+{
+    json_t *events = json_array();
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        name_row(events, q, rows[q]);
+        append_spans(timeline, q, plan, trace, events);
+    }
+    name_row(events, STALL_ROW, "stalls");
+    append_stalls(timeline, plan, trace, events);
+    json_t *root = json_pack("{s:s, s:o}", "displayTimeUnit", "ms", "traceEvents", events);
+    char *text = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    json_decref(root);
+    bool done = g_file_set_contents(path, text, -1, error);
+    free(text);
+    return done;
+}
+
+/* ---- the table of stalls ---- */
+
+static int by_wait(const void *left, const void *right)
+{
+    const struct timeline_stall *a = left, *b = right;
+    if (a->wait_ns != b->wait_ns)
+        return a->wait_ns < b->wait_ns ? 1 : -1;
+    return (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
+}
+
+static GArray *shown_stalls(const struct timeline *timeline)
+{
+    GArray *shown = g_array_new(FALSE, FALSE, sizeof(struct timeline_stall));
+    for (guint i = 0; i < timeline->stalls->len; i++) {
+        const struct timeline_stall *stall = &g_array_index(timeline->stalls, struct timeline_stall,
+                                                            i);
+        if (is_shown(timeline, stall->start_ns, stall->start_ns + stall->wait_ns))
+            g_array_append_val(shown, *stall);
+    }
+    g_array_sort(shown, by_wait);
+    return shown;
+}
+
+void timeline_print_stalls(const struct timeline *timeline, const struct plan *plan,
+                           const struct trace *trace, uint32_t most, FILE *out)
+{
+    g_autoptr(GArray) stalls = shown_stalls(timeline);
+    double all[MOVER_QUEUES] = {0};
+    for (guint i = 0; i < stalls->len; i++) {
+        const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);
+        all[stall->queue] += (double)stall->wait_ns * 1e-6;
+    }
+    fprintf(out, "\nStalls of an iteration: %u, ms by resource: H2D %.3f, D2H %.3f, host %.3f\n",
+            stalls->len, all[MOVER_H2D], all[MOVER_D2H], all[MOVER_HOST]);
+    fprintf(out, "%7s %10s  %-8s  %-36s %s\n", "moment", "ms", "resource", "operator", "chunk");
+    for (guint i = 0; i < MIN(stalls->len, most); i++) {
+        const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);
+        g_autofree char *chunk = waited_for(stall, plan, trace);
+        fprintf(out, "%7u %10.3f  %-8s  %-36s %s\n", stall->moment, (double)stall->wait_ns * 1e-6,
+                rows[stall->queue], trace->operators[stall->moment].name, chunk);
+    }
+}

@@ -1,0 +1,61 @@
+/* What ran when, under the simulator's clock, and what made the device wait. */
+#ifndef PSTAR_SIM_TIMELINE_H
+#define PSTAR_SIM_TIMELINE_H
+
+#include "chunks/mover.h"
+#include "chunks/plan.h"
+
+#include <stdio.h>
+
+#define TIMELINE_NO_CHUNK UINT32_MAX
+
+enum timeline_kind {
+    TIMELINE_OPERATOR,
+    TIMELINE_FETCH,
+    TIMELINE_WRITE_BACK,
+    TIMELINE_MOVE,
+    TIMELINE_ACTIVATIONS, /* a copy of them, for an operator on the host */
+    TIMELINE_JOIN         /* a place in the host's queue */
+};
+
+/* A piece of work in its queue; the place of a span among its queue's is its ticket less 1. */
+struct timeline_span {
+    uint8_t kind;    /* enum timeline_kind */
+    uint32_t moment; /* at which it was issued */
+    uint32_t chunk;  /* or TIMELINE_NO_CHUNK */
+    uint64_t bytes;
+    uint64_t start_ns, end_ns; /* end 0: not complete yet */
+};
+
+/* The device had nothing to compute. */
+struct timeline_stall {
+    uint32_t moment; /* whose operator, or move before it, waited */
+    uint64_t start_ns, wait_ns;
+    uint8_t queue;  /* enum mover_queue: on which resource ran what it waited for last */
+    uint32_t chunk; /* the chunk of that work, or TIMELINE_NO_CHUNK */
+};
+
+struct timeline {
+    GArray *spans[MOVER_QUEUES]; /* struct timeline_span */
+    GArray *stalls;              /* struct timeline_stall */
+    uint64_t begin_ns, end_ns;   /* of the iteration that is shown */
+};
+
+struct timeline *timeline_new(void);
+void timeline_free(struct timeline *timeline);
+
+/* The span that is complete at `end_ns` in a queue whose tickets are times; NULL: none. */
+const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,
+                                            uint64_t end_ns);
+
+/* Chrome's trace events (chrome://tracing, Perfetto): a row a queue, and one of stalls, of the
+ * iteration shown. */
+bool timeline_write(const struct timeline *timeline, const struct plan *plan,
+                    const struct trace *trace, const char *path, GError **error);
+
+/* A table of the iteration's stalls, longest first: moment, seconds, chunk with its first tensor,
+ * resource. `rows`: at most so many. */
+void timeline_print_stalls(const struct timeline *timeline, const struct plan *plan,
+                           const struct trace *trace, uint32_t rows, FILE *out);
+
+#endif
