@@ -4,6 +4,11 @@
 /* steady_cuda_cap_ratio: of the device's memory, what the steady state uses. */
 #define STEADY_SHARE 0.9
 
+static uint32_t look_ahead(const struct strategy_context *context)
+{
+    return (uint32_t)context->value;
+}
+
 static struct decisions *decide_auto(const struct strategy_context *context, struct homes **homes,
                                      uint64_t *needed, GError **error)
 {
@@ -11,7 +16,7 @@ static struct decisions *decide_auto(const struct strategy_context *context, str
                                   .share = STEADY_SHARE,
                                   .reserve = context->non_model,
                                   .policy = &policy_opt,
-                                  .look_ahead = (uint32_t)context->value};
+                                  .look_ahead = look_ahead(context)};
     return budget_decide(context, &budget, homes, needed, error);
 }
 
@@ -25,5 +30,6 @@ const struct strategy_ops strategy_gemini_auto = {
     .summary = "parameters by next use within what non-model data leaves, N moments ahead; "
                "optimizer on the host",
     .place = updates_all,
+    .look_ahead = look_ahead,
     .decide = decide_auto,
 };

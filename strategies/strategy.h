@@ -34,10 +34,11 @@ struct strategy_ops {
      * none. */
     void (*place)(const struct strategy_context *context, uint8_t *on_host);
 
-    /* Either the rule that each chunk follows, with the moments that chunks are fetched ahead
-     * (NULL: 0), */
-    struct script_rule (*rule)(const struct strategy_context *context, uint32_t chunk);
+    /* Moments that chunks are fetched ahead. NULL: 0. */
     uint32_t (*look_ahead)(const struct strategy_context *context);
+
+    /* Either the rule that each chunk follows, */
+    struct script_rule (*rule)(const struct strategy_context *context, uint32_t chunk);
 
     /* or (rule NULL) decisions of its own, and the homes they are for. `needed` is set to the least
      * device memory with which it fits, 0 where host memory binds. */

@@ -2,7 +2,7 @@
 
 static void place(const struct strategy_context *context, uint8_t *on_host)
 {
-    updates_first(context, context->value, on_host);
+    updates_first_groups(context, context->value, on_host);
 }
 
 const struct strategy_ops strategy_twinflow = {

@@ -1,5 +1,7 @@
 #include "strategies/updates.h"
 
+#include <string.h>
+
 static uint32_t group_of(const struct strategy_context *context, uint32_t tensor)
 {
     const struct layout *layout = context->layout;
@@ -35,6 +37,14 @@ void updates_first(const struct strategy_context *context, double share, uint8_t
         marked[g] = (double)before < share * (double)all;
         before += elements[g];
     }
+    place_groups(context, marked, on_host);
+}
+
+void updates_first_groups(const struct strategy_context *context, double share, uint8_t *on_host)
+{
+    uint32_t groups = context->layout->group_count;
+    g_autofree uint8_t *marked = g_new0(uint8_t, groups);
+    memset(marked, 1, (size_t)(share * groups));
     place_groups(context, marked, on_host);
 }
 

@@ -6,8 +6,11 @@
 
 void updates_all(const struct strategy_context *context, uint8_t *on_host);
 
-/* The first groups, until they hold `share` of the elements. */
+/* The first groups, until they hold `share` of the elements, rounded up to whole groups. */
 void updates_first(const struct strategy_context *context, double share, uint8_t *on_host);
+
+/* The first `share` of the groups, whatever they hold, rounded down. */
+void updates_first_groups(const struct strategy_context *context, double share, uint8_t *on_host);
 
 /* All but every `period`-th group. */
 void updates_but_every(const struct strategy_context *context, uint32_t period, uint8_t *on_host);
