@@ -47,6 +47,8 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     clock->job = *job;
     if (job->costs->threads.known)
         clock->cores = cores_new(&job->costs->threads, job->timeline);
+    for (uint32_t m = 0; job->timeline && m < job->trace->operator_count; m++)
+        g_ptr_array_add(job->timeline->operators, g_strdup(job->trace->operators[m].name));
     clock->h2d_ns = g_new(uint64_t, n);
     clock->d2h_ns = g_new(uint64_t, n);
     clock->end = g_new0(uint64_t, n);

@@ -15,10 +15,10 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *chunk_size, *policy, *strategy, *look_ahead, *link,
-        *platform, *json, *csv, *emit_plan;
+        *platform, *json, *csv, *emit_plan, *timeline;
     char **rest;
-    int threads;
-    gboolean version;
+    int threads, stalls;
+    gboolean version, fits;
 };
 
 static GOptionContext *describe(struct arguments *a)
@@ -45,6 +45,13 @@ static GOptionContext *describe(struct arguments *a)
         {"csv", 0, 0, G_OPTION_ARG_FILENAME, &a->csv, "Write the results for spreadsheets", "FILE"},
         {"emit-plan", 0, 0, G_OPTION_ARG_FILENAME, &a->emit_plan,
          "Write the best one (*) as a plan for pstar-run --plan; takes one budget", "PLAN"},
+        {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &a->timeline,
+         "Write when everything of the best one runs, for chrome://tracing; takes one budget",
+         "FILE"},
+        {"stalls", 0, 0, G_OPTION_ARG_INT, &a->stalls,
+         "Print the best one's longest waits: where, for what, on which resource", "N"},
+        {"fits", 0, 0, G_OPTION_ARG_NONE, &a->fits,
+         "Print how well the platform's copies fit latency and rate", NULL},
         {"version", 0, 0, G_OPTION_ARG_NONE, &a->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &a->rest, NULL, "TRACE"},
         {0}};
@@ -73,7 +80,7 @@ static void arguments_clear(struct arguments *a)
 {
     char *strings[] = {a->device_memory, a->host_memory, a->chunk_size, a->policy,
                        a->look_ahead,    a->link,        a->platform,   a->json,
-                       a->csv,           a->strategy,    a->emit_plan};
+                       a->csv,           a->strategy,    a->emit_plan,  a->timeline};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -170,17 +177,52 @@ static int refuse(const struct sweep *sweep)
     return EXIT_DOES_NOT_FIT;
 }
 
-/* Of the first in rank, if it fits. */
-static bool emit_plan(const struct sweep *sweep, const struct inputs *in,
-                      const struct sweep_options *options, const char *path, GError **error)
+static bool looks_at_best(const struct arguments *a)
+{
+    return a->emit_plan || a->timeline || a->stalls;
+}
+
+/* The first in rank, if it fits: its plan, and what it does in time. */
+static bool show_best(const struct arguments *a, const struct inputs *in,
+                      const struct sweep_options *options, const struct sweep *sweep,
+                      GError **error)
 {
     g_autoptr(GArray) ranked = sweep_rank(sweep);
     const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
-    struct plan *plan = best->fits ? sweep_plan(in->trace, options, best) : NULL;
-    bool written = !plan || plan_write(plan, path, error);
+    if (!best->fits)
+        return true;
+    struct timeline *timeline = timeline_new();
+    struct plan *plan = sweep_plan(in->trace, options, best, timeline);
+    bool written = (!a->emit_plan || plan_write(plan, a->emit_plan, error)) &&
+                   (!a->timeline || timeline_write(timeline, plan, in->trace, a->timeline, error));
 
+    if (written && a->stalls)
+        timeline_print_stalls(timeline, plan, in->trace, (uint32_t)a->stalls, stdout);
     plan_free(plan);
+    timeline_free(timeline);
     return written;
+}
+
+static void print_fits(const struct costs *costs)
+{
+    const struct {
+        const char *name;
+        const struct fit *fit;
+    } fits[] = {{"H2D", &costs->h2d.fit},
+                {"D2H", &costs->d2h.fit},
+                {"H2D, a core's time", &costs->threads.copy[0].fit},
+                {"D2H, a core's time", &costs->threads.copy[1].fit}};
+
+    printf("\n%-20s %6s %24s %26s %11s %11s\n", "copies", "points", "latency, us (95 %)",
+           "rate, GB/s (95 %)", "mean error", "worst");
+    for (size_t i = 0; i < G_N_ELEMENTS(fits); i++) {
+        const struct fit *f = fits[i].fit;
+        if (f->points)
+            printf("%-20s %6u %8.2f (%6.2f, %6.2f) %9.3f (%7.3f, %7.3f) %9.1f %% %9.1f %%\n",
+                   fits[i].name, f->points, f->latency * 1e6, f->latency_interval.low * 1e6,
+                   f->latency_interval.high * 1e6, f->rate * 1e-9, f->rate_interval.low * 1e-9,
+                   f->rate_interval.high * 1e-9, f->mean_error * 100, f->worst_error * 100);
+    }
 }
 
 static int report(const struct arguments *a, const struct inputs *in,
@@ -200,7 +242,9 @@ static int report(const struct arguments *a, const struct inputs *in,
         any |= sweep->rows[r].fits;
         complete &= sweep->rows[r].done;
     }
-    if (complete && a->emit_plan && !emit_plan(sweep, in, options, a->emit_plan, &error))
+    if (a->fits)
+        print_fits(in->costs);
+    if (complete && looks_at_best(a) && !show_best(a, in, options, sweep, &error))
         return fail(EXIT_FAILED, error);
     if (!complete)
         fputs("pstar-sim: interrupted; what was done is above\n", stderr);
@@ -215,8 +259,9 @@ static int run(const struct arguments *a)
 
     if (!read_inputs(a, &in, &error))
         fail(status, error);
-    else if (a->emit_plan && in.budgets->len > 1)
-        fputs("pstar-sim: --emit-plan takes one budget; see --help\n", stderr);
+    else if (looks_at_best(a) && in.budgets->len > 1)
+        fputs("pstar-sim: --emit-plan, --timeline and --stalls take one budget; see --help\n",
+              stderr);
     else {
         struct progress *progress = progress_begin("configurations");
         struct sweep_options options = {
@@ -253,7 +298,7 @@ int main(int argc, char **argv)
         puts("pstar-sim " PSTAR_VERSION);
         status = EXIT_DONE;
     } else if (!arguments.rest || arguments.rest[1] || !arguments.device_memory ||
-               arguments.threads < 0)
+               arguments.threads < 0 || arguments.stalls < 0)
         fputs("pstar-sim: one TRACE and --device-memory are needed; see --help\n", stderr);
     else
         status = run(&arguments);

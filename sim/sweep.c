@@ -17,6 +17,7 @@ struct sweep_job {
     const struct non_model *non_model;
     struct shared_layout *layouts; /* [chunk_sizes->len] */
     struct sweep *sweep;
+    struct timeline *timeline; /* of the one row that is run; NULL: none is kept */
 };
 
 static uint32_t policy_count(const struct sweep_options *options)
@@ -76,7 +77,7 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
     struct plan *plan = dry_run_accesses(job->trace, shared->layout, shared->accesses, &options,
                                          error);
     if (plan)
-        row->figures = replay(plan, &view).steady;
+        row->figures = replay_with(plan, &view, job->timeline).steady;
     return plan;
 }
 
@@ -99,7 +100,7 @@ static struct plan *plan_strategy(const struct sweep_job *job, const struct shar
         return NULL;
     struct accesses *accesses = accesses_new(placed, shared->layout, job->non_model->extent);
     struct replay_view view = {placed, accesses, job->options->costs};
-    row->figures = replay(plan, &view).steady;
+    row->figures = replay_with(plan, &view, job->timeline).steady;
     row->look_ahead = plan->look_ahead;
     accesses_free(accesses);
     trace_free(placed);
@@ -128,10 +129,11 @@ static void run_row(void *data, uint32_t index)
 }
 
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
-                        const struct sweep_row *row)
+                        const struct sweep_row *row, struct timeline *timeline)
 {
     struct non_model *non_model = non_model_place(trace);
-    struct sweep_job job = {.trace = trace, .options = options, .non_model = non_model};
+    struct sweep_job job = {
+        .trace = trace, .options = options, .non_model = non_model, .timeline = timeline};
     struct shared_layout shared = layout_of(trace, non_model, row->chunk_bytes);
     struct sweep_row again = *row;
     struct plan *plan = plan_row(&job, &shared, &again, NULL);

@@ -6,6 +6,7 @@
 #include "chunks/plan.h"
 #include "policies/policy.h"
 #include "sim/costs.h"
+#include "sim/timeline.h"
 #include "strategies/strategy.h"
 
 struct sweep_options {
@@ -51,9 +52,10 @@ struct sweep {
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options);
 void sweep_free(struct sweep *sweep);
 
-/* The plan of a row that fits, which the caller frees. */
+/* The plan of a row that fits, which the caller frees; `timeline` receives what ran when, and may
+ * be NULL. */
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
-                        const struct sweep_row *row);
+                        const struct sweep_row *row, struct timeline *timeline);
 
 /* Indices of the rows that are done, [row_count] at most, budget by budget: what fits first, by
  * bytes over the link, then time, then chunk size. The first of a budget is its best. */

@@ -13,6 +13,7 @@ struct timeline *timeline_new(void)
     for (int q = 0; q < MOVER_QUEUES; q++)
         timeline->spans[q] = g_array_new(FALSE, FALSE, sizeof(struct timeline_span));
     timeline->stalls = g_array_new(FALSE, FALSE, sizeof(struct timeline_stall));
+    timeline->operators = g_ptr_array_new_with_free_func(g_free);
     return timeline;
 }
 
@@ -23,6 +24,7 @@ void timeline_free(struct timeline *timeline)
     for (int q = 0; q < MOVER_QUEUES; q++)
         g_array_unref(timeline->spans[q]);
     g_array_unref(timeline->stalls);
+    g_ptr_array_unref(timeline->operators);
     g_free(timeline);
 }
 
@@ -58,15 +60,20 @@ static char *chunk_name(const struct plan *plan, const struct trace *trace, uint
 
 /* ---- Chrome's trace events ---- */
 
-static char *span_name(const struct timeline_span *span, const struct plan *plan,
-                       const struct trace *trace)
+static const char *operator_name(const struct timeline *timeline, uint32_t moment)
+{
+    return g_ptr_array_index(timeline->operators, moment);
+}
+
+static char *span_name(const struct timeline *timeline, const struct timeline_span *span,
+                       const struct plan *plan, const struct trace *trace)
 {
     static const char *const verbs[] = {[TIMELINE_FETCH] = "fetch",
                                         [TIMELINE_WRITE_BACK] = "write back",
                                         [TIMELINE_MOVE] = "move",
                                         [TIMELINE_ACTIVATIONS] = "activations"};
     if (span->kind == TIMELINE_OPERATOR)
-        return g_strdup(trace->operators[span->moment].name);
+        return g_strdup(operator_name(timeline, span->moment));
     if (span->chunk == TIMELINE_NO_CHUNK)
         return g_strdup(verbs[span->kind]);
     g_autofree char *chunk = chunk_name(plan, trace, span->chunk);
@@ -95,7 +102,7 @@ static void append_spans(const struct timeline *timeline, int queue, const struc
         const struct timeline_span *span = &g_array_index(spans, struct timeline_span, i);
         if (span->kind == TIMELINE_JOIN || !is_shown(timeline, span->start_ns, span->end_ns))
             continue;
-        g_autofree char *name = span_name(span, plan, trace);
+        g_autofree char *name = span_name(timeline, span, plan, trace);
         json_t *object = event(timeline, name, queue, span->start_ns, span->end_ns);
         json_object_set_new(
             object, "args",
@@ -122,7 +129,7 @@ static void append_stalls(const struct timeline *timeline, const struct plan *pl
             continue;
         g_autofree char *chunk = waited_for(stall, plan, trace);
         g_autofree char *name = g_strdup_printf("%s waits for %s on %s",
-                                                trace->operators[stall->moment].name, chunk,
+                                                operator_name(timeline, stall->moment), chunk,
                                                 rows[stall->queue]);
         json_array_append_new(events, event(timeline, name, STALL_ROW, stall->start_ns, end_ns));
     }
@@ -191,6 +198,6 @@ void timeline_print_stalls(const struct timeline *timeline, const struct plan *p
         const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);
         g_autofree char *chunk = waited_for(stall, plan, trace);
         fprintf(out, "%7u %10.3f  %-8s  %-36s %s\n", stall->moment, (double)stall->wait_ns * 1e-6,
-                rows[stall->queue], trace->operators[stall->moment].name, chunk);
+                rows[stall->queue], operator_name(timeline, stall->moment), chunk);
     }
 }

@@ -38,6 +38,7 @@ struct timeline_stall {
 struct timeline {
     GArray *spans[MOVER_QUEUES]; /* struct timeline_span */
     GArray *stalls;              /* struct timeline_stall */
+    GPtrArray *operators;        /* names, by moment */
     uint64_t begin_ns, end_ns;   /* of the iteration that is shown */
 };
 
@@ -49,7 +50,7 @@ const struct timeline_span *timeline_ending(const struct timeline *timeline, enu
                                             uint64_t end_ns);
 
 /* Chrome's trace events (chrome://tracing, Perfetto): a row a queue, and one of stalls, of the
- * iteration shown. */
+ * iteration shown. `trace` names the tensors. */
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,
                     const struct trace *trace, const char *path, GError **error);
 
