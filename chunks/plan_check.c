@@ -31,23 +31,39 @@ static bool same_number(GError **error, const char *what, uint32_t of_plan, uint
     return same_text(error, what, plan_text, run_text);
 }
 
+/* What the digest covers is said for people too, and must not tell them something else. */
+static bool check_head(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    return same_text(error, "the precision", plan->precision, trace->precision) &&
+           same_number(error, "the batch", plan->batch, trace->batch) &&
+           same_number(error, "the sequence", plan->sequence, trace->sequence) &&
+           same_number(error, "the number of micro-batches", plan->micro_batches,
+                       trace->micro_batches);
+}
+
 static bool check_run(const struct plan *plan, const struct trace *trace, GError **error)
 {
     g_autofree char *digest = trace_digest(trace);
     if (!g_strcmp0(plan->digest, digest))
-        return true;
+        return check_head(plan, trace, error);
     return same_text(error, "the model", plan->model, trace->model) &&
-           same_text(error, "the precision", plan->precision, trace->precision) &&
-           same_number(error, "the batch", plan->batch, trace->batch) &&
-           same_number(error, "the sequence", plan->sequence, trace->sequence) &&
-           same_number(error, "the number of micro-batches", plan->micro_batches,
-                       trace->micro_batches) &&
+           check_head(plan, trace, error) &&
            same_text(error, "the structure (recomputation, what runs on the host, tensors)",
                      plan->digest, digest);
 }
 
+static bool check_choices(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    if (!plan->choices)
+        return true;
+    struct trace_choices *choices = trace_choices_of(trace);
+    bool same = trace_choices_equal(plan->choices, choices);
+    trace_choices_free(choices);
+    return same || plan_refuse(error, "choices: not what the run recomputes and runs on the host");
+}
+
 bool plan_check(const struct plan *plan, const struct trace *trace, GError **error)
 {
-    return check_run(plan, trace, error) && plan_check_layout(plan, trace, error) &&
-           plan_check_schedule(plan, trace, error);
+    return check_run(plan, trace, error) && check_choices(plan, trace, error) &&
+           plan_check_layout(plan, trace, error) && plan_check_schedule(plan, trace, error);
 }

@@ -76,8 +76,10 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
         return false;
     if (leaves || action->kind == PLAN_MOVE)
         vacate(check, chunk);
-    return !(enters || action->kind == PLAN_MOVE) ||
-           settle_at(check, chunk, action->address, error);
+    if (enters || action->kind == PLAN_MOVE)
+        return settle_at(check, chunk, action->address, error);
+    return action->address == check->address[chunk] ||
+           refuse_moment(check, error, "a chunk does not lie afterwards where its action says");
 }
 
 static bool perform_all(struct check *check, GError **error)

@@ -186,11 +186,18 @@ static bool read_schedule(struct reader *reader, const json_t *root, struct plan
     return fine;
 }
 
+static bool read_seconds(struct reader *reader, const json_t *object, const char *key,
+                         double *seconds)
+{
+    const json_t *value = json_object_get(object, key);
+    *seconds = json_number_value(value);
+    return (json_is_number(value) && *seconds >= 0) ||
+           refuse(reader, key, "not a number of seconds");
+}
+
 static bool read_figures(struct reader *reader, const json_t *root, struct plan_figures *figures)
 {
     const json_t *object = json_object_get(root, "predicted");
-    figures->stall_seconds = json_number_value(json_object_get(object, "stall_seconds"));
-    figures->iteration_seconds = json_number_value(json_object_get(object, "iteration_seconds"));
     const struct {
         const char *key;
         uint64_t *value;
@@ -207,7 +214,8 @@ static bool read_figures(struct reader *reader, const json_t *root, struct plan_
     for (size_t i = 0; i < G_N_ELEMENTS(members); i++)
         if (!read_member(reader, object, members[i].key, INT64_MAX, members[i].value))
             return false;
-    return true;
+    return read_seconds(reader, object, "stall_seconds", &figures->stall_seconds) &&
+           read_seconds(reader, object, "iteration_seconds", &figures->iteration_seconds);
 }
 
 static bool read_flags(struct reader *reader, const json_t *array, uint32_t count, uint8_t *flags)

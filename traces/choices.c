@@ -1,5 +1,7 @@
 #include "traces/choices.h"
 
+#include <string.h>
+
 struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_count)
 {
     struct trace_choices *choices = g_new0(struct trace_choices, 1);
@@ -17,6 +19,14 @@ void trace_choices_free(struct trace_choices *choices)
     g_free(choices->recompute);
     g_free(choices->host_update);
     g_free(choices);
+}
+
+bool trace_choices_equal(const struct trace_choices *a, const struct trace_choices *b)
+{
+    return a->layer_count == b->layer_count && a->tensor_count == b->tensor_count &&
+           a->host_embedding == b->host_embedding &&
+           memcmp(a->recompute, b->recompute, a->layer_count) == 0 &&
+           memcmp(a->host_update, b->host_update, a->tensor_count) == 0;
 }
 
 static uint32_t count_layers(const struct trace *trace)

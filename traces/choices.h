@@ -19,6 +19,7 @@ struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_co
  * phase on the host is the embedding. The caller frees the result with trace_choices_free. */
 struct trace_choices *trace_choices_of(const struct trace *trace);
 void trace_choices_free(struct trace_choices *choices); /* NULL is allowed */
+bool trace_choices_equal(const struct trace_choices *a, const struct trace_choices *b);
 
 /* "recomputes 2 of 12 layers, updates all on the host", for people; free with g_free. */
 char *trace_choices_describe(const struct trace_choices *choices);

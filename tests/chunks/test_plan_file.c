@@ -126,6 +126,68 @@ static void test_other_run(void)
     g_rand_free(random);
 }
 
+static void must_refuse(const struct plan *plan, const struct trace *trace, const char *reason)
+{
+    GError *error = NULL;
+    g_assert_false(plan_check(plan, trace, &error));
+    g_assert_nonnull(strstr(error->message, reason));
+    g_error_free(error);
+}
+
+/* What the digest already says, and addresses that nothing uses, must be right all the same. */
+static void test_contradictions(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    plan->batch++;
+    must_refuse(plan, trace, "batch");
+    plan->batch--;
+    plan->choices->host_update[0] ^= 1;
+    must_refuse(plan, trace, "choices");
+    plan->choices->host_update[0] ^= 1;
+    g_assert_true(plan_check(plan, trace, NULL));
+
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        struct plan_action *action = &plan->actions[i];
+        if (action->kind != PLAN_DROP && action->kind != PLAN_WRITE_BACK)
+            continue;
+        action->address = 256;
+        must_refuse(plan, trace, "afterwards");
+        action->address = PLAN_NOWHERE;
+    }
+    plan_free(plan);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
+static void test_seconds(void)
+{
+    g_autofree char *path = temporary_file();
+    GRand *random = g_rand_new_with_seed(random_seed());
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    static const char *const seconds[] = {"\"x\"", "-1.0", "null"};
+    g_assert_true(plan_write(plan, path, NULL));
+    g_autofree char *contents = NULL;
+    g_file_get_contents(path, &contents, NULL, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(seconds); i++) {
+        GError *error = NULL;
+        g_auto(GStrv) parts = g_strsplit(contents, "\"stall_seconds\":0.0", 2);
+        g_assert_nonnull(parts[1]);
+        g_autofree char *damaged = g_strconcat(parts[0], "\"stall_seconds\":", seconds[i], parts[1],
+                                               NULL);
+        g_file_set_contents(path, damaged, -1, NULL);
+        g_assert_null(plan_read(path, &error));
+        g_assert_nonnull(strstr(error->message, "stall_seconds: not a number of seconds"));
+        g_error_free(error);
+    }
+    g_unlink(path);
+    plan_free(plan);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
 static void test_not_a_plan(void)
 {
     g_autofree char *path = temporary_file();
@@ -153,6 +215,8 @@ int main(int argc, char **argv)
     g_test_add_func("/plan-file/round-trip", test_round_trip);
     g_test_add_func("/plan-file/damage", test_damage);
     g_test_add_func("/plan-file/other-run", test_other_run);
+    g_test_add_func("/plan-file/contradictions", test_contradictions);
+    g_test_add_func("/plan-file/seconds", test_seconds);
     g_test_add_func("/plan-file/not-a-plan", test_not_a_plan);
     return g_test_run();
 }
