@@ -21,7 +21,8 @@ enum plan_action_kind {
     PLAN_DROP,       /* leave the device without a copy: the host's is valid, or nothing is alive */
     PLAN_FLUSH,      /* copy device to host and stay: both copies are valid then */
     PLAN_MOVE,       /* to another `address` on the device */
-    PLAN_WAIT,       /* the next operator waits for all copies issued so far; of no chunk */
+    PLAN_WAIT,       /* the next operator waits for all copies and host operators issued so far; of
+                        no chunk */
     PLAN_ACTIONS
 };
 

@@ -25,7 +25,7 @@ struct residency {
     mover_ticket last_compute, last_host;
     mover_ticket last_gradient;         /* the last operator on the device before the update */
     struct mover_after copies;          /* the last of each direction */
-    struct mover_after awaited;         /* copies that the next operator waits for */
+    struct mover_after awaited;         /* what the next operator waits for besides */
     mover_ticket activations_from_host; /* the last host operator that sent some */
 };
 
@@ -181,6 +181,7 @@ static void perform(struct residency *r, const struct plan_action *action)
         break;
     case PLAN_WAIT:
         r->awaited = r->copies;
+        r->awaited.queue[MOVER_HOST] = r->last_host;
         break;
     case PLAN_ACTIONS:
         g_assert_not_reached();

@@ -186,7 +186,7 @@ static void print_action(const struct plan *plan, const struct plan_action *acti
 {
     const struct chunk *chunk = &plan->layout->chunks[action->chunk];
     if (action->kind == PLAN_WAIT) {
-        fputs("      wait       for all copies so far\n", out);
+        fputs("      wait       for all copies and host operators so far\n", out);
         return;
     }
     g_autofree char *size = size_format(chunk->used);

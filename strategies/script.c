@@ -110,10 +110,21 @@ static void append(GArray *timed, uint32_t index, enum turn turn, enum plan_acti
     g_array_append_val(timed, item);
 }
 
+/* What may come back before the first operator does so at the end of the iteration before. */
+static bool ends_before(const struct scripting *s, const struct script_stay *stay)
+{
+    return s->script->rules[stay->chunk].early && stay->enter == 0 && stay->earliest <= 0;
+}
+
+static uint32_t enter_index(const struct scripting *s, const struct script_stay *stay)
+{
+    return ends_before(s, stay) ? (uint32_t)s->moments : wrap(s, stay->enter);
+}
+
 static void append_stay(const struct scripting *s, const struct script_stay *stay, GArray *timed)
 {
     const struct script_rule *rule = &s->script->rules[stay->chunk];
-    uint32_t enter = wrap(s, stay->enter);
+    uint32_t enter = enter_index(s, stay);
     /* What leaves after the last operator leaves in this iteration, not before the next. */
     uint32_t leave = wrap(s, stay->last_use) + 1;
     append(timed, enter, TURN_ENTER, stay->fetch ? PLAN_FETCH : PLAN_ALLOCATE, stay);
@@ -135,15 +146,13 @@ static GArray *list_actions(const struct scripting *s)
         const struct script_stay of_chunk = {.chunk = flush->chunk};
         append(timed, flush->moment, TURN_FLUSH, PLAN_FLUSH, &of_chunk);
     }
-    if (s->script->ends_step && s->stays->items->len)
-        append(timed, 0, TURN_WAIT_IN, PLAN_WAIT, &(struct script_stay){.chunk = 0});
     g_array_sort(timed, by_time);
     return timed;
 }
 
 static bool begins_there(const struct scripting *s, const struct script_stay *stay)
 {
-    return stay->enter < 0 || stay->last_use >= s->moments;
+    return stay->enter < 0 || stay->last_use >= s->moments || ends_before(s, stay);
 }
 
 static struct decisions *make_decisions(const struct scripting *s)

@@ -21,7 +21,6 @@ struct script {
     const struct script_rule *rules; /* [chunk_count] */
     uint32_t look_ahead; /* moments that what is not early is fetched ahead, within an iteration and
                             where there is room */
-    bool ends_step;      /* the first operator waits for all copies of the iteration before */
 };
 
 /* Chunks that stay and that no host operator uses are at home on the device, all others on the

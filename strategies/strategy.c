@@ -129,11 +129,23 @@ static struct decisions *decide_by_rules(const struct strategy_context *context,
 {
     uint32_t chunks = context->layout->chunk_count;
     g_autofree struct script_rule *rules = g_new(struct script_rule, chunks);
-    const struct script script = {
-        .rules = rules, .look_ahead = look_ahead, .ends_step = ops->place != NULL};
+    const struct script script = {.rules = rules, .look_ahead = look_ahead};
     for (uint32_t c = 0; c < chunks; c++)
         rules[c] = ops->rule(context, c);
     return script_decide(context, &script, homes, needed, error);
+}
+
+/* The optimizer's step is over when all of it is: the next iteration waits. */
+static void end_step(struct decisions *decisions)
+{
+    const struct plan_action wait = {.kind = PLAN_WAIT, .address = PLAN_NOWHERE};
+    GArray *actions = decisions->actions;
+    uint32_t begin = decisions->first[decisions->moment_count];
+    if (actions->len > begin &&
+        g_array_index(actions, struct plan_action, actions->len - 1).kind == PLAN_WAIT)
+        return;
+    g_array_append_val(actions, wait);
+    decisions->first[decisions->moment_count + 1] = actions->len;
 }
 
 static bool check_host(const struct strategy_context *context, const struct homes *homes,
@@ -158,6 +170,8 @@ static struct plan *make_plan(const struct strategy_context *context,
     struct decisions *decisions = ops->rule ? decide_by_rules(context, ops, look_ahead, &homes,
                                                               needed, error)
                                             : ops->decide(context, &homes, needed, error);
+    if (decisions && ops->place)
+        end_step(decisions);
     if (decisions && check_host(context, homes, error)) {
         plan = plan_describe(context->trace, context->layout, homes, context->device_bytes,
                              context->host_bytes);

@@ -235,7 +235,7 @@ static void count_peaks(struct adversary *a, uint32_t moment)
                                     live + a->trace->non_model_bytes[moment]);
 }
 
-/* The last action before the operator is a wait: no copy so far may still be on its way. */
+/* The last action before the operator is a wait: nothing so far may still be on its way. */
 static void check_wait(const struct adversary *a, uint32_t moment, const struct mover_after *after)
 {
     uint32_t end = a->plan->first_action[moment + 1];
@@ -243,6 +243,7 @@ static void check_wait(const struct adversary *a, uint32_t moment, const struct 
         return;
     g_assert_cmpuint(after->queue[MOVER_H2D], ==, a->put[MOVER_H2D]);
     g_assert_cmpuint(after->queue[MOVER_D2H], ==, a->put[MOVER_D2H]);
+    g_assert_cmpuint(after->queue[MOVER_HOST], ==, a->put[MOVER_HOST]);
 }
 
 static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after)

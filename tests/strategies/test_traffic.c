@@ -192,6 +192,9 @@ static void test_fsdp_offload(void)
 {
     struct plan_figures f = simulate("fsdp-offload");
     check_traffic(&f, 4 * PARAM_BYTES, 2 * PARAM_BYTES);
+    /* Waited for: parameter 0 at the start, the last gradient. Parameter 1 goes for a moment, but
+     * its copy for backward comes up beside its forward, into the room that 0 has left. */
+    check_time(&f, PASSES_NS + 2 * PARAM_NS + 2 * HOST_NS);
 }
 
 int main(int argc, char **argv)
