@@ -14,6 +14,7 @@ struct train {
     struct device *device;
     uint64_t bytes; /* of a copy */
     uint32_t copies;
+    uint64_t memory;          /* that the train walks through */
     bool queue[MOVER_QUEUES]; /* directions that copy */
     uint64_t place;           /* of the next copy */
 };
@@ -21,7 +22,7 @@ struct train {
 static uint64_t next_place(struct train *train)
 {
     uint64_t place = train->place;
-    train->place = place + 2 * train->bytes <= MEMORY ? place + train->bytes : 0;
+    train->place = place + 2 * train->bytes <= train->memory ? place + train->bytes : 0;
     return place;
 }
 
@@ -49,8 +50,9 @@ static void run_moves(void *data)
     const struct mover_after none = {{0}};
     for (uint32_t i = 0; i < train->copies; i++) {
         uint64_t to = next_place(train);
-        train->device->ops->move(train->device, to, MIN(to + train->bytes, MEMORY - train->bytes),
-                                 train->bytes, &none);
+        train->device->ops->move(train->device, to,
+                                 MIN(to + train->bytes, train->memory - train->bytes), train->bytes,
+                                 &none);
     }
 }
 
@@ -60,10 +62,22 @@ static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
     for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
         struct train train = {.device = device,
                               .bytes = sizes[s],
+                              .memory = MEMORY,
                               .copies = (uint32_t)CLAMP(TRAIN / sizes[s], 1, LONGEST_TRAIN),
                               .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h}};
         probe_add(curve, (double)sizes[s], probe_seconds(work, &train) / train.copies);
     }
+}
+
+/* Caches hold much of a small arena. */
+static void measure_moves_within(struct device *device, struct platform_curve *curve)
+{
+    for (uint64_t memory = MEMORY / 12; memory <= MEMORY; memory += MAX(memory / 2, 1 << 20)) {
+        struct train train = {
+            .device = device, .bytes = 1 << 20, .memory = memory, .copies = TRAIN >> 20};
+        probe_add(curve, (double)memory, probe_seconds(run_moves, &train) / train.copies);
+    }
+    probe_source(curve, g_strdup("moves of 1 MiB, by the bytes of the arena, median"));
 }
 
 /* ---- beside compute ---- */
@@ -122,6 +136,7 @@ bool probe_copies(struct platform *platform, GError **error)
     for (uint32_t i = 0; i < both->count; i++)
         probe_add(&extra[PLATFORM_D2H_BOTH], both->points[i].amount, both->points[i].seconds);
     measure(device, run_moves, false, false, &extra[PLATFORM_MOVE]);
+    measure_moves_within(device, &extra[PLATFORM_MOVE_WITHIN]);
     measure_beside(device, &cores, platform);
     device->ops->close(device);
 

@@ -27,6 +27,7 @@ enum platform_extra {
     PLATFORM_H2D_PAGEABLE,       /* copies from host memory that is not pinned */
     PLATFORM_D2H_PAGEABLE,       /* copies to such memory */
     PLATFORM_MOVE,               /* within the device, by bytes moved */
+    PLATFORM_MOVE_WITHIN,        /* of 1 MiB, by the bytes of the arena that moves walk through */
     PLATFORM_COMPUTE_FP32_APART, /* like compute and memory, on the cores that --link leaves to */
     PLATFORM_COMPUTE_BF16_APART, /* compute */
     PLATFORM_MEMORY_APART,

@@ -20,6 +20,7 @@ static const char *const extra_keys[PLATFORM_EXTRAS] = {
     [PLATFORM_H2D_PAGEABLE] = "h2d_pageable",
     [PLATFORM_D2H_PAGEABLE] = "d2h_pageable",
     [PLATFORM_MOVE] = "move",
+    [PLATFORM_MOVE_WITHIN] = "move_within",
     [PLATFORM_COMPUTE_FP32_APART] = "compute_fp32_apart",
     [PLATFORM_COMPUTE_BF16_APART] = "compute_bf16_apart",
     [PLATFORM_MEMORY_APART] = "memory_apart",

@@ -11,6 +11,7 @@ struct sim_clock {
     uint64_t stall_ns;              /* in this lap */
     uint32_t moment;                /* whose actions or operator come next */
     struct cores *cores;            /* NULL: queues are independent */
+    double move_scale;              /* of moves in this plan's arena */
     struct plan_figures lap;        /* counts so far in this lap */
 
     uint64_t *end; /* [chunk_count] address after its last byte on the device; 0: not there */
@@ -45,6 +46,7 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     struct sim_clock *clock = g_new0(struct sim_clock, 1);
 
     clock->job = *job;
+    clock->move_scale = costs_move_scale(job->costs, job->plan->device_bytes);
     if (job->costs->threads.known)
         clock->cores = cores_new(&job->costs->threads, job->timeline);
     for (uint32_t m = 0; job->timeline && m < job->trace->operator_count; m++)
@@ -264,6 +266,12 @@ static void drop(void *self, uint32_t chunk)
     clock->lap.evictions++;
 }
 
+static uint64_t move_ns(const struct sim_clock *clock, uint64_t bytes)
+{
+    double ns = (double)costs_ns(&clock->job.costs->move, bytes) * clock->move_scale;
+    return (uint64_t)(ns + 0.5);
+}
+
 static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after)
 {
@@ -272,7 +280,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     struct device_work work = {.kind = TIMELINE_MOVE,
                                .chunk = to->chunk,
                                .bytes = to->bytes,
-                               .duration_ns = costs_ns(&costs->move, to->bytes)};
+                               .duration_ns = move_ns(clock, to->bytes)};
 
     g_assert(clock->end[to->chunk] == from + to->slot_bytes);
     for (int n = 0; clock->cores && n < 3; n++)

@@ -85,6 +85,8 @@ static void set_platform(struct costs *costs, const struct platform *platform)
         set_curve(&costs->move, move);
     else
         set_default_move(costs);
+    if (platform->extra[PLATFORM_MOVE_WITHIN].count > 0)
+        set_curve(&costs->within, &platform->extra[PLATFORM_MOVE_WITHIN]);
 }
 
 static void set_defaults(struct costs *costs)
@@ -134,6 +136,7 @@ void costs_free(struct costs *costs)
                           &costs->d2h,
                           &costs->memory,
                           &costs->move,
+                          &costs->within,
                           &costs->threads.copy[0],
                           &costs->threads.copy[1],
                           &costs->threads.products[0],
@@ -151,4 +154,14 @@ uint64_t costs_ns(const struct cost *cost, uint64_t amount)
     double seconds = cost->fit.points ? fit_seconds(&cost->fit, (double)amount)
                                       : platform_seconds(&cost->curve, (double)amount);
     return (uint64_t)llround(seconds * 1e9);
+}
+
+double costs_move_scale(const struct costs *costs, uint64_t arena_bytes)
+{
+    const struct platform_curve *curve = &costs->within.curve;
+    if (curve->count == 0)
+        return 1;
+    const struct platform_point *first = curve->points, *last = first + curve->count - 1;
+    double bytes = CLAMP((double)arena_bytes, first->amount, last->amount);
+    return platform_seconds(curve, bytes) / last->seconds;
 }

@@ -31,6 +31,7 @@ struct costs {
     struct cost h2d, d2h; /* by bytes copied */
     struct cost memory;   /* by bytes read and written within the device */
     struct cost move;     /* by bytes moved within the device */
+    struct cost within;   /* of one move, by the bytes of the arena; no points: all are alike */
     struct costs_threads threads;
 };
 
@@ -49,5 +50,9 @@ void costs_free(struct costs *costs);
 
 /* Whole nanoseconds for an amount; 0 for none. */
 uint64_t costs_ns(const struct cost *cost, uint64_t amount);
+
+/* What a move takes in an arena of this size, relative to the curve `move`, which was measured in
+ * the largest. */
+double costs_move_scale(const struct costs *costs, uint64_t arena_bytes);
 
 #endif
