@@ -1,5 +1,6 @@
 #include "engine/run_options.h"
 
+#include "chunks/layout.h"
 #include "engine/data.h"
 #include "engine/device.h"
 #include "models/iteration.h"
@@ -44,6 +45,17 @@ static bool read_count32(const char *option, gint64 value, gint64 least, uint32_
     return true;
 }
 
+/* OpenMP ends the program where it gets no more threads. */
+static bool read_threads(gint64 value, uint32_t *threads, GError **error)
+{
+    enum { MOST = 1024 };
+    uint64_t wide;
+    if (!read_count("--threads", value, 0, MOST, &wide, error))
+        return false;
+    *threads = (uint32_t)wide;
+    return true;
+}
+
 static bool read_counts(const struct raw *raw, struct run_options *o, GError **error)
 {
     gint64 most = G_MAXINT64;
@@ -58,7 +70,7 @@ static bool read_counts(const struct raw *raw, struct run_options *o, GError **e
            read_count32("--seq", raw->sequence, 0, &o->sequence, error) &&
            read_count32("--micro-batches", raw->micro_batches, 1, &o->micro_batches, error) &&
            read_count32("--look-ahead", raw->look_ahead, 0, &o->look_ahead, error) &&
-           read_count32("--threads", raw->threads, 0, &o->threads, error) &&
+           read_threads(raw->threads, &o->threads, error) &&
            read_count32("--sample", raw->sample, 0, &o->sample, error);
 }
 
@@ -68,6 +80,17 @@ static bool read_size(const char *option, const char *text, uint64_t *bytes, GEr
         return true;
     g_prefix_error(error, "%s ", option);
     return false;
+}
+
+/* In steps of the alignment, as pstar-sim takes it. */
+static bool read_chunk_size(const char *text, uint64_t *bytes, GError **error)
+{
+    if (!read_size("--chunk-size", text, bytes, error))
+        return false;
+    if (text && (*bytes == 0 || *bytes >> 60))
+        return refuse(error, "--chunk-size", text, "no size of a chunk");
+    *bytes = (*bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+    return true;
 }
 
 /* "h2d=12GB/s,d2h=10GB/s"; either may be left out. */
@@ -130,7 +153,7 @@ static bool read_sizes(const struct raw *raw, struct run_options *options, GErro
 {
     return read_size("--device-memory", raw->device_memory, &options->device_memory, error) &&
            read_size("--host-memory", raw->host_memory, &options->host_memory, error) &&
-           read_size("--chunk-size", raw->chunk_size, &options->chunk_bytes, error) &&
+           read_chunk_size(raw->chunk_size, &options->chunk_bytes, error) &&
            read_link(raw->link, options, error);
 }
 

@@ -122,6 +122,10 @@ static bool read_ways(const struct arguments *a, struct inputs *in, GError **err
 {
     const char *policies = a->policy ? a->policy : a->strategy ? "" : "all";
 
+    if (a->policy && !*a->policy) {
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--policy '': names none");
+        return false;
+    }
     return (in->policies = parse_policies(policies, error)) &&
            (!a->strategy || ((in->strategies = strategy_parse_list(a->strategy, error)) &&
                              (!a->platform || (in->platform = platform_read(a->platform, error)))));

@@ -9,11 +9,22 @@
 
 G_DEFINE_QUARK(pstar - sizes - error - quark, sizes_error)
 
+#define CHUNK_MOST ((UINT64_C(1) << 60) - 1) /* bytes; sums stay below 64 bits */
+
 enum { SIZES_MOST = 10000 /* of one range */, COUNT_MOST = 1000000 };
 
 static uint64_t aligned(double bytes)
 {
     return (uint64_t)ceil(bytes / LAYOUT_ALIGNMENT) * LAYOUT_ALIGNMENT;
+}
+
+/* The items of a list, of which there must be one. */
+static char **split_list(const char *text, GError **error)
+{
+    if (*text)
+        return g_strsplit(text, ",", -1);
+    g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s': the list is empty", text);
+    return NULL;
 }
 
 static int ascending(const void *left, const void *right)
@@ -55,9 +66,11 @@ static bool parse_range(const char *text, GArray *sizes, GError **error)
 
     if (!size_parse(ends[0], &least, error) || !size_parse(ends[1], &most, error))
         return false;
-    if (!least || least > most) {
-        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
-                    "chunk sizes '%s': the first must be above 0 and not above the second", text);
+    if (!least || least > most || most > CHUNK_MOST) {
+        g_set_error(
+            error, SIZES_ERROR, SIZES_ERROR_INVALID,
+            "chunk sizes '%s': the first must be above 0, and the second no less and below 1 EiB",
+            text);
         return false;
     }
     append_range(sizes, (double)least, (double)most);
@@ -66,20 +79,20 @@ static bool parse_range(const char *text, GArray *sizes, GError **error)
 
 static bool parse_list(const char *text, GArray *sizes, GError **error)
 {
-    g_auto(GStrv) items = g_strsplit(text, ",", -1);
+    g_auto(GStrv) items = split_list(text, error);
 
-    for (char **item = items; *item; item++) {
+    for (char **item = items; items && *item; item++) {
         uint64_t bytes;
         if (!size_parse(*item, &bytes, error))
             return false;
-        if (!bytes) {
+        if (!bytes || bytes > CHUNK_MOST) {
             g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
-                        "chunk sizes '%s': a size must be above 0", text);
+                        "chunk sizes '%s': a size must be above 0 and below 1 EiB", text);
             return false;
         }
         append_size(sizes, (double)bytes);
     }
-    return true;
+    return items != NULL;
 }
 
 static void remove_duplicates(GArray *sizes)
@@ -135,7 +148,9 @@ bool sizes_parse_budget(const char *text, const struct trace *trace, uint64_t *b
 
 GArray *sizes_parse_budgets(const char *text, const struct trace *trace, GError **error)
 {
-    g_auto(GStrv) items = g_strsplit(text, ",", -1);
+    g_auto(GStrv) items = split_list(text, error);
+    if (!items)
+        return NULL;
     GArray *budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
 
     for (char **item = items; *item; item++) {
@@ -151,7 +166,9 @@ GArray *sizes_parse_budgets(const char *text, const struct trace *trace, GError 
 
 GArray *sizes_parse_counts(const char *text, GError **error)
 {
-    g_auto(GStrv) items = g_strsplit(text ? text : "0", ",", -1);
+    g_auto(GStrv) items = split_list(text ? text : "0", error);
+    if (!items)
+        return NULL;
     GArray *counts = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
     for (char **item = items; *item; item++) {

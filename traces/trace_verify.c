@@ -15,8 +15,9 @@ static bool verify_pages(const struct database *database, GError **error)
         database_set_error(database, error);
         good = false;
     } else if (g_strcmp0((const char *)sqlite3_column_text(row, 0), "ok") != 0) {
+        g_autofree char *reason = g_strdup((const char *)sqlite3_column_text(row, 0));
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS, "%s: damaged: %s", database->path,
-                    (const char *)sqlite3_column_text(row, 0));
+                    g_strdelimit(reason, "\n", ' '));
         good = false;
     }
     sqlite3_finalize(row);

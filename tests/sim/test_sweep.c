@@ -184,7 +184,15 @@ static void test_json(void)
 
 static void test_sizes(void)
 {
-    static const char *const bad[] = {"1MiB:1KiB", "0", "1MiB,0B", "1MiB:", "4MB0", "2MiB;3MiB"};
+    static const char *const bad[] = {"1MiB:1KiB",
+                                      "0",
+                                      "1MiB,0B",
+                                      "1MiB:",
+                                      "4MB0",
+                                      "2MiB;3MiB",
+                                      "",
+                                      "1:18446744073709551615",
+                                      "18446744073709551615"};
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct trace *trace = random_iteration(random);
 
