@@ -188,6 +188,28 @@ static void test_seconds(void)
     g_rand_free(random);
 }
 
+/* Plans need not say what their run chose. */
+static void test_no_choices(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    g_autofree char *path = temporary_file();
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    GError *error = NULL;
+    g_clear_pointer(&plan->choices, trace_choices_free);
+    g_assert_true(plan_write(plan, path, NULL));
+    struct plan *read = plan_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_null(read->choices);
+    plan_check(read, trace, &error);
+    g_assert_no_error(error);
+    g_unlink(path);
+    plan_free(read);
+    plan_free(plan);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
 static void test_not_a_plan(void)
 {
     g_autofree char *path = temporary_file();
@@ -217,6 +239,7 @@ int main(int argc, char **argv)
     g_test_add_func("/plan-file/other-run", test_other_run);
     g_test_add_func("/plan-file/contradictions", test_contradictions);
     g_test_add_func("/plan-file/seconds", test_seconds);
+    g_test_add_func("/plan-file/no-choices", test_no_choices);
     g_test_add_func("/plan-file/not-a-plan", test_not_a_plan);
     return g_test_run();
 }
