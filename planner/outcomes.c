@@ -1,10 +1,5 @@
 #include "planner/outcomes.h"
 
-/* Plans as fast as this, relative to the fastest, are chosen by what they move; and by time those
- * that move less than one part in so many more than the least. */
-#define AS_FAST 1.002
-#define AS_LEAN 1000
-
 static uint64_t traffic(const struct plan *plan)
 {
     return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
@@ -13,12 +8,6 @@ static uint64_t traffic(const struct plan *plan)
 static double seconds(const struct plan *plan)
 {
     return plan->predicted.iteration_seconds;
-}
-
-static bool faster(const struct plan *plan, const struct plan *than)
-{
-    return !than || seconds(plan) < seconds(than) ||
-           (seconds(plan) == seconds(than) && traffic(plan) < traffic(than));
 }
 
 static bool leaner(const struct plan *plan, const struct plan *than)
@@ -47,57 +36,30 @@ const struct plan *outcomes_best_policy(const struct outcome *outcomes, uint32_t
     return best;
 }
 
-static uint64_t least_traffic(const struct outcome *outcomes, uint32_t count)
-{
-    uint64_t least = UINT64_MAX;
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (outcomes[i].plan)
-            least = MIN(least, traffic(outcomes[i].plan));
-        if (outcomes[i].policy)
-            least = MIN(least, traffic(outcomes[i].policy));
-    }
-    return least;
-}
-
-/* What a plan may move: no more than the best policy, and little more than the least found, because
- * sizes that were not tried may do better than those that were. */
-static uint64_t traffic_limit(const struct outcome *outcomes, uint32_t count,
-                              const struct plan *policy)
-{
-    uint64_t least = least_traffic(outcomes, count);
-    return MIN(traffic(policy), least + least / AS_LEAN);
-}
-
 struct finalist {
     uint32_t choice;
     const struct plan *plan;
-    bool lean;
 };
 
-/* The lean by time, the others by traffic. */
+/* By traffic, then by time. */
 static int finalists_first(const void *left, const void *right)
 {
     const struct finalist *a = left, *b = right;
-    if (a->lean != b->lean)
-        return a->lean ? -1 : 1;
-    if (a->lean && seconds(a->plan) != seconds(b->plan))
-        return seconds(a->plan) < seconds(b->plan) ? -1 : 1;
-    if (traffic(a->plan) != traffic(b->plan))
-        return traffic(a->plan) < traffic(b->plan) ? -1 : 1;
+    if (leaner(a->plan, b->plan))
+        return -1;
+    if (leaner(b->plan, a->plan))
+        return 1;
     return a->choice < b->choice ? -1 : 1;
 }
 
-uint32_t outcomes_rank(const struct outcome *outcomes, uint32_t count, const struct plan *policy,
-                       uint32_t *choices, uint32_t most)
+uint32_t outcomes_rank(const struct outcome *outcomes, uint32_t count, uint32_t *choices,
+                       uint32_t most)
 {
     g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct finalist));
-    uint64_t limit = traffic_limit(outcomes, count, policy);
 
     for (uint32_t i = 0; i < count; i++)
         if (outcomes[i].plan) {
-            struct finalist finalist = {outcomes[i].choice, outcomes[i].plan,
-                                        traffic(outcomes[i].plan) <= limit};
+            struct finalist finalist = {outcomes[i].choice, outcomes[i].plan};
             g_array_append_val(ranked, finalist);
         }
     g_array_sort(ranked, finalists_first);
@@ -105,36 +67,6 @@ uint32_t outcomes_rank(const struct outcome *outcomes, uint32_t count, const str
     for (uint32_t i = 0; i < finalists; i++)
         choices[i] = g_array_index(ranked, struct finalist, i).choice;
     return finalists;
-}
-
-/* Every plan that moves no more than `limit`, in a fixed order. */
-static GPtrArray *eligible(struct outcome *outcomes, uint32_t count, uint64_t limit)
-{
-    GPtrArray *plans = g_ptr_array_new();
-
-    for (uint32_t i = 0; i < count; i++) {
-        if (outcomes[i].plan && traffic(outcomes[i].plan) <= limit)
-            g_ptr_array_add(plans, outcomes[i].plan);
-        if (outcomes[i].policy && traffic(outcomes[i].policy) <= limit)
-            g_ptr_array_add(plans, outcomes[i].policy);
-    }
-    return plans;
-}
-
-/* See search.h. */
-static const struct plan *choose(const GPtrArray *plans)
-{
-    const struct plan *fastest = NULL, *chosen = NULL;
-
-    for (guint i = 0; i < plans->len; i++)
-        if (faster(plans->pdata[i], fastest))
-            fastest = plans->pdata[i];
-    for (guint i = 0; i < plans->len; i++) {
-        const struct plan *plan = plans->pdata[i];
-        if (seconds(plan) <= seconds(fastest) * AS_FAST && leaner(plan, chosen))
-            chosen = plan;
-    }
-    return chosen;
 }
 
 /* Takes a plan out of the outcome that has it. */
@@ -149,11 +81,17 @@ static struct plan *take(struct outcome *outcomes, uint32_t count, const struct 
     g_assert_not_reached();
 }
 
-struct plan *outcomes_choose(struct outcome *outcomes, uint32_t count, const struct plan *policy)
+struct plan *outcomes_choose(struct outcome *outcomes, uint32_t count)
 {
-    uint64_t limit = traffic_limit(outcomes, count, policy);
-    g_autoptr(GPtrArray) plans = eligible(outcomes, count, limit);
-    return take(outcomes, count, choose(plans));
+    const struct plan *best = NULL;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (outcomes[i].plan && leaner(outcomes[i].plan, best))
+            best = outcomes[i].plan;
+        if (outcomes[i].policy && leaner(outcomes[i].policy, best))
+            best = outcomes[i].policy;
+    }
+    return take(outcomes, count, best);
 }
 
 void outcomes_refuse(const struct outcome *outcomes, uint32_t count, GError **error)

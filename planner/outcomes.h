@@ -22,13 +22,13 @@ void outcomes_take_leaner(struct plan **best, struct plan *plan);
 /* The policy's plan that moves the least; NULL where there is none. */
 const struct plan *outcomes_best_policy(const struct outcome *outcomes, uint32_t count);
 
-/* Layouts to try again, the most promising first: those that move little enough by time, then the
- * others by what they move. Fills `choices` with at most `most`; returns how many. */
-uint32_t outcomes_rank(const struct outcome *outcomes, uint32_t count, const struct plan *policy,
-                       uint32_t *choices, uint32_t most);
+/* Layouts to try again, those that move the least first, among equals by time. Fills `choices` with
+ * at most `most`; returns how many. */
+uint32_t outcomes_rank(const struct outcome *outcomes, uint32_t count, uint32_t *choices,
+                       uint32_t most);
 
-/* The plan that search.h describes, taken out of the outcomes; `policy` is the best policy's. */
-struct plan *outcomes_choose(struct outcome *outcomes, uint32_t count, const struct plan *policy);
+/* The plan that search.h describes, taken out of the outcomes; at least one has a plan. */
+struct plan *outcomes_choose(struct outcome *outcomes, uint32_t count);
 
 /* The error of the layout that needs the least. */
 void outcomes_refuse(const struct outcome *outcomes, uint32_t count, GError **error);

@@ -99,16 +99,16 @@ static void describe_policy(const struct plan *plan, struct search_result *resul
 /* The best layouts again, with more effort, and the best plan of both rounds. `all` has room for
  * FINALISTS more than `count`. */
 static void finish(struct search *search, struct outcome *all, uint32_t count,
-                   const struct plan *policy, struct search_result *result)
+                   struct search_result *result)
 {
     uint32_t choices[FINALISTS];
-    uint32_t finalists = outcomes_rank(all, count, policy, choices, FINALISTS);
+    uint32_t finalists = outcomes_rank(all, count, choices, FINALISTS);
 
     for (uint32_t i = 0; i < finalists; i++)
         all[count + i] = (struct outcome){.choice = choices[i], .rounds = ROUNDS_AGAIN};
     search->outcomes = all + count;
     run_tasks(search, finalists);
-    result->plan = outcomes_choose(all, count + finalists, policy);
+    result->plan = outcomes_choose(all, count + finalists);
 }
 
 static void count_tries(const struct outcome *outcomes, uint32_t count,
@@ -132,7 +132,7 @@ static bool run_rounds(struct search *search, struct search_result *result, GErr
     const struct plan *policy = outcomes_best_policy(all, count);
     if (policy) {
         describe_policy(policy, result);
-        finish(search, all, count, policy, result);
+        finish(search, all, count, result);
         count_tries(all, count + FINALISTS, result);
     } else {
         outcomes_refuse(all, count, error);

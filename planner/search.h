@@ -1,9 +1,8 @@
 /* The search: over layouts, what is kept, homes, and how far ahead to fetch, every plan timed by
  * the simulator.
  *
- * The plan found is the fastest predicted among those that move at most a thousandth more than the
- * least that was found, and no more than the best eviction policy with any chunk size tried; among
- * plans as fast to within a five-hundredth it is the one that moves the least. */
+ * The plan found moves the least of all that were tried, every eviction policy with the sizes of a
+ * sweep among them; among equals it is the fastest predicted. */
 #ifndef PSTAR_PLANNER_SEARCH_H
 #define PSTAR_PLANNER_SEARCH_H
 
