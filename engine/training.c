@@ -2,6 +2,10 @@
 
 #include "engine/sampling.h"
 
+#include <math.h>
+
+G_DEFINE_QUARK(pstar - training - error - quark, training_error)
+
 static const struct model_job *job_of(const struct training *training)
 {
     return &training->run->iteration->job;
@@ -183,7 +187,14 @@ bool training_step(struct training *training, struct engine_result *result, GErr
     if (!engine_step(training->engine, &step, result, error))
         return false;
     training->state.step++;
-    return true;
+    if (isfinite(result->loss) && isfinite(result->gradient_norm))
+        return true;
+    g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_DIVERGED,
+                "step %" G_GUINT64_FORMAT
+                ": the loss is %g and the gradient's norm %g: training has "
+                "diverged; a lower --lr or more --warmup-steps may help",
+                training->state.step, result->loss, result->gradient_norm);
+    return false;
 }
 
 bool training_can_evaluate(const struct training *training)

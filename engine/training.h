@@ -24,7 +24,12 @@ bool training_open(struct training *training, const struct run_options *options,
                    const struct run_plan *run, GError **error);
 void training_clear(struct training *training);
 
-/* One step on the data that is its turn, at the schedule's rate. */
+enum training_error { TRAINING_ERROR_DIVERGED };
+#define TRAINING_ERROR training_error_quark()
+GQuark training_error_quark(void);
+
+/* One step on the data that is its turn, at the schedule's rate. TRAINING_ERROR_DIVERGED where the
+ * loss or the gradient is no number any more: nothing that such a run saves is of use. */
 bool training_step(struct training *training, struct engine_result *result, GError **error);
 
 /* Whether the run has anything to evaluate on; and the mean loss over it, of at most 64
