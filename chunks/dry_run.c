@@ -32,11 +32,17 @@ static bool check_device_budget(const struct trace *trace, const struct layout *
     uint64_t least = least_device_bytes(accesses, layout, homes, &moment);
     if (least <= budget)
         return true;
+    g_autofree char *homed =
+        homes->device_bytes
+            ? g_strdup_printf(" (%" G_GUINT64_FORMAT
+                              " of them chunks that the host's budget has no room for)",
+                              homes->device_bytes)
+            : g_strdup("");
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
-                " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
+                " bytes%s, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
                 "; %" G_GUINT64_FORMAT " bytes would fit",
-                moment, trace->operators[moment].name, least, least - budget, budget, least);
+                moment, trace->operators[moment].name, least, homed, least - budget, budget, least);
     return false;
 }
 
