@@ -1,6 +1,7 @@
 /* pstar-report: pictures, tables and a page of traces, plans, sweeps and run logs. */
 #include "report/report.h"
 
+#include <locale.h>
 #include <stdio.h>
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_BAD_INPUT = 2 };
@@ -56,6 +57,7 @@ int main(int argc, char **argv)
 {
     struct options options = {0};
     GError *error = NULL;
+    setlocale(LC_CTYPE, "");
     int status = parse(&options, &argc, &argv, &error) ? run(&options, &error) : EXIT_BAD_INPUT;
     if (error)
         fprintf(stderr, "pstar-report: %s\n", error->message);
