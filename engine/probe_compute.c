@@ -3,6 +3,7 @@
 
 #include "engine/cpu/cores.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/memory.h"
 #include "engine/probe_measure.h"
 
 struct shape {
@@ -118,56 +119,75 @@ bool probe_compute(struct platform *platform, GError **error)
 
 /* ---- updates ---- */
 
+/* Where the host's operators find their chunks; walked through, so that no update finds its
+ * operands in a cache. */
 struct update {
     struct cpu_context *cpu;
-    struct cpu_adamw tensor;
+    struct cpu_memory memory;
     struct adamw_step step;
+    uint64_t elements, place;
 };
+
+enum { UPDATE_MEMORY = 256 << 20 };
+
+static float *take(struct update *u)
+{
+    uint64_t bytes = u->elements * sizeof(float);
+    u->place = u->place + bytes <= UPDATE_MEMORY ? u->place : 0;
+    float *taken = (float *)(u->memory.host + u->place);
+    u->place += bytes;
+    return taken;
+}
 
 static void run_update(void *data)
 {
     struct update *u = data;
-    cpu_adamw(u->cpu, &u->step, &u->tensor);
+    struct cpu_adamw tensor = {.elements = u->elements};
+    tensor.param = take(u);
+    tensor.gradient = take(u);
+    tensor.exp_avg = take(u);
+    tensor.exp_avg_sq = take(u);
+    cpu_adamw(u->cpu, &u->step, &tensor);
 }
 
-static void measure_updates(const cpu_set_t *cores, uint32_t threads, float *lists,
+static void measure_updates(const cpu_set_t *cores, uint32_t threads, struct update *u,
                             struct platform_curve *curve)
 {
-    struct adamw_options options = {
-        .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
     cores_bind(cores);
-    struct update u = {.cpu = cpu_context_new(threads),
-                       .tensor = {.param = lists,
-                                  .gradient = lists + ELEMENTS,
-                                  .exp_avg = lists + 2 * ELEMENTS,
-                                  .exp_avg_sq = lists + 3 * ELEMENTS},
-                       .step = adamw_step_of(&options, 1)};
-    for (uint64_t elements = 64 << 10; elements <= ELEMENTS; elements *= 4) {
-        u.tensor.elements = elements;
-        probe_add(curve, (double)elements, probe_seconds(run_update, &u));
+    u->cpu = cpu_context_new(threads);
+    for (u->elements = 64 << 10; u->elements <= ELEMENTS; u->elements *= 4)
+        probe_add(curve, (double)u->elements, probe_seconds(run_update, u));
+    probe_source(curve, g_strdup_printf("AdamW in fp32 on %u threads, operands from memory, median",
+                                        threads));
+    cpu_context_free(u->cpu);
+}
+
+static void measure_threads(const cpu_set_t *cores, struct update *u, struct platform_curve *curve)
+{
+    uint32_t all = (uint32_t)CPU_COUNT(cores);
+    for (uint32_t threads = 1; threads <= all; threads += MAX(1, threads / 2)) {
+        struct platform_curve of_threads = {0};
+        measure_updates(cores, threads, u, &of_threads);
+        probe_add(curve, threads, of_threads.points[of_threads.count - 1].seconds);
+        g_free(of_threads.points);
+        g_free(of_threads.source);
     }
-    probe_source(curve, g_strdup_printf("AdamW in fp32 on %u threads, median", threads));
-    cpu_context_free(u.cpu);
+    probe_source(curve, g_strdup("AdamW in fp32 on 4 Mi elements, by threads, median"));
 }
 
 bool probe_updates(struct platform *platform, GError **error)
 {
     const struct cores cores = cores_split(true);
-    uint32_t all = (uint32_t)CPU_COUNT(&cores.all);
-    struct platform_curve *extra = platform->extra, *by_threads = &extra[PLATFORM_UPDATE_THREADS];
-    float *lists = g_new0(float, 4 * (size_t)ELEMENTS);
-    (void)error;
-    measure_updates(&cores.all, all, lists, &platform->host_update);
-    measure_updates(&cores.host, cores.host_count, lists, &extra[PLATFORM_HOST_UPDATE_APART]);
-    for (uint32_t threads = 1; threads <= all; threads += MAX(1, threads / 2)) {
-        struct platform_curve curve = {0};
-        measure_updates(&cores.all, threads, lists, &curve);
-        probe_add(by_threads, threads, curve.points[curve.count - 1].seconds);
-        g_free(curve.points);
-        g_free(curve.source);
-    }
-    probe_source(by_threads, g_strdup("AdamW in fp32 on 4 Mi elements, by threads, median"));
+    const struct adamw_options options = {
+        .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
+    struct platform_curve *extra = platform->extra;
+    struct update u = {.step = adamw_step_of(&options, 1)};
+    if (!cpu_memory_open(&u.memory, 0, UPDATE_MEMORY, error))
+        return false;
+    measure_updates(&cores.all, (uint32_t)CPU_COUNT(&cores.all), &u, &platform->host_update);
+    measure_updates(&cores.host, cores.host_count, &u, &extra[PLATFORM_HOST_UPDATE_APART]);
+    measure_threads(&cores.all, &u, &extra[PLATFORM_UPDATE_THREADS]);
     cores_bind(&cores.all);
-    g_free(lists);
+    cpu_memory_close(&u.memory);
     return true;
 }

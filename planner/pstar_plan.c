@@ -9,6 +9,8 @@
 #include "traces/size.h"
 #include "traces/trace_file.h"
 
+#include <locale.h>
+
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
@@ -77,7 +79,9 @@ static struct trace *read_trace_of(const struct plan *plan, const struct argumen
 
     if (!trace || !plan->choices || plan->choices->tensor_count != trace->tensor_count)
         return trace;
-    if (!a->platform || (platform = platform_read(a->platform, error)))
+    if (a->platform && (platform = platform_read(a->platform, error)) && a->link)
+        platform_keep_apart(platform);
+    if (!a->platform || platform)
         placed = model_place_updates(trace, plan->choices->host_update, platform, error);
     platform_free(platform);
     trace_free(trace);
@@ -224,6 +228,7 @@ int main(int argc, char **argv)
     g_autoptr(GError) error = NULL;
     int status = EXIT_DONE;
 
+    setlocale(LC_CTYPE, "");
     if (!g_option_context_parse(context, &argc, &argv, &error))
         status = fail(EXIT_USAGE, error);
     else if (arguments.version)

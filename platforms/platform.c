@@ -53,3 +53,20 @@ const struct platform_curve *platform_curve_or(const struct platform_curve *curv
 {
     return curve->count > 0 ? curve : otherwise;
 }
+
+static void exchange(struct platform_curve *curve, struct platform_curve *apart)
+{
+    if (apart->count == 0)
+        return;
+    struct platform_curve before = *curve;
+    *curve = *apart;
+    *apart = before;
+}
+
+void platform_keep_apart(struct platform *platform)
+{
+    exchange(&platform->compute[0], &platform->extra[PLATFORM_COMPUTE_FP32_APART]);
+    exchange(&platform->compute[1], &platform->extra[PLATFORM_COMPUTE_BF16_APART]);
+    exchange(&platform->memory, &platform->extra[PLATFORM_MEMORY_APART]);
+    exchange(&platform->host_update, &platform->extra[PLATFORM_HOST_UPDATE_APART]);
+}

@@ -89,6 +89,10 @@ void platform_free(struct platform *platform);
  * outside of them. */
 double platform_seconds(const struct platform_curve *curve, double amount);
 
+/* From now on compute and the optimizer run on the cores that --link leaves to each, where the file
+ * knows these: their curves take the places of the others. */
+void platform_keep_apart(struct platform *platform);
+
 /* The curve itself, or, where it has no points, the one that stands in for it. */
 const struct platform_curve *platform_curve_or(const struct platform_curve *curve,
                                                const struct platform_curve *otherwise);

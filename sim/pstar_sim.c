@@ -8,6 +8,7 @@
 #include "traces/trace_file.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,9 +127,14 @@ static bool read_ways(const struct arguments *a, struct inputs *in, GError **err
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--policy '': names none");
         return false;
     }
-    return (in->policies = parse_policies(policies, error)) &&
-           (!a->strategy || ((in->strategies = strategy_parse_list(a->strategy, error)) &&
-                             (!a->platform || (in->platform = platform_read(a->platform, error)))));
+    if (!(in->policies = parse_policies(policies, error)) ||
+        (a->strategy && !(in->strategies = strategy_parse_list(a->strategy, error))))
+        return false;
+    if (!a->strategy || !a->platform)
+        return true;
+    if ((in->platform = platform_read(a->platform, error)) && a->link)
+        platform_keep_apart(in->platform);
+    return in->platform;
 }
 
 static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
@@ -296,6 +302,7 @@ int main(int argc, char **argv)
     g_autoptr(GError) error = NULL;
     int status = EXIT_USAGE;
 
+    setlocale(LC_CTYPE, "");
     if (!g_option_context_parse(context, &argc, &argv, &error))
         fail(status, error);
     else if (arguments.version) {
