@@ -21,7 +21,8 @@ struct residency {
     struct holding *holdings; /* [chunk_count] */
     uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
-    uint64_t non_model; /* extent of the last operator */
+    uint64_t non_model;                 /* extent of the last operator */
+    struct mover_after non_model_ready; /* what the room of non-model data waits for */
     mover_ticket last_compute, last_host;
     mover_ticket last_gradient;         /* the last operator on the device before the update */
     struct mover_after copies;          /* the last of each direction */
@@ -206,12 +207,16 @@ static void shrink_non_model(struct residency *r, uint64_t extent)
     r->non_model = extent;
 }
 
-/* It grows down from the top of the arena, once the actions have made room. */
+/* It grows down from the top of the arena, once the actions have made room. What the room waits for
+ * is for every operator that uses it, not only for the one that takes it: the next may run in
+ * another queue. */
 static void grow_non_model(struct residency *r, uint64_t extent, struct mover_after *after)
 {
     uint64_t top = r->plan->device_bytes;
-    address_map_take(r->map, top - extent, top - r->non_model, after);
+    address_map_take(r->map, top - extent, top - r->non_model, &r->non_model_ready);
     r->non_model = extent;
+    if (extent)
+        mover_after_merge(after, &r->non_model_ready);
 }
 
 static void wait_for_chunk(const struct residency *r, const struct chunk_access *access,

@@ -109,6 +109,11 @@ static struct trace *place_updates(const struct strategy *strategy, const struct
                                    struct strategy_context *context, GError **error)
 {
     g_autofree uint8_t *on_host = g_new0(uint8_t, job->trace->tensor_count);
+    if (!job->trace->list_element_bytes[TRACE_PARAM]) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "the trace has no parameters to place: no list 'param'");
+        return NULL;
+    }
     if (strategy->ops->place)
         strategy->ops->place(context, on_host);
     return model_place_updates(job->trace, on_host, job->platform, error);

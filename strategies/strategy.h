@@ -79,8 +79,8 @@ struct strategy_job {
 
 /* The strategy's plan, for the trace `*placed`, which has its updates where the strategy wants them
  * and which the caller frees too. Fails with PLAN_ERROR_DOES_NOT_FIT, and with TRACE_ERROR_INVALID
- * where its updates cannot be placed; *needed is then the least device memory that fits, 0 where
- * that is unknown. Stall and time are left 0. */
+ * where its updates cannot be placed, or it has no list of parameters; *needed is then the least
+ * device memory that fits, 0 where that is unknown. Stall and time are left 0. */
 struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
                            struct trace **placed, uint64_t *needed, GError **error);
 

@@ -200,11 +200,54 @@ static void test_host_memory(void)
     g_rand_free(random);
 }
 
+/* Any numbers of lists and odd sums of non-model data, as other programs' traces have them. */
+static void test_odd_traces(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    GPtrArray *all = strategies();
+    struct trace *trace = random_iteration(random), *placed;
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        g_free(trace->buffers[b].name);
+    g_clear_pointer(&trace->buffers, g_free);
+    trace->buffer_count = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->non_model_bytes[m] += (uint64_t)g_rand_int_range(random, 0, 5000);
+    for (guint s = 0; s < all->len; s++) {
+        struct fixture f;
+        open_fixture(&f, trace, 2048);
+        plan_from(&f, g_ptr_array_index(all, s), 12345);
+        run_under_any_timing(&f, random);
+        close_fixture(&f);
+    }
+    for (uint32_t a = 0; a < trace->access_count; a++)
+        trace->accesses[a].list = MAX(trace->accesses[a].list, TRACE_EXP_AVG);
+    trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 0;
+    struct fixture f;
+    open_fixture(&f, trace, 2048);
+    struct strategy_job job = {.trace = trace,
+                               .layout = f.layout,
+                               .non_model = f.non_model->extent,
+                               .device_bytes = UINT64_C(1) << 40,
+                               .host_bytes = UINT64_MAX};
+    for (guint s = 0; s < all->len; s++) {
+        GError *error = NULL;
+        uint64_t needed;
+        g_assert_null(strategy_plan(g_ptr_array_index(all, s), &job, &placed, &needed, &error));
+        g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+        g_clear_error(&error);
+    }
+    close_fixture(&f);
+    g_ptr_array_unref(all);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/strategies/plans/random-traces", test_random_traces);
     g_test_add_func("/strategies/plans/models", test_models);
     g_test_add_func("/strategies/plans/host-memory", test_host_memory);
+    g_test_add_func("/strategies/plans/odd-traces", test_odd_traces);
     return g_test_run();
 }
