@@ -202,6 +202,19 @@ static void test_loop(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* A learning rate that no training survives: the run ends, and says at which step. */
+static void test_divergence(void)
+{
+    struct workshop *workshop = workshop_new();
+    struct outcome outcome = workshop_run(
+        workshop, "pstar-run --model model --data text.txt --batch 2 --seq 16 --steps 50 "
+                  "--lr 1e30 --warmup-steps 0 --clip 0 --log diverging.jsonl");
+    g_assert_cmpint(outcome.status, ==, 1);
+    g_assert_nonnull(strstr(outcome.err, "diverged"));
+    outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -210,5 +223,6 @@ int main(int argc, char **argv)
         g_test_add_data_func(path, &jobs[i], test_loop);
         g_free(path);
     }
+    g_test_add_func("/divergence", test_divergence);
     return g_test_run();
 }
