@@ -27,8 +27,7 @@ const struct strategy_ops strategy_gemini_auto = {
     .most = 1 << 20,
     .usual = 0,
     .whole = true,
-    .summary = "parameters by next use within what non-model data leaves, N moments ahead; "
-               "optimizer on the host",
+    .summary = "parameters by next use, N moments ahead; optimizer on the host",
     .place = updates_all,
     .look_ahead = look_ahead,
     .decide = decide_auto,

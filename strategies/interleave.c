@@ -34,8 +34,7 @@ const struct strategy_ops strategy_interleave = {
     .most = 1 << 20,
     .usual = 2,
     .whole = true,
-    .summary = "every K-th group updated on the device, its states fetched while the host updates "
-               "the others",
+    .summary = "every K-th group updated on the device, the others on the host",
     .place = place,
     .rule = rule,
     .look_ahead = look_ahead,

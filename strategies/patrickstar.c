@@ -47,7 +47,7 @@ static uint64_t *reserve(const struct strategy_context *context)
     return bytes;
 }
 
-/* In the warm-up iteration every parameter chunk must fit by itself. */
+/* In the warm-up iteration every parameter chunk that visits the device must fit by itself. */
 static bool check_warm_up(const struct strategy_context *context, uint64_t *needed, GError **error)
 {
     const struct accesses *accesses = context->accesses;
@@ -56,8 +56,10 @@ static bool check_warm_up(const struct strategy_context *context, uint64_t *need
     uint32_t moment = 0;
     for (uint32_t m = 0; m < accesses->moment_count; m++)
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-            const struct chunk *chunk = &context->layout->chunks[accesses->items[a].chunk];
-            if (chunk->list == TRACE_PARAM && chunk->bytes > largest) {
+            const struct chunk_access *access = &accesses->items[a];
+            const struct chunk *chunk = &context->layout->chunks[access->chunk];
+            if (chunk->list == TRACE_PARAM && !(access->flags & ACCESS_ON_HOST) &&
+                chunk->bytes > largest) {
                 largest = chunk->bytes;
                 moment = m;
             }

@@ -2,7 +2,7 @@
 
 const struct strategy_ops strategy_zero3_offload = {
     .name = "zero3-offload",
-    .summary = "the same by subgroups, and training waits for every copy",
+    .summary = "zero-offload by subgroups, and training waits for every copy",
     .place = updates_all,
     .rule = updates_blocking_rule,
 };
