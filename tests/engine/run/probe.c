@@ -1,0 +1,61 @@
+/* The probe's file, as any program would read it. */
+#include "engine/probe.h"
+#include "platforms/platform.h"
+
+#include <glib/gstdio.h>
+
+static void check_curve(const struct platform_curve *curve, const char *name)
+{
+    if (curve->count < 1 || !curve->source || !*curve->source)
+        g_error("%s: no points, or no source", name);
+}
+
+static void test_file(void)
+{
+    g_autofree char *folder = g_dir_make_tmp("pstar-probe-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
+    GError *error = NULL;
+    int status = probe_run(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpint(status, ==, 0);
+    struct platform *platform = platform_read(path, &error);
+    g_assert_no_error(error);
+    check_curve(&platform->h2d, "h2d");
+    check_curve(&platform->d2h, "d2h");
+    check_curve(&platform->host_update, "host_update");
+    for (int i = 0; i < PLATFORM_EXTRAS; i++)
+        if (i != PLATFORM_H2D_PAGEABLE && i != PLATFORM_D2H_PAGEABLE) {
+            g_autofree char *name = g_strdup_printf("extra curve %d", i);
+            check_curve(&platform->extra[i], name);
+        }
+    g_assert_cmpuint(platform->product_count, >=, 10);
+    g_assert_nonnull(platform->threads.source);
+    g_assert_cmpuint(platform->threads.host_cores, >=, 1);
+    g_assert_cmpfloat(platform->threads.put_seconds, >, 0);
+    g_assert_cmpfloat(platform->threads.wake_seconds, >, 0);
+    g_assert_cmpfloat(platform->threads.gap_seconds, >, 0);
+    /* Two directions at once are no faster than one. */
+    const struct platform_curve *both = &platform->extra[PLATFORM_H2D_BOTH];
+    double bytes = both->points[both->count - 1].amount;
+    g_assert_cmpfloat(platform_seconds(both, bytes), >,
+                      0.7 * platform_seconds(&platform->h2d, bytes));
+    platform_free(platform);
+    g_unlink(path);
+    g_rmdir(folder);
+}
+
+static void test_refused(void)
+{
+    GError *error = NULL;
+    g_assert_cmpint(probe_run("/nowhere/at/all/machine.json", &error), ==, 2);
+    g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
+    g_error_free(error);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/probe/file", test_file);
+    g_test_add_func("/probe/refused", test_refused);
+    return g_test_run();
+}

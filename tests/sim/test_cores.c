@@ -1,0 +1,137 @@
+/* Threads that share cores, against schedules worked out by hand: copies take a core half as long
+ * as the link takes them, who waits wakes 10 ns late, and a copy ends 20 ns after it is due. */
+#include "sim/cores.h"
+
+static const struct mover_after none;
+static const double undisturbed[3];
+
+struct fixture {
+    struct costs_threads threads;
+    struct platform_point copy;
+    struct cores *cores;
+};
+
+/* `cores` of the host; copies take `ns_a_byte` of one. */
+static void set_up(struct fixture *f, double cores, double ns_a_byte)
+{
+    *f = (struct fixture){.copy = {1e9, ns_a_byte}};
+    f->threads = (struct costs_threads){.known = true,
+                                        .cores = cores,
+                                        .constants = {.host_cores = (uint32_t)cores,
+                                                      .put_seconds = 5e-9,
+                                                      .wake_seconds = 10e-9,
+                                                      .late_seconds = 20e-9,
+                                                      .gap_seconds = 1e-9}};
+    for (int direction = 0; direction < 2; direction++)
+        f->threads.copy[direction].curve = (struct platform_curve){&f->copy, 1, NULL};
+    f->cores = cores_new(&f->threads, NULL);
+}
+
+static struct mover_after after(enum mover_queue queue, mover_ticket ticket)
+{
+    struct mover_after work = none;
+    work.queue[queue] = ticket;
+    return work;
+}
+
+/* 5 to queue it, 10 to wake, 1000 over the link, 20 late, 10 to wake again. */
+static void test_one_copy(void)
+{
+    struct fixture f;
+    set_up(&f, 1, 0.5);
+    struct mover_after copied = after(MOVER_H2D, cores_copy(f.cores, MOVER_H2D, 1000, 1000, &none));
+    g_assert_cmpuint(copied.queue[MOVER_H2D], ==, 1);
+    struct cores_wait wait = cores_compute(f.cores, 300, undisturbed, &copied);
+    g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 1000 + 20 + 10);
+    g_assert_cmpuint(wait.end_ns, ==, wait.start_ns + 300);
+    g_assert_cmpuint(wait.waited_ns, ==, wait.start_ns - 5 - 1); /* the gap is no stall */
+    g_assert_cmpint(wait.queue, ==, MOVER_H2D);
+    cores_free(f.cores);
+}
+
+/* The second begins when the first is due: sleeping too long does not add up. */
+static void test_copies_in_a_row(void)
+{
+    struct fixture f;
+    set_up(&f, 1, 0.5);
+    cores_copy(f.cores, MOVER_D2H, 1000, 1000, &none);
+    struct mover_after both = after(MOVER_D2H, cores_copy(f.cores, MOVER_D2H, 500, 500, &none));
+    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &both);
+    g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 1000 + 500 + 20 + 10);
+    cores_free(f.cores);
+}
+
+/* A copy that waits for another queue wakes once that is complete. */
+static void test_copy_after_copy(void)
+{
+    struct fixture f;
+    set_up(&f, 1, 0.5);
+    struct mover_after down = after(MOVER_D2H, cores_copy(f.cores, MOVER_D2H, 1000, 1000, &none));
+    struct mover_after up = after(MOVER_H2D, cores_copy(f.cores, MOVER_H2D, 1000, 1000, &down));
+    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &up);
+    g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 1000 + 20 + 10 + 1000 + 20 + 10);
+    cores_free(f.cores);
+}
+
+/* An operator of the host beside a copy that takes half of the only core. */
+static void test_host_shares_its_core(void)
+{
+    struct fixture f;
+    set_up(&f, 1, 0.5);
+    cores_copy(f.cores, MOVER_H2D, 10000, 10000, &none);
+    struct mover_after done = after(MOVER_HOST, cores_run_on_host(f.cores, 1000, &none));
+    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &done);
+    g_assert_cmpuint(wait.start_ns, ==, 5 + 5 + 10 + 2000 + 10);
+
+    /* With a core to spare it does not notice. */
+    cores_free(f.cores);
+    set_up(&f, 2, 0.5);
+    cores_copy(f.cores, MOVER_H2D, 10000, 10000, &none);
+    done = after(MOVER_HOST, cores_run_on_host(f.cores, 1000, &none));
+    wait = cores_compute(f.cores, 0, undisturbed, &done);
+    g_assert_cmpuint(wait.start_ns, <=, 5 + 5 + 10 + 1334 + 10);
+    cores_free(f.cores);
+}
+
+/* Both directions want the whole core: each gets half, and the link is what memory makes it. */
+static void test_copies_share_a_core(void)
+{
+    struct fixture f;
+    set_up(&f, 1, 1);
+    struct mover_after both = after(MOVER_H2D, cores_copy(f.cores, MOVER_H2D, 1000, 1, &none));
+    both.queue[MOVER_D2H] = cores_copy(f.cores, MOVER_D2H, 1000, 1, &none);
+    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &both);
+    /* 5 ns of the first alone, the rest at half speed. */
+    g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 2000 + 20 + 10);
+    cores_free(f.cores);
+}
+
+/* A copy at the rate beside which operators were measured slows by what was measured. */
+static void test_operators_slow_beside_copies(void)
+{
+    const double slow_down[3] = {[PLATFORM_BESIDE_H2D] = 0.25};
+    struct fixture f;
+    set_up(&f, 1, 0.1);
+    cores_copy(f.cores, MOVER_H2D, 20000, 10000, &none); /* 2 GB/s */
+    struct cores_wait beside = cores_compute(f.cores, 1000, slow_down, &none);
+    /* The first 9 ns before the copy's thread has woken are undisturbed. */
+    g_assert_cmpuint(beside.end_ns - beside.start_ns, ==, 9 + (1000 - 9) * 5 / 4 + 1);
+    struct cores_wait idle = cores_compute(f.cores, 20000, undisturbed, &none);
+    struct cores_wait alone = cores_compute(f.cores, 1000, slow_down, &none);
+    g_assert_cmpuint(idle.end_ns - idle.start_ns, ==, 20000);
+    g_assert_cmpuint(alone.end_ns - alone.start_ns, ==, 1000);
+    g_assert_cmpuint(alone.waited_ns, ==, 0);
+    cores_free(f.cores);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/cores/one_copy", test_one_copy);
+    g_test_add_func("/cores/copies_in_a_row", test_copies_in_a_row);
+    g_test_add_func("/cores/copy_after_copy", test_copy_after_copy);
+    g_test_add_func("/cores/host_shares_its_core", test_host_shares_its_core);
+    g_test_add_func("/cores/copies_share_a_core", test_copies_share_a_core);
+    g_test_add_func("/cores/operators_slow_beside_copies", test_operators_slow_beside_copies);
+    return g_test_run();
+}
