@@ -32,23 +32,40 @@ static void add_access(struct builder *b, uint32_t tensor, enum trace_list list,
     g_array_index(b->operators, struct trace_operator, b->operators->len - 1).access_count++;
 }
 
+static void add_backward(struct builder *b, uint32_t tensor)
+{
+    bool fp32 = b->trace->list_element_bytes[TRACE_GRAD];
+    add_operator(b, "backward", TRACE_BACKWARD, tensor, BACKWARD_NS);
+    add_access(b, tensor, TRACE_PARAM, fp32 ? TRACE_READ : TRACE_UPDATE);
+    if (fp32)
+        add_access(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
+}
+
 static void add_update(struct builder *b, uint32_t tensor)
 {
     add_operator(b, "update", TRACE_UPDATE_PHASE, tensor, DEVICE_NS);
-    add_access(b, tensor, TRACE_PARAM, TRACE_UPDATE);
-    for (int list = TRACE_MASTER; list < TRACE_LISTS; list++)
-        add_access(b, tensor, (enum trace_list)list, TRACE_UPDATE);
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (b->trace->list_element_bytes[list])
+            add_access(b, tensor, (enum trace_list)list,
+                       list == TRACE_GRAD ? TRACE_READ : TRACE_UPDATE);
 }
 
-static struct trace *make_trace(void)
+/* fp32: parameters and gradients of 4 bytes, no master copy. */
+static void describe_lists(struct trace *trace, bool fp32)
+{
+    trace->list_element_bytes[TRACE_PARAM] = fp32 ? 4 : 2;
+    trace->list_element_bytes[TRACE_GRAD] = fp32 ? 4 : 0;
+    trace->list_element_bytes[TRACE_MASTER] = fp32 ? 0 : 4;
+    trace->list_element_bytes[TRACE_EXP_AVG] = trace->list_element_bytes[TRACE_EXP_AVG_SQ] = 4;
+}
+
+static struct trace *make_trace(bool fp32)
 {
     struct trace *trace = g_new0(struct trace, 1);
     struct builder b = {trace, g_array_new(FALSE, TRUE, sizeof(struct trace_operator)),
                         g_array_new(FALSE, TRUE, sizeof(struct trace_access))};
     trace->batch = trace->sequence = trace->micro_batches = 1;
-    trace->list_element_bytes[TRACE_PARAM] = 2;
-    for (int list = TRACE_MASTER; list < TRACE_LISTS; list++)
-        trace->list_element_bytes[list] = 4;
+    describe_lists(trace, fp32);
     trace->tensor_count = 2;
     trace->tensors = g_new0(struct trace_tensor, 2);
     for (uint32_t t = 0; t < 2; t++)
@@ -57,10 +74,8 @@ static struct trace *make_trace(void)
         add_operator(&b, "forward", TRACE_FORWARD, t, FORWARD_NS);
         add_access(&b, t, TRACE_PARAM, TRACE_READ);
     }
-    for (uint32_t t = 2; t-- > 0;) {
-        add_operator(&b, "backward", TRACE_BACKWARD, t, BACKWARD_NS);
-        add_access(&b, t, TRACE_PARAM, TRACE_UPDATE);
-    }
+    for (uint32_t t = 2; t-- > 0;)
+        add_backward(&b, t);
     add_update(&b, 0);
     add_update(&b, 1);
     trace->operator_count = b.operators->len;
@@ -83,9 +98,9 @@ static struct platform make_platform(struct platform_point *points)
 }
 
 /* The steady iteration of a strategy with chunks of one tensor and room for everything. */
-static struct plan_figures simulate(const char *name)
+static struct plan_figures simulate_job(const char *name, bool fp32)
 {
-    struct trace *trace = make_trace(), *placed;
+    struct trace *trace = make_trace(fp32), *placed;
     struct layout *layout = layout_pack_uniform(trace, PARAM_BYTES, NULL);
     struct non_model *non_model = non_model_place(trace);
     struct platform_point points[2];
@@ -114,6 +129,11 @@ static struct plan_figures simulate(const char *name)
     layout_free(layout);
     trace_free(trace);
     return figures;
+}
+
+static struct plan_figures simulate(const char *name)
+{
+    return simulate_job(name, false);
 }
 
 static void check_traffic(const struct plan_figures *f, uint64_t h2d, uint64_t d2h)
@@ -197,6 +217,21 @@ static void test_fsdp_offload(void)
     check_time(&f, PASSES_NS + 2 * PARAM_NS + 2 * HOST_NS);
 }
 
+/* Gradients of 4 bytes go down, parameters of 4 bytes come up; neither copy carries the other. */
+static void test_fp32(void)
+{
+    struct plan_figures zero = simulate_job("zero-offload", true);
+    struct plan_figures zero3 = simulate_job("zero3-offload", true);
+    struct plan_figures twinflow = simulate_job("twinflow:0.5", true);
+    check_traffic(&zero, 2 * STATE_BYTES, 2 * STATE_BYTES);
+    check_time(&zero, PASSES_NS + STATE_NS + 2 * HOST_NS + STATE_NS);
+    check_traffic(&zero3, 2 * STATE_BYTES, 2 * STATE_BYTES);
+    check_time(&zero3, PASSES_NS + 2 * STATE_NS + 2 * (HOST_NS + STATE_NS));
+    check_traffic(&twinflow, STATE_BYTES, STATE_BYTES);
+    g_assert_cmpuint(zero.peak_host_bytes, ==, 2 * 4 * STATE_BYTES);
+    g_assert_cmpuint(twinflow.peak_host_bytes, ==, 4 * STATE_BYTES);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -207,5 +242,6 @@ int main(int argc, char **argv)
     g_test_add_func("/strategies/traffic/gemini-static", test_gemini_static);
     g_test_add_func("/strategies/traffic/interleave", test_interleave);
     g_test_add_func("/strategies/traffic/fsdp-offload", test_fsdp_offload);
+    g_test_add_func("/strategies/traffic/fp32", test_fp32);
     return g_test_run();
 }
