@@ -1,5 +1,7 @@
 #include "chunks/accesses.h"
 
+#include "policies/policy.h"
+
 /* What is alive. A tensor's bytes in a list are dead from a last read to the overwrite that
  * follows; a chunk is dead when all it holds is. */
 struct liveness {
@@ -74,18 +76,32 @@ static void add_moment(struct accesses *accesses, struct liveness *live, uint32_
     }
 }
 
+/* What is ahead of the accesses before one with `flags`, where `ahead` is what is ahead of it. */
+static uint8_t ahead_of(uint32_t flags, uint8_t ahead)
+{
+    if (!(flags & ACCESS_ON_HOST))
+        return (uint8_t)((flags & ACCESS_FRESH ? 0 : POLICY_AHEAD_READ) |
+                         (flags & ACCESS_WRITES ? POLICY_AHEAD_WRITE : 0));
+    if (flags & ACCESS_WRITES)
+        ahead &= (uint8_t)~POLICY_AHEAD_READ;
+    return ahead | POLICY_AHEAD_HOST;
+}
+
 static void find_next_uses(struct accesses *accesses)
 {
     uint32_t moments = accesses->moment_count;
     uint32_t *next = accesses->first_device_use;
+    g_autofree uint8_t *ahead = g_new0(uint8_t, accesses->chunk_count);
     memset(next, 0xff, accesses->chunk_count * sizeof *next);
     for (int round = 0; round < 2; round++) {
         for (uint32_t m = moments; m-- > 0;) {
             for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-                uint32_t *use = &next[accesses->items[a].chunk];
-                accesses->next_device_use[a] = *use;
-                if (!(accesses->items[a].flags & ACCESS_ON_HOST))
-                    *use = m;
+                uint32_t chunk = accesses->items[a].chunk, flags = accesses->items[a].flags;
+                accesses->next_device_use[a] = next[chunk];
+                accesses->ahead[a] = ahead[chunk];
+                ahead[chunk] = ahead_of(flags, ahead[chunk]);
+                if (!(flags & ACCESS_ON_HOST))
+                    next[chunk] = m;
             }
         }
         for (uint32_t c = 0; round == 0 && c < accesses->chunk_count; c++)
@@ -115,6 +131,7 @@ struct accesses *accesses_new(const struct trace *trace, const struct layout *la
     }
     accesses->first[trace->operator_count] = accesses->count;
     accesses->next_device_use = g_new(uint32_t, accesses->count);
+    accesses->ahead = g_new(uint8_t, accesses->count);
     accesses->first_device_use = g_new(uint32_t, layout->chunk_count);
     find_next_uses(accesses);
     g_free(live.next_overwrites);
@@ -129,6 +146,7 @@ void accesses_free(struct accesses *accesses)
     g_free(accesses->first);
     g_free(accesses->items);
     g_free(accesses->next_device_use);
+    g_free(accesses->ahead);
     g_free(accesses->first_device_use);
     g_free(accesses->non_model);
     g_free(accesses);

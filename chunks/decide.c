@@ -16,11 +16,12 @@ struct run {
     uint8_t *pinned;    /* [chunk_count] */
     uint8_t *dirty;     /* [chunk_count] the device's copy is newer and alive */
     uint32_t *next_use; /* [chunk_count] see struct policy_view */
+    uint8_t *ahead;     /* [chunk_count] likewise */
     uint8_t *resident;  /* [chunk_count] */
     uint32_t *seen;     /* [chunk_count] the look-ahead that last met the chunk */
     GArray *window;     /* uint32_t: chunks pinned by the current moment and its look-ahead */
     uint64_t used;      /* slots on the device */
-    uint64_t capacity;  /* of the moment, for chunks that are not at home on the device */
+    uint64_t *capacity; /* [moment_count + 1] for chunks that are not at home on the device */
     uint32_t incoming;  /* see struct policy_view */
     uint32_t moment, iteration, look_aheads;
     struct decisions *record; /* NULL while settling */
@@ -166,6 +167,7 @@ static void account(struct run *run, uint32_t begin, uint32_t end)
         if (access->flags & ACCESS_ON_HOST)
             continue;
         run->next_use[chunk] = run->accesses->next_device_use[a];
+        run->ahead[chunk] = run->accesses->ahead[a];
         if (run->homes->on_device[chunk])
             continue;
         if (access->flags & ACCESS_WRITES)
@@ -192,7 +194,6 @@ static void run_moment(struct run *run)
 {
     const uint32_t *first = run->accesses->first;
     uint32_t m = run->moment, begin = first[m], end = first[m + 1];
-    run->capacity = capacity_at(run, m) - run->homes->device_bytes;
     if (run->record)
         run->record->first[m] = run->record->actions->len;
     if (m > 0)
@@ -238,6 +239,15 @@ static void run_iteration(struct run *run)
     run->iteration++;
 }
 
+/* After the last operator as at it. */
+static void find_capacity(struct run *run)
+{
+    uint32_t moments = run->accesses->moment_count;
+    run->capacity = g_new(uint64_t, moments + 1);
+    for (uint32_t m = 0; m <= moments; m++)
+        run->capacity[m] = capacity_at(run, MIN(m, moments - 1)) - run->homes->device_bytes;
+}
+
 static void open_run(struct run *run)
 {
     uint32_t chunks = run->layout->chunk_count;
@@ -245,12 +255,14 @@ static void open_run(struct run *run)
     run->pinned = g_new0(uint8_t, chunks);
     run->dirty = g_new0(uint8_t, chunks);
     run->next_use = g_memdup2(run->accesses->first_device_use, chunks * sizeof *run->next_use);
+    run->ahead = g_new0(uint8_t, chunks);
     run->resident = g_memdup2(run->homes->on_device, chunks);
     run->seen = g_new0(uint32_t, chunks);
     run->window = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     run->used = run->homes->device_bytes;
     for (uint32_t c = 0; c < chunks; c++)
         run->bytes[c] = run->layout->chunks[c].bytes;
+    find_capacity(run);
     run->view = (struct policy_view){.chunk_count = chunks,
                                      .moment_count = run->accesses->moment_count,
                                      .chunk_bytes = run->bytes,
@@ -259,7 +271,8 @@ static void open_run(struct run *run)
                                      .next_use = run->next_use,
                                      .moment = &run->moment,
                                      .iteration = &run->iteration,
-                                     .capacity = &run->capacity,
+                                     .ahead = run->ahead,
+                                     .capacity = run->capacity,
                                      .incoming = &run->incoming};
     run->policy = run->options->policy->open(&run->view);
 }
@@ -271,6 +284,8 @@ static void close_run(struct run *run)
     g_free(run->pinned);
     g_free(run->dirty);
     g_free(run->next_use);
+    g_free(run->ahead);
+    g_free(run->capacity);
     g_free(run->resident);
     g_free(run->seen);
     g_array_free(run->window, TRUE);

@@ -52,7 +52,8 @@ static void adapt(struct arc *arc, uint32_t chunk)
     double frequent = (double)arc->lists.bytes[FREQUENT_GHOST];
     double bytes = (double)view->chunk_bytes[chunk];
     if (list == RECENT_GHOST)
-        arc->target = MIN(arc->target + bytes * MAX(frequent / recent, 1), (double)*view->capacity);
+        arc->target = MIN(arc->target + bytes * MAX(frequent / recent, 1),
+                          (double)policy_lists_capacity(&arc->lists));
     else
         arc->target = MAX(arc->target - bytes * MAX(recent / frequent, 1), 0);
     policy_lists_put(&arc->lists, chunk, POLICY_NO_LIST);
@@ -62,7 +63,7 @@ static void adapt(struct arc *arc, uint32_t chunk)
 
 static void forget_ghosts(struct arc *arc)
 {
-    const uint64_t *bytes = arc->lists.bytes, capacity = *arc->lists.view->capacity;
+    const uint64_t *bytes = arc->lists.bytes, capacity = policy_lists_capacity(&arc->lists);
     while (bytes[RECENT_GHOST] && bytes[RECENT] + bytes[RECENT_GHOST] > capacity)
         policy_lists_put(&arc->lists, policy_lists_oldest(&arc->lists, RECENT_GHOST),
                          POLICY_NO_LIST);

@@ -34,6 +34,11 @@ void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list)
     lists->list[chunk] = list;
 }
 
+uint64_t policy_lists_capacity(const struct policy_lists *lists)
+{
+    return lists->view->capacity[*lists->view->moment];
+}
+
 uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list)
 {
     uint32_t chunk = policy_ring_oldest(lists->links, lists->view->chunk_count + list);

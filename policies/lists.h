@@ -22,6 +22,9 @@ void policy_lists_clear(struct policy_lists *lists);
 /* Makes the chunk the youngest of `list`, wherever it was; POLICY_NO_LIST: out of all. */
 void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list);
 
+/* What the lists may hold on the device at the current moment, in bytes. */
+uint64_t policy_lists_capacity(const struct policy_lists *lists);
+
 /* The oldest of `list`, pinned or not; POLICY_NONE where it is empty. */
 uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list);
 /* The next younger one of its list; POLICY_NONE after the youngest. */

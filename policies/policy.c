@@ -3,8 +3,9 @@
 #include <string.h>
 
 const struct policy_ops *const policy_all[] = {
-    &policy_fifo,  &policy_lru,    &policy_lfu,         &policy_clock, &policy_arc, &policy_s3fifo,
-    &policy_sieve, &policy_random, &policy_patrickstar, &policy_opt,   NULL};
+    &policy_fifo,        &policy_lru,    &policy_lfu,       &policy_clock,
+    &policy_arc,         &policy_s3fifo, &policy_sieve,     &policy_random,
+    &policy_patrickstar, &policy_opt,    &policy_opt_dirty, NULL};
 
 const struct policy_ops *policy_find(const char *name)
 {

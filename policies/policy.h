@@ -17,6 +17,15 @@
  *     const struct policy_ops pstar_policy = {...}; */
 #define POLICY_ABI 1u
 
+enum {
+    POLICY_AHEAD_READ = 1, /* the next use needs the bytes that the last one left: a chunk that does
+                              not stay until then costs a fetch */
+    POLICY_AHEAD_WRITE = 2, /* the next use writes the chunk: bytes that were not written back until
+                               then never are */
+    POLICY_AHEAD_HOST = 4,  /* before, an operator on the host uses it, for which a dirty chunk is
+                               written back in any case */
+};
+
 /* What the driver of a policy keeps true while the policy is open. */
 struct policy_view {
     uint32_t chunk_count;
@@ -28,11 +37,14 @@ struct policy_view {
                                     counted from the start of the current iteration: at least
                                     the current moment; moment_count or more: in the next
                                     iteration; POLICY_NONE: never */
-    const uint32_t *moment;      /* the current moment */
+    const uint8_t *ahead;        /* [chunk_count] POLICY_AHEAD_... of the time between the chunk's
+                                    last use on the device and its next; 0 before the first */
+    const uint32_t *moment;      /* the current moment; moment_count: after the last operator */
     const uint32_t *iteration;   /* the current iteration, from 0: the warm-up */
-    const uint64_t *capacity;    /* bytes that the policy's chunks may take at the moment */
-    const uint32_t *incoming;    /* the chunk that `victim` is to make room for; POLICY_NONE: for
-                                    non-model data */
+    const uint64_t *capacity; /* [moment_count + 1] bytes that the policy's chunks may take at each
+                                 moment */
+    const uint32_t *incoming; /* the chunk that `victim` is to make room for; POLICY_NONE: for
+                                 non-model data */
 };
 
 struct policy_ops {
@@ -47,7 +59,8 @@ struct policy_ops {
     /* The chunk has become resident. */
     void (*admit)(void *state, uint32_t chunk);
     /* The operator of the current moment has used the chunk, the one that admitted it too; next_use
-     * already says the use after this one. May be NULL. */
+     * and ahead already say what follows. Every iteration touches the same chunks in the same order
+     * at the same moments. May be NULL. */
     void (*touch)(void *state, uint32_t chunk);
     /* The chunk has left, whether this policy chose it or not. */
     void (*remove)(void *state, uint32_t chunk);
@@ -66,6 +79,7 @@ extern const struct policy_ops policy_sieve;
 extern const struct policy_ops policy_random;
 extern const struct policy_ops policy_patrickstar;
 extern const struct policy_ops policy_opt;
+extern const struct policy_ops policy_opt_dirty;
 
 /* All of them, in the order of tables; ends with NULL. */
 extern const struct policy_ops *const policy_all[];

@@ -41,13 +41,13 @@ static void s3fifo_close(void *state)
 
 static uint64_t small_share(const struct s3fifo *s3)
 {
-    return *s3->lists.view->capacity / 10;
+    return policy_lists_capacity(&s3->lists) / 10;
 }
 
 /* As many bytes as MAIN's share. */
 static void forget_ghosts(struct s3fifo *s3)
 {
-    while (s3->lists.bytes[GHOST] > *s3->lists.view->capacity - small_share(s3))
+    while (s3->lists.bytes[GHOST] > policy_lists_capacity(&s3->lists) - small_share(s3))
         policy_lists_put(&s3->lists, policy_lists_oldest(&s3->lists, GHOST), POLICY_NO_LIST);
 }
 
@@ -114,7 +114,7 @@ static uint32_t s3fifo_victim(void *state)
     if (incoming != POLICY_NONE)
         recall(s3, incoming);
     s3->victim = POLICY_NONE;
-    if (s3->lists.bytes[MAIN] > *s3->lists.view->capacity - small_share(s3))
+    if (s3->lists.bytes[MAIN] > policy_lists_capacity(&s3->lists) - small_share(s3))
         s3->victim = victim_of_main(s3);
     if (s3->victim == POLICY_NONE)
         s3->victim = victim_of_small(s3);

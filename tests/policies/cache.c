@@ -13,6 +13,10 @@ void cache_open(struct cache *cache, const struct policy_ops *policy,
     cache->dirty = g_new0(uint8_t, chunks);
     cache->bytes = g_new(uint64_t, chunks);
     cache->next_use = g_new(uint32_t, chunks);
+    cache->ahead = g_new0(uint8_t, chunks);
+    cache->capacity = g_new(uint64_t, requests->count + 1);
+    for (uint32_t i = 0; i <= requests->count; i++)
+        cache->capacity[i] = room;
     memset(cache->next_use, 0xff, chunks * sizeof *cache->next_use);
     for (uint32_t c = 0; c < chunks; c++)
         cache->bytes[c] = 1;
@@ -26,7 +30,8 @@ void cache_open(struct cache *cache, const struct policy_ops *policy,
                                        .next_use = cache->next_use,
                                        .moment = &cache->moment,
                                        .iteration = &cache->iteration,
-                                       .capacity = &cache->room,
+                                       .ahead = cache->ahead,
+                                       .capacity = cache->capacity,
                                        .incoming = &cache->incoming};
     cache->state = policy->open(&cache->view);
 }
@@ -39,6 +44,8 @@ void cache_close(struct cache *cache)
     g_free(cache->dirty);
     g_free(cache->bytes);
     g_free(cache->next_use);
+    g_free(cache->ahead);
+    g_free(cache->capacity);
 }
 
 uint32_t cache_victim(struct cache *cache)
@@ -86,6 +93,8 @@ bool cache_request(struct cache *cache, const struct requests *requests)
         admit(cache, request->chunk);
     cache->pinned[request->chunk] = pinned;
     cache->next_use[request->chunk] = requests->next[cache->moment];
+    const struct request *next = &requests->items[requests->next[cache->moment] % requests->count];
+    cache->ahead[request->chunk] = POLICY_AHEAD_READ | (next->writes ? POLICY_AHEAD_WRITE : 0);
     cache->dirty[request->chunk] |= request->writes != 0;
     if (cache->policy->touch)
         cache->policy->touch(cache->state, request->chunk);

@@ -14,7 +14,9 @@ struct cache {
     uint64_t *bytes;                    /* [chunk_count] all 1 */
     uint32_t *next_use;                 /* [chunk_count] */
     uint32_t moment, iteration, incoming;
+    uint8_t *ahead; /* [chunk_count] */
     uint64_t room;
+    uint64_t *capacity;           /* [requests + 1] */
     uint32_t misses, write_backs; /* so far */
     struct policy_view view;
 };

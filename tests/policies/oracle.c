@@ -48,6 +48,14 @@ static double by_patrickstar(const struct oracle *oracle, uint32_t chunk)
     return oracle->time < oracle->requests->count ? chunk : by_next_use(oracle, chunk);
 }
 
+/* Those that should have left come first. */
+static double by_plan(const struct oracle *oracle, uint32_t chunk)
+{
+    bool stays = !oracle->stays || oracle->last[chunk] < oracle->requests->count ||
+                 oracle->stays[oracle->last[chunk] % oracle->requests->count];
+    return by_next_use(oracle, chunk) - (stays ? 0 : 1e9);
+}
+
 static bool compare_all(struct oracle *oracle,
                         double (*rank)(const struct oracle *oracle, uint32_t chunk))
 {
@@ -88,6 +96,13 @@ static bool serve_opt(struct oracle *oracle)
 static bool serve_patrickstar(struct oracle *oracle)
 {
     return compare_all(oracle, by_patrickstar);
+}
+
+static bool serve_opt_dirty(struct oracle *oracle)
+{
+    if (oracle->time == oracle->requests->count)
+        oracle->stays = oracle_plan_stays(oracle->requests, oracle->room);
+    return compare_all(oracle, by_plan);
 }
 
 /* ---- a real clock: frames in a circle, a hand, a bit each ---- */
@@ -134,11 +149,17 @@ static const struct {
     const char *policy;
     bool (*serve)(struct oracle *oracle);
 } rules[] = {
-    {"fifo", serve_fifo},    {"lru", serve_lru},
-    {"lfu", serve_lfu},      {"clock", serve_clock},
-    {"arc", oracle_arc},     {"s3fifo", oracle_s3fifo},
-    {"sieve", oracle_sieve}, {"random", serve_random},
-    {"opt", serve_opt},      {"patrickstar", serve_patrickstar},
+    {"fifo", serve_fifo},
+    {"lru", serve_lru},
+    {"lfu", serve_lfu},
+    {"clock", serve_clock},
+    {"arc", oracle_arc},
+    {"s3fifo", oracle_s3fifo},
+    {"sieve", oracle_sieve},
+    {"random", serve_random},
+    {"opt", serve_opt},
+    {"opt-dirty", serve_opt_dirty},
+    {"patrickstar", serve_patrickstar},
 };
 
 void oracle_open(struct oracle *oracle, const char *policy, const struct requests *requests,
@@ -167,6 +188,7 @@ void oracle_close(struct oracle *oracle)
     g_free(oracle->last);
     g_free(oracle->uses);
     g_free(oracle->dirty);
+    g_free(oracle->stays);
 }
 
 bool oracle_request(struct oracle *oracle)

@@ -21,6 +21,7 @@ struct oracle {
     uint8_t *dirty;              /* [chunk_count] */
     uint32_t hand;               /* of the clock: a place; of SIEVE: a chunk, or ORACLE_NOWHERE */
     uint64_t draws;              /* of the random policy */
+    uint8_t *stays;              /* [requests] of opt-dirty; NULL until its warm-up is over */
     double target;               /* ARC's p */
 };
 
@@ -37,6 +38,10 @@ bool oracle_request(struct oracle *oracle);
 uint32_t oracle_find(const GArray *list, uint32_t chunk);
 /* Takes out what is at a place and returns it. */
 uint32_t oracle_take(GArray *list, uint32_t place);
+
+/* Whether the chunk of each request should stay until its next one, in the steady iteration of
+ * opt-dirty: [requests], to be freed. */
+uint8_t *oracle_plan_stays(const struct requests *requests, uint32_t room);
 
 bool oracle_sieve(struct oracle *oracle);
 bool oracle_arc(struct oracle *oracle);

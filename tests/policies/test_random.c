@@ -26,6 +26,7 @@ static void change_room(struct cache *cache, GRand *random)
     for (uint32_t c = 0; c < cache->chunk_count; c++)
         least += cache->resident[c] && cache->pinned[c];
     cache->room = least + (uint64_t)g_rand_int_range(random, 0, (gint32)cache->chunk_count);
+    cache->capacity[cache->moment] = cache->room;
     while (cache->resident_count > cache->room)
         cache_remove(cache, cache_victim(cache));
 }

@@ -1,0 +1,107 @@
+#include "policies/next_use.h"
+#include "policies/stays.h"
+
+/* Farthest next use that knows that a clean chunk leaves free, and that a dirty one which stays
+ * until it is written again is never written back. With write-backs the optimum is NP-complete
+ * (Beckmann et al. 2020). Weighing distance against write-backs at each choice saves less than a
+ * hundredth and loses to opt in two cases of five, because which gaps are worth their room shows
+ * only over the whole iteration. So the warm-up iteration, in which the farthest next use leaves,
+ * is written down; from it stays.h plans through which gaps each chunk stays, every iteration
+ * alike; and from then on those that the plan gives up leave first. docs/policies.md has the
+ * measurements. */
+struct opt_dirty {
+    const struct policy_view *view;
+    GArray *gaps;    /* struct policy_gap: of the warm-up, then planned */
+    uint32_t cursor; /* the gap that the next use begins */
+    uint32_t iteration;
+    struct policy_next_use *set[2]; /* resident chunks that are to leave, and to stay */
+    uint8_t *stays;                 /* [chunk_count] a resident chunk's set */
+};
+
+static void *opt_dirty_open(const struct policy_view *view)
+{
+    struct opt_dirty *state = g_new0(struct opt_dirty, 1);
+    state->view = view;
+    state->gaps = g_array_new(FALSE, FALSE, sizeof(struct policy_gap));
+    state->stays = g_new(uint8_t, view->chunk_count);
+    for (int i = 0; i < 2; i++)
+        state->set[i] = policy_next_use_open(view);
+    return state;
+}
+
+static void opt_dirty_close(void *opaque)
+{
+    struct opt_dirty *state = opaque;
+    g_array_free(state->gaps, TRUE);
+    g_free(state->stays);
+    for (int i = 0; i < 2; i++)
+        policy_next_use_close(state->set[i]);
+    g_free(state);
+}
+
+static void start_iteration(struct opt_dirty *state)
+{
+    if (state->iteration == 0)
+        policy_stays_plan(state->view, state->gaps);
+    state->iteration = *state->view->iteration;
+    state->cursor = 0;
+}
+
+/* What a chunk came for is ahead of it: until then it stays. */
+static void opt_dirty_admit(void *opaque, uint32_t chunk)
+{
+    struct opt_dirty *state = opaque;
+    state->stays[chunk] = 1;
+    policy_next_use_admit(state->set[1], chunk);
+}
+
+static void opt_dirty_remove(void *opaque, uint32_t chunk)
+{
+    struct opt_dirty *state = opaque;
+    policy_next_use_remove(state->set[state->stays[chunk]], chunk);
+}
+
+static uint8_t begin_gap(struct opt_dirty *state, uint32_t chunk)
+{
+    const struct policy_view *view = state->view;
+    if (*view->iteration != state->iteration)
+        start_iteration(state);
+    if (state->iteration > 0) {
+        const struct policy_gap *gap = &g_array_index(state->gaps, struct policy_gap,
+                                                      state->cursor++);
+        g_assert(gap->chunk == chunk);
+        return gap->stays;
+    }
+    struct policy_gap gap = {.chunk = chunk,
+                             .moment = *view->moment,
+                             .next = view->next_use[chunk],
+                             .ahead = view->ahead[chunk]};
+    g_array_append_val(state->gaps, gap);
+    return 1;
+}
+
+static void opt_dirty_touch(void *opaque, uint32_t chunk)
+{
+    struct opt_dirty *state = opaque;
+    policy_next_use_remove(state->set[state->stays[chunk]], chunk);
+    state->stays[chunk] = begin_gap(state, chunk);
+    policy_next_use_admit(state->set[state->stays[chunk]], chunk);
+}
+
+static uint32_t opt_dirty_victim(void *opaque)
+{
+    struct opt_dirty *state = opaque;
+    uint32_t chunk = policy_next_use_farthest(state->set[0]);
+    return chunk != POLICY_NONE ? chunk : policy_next_use_farthest(state->set[1]);
+}
+
+const struct policy_ops policy_opt_dirty = {
+    .name = "opt-dirty",
+    .summary = "planned from farthest next use, write-backs and the iteration's end considered",
+    .open = opt_dirty_open,
+    .close = opt_dirty_close,
+    .admit = opt_dirty_admit,
+    .touch = opt_dirty_touch,
+    .remove = opt_dirty_remove,
+    .victim = opt_dirty_victim,
+};

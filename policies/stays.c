@@ -1,0 +1,294 @@
+#include "policies/stays.h"
+
+#include "policies/next_use.h"
+#include "policies/room.h"
+
+#include <string.h>
+
+#define NO_EPOCH UINT32_MAX
+
+/* An epoch: the gaps of a chunk from one use that writes it to the next. If it leaves in any of
+ * them, one write-back is due; if the host uses it in any, in any case. */
+struct plan {
+    const struct policy_view *view;
+    struct policy_gap *gaps;
+    uint32_t count;
+    uint32_t *epoch; /* [count] the epoch's first gap, if the write-back can be avoided; NO_EPOCH */
+    uint32_t *longest; /* [count] of an epoch: its longest gap that costs a fetch */
+    uint32_t *order;   /* [count] gaps, what they save for their room: the most first */
+    double *worth;     /* [count] copies saved for each moment of room */
+    int64_t *room;     /* [moment_count] beside the chunks in use */
+};
+
+/* Staying saves something, and takes room. */
+static bool saves(const struct policy_gap *gap)
+{
+    return gap->next != POLICY_NONE && gap->ahead & POLICY_AHEAD_READ;
+}
+
+/* Moments strictly between the uses. */
+static uint32_t span(const struct policy_gap *gap)
+{
+    return gap->next - gap->moment - 1;
+}
+
+/* ---- what staying is worth ---- */
+
+/* Twice round, so that the first gap of a chunk follows its last. */
+static void find_epochs(struct plan *plan)
+{
+    g_autofree uint32_t *last = g_new(uint32_t, plan->view->chunk_count);
+    g_autofree uint8_t *used_by_host = g_new0(uint8_t, plan->count);
+    memset(last, 0xff, plan->view->chunk_count * sizeof *last);
+    for (uint32_t i = 0; i < 2 * plan->count; i++) {
+        uint32_t g = i % plan->count, before = last[plan->gaps[g].chunk];
+        if (before == UINT32_MAX)
+            plan->epoch[g] = NO_EPOCH;
+        else if (plan->gaps[before].ahead & POLICY_AHEAD_WRITE)
+            plan->epoch[g] = g;
+        else
+            plan->epoch[g] = plan->epoch[before];
+        last[plan->gaps[g].chunk] = g;
+    }
+    for (uint32_t g = 0; g < plan->count; g++)
+        if (plan->epoch[g] != NO_EPOCH && plan->gaps[g].ahead & POLICY_AHEAD_HOST)
+            used_by_host[plan->epoch[g]] = 1;
+    for (uint32_t g = 0; g < plan->count; g++)
+        if (plan->epoch[g] != NO_EPOCH && used_by_host[plan->epoch[g]])
+            plan->epoch[g] = NO_EPOCH;
+}
+
+/* An epoch's write-back is counted to its longest gap, the last to find room. */
+static bool saves_write_back(const struct plan *plan, uint32_t gap)
+{
+    return plan->epoch[gap] != NO_EPOCH && plan->longest[plan->epoch[gap]] == gap;
+}
+
+static void find_longest(struct plan *plan)
+{
+    for (uint32_t g = 0; g < plan->count; g++)
+        plan->longest[g] = UINT32_MAX;
+    for (uint32_t g = 0; g < plan->count; g++) {
+        if (plan->epoch[g] == NO_EPOCH || !saves(&plan->gaps[g]))
+            continue;
+        uint32_t *longest = &plan->longest[plan->epoch[g]];
+        if (*longest == UINT32_MAX || span(&plan->gaps[g]) > span(&plan->gaps[*longest]))
+            *longest = g;
+    }
+}
+
+static int most_worth_first(const void *left, const void *right, void *data)
+{
+    const double *worth = data;
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    if (worth[a] != worth[b])
+        return worth[a] > worth[b] ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+static void rank(struct plan *plan)
+{
+    for (uint32_t g = 0; g < plan->count; g++) {
+        const struct policy_gap *gap = &plan->gaps[g];
+        plan->order[g] = g;
+        plan->worth[g] = saves(gap) ? (1 + saves_write_back(plan, g)) / (span(gap) + 1e-9) : 0;
+    }
+    g_qsort_with_data(plan->order, (gint)plan->count, sizeof *plan->order, most_worth_first,
+                      plan->worth);
+}
+
+/* ---- a sweep: Belady's rule over two iterations, to find who would leave ---- */
+
+struct sweep {
+    struct plan *plan;
+    struct policy_view view;        /* of the two sets: time runs on over both iterations */
+    uint32_t *next;                 /* [chunk_count] of the gap that a chunk is in */
+    uint8_t *pinned;                /* [chunk_count] all 0 */
+    uint32_t *gap;                  /* [chunk_count] that a chunk is in and takes room for */
+    struct policy_next_use *set[2]; /* chunks in a gap that costs one copy, or two */
+    uint64_t used;                  /* bytes of both sets */
+    uint8_t *leaves;                /* [count] the result of the second iteration */
+};
+
+static void sweep_open(struct sweep *sweep, struct plan *plan, uint8_t *leaves)
+{
+    uint32_t chunks = plan->view->chunk_count;
+    *sweep = (struct sweep){.plan = plan, .leaves = leaves};
+    sweep->next = g_new(uint32_t, chunks);
+    sweep->pinned = g_new0(uint8_t, chunks);
+    sweep->gap = g_new(uint32_t, chunks);
+    memset(sweep->gap, 0xff, chunks * sizeof *sweep->gap);
+    sweep->view = *plan->view;
+    sweep->view.next_use = sweep->next;
+    sweep->view.pinned = sweep->pinned;
+    for (int i = 0; i < 2; i++)
+        sweep->set[i] = policy_next_use_open(&sweep->view);
+}
+
+static void sweep_close(struct sweep *sweep)
+{
+    for (int i = 0; i < 2; i++)
+        policy_next_use_close(sweep->set[i]);
+    g_free(sweep->next);
+    g_free(sweep->pinned);
+    g_free(sweep->gap);
+}
+
+static int set_of(const struct sweep *sweep, uint32_t gap, bool weigh)
+{
+    return weigh && saves_write_back(sweep->plan, gap);
+}
+
+static void leave(struct sweep *sweep, uint32_t chunk, bool weigh)
+{
+    int set = set_of(sweep, sweep->gap[chunk], weigh);
+    policy_next_use_remove(sweep->set[set], chunk);
+    sweep->used -= sweep->plan->view->chunk_bytes[chunk];
+    sweep->gap[chunk] = UINT32_MAX;
+}
+
+static void stay(struct sweep *sweep, uint32_t gap, uint32_t time, bool weigh)
+{
+    const struct policy_gap *item = &sweep->plan->gaps[gap];
+    sweep->leaves[gap] = 0;
+    if (!saves(item))
+        return;
+    sweep->gap[item->chunk] = gap;
+    sweep->next[item->chunk] = time + (item->next - item->moment);
+    sweep->used += sweep->plan->view->chunk_bytes[item->chunk];
+    policy_next_use_admit(sweep->set[set_of(sweep, gap, weigh)], item->chunk);
+}
+
+/* The farthest next use, where two copies count as half the distance. */
+static uint32_t farthest(const struct sweep *sweep, uint32_t time)
+{
+    uint32_t one = policy_next_use_farthest(sweep->set[0]);
+    uint32_t two = policy_next_use_farthest(sweep->set[1]);
+    if (one == POLICY_NONE || two == POLICY_NONE)
+        return one == POLICY_NONE ? two : one;
+    uint64_t distance = sweep->next[one] - time, of_two = sweep->next[two] - time;
+    return 2 * distance >= of_two ? one : two;
+}
+
+static void sweep_moment(struct sweep *sweep, uint32_t begin, uint32_t end, uint32_t time,
+                         bool weigh)
+{
+    const struct plan *plan = sweep->plan;
+    uint64_t in_use = 0, capacity = plan->view->capacity[time % plan->view->moment_count];
+    for (uint32_t g = begin; g < end; g++) {
+        uint32_t chunk = plan->gaps[g].chunk;
+        in_use += plan->view->chunk_bytes[chunk];
+        if (sweep->gap[chunk] != UINT32_MAX)
+            leave(sweep, chunk, weigh);
+    }
+    while (sweep->used && sweep->used + in_use > capacity) {
+        uint32_t chunk = farthest(sweep, time);
+        sweep->leaves[sweep->gap[chunk]] = 1;
+        leave(sweep, chunk, weigh);
+    }
+    for (uint32_t g = begin; g < end; g++)
+        stay(sweep, g, time, weigh);
+}
+
+static void sweep_run(struct plan *plan, bool weigh, uint8_t *leaves)
+{
+    struct sweep sweep;
+    sweep_open(&sweep, plan, leaves);
+    for (uint32_t time = 0, g = 0; time < 2 * plan->view->moment_count; time++) {
+        uint32_t moment = time % plan->view->moment_count;
+        uint32_t begin = moment ? g : 0;
+        for (g = begin; g < plan->count && plan->gaps[g].moment == moment;)
+            g++;
+        sweep_moment(&sweep, begin, g, time, weigh);
+    }
+    sweep_close(&sweep);
+}
+
+/* ---- the answers ---- */
+
+/* Those that the sweep kept, then any that still fit. */
+static void fill(struct plan *plan, const uint8_t *leaves, uint8_t *stays)
+{
+    struct policy_room *room = policy_room_new(plan->room, plan->view->moment_count);
+    for (int others = 0; others < 2; others++)
+        for (uint32_t i = 0; i < plan->count; i++) {
+            uint32_t g = plan->order[i];
+            const struct policy_gap *gap = &plan->gaps[g];
+            if (leaves[g] == others && saves(gap))
+                stays[g] = policy_room_take(room, gap->moment + 1, span(gap),
+                                            (int64_t)plan->view->chunk_bytes[gap->chunk]);
+        }
+    policy_room_free(room);
+}
+
+static uint64_t traffic(const struct plan *plan, const uint8_t *stays)
+{
+    g_autofree uint8_t *written_back = g_new0(uint8_t, plan->count);
+    uint64_t bytes = 0;
+    for (uint32_t g = 0; g < plan->count; g++) {
+        const struct policy_gap *gap = &plan->gaps[g];
+        if (stays[g] || !saves(gap))
+            continue;
+        bytes += plan->view->chunk_bytes[gap->chunk];
+        if (plan->epoch[g] == NO_EPOCH || written_back[plan->epoch[g]])
+            continue;
+        written_back[plan->epoch[g]] = 1;
+        bytes += plan->view->chunk_bytes[gap->chunk];
+    }
+    return bytes;
+}
+
+/* Beside the chunks in use. */
+static void find_room(struct plan *plan)
+{
+    const struct policy_view *view = plan->view;
+    for (uint32_t m = 0; m < view->moment_count; m++)
+        plan->room[m] = (int64_t)view->capacity[m];
+    for (uint32_t g = 0; g < plan->count; g++)
+        plan->room[plan->gaps[g].moment] -= (int64_t)view->chunk_bytes[plan->gaps[g].chunk];
+}
+
+static void plan_open(struct plan *plan, const struct policy_view *view, GArray *gaps)
+{
+    *plan =
+        (struct plan){.view = view, .gaps = (struct policy_gap *)gaps->data, .count = gaps->len};
+    plan->epoch = g_new(uint32_t, plan->count);
+    plan->longest = g_new(uint32_t, plan->count);
+    plan->order = g_new(uint32_t, plan->count);
+    plan->worth = g_new(double, plan->count);
+    plan->room = g_new(int64_t, view->moment_count);
+    find_room(plan);
+    find_epochs(plan);
+    find_longest(plan);
+    rank(plan);
+}
+
+static void plan_close(struct plan *plan)
+{
+    g_free(plan->epoch);
+    g_free(plan->longest);
+    g_free(plan->order);
+    g_free(plan->worth);
+    g_free(plan->room);
+}
+
+uint64_t policy_stays_plan(const struct policy_view *view, GArray *gaps)
+{
+    struct plan plan;
+    uint64_t least = UINT64_MAX;
+    plan_open(&plan, view, gaps);
+    g_autofree uint8_t *leaves = g_new0(uint8_t, plan.count);
+    g_autofree uint8_t *stays = g_new(uint8_t, plan.count);
+    for (int weigh = 0; weigh < 2; weigh++) {
+        memset(stays, 0, plan.count);
+        sweep_run(&plan, weigh, leaves);
+        fill(&plan, leaves, stays);
+        uint64_t bytes = traffic(&plan, stays);
+        if (bytes < least)
+            for (uint32_t g = 0; g < plan.count; g++)
+                plan.gaps[g].stays = stays[g];
+        least = MIN(least, bytes);
+    }
+    plan_close(&plan);
+    return least;
+}

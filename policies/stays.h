@@ -1,0 +1,24 @@
+/* Which chunks stay between which of their uses, planned for a whole iteration that repeats: the
+ * least traffic, write-backs included, as far as two sweeps and a fill find it. */
+#ifndef PSTAR_POLICIES_STAYS_H
+#define PSTAR_POLICIES_STAYS_H
+
+#include "policies/policy.h"
+
+#include <glib.h>
+
+/* Between a use of a chunk and its next one, in which it stays or leaves. */
+struct policy_gap {
+    uint32_t chunk;
+    uint32_t moment; /* of the use before */
+    uint32_t next; /* of the use after, from the start of the same iteration; POLICY_NONE: never */
+    uint8_t ahead; /* POLICY_AHEAD_... */
+    uint8_t stays; /* the answer */
+};
+
+/* `gaps`: an iteration's struct policy_gap, in the order of their moments. Answers for each of
+ * them; those that stay fit beside each other and beside the chunks in use, at every moment.
+ * Returns the bytes that the answers move, but for write-backs that no answer avoids. */
+uint64_t policy_stays_plan(const struct policy_view *view, GArray *gaps);
+
+#endif
