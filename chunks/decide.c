@@ -24,6 +24,7 @@ struct run {
     uint64_t *capacity; /* [moment_count + 1] for chunks that are not at home on the device */
     uint32_t incoming;  /* see struct policy_view */
     uint32_t moment, iteration, look_aheads;
+    char *fault;              /* see struct decisions */
     struct decisions *record; /* NULL while settling */
 };
 
@@ -50,6 +51,31 @@ static void enter(struct run *run, enum plan_action_kind kind, uint32_t chunk)
     run->options->policy->admit(run->policy, chunk);
 }
 
+static bool may_leave(const struct run *run, uint32_t chunk)
+{
+    return chunk < run->layout->chunk_count && run->resident[chunk] && !run->pinned[chunk] &&
+           !run->homes->on_device[chunk];
+}
+
+/* Policies are plug-ins too: a wrong answer is noted, and the lowest chunk that may leave does. */
+static uint32_t choose_victim(struct run *run)
+{
+    uint32_t victim = run->options->policy->victim(run->policy), chosen = 0;
+    if (may_leave(run, victim))
+        return victim;
+    while (chosen < run->layout->chunk_count && !may_leave(run, chosen))
+        chosen++;
+    if (chosen == run->layout->chunk_count)
+        chosen = POLICY_NONE;
+    if (chosen != victim && !run->fault)
+        run->fault = g_strdup_printf(
+            "policy %s: asked for a victim at moment %u of iteration %u it "
+            "answered %u, which is %s",
+            run->options->policy->name, run->moment, run->iteration, victim,
+            victim == POLICY_NONE ? "none, though there are some" : "not on the device, or pinned");
+    return chosen;
+}
+
 /* Evicts until the chunk `incoming` (POLICY_NONE: nothing) fits into `capacity` beside the others;
  * false when what is left is pinned. */
 static bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
@@ -57,7 +83,7 @@ static bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
     uint64_t bytes = incoming == POLICY_NONE ? 0 : run->bytes[incoming];
     run->incoming = incoming;
     while (run->used + bytes > capacity) {
-        uint32_t victim = run->options->policy->victim(run->policy);
+        uint32_t victim = choose_victim(run);
         if (victim == POLICY_NONE)
             return false;
         leave(run, victim);
@@ -312,6 +338,7 @@ struct decisions *decide(const struct layout *layout, const struct accesses *acc
     run.record = record;
     run_iteration(&run);
     decisions_settle(record, accesses);
+    record->fault = run.fault;
     close_run(&run);
     return record;
 }
@@ -322,6 +349,7 @@ void decisions_free(struct decisions *decisions)
         return;
     g_free(decisions->initial);
     g_free(decisions->first);
+    g_free(decisions->fault);
     g_array_free(decisions->actions, TRUE);
     g_free(decisions);
 }

@@ -11,6 +11,7 @@ struct decisions {
     uint8_t *initial; /* [chunk_count] nonzero: on the device at the start of every iteration */
     uint32_t *first;  /* [moment_count + 2] into actions, as in a plan */
     GArray *actions;  /* struct plan_action, addresses PLAN_NOWHERE; no moves */
+    char *fault;      /* an answer of the policy that broke its contract; NULL: none did */
 };
 
 /* `options->device_bytes` must be at least what every moment needs beside the device-homed chunks.

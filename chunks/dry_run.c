@@ -46,6 +46,21 @@ static bool check_device_budget(const struct trace *trace, const struct layout *
     return false;
 }
 
+static struct plan *plan_of_decisions(const struct decisions *decisions, const struct trace *trace,
+                                      const struct layout *layout, const struct accesses *accesses,
+                                      const struct homes *homes,
+                                      const struct dry_run_options *options)
+{
+    struct plan *plan = plan_describe(trace, layout, homes, options->device_bytes,
+                                      options->host_bytes);
+    plan->made_by = g_strdup_printf("policy %s", options->policy->name);
+    plan->policy = g_strdup(options->policy->name);
+    plan->look_ahead = options->look_ahead;
+    place_decisions(decisions, layout, accesses, homes, trace, options->device_bytes, plan);
+    plan_count_traffic(plan, trace);
+    return plan;
+}
+
 struct plan *dry_run_accesses(const struct trace *trace, const struct layout *layout,
                               const struct accesses *accesses,
                               const struct dry_run_options *options, GError **error)
@@ -55,12 +70,10 @@ struct plan *dry_run_accesses(const struct trace *trace, const struct layout *la
     if (homes &&
         check_device_budget(trace, layout, accesses, homes, options->device_bytes, error)) {
         struct decisions *decisions = decide(layout, accesses, homes, options);
-        plan = plan_describe(trace, layout, homes, options->device_bytes, options->host_bytes);
-        plan->made_by = g_strdup_printf("policy %s", options->policy->name);
-        plan->policy = g_strdup(options->policy->name);
-        plan->look_ahead = options->look_ahead;
-        place_decisions(decisions, layout, accesses, homes, trace, options->device_bytes, plan);
-        plan_count_traffic(plan, trace);
+        if (decisions->fault)
+            g_set_error_literal(error, PLAN_ERROR, PLAN_ERROR_INVALID, decisions->fault);
+        else
+            plan = plan_of_decisions(decisions, trace, layout, accesses, homes, options);
         decisions_free(decisions);
     }
     homes_free(homes);

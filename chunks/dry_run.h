@@ -15,7 +15,8 @@ struct dry_run_options {
 };
 
 /* Decides, places, and counts. Fails with PLAN_ERROR_DOES_NOT_FIT: the message says which memory,
- * at which moment, by how many bytes, and what would fit. The plan's stall and time are left 0. */
+ * at which moment, by how many bytes, and what would fit; and with PLAN_ERROR_INVALID where the
+ * policy, a plug-in, breaks its contract. The plan's stall and time are left 0. */
 struct plan *dry_run(const struct trace *trace, const struct layout *layout,
                      const struct dry_run_options *options, GError **error);
 

@@ -80,6 +80,10 @@ static void test_refused(void)
             "version 99");
     refuses(workshop, "pstar-run --model model --data text.txt --policy " BROKEN_NO_VICTIM_PLUGIN,
             "no `victim`");
+    refuses(workshop,
+            "pstar-run --model model --data text.txt --batch 2 --seq 32 --chunk-size 16KiB" BUDGET
+            " --policy " BROKEN_ANSWER_PLUGIN,
+            "policy broken: asked for a victim at moment");
     workshop_free(workshop);
 }
 
