@@ -44,10 +44,10 @@ static uint64_t small_share(const struct s3fifo *s3)
     return policy_lists_capacity(&s3->lists) / 10;
 }
 
-/* As many bytes as MAIN's share. */
+/* Nine tenths of the room. */
 static void forget_ghosts(struct s3fifo *s3)
 {
-    while (s3->lists.bytes[GHOST] > policy_lists_capacity(&s3->lists) - small_share(s3))
+    while (s3->lists.bytes[GHOST] > policy_lists_capacity(&s3->lists) * 9 / 10)
         policy_lists_put(&s3->lists, policy_lists_oldest(&s3->lists, GHOST), POLICY_NO_LIST);
 }
 

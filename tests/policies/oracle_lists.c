@@ -135,7 +135,7 @@ bool oracle_s3fifo(struct oracle *oracle)
     if (ghost != ORACLE_NOWHERE)
         oracle_take(l[G], ghost);
     if (l[S]->len + l[M]->len == oracle->room &&
-        (l[M]->len > main_share || !evict_from_small(oracle, main_share)))
+        (l[M]->len > main_share || !evict_from_small(oracle, oracle->room * 9 / 10)))
         evict_from_main(oracle);
     append(l[ghost != ORACLE_NOWHERE ? M : S], oracle->chunk);
     return true;
