@@ -82,19 +82,22 @@ void policy_next_use_remove(void *state, uint32_t chunk)
     policy_next_use_touch(set, last);
 }
 
+/* Of the part of the heap below `position`. Whatever lies below an unpinned chunk is nearer, so the
+ * search goes only through pinned ones. */
+static uint32_t farthest_unpinned(const struct policy_next_use *set, uint32_t position)
+{
+    if (position >= set->count)
+        return POLICY_NONE;
+    if (!set->view->pinned[set->heap[position]])
+        return set->heap[position];
+    uint32_t left = farthest_unpinned(set, 2 * position + 1);
+    uint32_t right = farthest_unpinned(set, 2 * position + 2);
+    if (left == POLICY_NONE || right == POLICY_NONE)
+        return left == POLICY_NONE ? right : left;
+    return farther(set, left, right) ? left : right;
+}
+
 uint32_t policy_next_use_farthest(void *state)
 {
-    const struct policy_next_use *set = state;
-    if (!set->count)
-        return POLICY_NONE;
-    if (!set->view->pinned[set->heap[0]])
-        return set->heap[0];
-    /* Pinned chunks are used soon: one on top means that little else is left. */
-    uint32_t best = POLICY_NONE;
-    for (uint32_t i = 1; i < set->count; i++) {
-        uint32_t chunk = set->heap[i];
-        if (!set->view->pinned[chunk] && (best == POLICY_NONE || farther(set, chunk, best)))
-            best = chunk;
-    }
-    return best;
+    return farthest_unpinned(state, 0);
 }
