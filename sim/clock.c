@@ -116,21 +116,10 @@ static uint64_t issue(const struct sim_clock *clock, const struct mover_after *a
 static struct timeline_span *note(struct sim_clock *clock, enum mover_queue queue,
                                   enum timeline_kind kind, uint32_t chunk, uint64_t bytes)
 {
-    if (!clock->job.timeline)
-        return NULL;
-    const struct timeline_span span = {
-        .kind = (uint8_t)kind, .moment = clock->moment, .chunk = chunk, .bytes = bytes};
-    GArray *spans = clock->job.timeline->spans[queue];
-    g_array_append_val(spans, span);
-    return &g_array_index(spans, struct timeline_span, spans->len - 1);
-}
-
-static void close_span(struct timeline_span *span, uint64_t start_ns, uint64_t end_ns)
-{
-    if (!span)
-        return;
-    span->start_ns = start_ns;
-    span->end_ns = end_ns;
+    return timeline_note(
+        clock->job.timeline, queue,
+        &(struct timeline_span){
+            .kind = (uint8_t)kind, .moment = clock->moment, .chunk = chunk, .bytes = bytes});
 }
 
 /* `span`: of the work that was waited for; NULL where nobody knows. */
@@ -169,8 +158,8 @@ static mover_ticket compute_beside_threads(struct sim_clock *clock, const struct
         last = &g_array_index(timeline->spans[wait.queue], struct timeline_span,
                               after->queue[wait.queue] - 1);
     note_stall(clock, wait.start_ns - wait.waited_ns, wait.waited_ns, wait.queue, last);
-    close_span(note(clock, MOVER_COMPUTE, work->kind, work->chunk, work->bytes), wait.start_ns,
-               wait.end_ns);
+    timeline_close(note(clock, MOVER_COMPUTE, work->kind, work->chunk, work->bytes), wait.start_ns,
+                   wait.end_ns);
     clock->free_ns[MOVER_COMPUTE] = clock->last_end_ns = wait.end_ns;
     return wait.ticket;
 }
@@ -199,7 +188,8 @@ static mover_ticket compute(struct sim_clock *clock, const struct device_work *w
         note_stall(clock, before_ns, start_ns - before_ns, queue,
                    timeline ? timeline_ending(timeline, queue, start_ns) : NULL);
     }
-    close_span(note(clock, MOVER_COMPUTE, work->kind, work->chunk, work->bytes), start_ns, end_ns);
+    timeline_close(note(clock, MOVER_COMPUTE, work->kind, work->chunk, work->bytes), start_ns,
+                   end_ns);
     clock->last_end_ns = MAX(clock->last_end_ns, end_ns);
     return end_ns;
 }
@@ -220,7 +210,7 @@ static mover_ticket copy(struct sim_clock *clock, const struct link_work *work, 
     if (clock->cores)
         return cores_copy(clock->cores, work->queue, work->bytes, work->duration_ns, after);
     uint64_t end_ns = enqueue(clock, work->queue, ready_ns, work->duration_ns);
-    close_span(span, end_ns - work->duration_ns, end_ns);
+    timeline_close(span, end_ns - work->duration_ns, end_ns);
     return end_ns;
 }
 
@@ -332,7 +322,7 @@ static mover_ticket run_on_queues(struct sim_clock *clock, const struct trace_op
                         ready_ns, NULL);
     struct timeline_span *span = note(clock, MOVER_HOST, TIMELINE_OPERATOR, TIMELINE_NO_CHUNK, 0);
     uint64_t end_ns = enqueue(clock, MOVER_HOST, ready_ns, op->duration_ns);
-    close_span(span, end_ns - op->duration_ns, end_ns);
+    timeline_close(span, end_ns - op->duration_ns, end_ns);
     clock->last_end_ns = MAX(clock->last_end_ns, end_ns);
     if (op->h2d_bytes)
         end_ns = copy(clock,

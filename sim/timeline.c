@@ -28,6 +28,24 @@ void timeline_free(struct timeline *timeline)
     g_free(timeline);
 }
 
+struct timeline_span *timeline_note(struct timeline *timeline, enum mover_queue queue,
+                                    const struct timeline_span *span)
+{
+    if (!timeline)
+        return NULL;
+    GArray *spans = timeline->spans[queue];
+    g_array_append_val(spans, *span);
+    return &g_array_index(spans, struct timeline_span, spans->len - 1);
+}
+
+void timeline_close(struct timeline_span *span, uint64_t start_ns, uint64_t end_ns)
+{
+    if (!span)
+        return;
+    span->start_ns = start_ns;
+    span->end_ns = end_ns;
+}
+
 /* Ends ascend in a queue. */
 const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,
                                             uint64_t end_ns)

@@ -45,6 +45,13 @@ struct timeline {
 struct timeline *timeline_new(void);
 void timeline_free(struct timeline *timeline);
 
+/* Appends a span to a queue, for the caller to close; NULL where there is no timeline. The result
+ * holds until the next span of the queue. */
+struct timeline_span *timeline_note(struct timeline *timeline, enum mover_queue queue,
+                                    const struct timeline_span *span);
+/* `span` may be NULL. */
+void timeline_close(struct timeline_span *span, uint64_t start_ns, uint64_t end_ns);
+
 /* The span that is complete at `end_ns` in a queue whose tickets are times; NULL: none. */
 const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,
                                             uint64_t end_ns);

@@ -115,6 +115,61 @@ static void test_round_trip(void)
     platform_free(platform);
 }
 
+#define H2D ",\"h2d\":" CURVE
+#define THREADS                                                            \
+    "\"threads\":{\"source\":\"t\",\"host_cores\":2,\"put_seconds\":1e-5," \
+    "\"wake_seconds\":2e-5,\"late_seconds\":3e-5,\"gap_seconds\":0,"       \
+    "\"slow_down\":[[0,0.5,0],[0,0,0.25],[1,0,0]]}"
+
+/* What a file may lack: absent, read and written again, refused where it is wrong. */
+static void test_extras(void)
+{
+    static const char *const bad[] = {
+        "\"move\":{\"source\":\"s\",\"points\":[]}", "\"threads\":{\"source\":\"t\"}",
+        "\"threads\":{\"source\":\"t\",\"host_cores\":1,\"put_seconds\":-1}",
+        "\"products\":[{\"rows\":1}]"};
+    GError *error = NULL;
+    struct platform *without = read_text("{" HEAD "," CURVES H2D "}", &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(without->extra[PLATFORM_MOVE].count, ==, 0);
+    g_assert_null(without->threads.source);
+    platform_free(without);
+
+    struct platform *platform = read_text(
+        "{" HEAD "," CURVES H2D "," THREADS ",\"move_within\":" CURVE
+        ",\"host_update_apart\":{\"source\":\"a\",\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
+        "\"inputs\":2,\"outputs\":3,\"threads\":4,\"precision\":\"bf16\",\"seconds\":0.5}]}",
+        &error);
+    g_assert_no_error(error);
+    g_autofree char *folder = g_dir_make_tmp("platform-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
+    g_assert_true(platform_write(platform, path, &error));
+    platform_free(platform);
+    platform = platform_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(platform->extra[PLATFORM_MOVE_WITHIN].count, ==, 1);
+    g_assert_cmpuint(platform->threads.host_cores, ==, 2);
+    g_assert_cmpfloat(platform->threads.late_seconds, ==, 3e-5);
+    g_assert_cmpfloat(platform->threads.slow_down[PLATFORM_PRODUCT_BF16][PLATFORM_BESIDE_UPDATE],
+                      ==, 0.25);
+    g_assert_cmpuint(platform->product_count, ==, 1);
+    g_assert_cmpuint(platform->products[0].outputs, ==, 3);
+    g_assert_true(platform->products[0].bf16);
+    platform_keep_apart(platform);
+    g_assert_cmpfloat(platform->host_update.points[0].amount, ==, 5);
+    g_assert_cmpfloat(platform->memory.points[0].amount, ==, 1000); /* knows none apart */
+    platform_free(platform);
+    g_unlink(path);
+    g_rmdir(folder);
+
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autofree char *text = g_strdup_printf("{%s,%s}", HEAD "," CURVES H2D, bad[i]);
+        g_assert_null(read_text(text, &error));
+        g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
+        g_clear_error(&error);
+    }
+}
+
 static void test_seconds(void)
 {
     struct platform_point points[] = {{100, 2}, {200, 3}, {400, 9}};
@@ -137,6 +192,7 @@ int main(int argc, char **argv)
     g_test_add_func("/platform/shipped", test_shipped);
     g_test_add_func("/platform/refused", test_refused);
     g_test_add_func("/platform/round-trip", test_round_trip);
+    g_test_add_func("/platform/extras", test_extras);
     g_test_add_func("/platform/seconds", test_seconds);
     return g_test_run();
 }
