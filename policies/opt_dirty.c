@@ -83,9 +83,14 @@ static uint8_t begin_gap(struct opt_dirty *state, uint32_t chunk)
 static void opt_dirty_touch(void *opaque, uint32_t chunk)
 {
     struct opt_dirty *state = opaque;
-    policy_next_use_remove(state->set[state->stays[chunk]], chunk);
-    state->stays[chunk] = begin_gap(state, chunk);
-    policy_next_use_admit(state->set[state->stays[chunk]], chunk);
+    uint8_t before = state->stays[chunk], after = begin_gap(state, chunk);
+    state->stays[chunk] = after;
+    if (before == after) {
+        policy_next_use_touch(state->set[after], chunk);
+    } else {
+        policy_next_use_remove(state->set[before], chunk);
+        policy_next_use_admit(state->set[after], chunk);
+    }
 }
 
 static uint32_t opt_dirty_victim(void *opaque)

@@ -64,15 +64,18 @@ void policy_room_free(struct policy_room *room)
     g_free(room);
 }
 
-static int64_t least(const struct policy_room *room, struct part part, uint32_t begin, uint32_t end)
+/* Whether each of the part's moments from `begin` up to `end` has `bytes`. */
+static bool has(const struct policy_room *room, struct part part, uint32_t begin, uint32_t end,
+                int64_t bytes)
 {
-    if (end <= part.begin || part.end <= begin)
-        return INT64_MAX;
+    const struct node *node = &room->nodes[part.node];
+    if (end <= part.begin || part.end <= begin || node->least >= bytes)
+        return true;
     if (begin <= part.begin && part.end <= end)
-        return room->nodes[part.node].least;
-    int64_t left = least(room, left_of(part), begin, end);
-    int64_t right = least(room, right_of(part), begin, end);
-    return MIN(left, right) - room->nodes[part.node].taken;
+        return false;
+    bytes += node->taken;
+    return has(room, left_of(part), begin, end, bytes) &&
+           has(room, right_of(part), begin, end, bytes);
 }
 
 static void take(struct policy_room *room, struct part part, uint32_t begin, uint32_t end,
@@ -97,7 +100,7 @@ bool policy_room_take(struct policy_room *room, uint32_t first, uint32_t span, i
     uint32_t rest = begin + span - end; /* from moment 0 on */
     if (!span)
         return true;
-    if (least(room, all, begin, end) < bytes || (rest && least(room, all, 0, rest) < bytes))
+    if (!has(room, all, begin, end, bytes) || !has(room, all, 0, rest, bytes))
         return false;
     take(room, all, begin, end, bytes);
     take(room, all, 0, rest, bytes);
