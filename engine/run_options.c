@@ -258,7 +258,7 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int
              "SIZE"),
         TEXT("host-memory", &raw->host_memory, "Budget; unlimited by default", "SIZE"),
         TEXT("chunk-size", &raw->chunk_size, "Of the plan that a policy makes", "SIZE"),
-        TEXT("policy", &o->policy, "Who leaves the device first: opt by default", "NAME"),
+        TEXT("policy", &o->policy, "Who leaves the device first: opt by default", "NAME|./MINE.so"),
         COUNT("look-ahead", &raw->look_ahead, "Moments that chunks are fetched ahead"),
         TEXT("link", &raw->link, "Copies take as long as over this link", "h2d=RATE,d2h=RATE"),
         COUNT("threads", &raw->threads, "Of operators; all cores they may use by default"),
