@@ -1,6 +1,7 @@
 #include "sim/clock.h"
 
 #include "sim/cores.h"
+#include "sim/occupancy.h"
 
 struct sim_clock {
     struct sim_job job;
@@ -13,31 +14,8 @@ struct sim_clock {
     struct cores *cores;            /* NULL: queues are independent */
     double move_scale;              /* of moves in this plan's arena */
     struct plan_figures lap;        /* counts so far in this lap */
-
-    uint64_t *end; /* [chunk_count] address after its last byte on the device; 0: not there */
-    uint64_t *slot_bytes;    /* [chunk_count] of those there */
-    uint64_t resident_bytes; /* sum of their slots */
-    uint64_t highest_end;    /* of those there; valid unless stale */
-    bool stale;              /* the highest chunk has left */
+    struct occupancy on_device;
 };
-
-static void leave(struct sim_clock *clock, uint32_t chunk)
-{
-    clock->stale |= clock->end[chunk] && clock->end[chunk] == clock->highest_end;
-    clock->resident_bytes -= clock->slot_bytes[chunk];
-    clock->end[chunk] = clock->slot_bytes[chunk] = 0;
-}
-
-static void occupy(struct sim_clock *clock, const struct mover_copy *copy)
-{
-    uint64_t end = copy->device_address + copy->slot_bytes;
-
-    leave(clock, copy->chunk);
-    clock->end[copy->chunk] = end;
-    clock->slot_bytes[copy->chunk] = copy->slot_bytes;
-    clock->resident_bytes += copy->slot_bytes;
-    clock->highest_end = MAX(clock->highest_end, end);
-}
 
 struct sim_clock *sim_clock_new(const struct sim_job *job)
 {
@@ -53,15 +31,15 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
         g_ptr_array_add(job->timeline->operators, g_strdup(job->trace->operators[m].name));
     clock->h2d_ns = g_new(uint64_t, n);
     clock->d2h_ns = g_new(uint64_t, n);
-    clock->end = g_new0(uint64_t, n);
-    clock->slot_bytes = g_new0(uint64_t, n);
+    occupancy_init(&clock->on_device, n);
     for (uint32_t c = 0; c < n; c++) {
         clock->h2d_ns[c] = costs_ns(&job->costs->h2d, layout->chunks[c].used);
         clock->d2h_ns[c] = costs_ns(&job->costs->d2h, layout->chunks[c].used);
         if (job->plan->host_address[c] == PLAN_NOWHERE)
-            occupy(clock, &(struct mover_copy){.chunk = c,
-                                               .device_address = job->plan->initial_address[c],
-                                               .slot_bytes = layout->chunks[c].bytes});
+            occupancy_enter(&clock->on_device,
+                            &(struct mover_copy){.chunk = c,
+                                                 .device_address = job->plan->initial_address[c],
+                                                 .slot_bytes = layout->chunks[c].bytes});
     }
     return clock;
 }
@@ -73,20 +51,8 @@ void sim_clock_free(struct sim_clock *clock)
     cores_free(clock->cores);
     g_free(clock->h2d_ns);
     g_free(clock->d2h_ns);
-    g_free(clock->end);
-    g_free(clock->slot_bytes);
+    occupancy_clear(&clock->on_device);
     g_free(clock);
-}
-
-static uint64_t highest_end(struct sim_clock *clock)
-{
-    if (clock->stale) {
-        clock->highest_end = 0;
-        for (uint32_t c = 0; c < clock->job.plan->layout->chunk_count; c++)
-            clock->highest_end = MAX(clock->highest_end, clock->end[c]);
-        clock->stale = false;
-    }
-    return clock->highest_end;
 }
 
 static uint64_t latest(const struct mover_after *after)
@@ -221,7 +187,7 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
     const struct link_work work = {MOVER_H2D, TIMELINE_FETCH, chunk->chunk, chunk->bytes,
                                    clock->h2d_ns[chunk->chunk]};
 
-    occupy(clock, chunk);
+    occupancy_enter(&clock->on_device, chunk);
     clock->lap.h2d_bytes += chunk->bytes;
     clock->lap.h2d_copies++;
     return copy(clock, &work, issue(clock, after), after);
@@ -235,7 +201,7 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
                                    clock->d2h_ns[chunk->chunk]};
 
     if (leaves) {
-        leave(clock, chunk->chunk);
+        occupancy_leave(&clock->on_device, chunk->chunk);
         clock->lap.evictions++;
     }
     clock->lap.d2h_bytes += chunk->bytes;
@@ -245,14 +211,14 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
 
 static void allocate(void *self, const struct mover_copy *copy)
 {
-    occupy(self, copy);
+    occupancy_enter(&((struct sim_clock *)self)->on_device, copy);
 }
 
 static void drop(void *self, uint32_t chunk)
 {
     struct sim_clock *clock = self;
 
-    leave(clock, chunk);
+    occupancy_leave(&clock->on_device, chunk);
     clock->lap.evictions++;
 }
 
@@ -272,10 +238,10 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
                                .bytes = to->bytes,
                                .duration_ns = move_ns(clock, to->bytes)};
 
-    g_assert(clock->end[to->chunk] == from + to->slot_bytes);
+    g_assert(clock->on_device.end[to->chunk] == from + to->slot_bytes);
     for (int n = 0; clock->cores && n < 3; n++)
         work.slow_down[n] = costs->threads.constants.slow_down[PLATFORM_MEMORY_BOUND][n];
-    occupy(clock, to);
+    occupancy_enter(&clock->on_device, to);
     clock->lap.moves++;
     clock->lap.moved_bytes += to->bytes;
     return compute(clock, &work, after);
@@ -311,15 +277,16 @@ static mover_ticket run_beside_threads(struct sim_clock *clock, const struct tra
 }
 
 static mover_ticket run_on_queues(struct sim_clock *clock, const struct trace_operator *op,
-                                  uint64_t ready_ns)
+                                  const struct mover_after *after)
 {
     const struct costs *costs = clock->job.costs;
+    uint64_t ready_ns = issue(clock, after);
 
     if (op->d2h_bytes)
         ready_ns = copy(clock,
                         &(struct link_work){MOVER_D2H, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK,
                                             op->d2h_bytes, costs_ns(&costs->d2h, op->d2h_bytes)},
-                        ready_ns, NULL);
+                        ready_ns, after);
     struct timeline_span *span = note(clock, MOVER_HOST, TIMELINE_OPERATOR, TIMELINE_NO_CHUNK, 0);
     uint64_t end_ns = enqueue(clock, MOVER_HOST, ready_ns, op->duration_ns);
     timeline_close(span, end_ns - op->duration_ns, end_ns);
@@ -328,7 +295,7 @@ static mover_ticket run_on_queues(struct sim_clock *clock, const struct trace_op
         end_ns = copy(clock,
                       &(struct link_work){MOVER_H2D, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK,
                                           op->h2d_bytes, costs_ns(&costs->h2d, op->h2d_bytes)},
-                      end_ns, NULL);
+                      end_ns, after);
     return end_ns;
 }
 
@@ -337,8 +304,7 @@ static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_oper
 {
     clock->lap.d2h_bytes += op->d2h_bytes;
     clock->lap.h2d_bytes += op->h2d_bytes;
-    return clock->cores ? run_beside_threads(clock, op, after)
-                        : run_on_queues(clock, op, issue(clock, after));
+    return clock->cores ? run_beside_threads(clock, op, after) : run_on_queues(clock, op, after);
 }
 
 /* The part of an operator that waits for memory is slowed as memory-bound ones are, the rest as
@@ -363,9 +329,10 @@ static void account_peaks(struct sim_clock *clock, uint32_t moment)
     struct plan_figures *lap = &clock->lap;
 
     lap->peak_device_bytes = MAX(lap->peak_device_bytes,
-                                 highest_end(clock) + job->non_model[moment]);
-    lap->peak_live_device_bytes = MAX(lap->peak_live_device_bytes,
-                                      clock->resident_bytes + job->trace->non_model_bytes[moment]);
+                                 occupancy_highest_end(&clock->on_device) + job->non_model[moment]);
+    lap->peak_live_device_bytes =
+        MAX(lap->peak_live_device_bytes,
+            clock->on_device.resident_bytes + job->trace->non_model_bytes[moment]);
     lap->peak_host_bytes = job->plan->host_bytes;
 }
 

@@ -1,0 +1,26 @@
+/* Who occupies the simulated device, and up to where. */
+#ifndef PSTAR_SIM_OCCUPANCY_H
+#define PSTAR_SIM_OCCUPANCY_H
+
+#include "chunks/mover.h"
+
+struct occupancy {
+    uint32_t chunk_count;
+    uint64_t *end; /* [chunk_count] address after its last byte on the device; 0: not there */
+    uint64_t *slot_bytes;    /* [chunk_count] of those there */
+    uint64_t resident_bytes; /* sum of their slots */
+    uint64_t highest_end;    /* of those there; valid unless stale */
+    bool stale;              /* the highest chunk has left */
+};
+
+void occupancy_init(struct occupancy *occupancy, uint32_t chunk_count);
+void occupancy_clear(struct occupancy *occupancy);
+
+/* A chunk's slot is at the copy's device address from now on, wherever it was. */
+void occupancy_enter(struct occupancy *occupancy, const struct mover_copy *copy);
+void occupancy_leave(struct occupancy *occupancy, uint32_t chunk);
+
+/* Address after the highest chunk's last byte. */
+uint64_t occupancy_highest_end(struct occupancy *occupancy);
+
+#endif
