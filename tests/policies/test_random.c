@@ -31,12 +31,20 @@ static void change_room(struct cache *cache, GRand *random)
         cache_remove(cache, cache_victim(cache));
 }
 
+/* Of opt: no unpinned chunk is used later than its answer. */
+static void assert_farthest(const struct cache *cache, uint32_t victim)
+{
+    for (uint32_t c = 0; c < cache->chunk_count && cache->policy == &policy_opt; c++)
+        if (cache->resident[c] && !cache->pinned[c])
+            g_assert_cmpuint(cache->next_use[c], <=, cache->next_use[victim]);
+}
+
 /* Asks and does not follow, as where there is no room for a prefetch. */
 static void ask_in_vain(struct cache *cache, GRand *random)
 {
     uint32_t chunk = (uint32_t)g_rand_int_range(random, 0, (gint32)cache->chunk_count);
     cache->incoming = cache->resident[chunk] ? POLICY_NONE : chunk;
-    cache_victim(cache);
+    assert_farthest(cache, cache_victim(cache));
     cache->incoming = POLICY_NONE;
 }
 
@@ -74,6 +82,7 @@ static void treat(const struct policy_ops *policy, GRand *random)
     for (uint32_t i = 0; i < 5 * requests->count; i++) {
         disturb(&cache, random);
         pin_some(&cache, random);
+        ask_in_vain(&cache, random);
         change_room(&cache, random);
         cache_request(&cache, requests);
     }

@@ -129,6 +129,25 @@ static void test_awaited_use_is_no_reuse(void)
     requests_free(requests);
 }
 
+/* A chunk that leaves unasked is not remembered as one that should have been kept: when it comes
+ * back it is new, and the oldest of the new ones leaves first. */
+static void test_unasked_leaves_no_ghost(void)
+{
+    struct requests *requests = requests_parse("0\n0\n1\n2\n3\n");
+    const struct policy_ops *policies[] = {&policy_arc, &policy_s3fifo};
+    for (uint32_t p = 0; p < G_N_ELEMENTS(policies); p++) {
+        struct cache cache;
+        cache_open(&cache, policies[p], requests, 3);
+        cache_request(&cache, requests);
+        cache_remove(&cache, 0);
+        for (uint32_t i = 0; i < 3; i++)
+            g_assert_true(cache_request(&cache, requests));
+        g_assert_cmpuint(cache_victim(&cache), ==, 0);
+        cache_close(&cache);
+    }
+    requests_free(requests);
+}
+
 static void test_names(void)
 {
     for (int i = 0; policy_all[i]; i++)
@@ -144,6 +163,7 @@ int main(int argc, char **argv)
     g_test_add_func("/policies/patrickstar-warm-up", test_patrickstar_warm_up);
     g_test_add_func("/policies/random-is-fair", test_random_is_fair);
     g_test_add_func("/policies/awaited-use", test_awaited_use_is_no_reuse);
+    g_test_add_func("/policies/unasked", test_unasked_leaves_no_ghost);
     g_test_add_func("/policies/names", test_names);
     return g_test_run();
 }

@@ -121,9 +121,32 @@ static void test_beside_all_plans(void)
     g_rand_free(random);
 }
 
+/* Room for one of two chunks, each written at one moment and written again a whole iteration later.
+ * The host uses the first in between, so its write-back is due in any case: the second stays. */
+static void test_host_decides(void)
+{
+    uint64_t bytes[] = {1, 1}, capacity[] = {1, 1, 2, 2, 2};
+    struct policy_view view = {
+        .chunk_count = 2, .moment_count = 4, .chunk_bytes = bytes, .capacity = capacity};
+    struct policy_gap gaps[] = {
+        {.chunk = 0, .moment = 2, .next = 6, .ahead = POLICY_AHEAD_READ | POLICY_AHEAD_WRITE},
+        {.chunk = 1, .moment = 3, .next = 7, .ahead = POLICY_AHEAD_READ | POLICY_AHEAD_WRITE},
+    };
+    for (uint32_t of_host = 0; of_host < 2; of_host++) {
+        GArray *array = g_array_new(FALSE, FALSE, sizeof(struct policy_gap));
+        g_array_append_vals(array, gaps, 2);
+        g_array_index(array, struct policy_gap, of_host).ahead |= POLICY_AHEAD_HOST;
+        g_assert_cmpuint(policy_stays_plan(&view, array), ==, 1);
+        g_assert_cmpuint(g_array_index(array, struct policy_gap, of_host).stays, ==, 0);
+        g_assert_cmpuint(g_array_index(array, struct policy_gap, !of_host).stays, ==, 1);
+        g_array_free(array, TRUE);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/policies/stays/beside-all-plans", test_beside_all_plans);
+    g_test_add_func("/policies/stays/host-decides", test_host_decides);
     return g_test_run();
 }
