@@ -2,6 +2,7 @@
  * what moves is what the plan says, every iteration. */
 #include "chunks/dry_run.h"
 #include "tests/chunks/adversary.h"
+#include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"
 
 #define TRIALS     400
@@ -72,20 +73,6 @@ static void close_trial(struct trial *trial)
     non_model_free(trial->non_model);
     layout_free(trial->layout);
     trace_free(trial->trace);
-}
-
-static void check_figures(const struct plan_figures *seen, const struct plan_figures *predicted)
-{
-    g_assert_cmpuint(seen->h2d_bytes, ==, predicted->h2d_bytes);
-    g_assert_cmpuint(seen->d2h_bytes, ==, predicted->d2h_bytes);
-    g_assert_cmpuint(seen->h2d_copies, ==, predicted->h2d_copies);
-    g_assert_cmpuint(seen->d2h_copies, ==, predicted->d2h_copies);
-    g_assert_cmpuint(seen->evictions, ==, predicted->evictions);
-    g_assert_cmpuint(seen->moves, ==, predicted->moves);
-    g_assert_cmpuint(seen->moved_bytes, ==, predicted->moved_bytes);
-    g_assert_cmpuint(seen->peak_device_bytes, ==, predicted->peak_device_bytes);
-    g_assert_cmpuint(seen->peak_live_device_bytes, ==, predicted->peak_live_device_bytes);
-    g_assert_cmpuint(seen->peak_host_bytes, ==, predicted->peak_host_bytes);
 }
 
 static void run_trial(const struct trial *trial, GRand *random)

@@ -6,6 +6,7 @@
 #include "sim/replay.h"
 #include "strategies/strategy.h"
 #include "tests/chunks/adversary.h"
+#include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"
 
 enum { TRIALS = 120, ITERATIONS = 3, ATTEMPTS = 20 };
@@ -56,20 +57,6 @@ static void plan_from(struct fixture *f, const struct strategy *strategy, uint64
     plan_check(f->plan, f->placed, &error);
     g_assert_no_error(error);
     g_assert_cmpstr(f->plan->made_by, ==, strategy->name);
-}
-
-static void check_figures(const struct plan_figures *seen, const struct plan_figures *predicted)
-{
-    g_assert_cmpuint(seen->h2d_bytes, ==, predicted->h2d_bytes);
-    g_assert_cmpuint(seen->d2h_bytes, ==, predicted->d2h_bytes);
-    g_assert_cmpuint(seen->h2d_copies, ==, predicted->h2d_copies);
-    g_assert_cmpuint(seen->d2h_copies, ==, predicted->d2h_copies);
-    g_assert_cmpuint(seen->evictions, ==, predicted->evictions);
-    g_assert_cmpuint(seen->moves, ==, predicted->moves);
-    g_assert_cmpuint(seen->moved_bytes, ==, predicted->moved_bytes);
-    g_assert_cmpuint(seen->peak_device_bytes, ==, predicted->peak_device_bytes);
-    g_assert_cmpuint(seen->peak_live_device_bytes, ==, predicted->peak_live_device_bytes);
-    g_assert_cmpuint(seen->peak_host_bytes, ==, predicted->peak_host_bytes);
 }
 
 static void run_under_any_timing(const struct fixture *f, GRand *random)

@@ -1,6 +1,7 @@
 #include "trial.h"
 
 #include "engine/checkpoint.h"
+#include "tests/chunks/check_figures.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -236,21 +237,6 @@ static void draw_tokens(uint32_t step, uint32_t micro_batches, uint32_t *tokens)
             tokens[ROWS + i] = (tokens[i] * 7 + 3) % VOCABULARY;
         }
     g_rand_free(random);
-}
-
-/* Law 2, where it is cheapest to see: an iteration's figures are the plan's. */
-static void check_figures(const struct plan_figures *seen, const struct plan_figures *predicted)
-{
-    g_assert_cmpuint(seen->h2d_bytes, ==, predicted->h2d_bytes);
-    g_assert_cmpuint(seen->d2h_bytes, ==, predicted->d2h_bytes);
-    g_assert_cmpuint(seen->h2d_copies, ==, predicted->h2d_copies);
-    g_assert_cmpuint(seen->d2h_copies, ==, predicted->d2h_copies);
-    g_assert_cmpuint(seen->evictions, ==, predicted->evictions);
-    g_assert_cmpuint(seen->moves, ==, predicted->moves);
-    g_assert_cmpuint(seen->moved_bytes, ==, predicted->moved_bytes);
-    g_assert_cmpuint(seen->peak_device_bytes, ==, predicted->peak_device_bytes);
-    g_assert_cmpuint(seen->peak_live_device_bytes, ==, predicted->peak_live_device_bytes);
-    g_assert_cmpuint(seen->peak_host_bytes, ==, predicted->peak_host_bytes);
 }
 
 static void take_steps(struct training *t, uint32_t first, uint32_t end, uint32_t evaluate_at,
