@@ -291,8 +291,9 @@ struct plan *plan_read(const char *path, GError **error)
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
     struct plan *plan = NULL;
     if (!root) {
-        g_set_error(&own, PLAN_ERROR, PLAN_ERROR_INVALID, "%s: line %d: %s", path, where.line,
-                    where.text);
+        g_autofree char *place = where.line > 0 ? g_strdup_printf("line %d: ", where.line)
+                                                : g_strdup("");
+        g_set_error(&own, PLAN_ERROR, PLAN_ERROR_INVALID, "%s: %s%s", path, place, where.text);
     } else {
         plan = g_new0(struct plan, 1);
         if (!read_plan(&reader, root, plan)) {
