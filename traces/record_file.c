@@ -1,3 +1,4 @@
+#include "traces/activity_store.h"
 #include "traces/database.h"
 #include "traces/records.h"
 #include "traces/schema.h"
@@ -8,6 +9,7 @@
 struct record_file {
     struct database *database;
     sqlite3_stmt *event, *string, *sample;
+    struct activity_store *activity;
 };
 
 /* Columns of NVTX_EVENTS that we fill. */
@@ -61,6 +63,7 @@ struct record_file *record_file_new(const char *path, const struct trace *trace,
         record_file_free(file);
         return NULL;
     }
+    file->activity = activity_store_new(file->database);
     return file;
 }
 
@@ -137,7 +140,8 @@ static bool add_rows(const struct record_file *file, const struct records *more,
         sqlite3_bind_int64(file->sample, 3, (sqlite3_int64)more->samples[i].value);
         good = database_insert(file->database, file->sample, error);
     }
-    return good;
+    return good &&
+           (more->activity == NULL || activity_store_add(file->activity, more->activity, error));
 }
 
 /* Ends a transaction: what it did stands, or nothing of it. */
@@ -195,6 +199,7 @@ void record_file_free(struct record_file *file)
     sqlite3_finalize(file->event);
     sqlite3_finalize(file->string);
     sqlite3_finalize(file->sample);
+    activity_store_free(file->activity);
     database_close(file->database);
     g_free(file);
 }

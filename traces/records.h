@@ -1,8 +1,9 @@
 /* What was recorded while a traced program ran, in the trace file beside its iteration: NVTX
- * events, in the tables of Nsight Systems' export, and samples of counters. */
+ * events, in the tables of Nsight Systems' export, samples of counters, and what the device did. */
 #ifndef PSTAR_TRACES_RECORDS_H
 #define PSTAR_TRACES_RECORDS_H
 
+#include "traces/activity.h"
 #include "traces/trace.h"
 
 /* As in Nsight Systems' ENUM_NSYS_EVENT_TYPE. */
@@ -53,7 +54,8 @@ struct record_sample {
 struct records {
     struct record *events; /* by start */
     struct record_string *strings;
-    struct record_sample *samples; /* by time */
+    struct record_sample *samples;   /* by time */
+    const struct activity *activity; /* for writing; NULL: none. It is read by activity_read */
     uint32_t event_count, string_count, sample_count;
     bool has_iteration; /* the file holds one, which trace_read reads */
 };
