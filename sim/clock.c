@@ -29,6 +29,8 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
         clock->cores = cores_new(&job->costs->threads, job->timeline);
     for (uint32_t m = 0; job->timeline && m < job->trace->operator_count; m++)
         g_ptr_array_add(job->timeline->operators, g_strdup(job->trace->operators[m].name));
+    if (job->timeline)
+        g_array_set_size(job->timeline->device_bytes, job->trace->operator_count);
     clock->h2d_ns = g_new(uint64_t, n);
     clock->d2h_ns = g_new(uint64_t, n);
     occupancy_init(&clock->on_device, n);
@@ -328,8 +330,11 @@ static void account_peaks(struct sim_clock *clock, uint32_t moment)
     const struct sim_job *job = &clock->job;
     struct plan_figures *lap = &clock->lap;
 
-    lap->peak_device_bytes = MAX(lap->peak_device_bytes,
-                                 occupancy_highest_end(&clock->on_device) + job->non_model[moment]);
+    uint64_t device_bytes = occupancy_highest_end(&clock->on_device) + job->non_model[moment];
+
+    lap->peak_device_bytes = MAX(lap->peak_device_bytes, device_bytes);
+    if (job->timeline)
+        g_array_index(job->timeline->device_bytes, uint64_t, moment) = device_bytes;
     lap->peak_live_device_bytes =
         MAX(lap->peak_live_device_bytes,
             clock->on_device.resident_bytes + job->trace->non_model_bytes[moment]);
@@ -368,10 +373,8 @@ struct plan_figures sim_clock_lap(struct sim_clock *clock)
 
     if (clock->cores)
         clock->last_end_ns = cores_now_ns(clock->cores);
-    if (clock->job.timeline) {
-        clock->job.timeline->begin_ns = clock->lap_ns;
-        clock->job.timeline->end_ns = clock->last_end_ns;
-    }
+    if (clock->job.timeline)
+        timeline_show(clock->job.timeline, clock->lap_ns, clock->last_end_ns);
     figures.stall_seconds = (double)clock->stall_ns * 1e-9;
     figures.iteration_seconds = (double)(clock->last_end_ns - clock->lap_ns) * 1e-9;
     clock->lap = (struct plan_figures){0};

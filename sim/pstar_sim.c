@@ -19,7 +19,7 @@ struct arguments {
         *platform, *json, *csv, *emit_plan, *timeline;
     char **rest;
     int threads, stalls;
-    gboolean version, fits;
+    gboolean version, fits, phases;
 };
 
 static GOptionContext *describe(struct arguments *a)
@@ -51,6 +51,9 @@ static GOptionContext *describe(struct arguments *a)
          "FILE"},
         {"stalls", 0, 0, G_OPTION_ARG_INT, &a->stalls,
          "Print the best one's longest waits: where, for what, on which resource", "N"},
+        {"phases", 0, 0, G_OPTION_ARG_NONE, &a->phases,
+         "Forward, backward and update of the best one: time, busy shares, link rates, peaks",
+         NULL},
         {"fits", 0, 0, G_OPTION_ARG_NONE, &a->fits,
          "Print how well the platform's copies fit latency and rate", NULL},
         {"version", 0, 0, G_OPTION_ARG_NONE, &a->version, "Print the version", NULL},
@@ -189,16 +192,15 @@ static int refuse(const struct sweep *sweep)
 
 static bool looks_at_best(const struct arguments *a)
 {
-    return a->emit_plan || a->timeline || a->stalls;
+    return a->emit_plan || a->timeline || a->stalls || a->phases;
 }
 
 /* The first in rank, if it fits: its plan, and what it does in time. */
 static bool show_best(const struct arguments *a, const struct inputs *in,
-                      const struct sweep_options *options, const struct sweep *sweep,
-                      GError **error)
+                      const struct sweep_options *options, struct sweep *sweep, GError **error)
 {
     g_autoptr(GArray) ranked = sweep_rank(sweep);
-    const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
+    struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
     if (!best->fits)
         return true;
     struct timeline *timeline = timeline_new();
@@ -208,6 +210,11 @@ static bool show_best(const struct arguments *a, const struct inputs *in,
 
     if (written && a->stalls)
         timeline_print_stalls(timeline, plan, in->trace, (uint32_t)a->stalls, stdout);
+    if (written && a->phases) {
+        best->phases = g_new(struct phases, 1);
+        *best->phases = phases_of(timeline, in->trace);
+        phases_print(best->phases, stdout);
+    }
     plan_free(plan);
     timeline_free(timeline);
     return written;
@@ -236,7 +243,7 @@ static void print_fits(const struct costs *costs)
 }
 
 static int report(const struct arguments *a, const struct inputs *in,
-                  const struct sweep_options *options, const struct sweep *sweep)
+                  const struct sweep_options *options, struct sweep *sweep)
 {
     g_autoptr(GError) error = NULL;
     bool complete = true, any = false;
@@ -244,18 +251,18 @@ static int report(const struct arguments *a, const struct inputs *in,
     sweep_print(sweep, stdout);
     if (!replay_is_timed(in->trace))
         fputs("pstar-sim: the trace has no durations: times are those of copies alone\n", stderr);
-    if (a->json && !sweep_write_json(sweep, in->trace, a->rest[0], a->json, &error))
-        return fail(EXIT_FAILED, error);
-    if (a->csv && !sweep_write_csv(sweep, a->csv, &error))
-        return fail(EXIT_FAILED, error);
     for (uint32_t r = 0; r < sweep->row_count; r++) {
         any |= sweep->rows[r].fits;
         complete &= sweep->rows[r].done;
     }
-    if (a->fits)
-        print_fits(in->costs);
     if (complete && looks_at_best(a) && !show_best(a, in, options, sweep, &error))
         return fail(EXIT_FAILED, error);
+    if (a->json && !sweep_write_json(sweep, in->trace, a->rest[0], a->json, &error))
+        return fail(EXIT_FAILED, error);
+    if (a->csv && !sweep_write_csv(sweep, a->csv, &error))
+        return fail(EXIT_FAILED, error);
+    if (a->fits)
+        print_fits(in->costs);
     if (!complete)
         fputs("pstar-sim: interrupted; what was done is above\n", stderr);
     return !complete ? EXIT_FAILED : any ? EXIT_DONE : refuse(sweep);
@@ -270,7 +277,8 @@ static int run(const struct arguments *a)
     if (!read_inputs(a, &in, &error))
         fail(status, error);
     else if (looks_at_best(a) && in.budgets->len > 1)
-        fputs("pstar-sim: --emit-plan, --timeline and --stalls take one budget; see --help\n",
+        fputs("pstar-sim: --emit-plan, --timeline, --stalls and --phases take one budget; see "
+              "--help\n",
               stderr);
     else {
         struct progress *progress = progress_begin("configurations");

@@ -209,8 +209,10 @@ void sweep_free(struct sweep *sweep)
 {
     if (!sweep)
         return;
-    for (uint32_t r = 0; r < sweep->row_count; r++)
+    for (uint32_t r = 0; r < sweep->row_count; r++) {
         g_free(sweep->rows[r].reason);
+        g_free(sweep->rows[r].phases);
+    }
     g_free(sweep->rows);
     g_free(sweep);
 }

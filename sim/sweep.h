@@ -6,7 +6,7 @@
 #include "chunks/plan.h"
 #include "policies/policy.h"
 #include "sim/costs.h"
-#include "sim/timeline.h"
+#include "sim/phases.h"
 #include "strategies/strategy.h"
 
 struct sweep_options {
@@ -39,6 +39,7 @@ struct sweep_row {
                                     strategy, with what it keeps beside them; 0: not known */
     char *reason;                /* why it does not fit; NULL where it does */
     struct plan_figures figures; /* the steady iteration's; all 0 where it does not fit */
+    struct phases *phases;       /* the same iteration's, where somebody looked; NULL: not known */
 };
 
 struct sweep {

@@ -111,6 +111,8 @@ static json_t *row_json(const struct sweep_row *row)
         json_object_set_new(object, figures[i].name, json_integer((json_int_t)figures[i].value));
     json_object_set_new(object, "stall_seconds", json_real(row->figures.stall_seconds));
     json_object_set_new(object, "iteration_seconds", json_real(row->figures.iteration_seconds));
+    if (row->phases)
+        json_object_set_new(object, "phases", phases_json(row->phases));
     return object;
 }
 

@@ -14,6 +14,7 @@ struct timeline *timeline_new(void)
         timeline->spans[q] = g_array_new(FALSE, FALSE, sizeof(struct timeline_span));
     timeline->stalls = g_array_new(FALSE, FALSE, sizeof(struct timeline_stall));
     timeline->operators = g_ptr_array_new_with_free_func(g_free);
+    timeline->device_bytes = g_array_new(FALSE, TRUE, sizeof(uint64_t));
     return timeline;
 }
 
@@ -25,6 +26,7 @@ void timeline_free(struct timeline *timeline)
         g_array_unref(timeline->spans[q]);
     g_array_unref(timeline->stalls);
     g_ptr_array_unref(timeline->operators);
+    g_array_unref(timeline->device_bytes);
     g_free(timeline);
 }
 
@@ -44,6 +46,16 @@ void timeline_close(struct timeline_span *span, uint64_t start_ns, uint64_t end_
         return;
     span->start_ns = start_ns;
     span->end_ns = end_ns;
+}
+
+void timeline_show(struct timeline *timeline, uint64_t begin_ns, uint64_t end_ns)
+{
+    timeline->begin_ns = begin_ns;
+    timeline->end_ns = end_ns;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        timeline->first[q] = timeline->shown[q];
+        timeline->shown[q] = timeline->spans[q]->len;
+    }
 }
 
 /* Ends ascend in a queue. */

@@ -39,7 +39,11 @@ struct timeline {
     GArray *spans[MOVER_QUEUES]; /* struct timeline_span */
     GArray *stalls;              /* struct timeline_stall */
     GPtrArray *operators;        /* names, by moment */
+    GArray *device_bytes;        /* uint64_t, by moment: end of the highest chunk and the extent of
+                                    non-model data, when its operator last ran */
     uint64_t begin_ns, end_ns;   /* of the iteration that is shown */
+    guint first[MOVER_QUEUES];   /* of its spans, which are all those after it */
+    guint shown[MOVER_QUEUES];   /* spans so far, of it and those before */
 };
 
 struct timeline *timeline_new(void);
@@ -51,6 +55,10 @@ struct timeline_span *timeline_note(struct timeline *timeline, enum mover_queue 
                                     const struct timeline_span *span);
 /* `span` may be NULL. */
 void timeline_close(struct timeline_span *span, uint64_t start_ns, uint64_t end_ns);
+
+/* Shows the iteration that lasted from `begin_ns` to `end_ns`, the newest: its spans are those that
+ * came since the last call. */
+void timeline_show(struct timeline *timeline, uint64_t begin_ns, uint64_t end_ns);
 
 /* The span that is complete at `end_ns` in a queue whose tickets are times; NULL: none. */
 const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,

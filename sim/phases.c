@@ -1,0 +1,143 @@
+#include "sim/phases.h"
+
+#include "traces/size.h"
+
+/* A stretch of the iteration that belongs to one phase. */
+struct part {
+    uint8_t phase;
+    uint64_t begin_ns, end_ns;
+};
+
+/* Starts of the operators in the iteration shown, by moment. */
+static uint64_t *operator_starts(const struct timeline *timeline, const struct trace *trace)
+{
+    uint64_t *starts = g_new0(uint64_t, trace->operator_count);
+    const enum mover_queue queues[] = {MOVER_COMPUTE, MOVER_HOST};
+    for (size_t q = 0; q < G_N_ELEMENTS(queues); q++) {
+        const GArray *spans = timeline->spans[queues[q]];
+        for (guint i = timeline->first[queues[q]]; i < spans->len; i++) {
+            const struct timeline_span *span = &g_array_index(spans, struct timeline_span, i);
+            if (span->kind == TIMELINE_OPERATOR)
+                starts[span->moment] = span->start_ns;
+        }
+    }
+    return starts;
+}
+
+/* The first part, before any operator has started, belongs to the phase of the last operator. */
+static GArray *list_parts(const struct timeline *timeline, const struct trace *trace)
+{
+    GArray *parts = g_array_new(FALSE, FALSE, sizeof(struct part));
+    g_autofree uint64_t *starts = operator_starts(timeline, trace);
+    uint8_t phase = trace->operators[trace->operator_count - 1].phase;
+    struct part part = {.phase = phase, .begin_ns = timeline->begin_ns};
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        if (m > 0 && trace->operators[m].phase == part.phase)
+            continue;
+        part.end_ns = CLAMP(starts[m], part.begin_ns, timeline->end_ns);
+        g_array_append_val(parts, part);
+        part = (struct part){.phase = trace->operators[m].phase, .begin_ns = part.end_ns};
+    }
+    part.end_ns = timeline->end_ns;
+    g_array_append_val(parts, part);
+    return parts;
+}
+
+/* Adds what a span does from `begin_ns` to `end_ns` to the parts that it lies in. */
+static void add_stretch(struct phases *phases, int queue, const struct timeline_span *span,
+                        const GArray *parts, uint64_t begin_ns, uint64_t end_ns)
+{
+    for (guint p = 0; p < parts->len; p++) {
+        const struct part *part = &g_array_index(parts, struct part, p);
+        struct phase_figures *figures = &phases->of[part->phase];
+        uint64_t begin = MAX(begin_ns, part->begin_ns), end = MIN(end_ns, part->end_ns);
+        if (end <= begin)
+            continue;
+        double ns = (double)(end - begin);
+        figures->busy_seconds[queue] += ns * 1e-9;
+        if (queue == MOVER_H2D || queue == MOVER_D2H)
+            figures->bytes[queue] += (double)span->bytes * ns /
+                                     (double)(span->end_ns - span->start_ns);
+    }
+}
+
+/* What runs before the iteration's begin or after its end does so in every iteration, and therefore
+ * as well one iteration later or earlier. */
+static void add_span(struct phases *phases, int queue, const struct timeline_span *span,
+                     const struct timeline *timeline, const GArray *parts)
+{
+    uint64_t period = timeline->end_ns - timeline->begin_ns;
+    uint64_t left = span->end_ns > span->start_ns ? span->end_ns - span->start_ns : 0;
+    if (period == 0)
+        return;
+    uint64_t offset = (span->start_ns + period - timeline->begin_ns % period) % period;
+    while (left > 0) {
+        uint64_t stretch = MIN(left, period - offset), begin = timeline->begin_ns + offset;
+        add_stretch(phases, queue, span, parts, begin, begin + stretch);
+        left -= stretch;
+        offset = 0;
+    }
+}
+
+struct phases phases_of(const struct timeline *timeline, const struct trace *trace)
+{
+    struct phases phases = {0};
+    g_autoptr(GArray) parts = list_parts(timeline, trace);
+
+    for (guint p = 0; p < parts->len; p++) {
+        const struct part *part = &g_array_index(parts, struct part, p);
+        phases.of[part->phase].seconds += (double)(part->end_ns - part->begin_ns) * 1e-9;
+    }
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        for (guint i = timeline->first[q]; i < timeline->spans[q]->len; i++)
+            add_span(&phases, q, &g_array_index(timeline->spans[q], struct timeline_span, i),
+                     timeline, parts);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        struct phase_figures *figures = &phases.of[trace->operators[m].phase];
+        figures->peak_device_bytes = MAX(figures->peak_device_bytes,
+                                         g_array_index(timeline->device_bytes, uint64_t, m));
+    }
+    return phases;
+}
+
+static double rate(const struct phase_figures *figures, enum mover_queue queue)
+{
+    return figures->seconds > 0 ? figures->bytes[queue] / figures->seconds : 0;
+}
+
+static double share(const struct phase_figures *figures, enum mover_queue queue)
+{
+    return figures->seconds > 0 ? figures->busy_seconds[queue] / figures->seconds * 100 : 0;
+}
+
+void phases_print(const struct phases *phases, FILE *out)
+{
+    fprintf(out, "\nPhases of an iteration\n%-9s %10s %9s %9s %9s %9s %9s %9s %11s\n", "phase", "s",
+            "compute", "host", "H2D", "D2H", "H2D GB/s", "D2H GB/s", "peak");
+    for (int p = 0; p < PHASE_COUNT; p++) {
+        const struct phase_figures *f = &phases->of[p];
+        g_autofree char *peak = size_format(f->peak_device_bytes);
+        fprintf(out, "%-9s %10.4f %7.1f %% %7.1f %% %7.1f %% %7.1f %% %9.3f %9.3f %11s\n",
+                trace_phase_name((enum trace_phase)p), f->seconds, share(f, MOVER_COMPUTE),
+                share(f, MOVER_HOST), share(f, MOVER_H2D), share(f, MOVER_D2H),
+                rate(f, MOVER_H2D) * 1e-9, rate(f, MOVER_D2H) * 1e-9, peak);
+    }
+}
+
+json_t *phases_json(const struct phases *phases)
+{
+    json_t *list = json_array();
+    for (int p = 0; p < PHASE_COUNT; p++) {
+        const struct phase_figures *f = &phases->of[p];
+        json_array_append_new(
+            list, json_pack("{ss sf sf sf sf sf sI sI sI}", "phase",
+                            trace_phase_name((enum trace_phase)p), "seconds", f->seconds,
+                            "compute_seconds", f->busy_seconds[MOVER_COMPUTE], "host_seconds",
+                            f->busy_seconds[MOVER_HOST], "h2d_seconds", f->busy_seconds[MOVER_H2D],
+                            "d2h_seconds", f->busy_seconds[MOVER_D2H], "h2d_bytes",
+                            (json_int_t)(f->bytes[MOVER_H2D] + 0.5), "d2h_bytes",
+                            (json_int_t)(f->bytes[MOVER_D2H] + 0.5), "peak_device_bytes",
+                            (json_int_t)f->peak_device_bytes));
+    }
+    return list;
+}
