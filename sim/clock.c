@@ -1,17 +1,19 @@
 #include "sim/clock.h"
 
 #include "sim/cores.h"
+#include "sim/duplex.h"
 #include "sim/occupancy.h"
 
 struct sim_clock {
     struct sim_job job;
-    uint64_t *h2d_ns, *d2h_ns;      /* [chunk_count] a copy of the chunk */
+    struct costs_copy *h2d, *d2h;   /* [chunk_count] a copy of the chunk */
     uint64_t free_ns[MOVER_QUEUES]; /* when the queue's last work is complete */
     uint64_t last_end_ns;           /* of the operators and moves so far, wherever they ran */
     uint64_t lap_ns;                /* where the current lap began */
     uint64_t stall_ns;              /* in this lap */
     uint32_t moment;                /* whose actions or operator come next */
-    struct cores *cores;            /* NULL: queues are independent */
+    struct cores *cores;            /* threads that share; or */
+    struct duplex *duplex;          /* directions that share; both NULL: queues are independent */
     double move_scale;              /* of moves in this plan's arena */
     struct plan_figures lap;        /* counts so far in this lap */
     struct occupancy on_device;
@@ -27,16 +29,19 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     clock->move_scale = costs_move_scale(job->costs, job->plan->device_bytes);
     if (job->costs->threads.known)
         clock->cores = cores_new(&job->costs->threads, job->timeline);
+    else if (costs_is_duplex(job->costs))
+        clock->duplex = duplex_new(job->timeline);
     for (uint32_t m = 0; job->timeline && m < job->trace->operator_count; m++)
         g_ptr_array_add(job->timeline->operators, g_strdup(job->trace->operators[m].name));
     if (job->timeline)
         g_array_set_size(job->timeline->device_bytes, job->trace->operator_count);
-    clock->h2d_ns = g_new(uint64_t, n);
-    clock->d2h_ns = g_new(uint64_t, n);
+    clock->h2d = g_new(struct costs_copy, n);
+    clock->d2h = g_new(struct costs_copy, n);
     occupancy_init(&clock->on_device, n);
     for (uint32_t c = 0; c < n; c++) {
-        clock->h2d_ns[c] = costs_ns(&job->costs->h2d, layout->chunks[c].used);
-        clock->d2h_ns[c] = costs_ns(&job->costs->d2h, layout->chunks[c].used);
+        uint64_t used = layout->chunks[c].used, host_end = job->plan->host_address[c] + used;
+        clock->h2d[c] = costs_copy(job->costs, MOVER_H2D, used, host_end);
+        clock->d2h[c] = costs_copy(job->costs, MOVER_D2H, used, host_end);
         if (job->plan->host_address[c] == PLAN_NOWHERE)
             occupancy_enter(&clock->on_device,
                             &(struct mover_copy){.chunk = c,
@@ -51,8 +56,9 @@ void sim_clock_free(struct sim_clock *clock)
     if (!clock)
         return;
     cores_free(clock->cores);
-    g_free(clock->h2d_ns);
-    g_free(clock->d2h_ns);
+    duplex_free(clock->duplex);
+    g_free(clock->h2d);
+    g_free(clock->d2h);
     occupancy_clear(&clock->on_device);
     g_free(clock);
 }
@@ -116,11 +122,14 @@ struct device_work {
     double slow_down[3]; /* of threads: by neighbour */
 };
 
-static mover_ticket compute_beside_threads(struct sim_clock *clock, const struct device_work *work,
-                                           const struct mover_after *after)
+/* Tickets of the other queues are numbers of pieces of work. */
+static mover_ticket compute_beside_others(struct sim_clock *clock, const struct device_work *work,
+                                          const struct mover_after *after)
 {
     struct timeline *timeline = clock->job.timeline;
-    struct cores_wait wait = cores_compute(clock->cores, work->duration_ns, work->slow_down, after);
+    struct cores_wait wait = clock->cores ? cores_compute(clock->cores, work->duration_ns,
+                                                          work->slow_down, after)
+                                          : duplex_compute(clock->duplex, work->duration_ns, after);
     const struct timeline_span *last = NULL;
     if (timeline && wait.waited_ns)
         last = &g_array_index(timeline->spans[wait.queue], struct timeline_span,
@@ -145,8 +154,8 @@ static enum mover_queue last_queue(const struct mover_after *after)
 static mover_ticket compute(struct sim_clock *clock, const struct device_work *work,
                             const struct mover_after *after)
 {
-    if (clock->cores)
-        return compute_beside_threads(clock, work, after);
+    if (clock->cores || clock->duplex)
+        return compute_beside_others(clock, work, after);
     uint64_t before_ns = clock->free_ns[MOVER_COMPUTE];
     uint64_t end_ns = enqueue(clock, MOVER_COMPUTE, latest(after), work->duration_ns);
     uint64_t start_ns = end_ns - work->duration_ns;
@@ -168,7 +177,8 @@ struct link_work {
     enum mover_queue queue;
     enum timeline_kind kind;
     uint32_t chunk;
-    uint64_t bytes, duration_ns;
+    uint64_t bytes;
+    struct costs_copy time;
 };
 
 static mover_ticket copy(struct sim_clock *clock, const struct link_work *work, uint64_t ready_ns,
@@ -176,9 +186,11 @@ static mover_ticket copy(struct sim_clock *clock, const struct link_work *work, 
 {
     struct timeline_span *span = note(clock, work->queue, work->kind, work->chunk, work->bytes);
     if (clock->cores)
-        return cores_copy(clock->cores, work->queue, work->bytes, work->duration_ns, after);
-    uint64_t end_ns = enqueue(clock, work->queue, ready_ns, work->duration_ns);
-    timeline_close(span, end_ns - work->duration_ns, end_ns);
+        return cores_copy(clock->cores, work->queue, work->bytes, work->time.alone_ns, after);
+    if (clock->duplex)
+        return duplex_copy(clock->duplex, work->queue, &work->time, after);
+    uint64_t end_ns = enqueue(clock, work->queue, ready_ns, work->time.alone_ns);
+    timeline_close(span, end_ns - work->time.alone_ns, end_ns);
     return end_ns;
 }
 
@@ -187,7 +199,7 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
 {
     struct sim_clock *clock = self;
     const struct link_work work = {MOVER_H2D, TIMELINE_FETCH, chunk->chunk, chunk->bytes,
-                                   clock->h2d_ns[chunk->chunk]};
+                                   clock->h2d[chunk->chunk]};
 
     occupancy_enter(&clock->on_device, chunk);
     clock->lap.h2d_bytes += chunk->bytes;
@@ -200,7 +212,7 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
 {
     struct sim_clock *clock = self;
     const struct link_work work = {MOVER_D2H, TIMELINE_WRITE_BACK, chunk->chunk, chunk->bytes,
-                                   clock->d2h_ns[chunk->chunk]};
+                                   clock->d2h[chunk->chunk]};
 
     if (leaves) {
         occupancy_leave(&clock->on_device, chunk->chunk);
@@ -251,62 +263,51 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
 
 /* ---- operators ---- */
 
-/* On threads: activations down, the operator, its results up, and a place in the host's queue that
- * is reached when they are there. */
-static mover_ticket run_beside_threads(struct sim_clock *clock, const struct trace_operator *op,
-                                       const struct mover_after *after)
+static mover_ticket copy_activations(struct sim_clock *clock, enum mover_queue queue,
+                                     uint64_t bytes, uint64_t ready_ns,
+                                     const struct mover_after *after)
 {
-    const struct costs *costs = clock->job.costs;
-    struct mover_after ready = *after, sent = {.queue = {0}};
-
-    if (op->d2h_bytes)
-        ready.queue[MOVER_D2H] = copy(clock,
-                                      &(struct link_work){MOVER_D2H, TIMELINE_ACTIVATIONS,
-                                                          TIMELINE_NO_CHUNK, op->d2h_bytes,
-                                                          costs_ns(&costs->d2h, op->d2h_bytes)},
-                                      0, after);
-    note(clock, MOVER_HOST, TIMELINE_OPERATOR, TIMELINE_NO_CHUNK, 0);
-    ready.queue[MOVER_HOST] = cores_run_on_host(clock->cores, op->duration_ns, &ready);
-    if (!op->h2d_bytes)
-        return ready.queue[MOVER_HOST];
-    sent.queue[MOVER_H2D] = copy(clock,
-                                 &(struct link_work){MOVER_H2D, TIMELINE_ACTIVATIONS,
-                                                     TIMELINE_NO_CHUNK, op->h2d_bytes,
-                                                     costs_ns(&costs->h2d, op->h2d_bytes)},
-                                 0, &ready);
-    note(clock, MOVER_HOST, TIMELINE_JOIN, TIMELINE_NO_CHUNK, 0);
-    return cores_run_on_host(clock->cores, 0, &sent);
+    const struct link_work work = {
+        queue, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK, bytes,
+        costs_copy(clock->job.costs, queue, bytes, clock->job.plan->host_bytes)};
+    return copy(clock, &work, ready_ns, after);
 }
 
-static mover_ticket run_on_queues(struct sim_clock *clock, const struct trace_operator *op,
-                                  const struct mover_after *after)
+/* 0: a place in the host's queue, which is reached when `after` is there. */
+static mover_ticket occupy_host(struct sim_clock *clock, enum timeline_kind kind,
+                                uint64_t duration_ns, uint64_t ready_ns,
+                                const struct mover_after *after)
 {
-    const struct costs *costs = clock->job.costs;
-    uint64_t ready_ns = issue(clock, after);
-
-    if (op->d2h_bytes)
-        ready_ns = copy(clock,
-                        &(struct link_work){MOVER_D2H, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK,
-                                            op->d2h_bytes, costs_ns(&costs->d2h, op->d2h_bytes)},
-                        ready_ns, after);
-    struct timeline_span *span = note(clock, MOVER_HOST, TIMELINE_OPERATOR, TIMELINE_NO_CHUNK, 0);
-    uint64_t end_ns = enqueue(clock, MOVER_HOST, ready_ns, op->duration_ns);
-    timeline_close(span, end_ns - op->duration_ns, end_ns);
+    struct timeline_span *span = note(clock, MOVER_HOST, kind, TIMELINE_NO_CHUNK, 0);
+    if (clock->cores)
+        return cores_run_on_host(clock->cores, duration_ns, after);
+    if (clock->duplex)
+        return duplex_run_on_host(clock->duplex, duration_ns, after);
+    uint64_t end_ns = enqueue(clock, MOVER_HOST, ready_ns, duration_ns);
+    timeline_close(span, end_ns - duration_ns, end_ns);
     clock->last_end_ns = MAX(clock->last_end_ns, end_ns);
-    if (op->h2d_bytes)
-        end_ns = copy(clock,
-                      &(struct link_work){MOVER_H2D, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK,
-                                          op->h2d_bytes, costs_ns(&costs->h2d, op->h2d_bytes)},
-                      end_ns, after);
     return end_ns;
 }
 
+/* Activations down, the operator, its results up, and a place in the host's queue that is reached
+ * when they are there. */
 static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_operator *op,
                                 const struct mover_after *after)
 {
+    struct mover_after ready = *after, sent = {.queue = {0}};
+
     clock->lap.d2h_bytes += op->d2h_bytes;
     clock->lap.h2d_bytes += op->h2d_bytes;
-    return clock->cores ? run_beside_threads(clock, op, after) : run_on_queues(clock, op, after);
+    if (op->d2h_bytes)
+        ready.queue[MOVER_D2H] = copy_activations(clock, MOVER_D2H, op->d2h_bytes,
+                                                  issue(clock, after), after);
+    ready.queue[MOVER_HOST] = occupy_host(clock, TIMELINE_OPERATOR, op->duration_ns,
+                                          issue(clock, &ready), &ready);
+    if (!op->h2d_bytes)
+        return ready.queue[MOVER_HOST];
+    sent.queue[MOVER_H2D] = copy_activations(clock, MOVER_H2D, op->h2d_bytes, latest(&ready),
+                                             &ready);
+    return occupy_host(clock, TIMELINE_JOIN, 0, latest(&sent), &sent);
 }
 
 /* The part of an operator that waits for memory is slowed as memory-bound ones are, the rest as
@@ -373,6 +374,8 @@ struct plan_figures sim_clock_lap(struct sim_clock *clock)
 
     if (clock->cores)
         clock->last_end_ns = cores_now_ns(clock->cores);
+    if (clock->duplex)
+        clock->last_end_ns = duplex_end_ns(clock->duplex);
     if (clock->job.timeline)
         timeline_show(clock->job.timeline, clock->lap_ns, clock->last_end_ns);
     figures.stall_seconds = (double)clock->stall_ns * 1e-9;

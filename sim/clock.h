@@ -4,9 +4,11 @@
  * Work starts when its queue is free and what it must wait for is complete; copies and operators on
  * the host not before the device's last operator or move before them is complete, because they are
  * bound to their moment, and not to an idle link. An operator takes the
- * time that the trace says, a copy what its curve says. An operator on the host takes its
- * activations over the links before and after it: it begins in the D2H queue, runs in the host's,
- * and is complete when the H2D queue has brought its results.
+ * time that the trace says, a copy what its curve says; where the platform knows curves of both
+ * directions at once, copies that overlap go on by these (sim/duplex.h), and tickets are numbers
+ * instead. An operator on the host takes its activations over the links before and after it: it
+ * begins in the D2H queue, runs in the host's, and ends at a place in the host's queue that is
+ * reached when the H2D queue has brought its results.
  *
  * Figures are counted here, at each call, from what the calls say, and from nothing that the
  * residency manager decided. */

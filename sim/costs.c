@@ -28,15 +28,22 @@ static void set_copies(struct cost *cost, const struct platform_curve *from)
     cost->fit = fit_copies(from);
 }
 
+static void clear(struct cost *cost)
+{
+    g_free(cost->curve.points);
+    *cost = (struct cost){0};
+}
+
+/* A link has the same rate beside the other direction, and from any memory. */
 static bool set_direction(struct costs *costs, const char *assignment, GError **error)
 {
-    struct cost *cost;
+    int direction;
     double rate;
 
     if (g_str_has_prefix(assignment, "h2d="))
-        cost = &costs->h2d;
+        direction = 0;
     else if (g_str_has_prefix(assignment, "d2h="))
-        cost = &costs->d2h;
+        direction = 1;
     else {
         g_set_error(error, COSTS_ERROR, COSTS_ERROR_INVALID, "link '%s': not h2d=RATE or d2h=RATE",
                     assignment);
@@ -44,7 +51,9 @@ static bool set_direction(struct costs *costs, const char *assignment, GError **
     }
     if (!rate_parse(strchr(assignment, '=') + 1, &rate, error))
         return false;
-    set_rate(cost, rate);
+    set_rate(direction ? &costs->d2h : &costs->h2d, rate);
+    clear(&costs->both[direction]);
+    clear(&costs->pageable[direction]);
     return true;
 }
 
@@ -80,6 +89,10 @@ static void set_platform(struct costs *costs, const struct platform *platform)
     const struct platform_curve *move = &platform->extra[PLATFORM_MOVE];
     set_copies(&costs->h2d, &platform->h2d);
     set_copies(&costs->d2h, &platform->d2h);
+    for (int d = 0; d < 2; d++) {
+        set_copies(&costs->both[d], &platform->extra[PLATFORM_H2D_BOTH + d]);
+        set_copies(&costs->pageable[d], &platform->extra[PLATFORM_H2D_PAGEABLE + d]);
+    }
     set_curve(&costs->memory, &platform->memory);
     if (move->count > 0)
         set_curve(&costs->move, move);
@@ -100,6 +113,7 @@ static void set_defaults(struct costs *costs)
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error)
 {
     struct costs *costs = g_new0(struct costs, 1);
+    costs->pinned_bytes = UINT64_MAX;
     if (platform)
         set_platform(costs, platform);
     else
@@ -134,6 +148,10 @@ void costs_free(struct costs *costs)
         return;
     struct cost *all[] = {&costs->h2d,
                           &costs->d2h,
+                          &costs->both[0],
+                          &costs->both[1],
+                          &costs->pageable[0],
+                          &costs->pageable[1],
                           &costs->memory,
                           &costs->move,
                           &costs->within,
@@ -143,7 +161,7 @@ void costs_free(struct costs *costs)
                           &costs->threads.products[1],
                           &costs->threads.memory};
     for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
-        g_free(all[i]->curve.points);
+        clear(all[i]);
     g_free(costs);
 }
 
@@ -154,6 +172,34 @@ uint64_t costs_ns(const struct cost *cost, uint64_t amount)
     double seconds = cost->fit.points ? fit_seconds(&cost->fit, (double)amount)
                                       : platform_seconds(&cost->curve, (double)amount);
     return (uint64_t)llround(seconds * 1e9);
+}
+
+bool costs_set_pinned(struct costs *costs, uint64_t bytes, GError **error)
+{
+    costs->pinned_bytes = bytes;
+    if (costs->pageable[0].curve.count && costs->pageable[1].curve.count)
+        return true;
+    g_set_error(
+        error, COSTS_ERROR, COSTS_ERROR_INVALID,
+        "--pinned-memory: needs a --platform with h2d_pageable and d2h_pageable, and no --link");
+    return false;
+}
+
+struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
+                             uint64_t host_end)
+{
+    int direction = queue == MOVER_D2H;
+    const struct cost *both = &costs->both[direction];
+    const struct cost *alone = host_end > costs->pinned_bytes ? &costs->pageable[direction]
+                               : direction                    ? &costs->d2h
+                                                              : &costs->h2d;
+    uint64_t ns = costs_ns(alone, bytes);
+    return (struct costs_copy){ns, both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns};
+}
+
+bool costs_is_duplex(const struct costs *costs)
+{
+    return costs->both[0].curve.count || costs->both[1].curve.count;
 }
 
 double costs_move_scale(const struct costs *costs, uint64_t arena_bytes)

@@ -3,6 +3,7 @@
 #ifndef PSTAR_SIM_COSTS_H
 #define PSTAR_SIM_COSTS_H
 
+#include "chunks/mover.h"
 #include "platforms/platform.h"
 #include "sim/fit.h"
 
@@ -27,11 +28,22 @@ struct costs_threads {
     struct platform_threads constants; /* without its source */
 };
 
+/* How long a copy takes. */
+struct costs_copy {
+    uint64_t alone_ns;
+    uint64_t both_ns; /* while the other direction copies all the time; at least alone_ns */
+};
+
 struct costs {
-    struct cost h2d, d2h; /* by bytes copied */
-    struct cost memory;   /* by bytes read and written within the device */
-    struct cost move;     /* by bytes moved within the device */
-    struct cost within;   /* of one move, by the bytes of the arena; no points: all are alike */
+    struct cost h2d, d2h;    /* by bytes copied from and to pinned host memory */
+    struct cost both[2];     /* H2D, D2H: the same while the other direction copies as much; no
+                                points: the directions do not slow each other */
+    struct cost pageable[2]; /* H2D, D2H: from and to host memory that is not pinned; may have no
+                                points */
+    uint64_t pinned_bytes;   /* of the host pool, from its beginning; UINT64_MAX: all */
+    struct cost memory;      /* by bytes read and written within the device */
+    struct cost move;        /* by bytes moved within the device */
+    struct cost within;      /* of one move, by the bytes of the arena; no points: all are alike */
     struct costs_threads threads;
 };
 
@@ -47,6 +59,19 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
 /* The same with the platform's file; `platform_path` NULL: none. Errors of platform_read too. */
 struct costs *costs_read(const char *platform_path, const char *link, GError **error);
 void costs_free(struct costs *costs);
+
+/* From now on only so much of the host pool is pinned, from its beginning. Fails where copies of
+ * other memory have no rate: without a platform that has both pageable curves, or with a link,
+ * which has one rate. */
+bool costs_set_pinned(struct costs *costs, uint64_t bytes, GError **error);
+
+/* A copy in MOVER_H2D or MOVER_D2H whose host memory ends at `host_end` in the host pool. What is
+ * not pinned takes, beside the other direction, the longer of its own time and that of pinned
+ * memory there: the link is shared, not what is done on the host before. */
+struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
+                             uint64_t host_end);
+/* Whether a direction slows the other. */
+bool costs_is_duplex(const struct costs *costs);
 
 /* Whole nanoseconds for an amount; 0 for none. */
 uint64_t costs_ns(const struct cost *cost, uint64_t amount);

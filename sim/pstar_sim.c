@@ -16,7 +16,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *chunk_size, *policy, *strategy, *look_ahead, *link,
-        *platform, *json, *csv, *emit_plan, *timeline;
+        *pinned_memory, *platform, *json, *csv, *emit_plan, *timeline;
     char **rest;
     int threads, stalls;
     gboolean version, fits, phases;
@@ -39,6 +39,8 @@ static GOptionContext *describe(struct arguments *a)
          "Budget of host memory; default: unlimited", "SIZE"},
         {"link", 0, 0, G_OPTION_ARG_STRING, &a->link,
          "Rates of the copies; default: the platform's", "h2d=RATE,d2h=RATE"},
+        {"pinned-memory", 0, 0, G_OPTION_ARG_STRING, &a->pinned_memory,
+         "How much of the host's chunks is pinned, for the clock; default: all", "SIZE"},
         {"platform", 0, 0, G_OPTION_ARG_FILENAME, &a->platform,
          "Measured rates; default: 8 GB/s each way, 16 GB/s of device memory", "FILE"},
         {"threads", 0, 0, G_OPTION_ARG_INT, &a->threads, "Default: all processors", "N"},
@@ -82,9 +84,9 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->chunk_size, a->policy,
-                       a->look_ahead,    a->link,        a->platform,   a->json,
-                       a->csv,           a->strategy,    a->emit_plan,  a->timeline};
+    char *strings[] = {a->device_memory, a->host_memory,   a->chunk_size, a->policy, a->look_ahead,
+                       a->link,          a->pinned_memory, a->platform,   a->json,   a->csv,
+                       a->strategy,      a->emit_plan,     a->timeline};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -140,12 +142,21 @@ static bool read_ways(const struct arguments *a, struct inputs *in, GError **err
     return in->platform;
 }
 
+static bool read_costs(const struct arguments *a, struct inputs *in, GError **error)
+{
+    uint64_t pinned = UINT64_MAX;
+
+    return (in->costs = costs_read(a->platform, a->link, error)) &&
+           (!a->pinned_memory || (size_parse(a->pinned_memory, &pinned, error) &&
+                                  costs_set_pinned(in->costs, pinned, error)));
+}
+
 static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
 {
     in->host_bytes = UINT64_MAX;
     return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
-           read_ways(a, in, error) && (in->costs = costs_read(a->platform, a->link, error)) &&
+           read_ways(a, in, error) && read_costs(a, in, error) &&
            (in->trace = trace_read(a->rest[0], error)) &&
            replay_check_trace(in->trace, a->rest[0], error) &&
            (in->budgets = sizes_parse_budgets(a->device_memory, in->trace, error)) &&
@@ -220,26 +231,27 @@ static bool show_best(const struct arguments *a, const struct inputs *in,
     return written;
 }
 
+static void print_fit(const char *name, const struct fit *f)
+{
+    if (f->points)
+        printf("%-20s %6u %8.2f (%6.2f, %6.2f) %9.3f (%7.3f, %7.3f) %9.1f %% %9.1f %%\n", name,
+               f->points, f->latency * 1e6, f->latency_interval.low * 1e6,
+               f->latency_interval.high * 1e6, f->rate * 1e-9, f->rate_interval.low * 1e-9,
+               f->rate_interval.high * 1e-9, f->mean_error * 100, f->worst_error * 100);
+}
+
 static void print_fits(const struct costs *costs)
 {
-    const struct {
-        const char *name;
-        const struct fit *fit;
-    } fits[] = {{"H2D", &costs->h2d.fit},
-                {"D2H", &costs->d2h.fit},
-                {"H2D, a core's time", &costs->threads.copy[0].fit},
-                {"D2H, a core's time", &costs->threads.copy[1].fit}};
-
     printf("\n%-20s %6s %24s %26s %11s %11s\n", "copies", "points", "latency, us (95 %)",
            "rate, GB/s (95 %)", "mean error", "worst");
-    for (size_t i = 0; i < G_N_ELEMENTS(fits); i++) {
-        const struct fit *f = fits[i].fit;
-        if (f->points)
-            printf("%-20s %6u %8.2f (%6.2f, %6.2f) %9.3f (%7.3f, %7.3f) %9.1f %% %9.1f %%\n",
-                   fits[i].name, f->points, f->latency * 1e6, f->latency_interval.low * 1e6,
-                   f->latency_interval.high * 1e6, f->rate * 1e-9, f->rate_interval.low * 1e-9,
-                   f->rate_interval.high * 1e-9, f->mean_error * 100, f->worst_error * 100);
-    }
+    print_fit("H2D", &costs->h2d.fit);
+    print_fit("D2H", &costs->d2h.fit);
+    print_fit("H2D, D2H as well", &costs->both[0].fit);
+    print_fit("D2H, H2D as well", &costs->both[1].fit);
+    print_fit("H2D, pageable", &costs->pageable[0].fit);
+    print_fit("D2H, pageable", &costs->pageable[1].fit);
+    print_fit("H2D, a core's time", &costs->threads.copy[0].fit);
+    print_fit("D2H, a core's time", &costs->threads.copy[1].fit);
 }
 
 static int report(const struct arguments *a, const struct inputs *in,

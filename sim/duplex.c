@@ -1,0 +1,228 @@
+#include "sim/duplex.h"
+
+#include <math.h>
+
+/* A copy, or an operator of the host, which nothing slows. */
+struct work {
+    struct mover_after after; /* of the queues below; the device's work is in ready_ns */
+    uint64_t ready_ns;        /* when the device has got to it */
+    uint64_t alone_ns;
+    double pace; /* of alone_ns: beside the other direction, relative to alone */
+};
+
+/* How far a queue is. */
+struct lane {
+    uint64_t done; /* pieces of work that are complete */
+    bool running;  /* the next is not, but has begun */
+    double left;   /* of what runs, at `since_ns`: its time alone */
+    double pace;   /* at which it goes on since then */
+    uint64_t since_ns, end_ns;
+};
+
+struct state {
+    uint64_t now_ns;
+    struct lane lane[MOVER_QUEUES]; /* that of MOVER_COMPUTE is unused */
+    struct timeline *timeline;
+};
+
+struct duplex {
+    GArray *queued[MOVER_QUEUES]; /* struct work */
+    uint64_t gone[MOVER_QUEUES];  /* the number of those complete that `queued` no longer holds */
+    uint64_t compute_ns;          /* the end of the device's last work */
+    struct state state;
+};
+
+struct duplex *duplex_new(struct timeline *timeline)
+{
+    struct duplex *duplex = g_new0(struct duplex, 1);
+    duplex->state.timeline = timeline;
+    for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
+        duplex->queued[q] = g_array_new(FALSE, FALSE, sizeof(struct work));
+    return duplex;
+}
+
+void duplex_free(struct duplex *duplex)
+{
+    if (!duplex)
+        return;
+    for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
+        g_array_unref(duplex->queued[q]);
+    g_free(duplex);
+}
+
+/* ---- events: work begins, work ends ---- */
+
+/* What runs, or would run next; NULL: nothing. */
+static const struct work *head(const struct duplex *duplex, const struct state *state, int queue)
+{
+    uint64_t index = state->lane[queue].done - duplex->gone[queue];
+    const GArray *queued = duplex->queued[queue];
+    return index < queued->len ? &g_array_index(queued, struct work, index) : NULL;
+}
+
+static bool is_complete(const struct state *state, const struct mover_after *after)
+{
+    for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
+        if (state->lane[q].done < after->queue[q])
+            return false;
+    return true;
+}
+
+static uint64_t begin_ns(const struct duplex *duplex, const struct state *state, int queue)
+{
+    const struct work *work = head(duplex, state, queue);
+    return work && is_complete(state, &work->after) ? MAX(work->ready_ns, state->now_ns)
+                                                    : UINT64_MAX;
+}
+
+static uint64_t next_event_ns(const struct duplex *duplex, const struct state *state)
+{
+    uint64_t next = UINT64_MAX;
+    for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
+        next = MIN(next,
+                   state->lane[q].running ? state->lane[q].end_ns : begin_ns(duplex, state, q));
+    return next;
+}
+
+static struct timeline_span *span_of(const struct state *state, int queue)
+{
+    return state->timeline ? &g_array_index(state->timeline->spans[queue], struct timeline_span,
+                                            state->lane[queue].done)
+                           : NULL;
+}
+
+static void finish(struct state *state, int queue)
+{
+    struct timeline_span *span = span_of(state, queue);
+    if (span)
+        span->end_ns = state->now_ns;
+    state->lane[queue].running = false;
+    state->lane[queue].done++;
+}
+
+static void begin(const struct duplex *duplex, struct state *state, int queue)
+{
+    const struct work *work = head(duplex, state, queue);
+    struct timeline_span *span = span_of(state, queue);
+    struct lane *lane = &state->lane[queue];
+    if (span)
+        span->start_ns = state->now_ns;
+    *lane = (struct lane){.done = lane->done,
+                          .running = true,
+                          .left = (double)work->alone_ns,
+                          .pace = 1,
+                          .since_ns = state->now_ns,
+                          .end_ns = state->now_ns + work->alone_ns};
+}
+
+/* From now on a copy goes on beside the other direction, or alone. */
+static void set_pace(struct state *state, int queue, double pace)
+{
+    struct lane *lane = &state->lane[queue];
+    if (pace == lane->pace)
+        return;
+    lane->left = fmax(0, lane->left - (double)(state->now_ns - lane->since_ns) / lane->pace);
+    lane->pace = pace;
+    lane->since_ns = state->now_ns;
+    lane->end_ns = state->now_ns + (uint64_t)llround(lane->left * pace);
+}
+
+static void set_paces(const struct duplex *duplex, struct state *state)
+{
+    bool both = state->lane[MOVER_H2D].running && state->lane[MOVER_D2H].running;
+    for (int q = MOVER_H2D; q <= MOVER_D2H; q++)
+        if (state->lane[q].running)
+            set_pace(state, q, both ? head(duplex, state, q)->pace : 1);
+}
+
+/* To the next event; there must be one. */
+static void go_on(const struct duplex *duplex, struct state *state)
+{
+    uint64_t next = next_event_ns(duplex, state);
+    g_assert(next != UINT64_MAX);
+    state->now_ns = next;
+    for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
+        if (state->lane[q].running && state->lane[q].end_ns <= next)
+            finish(state, q);
+    for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
+        if (!state->lane[q].running && begin_ns(duplex, state, q) <= next)
+            begin(duplex, state, q);
+    set_paces(duplex, state);
+}
+
+/* ---- what the device does ---- */
+
+static mover_ticket put(struct duplex *duplex, enum mover_queue queue, const struct work *work)
+{
+    GArray *queued = duplex->queued[queue];
+    if (queued->len && duplex->state.lane[queue].done == duplex->gone[queue] + queued->len) {
+        duplex->gone[queue] += queued->len;
+        g_array_set_size(queued, 0);
+    }
+    g_array_append_val(queued, *work);
+    return duplex->gone[queue] + queued->len;
+}
+
+mover_ticket duplex_copy(struct duplex *duplex, enum mover_queue queue,
+                         const struct costs_copy *time, const struct mover_after *after)
+{
+    double pace = time->alone_ns ? (double)time->both_ns / (double)time->alone_ns : 1;
+    const struct work work = {*after, duplex->compute_ns, time->alone_ns, pace};
+    return put(duplex, queue, &work);
+}
+
+mover_ticket duplex_run_on_host(struct duplex *duplex, uint64_t duration_ns,
+                                const struct mover_after *after)
+{
+    const struct work work = {*after, duplex->compute_ns, duration_ns, 1};
+    return put(duplex, MOVER_HOST, &work);
+}
+
+/* The queue whose work is not complete; of several the first. */
+static enum mover_queue open_queue(const struct state *state, const struct mover_after *after)
+{
+    int q = MOVER_H2D;
+    while (state->lane[q].done >= after->queue[q])
+        q++;
+    return (enum mover_queue)q;
+}
+
+struct cores_wait duplex_compute(struct duplex *duplex, uint64_t duration_ns,
+                                 const struct mover_after *after)
+{
+    struct state *state = &duplex->state;
+    struct cores_wait wait = {.queue = MOVER_COMPUTE, .start_ns = duplex->compute_ns};
+    while (!is_complete(state, after)) {
+        wait.queue = open_queue(state, after);
+        go_on(duplex, state);
+    }
+    /* What was complete before this call was so when earlier work of the device began. */
+    if (wait.queue != MOVER_COMPUTE)
+        wait.start_ns = MAX(wait.start_ns, state->now_ns);
+    wait.waited_ns = wait.start_ns - duplex->compute_ns;
+    wait.end_ns = wait.ticket = duplex->compute_ns = wait.start_ns + duration_ns;
+    return wait;
+}
+
+static struct mover_after all_of(const struct duplex *duplex, int first_queue)
+{
+    struct mover_after all = {{0}};
+    for (int q = first_queue; q < MOVER_QUEUES; q++)
+        all.queue[q] = duplex->gone[q] + duplex->queued[q]->len;
+    return all;
+}
+
+/* On a copy of the state: what is queued later may change it, and spans that end after this. */
+uint64_t duplex_end_ns(const struct duplex *duplex)
+{
+    struct state ahead = duplex->state;
+    const struct mover_after host = all_of(duplex, MOVER_HOST), all = all_of(duplex, MOVER_H2D);
+    uint64_t end_ns = duplex->compute_ns;
+    while (!is_complete(&ahead, &host)) {
+        go_on(duplex, &ahead);
+        end_ns = MAX(end_ns, ahead.now_ns);
+    }
+    while (ahead.timeline && !is_complete(&ahead, &all))
+        go_on(duplex, &ahead);
+    return end_ns;
+}
