@@ -17,6 +17,7 @@ void plan_free(struct plan *plan)
     g_free(plan->initial_address);
     g_free(plan->first_action);
     g_free(plan->actions);
+    certificate_free(plan->certificate);
     g_free(plan);
 }
 

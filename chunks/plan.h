@@ -8,6 +8,7 @@
 #define PSTAR_CHUNKS_PLAN_H
 
 #include "chunks/accesses.h"
+#include "chunks/certificate.h"
 #include "chunks/layout.h"
 #include "chunks/non_model.h"
 #include "traces/choices.h"
@@ -71,6 +72,7 @@ struct plan {
                                last operator */
     struct plan_action *actions;
     struct plan_figures predicted;
+    struct certificate *certificate; /* NULL: none */
 };
 
 enum plan_error {

@@ -1,3 +1,4 @@
+#include "chunks/certificate_json.h"
 #include "chunks/plan.h"
 #include "chunks/plan_format.h"
 
@@ -268,6 +269,36 @@ static bool read_head(struct reader *reader, const json_t *root, struct plan *pl
            read_member(reader, root, "staging_address", INT64_MAX, &plan->staging_address);
 }
 
+/* Plans may lack it, but nothing else may be there in its place. */
+static bool read_certificate(struct reader *reader, const json_t *root, struct plan *plan)
+{
+    const json_t *object = json_object_get(root, "certificate");
+    const char *reason;
+    if (!object)
+        return true;
+    plan->certificate = certificate_from_json(object, &reason);
+    return plan->certificate || refuse(reader, "certificate", reason);
+}
+
+static bool has_known_keys(struct reader *reader, json_t *root)
+{
+    static const char *const known[] = {"pstar_plan",      "made_for",
+                                        "choices",         "made_by",
+                                        "policy",          "look_ahead",
+                                        "layout",          "device_budget_bytes",
+                                        "device_bytes",    "host_bytes",
+                                        "staging_address", "host_budget_bytes",
+                                        "host_address",    "initial_address",
+                                        "moments",         "predicted",
+                                        "certificate",     NULL};
+    const char *key;
+    json_t *value;
+    json_object_foreach (root, key, value)
+        if (!g_strv_contains(known, key))
+            return refuse(reader, key, "a plan has no such key");
+    return true;
+}
+
 static bool read_plan(struct reader *reader, const json_t *root, struct plan *plan)
 {
     json_int_t format = json_integer_value(json_object_get(root, "pstar_plan"));
@@ -275,12 +306,14 @@ static bool read_plan(struct reader *reader, const json_t *root, struct plan *pl
         return refuse(reader, "pstar_plan", "missing: this is no plan");
     if (format != PLAN_FORMAT)
         return refuse(reader, "pstar_plan", "a version that this program does not read");
-    return read_head(reader, root, plan) && read_layout(reader, root, &plan->layout) &&
+    return has_known_keys(reader, (json_t *)root) && read_head(reader, root, plan) &&
+           read_layout(reader, root, &plan->layout) &&
            read_numbers(reader, root, "host_address", plan->layout->chunk_count,
                         &plan->host_address) &&
            read_numbers(reader, root, "initial_address", plan->layout->chunk_count,
                         &plan->initial_address) &&
-           read_schedule(reader, root, plan) && read_figures(reader, root, &plan->predicted);
+           read_schedule(reader, root, plan) && read_figures(reader, root, &plan->predicted) &&
+           read_certificate(reader, root, plan);
 }
 
 struct plan *plan_read(const char *path, GError **error)

@@ -1,3 +1,4 @@
+#include "chunks/certificate_json.h"
 #include "chunks/plan.h"
 #include "chunks/plan_format.h"
 #include "traces/output_file.h"
@@ -127,7 +128,11 @@ static json_t *plan_json(const struct plan *plan)
 bool plan_write(const struct plan *plan, const char *path, GError **error)
 {
     json_t *root = plan_json(plan);
+    if (plan->certificate)
+        json_object_set_new(root, "certificate", certificate_to_json(plan->certificate));
     char *contents = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (plan->certificate)
+        certificate_seal(contents);
     bool written = output_file_write(path, contents, error);
     free(contents);
     json_decref(root);

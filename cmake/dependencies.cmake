@@ -6,6 +6,8 @@ pkg_check_modules(GLIB REQUIRED IMPORTED_TARGET glib-2.0>=2.68)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(GSL REQUIRED IMPORTED_TARGET gsl)
+find_path(GLPK_INCLUDE_DIR glpk.h REQUIRED)
+find_library(GLPK_LIBRARY glpk REQUIRED)
 find_package(dnnl CONFIG REQUIRED)
 find_program(GNUPLOT gnuplot)
 

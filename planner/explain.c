@@ -1,9 +1,8 @@
 #include "planner/explain.h"
 
-#include "planner/bound.h"
 #include "traces/size.h"
 
-enum { EXCERPT_MOMENTS = 8, BOUND_ROUNDS = 400 };
+enum { EXCERPT_MOMENTS = 8 };
 
 static void print_size(FILE *out, const char *label, uint64_t bytes)
 {
@@ -169,19 +168,6 @@ static void print_prefetch(const struct plan *plan, const struct accesses *acces
             fetches ? sum / fetches : 0.0, most);
 }
 
-static void print_bound(const struct plan *plan, const struct trace *trace, FILE *out)
-{
-    uint64_t moved = plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
-    uint64_t bound = bound_plan(trace, plan, BOUND_ROUNDS);
-    g_autofree char *least = size_format(bound);
-
-    fprintf(out, "  Any schedule of these chunks moves at least %s an iteration%s", least,
-            moved ? ": the plan is " : ".\n");
-    if (moved)
-        fprintf(out, "at most %.2f %% above the least.\n",
-                100.0 * (double)(moved - bound) / (double)MAX(bound, 1));
-}
-
 static void print_action(const struct plan *plan, const struct plan_action *action, FILE *out)
 {
     const struct chunk *chunk = &plan->layout->chunks[action->chunk];
@@ -218,6 +204,16 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
     fprintf(out, "  (%u of %u actions)\n", plan->first_action[m], plan->action_count);
 }
 
+void explain_certificate(const struct certificate *certificate, FILE *out)
+{
+    const struct certificate_traffic *traffic = &certificate->traffic;
+    g_autofree char *least = size_format(traffic->bound);
+    double gap = certificate_gap(traffic->achieved, traffic->bound);
+
+    fprintf(out, "Any schedule of the plan's chunks moves at least %s: the plan is %.2f %% above\n",
+            least, 100 * gap);
+}
+
 void explain_plan(const struct plan *plan, const struct trace *trace, FILE *out)
 {
     print_purpose(plan, out);
@@ -228,9 +224,12 @@ void explain_plan(const struct plan *plan, const struct trace *trace, FILE *out)
         struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
         print_phases(plan, trace, out);
         print_prefetch(plan, accesses, out);
-        print_bound(plan, trace, out);
         accesses_free(accesses);
         non_model_free(non_model);
+    }
+    if (plan->certificate) {
+        fputc('\n', out);
+        explain_certificate(plan->certificate, out);
     }
     print_excerpt(plan, trace, out);
 }

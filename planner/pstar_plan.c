@@ -1,5 +1,6 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
 #include "models/place_updates.h"
+#include "planner/certificate.h"
 #include "planner/explain.h"
 #include "planner/search.h"
 #include "planner/verify.h"
@@ -70,6 +71,35 @@ static int fail(int status, const GError *error)
     return status;
 }
 
+/* The platform that the options name or, where they name none, the certificate's (may be NULL).
+ * *platform stays NULL where there is neither. */
+static bool read_platform(const struct arguments *a, const struct certificate *certificate,
+                          struct platform **platform, GError **error)
+{
+    const char *link = a->link;
+
+    if (a->platform) {
+        *platform = platform_read(a->platform, error);
+    } else if (certificate && certificate->platform) {
+        *platform = certificate_platform(certificate, error);
+        link = certificate->link;
+    } else {
+        return true;
+    }
+    if (*platform && link)
+        platform_keep_apart(*platform);
+    return *platform != NULL;
+}
+
+/* What the options name or, where they name nothing, the certificate. */
+static struct costs *read_costs(const struct arguments *a, const struct certificate *certificate,
+                                GError **error)
+{
+    if (!certificate || a->platform || a->link)
+        return costs_read(a->platform, a->link, error);
+    return certificate_costs(certificate, error);
+}
+
 /* The trace with its updates where the plan has them: strategies move them. */
 static struct trace *read_trace_of(const struct plan *plan, const struct arguments *a,
                                    GError **error)
@@ -79,9 +109,7 @@ static struct trace *read_trace_of(const struct plan *plan, const struct argumen
 
     if (!trace || !plan->choices || plan->choices->tensor_count != trace->tensor_count)
         return trace;
-    if (a->platform && (platform = platform_read(a->platform, error)) && a->link)
-        platform_keep_apart(platform);
-    if (!a->platform || platform)
+    if (read_platform(a, plan->certificate, &platform, error))
         placed = model_place_updates(trace, plan->choices->host_update, platform, error);
     platform_free(platform);
     trace_free(trace);
@@ -111,13 +139,19 @@ static int verify(const struct arguments *a)
     struct plan_figures figures;
     struct plan *plan = plan_read(a->verify, &error);
     bool ok = plan && (trace = read_trace_of(plan, a, &error)) &&
-              (costs = costs_read(a->platform, a->link, &error)) &&
-              verify_plan(plan, trace, costs, &figures, &error);
+              (costs = read_costs(a, plan->certificate, &error)) &&
+              verify_plan(plan, trace, costs, &figures, &error) &&
+              (!plan->certificate ||
+               verify_certificate(plan, a->verify, trace, a->rest[0], &error));
 
     if (ok)
         printf("%s: possible, and moves what it predicts; a step takes %.4f s, %.4f s of it "
                "stalled\n",
                a->verify, figures.iteration_seconds, figures.stall_seconds);
+    if (ok && plan->certificate)
+        explain_certificate(plan->certificate, stdout);
+    else if (ok)
+        puts("It has no certificate.");
     plan_free(plan);
     trace_free(trace);
     costs_free(costs);
@@ -130,7 +164,6 @@ static void print_result(const struct search_result *result)
     g_autofree char *chunk = size_format(result->policy_chunk_bytes);
     g_autofree char *policy = size_format(p->h2d_bytes + p->d2h_bytes);
     g_autofree char *moved = size_format(f->h2d_bytes + f->d2h_bytes);
-    g_autofree char *bound = size_format(result->traffic_lower_bound_bytes);
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
 
@@ -141,7 +174,7 @@ static void print_result(const struct search_result *result)
            p->stall_seconds, p->iteration_seconds, chunk);
     printf("  %-12s %11s %10.4f %10.4f   device %s, host %s\n", "plan", moved, f->stall_seconds,
            f->iteration_seconds, peak, host);
-    printf("  %-12s %11s              (any schedule of the plan's chunks)\n", "at least", bound);
+    explain_certificate(result->plan->certificate, stdout);
 }
 
 /* What was read for a search; NULL where it was not. */
@@ -161,6 +194,21 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
            sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error);
 }
 
+/* Proves how good the plan is, and writes it. */
+static bool write_result(const struct arguments *a, const struct inputs *in,
+                         const struct search_result *result, GError **error)
+{
+    g_autofree char *platform = NULL, *hash = NULL;
+
+    if (a->platform && !g_file_get_contents(a->platform, &platform, NULL, error))
+        return false;
+    if (!(hash = certificate_hash_file(a->rest[0], error)))
+        return false;
+    const struct certificate_source source = {hash, platform, a->link};
+    certificate_make(result->plan, in->trace, &source);
+    return plan_write(result->plan, a->output, error);
+}
+
 static int search(const struct arguments *a, const struct inputs *in)
 {
     g_autoptr(GError) error = NULL;
@@ -178,7 +226,7 @@ static int search(const struct arguments *a, const struct inputs *in)
     progress_end(progress);
     if (!result)
         return fail(EXIT_DOES_NOT_FIT, error);
-    bool ok = plan_write(result->plan, a->output, &error);
+    bool ok = write_result(a, in, result, &error);
     if (ok)
         print_result(result);
     if (ok && !replay_is_timed(in->trace))

@@ -1,6 +1,5 @@
 #include "planner/search.h"
 
-#include "planner/bound.h"
 #include "planner/candidate.h"
 #include "planner/outcomes.h"
 #include "sim/workers.h"
@@ -10,7 +9,6 @@ enum {
     ROUNDS_FIRST = 400,
     ROUNDS_AGAIN = 4000,
     FINALISTS = 6,
-    BOUND_ROUNDS = 400,
 };
 
 struct search {
@@ -156,8 +154,7 @@ struct search_result *search_plan(const struct trace *trace, const struct search
 
     if (options->time_limit > 0)
         search.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
-    if (run_rounds(&search, result, error))
-        result->traffic_lower_bound_bytes = bound_plan(trace, result->plan, BOUND_ROUNDS);
+    run_rounds(&search, result, error);
     result->stopped = g_atomic_int_get(&search.stop);
     layout_choices_free(search.choices);
     non_model_free(non_model);

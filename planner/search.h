@@ -25,9 +25,6 @@ struct search_options {
 
 struct search_result {
     struct plan *plan;
-    uint64_t
-        traffic_lower_bound_bytes; /* of any schedule with the plan's layout: planner/bound.h */
-
     const struct policy_ops *policy; /* that moves the least of all policies and sizes tried */
     uint64_t policy_chunk_bytes;
     struct plan_figures policy_figures;

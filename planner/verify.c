@@ -1,6 +1,12 @@
 #include "planner/verify.h"
 
+#include "planner/certificate.h"
 #include "sim/replay.h"
+
+#include <math.h>
+
+/* Fits may differ in their last digits from machine to machine. */
+#define SAME_SECONDS 1e-9
 
 static bool same(const char *name, uint64_t of_plan, uint64_t replayed, GError **error)
 {
@@ -28,11 +34,9 @@ static bool same_figures(const struct plan_figures *p, const struct plan_figures
            same("peak_host_bytes", p->peak_host_bytes, r->peak_host_bytes, error);
 }
 
-bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
-                 struct plan_figures *figures, GError **error)
+static struct plan_figures replay_plan(const struct plan *plan, const struct trace *trace,
+                                       const struct costs *costs)
 {
-    if (!plan_check(plan, trace, error))
-        return false;
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
     struct replay_view view = {trace, accesses, costs};
@@ -40,7 +44,62 @@ bool verify_plan(const struct plan *plan, const struct trace *trace, const struc
 
     accesses_free(accesses);
     non_model_free(non_model);
+    return steady;
+}
+
+bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
+                 struct plan_figures *figures, GError **error)
+{
+    if (!plan_check(plan, trace, error))
+        return false;
+    struct plan_figures steady = replay_plan(plan, trace, costs);
     if (figures)
         *figures = steady;
     return same_figures(&plan->predicted, &steady, error);
+}
+
+/* ---- the certificate ---- */
+
+static bool check_trace_file(const struct certificate *certificate, const char *path,
+                             GError **error)
+{
+    g_autofree char *hash = certificate_hash_file(path, error);
+    if (!hash)
+        return false;
+    if (!g_strcmp0(hash, certificate->trace_sha256))
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "%s: not the file that the plan's certificate is about: a byte of it has changed",
+                path);
+    return false;
+}
+
+static bool same_seconds(const char *name, double of_plan, double replayed, GError **error)
+{
+    if (fabs(of_plan - replayed) <= SAME_SECONDS * fmax(of_plan, replayed))
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "plan: %s is %.9f in the plan, %.9f when replayed", name, of_plan, replayed);
+    return false;
+}
+
+static bool check_times(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    struct costs *costs = certificate_costs(plan->certificate, error);
+    if (!costs)
+        return false;
+    struct plan_figures steady = replay_plan(plan, trace, costs);
+    costs_free(costs);
+    return same_seconds("iteration_seconds", plan->predicted.iteration_seconds,
+                        steady.iteration_seconds, error) &&
+           same_seconds("stall_seconds", plan->predicted.stall_seconds, steady.stall_seconds,
+                        error);
+}
+
+bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
+                        const char *trace_path, GError **error)
+{
+    return certificate_check_seal(plan_path, error) &&
+           check_trace_file(plan->certificate, trace_path, error) &&
+           check_times(plan, trace, error) && certificate_check(plan, trace, error);
 }

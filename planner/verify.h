@@ -11,4 +11,10 @@
 bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
                  struct plan_figures *figures, GError **error);
 
+/* The plan's certificate, against the files that plan and trace were read from: every byte of both,
+ * the bounds, and the time that the plan predicts, under the costs that the certificate names.
+ * `plan` has passed verify_plan. */
+bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
+                        const char *trace_path, GError **error);
+
 #endif

@@ -82,6 +82,8 @@ GQuark platform_error_quark(void);
 
 /* Errors name the file, the key and the value. */
 struct platform *platform_read(const char *path, GError **error);
+/* The contents of such a file; `origin` stands for its name. */
+struct platform *platform_parse(const char *text, const char *origin, GError **error);
 bool platform_write(const struct platform *platform, const char *path, GError **error);
 void platform_free(struct platform *platform);
 

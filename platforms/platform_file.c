@@ -227,37 +227,33 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
            read_products(root, path, platform, error);
 }
 
-static json_t *load(const char *path, GError **error)
+struct platform *platform_parse(const char *text, const char *origin, GError **error)
 {
-    char *text;
-    gsize length;
-    GError *unreadable = NULL;
-    if (!g_file_get_contents(path, &text, &length, &unreadable)) {
-        g_set_error_literal(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, unreadable->message);
-        g_error_free(unreadable);
+    json_error_t place;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &place);
+    if (!root) {
+        g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s:%d:%d: %s", origin,
+                    place.line, place.column, place.text);
         return NULL;
     }
-    json_error_t place;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &place);
-    if (!root)
-        g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s:%d:%d: %s", path, place.line,
-                    place.column, place.text);
-    g_free(text);
-    return root;
-}
-
-struct platform *platform_read(const char *path, GError **error)
-{
-    json_t *root = load(path, error);
-    if (!root)
-        return NULL;
     struct platform *platform = g_new0(struct platform, 1);
-    if (!read_platform(root, path, platform, error)) {
+    if (!read_platform(root, origin, platform, error)) {
         platform_free(platform);
         platform = NULL;
     }
     json_decref(root);
     return platform;
+}
+
+struct platform *platform_read(const char *path, GError **error)
+{
+    g_autofree char *text = NULL;
+    GError *unreadable = NULL;
+    if (g_file_get_contents(path, &text, NULL, &unreadable))
+        return platform_parse(text, path, error);
+    g_set_error_literal(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, unreadable->message);
+    g_error_free(unreadable);
+    return NULL;
 }
 
 static json_t *curve_to_json(const struct platform_curve *curve)

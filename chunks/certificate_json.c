@@ -1,0 +1,116 @@
+#include "chunks/certificate_json.h"
+
+#include <math.h>
+#include <string.h>
+
+static json_t *text(const char *value)
+{
+    return value ? json_string(value) : json_null();
+}
+
+static json_t *gap_json(uint64_t achieved, uint64_t bound)
+{
+    double gap = certificate_gap(achieved, bound);
+    return isfinite(gap) ? json_real(gap) : json_null();
+}
+
+static json_t *traffic_json(const struct certificate_traffic *traffic)
+{
+    json_t *prices = json_array();
+    for (uint32_t i = 0; i < traffic->price_count; i++)
+        json_array_append_new(prices, json_pack("[I,I]", (json_int_t)traffic->prices[i].moment,
+                                                (json_int_t)traffic->prices[i].price));
+    return json_pack("{s:I,s:I,s:o}", "achieved_bytes", (json_int_t)traffic->achieved,
+                     "lower_bound_bytes", (json_int_t)traffic->bound, "room_prices", prices);
+}
+
+json_t *certificate_to_json(const struct certificate *certificate)
+{
+    const struct certificate_traffic *traffic = &certificate->traffic;
+    char seal[CERTIFICATE_SEAL_DIGITS + 1] = {0};
+    memset(seal, '0', CERTIFICATE_SEAL_DIGITS);
+    return json_pack("{s:{s:o},s:o,s:{s:o,s:o},s:o,s:s}", "gap", "traffic",
+                     gap_json(traffic->achieved, traffic->bound), "traffic", traffic_json(traffic),
+                     "costs", "platform", text(certificate->platform), "link",
+                     text(certificate->link), "trace_sha256", text(certificate->trace_sha256),
+                     "seal", seal);
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    const char *reason; /* NULL: nothing wrong so far */
+};
+
+static void fault(struct reader *reader, const char *reason)
+{
+    if (!reader->reason)
+        reader->reason = reason;
+}
+
+static uint64_t read_number(struct reader *reader, const json_t *value, uint64_t most)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        (uint64_t)json_integer_value(value) > most) {
+        fault(reader, "not an integer in range");
+        return 0;
+    }
+    return (uint64_t)json_integer_value(value);
+}
+
+static char *read_text(struct reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value) && !json_is_null(value))
+        fault(reader, "neither a text nor null");
+    return g_strdup(json_string_value(value));
+}
+
+static void read_gap(struct reader *reader, const json_t *value, uint64_t achieved, uint64_t bound)
+{
+    double gap = certificate_gap(achieved, bound);
+    if (isfinite(gap) ? json_number_value(value) != gap : !json_is_null(value))
+        fault(reader, "the gap is not that of achieved and bound");
+}
+
+static void read_traffic(struct reader *reader, const json_t *root, struct certificate_traffic *t)
+{
+    const json_t *object = json_object_get(root, "traffic");
+    const json_t *prices = json_object_get(object, "room_prices");
+    uint64_t least = 0;
+
+    t->achieved = read_number(reader, json_object_get(object, "achieved_bytes"), INT64_MAX);
+    t->bound = read_number(reader, json_object_get(object, "lower_bound_bytes"), INT64_MAX);
+    read_gap(reader, json_object_get(json_object_get(root, "gap"), "traffic"), t->achieved,
+             t->bound);
+    if (!json_is_array(prices) || json_array_size(prices) >= UINT32_MAX)
+        fault(reader, "no prices of room");
+    t->price_count = (uint32_t)json_array_size(prices);
+    t->prices = g_new0(struct certificate_price, t->price_count);
+    for (uint32_t i = 0; i < t->price_count && !reader->reason; i++) {
+        const json_t *pair = json_array_get(prices, i);
+        t->prices[i].moment = (uint32_t)read_number(reader, json_array_get(pair, 0),
+                                                    UINT32_MAX - 1);
+        t->prices[i].price = read_number(reader, json_array_get(pair, 1), UINT32_MAX);
+        if (t->prices[i].moment < least)
+            fault(reader, "the moments of the prices do not ascend");
+        least = t->prices[i].moment + 1ULL;
+    }
+}
+
+struct certificate *certificate_from_json(const json_t *object, const char **reason)
+{
+    struct reader reader = {NULL};
+    struct certificate *certificate = g_new0(struct certificate, 1);
+    const json_t *costs = json_object_get(object, "costs");
+
+    certificate->trace_sha256 = read_text(&reader, object, "trace_sha256");
+    certificate->platform = read_text(&reader, costs, "platform");
+    certificate->link = read_text(&reader, costs, "link");
+    read_traffic(&reader, object, &certificate->traffic);
+    if (!reader.reason)
+        return certificate;
+    *reason = reader.reason;
+    certificate_free(certificate);
+    return NULL;
+}

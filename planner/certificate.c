@@ -1,0 +1,111 @@
+#include "planner/certificate.h"
+
+#include "planner/bound.h"
+#include "planner/traffic_prices.h"
+
+static uint64_t traffic_of(const struct plan *plan)
+{
+    return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
+}
+
+static void set_prices(struct certificate_traffic *traffic, const uint64_t *price,
+                       uint32_t moment_count)
+{
+    g_autoptr(GArray) prices = g_array_new(FALSE, FALSE, sizeof(struct certificate_price));
+    for (uint32_t m = 0; m < moment_count; m++) {
+        const struct certificate_price item = {m, price[m]};
+        if (price[m])
+            g_array_append_val(prices, item);
+    }
+    gsize count;
+    traffic->prices = g_array_steal(prices, &count);
+    traffic->price_count = (uint32_t)count;
+}
+
+static void prove_traffic(const struct plan *plan, const struct trace *trace,
+                          struct certificate_traffic *traffic)
+{
+    struct gaps *gaps = bound_gaps(trace, plan);
+    g_autofree uint64_t *price = traffic_prices_find(gaps);
+
+    traffic->achieved = traffic_of(plan);
+    traffic->bound = bound_traffic(gaps, price);
+    set_prices(traffic, price, gaps->moment_count);
+    gaps_free(gaps);
+}
+
+void certificate_make(struct plan *plan, const struct trace *trace,
+                      const struct certificate_source *source)
+{
+    certificate_free(plan->certificate);
+    struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
+    certificate->trace_sha256 = g_strdup(source->trace_sha256);
+    certificate->platform = g_strdup(source->platform);
+    certificate->link = g_strdup(source->link);
+    prove_traffic(plan, trace, &certificate->traffic);
+}
+
+struct platform *certificate_platform(const struct certificate *certificate, GError **error)
+{
+    return platform_parse(certificate->platform, "the certificate's platform", error);
+}
+
+struct costs *certificate_costs(const struct certificate *certificate, GError **error)
+{
+    struct platform *platform = NULL;
+
+    if (certificate->platform && !(platform = certificate_platform(certificate, error)))
+        return NULL;
+    struct costs *costs = costs_new(platform, certificate->link, error);
+    platform_free(platform);
+    return costs;
+}
+
+/* ---- the check ---- */
+
+static bool same(const char *what, uint64_t stated, uint64_t found, GError **error)
+{
+    if (stated == found)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "certificate: %s is %" G_GUINT64_FORMAT " in it, %" G_GUINT64_FORMAT
+                " when recomputed",
+                what, stated, found);
+    return false;
+}
+
+/* Prices by moment; NULL where a price is of no moment. */
+static uint64_t *spread_prices(const struct certificate_traffic *traffic, uint32_t moment_count)
+{
+    uint64_t *price = g_new0(uint64_t, moment_count);
+    for (uint32_t i = 0; i < traffic->price_count; i++) {
+        if (traffic->prices[i].moment >= moment_count) {
+            g_free(price);
+            return NULL;
+        }
+        price[traffic->prices[i].moment] = traffic->prices[i].price;
+    }
+    return price;
+}
+
+static bool check_traffic(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    const struct certificate_traffic *traffic = &plan->certificate->traffic;
+    struct gaps *gaps = bound_gaps(trace, plan);
+    g_autofree uint64_t *price = spread_prices(traffic, gaps->moment_count);
+    uint64_t bound = price ? bound_traffic(gaps, price) : 0;
+
+    gaps_free(gaps);
+    if (!price) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "certificate: a price of a moment that the run has not");
+        return false;
+    }
+    return same("the lower bound of the traffic", traffic->bound, bound, error) &&
+           same("the traffic that the plan achieves", traffic->achieved, traffic_of(plan), error);
+}
+
+bool certificate_check(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    return check_traffic(plan, trace, error);
+}
