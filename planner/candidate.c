@@ -22,13 +22,23 @@ static bool check_room(const struct candidate *candidate, uint64_t *needed, GErr
                 "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
                 " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
                 "; %" G_GUINT64_FORMAT " bytes would fit",
-                worst, job->trace->operators[worst].name, *needed, *needed - job->device_bytes,
-                job->device_bytes, *needed);
+                worst, candidate->trace->operators[worst].name, *needed,
+                *needed - job->device_bytes, job->device_bytes, *needed);
     return false;
 }
 
+static void place(struct candidate *candidate, const struct placement *placement)
+{
+    const struct candidate_job *job = candidate->job;
+
+    candidate->trace = job->trace;
+    if (placement->pattern != PLACEMENT_TRACED)
+        candidate->trace = candidate->placed = placement_trace(placement, job->trace,
+                                                               candidate->layout, job->platform);
+}
+
 struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
-                                uint64_t *needed, GError **error)
+                                const struct placement *placement, uint64_t *needed, GError **error)
 {
     struct candidate *candidate = g_new0(struct candidate, 1);
 
@@ -36,11 +46,12 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
     candidate->job = job;
     candidate->layout = layout_pack(job->trace, spec, NULL);
     g_assert(candidate->layout);
-    candidate->accesses = accesses_new(job->trace, candidate->layout, job->non_model->extent);
-    candidate->homes = homes_choose(job->trace, candidate->layout, candidate->accesses,
+    place(candidate, placement);
+    candidate->accesses = accesses_new(candidate->trace, candidate->layout, job->non_model->extent);
+    candidate->homes = homes_choose(candidate->trace, candidate->layout, candidate->accesses,
                                     job->host_bytes, error);
     if (candidate->homes) {
-        candidate->gaps = gaps_new(job->trace, candidate->layout, candidate->accesses,
+        candidate->gaps = gaps_new(candidate->trace, candidate->layout, candidate->accesses,
                                    candidate->homes, job->device_bytes);
         if (check_room(candidate, needed, error)) {
             candidate->keep = keep_new(candidate->gaps);
@@ -59,13 +70,14 @@ void candidate_free(struct candidate *candidate)
     gaps_free(candidate->gaps);
     homes_free(candidate->homes);
     accesses_free(candidate->accesses);
+    trace_free(candidate->placed);
     layout_free(candidate->layout);
     g_free(candidate);
 }
 
 static void predict(const struct candidate *candidate, struct plan *plan)
 {
-    struct replay_view view = {candidate->job->trace, candidate->accesses, candidate->job->costs};
+    struct replay_view view = {candidate->trace, candidate->accesses, candidate->job->costs};
     plan->predicted = replay(plan, &view).steady;
 }
 
@@ -82,11 +94,34 @@ struct plan *candidate_policy(const struct candidate *candidate, const struct po
                               uint32_t look_ahead)
 {
     struct dry_run_options options = policy_options(candidate, policy, look_ahead);
-    struct plan *plan = dry_run_accesses(candidate->job->trace, candidate->layout,
-                                         candidate->accesses, &options, NULL);
+    struct plan *plan = dry_run_accesses(candidate->trace, candidate->layout, candidate->accesses,
+                                         &options, NULL);
 
     g_assert(plan); /* candidate_new has found that it fits */
     predict(candidate, plan);
+    return plan;
+}
+
+struct plan *candidate_strategy(const struct candidate *candidate, const struct strategy *strategy)
+{
+    const struct candidate_job *job = candidate->job;
+    const struct strategy_job of_layout = {.trace = job->trace,
+                                           .platform = job->platform,
+                                           .layout = candidate->layout,
+                                           .non_model = job->non_model->extent,
+                                           .device_bytes = job->device_bytes,
+                                           .host_bytes = job->host_bytes};
+    struct trace *placed = NULL;
+    uint64_t needed;
+    struct plan *plan = strategy_plan(strategy, &of_layout, &placed, &needed, NULL);
+
+    if (plan) {
+        struct accesses *accesses = accesses_new(placed, candidate->layout, job->non_model->extent);
+        struct replay_view view = {placed, accesses, job->costs};
+        plan->predicted = replay(plan, &view).steady;
+        accesses_free(accesses);
+    }
+    trace_free(placed);
     return plan;
 }
 
@@ -114,7 +149,7 @@ static struct homes *settle_homes(const struct candidate *candidate, const struc
             if (gaps->items[g].flags & GAP_FLUSH)
                 on_device[c] = 0;
     }
-    return homes_assign(candidate->job->trace, candidate->layout, on_device);
+    return homes_assign(candidate->trace, candidate->layout, on_device);
 }
 
 struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options)
@@ -124,7 +159,7 @@ struct plan *candidate_plan(const struct candidate *candidate, const struct stay
     struct homes *homes = settle_homes(candidate, stays);
     struct offsets *offsets = offsets_find(stays, homes, candidate->accesses, job->device_bytes);
     struct decisions *decisions = stays_decisions(stays, homes);
-    struct plan *plan = plan_describe(job->trace, candidate->layout, homes, job->device_bytes,
+    struct plan *plan = plan_describe(candidate->trace, candidate->layout, homes, job->device_bytes,
                                       job->host_bytes);
 
     plan->made_by = g_strdup("planner");
@@ -132,7 +167,7 @@ struct plan *candidate_plan(const struct candidate *candidate, const struct stay
     if (offsets)
         offsets_fill(offsets, decisions, plan);
     else
-        place_decisions(decisions, candidate->layout, candidate->accesses, homes, job->trace,
+        place_decisions(decisions, candidate->layout, candidate->accesses, homes, candidate->trace,
                         job->device_bytes, plan);
     predict(candidate, plan);
     decisions_free(decisions);

@@ -1,26 +1,31 @@
-/* One layout of the search, and the plans that are made for it. */
+/* One layout of the search with its optimizer placed, and the plans that are made for them. */
 #ifndef PSTAR_PLANNER_CANDIDATE_H
 #define PSTAR_PLANNER_CANDIDATE_H
 
 #include "chunks/plan.h"
 #include "planner/keep.h"
 #include "planner/layouts.h"
+#include "planner/placement.h"
 #include "planner/stays.h"
 #include "policies/policy.h"
 #include "sim/costs.h"
+#include "strategies/strategy.h"
 
 /* What the whole search is about. */
 struct candidate_job {
     const struct trace *trace;
     const struct non_model *non_model;
     const struct costs *costs;
-    uint64_t device_bytes; /* of the arena */
-    uint64_t host_bytes;   /* budget */
+    const struct platform *platform; /* of updates that are placed elsewhere; may be NULL */
+    uint64_t device_bytes;           /* of the arena */
+    uint64_t host_bytes;             /* budget */
 };
 
 struct candidate {
     const struct candidate_job *job;
     struct layout *layout;
+    struct trace *placed;      /* NULL: updates stay where they were traced */
+    const struct trace *trace; /* that the plans are for: `placed`, or the job's */
     struct accesses *accesses;
     struct homes *homes; /* the least that must live on the device */
     struct gaps *gaps;
@@ -30,12 +35,17 @@ struct candidate {
 /* NULL where the layout does not fit: the error says what would; *needed is the device memory that
  * would, UINT64_MAX where it is the host's that lacks. `job` outlives the result. */
 struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
-                                uint64_t *needed, GError **error);
+                                const struct placement *placement, uint64_t *needed,
+                                GError **error);
 void candidate_free(struct candidate *candidate);
 
 /* The plan of an eviction policy, replayed: its figures are predicted. */
 struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,
                               uint32_t look_ahead);
+
+/* The plan of a strategy with the candidate's layout, for the job's budgets, replayed; it places
+ * the optimizer itself. NULL where it does not fit. */
+struct plan *candidate_strategy(const struct candidate *candidate, const struct strategy *strategy);
 
 /* Seeds what is kept from a policy's decisions and fills the rest. */
 void candidate_seed(struct candidate *candidate, const struct policy_ops *policy);

@@ -1,24 +1,31 @@
 #include "planner/outcomes.h"
 
-static uint64_t traffic(const struct plan *plan)
+static struct outcome *outcome_at(const GArray *outcomes, guint index)
 {
-    return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
+    return &g_array_index(outcomes, struct outcome, index);
 }
 
-static double seconds(const struct plan *plan)
+static void outcome_clear(gpointer data)
 {
-    return plan->predicted.iteration_seconds;
+    struct outcome *outcome = data;
+
+    plan_free(outcome->plan);
+    plan_free(outcome->policy);
+    plan_free(outcome->strategy);
+    g_clear_error(&outcome->error);
 }
 
-static bool leaner(const struct plan *plan, const struct plan *than)
+GArray *outcomes_new(void)
 {
-    return !than || traffic(plan) < traffic(than) ||
-           (traffic(plan) == traffic(than) && seconds(plan) < seconds(than));
+    GArray *outcomes = g_array_new(FALSE, TRUE, sizeof(struct outcome));
+
+    g_array_set_clear_func(outcomes, outcome_clear);
+    return outcomes;
 }
 
-void outcomes_take_leaner(struct plan **best, struct plan *plan)
+void outcomes_take_better(enum objective objective, struct plan **best, struct plan *plan)
 {
-    if (leaner(plan, *best)) {
+    if (plan && objective_prefers(objective, plan, *best)) {
         plan_free(*best);
         *best = plan;
     } else {
@@ -26,94 +33,93 @@ void outcomes_take_leaner(struct plan **best, struct plan *plan)
     }
 }
 
-const struct plan *outcomes_best_policy(const struct outcome *outcomes, uint32_t count)
+const struct plan *outcomes_best_policy(const GArray *outcomes, enum objective objective)
 {
     const struct plan *best = NULL;
 
-    for (uint32_t i = 0; i < count; i++)
-        if (outcomes[i].policy && leaner(outcomes[i].policy, best))
-            best = outcomes[i].policy;
+    for (guint i = 0; i < outcomes->len; i++) {
+        const struct plan *plan = outcome_at(outcomes, i)->policy;
+        if (plan && objective_prefers(objective, plan, best))
+            best = plan;
+    }
     return best;
 }
 
-struct finalist {
-    uint32_t choice;
-    const struct plan *plan;
-};
-
-/* By traffic, then by time. */
-static int finalists_first(const void *left, const void *right)
-{
-    const struct finalist *a = left, *b = right;
-    if (leaner(a->plan, b->plan))
-        return -1;
-    if (leaner(b->plan, a->plan))
-        return 1;
-    return a->choice < b->choice ? -1 : 1;
-}
-
-uint32_t outcomes_rank(const struct outcome *outcomes, uint32_t count, uint32_t *choices,
-                       uint32_t most)
-{
-    g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct finalist));
-
-    for (uint32_t i = 0; i < count; i++)
-        if (outcomes[i].plan) {
-            struct finalist finalist = {outcomes[i].choice, outcomes[i].plan};
-            g_array_append_val(ranked, finalist);
-        }
-    g_array_sort(ranked, finalists_first);
-    uint32_t finalists = MIN(ranked->len, most);
-    for (uint32_t i = 0; i < finalists; i++)
-        choices[i] = g_array_index(ranked, struct finalist, i).choice;
-    return finalists;
-}
-
-/* Takes a plan out of the outcome that has it. */
-static struct plan *take(struct outcome *outcomes, uint32_t count, const struct plan *plan)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        if (outcomes[i].plan == plan)
-            return g_steal_pointer(&outcomes[i].plan);
-        if (outcomes[i].policy == plan)
-            return g_steal_pointer(&outcomes[i].policy);
-    }
-    g_assert_not_reached();
-}
-
-struct plan *outcomes_choose(struct outcome *outcomes, uint32_t count)
+const struct plan *outcomes_best_strategy(const GArray *outcomes, enum objective objective)
 {
     const struct plan *best = NULL;
 
-    for (uint32_t i = 0; i < count; i++) {
-        if (outcomes[i].plan && leaner(outcomes[i].plan, best))
-            best = outcomes[i].plan;
-        if (outcomes[i].policy && leaner(outcomes[i].policy, best))
-            best = outcomes[i].policy;
+    for (guint i = 0; i < outcomes->len; i++) {
+        const struct plan *plan = outcome_at(outcomes, i)->strategy;
+        if (plan && objective_prefers(objective, plan, best))
+            best = plan;
     }
-    return take(outcomes, count, best);
+    return best;
 }
 
-void outcomes_refuse(const struct outcome *outcomes, uint32_t count, GError **error)
+static bool alike(const struct outcome *a, const struct outcome *b, bool layouts)
+{
+    return a->layout == b->layout && (layouts || (a->placement.pattern == b->placement.pattern &&
+                                                  a->placement.parts == b->placement.parts));
+}
+
+/* The best outcome that is not like one of those ranked; the number of outcomes: there is none. */
+static guint next_best(const GArray *outcomes, enum objective objective, bool layouts,
+                       const uint32_t *ranked, uint32_t count)
+{
+    guint best = outcomes->len;
+
+    for (guint i = 0; i < outcomes->len; i++) {
+        const struct outcome *outcome = outcome_at(outcomes, i);
+        bool taken = !outcome->plan;
+        for (uint32_t r = 0; r < count && !taken; r++)
+            taken = alike(outcome, outcome_at(outcomes, ranked[r]), layouts);
+        if (!taken &&
+            objective_prefers(objective, outcome->plan,
+                              best < outcomes->len ? outcome_at(outcomes, best)->plan : NULL))
+            best = i;
+    }
+    return best;
+}
+
+uint32_t outcomes_rank(const GArray *outcomes, enum objective objective, bool layouts,
+                       uint32_t *best, uint32_t most)
+{
+    for (uint32_t count = 0; count < most; count++) {
+        best[count] = next_best(outcomes, objective, layouts, best, count);
+        if (best[count] == outcomes->len)
+            return count;
+    }
+    return most;
+}
+
+struct plan *outcomes_choose(GArray *outcomes, enum objective objective)
+{
+    struct plan **best = NULL;
+
+    for (guint i = 0; i < outcomes->len; i++) {
+        struct outcome *outcome = outcome_at(outcomes, i);
+        struct plan **plans[] = {&outcome->plan, &outcome->policy, &outcome->strategy};
+        for (size_t p = 0; p < G_N_ELEMENTS(plans); p++)
+            if (*plans[p] && objective_prefers(objective, *plans[p], best ? *best : NULL))
+                best = plans[p];
+    }
+    g_assert(best);
+    return g_steal_pointer(best);
+}
+
+void outcomes_refuse(const GArray *outcomes, GError **error)
 {
     const struct outcome *least = NULL;
 
-    for (uint32_t i = 0; i < count; i++)
-        if (outcomes[i].error && (!least || outcomes[i].needed < least->needed))
-            least = &outcomes[i];
+    for (guint i = 0; i < outcomes->len; i++) {
+        const struct outcome *outcome = outcome_at(outcomes, i);
+        if (outcome->error && (!least || outcome->needed < least->needed))
+            least = outcome;
+    }
     if (least)
         g_propagate_error(error, g_error_copy(least->error));
     else
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "stopped before any plan was found");
-}
-
-void outcomes_free(struct outcome *outcomes, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        plan_free(outcomes[i].plan);
-        plan_free(outcomes[i].policy);
-        g_clear_error(&outcomes[i].error);
-    }
-    g_free(outcomes);
 }

@@ -2,37 +2,44 @@
 #ifndef PSTAR_PLANNER_OUTCOMES_H
 #define PSTAR_PLANNER_OUTCOMES_H
 
-#include "chunks/plan.h"
+#include "planner/objective.h"
+#include "planner/placement.h"
+#include "strategies/strategy.h"
 
-/* What one task has found. */
+/* One task of the search, and what it has found. */
 struct outcome {
-    uint32_t choice;            /* index of the layout */
-    uint32_t rounds;            /* of local search */
-    struct plan *plan, *policy; /* NULL where it does not fit; `policy` also where not uniform */
-    uint32_t plans;             /* tried */
-    uint64_t needed;            /* device memory that would fit, where it does not */
+    uint32_t layout; /* index of its choice */
+    struct placement placement;
+    uint32_t rounds; /* of local search */
+
+    struct plan *plan;     /* NULL where it does not fit */
+    struct plan *policy;   /* the best of eviction policies; NULL where none was tried or fits */
+    struct plan *strategy; /* the best of other systems' ways; likewise */
+    uint32_t plans;        /* tried */
+    uint64_t needed;       /* device memory that would fit, where it does not */
     GError *error;
     bool done;
 };
 
-/* Keeps the one of two plans that moves less, and of equals the faster; frees the other. *best may
- * be NULL. */
-void outcomes_take_leaner(struct plan **best, struct plan *plan);
+/* Keeps the better of two plans and frees the other. *best may be NULL, as may `plan`. */
+void outcomes_take_better(enum objective objective, struct plan **best, struct plan *plan);
 
-/* The policy's plan that moves the least; NULL where there is none. */
-const struct plan *outcomes_best_policy(const struct outcome *outcomes, uint32_t count);
+/* The best policy's plan, and the best strategy's; NULL where there is none. */
+const struct plan *outcomes_best_policy(const GArray *outcomes, enum objective objective);
+const struct plan *outcomes_best_strategy(const GArray *outcomes, enum objective objective);
 
-/* Layouts to try again, those that move the least first, among equals by time. Fills `choices` with
- * at most `most`; returns how many. */
-uint32_t outcomes_rank(const struct outcome *outcomes, uint32_t count, uint32_t *choices,
-                       uint32_t most);
+/* The outcomes whose plans are best, best first: indices of at most `most`, no two with the same
+ * layout and placement; with `layouts`, no two with the same layout. Returns how many. */
+uint32_t outcomes_rank(const GArray *outcomes, enum objective objective, bool layouts,
+                       uint32_t *best, uint32_t most);
 
-/* The plan that search.h describes, taken out of the outcomes; at least one has a plan. */
-struct plan *outcomes_choose(struct outcome *outcomes, uint32_t count);
+/* The best plan of all, taken out of the outcomes; at least one has a plan. */
+struct plan *outcomes_choose(GArray *outcomes, enum objective objective);
 
 /* The error of the layout that needs the least. */
-void outcomes_refuse(const struct outcome *outcomes, uint32_t count, GError **error);
+void outcomes_refuse(const GArray *outcomes, GError **error);
 
-void outcomes_free(struct outcome *outcomes, uint32_t count);
+/* A GArray of struct outcome, which g_array_unref frees with what it holds. */
+GArray *outcomes_new(void);
 
 #endif

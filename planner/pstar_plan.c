@@ -1,7 +1,6 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
-#include "models/place_updates.h"
-#include "planner/certificate.h"
 #include "planner/explain.h"
+#include "planner/placement.h"
 #include "planner/search.h"
 #include "planner/verify.h"
 #include "sim/progress.h"
@@ -15,7 +14,7 @@
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
-    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify;
+    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -33,6 +32,8 @@ static GOptionContext *describe(struct arguments *a)
          "Rates of the copies; default: the platform's", "h2d=RATE,d2h=RATE"},
         {"platform", 0, 0, G_OPTION_ARG_FILENAME, &a->platform,
          "Measured rates; default: 8 GB/s each way, 16 GB/s of device memory", "FILE"},
+        {"objective", 0, 0, G_OPTION_ARG_STRING, &a->objective,
+         "Least time (default), traffic or memory", "NAME"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &a->output, "Where the plan goes", "PLAN"},
         {"time-limit", 0, 0, G_OPTION_ARG_DOUBLE, &a->time_limit,
          "Stop with the best plan so far; default: none", "SECONDS"},
@@ -50,16 +51,16 @@ static GOptionContext *describe(struct arguments *a)
     g_option_context_add_main_entries(context, entries, NULL);
     g_option_context_set_summary(
         context,
-        "Searches chunk sizes, tensor orders, homes, and the schedule of fetches, evictions\n"
-        "and write-backs for the plan with which pstar-run trains fastest while moving no\n"
-        "more bytes than the best eviction policy.");
+        "Searches chunk sizes, tensor orders, homes, where the optimizer runs, and the schedule "
+        "of\n"
+        "fetches, evictions and write-backs for the plan with which pstar-run trains fastest.");
     return context;
 }
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,  a->platform,
-                       a->output,        a->explain,     a->verify};
+    char *strings[] = {a->device_memory, a->host_memory, a->link,   a->platform,
+                       a->output,        a->explain,     a->verify, a->objective};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -71,46 +72,24 @@ static int fail(int status, const GError *error)
     return status;
 }
 
-/* The platform that the options name or, where they name none, the certificate's (may be NULL).
- * *platform stays NULL where there is neither. */
-static bool read_platform(const struct arguments *a, const struct certificate *certificate,
-                          struct platform **platform, GError **error)
+/* *platform stays NULL where none is named. */
+static bool read_platform(const struct arguments *a, struct platform **platform, GError **error)
 {
-    const char *link = a->link;
-
-    if (a->platform) {
-        *platform = platform_read(a->platform, error);
-    } else if (certificate && certificate->platform) {
-        *platform = certificate_platform(certificate, error);
-        link = certificate->link;
-    } else {
-        return true;
-    }
-    if (*platform && link)
+    if (a->platform && !(*platform = platform_read(a->platform, error)))
+        return false;
+    if (*platform && a->link)
         platform_keep_apart(*platform);
-    return *platform != NULL;
+    return true;
 }
 
-/* What the options name or, where they name nothing, the certificate. */
-static struct costs *read_costs(const struct arguments *a, const struct certificate *certificate,
-                                GError **error)
-{
-    if (!certificate || a->platform || a->link)
-        return costs_read(a->platform, a->link, error);
-    return certificate_costs(certificate, error);
-}
-
-/* The trace with its updates where the plan has them: strategies move them. */
 static struct trace *read_trace_of(const struct plan *plan, const struct arguments *a,
                                    GError **error)
 {
     struct platform *platform = NULL;
     struct trace *trace = trace_read(a->rest[0], error), *placed = NULL;
 
-    if (!trace || !plan->choices || plan->choices->tensor_count != trace->tensor_count)
-        return trace;
-    if (read_platform(a, plan->certificate, &platform, error))
-        placed = model_place_updates(trace, plan->choices->host_update, platform, error);
+    if (trace && read_platform(a, &platform, error))
+        placed = placement_of_plan(plan, trace, platform, error);
     platform_free(platform);
     trace_free(trace);
     return placed;
@@ -158,29 +137,59 @@ static int verify(const struct arguments *a)
     return ok ? EXIT_DONE : fail(EXIT_USAGE, error);
 }
 
+static void print_row(const char *name, const struct plan_figures *figures, const char *remark)
+{
+    g_autofree char *moved = size_format(figures->h2d_bytes + figures->d2h_bytes);
+
+    printf("  %-14s %11s %10.4f %10.4f   %s\n", name, moved, figures->stall_seconds,
+           figures->iteration_seconds, remark);
+}
+
+static void print_rival(const struct search_rival *rival)
+{
+    g_autofree char *chunk = size_format(rival->chunk_bytes);
+    g_autofree char *remark = g_strdup_printf("chunks of %s", chunk);
+
+    if (rival->name)
+        print_row(rival->name, &rival->figures, remark);
+}
+
+/* Elements whose optimizer runs on the host, in percent. */
+static double host_share(const struct plan *plan, const struct trace *trace)
+{
+    uint64_t on_host = 0, all = 0;
+
+    for (uint32_t t = 0; plan->choices && t < trace->tensor_count; t++) {
+        all += trace->tensors[t].elements;
+        on_host += plan->choices->host_update[t] ? trace->tensors[t].elements : 0;
+    }
+    return all ? 100.0 * (double)on_host / (double)all : 0;
+}
+
 static void print_result(const struct search_result *result)
 {
-    const struct plan_figures *f = &result->plan->predicted, *p = &result->policy_figures;
-    g_autofree char *chunk = size_format(result->policy_chunk_bytes);
-    g_autofree char *policy = size_format(p->h2d_bytes + p->d2h_bytes);
-    g_autofree char *moved = size_format(f->h2d_bytes + f->d2h_bytes);
+    const struct plan_figures *f = &result->plan->predicted;
+    g_autofree char *bound = size_format(result->traffic_lower_bound_bytes);
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
+    g_autofree char *remark = g_strdup_printf("device %s, host %s, %.0f %% of the optimizer there",
+                                              peak, host, host_share(result->plan, result->trace));
 
     printf("%u layouts, %u plans%s\n", result->layouts_tried, result->plans_tried,
            result->stopped ? ", stopped early" : "");
-    printf("  %-12s %11s %10s %10s\n", "", "traffic", "stall s", "step s");
-    printf("  %-12s %11s %10.4f %10.4f   chunks of %s\n", result->policy->name, policy,
-           p->stall_seconds, p->iteration_seconds, chunk);
-    printf("  %-12s %11s %10.4f %10.4f   device %s, host %s\n", "plan", moved, f->stall_seconds,
-           f->iteration_seconds, peak, host);
-    explain_certificate(result->plan->certificate, stdout);
+    printf("  %-14s %11s %10s %10s\n", "", "traffic", "stall s", "step s");
+    print_rival(&result->policy);
+    print_rival(&result->strategy);
+    print_row("plan", f, remark);
+    printf("  %-14s %11s              (any schedule of the plan's chunks)\n", "at least", bound);
 }
 
 /* What was read for a search; NULL where it was not. */
 struct inputs {
     struct trace *trace;
     struct costs *costs;
+    struct platform *platform; /* NULL: none is named */
+    enum objective objective;
     uint64_t device_bytes, host_bytes;
 };
 
@@ -188,6 +197,8 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
 {
     in->host_bytes = UINT64_MAX;
     return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
+           objective_parse(a->objective ? a->objective : "time", &in->objective, error) &&
+           read_platform(a, &in->platform, error) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (in->trace = trace_read(a->rest[0], error)) &&
            replay_check_trace(in->trace, a->rest[0], error) &&
@@ -212,8 +223,10 @@ static bool write_result(const struct arguments *a, const struct inputs *in,
 static int search(const struct arguments *a, const struct inputs *in)
 {
     g_autoptr(GError) error = NULL;
-    struct progress *progress = progress_begin("layouts");
-    struct search_options options = {.device_bytes = sizes_arena(in->device_bytes, in->trace),
+    struct progress *progress = progress_begin("candidates");
+    struct search_options options = {.objective = in->objective,
+                                     .platform = in->platform,
+                                     .device_bytes = sizes_arena(in->device_bytes, in->trace),
                                      .host_bytes = in->host_bytes,
                                      .costs = in->costs,
                                      .seed = (uint32_t)a->seed,
@@ -243,6 +256,7 @@ static int make(const struct arguments *a)
 
     trace_free(in.trace);
     costs_free(in.costs);
+    platform_free(in.platform);
     return status;
 }
 

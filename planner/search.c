@@ -4,65 +4,92 @@
 #include "planner/outcomes.h"
 #include "sim/workers.h"
 
-/* Every layout is tried; those that did best are tried again with more effort. */
 enum {
-    ROUNDS_FIRST = 400,
+    ROUNDS_FIRST = 400, /* of local search, where everything is tried */
     ROUNDS_AGAIN = 4000,
-    FINALISTS = 6,
+    PLACED_LAYOUTS = 6, /* that did best and are tried with the optimizer elsewhere */
+    FINALISTS = 6,      /* tried again with more effort */
+    COARSE_PARTS = PLACEMENT_PARTS / 8,
+    BOUND_ROUNDS = 400,
 };
+
+static const struct placement as_traced = {PLACEMENT_TRACED, 0};
+static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS};
 
 struct search {
     const struct search_options *options;
     struct candidate_job job;
     struct layout_choices *choices;
-    struct outcome *outcomes;
-    gint64 deadline; /* microseconds, monotonic; 0: none */
-    gint stop;       /* atomic */
+    GPtrArray *strategies; /* of other systems; NULL where updates cannot be placed */
+    GArray *outcomes;      /* struct outcome */
+    guint begin;           /* the first outcome of the batch that runs */
+    gint64 deadline;       /* microseconds, monotonic; 0: none */
+    gint stop;             /* atomic */
 };
 
-/* Every policy with the sizes of a sweep, with others the one that is best mostly. */
-static void try_policies(const struct candidate *candidate, bool swept, struct outcome *outcome)
+static const struct layout_choice *choice_of(const struct search *search,
+                                             const struct outcome *outcome)
 {
+    return &g_array_index(search->choices->items, struct layout_choice, outcome->layout);
+}
+
+/* Every policy and strategy with the sizes of a sweep, with others the policy that is best mostly.
+ */
+static void try_others(const struct search *search, const struct candidate *candidate,
+                       struct outcome *outcome)
+{
+    enum objective objective = search->options->objective;
+    bool swept = choice_of(search, outcome)->swept;
+
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
         if (!swept && *p != &policy_opt)
             continue;
-        outcomes_take_leaner(&outcome->policy, candidate_policy(candidate, *p, 0));
+        outcomes_take_better(objective, &outcome->policy, candidate_policy(candidate, *p, 0));
+        outcome->plans++;
+    }
+    for (guint i = 0; swept && search->strategies && i < search->strategies->len; i++) {
+        outcomes_take_better(
+            objective, &outcome->strategy,
+            candidate_strategy(candidate, g_ptr_array_index(search->strategies, i)));
         outcome->plans++;
     }
 }
 
 /* Look-aheads in steps of a factor; copying back late is tried only with more effort. */
-static void try_schedules(const struct candidate *candidate, struct outcome *outcome, bool again)
+static void try_schedules(const struct search *search, const struct candidate *candidate,
+                          struct outcome *outcome)
 {
+    bool again = outcome->rounds > ROUNDS_FIRST;
     uint32_t moments = candidate->gaps->moment_count, factor = again ? 2 : 4;
 
     for (uint32_t ahead = 0; ahead < moments; ahead = MAX(1, ahead * factor))
         for (int late = 0; late < (again ? 2 : 1); late++) {
             struct stays_options options = {.look_ahead = ahead, .flush_early = !late};
-            outcomes_take_leaner(&outcome->plan, candidate_plan(candidate, &options));
+            outcomes_take_better(search->options->objective, &outcome->plan,
+                                 candidate_plan(candidate, &options));
             outcome->plans++;
         }
 }
 
-static void try_layout(void *data, uint32_t index)
+static void run_task(void *data, uint32_t index)
 {
     struct search *search = data;
-    struct outcome *outcome = &search->outcomes[index];
-    const struct layout_choice *choice = &g_array_index(search->choices->items,
-                                                        struct layout_choice, outcome->choice);
-    struct candidate *candidate = candidate_new(&search->job, &choice->spec, &outcome->needed,
-                                                &outcome->error);
-    bool again = outcome->rounds > ROUNDS_FIRST;
+    struct outcome *outcome = &g_array_index(search->outcomes, struct outcome,
+                                             search->begin + index);
+    const struct layout_choice *choice = choice_of(search, outcome);
+    struct candidate *candidate = candidate_new(&search->job, &choice->spec, &outcome->placement,
+                                                &outcome->needed, &outcome->error);
 
     outcome->done = true;
     if (!candidate)
         return;
-    if (choice->uniform && !again)
-        try_policies(candidate, choice->swept, outcome);
+    if (choice->uniform && outcome->rounds == ROUNDS_FIRST &&
+        outcome->placement.pattern == PLACEMENT_TRACED)
+        try_others(search, candidate, outcome);
     candidate_seed(candidate, &policy_opt);
-    g_autoptr(GRand) random = g_rand_new_with_seed(search->options->seed + index);
+    g_autoptr(GRand) random = g_rand_new_with_seed(search->options->seed + search->begin + index);
     keep_improve(candidate->keep, random, outcome->rounds, &search->stop);
-    try_schedules(candidate, outcome, again);
+    try_schedules(search, candidate, outcome);
     candidate_free(candidate);
 }
 
@@ -72,71 +99,172 @@ static bool watch(void *data, uint32_t done, uint32_t total)
     const struct search_options *options = search->options;
     bool late = search->deadline && g_get_monotonic_time() > search->deadline;
 
-    if (late || (options->progress && !options->progress(options->progress_data, done, total)))
+    if (late ||
+        (options->progress &&
+         !options->progress(options->progress_data, search->begin + done, search->begin + total)))
         g_atomic_int_set(&search->stop, 1);
     return !g_atomic_int_get(&search->stop);
 }
 
-static void run_tasks(struct search *search, uint32_t count)
+static void add_task(struct search *search, uint32_t layout, struct placement placement,
+                     uint32_t rounds)
 {
-    workers_run(&(struct workers_job){.task = try_layout,
-                                      .data = search,
-                                      .count = count,
-                                      .threads = search->options->threads,
-                                      .progress = watch,
-                                      .progress_data = search});
+    struct outcome outcome = {
+        .layout = layout, .placement = placement, .rounds = rounds, .needed = UINT64_MAX};
+    g_array_append_val(search->outcomes, outcome);
 }
 
-static void describe_policy(const struct plan *plan, struct search_result *result)
+/* Runs `task` for the outcomes that were added since the last batch. */
+static void run_batch(struct search *search, void (*task)(void *data, uint32_t index))
 {
-    result->policy = policy_find(plan->policy);
-    result->policy_chunk_bytes = plan->layout->chunk_bytes[TRACE_PARAM];
-    result->policy_figures = plan->predicted;
+    if (!g_atomic_int_get(&search->stop))
+        workers_run(&(struct workers_job){.task = task,
+                                          .data = search,
+                                          .count = search->outcomes->len - search->begin,
+                                          .threads = search->options->threads,
+                                          .progress = watch,
+                                          .progress_data = search});
+    search->begin = search->outcomes->len;
 }
 
-/* The best layouts again, with more effort, and the best plan of both rounds. `all` has room for
- * FINALISTS more than `count`. */
-static void finish(struct search *search, struct outcome *all, uint32_t count,
-                   struct search_result *result)
+static struct outcome *ranked(const struct search *search, uint32_t index)
 {
-    uint32_t choices[FINALISTS];
-    uint32_t finalists = outcomes_rank(all, count, choices, FINALISTS);
-
-    for (uint32_t i = 0; i < finalists; i++)
-        all[count + i] = (struct outcome){.choice = choices[i], .rounds = ROUNDS_AGAIN};
-    search->outcomes = all + count;
-    run_tasks(search, finalists);
-    result->plan = outcomes_choose(all, count + finalists);
+    return &g_array_index(search->outcomes, struct outcome, index);
 }
 
-static void count_tries(const struct outcome *outcomes, uint32_t count,
-                        struct search_result *result)
+static void try_layouts(struct search *search, struct placement placement)
 {
+    for (guint i = 0; i < search->choices->items->len; i++)
+        add_task(search, i, placement, ROUNDS_FIRST);
+    run_batch(search, run_task);
+}
+
+static bool found_any(const struct search *search)
+{
+    uint32_t any;
+    return outcomes_rank(search->outcomes, search->options->objective, false, &any, 1) > 0;
+}
+
+/* The best layouts with the optimizer in parts on the host, in every pattern. */
+static void try_placements(struct search *search)
+{
+    uint32_t best[PLACED_LAYOUTS];
+    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+                                   PLACED_LAYOUTS);
+
     for (uint32_t i = 0; i < count; i++) {
-        result->layouts_tried += outcomes[i].done && outcomes[i].rounds == ROUNDS_FIRST;
-        result->plans_tried += outcomes[i].plans;
+        uint32_t layout = ranked(search, best[i])->layout;
+        for (uint8_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS)
+            for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++)
+                add_task(search, layout, (struct placement){pattern, parts}, ROUNDS_FIRST);
+        add_task(search, layout, (struct placement){PLACEMENT_SPREAD, 0}, ROUNDS_FIRST);
+        add_task(search, layout, all_on_host, ROUNDS_FIRST);
+    }
+    run_batch(search, run_task);
+}
+
+/* Shares on both sides of the best one's, in ever smaller steps. */
+static void refine_placement(struct search *search)
+{
+    for (uint8_t step = COARSE_PARTS / 2; step > 0; step /= 2) {
+        uint32_t best;
+        if (!outcomes_rank(search->outcomes, search->options->objective, false, &best, 1))
+            return;
+        const struct outcome middle = *ranked(search, best);
+        for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++) {
+            uint8_t parts = middle.placement.parts;
+            if (parts > step)
+                add_task(search, middle.layout, (struct placement){pattern, parts - step},
+                         ROUNDS_FIRST);
+            if (parts + step < (int)PLACEMENT_PARTS)
+                add_task(search, middle.layout, (struct placement){pattern, parts + step},
+                         ROUNDS_FIRST);
+        }
+        run_batch(search, run_task);
     }
 }
 
-static bool run_rounds(struct search *search, struct search_result *result, GError **error)
+static void try_finalists(struct search *search)
 {
-    uint32_t count = search->choices->items->len;
-    struct outcome *all = g_new0(struct outcome, count + FINALISTS);
+    uint32_t best[FINALISTS];
+    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, false, best,
+                                   FINALISTS);
 
-    for (uint32_t i = 0; i < count; i++)
-        all[i] = (struct outcome){.choice = i, .rounds = ROUNDS_FIRST};
-    search->outcomes = all;
-    run_tasks(search, count);
-    const struct plan *policy = outcomes_best_policy(all, count);
-    if (policy) {
-        describe_policy(policy, result);
-        finish(search, all, count, result);
-        count_tries(all, count + FINALISTS, result);
-    } else {
-        outcomes_refuse(all, count, error);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outcome *outcome = ranked(search, best[i]);
+        uint32_t layout = outcome->layout;
+        struct placement placement = outcome->placement;
+        add_task(search, layout, placement, ROUNDS_AGAIN);
     }
-    outcomes_free(all, count + FINALISTS);
-    return policy != NULL;
+    run_batch(search, run_task);
+}
+
+/* Only finds what a layout needs. */
+static void measure_task(void *data, uint32_t index)
+{
+    struct search *search = data;
+    struct outcome *outcome = &g_array_index(search->outcomes, struct outcome,
+                                             search->begin + index);
+
+    candidate_free(candidate_new(&search->job, &choice_of(search, outcome)->spec,
+                                 &outcome->placement, &outcome->needed, &outcome->error));
+}
+
+/* From now on the budget is the least with which any layout fits, if that is below it. */
+static void tighten_budget(struct search *search)
+{
+    for (guint i = 0; i < search->choices->items->len; i++) {
+        add_task(search, i, as_traced, 0);
+        if (search->strategies)
+            add_task(search, i, all_on_host, 0);
+    }
+    run_batch(search, measure_task);
+    for (guint i = 0; i < search->outcomes->len; i++)
+        search->job.device_bytes = MIN(search->job.device_bytes, ranked(search, i)->needed);
+}
+
+static void describe(const struct search *search, struct search_result *result)
+{
+    enum objective objective = search->options->objective;
+    const struct plan *policy = outcomes_best_policy(search->outcomes, objective);
+    const struct plan *strategy = outcomes_best_strategy(search->outcomes, objective);
+
+    if (policy)
+        result->policy = (struct search_rival){
+            g_strdup(policy->policy), policy->layout->chunk_bytes[TRACE_PARAM], policy->predicted};
+    if (strategy)
+        result->strategy = (struct search_rival){g_strdup(strategy->made_by),
+                                                 strategy->layout->chunk_bytes[TRACE_PARAM],
+                                                 strategy->predicted};
+    for (guint i = 0; i < search->outcomes->len; i++) {
+        result->layouts_tried += ranked(search, i)->done &&
+                                 ranked(search, i)->rounds == ROUNDS_FIRST &&
+                                 ranked(search, i)->placement.pattern == PLACEMENT_TRACED;
+        result->plans_tried += ranked(search, i)->plans;
+    }
+}
+
+static bool run_search(struct search *search, struct search_result *result, GError **error)
+{
+    if (search->options->objective == OBJECTIVE_MEMORY)
+        tighten_budget(search);
+    try_layouts(search, as_traced);
+    if (search->strategies && !found_any(search))
+        try_layouts(search, all_on_host);
+    if (search->strategies) {
+        try_placements(search);
+        refine_placement(search);
+    }
+    try_finalists(search);
+    if (!found_any(search)) {
+        outcomes_refuse(search->outcomes, error);
+        return false;
+    }
+    describe(search, result);
+    result->plan = outcomes_choose(search->outcomes, search->options->objective);
+    result->trace = placement_of_plan(result->plan, search->job.trace, search->job.platform, NULL);
+    result->traffic_lower_bound_bytes = bound_plan(result->trace, result->plan, BOUND_ROUNDS);
+    return true;
 }
 
 struct search_result *search_plan(const struct trace *trace, const struct search_options *options,
@@ -147,18 +275,24 @@ struct search_result *search_plan(const struct trace *trace, const struct search
                             .job = {.trace = trace,
                                     .non_model = non_model,
                                     .costs = options->costs,
+                                    .platform = options->platform,
                                     .device_bytes = options->device_bytes,
                                     .host_bytes = options->host_bytes},
-                            .choices = layout_choices_new(trace)};
+                            .choices = layout_choices_new(trace),
+                            .outcomes = outcomes_new()};
     struct search_result *result = g_new0(struct search_result, 1);
 
+    if (placement_is_possible(trace, options->platform))
+        search.strategies = strategy_parse_list("all", NULL);
     if (options->time_limit > 0)
         search.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
-    run_rounds(&search, result, error);
+    bool found = run_search(&search, result, error);
     result->stopped = g_atomic_int_get(&search.stop);
+    g_clear_pointer(&search.strategies, g_ptr_array_unref);
+    g_array_unref(search.outcomes);
     layout_choices_free(search.choices);
     non_model_free(non_model);
-    if (result->plan)
+    if (found)
         return result;
     search_result_free(result);
     return NULL;
@@ -169,5 +303,8 @@ void search_result_free(struct search_result *result)
     if (!result)
         return;
     plan_free(result->plan);
+    trace_free(result->trace);
+    g_free(result->policy.name);
+    g_free(result->strategy.name);
     g_free(result);
 }

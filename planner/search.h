@@ -1,19 +1,24 @@
-/* The search: over layouts, what is kept, homes, and how far ahead to fetch, every plan timed by
- * the simulator.
+/* The search: over layouts, where the optimizer runs, what is kept, homes, and how far ahead to
+ * fetch, every plan timed by the simulator.
  *
- * The plan found moves the least of all that were tried, every eviction policy with the sizes of a
- * sweep among them; among equals it is the fastest predicted. */
+ * The plan found is the best of all that were tried, by the objective. Every eviction policy and,
+ * where updates can be placed, every strategy of other systems are tried too, with the sizes of a
+ * sweep. */
 #ifndef PSTAR_PLANNER_SEARCH_H
 #define PSTAR_PLANNER_SEARCH_H
 
 #include "chunks/plan.h"
-#include "policies/policy.h"
+#include "planner/objective.h"
+#include "platforms/platform.h"
 #include "sim/costs.h"
 
 struct search_options {
+    enum objective objective;
     uint64_t device_bytes; /* budget of the arena */
     uint64_t host_bytes;   /* budget; UINT64_MAX: unlimited */
     const struct costs *costs;
+    const struct platform *platform; /* of updates that are moved to the other side; NULL: they take
+                                        what the trace's own take there, if it has any */
     uint32_t seed;     /* the same seed gives the same plan, unless time or a person stops it */
     double time_limit; /* seconds; 0: none */
     uint32_t threads;  /* 0: as many as there are processors */
@@ -23,11 +28,20 @@ struct search_options {
     void *progress_data;
 };
 
+/* What the plan is compared with: the best of its kind by the objective. */
+struct search_rival {
+    char *name; /* NULL: none was tried that fits */
+    uint64_t chunk_bytes;
+    struct plan_figures figures;
+};
+
 struct search_result {
     struct plan *plan;
-    const struct policy_ops *policy; /* that moves the least of all policies and sizes tried */
-    uint64_t policy_chunk_bytes;
-    struct plan_figures policy_figures;
+    struct trace *trace; /* with the updates where the plan has them */
+    uint64_t
+        traffic_lower_bound_bytes; /* of any schedule with the plan's layout: planner/bound.h */
+
+    struct search_rival policy, strategy;
     uint32_t layouts_tried, plans_tried;
     bool stopped; /* before its end */
 };

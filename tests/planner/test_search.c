@@ -1,5 +1,5 @@
-/* The search: never worse than any policy with any size of the default sweep, the same plan for the
- * same seed, and what it says where nothing fits. */
+/* The search: never worse than any policy or strategy with any size of the default sweep, the same
+ * plan for the same seed, and what it says where nothing fits. */
 #include "planner/search.h"
 #include "planner/verify.h"
 #include "sim/sizes.h"
@@ -13,6 +13,7 @@ enum { CASES = 12 };
 struct fixture {
     struct trace *trace;
     struct costs *costs;
+    struct platform *platform;
     struct search_options options;
 };
 
@@ -22,9 +23,14 @@ static void set_up(struct fixture *f, GRand *random)
     g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
 
     f->trace = random_iteration(random);
-    f->costs = costs_new(NULL, g_rand_boolean(random) ? "h2d=1GB/s,d2h=500MB/s" : NULL, NULL);
+    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    g_assert_nonnull(f->platform);
+    f->costs = costs_new(f->platform, g_rand_boolean(random) ? "h2d=1GB/s,d2h=500MB/s" : NULL,
+                         NULL);
     g_assert_true(sizes_parse_budget(share, f->trace, &bytes, NULL));
-    f->options = (struct search_options){.device_bytes = bytes,
+    f->options = (struct search_options){.objective = (uint32_t)g_rand_int_range(random, 0, 2),
+                                         .platform = g_rand_boolean(random) ? f->platform : NULL,
+                                         .device_bytes = bytes,
                                          .host_bytes = UINT64_MAX,
                                          .costs = f->costs,
                                          .seed = g_rand_int(random)};
@@ -33,6 +39,7 @@ static void set_up(struct fixture *f, GRand *random)
 static void tear_down(struct fixture *f)
 {
     costs_free(f->costs);
+    platform_free(f->platform);
     trace_free(f->trace);
 }
 
@@ -41,40 +48,48 @@ static uint64_t traffic(const struct plan_figures *figures)
     return figures->h2d_bytes + figures->d2h_bytes;
 }
 
-/* The rows of the default sweep at the search's budget. */
+/* The rows of the default sweep at the search's budget; with a platform also of all strategies. */
 static struct sweep *default_sweep(const struct fixture *f)
 {
     g_autoptr(GArray) sizes = sizes_parse_chunks(NULL, f->trace, NULL);
     g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_autoptr(GPtrArray) strategies = strategy_parse_list("all", NULL);
     uint64_t budget = f->options.device_bytes + f->trace->library_bytes;
 
     g_array_append_val(budgets, budget);
-    return sweep_run(f->trace, &(struct sweep_options){.chunk_sizes = sizes,
-                                                       .budgets = budgets,
-                                                       .look_aheads = look_aheads,
-                                                       .policies = policy_all,
-                                                       .host_bytes = UINT64_MAX,
-                                                       .costs = f->costs});
+    return sweep_run(f->trace,
+                     &(struct sweep_options){.chunk_sizes = sizes,
+                                             .budgets = budgets,
+                                             .look_aheads = look_aheads,
+                                             .policies = policy_all,
+                                             .strategies = f->options.platform ? strategies : NULL,
+                                             .platform = f->options.platform,
+                                             .host_bytes = UINT64_MAX,
+                                             .costs = f->costs});
+}
+
+static bool is_better(enum objective objective, const struct plan_figures *a,
+                      const struct plan_figures *b)
+{
+    return objective == OBJECTIVE_TRAFFIC ? traffic(a) < traffic(b)
+                                          : a->iteration_seconds < b->iteration_seconds;
 }
 
 static void check_against_sweep(const struct fixture *f, const struct plan *plan)
 {
     struct sweep *sweep = default_sweep(f);
-    uint64_t least = UINT64_MAX;
 
     for (uint32_t r = 0; r < sweep->row_count; r++)
-        if (sweep->rows[r].fits)
-            least = MIN(least, traffic(&sweep->rows[r].figures));
-    g_assert_cmpuint(traffic(&plan->predicted), <=, least);
-    for (uint32_t r = 0; r < sweep->row_count; r++)
-        if (sweep->rows[r].fits && traffic(&sweep->rows[r].figures) == traffic(&plan->predicted))
-            g_assert_cmpfloat(plan->predicted.iteration_seconds, <=,
-                              sweep->rows[r].figures.iteration_seconds);
+        if (sweep->rows[r].fits &&
+            is_better(f->options.objective, &sweep->rows[r].figures, &plan->predicted))
+            g_error("%s is better than the plan", sweep->rows[r].policy
+                                                      ? sweep->rows[r].policy->name
+                                                      : sweep->rows[r].strategy->name);
     sweep_free(sweep);
 }
 
-static void test_never_worse_than_any_policy(void)
+static void test_never_worse_than_any(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
 
@@ -85,7 +100,9 @@ static void test_never_worse_than_any_policy(void)
         struct search_result *result = search_plan(f.trace, &f.options, &error);
         if (result) {
             g_assert_false(result->stopped);
-            verify_plan(result->plan, f.trace, f.costs, NULL, &error);
+            g_assert_cmpuint(result->traffic_lower_bound_bytes, <=,
+                             traffic(&result->plan->predicted));
+            verify_plan(result->plan, result->trace, f.costs, NULL, &error);
             check_against_sweep(&f, result->plan);
         } else {
             g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
@@ -153,6 +170,27 @@ static void test_what_would_fit(void)
     tear_down(&f);
 }
 
+/* The budget that the objective finds fits, and a byte less does not. */
+static void test_least_memory(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < 4; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        f.options.objective = OBJECTIVE_MEMORY;
+        f.options.device_bytes *= 4;
+        g_autoptr(GError) error = NULL;
+        struct search_result *result = search_plan(f.trace, &f.options, &error);
+        g_assert_no_error(error);
+        f.options.device_bytes = result->plan->predicted.peak_device_bytes - 1;
+        g_assert_null(search_plan(f.trace, &f.options, NULL));
+        g_assert_true(verify_plan(result->plan, result->trace, f.costs, NULL, NULL));
+        search_result_free(result);
+        tear_down(&f);
+    }
+}
+
 /* A search whose plan has something to do. */
 static struct search_result *search_something(struct fixture *f, GRand *random)
 {
@@ -176,11 +214,11 @@ static void test_verify_notices(void)
     for (size_t i = 0; i < G_N_ELEMENTS(figures); i++) {
         g_autoptr(GError) error = NULL;
         ++*figures[i];
-        g_assert_false(verify_plan(result->plan, f.trace, f.costs, NULL, &error));
+        g_assert_false(verify_plan(result->plan, result->trace, f.costs, NULL, &error));
         g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
         --*figures[i];
     }
-    g_assert_true(verify_plan(result->plan, f.trace, f.costs, NULL, NULL));
+    g_assert_true(verify_plan(result->plan, result->trace, f.costs, NULL, NULL));
     search_result_free(result);
     tear_down(&f);
 }
@@ -188,9 +226,10 @@ static void test_verify_notices(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/search/never_worse_than_any_policy", test_never_worse_than_any_policy);
+    g_test_add_func("/search/never_worse_than_any", test_never_worse_than_any);
     g_test_add_func("/search/same_seed_same_plan", test_same_seed_same_plan);
     g_test_add_func("/search/what_would_fit", test_what_would_fit);
+    g_test_add_func("/search/least_memory", test_least_memory);
     g_test_add_func("/search/verify_notices", test_verify_notices);
     return g_test_run();
 }

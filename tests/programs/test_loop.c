@@ -141,7 +141,9 @@ static void plan_and_train(const struct workshop *workshop, const struct job *jo
                            const json_t *policy_steps, const json_t *results)
 {
     char *plan = g_strdup_printf(
-        "pstar-plan run.pstar --device-memory %" G_GUINT64_FORMAT " -o plan.json", budget);
+        "pstar-plan run.pstar --objective traffic --device-memory %" G_GUINT64_FORMAT
+        " -o plan.json",
+        budget);
     workshop_must_run(workshop, plan);
     workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
     workshop_must_run(workshop, "pstar-plan --explain plan.json");

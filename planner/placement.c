@@ -1,0 +1,97 @@
+#include "planner/placement.h"
+
+#include "models/place_updates.h"
+
+#include <string.h>
+
+static bool updates_at(const struct trace *trace, enum trace_place place)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->phase == TRACE_UPDATE_PHASE && op->access_count && op->place == place &&
+            op->duration_ns)
+            return true;
+    }
+    return false;
+}
+
+bool placement_is_possible(const struct trace *trace, const struct platform *platform)
+{
+    bool on_device = updates_at(trace, TRACE_ON_DEVICE), on_host = updates_at(trace, TRACE_ON_HOST);
+    bool timed = platform ? on_device || on_host : on_device && on_host;
+    g_autofree uint8_t *some = g_new0(uint8_t, trace->tensor_count);
+
+    if (!timed || !trace->list_element_bytes[TRACE_PARAM])
+        return false;
+    /* An operator that updates several tensors shows itself where these are placed apart. */
+    for (uint32_t t = 0; t < trace->tensor_count; t += 2)
+        some[t] = 1;
+    struct trace *placed = model_place_updates(trace, some, platform, NULL);
+    trace_free(placed);
+    return placed != NULL;
+}
+
+static uint64_t *count_elements(const struct trace *trace, const struct layout *layout,
+                                const uint32_t *group_of, uint64_t *total)
+{
+    uint64_t *elements = g_new0(uint64_t, layout->group_count);
+
+    *total = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        elements[group_of[t]] += trace->tensors[t].elements;
+        *total += trace->tensors[t].elements;
+    }
+    return elements;
+}
+
+/* A group goes where most of it lies. `begin` are the elements of the groups before it. */
+static bool is_on_host(const struct placement *placement, uint64_t begin, uint64_t elements,
+                       uint64_t total, uint64_t on_host)
+{
+    double share = (double)placement->parts / PLACEMENT_PARTS;
+    double middle = (double)begin + (double)elements / 2;
+
+    switch ((enum placement_pattern)placement->pattern) {
+    case PLACEMENT_FIRST:
+        return middle <= share * (double)total;
+    case PLACEMENT_LAST:
+        return middle > (1 - share) * (double)total;
+    case PLACEMENT_SPREAD:
+        return (double)on_host + (double)elements / 2 <= share * (double)(begin + elements);
+    case PLACEMENT_TRACED:
+    case PLACEMENT_PATTERNS:
+        break;
+    }
+    g_assert_not_reached();
+}
+
+struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
+                              const struct layout *layout, const struct platform *platform)
+{
+    g_autofree uint32_t *group_of = g_new(uint32_t, trace->tensor_count);
+    g_autofree uint8_t *marked = g_new0(uint8_t, layout->group_count);
+    g_autofree uint8_t *on_host = g_new0(uint8_t, trace->tensor_count);
+    uint64_t total, begin = 0, taken = 0;
+
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        group_of[t] = layout->chunks[layout->places[TRACE_PARAM][t].chunk].group;
+    g_autofree uint64_t *elements = count_elements(trace, layout, group_of, &total);
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        marked[g] = is_on_host(placement, begin, elements[g], total, taken);
+        taken += marked[g] ? elements[g] : 0;
+        begin += elements[g];
+    }
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        on_host[t] = marked[group_of[t]];
+    struct trace *placed = model_place_updates(trace, on_host, platform, NULL);
+    g_assert(placed);
+    return placed;
+}
+
+struct trace *placement_of_plan(const struct plan *plan, const struct trace *trace,
+                                const struct platform *platform, GError **error)
+{
+    if (!plan->choices || plan->choices->tensor_count != trace->tensor_count)
+        return trace_copy(trace);
+    return model_place_updates(trace, plan->choices->host_update, platform, error);
+}

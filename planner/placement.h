@@ -1,0 +1,41 @@
+/* Where the optimizer of each chunk group runs: part of what the search chooses. */
+#ifndef PSTAR_PLANNER_PLACEMENT_H
+#define PSTAR_PLANNER_PLACEMENT_H
+
+#include "chunks/plan.h"
+#include "platforms/platform.h"
+#include "traces/trace.h"
+
+/* Parts that a placement's share is counted in. */
+#define PLACEMENT_PARTS 64u
+
+enum placement_pattern {
+    PLACEMENT_TRACED, /* every update where the trace has it */
+    PLACEMENT_FIRST,  /* the first groups on the host */
+    PLACEMENT_LAST,   /* the last groups */
+    PLACEMENT_SPREAD, /* as evenly as whole groups allow */
+    PLACEMENT_PATTERNS
+};
+
+struct placement {
+    uint8_t pattern; /* enum placement_pattern */
+    uint8_t parts;   /* of PLACEMENT_PARTS: the share of the elements that the host updates; 0 with
+                        PLACEMENT_TRACED */
+};
+
+/* Whether updates can be placed at all: the trace has an operator for each tensor's, and it is
+ * known how long one takes on either side, from the platform (may be NULL) or the trace's own. */
+bool placement_is_possible(const struct trace *trace, const struct platform *platform);
+
+/* The trace with its updates placed by the groups of its layout (models/place_updates.h), which
+ * must be possible. The caller frees it with trace_free. */
+struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
+                              const struct layout *layout, const struct platform *platform);
+
+/* The trace with its updates where the plan has them; a copy where the plan says nothing of them,
+ * or is for another trace. Fails as model_place_updates does. The caller frees it with trace_free.
+ */
+struct trace *placement_of_plan(const struct plan *plan, const struct trace *trace,
+                                const struct platform *platform, GError **error);
+
+#endif

@@ -1,0 +1,157 @@
+/* Where the optimizer runs: each pattern's groups, and how near its share they come. */
+#include "planner/placement.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <math.h>
+
+enum { CASES = 200 };
+
+struct fixture {
+    struct trace *trace;
+    struct platform *platform;
+    struct layout *layout;
+    uint64_t *elements; /* [group_count] */
+    uint8_t *on_host;   /* [group_count] after placing; 2: the group has no update */
+    uint64_t total, largest;
+};
+
+static uint32_t group_of(const struct fixture *f, uint32_t tensor)
+{
+    return f->layout->chunks[f->layout->places[TRACE_PARAM][tensor].chunk].group;
+}
+
+/* An iteration whose updates can be placed. */
+static void set_up(struct fixture *f, GRand *random)
+{
+    *f = (struct fixture){.platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL)};
+    g_assert_nonnull(f->platform);
+    for (;;) {
+        f->trace = random_iteration(random);
+        if (placement_is_possible(f->trace, f->platform))
+            break;
+        trace_free(f->trace);
+    }
+    uint64_t bytes = (uint64_t)g_rand_int_range(random, 1, 64) * 4096;
+    while (!(f->layout = layout_pack_uniform(f->trace, bytes, NULL)))
+        bytes *= 2;
+    f->elements = g_new0(uint64_t, f->layout->group_count);
+    f->on_host = g_malloc(f->layout->group_count);
+    for (uint32_t t = 0; t < f->trace->tensor_count; t++) {
+        f->elements[group_of(f, t)] += f->trace->tensors[t].elements;
+        f->total += f->trace->tensors[t].elements;
+        f->largest = MAX(f->largest, f->elements[group_of(f, t)]);
+    }
+}
+
+static void tear_down(struct fixture *f)
+{
+    layout_free(f->layout);
+    trace_free(f->trace);
+    platform_free(f->platform);
+    g_free(f->elements);
+    g_free(f->on_host);
+}
+
+/* Where the operators are, by group; all of a group's agree. */
+static void place(struct fixture *f, const struct placement *placement)
+{
+    struct trace *placed = placement_trace(placement, f->trace, f->layout, f->platform);
+
+    memset(f->on_host, 2, f->layout->group_count);
+    for (uint32_t m = 0; m < placed->operator_count; m++) {
+        const struct trace_operator *op = &placed->operators[m];
+        for (uint32_t i = 0; op->phase == TRACE_UPDATE_PHASE && i < op->access_count; i++) {
+            uint8_t *group =
+                &f->on_host[group_of(f, placed->accesses[op->first_access + i].tensor)];
+            g_assert_true(*group == 2 || *group == (op->place == TRACE_ON_HOST));
+            *group = op->place == TRACE_ON_HOST;
+        }
+    }
+    trace_free(placed);
+}
+
+static void check_order(const struct fixture *f, const struct placement *placement)
+{
+    int last = -1;
+    for (uint32_t g = 0; g < f->layout->group_count; g++) {
+        if (f->on_host[g] == 2)
+            continue;
+        if (last >= 0 && placement->pattern == PLACEMENT_FIRST)
+            g_assert_cmpint(f->on_host[g], <=, last);
+        if (last >= 0 && placement->pattern == PLACEMENT_LAST)
+            g_assert_cmpint(f->on_host[g], >=, last);
+        last = f->on_host[g];
+    }
+}
+
+/* No pattern is more than a group off its share, and the spread one is not anywhere. */
+static void check_share(const struct fixture *f, const struct placement *placement)
+{
+    double share = (double)placement->parts / PLACEMENT_PARTS, before = 0, host = 0;
+    for (uint32_t g = 0; g < f->layout->group_count; g++) {
+        if (f->on_host[g] == 2)
+            return; /* what this group would have been is not to be seen */
+        before += (double)f->elements[g];
+        host += f->on_host[g] ? (double)f->elements[g] : 0;
+        if (placement->pattern == PLACEMENT_SPREAD)
+            g_assert_cmpfloat(fabs(host - share * before), <=, (double)f->largest);
+    }
+    g_assert_cmpfloat(fabs(host - share * (double)f->total), <=, (double)f->largest);
+}
+
+static void test_patterns(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        struct placement placement = {
+            .pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST, PLACEMENT_PATTERNS),
+            .parts = (uint8_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1)};
+        set_up(&f, random);
+        place(&f, &placement);
+        check_order(&f, &placement);
+        check_share(&f, &placement);
+        tear_down(&f);
+    }
+}
+
+static void test_all_or_none(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct fixture f;
+
+    set_up(&f, random);
+    for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++)
+        for (int all = 0; all < 2; all++) {
+            place(&f, &(struct placement){pattern, all ? PLACEMENT_PARTS : 0});
+            for (uint32_t g = 0; g < f.layout->group_count; g++)
+                g_assert_true(f.on_host[g] == 2 || f.on_host[g] == all);
+        }
+    tear_down(&f);
+}
+
+/* Without a platform, only a trace that has updates on both sides says what they take there. */
+static void test_unknown_times(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct fixture f;
+
+    set_up(&f, random);
+    for (uint8_t parts = 0; parts <= PLACEMENT_PARTS; parts += PLACEMENT_PARTS) {
+        struct placement one_side = {PLACEMENT_FIRST, parts};
+        struct trace *placed = placement_trace(&one_side, f.trace, f.layout, f.platform);
+        g_assert_false(placement_is_possible(placed, NULL));
+        trace_free(placed);
+    }
+    tear_down(&f);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/placement/patterns", test_patterns);
+    g_test_add_func("/placement/all_or_none", test_all_or_none);
+    g_test_add_func("/placement/unknown_times", test_unknown_times);
+    return g_test_run();
+}
