@@ -53,56 +53,78 @@ static const char *only_file(char **files)
     return NULL;
 }
 
-static void print_ranges_only(const struct records *records, const char *path, gboolean as_json)
+static const char no_iteration[] =
+    "the iteration: the traced program did not annotate its tensors and operators";
+
+static void print_json(json_t *json)
 {
-    static const char missing[] =
-        "the iteration: the traced program did not annotate its tensors and operators";
+    json_dumpf(json, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(json);
+}
+
+static void print_records_json(const struct records *records, const struct activity *activity,
+                               const struct activity_summary *summary, const GPtrArray *missing,
+                               const char *path)
+{
+    g_autofree char *shown_path = g_filename_display_name(path);
+    json_t *sentences = json_array();
+    for (guint i = 0; i < missing->len; i++)
+        json_array_append_new(sentences, json_string((const char *)g_ptr_array_index(missing, i)));
+    print_json(json_pack("{s:s, s:I, s:I, s:o, s:o}", "trace", shown_path, "nvtx_events",
+                         (json_int_t)records->event_count, "samples",
+                         (json_int_t)records->sample_count, "activity",
+                         activity_summary_json(summary, activity), "missing", sentences));
+}
+
+/* Of a file that holds no iteration. */
+static void print_records(const struct records *records, const struct activity *activity,
+                          const char *path, gboolean as_json)
+{
+    struct activity_summary *summary = activity_summary_new(activity, records);
+    g_autoptr(GPtrArray) missing = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_add(missing, g_strdup(no_iteration));
+    activity_summary_missing(summary, activity, missing);
     if (as_json) {
-        char *shown_path = g_filename_display_name(path);
-        json_t *json = json_pack("{s:s, s:I, s:I, s:[s]}", "trace", shown_path, "nvtx_events",
-                                 (json_int_t)records->event_count, "samples",
-                                 (json_int_t)records->sample_count, "missing", missing);
-        json_dumpf(json, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(json);
-        g_free(shown_path);
-        return;
+        print_records_json(records, activity, summary, missing, path);
+    } else {
+        printf("%s\n", path);
+        activity_summary_print(summary, stdout);
+        printf("%-18s %u NVTX events, %u samples\n", "recorded", records->event_count,
+               records->sample_count);
+        for (guint i = 0; i < missing->len; i++)
+            printf("%-18s %s\n", i == 0 ? "missing" : "",
+                   (const char *)g_ptr_array_index(missing, i));
     }
-    printf("%s\n%-18s %u NVTX events, %u samples\n%-18s %s\n", path, "recorded",
-           records->event_count, records->sample_count, "missing", missing);
+    activity_summary_free(summary);
 }
 
 static void print_summary(const struct trace *trace, const struct records *records,
-                          const char *path, gboolean as_json)
+                          const struct activity *activity, const char *path, gboolean as_json)
 {
-    struct summary *summary = summary_new(trace, records);
-    if (as_json) {
-        json_t *json = summary_json(summary, trace, records, path);
-        json_dumpf(json, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(json);
-    } else {
+    struct summary *summary = summary_new(trace, records, activity);
+    if (as_json)
+        print_json(summary_json(summary, trace, records, activity, path));
+    else
         summary_print(summary, trace, records, path, stdout);
-    }
     summary_free(summary);
 }
 
 static int info_file(const char *path, gboolean as_json)
 {
     GError *error = NULL;
+    struct trace *trace = NULL;
+    struct activity *activity = NULL;
     struct records *records = records_read(path, &error);
-    if (records == NULL)
-        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    if (!records->has_iteration) {
-        print_ranges_only(records, path, as_json);
-        records_free(records);
-        return PSTAR_TRACE_DONE;
-    }
-    struct trace *trace = trace_read(path, &error);
-    if (trace != NULL)
-        print_summary(trace, records, path, as_json);
-    records_free(records);
+    if (records != NULL)
+        activity = activity_read(path, ACTIVITY_SUMMARY_PARTS, &error);
+    if (activity != NULL && !records->has_iteration)
+        print_records(records, activity, path, as_json);
+    else if (activity != NULL && (trace = trace_read(path, &error)) != NULL)
+        print_summary(trace, records, activity, path, as_json);
     trace_free(trace);
+    activity_free(activity);
+    records_free(records);
     return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
 }
 

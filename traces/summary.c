@@ -82,7 +82,8 @@ static void add_missing(struct summary *summary, const struct trace *trace)
         g_ptr_array_add(missing, g_strdup("the precision"));
 }
 
-struct summary *summary_new(const struct trace *trace, const struct records *records)
+struct summary *summary_new(const struct trace *trace, const struct records *records,
+                            const struct activity *activity)
 {
     struct summary *summary = g_new0(struct summary, 1);
     summary->iterations = g_array_new(false, false, sizeof(struct summary_iteration));
@@ -92,7 +93,9 @@ struct summary *summary_new(const struct trace *trace, const struct records *rec
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_longest(summary, trace, m);
     add_iterations(summary, records);
+    summary->activity = activity_summary_new(activity, records);
     add_missing(summary, trace);
+    activity_summary_missing(summary->activity, activity, summary->missing);
     return summary;
 }
 
@@ -100,5 +103,6 @@ void summary_free(struct summary *summary)
 {
     g_array_unref(summary->iterations);
     g_ptr_array_unref(summary->missing);
+    activity_summary_free(summary->activity);
     g_free(summary);
 }

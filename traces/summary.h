@@ -2,6 +2,7 @@
 #ifndef PSTAR_TRACES_SUMMARY_H
 #define PSTAR_TRACES_SUMMARY_H
 
+#include "traces/activity_summary.h"
 #include "traces/records.h"
 #include "traces/trace.h"
 
@@ -26,7 +27,8 @@ struct summary {
     uint32_t
         longest_count;  /* moments in it, the longest first; those of unknown duration are out */
     GArray *iterations; /* of struct summary_iteration: those that were recorded */
-    GPtrArray *missing; /* of char *: what this trace cannot tell, a sentence each */
+    struct activity_summary *activity; /* NULL: none was recorded */
+    GPtrArray *missing;                /* of char *: what this trace cannot tell, a sentence each */
 };
 
 struct summary_iteration {
@@ -34,16 +36,23 @@ struct summary_iteration {
     uint64_t duration_ns; /* from its beginning to its end, waiting included */
 };
 
-/* `records` may hold nothing. Free with summary_free. */
-struct summary *summary_new(const struct trace *trace, const struct records *records);
+/* `records` and `activity` (of which ACTIVITY_SUMMARY_PARTS are read) may hold nothing; they
+ * outlive the summary. Free with summary_free. */
+struct summary *summary_new(const struct trace *trace, const struct records *records,
+                            const struct activity *activity);
 void summary_free(struct summary *summary);
 
 /* A table. */
 void summary_print(const struct summary *summary, const struct trace *trace,
                    const struct records *records, const char *path, FILE *out);
 
+/* "1.234 ms": in the unit in which it has one to three digits before the point. Free with g_free.
+ */
+char *summary_format_time(uint64_t ns);
+
 /* One object, described in docs/formats.md. The caller owns the reference. */
 json_t *summary_json(const struct summary *summary, const struct trace *trace,
-                     const struct records *records, const char *path);
+                     const struct records *records, const struct activity *activity,
+                     const char *path);
 
 #endif

@@ -100,7 +100,8 @@ static json_t *origin_json(const struct trace *trace, const char *path)
 }
 
 json_t *summary_json(const struct summary *summary, const struct trace *trace,
-                     const struct records *records, const char *path)
+                     const struct records *records, const struct activity *activity,
+                     const char *path)
 {
     json_t *json = origin_json(trace, path);
     json_t *figures = json_pack(
@@ -117,5 +118,6 @@ json_t *summary_json(const struct summary *summary, const struct trace *trace,
         iterations_json(summary), "missing", missing_json(summary), "choices", choices_json(trace));
     json_object_update(json, figures);
     json_decref(figures);
+    json_object_set_new(json, "activity", activity_summary_json(summary->activity, activity));
     return json;
 }

@@ -9,8 +9,7 @@ static void print_size(FILE *out, const char *label, uint64_t bytes, const char 
     g_free(size);
 }
 
-/* In the unit in which it has one to three digits before the point. Free with g_free. */
-static char *format_time(uint64_t ns)
+char *summary_format_time(uint64_t ns)
 {
     static const struct {
         double ns;
@@ -83,13 +82,13 @@ static void print_iterations(const struct summary *summary, FILE *out)
         most = MAX(most, iteration->duration_ns);
         if (summary->iterations->len > MOST_LINES)
             continue;
-        char *time = format_time(iteration->duration_ns);
+        char *time = summary_format_time(iteration->duration_ns);
         fprintf(out, "step %-13" G_GUINT64_FORMAT " %12s   from begin to end\n", iteration->step,
                 time);
         g_free(time);
     }
     if (summary->iterations->len > MOST_LINES) {
-        char *shortest = format_time(least), *longest = format_time(most);
+        char *shortest = summary_format_time(least), *longest = summary_format_time(most);
         fprintf(out, "%-5u %-12s %12s   to %s from begin to end\n", summary->iterations->len,
                 "steps", shortest, longest);
         g_free(shortest);
@@ -101,13 +100,13 @@ static void print_phases(const struct summary *summary, FILE *out)
 {
     fprintf(out, "%-18s %12s %7s %10s\n", "phase", "time", "share", "operators");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++) {
-        char *time = format_time(summary->phases[phase].duration_ns);
+        char *time = summary_format_time(summary->phases[phase].duration_ns);
         fprintf(out, "%-18s %12s %6.1f%% %10u\n", trace_phase_name((enum trace_phase)phase), time,
                 share(summary, summary->phases[phase].duration_ns),
                 summary->phases[phase].operators);
         g_free(time);
     }
-    char *time = format_time(summary->duration_ns);
+    char *time = summary_format_time(summary->duration_ns);
     double seconds = (double)summary->duration_ns / 1e9;
     fprintf(out, "%-18s %12s", "all operators", time);
     if (summary->flops > 0 && seconds > 0)
@@ -126,7 +125,7 @@ static void print_longest(const struct summary *summary, const struct trace *tra
     for (uint32_t i = 0; i < summary->longest_count; i++) {
         uint32_t moment = summary->longest[i];
         const struct trace_operator *op = &trace->operators[moment];
-        char *time = format_time(op->duration_ns);
+        char *time = summary_format_time(op->duration_ns);
         fprintf(out, "  moment %-9u %12s %6.1f%%  %s\n", moment, time,
                 share(summary, op->duration_ns), op->name);
         g_free(time);
@@ -141,6 +140,7 @@ void summary_print(const struct summary *summary, const struct trace *trace,
     print_memory(summary, trace, out);
     print_phases(summary, out);
     print_longest(summary, trace, out);
+    activity_summary_print(summary->activity, out);
     fprintf(out, "%-18s %u NVTX events, %u samples\n", "recorded", records->event_count,
             records->sample_count);
     if (summary->missing->len == 0)

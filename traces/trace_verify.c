@@ -1,3 +1,4 @@
+#include "traces/activity_verify.h"
 #include "traces/annotations.h"
 #include "traces/database.h"
 #include "traces/records.h"
@@ -65,7 +66,10 @@ bool trace_verify(const char *path, GError **error)
         return false;
     struct trace *trace = trace_read(path, error);
     struct records *records = trace == NULL ? NULL : records_read(path, error);
-    good = records != NULL && verify_ranges(path, trace, records, error);
+    struct activity *activity = records == NULL ? NULL : activity_read(path, ACTIVITY_ALL, error);
+    good = activity != NULL && verify_ranges(path, trace, records, error) &&
+           activity_verify(activity, records, trace->partial, path, error);
+    activity_free(activity);
     records_free(records);
     trace_free(trace);
     return good;

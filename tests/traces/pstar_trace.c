@@ -1,4 +1,5 @@
 /* The program pstar-trace. */
+#include "tests/traces/random_activity.h"
 #include "tests/traces/random_trace.h"
 #include "traces/annotations.h"
 #include "traces/records.h"
@@ -283,6 +284,50 @@ static void test_recorded(struct fixture *fixture, gconstpointer data)
     assert_done(fixture);
 }
 
+/* What the device did, beside an iteration and without one. */
+static void test_activity(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    for (int annotated = 0; annotated < 2; annotated++) {
+        write_recorded(fixture, annotated);
+        run(fixture, "info --json %s", fixture->path);
+        json_t *json = json_loads(fixture->output, 0, NULL);
+        g_assert_true(json_is_null(json_object_get(json, "activity")));
+        json_decref(json);
+
+        struct activity *activity = random_activity(fixture->random, 50);
+        struct record_string *strings = random_activity_strings();
+        const struct records more = {
+            .activity = activity, .strings = strings, .string_count = RANDOM_ACTIVITY_STRINGS};
+        struct trace *trace = annotated ? random_trace(fixture->random, 5) : NULL;
+        struct record_file *file = record_file_new(fixture->path, trace, NULL);
+        g_assert_true(record_file_add(file, &more, NULL));
+        record_file_free(file);
+        run(fixture, "info --json %s", fixture->path);
+        assert_done(fixture);
+        json = json_loads(fixture->output, 0, NULL);
+        const json_t *did = json_object_get(json, "activity");
+        uint64_t kernels = 0, copies = 0;
+        size_t index;
+        json_t *entry;
+        json_array_foreach (json_object_get(did, "devices"), index, entry)
+            kernels += integer(entry, "kernels");
+        json_array_foreach (json_object_get(did, "traffic"), index, entry)
+            copies += integer(entry, "copies");
+        g_assert_cmpuint(kernels, ==, activity->kernel_count);
+        g_assert_cmpuint(copies, ==, activity->copy_count);
+        g_assert_cmpuint(integer(did, "dropped_records"), ==, activity->dropped);
+        json_decref(json);
+        run(fixture, "info %s", fixture->path);
+        assert_done(fixture);
+        g_assert_nonnull(strstr(fixture->output, "busiest kernels"));
+        g_assert_nonnull(strstr(fixture->output, "Gerät '0'"));
+        trace_free(trace);
+        random_activity_strings_free(strings);
+        activity_free(activity);
+    }
+}
+
 static void test_no_iteration(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -410,6 +455,7 @@ static void test_bad_usage(struct fixture *fixture, gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    ADD("/pstar-trace/activity", test_activity);
     ADD("/pstar-trace/info", test_info);
     ADD("/pstar-trace/json-lines", test_json_lines);
     ADD("/pstar-trace/chrome", test_chrome);
