@@ -23,20 +23,36 @@ static uint64_t staging_bytes(const struct trace *trace)
     uint64_t most = 0;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         most = MAX(most, trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes);
-    return (most + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+    return layout_align(most);
+}
+
+/* [chunk_count] nonzero: an operator on the host uses it. Free with g_free. */
+static uint8_t *used_on_host(const struct layout *layout, const struct accesses *accesses)
+{
+    uint8_t *on_host = g_new0(uint8_t, layout->chunk_count);
+    for (uint32_t a = 0; a < accesses->count; a++)
+        if (accesses->items[a].flags & ACCESS_ON_HOST)
+            on_host[accesses->items[a].chunk] = 1;
+    return on_host;
+}
+
+uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *layout,
+                                const struct accesses *accesses)
+{
+    g_autofree uint8_t *on_host = used_on_host(layout, accesses);
+    uint64_t bytes = staging_bytes(trace);
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        bytes += on_host[c] ? layout->chunks[c].used : 0;
+    return bytes;
 }
 
 /* Chunks that may live on the device, most used first. */
 static GArray *candidates(const struct layout *layout, const struct accesses *accesses)
 {
     g_autofree uint32_t *uses = g_new0(uint32_t, layout->chunk_count);
-    g_autofree uint8_t *on_host = g_new0(uint8_t, layout->chunk_count);
-    for (uint32_t a = 0; a < accesses->count; a++) {
-        const struct chunk_access *access = &accesses->items[a];
-        uses[access->chunk]++;
-        if (access->flags & ACCESS_ON_HOST)
-            on_host[access->chunk] = 1;
-    }
+    g_autofree uint8_t *on_host = used_on_host(layout, accesses);
+    for (uint32_t a = 0; a < accesses->count; a++)
+        uses[accesses->items[a].chunk]++;
     GArray *result = g_array_new(FALSE, FALSE, sizeof(struct candidate));
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         struct candidate candidate = {c, uses[c], layout->chunks[c].bytes};

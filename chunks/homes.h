@@ -18,6 +18,9 @@ struct homes {
  * PLAN_ERROR_DOES_NOT_FIT. */
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
                            const struct accesses *accesses, uint64_t host_bytes, GError **error);
+/* What the host must hold: the chunks that operators use there, and staging. */
+uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *layout,
+                                const struct accesses *accesses);
 /* Homes as they are told: nonzero in `on_device` [chunk_count] is at home there. */
 struct homes *homes_assign(const struct trace *trace, const struct layout *layout,
                            const uint8_t *on_device);

@@ -11,7 +11,7 @@ struct packing {
     bool open;      /* the last chunk may take more */
 };
 
-static uint64_t aligned(uint64_t bytes)
+uint64_t layout_align(uint64_t bytes)
 {
     return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
@@ -67,7 +67,7 @@ static uint32_t open_lists(const struct trace *trace, const struct layout_spec *
 static bool add_tensor(struct packing *packing, uint64_t elements, uint32_t group,
                        struct layout_place *place)
 {
-    uint64_t bytes = aligned(elements * packing->width);
+    uint64_t bytes = layout_align(elements * packing->width);
     struct chunk *last = packing->chunks->len ? &g_array_index(packing->chunks, struct chunk,
                                                                packing->chunks->len - 1)
                                               : NULL;

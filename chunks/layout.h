@@ -10,6 +10,9 @@
 
 #define LAYOUT_ALIGNMENT 256 /* bytes; every tensor's offset and every chunk's size */
 
+/* The next multiple of LAYOUT_ALIGNMENT. */
+uint64_t layout_align(uint64_t bytes);
+
 struct layout_spec {
     uint64_t chunk_bytes[TRACE_LISTS]; /* multiples of LAYOUT_ALIGNMENT */
     const uint32_t *order;             /* [tensor_count] a permutation; NULL: the model's order */

@@ -1,6 +1,7 @@
 #include "engine/run_plan.h"
 
 #include "chunks/dry_run.h"
+#include "chunks/homes.h"
 #include "engine/run_choices.h"
 #include "policies/plugin.h"
 
@@ -46,22 +47,6 @@ static uint64_t default_chunk_bytes(const struct trace *trace)
     return chunk;
 }
 
-/* Everything that a host operator uses must have a place on the host; nothing else need. */
-static uint64_t least_host_bytes(const struct trace *trace, const struct layout *layout,
-                                 const struct accesses *accesses)
-{
-    g_autofree uint8_t *on_host = g_new0(uint8_t, layout->chunk_count);
-    for (uint32_t a = 0; a < accesses->count; a++)
-        if (accesses->items[a].flags & ACCESS_ON_HOST)
-            on_host[accesses->items[a].chunk] = 1;
-    uint64_t slots = 0, staging = 0;
-    for (uint32_t c = 0; c < layout->chunk_count; c++)
-        slots += on_host[c] ? layout->chunks[c].used : 0;
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        staging = MAX(staging, trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes);
-    return slots + (staging + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
-}
-
 /* Without any budget everything is resident, and the host holds what its operators use. */
 static struct dry_run_options dry_run_of(const struct run_options *options,
                                          const struct policy_ops *policy, const struct trace *trace,
@@ -79,7 +64,7 @@ static struct dry_run_options dry_run_of(const struct run_options *options,
     if (options->device_memory == RUN_UNLIMITED)
         dry.device_bytes = layout_bytes(layout) + non_model;
     if (resident)
-        dry.host_bytes = least_host_bytes(trace, layout, accesses);
+        dry.host_bytes = homes_least_host_bytes(trace, layout, accesses);
     return dry;
 }
 

@@ -9,11 +9,6 @@ enum { BETWEEN = 4 /* sizes an octave */, COMMON_TENSORS = 4 };
 /* Of the mean tensor: smaller ones are packed together. */
 #define SMALL_SHARE 0.125
 
-static uint64_t aligned(uint64_t bytes)
-{
-    return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
-}
-
 static uint8_t widest(const struct trace *trace)
 {
     uint8_t width = 0;
@@ -46,7 +41,7 @@ static void add_size(const struct trace *trace, struct layout_choices *choices, 
             for (int list = 0; list < TRACE_LISTS; list++) {
                 uint64_t width = trace->list_element_bytes[list];
                 bool scaled = same_elements && width;
-                choice.spec.chunk_bytes[list] = scaled ? aligned(bytes / widest(trace) * width)
+                choice.spec.chunk_bytes[list] = scaled ? layout_align(bytes / widest(trace) * width)
                                                        : bytes;
             }
             add_choice(choices, &choice);
@@ -62,8 +57,8 @@ static void add_sweep_sizes(const struct trace *trace, struct layout_choices *ch
     for (guint i = 0; i < sizes->len; i++)
         add_size(trace, choices, g_array_index(sizes, uint64_t, i), true);
     for (int step = 1; (double)least * exp2((double)step / BETWEEN) < (double)most; step++)
-        add_size(trace, choices, aligned((uint64_t)((double)least * exp2((double)step / BETWEEN))),
-                 false);
+        add_size(trace, choices,
+                 layout_align((uint64_t)((double)least * exp2((double)step / BETWEEN))), false);
 }
 
 struct common {
@@ -91,7 +86,7 @@ static GArray *common_sizes(const struct trace *trace)
     GArray *sizes = g_array_new(FALSE, FALSE, sizeof(struct common));
 
     for (uint32_t t = 0; t < trace->tensor_count; t++)
-        bytes[t] = aligned(trace->tensors[t].elements * widest(trace));
+        bytes[t] = layout_align(trace->tensors[t].elements * widest(trace));
     qsort(bytes, trace->tensor_count, sizeof *bytes, by_value);
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         if (t == 0 || bytes[t] != bytes[t - 1]) {
