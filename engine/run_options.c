@@ -9,6 +9,8 @@
 #include <math.h>
 #include <string.h>
 
+#define NOT_GIVEN G_MININT64 /* of a number whose default depends on others */
+
 /* What GOption fills: numbers that may be negative, and text that is parsed afterwards. */
 struct raw {
     char *device, *device_memory, *host_memory, *chunk_size, *link, *precision, *data_order;
@@ -45,32 +47,39 @@ static bool read_count32(const char *option, gint64 value, gint64 least, uint32_
     return true;
 }
 
-/* OpenMP ends the program where it gets no more threads. */
-static bool read_threads(gint64 value, uint32_t *threads, GError **error)
+/* From 1; left at 0 where it was not given. */
+static bool read_optional(const char *option, gint64 value, gint64 most, uint64_t *count,
+                          GError **error)
 {
-    enum { MOST = 1024 };
-    uint64_t wide;
-    if (!read_count("--threads", value, 0, MOST, &wide, error))
-        return false;
-    *threads = (uint32_t)wide;
-    return true;
+    return value == NOT_GIVEN || read_count(option, value, 1, most, count, error);
+}
+
+/* OpenMP ends the program where it gets no more threads. */
+static bool read_optional32(const struct raw *raw, struct run_options *o, GError **error)
+{
+    enum { MOST_THREADS = 1024 };
+    uint64_t threads = 0, sequence = 0;
+    bool done = read_optional("--threads", raw->threads, MOST_THREADS, &threads, error) &&
+                read_optional("--seq", raw->sequence, INT32_MAX, &sequence, error);
+    o->threads = (uint32_t)threads;
+    o->sequence = (uint32_t)sequence;
+    return done;
 }
 
 static bool read_counts(const struct raw *raw, struct run_options *o, GError **error)
 {
     gint64 most = G_MAXINT64;
     return read_count("--steps", raw->steps, 1, most, &o->steps, error) &&
-           read_count("--schedule-steps", raw->schedule_steps, 0, most, &o->schedule_steps,
-                      error) &&
+           read_optional("--schedule-steps", raw->schedule_steps, most, &o->schedule_steps,
+                         error) &&
            read_count("--warmup-steps", raw->warm_up_steps, 0, most, &o->warm_up_steps, error) &&
            read_count("--eval-every", raw->eval_every, 0, most, &o->eval_every, error) &&
            read_count("--save-every", raw->save_every, 0, most, &o->save_every, error) &&
            read_count("--seed", raw->seed, 0, most, &o->seed, error) &&
            read_count32("--batch", raw->batch, 1, &o->batch, error) &&
-           read_count32("--seq", raw->sequence, 0, &o->sequence, error) &&
            read_count32("--micro-batches", raw->micro_batches, 1, &o->micro_batches, error) &&
            read_count32("--look-ahead", raw->look_ahead, 0, &o->look_ahead, error) &&
-           read_threads(raw->threads, &o->threads, error) &&
+           read_optional32(raw, o, error) &&
            read_count32("--sample", raw->sample, 0, &o->sample, error);
 }
 
@@ -89,7 +98,7 @@ static bool read_chunk_size(const char *text, uint64_t *bytes, GError **error)
         return false;
     if (text && (*bytes == 0 || *bytes >> 60))
         return refuse(error, "--chunk-size", text, "no size of a chunk");
-    *bytes = (*bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+    *bytes = layout_align(*bytes);
     return true;
 }
 
@@ -307,7 +316,13 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int
 
 bool run_options_parse(struct run_options *options, int *argc, char ***argv, GError **error)
 {
-    struct raw raw = {.steps = 100, .warm_up_steps = 10, .batch = 4, .micro_batches = 1};
+    struct raw raw = {.steps = 100,
+                      .schedule_steps = NOT_GIVEN,
+                      .warm_up_steps = 10,
+                      .batch = 4,
+                      .sequence = NOT_GIVEN,
+                      .micro_batches = 1,
+                      .threads = NOT_GIVEN};
     gboolean flags[6] = {FALSE};
     *options = (struct run_options){
         .device_memory = RUN_UNLIMITED,

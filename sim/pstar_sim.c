@@ -14,6 +14,8 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
+#define ALL_PROCESSORS G_MAXINT
+
 struct arguments {
     char *device_memory, *host_memory, *chunk_size, *policy, *strategy, *look_ahead, *link,
         *pinned_memory, *platform, *json, *csv, *emit_plan, *timeline;
@@ -303,7 +305,7 @@ static int run(const struct arguments *a)
             .platform = in.platform,
             .host_bytes = in.host_bytes,
             .costs = in.costs,
-            .threads = (uint32_t)a->threads,
+            .threads = a->threads == ALL_PROCESSORS ? 0 : (uint32_t)a->threads,
             .progress = progress_update,
             .progress_data = progress};
         struct sweep *sweep = sweep_run(in.trace, &options);
@@ -317,7 +319,7 @@ static int run(const struct arguments *a)
 
 int main(int argc, char **argv)
 {
-    struct arguments arguments = {0};
+    struct arguments arguments = {.threads = ALL_PROCESSORS};
     g_autoptr(GOptionContext) context = describe(&arguments);
     g_autoptr(GError) error = NULL;
     int status = EXIT_USAGE;
@@ -328,8 +330,10 @@ int main(int argc, char **argv)
     else if (arguments.version) {
         puts("pstar-sim " PSTAR_VERSION);
         status = EXIT_DONE;
+    } else if (arguments.threads < 1) {
+        fprintf(stderr, "pstar-sim: --threads %d: not from 1\n", arguments.threads);
     } else if (!arguments.rest || arguments.rest[1] || !arguments.device_memory ||
-               arguments.threads < 0 || arguments.stalls < 0)
+               arguments.stalls < 0)
         fputs("pstar-sim: one TRACE and --device-memory are needed; see --help\n", stderr);
     else
         status = run(&arguments);
