@@ -1,4 +1,5 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
+#include "planner/certificate.h"
 #include "planner/explain.h"
 #include "planner/placement.h"
 #include "planner/search.h"
@@ -72,14 +73,33 @@ static int fail(int status, const GError *error)
     return status;
 }
 
-/* *platform stays NULL where none is named. */
-static bool read_platform(const struct arguments *a, struct platform **platform, GError **error)
+/* The platform that the options name or, where they name none, the certificate's (may be NULL).
+ * *platform stays NULL where there is neither. */
+static bool read_platform(const struct arguments *a, const struct certificate *certificate,
+                          struct platform **platform, GError **error)
 {
-    if (a->platform && !(*platform = platform_read(a->platform, error)))
-        return false;
-    if (*platform && a->link)
+    const char *link = a->link;
+
+    if (a->platform) {
+        *platform = platform_read(a->platform, error);
+    } else if (certificate && certificate->platform) {
+        *platform = certificate_platform(certificate, error);
+        link = certificate->link;
+    } else {
+        return true;
+    }
+    if (*platform && link)
         platform_keep_apart(*platform);
-    return true;
+    return *platform != NULL;
+}
+
+/* What the options name or, where they name nothing, the certificate. */
+static struct costs *read_costs(const struct arguments *a, const struct certificate *certificate,
+                                GError **error)
+{
+    if (!certificate || a->platform || a->link)
+        return costs_read(a->platform, a->link, error);
+    return certificate_costs(certificate, error);
 }
 
 static struct trace *read_trace_of(const struct plan *plan, const struct arguments *a,
@@ -88,7 +108,7 @@ static struct trace *read_trace_of(const struct plan *plan, const struct argumen
     struct platform *platform = NULL;
     struct trace *trace = trace_read(a->rest[0], error), *placed = NULL;
 
-    if (trace && read_platform(a, &platform, error))
+    if (trace && read_platform(a, plan->certificate, &platform, error))
         placed = placement_of_plan(plan, trace, platform, error);
     platform_free(platform);
     trace_free(trace);
@@ -169,7 +189,6 @@ static double host_share(const struct plan *plan, const struct trace *trace)
 static void print_result(const struct search_result *result)
 {
     const struct plan_figures *f = &result->plan->predicted;
-    g_autofree char *bound = size_format(result->traffic_lower_bound_bytes);
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
     g_autofree char *remark = g_strdup_printf("device %s, host %s, %.0f %% of the optimizer there",
@@ -181,7 +200,7 @@ static void print_result(const struct search_result *result)
     print_rival(&result->policy);
     print_rival(&result->strategy);
     print_row("plan", f, remark);
-    printf("  %-14s %11s              (any schedule of the plan's chunks)\n", "at least", bound);
+    explain_certificate(result->plan->certificate, stdout);
 }
 
 /* What was read for a search; NULL where it was not. */
@@ -198,7 +217,7 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
     in->host_bytes = UINT64_MAX;
     return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
            objective_parse(a->objective ? a->objective : "time", &in->objective, error) &&
-           read_platform(a, &in->platform, error) &&
+           read_platform(a, NULL, &in->platform, error) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (in->trace = trace_read(a->rest[0], error)) &&
            replay_check_trace(in->trace, a->rest[0], error) &&
@@ -206,8 +225,8 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
 }
 
 /* Proves how good the plan is, and writes it. */
-static bool write_result(const struct arguments *a, const struct inputs *in,
-                         const struct search_result *result, GError **error)
+static bool write_result(const struct arguments *a, const struct search_result *result,
+                         GError **error)
 {
     g_autofree char *platform = NULL, *hash = NULL;
 
@@ -216,7 +235,7 @@ static bool write_result(const struct arguments *a, const struct inputs *in,
     if (!(hash = certificate_hash_file(a->rest[0], error)))
         return false;
     const struct certificate_source source = {hash, platform, a->link};
-    certificate_make(result->plan, in->trace, &source);
+    certificate_make(result->plan, result->trace, &source);
     return plan_write(result->plan, a->output, error);
 }
 
@@ -239,7 +258,7 @@ static int search(const struct arguments *a, const struct inputs *in)
     progress_end(progress);
     if (!result)
         return fail(EXIT_DOES_NOT_FIT, error);
-    bool ok = write_result(a, in, result, &error);
+    bool ok = write_result(a, result, &error);
     if (ok)
         print_result(result);
     if (ok && !replay_is_timed(in->trace))

@@ -10,7 +10,6 @@ enum {
     PLACED_LAYOUTS = 6, /* that did best and are tried with the optimizer elsewhere */
     FINALISTS = 6,      /* tried again with more effort */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
-    BOUND_ROUNDS = 400,
 };
 
 static const struct placement as_traced = {PLACEMENT_TRACED, 0};
@@ -263,7 +262,6 @@ static bool run_search(struct search *search, struct search_result *result, GErr
     describe(search, result);
     result->plan = outcomes_choose(search->outcomes, search->options->objective);
     result->trace = placement_of_plan(result->plan, search->job.trace, search->job.platform, NULL);
-    result->traffic_lower_bound_bytes = bound_plan(result->trace, result->plan, BOUND_ROUNDS);
     return true;
 }
 

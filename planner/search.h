@@ -38,9 +38,6 @@ struct search_rival {
 struct search_result {
     struct plan *plan;
     struct trace *trace; /* with the updates where the plan has them */
-    uint64_t
-        traffic_lower_bound_bytes; /* of any schedule with the plan's layout: planner/bound.h */
-
     struct search_rival policy, strategy;
     uint32_t layouts_tried, plans_tried;
     bool stopped; /* before its end */

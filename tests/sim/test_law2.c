@@ -163,7 +163,8 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
 
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = d->chunk_bytes;
-    struct candidate *candidate = candidate_new(job, &spec, &needed, NULL);
+    struct candidate *candidate =
+        candidate_new(job, &spec, &(struct placement){PLACEMENT_TRACED, 0}, &needed, NULL);
     if (!candidate)
         return NULL;
     struct stays_options options = {.look_ahead = d->look_ahead,
@@ -283,7 +284,11 @@ static bool try_draw(const struct workshop *workshop, int number, GRand *random)
         trace = collect(workshop, &d, trace);
     struct non_model *non_model = non_model_place(trace);
     struct costs *costs = costs_new(NULL, d.link, NULL);
-    struct candidate_job job = {trace, non_model, costs, d.device_bytes, d.host_bytes};
+    struct candidate_job job = {.trace = trace,
+                                .non_model = non_model,
+                                .costs = costs,
+                                .device_bytes = d.device_bytes,
+                                .host_bytes = d.host_bytes};
     struct plan *plan = make_plan(workshop, &d, &job, random);
     bool fits = plan != NULL;
     if (plan)
