@@ -29,13 +29,18 @@ struct device {
     const struct device_ops *ops;
 };
 
-enum device_error { DEVICE_ERROR_MEMORY };
+enum device_error {
+    DEVICE_ERROR_MEMORY,
+    DEVICE_ERROR_MODEL /* no operators for such a model */
+};
 #define DEVICE_ERROR device_error_quark()
 GQuark device_error_quark(void);
 
 struct device_ops {
     const char *name; /* as in --device */
 
+    /* Whether the device has operators for the model; fails with DEVICE_ERROR_MODEL where not. */
+    bool (*supports)(const struct model_config *config, GError **error);
     /* Takes all memory at once. DEVICE_ERROR_MEMORY where the machine has not that much. */
     struct device *(*open)(const struct device_options *options, GError **error);
     /* Completes what is queued first. */

@@ -2,6 +2,7 @@
 
 #include "chunks/dry_run.h"
 #include "chunks/homes.h"
+#include "engine/device.h"
 #include "engine/run_choices.h"
 #include "policies/plugin.h"
 
@@ -14,6 +15,10 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     run->config = model_config_read(options->model, error);
     if (!run->config)
         return false;
+    if (!options->device->supports(run->config, error)) {
+        g_prefix_error(error, "%s: ", options->model);
+        return false;
+    }
     struct trace_choices *choices = run_choices(options, run->config, run->plan, error);
     if (!choices)
         return false;

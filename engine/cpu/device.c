@@ -61,6 +61,17 @@ static void run_on_host(void *self, const void *work, bool at_once)
         cpu_operators_run(&((struct cpu_device *)self)->host, operation);
 }
 
+static bool cpu_supports(const struct model_config *config, GError **error)
+{
+    uint32_t head_width = config->width / config->heads;
+    if (head_width <= CPU_HEAD_LIMIT)
+        return true;
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
+                "n_embd / n_head is %u: the CPU device computes attention heads of at most %d",
+                head_width, CPU_HEAD_LIMIT);
+    return false;
+}
+
 /* Threads inherit their creator's cores: the kernels' are created at the first operator. */
 static struct device *cpu_open(const struct device_options *options, GError **error)
 {
@@ -222,6 +233,7 @@ static void cpu_write(struct device *device, enum device_memory memory, uint64_t
 
 const struct device_ops device_cpu = {
     .name = "cpu",
+    .supports = cpu_supports,
     .open = cpu_open,
     .close = cpu_close,
     .copy = cpu_copy,

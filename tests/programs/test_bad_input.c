@@ -138,6 +138,14 @@ static const struct bad table[] = {
      "pstar-run --model llama.json --data text.txt --log out.jsonl",
      2,
      {"llama.json", "llama"}},
+    {"config/head",
+     "pstar-run --model wide_head.json --data text.txt --log out.jsonl",
+     2,
+     {"wide_head.json", "n_embd / n_head is 513"}},
+    {"config/head-dry",
+     "pstar-run --model wide_head.json --data text.txt --dry-run",
+     2,
+     {"wide_head.json", "n_embd / n_head is 513"}},
     {"config/synth",
      "pstar-trace synth --model heads.json --batch 1 --seq 32 --precision fp32 -o out.pstar",
      2,
@@ -259,6 +267,18 @@ static void write_config(const char *name, const char *key, json_t *value)
     json_decref(config);
 }
 
+/* One head of one more than the CPU device computes. */
+static void write_wide_head(void)
+{
+    json_t *config = workshop_read_json(workshop, "model/config.json");
+    json_object_set_new(config, "n_head", json_integer(1));
+    json_object_set_new(config, "n_embd", json_integer(513));
+    char *path = workshop_path(workshop, "wide_head.json");
+    g_assert_cmpint(json_dump_file(config, path, 0), ==, 0);
+    g_free(path);
+    json_decref(config);
+}
+
 static void write_files(void)
 {
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
@@ -280,6 +300,7 @@ static void write_files(void)
     write_config("absurd.json", "n_layer", json_integer(-3));
     write_config("llama.json", "model_type", json_string("llama"));
     write_config("wider.json", "n_embd", json_integer(128));
+    write_wide_head();
 }
 
 int main(int argc, char **argv)
