@@ -1,6 +1,7 @@
 #include "chunks/certificate_json.h"
 #include "chunks/plan.h"
 #include "chunks/plan_format.h"
+#include "traces/input_file.h"
 
 #include <jansson.h>
 
@@ -318,6 +319,8 @@ static bool read_plan(struct reader *reader, const json_t *root, struct plan *pl
 
 struct plan *plan_read(const char *path, GError **error)
 {
+    if (!input_file_check(path, error))
+        return NULL;
     GError *own = NULL;
     struct reader reader = {.path = path, .error = &own};
     json_error_t where;

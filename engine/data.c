@@ -1,6 +1,7 @@
 #include "engine/data.h"
 
 #include "engine/random.h"
+#include "traces/input_file.h"
 
 #include <math.h>
 #include <string.h>
@@ -136,7 +137,8 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
     struct data *data = g_new0(struct data, 1);
     data->path = g_strdup(path);
     data->options = *options;
-    if (!map_file(data, error) || !recognise(data, error) || !divide(data, error)) {
+    if (!input_file_check(path, error) || !map_file(data, error) || !recognise(data, error) ||
+        !divide(data, error)) {
         data_close(data);
         return NULL;
     }

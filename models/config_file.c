@@ -1,6 +1,8 @@
 /* Hugging Face config.json of GPT-2: its keys, and the defaults that transformers gives them. */
 #include "models/config_check.h"
 
+#include "traces/input_file.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -113,6 +115,8 @@ struct model_config *model_config_read(const char *path, GError **error)
     char *text = NULL;
     gsize length;
     GError *unreadable = NULL;
+    if (!input_file_check(file, error))
+        goto out;
     if (!g_file_get_contents(file, &text, &length, &unreadable)) {
         g_set_error_literal(error, MODEL_ERROR, MODEL_ERROR_CONFIG, unreadable->message);
         g_error_free(unreadable);

@@ -1,5 +1,7 @@
 #include "models/safetensors.h"
 
+#include "traces/input_file.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,7 +237,7 @@ struct safetensors *safetensors_open(const char *path, GError **error)
     file->tensors = g_array_new(FALSE, FALSE, sizeof(struct safetensors_tensor));
     g_array_set_clear_func(file->tensors, tensor_clear);
     file->by_name = g_hash_table_new(g_str_hash, g_str_equal);
-    if (!map_file(file, error) || !read_header(file, error)) {
+    if (!input_file_check(path, error) || !map_file(file, error) || !read_header(file, error)) {
         safetensors_close(file);
         return NULL;
     }

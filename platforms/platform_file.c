@@ -1,6 +1,8 @@
 /* A machine's JSON file. */
 #include "platforms/platform.h"
 
+#include "traces/input_file.h"
+
 #include <jansson.h>
 #include <math.h>
 
@@ -249,6 +251,8 @@ struct platform *platform_read(const char *path, GError **error)
 {
     g_autofree char *text = NULL;
     GError *unreadable = NULL;
+    if (!input_file_check(path, error))
+        return NULL;
     if (g_file_get_contents(path, &text, NULL, &unreadable))
         return platform_parse(text, path, error);
     g_set_error_literal(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, unreadable->message);

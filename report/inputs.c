@@ -1,6 +1,7 @@
 #include "report/inputs.h"
 
 #include "report/error.h"
+#include "traces/input_file.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>
@@ -65,6 +66,8 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
 /* KIND_UNKNOWN with the error set. *root is the JSON of a plan or a sweep, to release. */
 static enum kind recognise(const char *path, json_t **root, GError **error)
 {
+    if (!input_file_check(path, error))
+        return KIND_UNKNOWN;
     char head[sizeof sqlite_magic] = "";
     enum kind kind = KIND_UNKNOWN;
     FILE *file = fopen(path, "rb");

@@ -1,5 +1,6 @@
 #include "traces/database.h"
 
+#include "traces/input_file.h"
 #include "traces/schema.h"
 #include "traces/trace_file.h"
 
@@ -72,6 +73,8 @@ static bool check_header(const char *path, const uint8_t *header, size_t read_by
 
 static bool check_file(const char *path, GError **error)
 {
+    if (!input_file_check(path, error))
+        return false;
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", path, g_strerror(errno));
