@@ -17,7 +17,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 #define ALL_PROCESSORS G_MAXINT
 
 struct arguments {
-    char *device_memory, *host_memory, *chunk_size, *policy, *strategy, *look_ahead, *link,
+    char *device_memory, *host_memory, *chunk_size, *layout, *policy, *strategy, *look_ahead, *link,
         *pinned_memory, *platform, *json, *csv, *emit_plan, *timeline;
     char **rest;
     int threads, stalls;
@@ -30,7 +30,11 @@ static GOptionContext *describe(struct arguments *a)
         {"device-memory", 0, 0, G_OPTION_ARG_STRING, &a->device_memory,
          "Budgets: sizes, or shares of the model data beside all activations (30%)", "SIZE[,..]"},
         {"chunk-size", 0, 0, G_OPTION_ARG_STRING, &a->chunk_size,
-         "Range in steps of sqrt(2), or list; default: 13 sizes about the mean tensor", "A:B|LIST"},
+         "Range in steps of sqrt(2), or list; or a size a list of chunks: param=64MiB,master=1GiB; "
+         "default: 13 sizes about the mean tensor",
+         "A:B|LIST|NAME=SIZE,.."},
+        {"layout", 0, 0, G_OPTION_ARG_FILENAME, &a->layout,
+         "Chunks from a layout file or a plan, instead of sizes", "FILE"},
         {"policy", 0, 0, G_OPTION_ARG_STRING, &a->policy,
          "Eviction policies; default: all, or none beside --strategy", "LIST|all"},
         {"strategy", 0, 0, G_OPTION_ARG_STRING, &a->strategy,
@@ -86,9 +90,9 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory,   a->chunk_size, a->policy, a->look_ahead,
-                       a->link,          a->pinned_memory, a->platform,   a->json,   a->csv,
-                       a->strategy,      a->emit_plan,     a->timeline};
+    char *strings[] = {a->layout,     a->device_memory, a->host_memory,   a->chunk_size, a->policy,
+                       a->look_ahead, a->link,          a->pinned_memory, a->platform,   a->json,
+                       a->csv,        a->strategy,      a->emit_plan,     a->timeline};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -119,8 +123,8 @@ static GPtrArray *parse_policies(const char *text, GError **error)
 struct inputs {
     struct trace *trace;
     struct costs *costs;
-    GArray *chunk_sizes, *budgets, *look_aheads;
-    GPtrArray *policies, *strategies; /* strategies: NULL where none are wanted */
+    GArray *budgets, *look_aheads;
+    GPtrArray *layouts, *policies, *strategies; /* strategies: NULL where none are wanted */
     struct platform *platform;
     uint64_t host_bytes;
 };
@@ -162,14 +166,14 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
            (in->trace = trace_read(a->rest[0], error)) &&
            replay_check_trace(in->trace, a->rest[0], error) &&
            (in->budgets = sizes_parse_budgets(a->device_memory, in->trace, error)) &&
-           (in->chunk_sizes = sizes_parse_chunks(a->chunk_size, in->trace, error));
+           (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error));
 }
 
 static void inputs_clear(struct inputs *in)
 {
     trace_free(in->trace);
     costs_free(in->costs);
-    g_clear_pointer(&in->chunk_sizes, g_array_unref);
+    g_clear_pointer(&in->layouts, g_ptr_array_unref);
     g_clear_pointer(&in->budgets, g_array_unref);
     g_clear_pointer(&in->look_aheads, g_array_unref);
     g_clear_pointer(&in->policies, g_ptr_array_unref);
@@ -297,7 +301,7 @@ static int run(const struct arguments *a)
     else {
         struct progress *progress = progress_begin("configurations");
         struct sweep_options options = {
-            .chunk_sizes = in.chunk_sizes,
+            .layouts = in.layouts,
             .budgets = in.budgets,
             .look_aheads = in.look_aheads,
             .policies = (const struct policy_ops *const *)in.policies->pdata,

@@ -5,9 +5,9 @@
 #include "sim/sizes.h"
 #include "sim/workers.h"
 
-/* What the configurations of one chunk size share. */
+/* What the configurations of one layout share. */
 struct shared_layout {
-    struct layout *layout;
+    const struct layout *layout;
     struct accesses *accesses;
 };
 
@@ -15,7 +15,7 @@ struct sweep_job {
     const struct trace *trace;
     const struct sweep_options *options;
     const struct non_model *non_model;
-    struct shared_layout *layouts; /* [chunk_sizes->len] */
+    struct shared_layout *layouts; /* [layouts->len] */
     struct sweep *sweep;
     struct timeline *timeline; /* of the one row that is run; NULL: none is kept */
 };
@@ -28,39 +28,36 @@ static uint32_t policy_count(const struct sweep_options *options)
     return count;
 }
 
-/* Rows of one budget and chunk size. */
+/* Rows of one budget and layout. */
 static uint32_t ways(const struct sweep_options *options)
 {
     return policy_count(options) * options->look_aheads->len +
            (options->strategies ? options->strategies->len : 0);
 }
 
-/* The size a row belongs to, from its place: see struct sweep. */
+/* The layout a row belongs to, from its place: see struct sweep. */
 static uint32_t layout_index(const struct sweep_job *job, uint32_t row)
 {
-    return row / ways(job->options) % job->options->chunk_sizes->len;
+    return row / ways(job->options) % job->options->layouts->len;
 }
 
 static struct shared_layout layout_of(const struct trace *trace, const struct non_model *non_model,
-                                      uint64_t chunk_bytes)
+                                      const struct named_layout *named)
 {
-    struct shared_layout shared = {.layout = layout_pack_uniform(trace, chunk_bytes, NULL)};
-    g_assert(shared.layout);
-    shared.accesses = accesses_new(trace, shared.layout, non_model->extent);
-    return shared;
+    return (struct shared_layout){
+        .layout = named->layout, .accesses = accesses_new(trace, named->layout, non_model->extent)};
 }
 
 static void clear_layout(struct shared_layout *shared)
 {
     accesses_free(shared->accesses);
-    layout_free(shared->layout);
 }
 
 static void make_layout(void *data, uint32_t index)
 {
     struct sweep_job *job = data;
-    uint64_t chunk_bytes = g_array_index(job->options->chunk_sizes, uint64_t, index);
-    job->layouts[index] = layout_of(job->trace, job->non_model, chunk_bytes);
+    job->layouts[index] = layout_of(job->trace, job->non_model,
+                                    g_ptr_array_index(job->options->layouts, index));
 }
 
 static struct plan *plan_policy(const struct sweep_job *job, const struct shared_layout *shared,
@@ -134,7 +131,7 @@ struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *o
     struct non_model *non_model = non_model_place(trace);
     struct sweep_job job = {
         .trace = trace, .options = options, .non_model = non_model, .timeline = timeline};
-    struct shared_layout shared = layout_of(trace, non_model, row->chunk_bytes);
+    struct shared_layout shared = layout_of(trace, non_model, row->layout);
     struct sweep_row again = *row;
     struct plan *plan = plan_row(&job, &shared, &again, NULL);
 
@@ -167,12 +164,14 @@ static void list_rows(struct sweep *sweep, const struct sweep_options *options)
 {
     uint32_t count = 0;
 
-    sweep->row_count = options->budgets->len * options->chunk_sizes->len * ways(options);
+    sweep->row_count = options->budgets->len * options->layouts->len * ways(options);
     sweep->rows = g_new0(struct sweep_row, sweep->row_count);
     for (uint32_t b = 0; b < options->budgets->len; b++)
-        for (uint32_t s = 0; s < options->chunk_sizes->len; s++) {
+        for (uint32_t s = 0; s < options->layouts->len; s++) {
+            const struct named_layout *named = g_ptr_array_index(options->layouts, s);
             const struct sweep_row row = {
-                .chunk_bytes = g_array_index(options->chunk_sizes, uint64_t, s),
+                .layout = named,
+                .chunk_bytes = named->layout->chunk_bytes[TRACE_PARAM],
                 .device_bytes = g_array_index(options->budgets, uint64_t, b)};
             list_ways(sweep, options, row, &count);
         }
@@ -180,7 +179,7 @@ static void list_rows(struct sweep *sweep, const struct sweep_options *options)
 
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options)
 {
-    uint32_t sizes = options->chunk_sizes->len;
+    uint32_t sizes = options->layouts->len;
     struct non_model *non_model = non_model_place(trace);
     struct sweep *sweep = g_new0(struct sweep, 1);
     struct sweep_job job = {.trace = trace,

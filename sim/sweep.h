@@ -1,4 +1,4 @@
-/* Every combination of chunk sizes, budgets, and ways of training: policies with look-aheads, and
+/* Every combination of layouts, budgets, and ways of training: policies with look-aheads, and
  * strategies. Replayed on all cores. */
 #ifndef PSTAR_SIM_SWEEP_H
 #define PSTAR_SIM_SWEEP_H
@@ -6,11 +6,12 @@
 #include "chunks/plan.h"
 #include "policies/policy.h"
 #include "sim/costs.h"
+#include "sim/layout_list.h"
 #include "sim/phases.h"
 #include "strategies/strategy.h"
 
 struct sweep_options {
-    const GArray *chunk_sizes;                /* uint64_t, multiples of LAYOUT_ALIGNMENT */
+    const GPtrArray *layouts;                 /* struct named_layout */
     const GArray *budgets;                    /* uint64_t, bytes of device memory */
     const GArray *look_aheads;                /* uint32_t, moments */
     const struct policy_ops *const *policies; /* ends with NULL */
@@ -28,7 +29,8 @@ struct sweep_options {
 
 /* One configuration's row. */
 struct sweep_row {
-    uint64_t chunk_bytes;
+    const struct named_layout *layout; /* of the options */
+    uint64_t chunk_bytes;              /* its parameter list's */
     uint64_t device_bytes; /* of the device; the arena is smaller by the trace's library_bytes */
     const struct policy_ops *policy; /* NULL: a strategy's row */
     const struct strategy *strategy; /* NULL: a policy's row; of the options */
@@ -44,7 +46,7 @@ struct sweep_row {
 
 struct sweep {
     uint32_t row_count;
-    struct sweep_row *rows; /* by budget and chunk size: by policy and look-ahead, then the
+    struct sweep_row *rows; /* by budget and layout: by policy and look-ahead, then the
                                strategies; each in the order given */
 };
 

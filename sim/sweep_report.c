@@ -46,6 +46,14 @@ static void print_heading(uint64_t device_bytes, FILE *out)
             "step s");
 }
 
+/* The chunk size of the parameter list says little of a layout that has a name. */
+static void end_row(const struct sweep_row *row, FILE *out)
+{
+    if (row->layout->name)
+        fprintf(out, "  %s", row->layout->name);
+    fputc('\n', out);
+}
+
 static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
 {
     const struct plan_figures *f = &row->figures;
@@ -55,9 +63,10 @@ static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
 
-    fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s %9.4f %9.4f\n", best ? '*' : ' ',
-            chunk, way(row), row->look_ahead, h2d, d2h, traffic, peak, host, f->stall_seconds,
+    fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s %9.4f %9.4f", best ? '*' : ' ', chunk,
+            way(row), row->look_ahead, h2d, d2h, traffic, peak, host, f->stall_seconds,
             f->iteration_seconds);
+    end_row(row, out);
 }
 
 static void print_refused(const struct sweep_row *row, FILE *out)
@@ -66,11 +75,12 @@ static void print_refused(const struct sweep_row *row, FILE *out)
     g_autofree char *least = size_format(row->least_device_bytes);
 
     if (row->device_bytes < row->least_device_bytes)
-        fprintf(out, "  %10s  %-17s %5u does not fit: needs %s\n", chunk, way(row), row->look_ahead,
+        fprintf(out, "  %10s  %-17s %5u does not fit: needs %s", chunk, way(row), row->look_ahead,
                 least);
     else
-        fprintf(out, "  %10s  %-17s %5u does not fit: %s\n", chunk, way(row), row->look_ahead,
+        fprintf(out, "  %10s  %-17s %5u does not fit: %s", chunk, way(row), row->look_ahead,
                 row->reason);
+    end_row(row, out);
 }
 
 void sweep_print(const struct sweep *sweep, FILE *out)
@@ -96,9 +106,9 @@ static json_t *row_json(const struct sweep_row *row)
 {
     struct figure figures[FIGURES];
     json_t *object =
-        json_pack("{sI ss? ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes, "policy",
-                  row->policy ? row->policy->name : NULL, "strategy",
-                  row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
+        json_pack("{sI ss? ss? ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes,
+                  "layout", row->layout->name, "policy", row->policy ? row->policy->name : NULL,
+                  "strategy", row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
                   (json_int_t)row->device_bytes, "look_ahead", (json_int_t)row->look_ahead, "fits",
                   row->fits, "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
 
@@ -132,6 +142,15 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
     return ok;
 }
 
+/* Names hold commas, and files' perhaps quotes. NULL is empty. */
+static void append_csv_text(GString *text, const char *value)
+{
+    g_auto(GStrv) parts = g_strsplit(value ? value : "", "\"", -1);
+    g_autofree char *doubled = g_strjoinv("\"\"", parts);
+    if (value)
+        g_string_append_printf(text, "\"%s\"", doubled);
+}
+
 static void append_csv_row(GString *text, const struct sweep_row *row)
 {
     struct figure figures[FIGURES];
@@ -148,10 +167,12 @@ static void append_csv_row(GString *text, const struct sweep_row *row)
         else
             g_string_append_c(text, ',');
     if (row->fits)
-        g_string_append_printf(text, ",%.9f,%.9f\n", row->figures.stall_seconds,
+        g_string_append_printf(text, ",%.9f,%.9f,", row->figures.stall_seconds,
                                row->figures.iteration_seconds);
     else
-        g_string_append(text, ",,\n");
+        g_string_append(text, ",,,");
+    append_csv_text(text, row->layout->name);
+    g_string_append_c(text, '\n');
 }
 
 bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error)
@@ -164,7 +185,7 @@ bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error
     list_figures(&(struct plan_figures){0}, figures);
     for (int i = 0; i < FIGURES; i++)
         g_string_append_printf(text, ",%s", figures[i].name);
-    g_string_append(text, ",stall_seconds,iteration_seconds\n");
+    g_string_append(text, ",stall_seconds,iteration_seconds,layout\n");
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)
             append_csv_row(text, &sweep->rows[r]);

@@ -51,7 +51,7 @@ static uint64_t traffic(const struct plan_figures *figures)
 /* The rows of the default sweep at the search's budget; with a platform also of all strategies. */
 static struct sweep *default_sweep(const struct fixture *f)
 {
-    g_autoptr(GArray) sizes = sizes_parse_chunks(NULL, f->trace, NULL);
+    g_autoptr(GPtrArray) layouts = layout_list_parse(NULL, NULL, f->trace, NULL);
     g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_autoptr(GPtrArray) strategies = strategy_parse_list("all", NULL);
@@ -59,7 +59,7 @@ static struct sweep *default_sweep(const struct fixture *f)
 
     g_array_append_val(budgets, budget);
     return sweep_run(f->trace,
-                     &(struct sweep_options){.chunk_sizes = sizes,
+                     &(struct sweep_options){.layouts = layouts,
                                              .budgets = budgets,
                                              .look_aheads = look_aheads,
                                              .policies = policy_all,

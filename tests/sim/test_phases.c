@@ -97,11 +97,11 @@ static void test_add_up(void)
 
     for (int i = 0; i < 20; i++) {
         struct trace *trace = random_iteration(random);
-        g_autoptr(GArray) chunk_sizes = sizes_parse_chunks("4KiB", trace, NULL);
+        g_autoptr(GPtrArray) layouts = layout_list_parse("4KiB", NULL, trace, NULL);
         g_autoptr(GArray) budgets = sizes_parse_budgets("50%", trace, NULL);
         g_autoptr(GArray) look_aheads = sizes_parse_counts("0,3", NULL);
         struct costs *costs = costs_new(NULL, NULL, NULL);
-        const struct sweep_options options = {.chunk_sizes = chunk_sizes,
+        const struct sweep_options options = {.layouts = layouts,
                                               .budgets = budgets,
                                               .look_aheads = look_aheads,
                                               .policies = policy_all,

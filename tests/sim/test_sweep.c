@@ -10,7 +10,8 @@
 
 struct fixture {
     struct trace *trace;
-    GArray *chunk_sizes, *budgets, *look_aheads;
+    GPtrArray *layouts;
+    GArray *budgets, *look_aheads;
     struct costs *costs;
     struct sweep_options options;
 };
@@ -18,11 +19,11 @@ struct fixture {
 static void set_up(struct fixture *f, GRand *random, const char *budgets)
 {
     f->trace = random_iteration(random);
-    f->chunk_sizes = sizes_parse_chunks("1KiB:32KiB", f->trace, NULL);
+    f->layouts = layout_list_parse("1KiB:32KiB", NULL, f->trace, NULL);
     f->budgets = sizes_parse_budgets(budgets, f->trace, NULL);
     f->look_aheads = sizes_parse_counts("0,3", NULL);
     f->costs = costs_new(NULL, NULL, NULL);
-    f->options = (struct sweep_options){.chunk_sizes = f->chunk_sizes,
+    f->options = (struct sweep_options){.layouts = f->layouts,
                                         .budgets = f->budgets,
                                         .look_aheads = f->look_aheads,
                                         .policies = policy_all,
@@ -32,7 +33,7 @@ static void set_up(struct fixture *f, GRand *random, const char *budgets)
 
 static void tear_down(struct fixture *f)
 {
-    g_array_unref(f->chunk_sizes);
+    g_ptr_array_unref(f->layouts);
     g_array_unref(f->budgets);
     g_array_unref(f->look_aheads);
     costs_free(f->costs);
@@ -103,9 +104,9 @@ static void test_what_does_not_fit(void)
     sweep_free(sweep);
 
     /* What a row calls the least does fit, and a byte less does not. */
-    uint64_t chunk_bytes = 2048, least = 0;
-    g_array_set_size(f.chunk_sizes, 0);
-    g_array_append_val(f.chunk_sizes, chunk_bytes);
+    uint64_t least = 0;
+    g_ptr_array_unref(f.layouts);
+    f.options.layouts = f.layouts = layout_list_parse("2KiB", NULL, f.trace, NULL);
     for (int i = 0; i < 3; i++) {
         uint64_t budget = i == 0 ? 256 : least + 1 - (uint64_t)i;
         g_array_set_size(f.budgets, 0);
@@ -212,6 +213,37 @@ static void test_sizes(void)
     trace_free(trace);
 }
 
+/* Lists may differ, and sizes a list may stand beside sizes for all. */
+static void test_layouts(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < 20; i++) {
+        struct trace *trace = random_iteration(random);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(GPtrArray) layouts = layout_list_parse("1KiB,2KiB;4KiB,param=1KiB;8KiB:16KiB",
+                                                         NULL, trace, &error);
+        static const uint64_t param[] = {1024, 2048, 1024, 8192, 11776, 16384};
+        g_assert_no_error(error);
+        g_assert_cmpuint(layouts->len, ==, (guint)G_N_ELEMENTS(param));
+        for (guint l = 0; l < layouts->len; l++) {
+            const struct named_layout *named = g_ptr_array_index(layouts, l);
+            g_assert_cmpuint(named->layout->chunk_bytes[TRACE_PARAM], ==, param[l]);
+            g_assert_cmpstr(named->name, ==, l == 2 ? "4KiB,param=1KiB" : NULL);
+        }
+        static const char *const bad[] = {"", "1KiB;", "1KiB;param=0", "x=1KiB",
+                                          "param=1KiB;2KiB:1KiB"};
+        for (size_t b = 0; b < G_N_ELEMENTS(bad); b++) {
+            g_autoptr(GError) wrong = NULL;
+            g_assert_null(layout_list_parse(bad[b], NULL, trace, &wrong));
+            g_assert_nonnull(wrong);
+        }
+        g_assert_null(layout_list_parse("1KiB", "layout.json", trace, &error));
+        g_assert_nonnull(strstr(error->message, "--chunk-size"));
+        trace_free(trace);
+    }
+    g_rand_free(random);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -220,5 +252,6 @@ int main(int argc, char **argv)
     g_test_add_func("/sweep/interruption", test_interruption);
     g_test_add_func("/sweep/json", test_json);
     g_test_add_func("/sweep/sizes", test_sizes);
+    g_test_add_func("/sweep/layouts", test_layouts);
     return g_test_run();
 }

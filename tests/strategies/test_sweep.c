@@ -12,8 +12,8 @@ static const struct policy_ops *const policies[] = {&policy_opt, &policy_lru, NU
 
 struct fixture {
     struct trace *trace;
-    GArray *chunk_sizes, *budgets, *look_aheads;
-    GPtrArray *strategies;
+    GArray *budgets, *look_aheads;
+    GPtrArray *layouts, *strategies;
     struct costs *costs;
     struct sweep_options options;
 };
@@ -21,12 +21,12 @@ struct fixture {
 static void set_up(struct fixture *f, GRand *random)
 {
     f->trace = random_iteration(random);
-    f->chunk_sizes = sizes_parse_chunks("1KiB,8KiB", f->trace, NULL);
+    f->layouts = layout_list_parse("1KiB,8KiB", NULL, f->trace, NULL);
     f->budgets = sizes_parse_budgets("20%,150%", f->trace, NULL);
     f->look_aheads = sizes_parse_counts("0,3", NULL);
     f->strategies = strategy_parse_list("all", NULL);
     f->costs = costs_new(NULL, NULL, NULL);
-    f->options = (struct sweep_options){.chunk_sizes = f->chunk_sizes,
+    f->options = (struct sweep_options){.layouts = f->layouts,
                                         .budgets = f->budgets,
                                         .look_aheads = f->look_aheads,
                                         .policies = policies,
@@ -37,7 +37,7 @@ static void set_up(struct fixture *f, GRand *random)
 
 static void tear_down(struct fixture *f)
 {
-    g_array_unref(f->chunk_sizes);
+    g_ptr_array_unref(f->layouts);
     g_array_unref(f->budgets);
     g_array_unref(f->look_aheads);
     g_ptr_array_unref(f->strategies);

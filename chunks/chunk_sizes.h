@@ -1,0 +1,24 @@
+/* Chunk sizes as people write them: "64MiB" for every list, or "param=64MiB,exp_avg=128MiB", a size
+ * a list. A plain size among them is that of the lists that are not named. */
+#ifndef PSTAR_CHUNKS_CHUNK_SIZES_H
+#define PSTAR_CHUNKS_CHUNK_SIZES_H
+
+#include "chunks/layout.h"
+
+#define CHUNK_SIZES_MOST ((UINT64_C(1) << 60) - 1) /* bytes; sums stay below 64 bits */
+
+struct chunk_sizes {
+    uint64_t of_list[TRACE_LISTS]; /* bytes, multiples of LAYOUT_ALIGNMENT; 0: not named */
+    uint64_t others;               /* likewise, for lists that are not named; 0: not given */
+};
+
+/* Sizes are rounded up to the alignment. LAYOUT_ERROR or SIZE_ERROR quotes what is wrong: no size,
+ * a size of 0, a list that there is not, a list or a plain size twice. */
+bool chunk_sizes_parse(const char *text, struct chunk_sizes *sizes, GError **error);
+
+/* Packs the trace's tensors in the model's order. LAYOUT_ERROR where a list of the trace has no
+ * size, or a list that is named is none of the trace's. */
+struct layout *chunk_sizes_pack(const struct chunk_sizes *sizes, const struct trace *trace,
+                                GError **error);
+
+#endif

@@ -1,0 +1,241 @@
+#include "chunks/layout_file.h"
+
+#include "chunks/plan_check.h"
+#include "traces/input_file.h"
+
+#include <jansson.h>
+
+#define LAYOUT_FORMAT 1 /* value of the key "pstar_layout" */
+
+/* A layout file while it is being read. */
+struct reading {
+    const char *path;
+    const struct trace *trace;
+    GHashTable *tensors; /* name to index + 1 */
+    struct layout *layout;
+    GArray *chunks; /* struct chunk, of all lists so far */
+    GError **error;
+};
+
+G_GNUC_PRINTF(2, 3)
+static bool refuse(const struct reading *reading, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *reason = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(reading->error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID, "%s: %s", reading->path,
+                reason);
+    return false;
+}
+
+/* Puts a tensor behind the others of the last chunk. */
+static bool add_tensor(struct reading *reading, int list, const char *name)
+{
+    struct layout *layout = reading->layout;
+    guint found = GPOINTER_TO_UINT(name ? g_hash_table_lookup(reading->tensors, name) : NULL);
+    if (!found)
+        return refuse(reading, "list %s: no tensor is called '%s'", trace_list_name(list),
+                      name ? name : "");
+    struct layout_place *place = &layout->places[list][found - 1];
+    struct chunk *chunk = &g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1);
+    if (place->chunk != UINT32_MAX)
+        return refuse(reading, "list %s: tensor %s is there twice", trace_list_name(list), name);
+    *place = (struct layout_place){.chunk = reading->chunks->len - 1, .offset = chunk->used};
+    chunk->used += layout_align(reading->trace->tensors[found - 1].elements *
+                                reading->trace->list_element_bytes[list]);
+    chunk->bytes = chunk->used;
+    return true;
+}
+
+static bool add_chunk(struct reading *reading, int list, size_t index, const json_t *names)
+{
+    struct layout *layout = reading->layout;
+    struct chunk empty = {.list = (uint8_t)list};
+    if (!json_array_size(names))
+        return refuse(reading, "list %s: chunk %zu is no list of tensors", trace_list_name(list),
+                      index);
+    g_array_append_val(reading->chunks, empty);
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (!add_tensor(reading, list, json_string_value(json_array_get(names, i))))
+            return false;
+    uint64_t used = g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1).used;
+    if (layout->chunk_bytes[list] && used > layout->chunk_bytes[list])
+        return refuse(reading,
+                      "list %s: chunk %zu takes %" G_GUINT64_FORMAT
+                      " bytes; chunk_bytes allows %" G_GUINT64_FORMAT,
+                      trace_list_name(list), index, used, layout->chunk_bytes[list]);
+    return true;
+}
+
+static bool read_list(struct reading *reading, int list, const json_t *chunks)
+{
+    struct layout *layout = reading->layout;
+    uint64_t largest = 0;
+    guint first = reading->chunks->len;
+    if (!json_is_array(chunks))
+        return refuse(reading, "list %s is missing", trace_list_name(list));
+    layout->places[list] = g_new(struct layout_place, layout->tensor_count);
+    for (uint32_t t = 0; t < layout->tensor_count; t++)
+        layout->places[list][t] = (struct layout_place){.chunk = UINT32_MAX};
+    for (size_t i = 0; i < json_array_size(chunks); i++)
+        if (!add_chunk(reading, list, i, json_array_get(chunks, i)))
+            return false;
+    for (uint32_t t = 0; t < layout->tensor_count; t++)
+        if (layout->places[list][t].chunk == UINT32_MAX)
+            return refuse(reading, "list %s: tensor %s is missing", trace_list_name(list),
+                          reading->trace->tensors[t].name);
+    for (guint c = first; c < reading->chunks->len; c++)
+        largest = MAX(largest, g_array_index(reading->chunks, struct chunk, c).used);
+    if (!layout->chunk_bytes[list])
+        layout->chunk_bytes[list] = largest;
+    return true;
+}
+
+/* Of a value that is the same for every list, or an object with one a list. */
+static const json_t *of_list(const json_t *value, int list)
+{
+    return json_is_object(value) ? json_object_get(value, trace_list_name(list)) : value;
+}
+
+static bool check_lists(const struct reading *reading, json_t *value)
+{
+    const char *name;
+    json_t *ignored;
+    json_object_foreach (value, name, ignored) {
+        uint8_t list;
+        if (!trace_list_parse(name, &list))
+            return refuse(reading, "no list of chunks is called '%s'", name);
+        if (!reading->trace->list_element_bytes[list])
+            return refuse(reading, "list %s is none of this run's", name);
+    }
+    return true;
+}
+
+static bool read_limit(struct reading *reading, int list, const json_t *sizes)
+{
+    const json_t *size = of_list(sizes, list);
+    if (!size)
+        return true;
+    if (json_integer_value(size) <= 0)
+        return refuse(reading, "chunk_bytes of list %s is no positive number of bytes",
+                      trace_list_name(list));
+    reading->layout->chunk_bytes[list] = (uint64_t)json_integer_value(size);
+    return true;
+}
+
+static bool read_lists(struct reading *reading, const json_t *root)
+{
+    json_t *chunks = json_object_get(root, "chunks"), *sizes = json_object_get(root, "chunk_bytes");
+    if (!check_lists(reading, chunks) || !check_lists(reading, sizes))
+        return false;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (reading->trace->list_element_bytes[list] &&
+            (!read_limit(reading, list, sizes) || !read_list(reading, list, of_list(chunks, list))))
+            return false;
+    return true;
+}
+
+/* The list with the fewest chunks: those of the others lie within them. */
+static int coarsest(const struct layout *layout)
+{
+    uint32_t count[TRACE_LISTS] = {0};
+    int best = -1;
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        count[layout->chunks[c].list]++;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (layout->places[list] && (best < 0 || count[list] < count[best]))
+            best = list;
+    return best;
+}
+
+/* Sets the chunks' groups from where the tensors lie. */
+static bool group_chunks(const struct reading *reading, struct layout *layout)
+{
+    int coarse = coarsest(layout);
+    g_autofree uint32_t *first = g_new(uint32_t, layout->chunk_count); /* a tensor in it + 1 */
+    g_autofree uint32_t *number = g_new(uint32_t, layout->chunk_count);
+    memset(first, 0, layout->chunk_count * sizeof *first);
+    layout->group_count = 0;
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        number[c] = layout->chunks[c].list == coarse ? layout->group_count++ : 0;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++) {
+            uint32_t chunk = layout->places[list][t].chunk;
+            uint32_t group = number[layout->places[coarse][t].chunk];
+            if (first[chunk] && layout->chunks[chunk].group != group)
+                return refuse(reading,
+                              "lists must nest: tensors %s and %s share a chunk of list %s and lie "
+                              "in two of list %s",
+                              reading->trace->tensors[first[chunk] - 1].name,
+                              reading->trace->tensors[t].name, trace_list_name(list),
+                              trace_list_name(coarse));
+            first[chunk] = t + 1;
+            layout->chunks[chunk].group = group;
+        }
+    return true;
+}
+
+static void name_tensors(struct reading *reading)
+{
+    reading->tensors = g_hash_table_new(g_str_hash, g_str_equal);
+    for (uint32_t t = 0; t < reading->trace->tensor_count; t++)
+        g_hash_table_insert(reading->tensors, reading->trace->tensors[t].name,
+                            GUINT_TO_POINTER(t + 1));
+}
+
+static struct layout *read_layout(struct reading *reading, const json_t *root)
+{
+    struct layout *layout = reading->layout = g_new0(struct layout, 1);
+    layout->tensor_count = reading->trace->tensor_count;
+    reading->chunks = g_array_new(FALSE, FALSE, sizeof(struct chunk));
+    name_tensors(reading);
+    bool good = read_lists(reading, root);
+    g_hash_table_unref(reading->tensors);
+    layout->chunk_count = reading->chunks->len;
+    layout->chunks = (struct chunk *)(void *)g_array_free(reading->chunks, FALSE);
+    if (good && group_chunks(reading, layout))
+        return layout;
+    layout_free(layout);
+    return NULL;
+}
+
+/* A plan names no tensors: they must be those of the same model, in the same lists. */
+static struct layout *read_plan_layout(const struct reading *reading)
+{
+    struct plan *plan = plan_read(reading->path, reading->error);
+    struct layout *layout = NULL;
+    if (!plan)
+        return NULL;
+    if (g_strcmp0(plan->model, reading->trace->model))
+        refuse(reading, "the plan is for the model %s, the run's is %s", plan->model,
+               reading->trace->model);
+    else if (!plan_check_layout(plan, reading->trace, reading->error))
+        g_prefix_error(reading->error, "%s: ", reading->path);
+    else if (group_chunks(reading, plan->layout))
+        layout = g_steal_pointer(&plan->layout);
+    plan_free(plan);
+    return layout;
+}
+
+struct layout *layout_read(const char *path, const struct trace *trace, GError **error)
+{
+    if (!input_file_check(path, error))
+        return NULL;
+    struct reading reading = {.path = path, .trace = trace, .error = error};
+    struct layout *layout = NULL;
+    json_error_t where;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
+    if (!root && where.line > 0)
+        refuse(&reading, "line %d: %s", where.line, where.text);
+    else if (!root)
+        refuse(&reading, "%s", where.text);
+    else if (json_object_get(root, "pstar_plan"))
+        layout = read_plan_layout(&reading);
+    else if (json_integer_value(json_object_get(root, "pstar_layout")) != LAYOUT_FORMAT)
+        refuse(&reading, "neither a plan nor a layout that this program reads");
+    else
+        layout = read_layout(&reading, root);
+    json_decref(root);
+    return layout;
+}

@@ -1,0 +1,306 @@
+/* Chunks of one's own: a size a list, and layout files. */
+#include "chunks/chunk_sizes.h"
+#include "chunks/dry_run.h"
+#include "chunks/layout_file.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <glib/gstdio.h>
+#include <jansson.h>
+#include <string.h>
+
+enum { TRIALS = 100 };
+
+struct fixture {
+    char *folder, *path;
+    GRand *random;
+};
+
+static void set_up(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    f->folder = g_dir_make_tmp("pstar-layout-XXXXXX", NULL);
+    f->path = g_build_filename(f->folder, "layout.json", NULL);
+    f->random = g_rand_new_with_seed(random_seed());
+}
+
+static void tear_down(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    g_unlink(f->path);
+    g_assert_cmpint(g_rmdir(f->folder), ==, 0);
+    g_rand_free(f->random);
+    g_free(f->folder);
+    g_free(f->path);
+}
+
+static void assert_says(const GError *error, const char *says)
+{
+    g_assert_nonnull(error);
+    if (strstr(error->message, says) == NULL)
+        g_error("'%s' does not say '%s'", error->message, says);
+}
+
+static void assert_layouts_equal(const struct layout *a, const struct layout *b)
+{
+    g_assert_cmpuint(a->chunk_count, ==, b->chunk_count);
+    g_assert_cmpuint(a->group_count, ==, b->group_count);
+    for (uint32_t c = 0; c < a->chunk_count; c++) {
+        g_assert_cmpuint(a->chunks[c].bytes, ==, b->chunks[c].bytes);
+        g_assert_cmpuint(a->chunks[c].used, ==, b->chunks[c].used);
+        g_assert_cmpuint(a->chunks[c].list, ==, b->chunks[c].list);
+    }
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        g_assert_true(!a->places[list] == !b->places[list]);
+        for (uint32_t t = 0; a->places[list] && t < a->tensor_count; t++) {
+            g_assert_cmpuint(a->places[list][t].chunk, ==, b->places[list][t].chunk);
+            g_assert_cmpuint(a->places[list][t].offset, ==, b->places[list][t].offset);
+        }
+    }
+}
+
+/* ---- a size a list ---- */
+
+static uint64_t some_size(GRand *random)
+{
+    return LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 60);
+}
+
+static void test_sizes(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < TRIALS; i++) {
+        struct trace *trace = random_iteration(f->random);
+        struct layout_spec spec = {.order = NULL};
+        struct chunk_sizes sizes;
+        uint64_t others = some_size(f->random);
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_printf(text, "%" G_GUINT64_FORMAT, others - 100); /* is rounded up */
+        for (int list = 0; list < TRACE_LISTS; list++) {
+            spec.chunk_bytes[list] = others;
+            if (!trace->list_element_bytes[list] || g_rand_boolean(f->random))
+                continue;
+            spec.chunk_bytes[list] = some_size(f->random);
+            g_string_append_printf(text, ",%s=%" G_GUINT64_FORMAT, trace_list_name(list),
+                                   spec.chunk_bytes[list]);
+        }
+        GError *error = NULL;
+        g_assert_true(chunk_sizes_parse(text->str, &sizes, &error));
+        struct layout *expected = layout_pack(trace, &spec, NULL);
+        struct layout *layout = chunk_sizes_pack(&sizes, trace, &error);
+        g_assert_no_error(error);
+        assert_layouts_equal(layout, expected);
+        layout_free(layout);
+        layout_free(expected);
+        trace_free(trace);
+    }
+}
+
+static void test_bad_sizes(struct fixture *f, gconstpointer data)
+{
+    (void)f;
+    (void)data;
+    static const struct {
+        const char *text, *says;
+    } bad[] = {
+        {"", "no size"},
+        {"param=", "''"},
+        {"weights=1MiB", "'weights': no list"},
+        {"=1MiB", "no list"},
+        {"param=1MiB,param=2MiB", "'param=2MiB': its list has"},
+        {"1MiB,2MiB", "'2MiB': a second size"},
+        {"param=0", "above 0"},
+        {"param=2048PiB", "below 1 EiB"},
+        {"param=1MiB,", "''"},
+        {"param=1MiB=2", "1MiB=2"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        struct chunk_sizes sizes;
+        g_autoptr(GError) error = NULL;
+        g_assert_false(chunk_sizes_parse(bad[i].text, &sizes, &error));
+        assert_says(error, bad[i].says);
+    }
+}
+
+static void test_lists(struct fixture *f, gconstpointer data)
+{
+    (void)f;
+    (void)data;
+    struct trace_tensor tensors[] = {{(char *)"a", 10}};
+    const struct trace trace = {.tensors = tensors,
+                                .tensor_count = 1,
+                                .list_element_bytes = {[TRACE_PARAM] = 4, [TRACE_EXP_AVG] = 4}};
+    static const struct {
+        const char *text, *says;
+    } bad[] = {{"param=1KiB", "list exp_avg has none"}, {"1KiB,grad=1KiB", "list grad is none"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        struct chunk_sizes sizes;
+        g_autoptr(GError) error = NULL;
+        g_assert_true(chunk_sizes_parse(bad[i].text, &sizes, NULL));
+        g_assert_null(chunk_sizes_pack(&sizes, &trace, &error));
+        assert_says(error, bad[i].says);
+    }
+}
+
+/* ---- files ---- */
+
+/* The chunks of a layout as a file names them: by list, or of the one list that stands for all. */
+static json_t *chunks_of(const struct layout *layout, const struct trace *trace, int list)
+{
+    json_t *chunks = json_array();
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        if (layout->chunks[c].list != list)
+            continue;
+        json_t *names = json_array();
+        for (uint64_t offset = 0; offset < layout->chunks[c].used; offset += LAYOUT_ALIGNMENT)
+            for (uint32_t t = 0; t < trace->tensor_count; t++)
+                if (layout->places[list][t].chunk == c && layout->places[list][t].offset == offset)
+                    json_array_append_new(names, json_string(trace->tensors[t].name));
+        json_array_append_new(chunks, names);
+    }
+    return chunks;
+}
+
+static void write_json(const struct fixture *f, json_t *root)
+{
+    g_assert_cmpint(json_dump_file(root, f->path, 0), ==, 0);
+    json_decref(root);
+}
+
+static uint32_t *random_order(GRand *random, uint32_t count)
+{
+    uint32_t *order = g_new(uint32_t, count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t j = (uint32_t)g_rand_int_range(random, 0, (gint32)i + 1);
+        order[i] = order[j];
+        order[j] = i;
+    }
+    return order;
+}
+
+/* Tensors in a random order, packed with random sizes: read back, it is the same layout. */
+static void test_round_trip(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < TRIALS; i++) {
+        struct trace *trace = random_iteration(f->random);
+        g_autofree uint32_t *order = random_order(f->random, trace->tensor_count);
+        struct layout_spec spec = {.order = order};
+        json_t *lists = json_object();
+        for (int list = 0; list < TRACE_LISTS; list++)
+            spec.chunk_bytes[list] = some_size(f->random);
+        struct layout *layout = layout_pack(trace, &spec, NULL);
+        for (int list = 0; list < TRACE_LISTS; list++)
+            if (layout->places[list])
+                json_object_set_new(lists, trace_list_name(list), chunks_of(layout, trace, list));
+        write_json(f, json_pack("{s:i, s:o}", "pstar_layout", 1, "chunks", lists));
+        GError *error = NULL;
+        struct layout *back = layout_read(f->path, trace, &error);
+        g_assert_no_error(error);
+        assert_layouts_equal(layout, back);
+        for (uint32_t c = 0; c < back->chunk_count; c++)
+            for (uint32_t other = 0; other < back->chunk_count; other++)
+                g_assert_true((back->chunks[c].group == back->chunks[other].group) ==
+                              (layout->chunks[c].group == layout->chunks[other].group));
+        layout_free(back);
+        layout_free(layout);
+        trace_free(trace);
+    }
+}
+
+/* The layout of a plan, which decides for the same run in the same way. */
+static void test_plan(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < 20; i++) {
+        struct trace *trace = random_iteration(f->random);
+        struct layout *layout = layout_pack_uniform(trace, some_size(f->random), NULL);
+        const struct dry_run_options options = {
+            .device_bytes = UINT64_C(1) << 40, .host_bytes = UINT64_MAX, .policy = &policy_opt};
+        struct plan *plan = dry_run(trace, layout, &options, NULL);
+        g_assert_true(plan_write(plan, f->path, NULL));
+        GError *error = NULL;
+        struct layout *back = layout_read(f->path, trace, &error);
+        g_assert_no_error(error);
+        assert_layouts_equal(layout, back);
+        layout_free(back);
+        g_free(trace->model);
+        trace->model = g_strdup("another");
+        g_assert_null(layout_read(f->path, trace, &error));
+        assert_says(error, "another");
+        g_clear_error(&error);
+        plan_free(plan);
+        layout_free(layout);
+        trace_free(trace);
+    }
+}
+
+static void test_bad_files(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    struct trace_tensor tensors[] = {{(char *)"a", 100}, {(char *)"b", 100}, {(char *)"c", 100}};
+    const struct trace trace = {.tensors = tensors,
+                                .tensor_count = 3,
+                                .list_element_bytes = {[TRACE_PARAM] = 4, [TRACE_EXP_AVG] = 4}};
+    static const struct {
+        const char *contents, *says;
+    } bad[] = {
+        {"{", "line 1"},
+        {"[]", "neither a plan nor a layout"},
+        {"{\"pstar_layout\": 2}", "neither a plan nor a layout"},
+        {"{\"pstar_layout\": 1}", "list param is missing"},
+        {"{\"pstar_layout\": 1, \"chunks\": [\"a\"]}", "list param: chunk 0 is no list of tensors"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[]]}", "chunk 0 is no list of tensors"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[1]]}", "no tensor is called ''"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[\"a\"], [\"x\"]]}", "no tensor is called 'x'"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[\"a\", \"b\"]]}", "list param: tensor c is missing"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[\"a\", \"b\"], [\"c\", \"a\"]]}",
+         "list param: tensor a is there twice"},
+        {"{\"pstar_layout\": 1, \"chunks\": {\"param\": [[\"a\", \"b\", \"c\"]]}}",
+         "list exp_avg is missing"},
+        {"{\"pstar_layout\": 1, \"chunks\": {\"weights\": []}}", "no list of chunks is called "
+                                                                 "'weights'"},
+        {"{\"pstar_layout\": 1, \"chunks\": {\"grad\": []}}", "list grad is none of this run's"},
+        {"{\"pstar_layout\": 1, \"chunk_bytes\": 1024, \"chunks\": [[\"a\"], [\"b\", \"c\"]]}",
+         NULL},
+        {"{\"pstar_layout\": 1, \"chunk_bytes\": {\"exp_avg\": 1023}, \"chunks\": [[\"a\"], "
+         "[\"b\", \"c\"]]}",
+         "list exp_avg: chunk 1 takes 1024 bytes; chunk_bytes allows 1023"},
+        {"{\"pstar_layout\": 1, \"chunk_bytes\": -1, \"chunks\": [[\"a\"], [\"b\", \"c\"]]}",
+         "chunk_bytes of list param"},
+        {"{\"pstar_layout\": 1, \"chunk_bytes\": {\"x\": 1}, \"chunks\": [[\"a\", \"b\", \"c\"]]}",
+         "called 'x'"},
+        {"{\"pstar_layout\": 1, \"chunks\": {\"param\": [[\"a\", \"b\"], [\"c\"]], \"exp_avg\": "
+         "[[\"a\"], [\"b\", \"c\"]]}}",
+         "lists must nest: tensors b and c share a chunk of list exp_avg"},
+        {"{\"pstar_plan\": 1}", "digest"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autoptr(GError) error = NULL;
+        g_assert_true(g_file_set_contents(f->path, bad[i].contents, -1, NULL));
+        struct layout *layout = layout_read(f->path, &trace, &error);
+        g_assert_true((layout == NULL) == (bad[i].says != NULL));
+        g_assert_true((layout == NULL) == (error != NULL));
+        if (error && i + 1 < G_N_ELEMENTS(bad))
+            assert_says(error, bad[i].says);
+        if (error)
+            g_assert_true(g_str_has_prefix(error->message, f->path));
+        layout_free(layout);
+    }
+    g_autoptr(GError) error = NULL;
+    g_assert_null(layout_read("none.json", &trace, &error));
+    assert_says(error, "none.json");
+}
+
+#define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("/layout-file/sizes", test_sizes);
+    ADD("/layout-file/bad-sizes", test_bad_sizes);
+    ADD("/layout-file/lists", test_lists);
+    ADD("/layout-file/round-trip", test_round_trip);
+    ADD("/layout-file/plan", test_plan);
+    ADD("/layout-file/bad-files", test_bad_files);
+    return g_test_run();
+}
