@@ -35,7 +35,7 @@ static json_t *simulate(const struct workshop *workshop, const char *name)
 {
     g_autofree char *command =
         g_strdup_printf("pstar-sim run.pstar --strategy %s --device-memory 8MiB --chunk-size 48KiB "
-                        "--json sweep.json --emit-plan plan.json",
+                        "--json sweep.json --emit-plan plan.json --phases",
                         name);
     workshop_must_run(workshop, command);
     json_t *root = workshop_read_json(workshop, "sweep.json");
@@ -45,6 +45,32 @@ static json_t *simulate(const struct workshop *workshop, const char *name)
     g_assert_true(json_is_null(json_object_get(row, "policy")));
     json_decref(root);
     return row;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* Forward, backward and update are the iteration, wherever the optimizer runs. */
+static void check_phases(const json_t *row)
+{
+    static const char *const phases[] = {"forward", "backward", "update"};
+    const json_t *list = json_object_get(row, "phases");
+    double seconds = 0, h2d = 0, d2h = 0, peak = 0;
+    g_assert_cmpuint(json_array_size(list), ==, G_N_ELEMENTS(phases));
+    for (size_t p = 0; p < G_N_ELEMENTS(phases); p++) {
+        const json_t *phase = json_array_get(list, p);
+        g_assert_cmpstr(json_string_value(json_object_get(phase, "phase")), ==, phases[p]);
+        seconds += number(phase, "seconds");
+        h2d += number(phase, "h2d_bytes");
+        d2h += number(phase, "d2h_bytes");
+        peak = MAX(peak, number(phase, "peak_device_bytes"));
+    }
+    g_assert_cmpfloat_with_epsilon(seconds, number(row, "iteration_seconds"), 1e-8);
+    g_assert_cmpfloat_with_epsilon(h2d, number(row, "h2d_bytes"), 2); /* rounded a phase */
+    g_assert_cmpfloat_with_epsilon(d2h, number(row, "d2h_bytes"), 2);
+    g_assert_cmpfloat(peak, ==, number(row, "peak_device_bytes"));
 }
 
 static void check_run(const json_t *row, const json_t *steps, const json_t *resident)
@@ -67,6 +93,7 @@ static void try_strategy(const struct workshop *workshop, const char *name, cons
         g_strdup_printf(JOB " --precision %s --plan plan.json --log plan.jsonl", precision);
     json_t *row = simulate(workshop, name);
     g_test_message("%s %s", precision, name);
+    check_phases(row);
     workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
     workshop_must_run(workshop, "pstar-plan --explain plan.json run.pstar");
     workshop_must_run(workshop, train);
