@@ -1,6 +1,6 @@
 #include "chunks/layout.h"
 
-G_DEFINE_QUARK(pstar - layout - error - quark, layout_error)
+G_DEFINE_QUARK(pstar_layout_error, layout_error)
 
 /* A list while it is being packed. */
 struct packing {

@@ -1,6 +1,6 @@
 #include "chunks/plan.h"
 
-G_DEFINE_QUARK(pstar - plan - error - quark, plan_error)
+G_DEFINE_QUARK(pstar_plan_error, plan_error)
 
 void plan_free(struct plan *plan)
 {

@@ -12,7 +12,7 @@
 
 #define INJECTED_LIBRARY "libpstar-collect.so"
 
-G_DEFINE_QUARK(pstar - launch - error - quark, launch_error)
+G_DEFINE_QUARK(pstar_launch_error, launch_error)
 
 /* What others ask of the command by a signal to us. */
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-G_DEFINE_QUARK(pstar - window - error - quark, window_error)
+G_DEFINE_QUARK(pstar_window_error, window_error)
 
 bool window_parse(const char *text, struct window *window, GError **error)
 {

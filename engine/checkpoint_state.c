@@ -8,7 +8,7 @@
 
 #define VERSION 1
 
-G_DEFINE_QUARK(checkpoint_error, checkpoint_error)
+G_DEFINE_QUARK(pstar_checkpoint_error, checkpoint_error)
 
 enum kind { UNSIGNED64, UNSIGNED32, REAL, FLAG, TEXT };
 

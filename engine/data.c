@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK(data_error, data_error)
+G_DEFINE_QUARK(pstar_data_error, data_error)
 
 #define TEXT_VOCABULARY  256
 #define BIN_MAGIC        20240520

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-G_DEFINE_QUARK(pstar - training - error - quark, training_error)
+G_DEFINE_QUARK(pstar_training_error, training_error)
 
 static const struct model_job *job_of(const struct training *training)
 {

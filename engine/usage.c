@@ -14,7 +14,7 @@ struct usage {
     struct usage_peaks peaks;
 };
 
-G_DEFINE_QUARK(usage - error - quark, usage_error)
+G_DEFINE_QUARK(pstar_usage_error, usage_error)
 
 struct usage *usage_new(uint32_t chunk_count, uint64_t arena_bytes)
 {

@@ -1,6 +1,6 @@
 #include "models/config.h"
 
-G_DEFINE_QUARK(model_error, model_error)
+G_DEFINE_QUARK(pstar_model_error, model_error)
 
 void model_config_free(struct model_config *config)
 {

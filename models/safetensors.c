@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-G_DEFINE_QUARK(safetensors_error, safetensors_error)
+G_DEFINE_QUARK(pstar_safetensors_error, safetensors_error)
 
 #define LENGTH_BYTES    8
 #define GREATEST_HEADER (100u << 20) /* bytes; the format's own limit */

@@ -1,6 +1,6 @@
 #include "platforms/platform.h"
 
-G_DEFINE_QUARK(platform_error, platform_error)
+G_DEFINE_QUARK(pstar_platform_error, platform_error)
 
 static void curve_clear(struct platform_curve *curve)
 {

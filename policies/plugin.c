@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-G_DEFINE_QUARK(pstar - policy - error - quark, policy_error)
+G_DEFINE_QUARK(pstar_policy_error, policy_error)
 
 static bool is_path(const char *text)
 {

@@ -4,7 +4,7 @@
 #include "report/page.h"
 #include "report/summary.h"
 
-G_DEFINE_QUARK(pstar - report - error, report_error)
+G_DEFINE_QUARK(pstar_report_error, report_error)
 
 static bool write_page(const struct contents *contents, const struct folder *folder, GError **error)
 {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK(pstar - costs - error - quark, costs_error)
+G_DEFINE_QUARK(pstar_costs_error, costs_error)
 
 static void set_rate(struct cost *cost, double bytes_per_second)
 {

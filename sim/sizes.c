@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK(pstar - sizes - error - quark, sizes_error)
+G_DEFINE_QUARK(pstar_sizes_error, sizes_error)
 
 #define CHUNK_MOST ((UINT64_C(1) << 60) - 1) /* bytes; sums stay below 64 bits */
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-G_DEFINE_QUARK(pstar - strategy - error - quark, strategy_error)
+G_DEFINE_QUARK(pstar_strategy_error, strategy_error)
 
 const struct strategy_ops *const strategy_all[] = {
     &strategy_resident,      &strategy_patrickstar,

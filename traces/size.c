@@ -30,7 +30,7 @@ struct quantity {
     uint64_t unit;
 };
 
-G_DEFINE_QUARK(pstar - size - error - quark, size_error)
+G_DEFINE_QUARK(pstar_size_error, size_error)
 
 static const char *skip_digits(const char *text)
 {

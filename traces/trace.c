@@ -1,6 +1,6 @@
 #include "traces/trace.h"
 
-G_DEFINE_QUARK(pstar - trace - error - quark, trace_error)
+G_DEFINE_QUARK(pstar_trace_error, trace_error)
 
 void trace_free(struct trace *trace)
 {

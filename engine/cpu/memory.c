@@ -10,10 +10,7 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-GQuark device_error_quark(void)
-{
-    return g_quark_from_static_string("device-error");
-}
+G_DEFINE_QUARK(pstar_device_error, device_error)
 
 static bool refuse(GError **error, const char *what, uint64_t bytes)
 {

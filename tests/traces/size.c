@@ -88,6 +88,7 @@ static void test_rates(void)
         GError *error = NULL;
         g_assert_false(rate_parse(bad[i], &rate, &error));
         g_assert_true(error->domain == SIZE_ERROR);
+        g_assert_cmpstr(g_quark_to_string(error->domain), ==, "pstar_size_error");
         g_clear_error(&error);
     }
     g_assert_cmpfloat(rate, ==, 100);
