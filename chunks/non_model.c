@@ -17,26 +17,85 @@ static int longest_first(const void *left, const void *right)
     return a->buffer < b->buffer ? -1 : 1;
 }
 
-static uint64_t lowest_free_offset(const GArray *placed, const uint64_t *offset,
-                                   const struct lifetime *life, uint32_t *position)
+/* Those already placed, by time: a buffer stands in every block of moments that it lives in. */
+struct blocks {
+    uint32_t *of; /* [moment_count] ascending, so that equally many buffers begin in each */
+    uint32_t count;
+    GArray **placed; /* [count] struct placed, by offset */
+};
+
+struct placed {
+    uint64_t offset, end;
+    uint32_t first, last;
+};
+
+enum { BEGIN_IN_BLOCK = 256 };
+
+static struct blocks blocks_new(const struct trace *trace)
 {
-    uint64_t candidate = 0;
-    bool found = false;
-    uint32_t at = placed->len;
-    for (uint32_t i = 0; i < placed->len && !found; i++) {
-        const struct lifetime *other = &g_array_index(placed, struct lifetime, i);
-        if (other->last < life->first || other->first > life->last)
-            continue;
-        if (offset[other->buffer] >= candidate + life->bytes)
-            found = true;
-        else
-            candidate = MAX(candidate, offset[other->buffer] + other->bytes);
+    uint32_t moments = trace->operator_count, begun = 0;
+    struct blocks blocks = {.of = g_new0(uint32_t, moments)};
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        blocks.of[trace->buffers[b].first]++;
+    for (uint32_t m = 0; m < moments; m++) {
+        uint32_t here = blocks.of[m];
+        blocks.of[m] = begun / BEGIN_IN_BLOCK;
+        begun += here;
     }
-    /* `placed` stays sorted by offset. */
-    while (at > 0 && offset[g_array_index(placed, struct lifetime, at - 1).buffer] > candidate)
-        at--;
-    *position = at;
-    return candidate;
+    blocks.count = blocks.of[moments - 1] + 1;
+    blocks.placed = g_new(GArray *, blocks.count);
+    for (uint32_t i = 0; i < blocks.count; i++)
+        blocks.placed[i] = g_array_new(FALSE, FALSE, sizeof(struct placed));
+    return blocks;
+}
+
+static void blocks_clear(struct blocks *blocks)
+{
+    for (uint32_t i = 0; i < blocks->count; i++)
+        g_array_unref(blocks->placed[i]);
+    g_free(blocks->placed);
+    g_free(blocks->of);
+}
+
+static void blocks_add(struct blocks *blocks, const struct placed *new)
+{
+    for (uint32_t block = blocks->of[new->first]; block <= blocks->of[new->last]; block++) {
+        GArray *placed = blocks->placed[block];
+        guint at = placed->len;
+        while (at > 0 && g_array_index(placed, struct placed, at - 1).offset > new->offset)
+            at--;
+        g_array_insert_val(placed, at, *new);
+    }
+}
+
+/* From `*at` on, the next of a block that lives when `life` does; NULL: there is none. */
+static const struct placed *next_beside(const GArray *placed, const struct lifetime *life,
+                                        guint *at)
+{
+    for (; *at < placed->len; ++*at) {
+        const struct placed *other = &g_array_index(placed, struct placed, *at);
+        if (other->last >= life->first && other->first <= life->last)
+            return other;
+    }
+    return NULL;
+}
+
+/* All that is placed lives at least as long as `life`: what lives beside it does so at its
+ * beginning or at its end, so two blocks hold all of that. */
+static uint64_t lowest_free_offset(const struct blocks *blocks, const struct lifetime *life)
+{
+    const GArray *begin = blocks->placed[blocks->of[life->first]];
+    const GArray *end = blocks->placed[blocks->of[life->last]];
+    uint64_t candidate = 0;
+    guint i = 0, j = begin == end ? end->len : 0;
+    for (;;) {
+        const struct placed *a = next_beside(begin, life, &i), *b = next_beside(end, life, &j);
+        const struct placed *lowest = !b || (a && a->offset <= b->offset) ? a : b;
+        if (!lowest || lowest->offset >= candidate + life->bytes)
+            return candidate;
+        candidate = MAX(candidate, lowest->end);
+        ++*(lowest == a ? &i : &j);
+    }
 }
 
 static void place_buffers(const struct trace *trace, struct non_model *result)
@@ -48,17 +107,17 @@ static void place_buffers(const struct trace *trace, struct non_model *result)
                                      trace->buffers[b].bytes};
     qsort(lives, count, sizeof *lives, longest_first);
 
-    GArray *placed = g_array_sized_new(FALSE, FALSE, sizeof(struct lifetime), count);
+    struct blocks blocks = blocks_new(trace);
     result->offset = g_new0(uint64_t, count);
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t position;
-        uint64_t offset = lowest_free_offset(placed, result->offset, &lives[i], &position);
-        result->offset[lives[i].buffer] = offset;
-        g_array_insert_val(placed, position, lives[i]);
-        for (uint32_t m = lives[i].first; m <= lives[i].last; m++)
-            result->extent[m] = MAX(result->extent[m], offset + lives[i].bytes);
+        const struct lifetime *life = &lives[i];
+        uint64_t offset = lowest_free_offset(&blocks, life), end = offset + life->bytes;
+        result->offset[life->buffer] = offset;
+        blocks_add(&blocks, &(struct placed){offset, end, life->first, life->last});
+        for (uint32_t m = life->first; m <= life->last; m++)
+            result->extent[m] = MAX(result->extent[m], end);
     }
-    g_array_free(placed, TRUE);
+    blocks_clear(&blocks);
 }
 
 struct non_model *non_model_place(const struct trace *trace)

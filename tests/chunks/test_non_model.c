@@ -36,6 +36,85 @@ static void test_random(void)
     g_rand_free(random);
 }
 
+/* ---- the rule by the book: the longest-lived first, each moved up past all that it meets ---- */
+
+static int longest_first(const void *left, const void *right)
+{
+    const struct trace_buffer *a = *(struct trace_buffer *const *)left,
+                              *b = *(struct trace_buffer *const *)right;
+    uint32_t span_a = a->last - a->first, span_b = b->last - b->first;
+    if (span_a != span_b)
+        return span_a > span_b ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    return a < b ? -1 : 1;
+}
+
+/* Of one of the `before` first in the order that `buffer` meets `at` an offset; 0: of none. */
+static uint64_t end_of_obstacle(struct trace_buffer *const *order, uint32_t before,
+                                const uint64_t *offset, const struct trace *trace,
+                                const struct trace_buffer *buffer, uint64_t at)
+{
+    for (uint32_t i = 0; i < before; i++) {
+        const struct trace_buffer *other = order[i];
+        uint64_t from = offset[other - trace->buffers];
+        if (buffer->first <= other->last && other->first <= buffer->last &&
+            at < from + other->bytes && from < at + buffer->bytes)
+            return from + other->bytes;
+    }
+    return 0;
+}
+
+static uint64_t *place_slowly(const struct trace *trace)
+{
+    uint32_t count = trace->buffer_count;
+    g_autofree struct trace_buffer **order = g_new(struct trace_buffer *, count);
+    uint64_t *offset = g_new0(uint64_t, count);
+    for (uint32_t b = 0; b < count; b++)
+        order[b] = &trace->buffers[b];
+    qsort(order, count, sizeof *order, longest_first);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t *at = &offset[order[i] - trace->buffers], end;
+        while ((end = end_of_obstacle(order, i, offset, trace, order[i], *at)))
+            *at = end;
+    }
+    return offset;
+}
+
+/* So many that they are not placed in one block: some live long, most briefly, as in a step of many
+ * micro-batches. Buffers of a few sizes, so that gaps are filled exactly, too. */
+static void test_many(void)
+{
+    enum { MOMENTS = 900, BUFFERS = 1500, ROUNDS = 12 };
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int round = 0; round < ROUNDS; round++) {
+        struct trace_operator *operators = g_new0(struct trace_operator, MOMENTS);
+        struct trace_buffer *buffers = g_new0(struct trace_buffer, BUFFERS);
+        int longest = round % 2 ? 30 : MOMENTS;
+        for (int b = 0; b < BUFFERS; b++) {
+            int first = g_rand_int_range(random, 0, round % 3 ? MOMENTS : MOMENTS / 20);
+            int span = g_rand_int_range(random, 0, b % 20 ? 30 : longest);
+            buffers[b].first = (uint32_t)first;
+            buffers[b].last = (uint32_t)MIN(MOMENTS - 1, first + span);
+            buffers[b].bytes = 256 * (uint64_t)g_rand_int_range(random, 1, 9);
+        }
+        struct trace trace = {.operator_count = MOMENTS,
+                              .operators = operators,
+                              .buffer_count = BUFFERS,
+                              .buffers = buffers};
+        trace_sum_buffers(&trace);
+        struct non_model *placed = non_model_place(&trace);
+        g_autofree uint64_t *expected = place_slowly(&trace);
+        g_assert_cmpmem(placed->offset, BUFFERS * sizeof *expected, expected,
+                        BUFFERS * sizeof *expected);
+        check_apart(&trace, placed);
+        non_model_free(placed);
+        g_free(trace.non_model_bytes);
+        g_free(buffers);
+        g_free(operators);
+    }
+}
+
 /* Lives that nest, as forward and backward make them: the extent is the live sum everywhere. */
 static void test_stack(void)
 {
@@ -65,6 +144,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/non-model/random", test_random);
+    g_test_add_func("/non-model/many", test_many);
     g_test_add_func("/non-model/stack", test_stack);
     return g_test_run();
 }
