@@ -133,6 +133,7 @@ static void attention(const struct pass *pass, const struct gpt2_layer *layer)
     op.in[2] = layer->attention;
     op.in[3] = layer->lse;
     op.out[0] = layer_gradient(pass, "attn.dqkv", 3 * (uint64_t)h);
+    op.workspace = gpt2_scores_workspace(pass->builder);
     op.dropout_site = gpt2_dropout_site(pass->builder, pass->layer, GPT2_DROPOUT_ATTENTION);
     append(pass, "attn", &op);
 

@@ -33,6 +33,24 @@ static uint32_t layer_activation(const struct pass *pass, const char *name, uint
     return layer_buffer(pass, name, b->rows * columns * b->element);
 }
 
+uint32_t gpt2_scores_workspace(struct iteration_builder *builder)
+{
+    return builder->job->unfused
+               ? iteration_builder_buffer(builder, "attn.scores",
+                                          2 * iteration_builder_scores(builder) * builder->element)
+               : MODEL_NONE;
+}
+
+/* What attention's backward needs to have its probabilities again. */
+static uint32_t saved_scores(const struct pass *pass)
+{
+    const struct iteration_builder *b = pass->builder;
+    if (!b->job->unfused)
+        return layer_buffer(pass, "attn.lse", b->rows * b->config->heads * sizeof(float));
+    uint64_t element = b->config->attention_dropout > 0 ? 2 * b->element + 1 : b->element;
+    return layer_buffer(pass, "attn.probabilities", iteration_builder_scores(b) * element);
+}
+
 static void append(const struct pass *pass, const char *module, const struct model_operator *op)
 {
     iteration_builder_operator(pass->builder,
@@ -89,7 +107,7 @@ static void layer_buffers(const struct pass *pass, struct gpt2_layer *layer)
     layer->norm1_stats = layer_buffer(pass, "ln_1.stats", 2 * b->rows * sizeof(float));
     layer->qkv = layer_activation(pass, "attn.qkv", 3 * h);
     layer->attention = layer_activation(pass, "attn", h);
-    layer->lse = layer_buffer(pass, "attn.lse", b->rows * b->config->heads * sizeof(float));
+    layer->lse = saved_scores(pass);
     layer->middle = layer_activation(pass, "middle", h);
     layer->norm2 = layer_activation(pass, "ln_2", h);
     layer->norm2_stats = layer_buffer(pass, "ln_2.stats", 2 * b->rows * sizeof(float));
@@ -109,6 +127,7 @@ static void attention(const struct pass *pass, const struct gpt2_layer *layer)
     attend.in[0] = layer->qkv;
     attend.out[0] = layer->attention;
     attend.out[1] = layer->lse;
+    attend.workspace = gpt2_scores_workspace(pass->builder);
     attend.dropout_site = gpt2_dropout_site(pass->builder, pass->layer, GPT2_DROPOUT_ATTENTION);
     append(pass, "attn", &attend);
 }

@@ -21,6 +21,8 @@ struct model_job {
     enum model_precision precision;
     const uint8_t *recompute; /* [layers] nonzero: recompute the layer's activations; NULL: none */
     bool host_embedding;      /* embedding forward and backward run on the host */
+    bool unfused; /* as frameworks run it that fuse nothing: attention's scores lie in memory, and
+                     every pair of tokens is computed; for synthesis, the engine fuses */
     const uint8_t *host_update; /* [model_tensor_count] nonzero: the tensor's optimizer runs on
                                    the host; NULL: none */
 };
@@ -30,14 +32,16 @@ struct model_job {
  * and `out` its buffers, in this order; each gradient of a tensor goes where the job's gradient
  * layout says (see model_gradient). */
 enum model_kind {
-    MODEL_EMBED_FORWARD,      /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
-                                 wpe[position]) */
-    MODEL_NORM_FORWARD,       /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation) */
-    MODEL_LINEAR_FORWARD,     /* t weight bias; in x; out y */
-    MODEL_GELU_FORWARD,       /* the same with GELU (tanh form): out pre, y = gelu(pre) */
-    MODEL_RESIDUAL_FORWARD,   /* the same: in x residual; out y = residual + dropout(x W + b) */
-    MODEL_ATTENTION_FORWARD,  /* in qkv[N,3H]; out o[N,H], lse fp32 [B,A,T] (log of the sum of exps)
-                               */
+    MODEL_EMBED_FORWARD,     /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
+                                wpe[position]) */
+    MODEL_NORM_FORWARD,      /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation) */
+    MODEL_LINEAR_FORWARD,    /* t weight bias; in x; out y */
+    MODEL_GELU_FORWARD,      /* the same with GELU (tanh form): out pre, y = gelu(pre) */
+    MODEL_RESIDUAL_FORWARD,  /* the same: in x residual; out y = residual + dropout(x W + b) */
+    MODEL_ATTENTION_FORWARD, /* in qkv[N,3H]; out o[N,H], lse fp32 [B,A,T] (log of the sum of exps).
+                                Unfused: workspace [2,B,A,T,T], the scores before and after a pass;
+                                instead of lse the probabilities [B,A,T,T], with dropout its mask
+                                of bytes and what it leaves too */
     MODEL_CLASSIFIER_FORWARD, /* t wte or lm_head, [V,H]; in x; out logits[N,V] */
     MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
                                  N * micro_batches; the loss goes to the host */
@@ -48,7 +52,7 @@ enum model_kind {
     MODEL_GELU_BACKWARD, /* the same: in dy (becomes the gradient of pre in place) x pre; out dx */
     MODEL_RESIDUAL_BACKWARD,  /* the same: in dresidual x; out dx; masked[N,H]: dresidual under the
                                  forward's dropout mask, MODEL_NONE without dropout */
-    MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv */
+    MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv. Unfused: workspace as forward's */
     MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
                                  needs no copy of the tables in fp32. The gradient of tied weights is
                                  added to what the classifier's backward wrote */

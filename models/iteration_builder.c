@@ -83,6 +83,11 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
     };
 }
 
+uint64_t iteration_builder_scores(const struct iteration_builder *builder)
+{
+    return builder->rows * builder->job->sequence * builder->config->heads;
+}
+
 static bool on_host(const struct model_job *job, const struct model_operator *op)
 {
     switch (op->kind) {

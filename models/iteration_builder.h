@@ -38,6 +38,9 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
 void iteration_builder_operator(struct iteration_builder *builder, char *name,
                                 enum trace_phase phase, const struct model_operator *op);
 
+/* Scores of a micro-batch's attention in one layer, B * A * T * T. */
+uint64_t iteration_builder_scores(const struct iteration_builder *builder);
+
 /* Moves what was gathered into `trace` and returns the model's operators. */
 struct model_operator *iteration_builder_finish(struct iteration_builder *builder,
                                                 struct trace *trace);

@@ -21,11 +21,13 @@ static uint64_t linear_backward(const struct iteration_builder *b, const struct 
     return 4 * b->rows * op->inputs * op->outputs + b->rows * op->outputs;
 }
 
-/* Matrix products over the causal pairs: queries with keys and weights with values forward;
- * backward the scores again, and the gradients of weights, values, queries and keys. */
+/* Matrix products over the causal pairs, unfused over all: queries with keys and weights with
+ * values forward; backward the scores again where they were not kept, and the gradients of weights,
+ * values, queries and keys. */
 static uint64_t attention(const struct iteration_builder *b, uint64_t products)
 {
-    uint64_t t = b->job->sequence, pairs = b->job->batch * (t * (t + 1) / 2);
+    uint64_t t = b->job->sequence;
+    uint64_t pairs = b->job->batch * (b->job->unfused ? t * t : t * (t + 1) / 2);
     return pairs * (products * 2 * b->config->width + SOFTMAX * (uint64_t)b->config->heads);
 }
 
@@ -56,7 +58,7 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_ATTENTION_FORWARD:
         return attention(b, 2);
     case MODEL_ATTENTION_BACKWARD:
-        return attention(b, 5) + 2 * n * h;
+        return attention(b, b->job->unfused ? 4 : 5) + 2 * n * h;
     case MODEL_CLASSIFIER_FORWARD:
         return 2 * n * h * v;
     case MODEL_LOSS:
@@ -124,10 +126,38 @@ static uint64_t second_passes(const struct iteration_builder *b, const struct mo
     return bytes;
 }
 
+/* Steps that run as kernels of their own where nothing is fused, each of which reads and writes as
+ * many elements as the operator's result has: bias, GELU, dropout, residual; attention's heads are
+ * brought together before its products and set apart after them, for queries, keys, values, result.
+ */
+static uint64_t unfused_steps(const struct model_operator *op)
+{
+    bool dropout = op->dropout_site != MODEL_NONE;
+    switch ((enum model_kind)op->kind) {
+    case MODEL_LINEAR_FORWARD:
+        return 1;
+    case MODEL_GELU_FORWARD:
+        return 2;
+    case MODEL_RESIDUAL_FORWARD:
+        return dropout ? 3 : 2;
+    case MODEL_ATTENTION_FORWARD:
+    case MODEL_ATTENTION_BACKWARD:
+        return 4;
+    default:
+        return 0;
+    }
+}
+
+static uint64_t unfused_bytes(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t columns = op->outputs ? op->outputs : b->config->width;
+    return b->job->unfused ? unfused_steps(op) * 2 * b->rows * columns * b->element : 0;
+}
+
 uint64_t operator_bytes(const struct iteration_builder *b, const struct model_operator *op,
                         uint32_t first_access)
 {
-    uint64_t bytes = second_passes(b, op);
+    uint64_t bytes = second_passes(b, op) + unfused_bytes(b, op);
     for (guint i = first_access; i < b->accesses->len; i++)
         bytes += access_bytes(b, op, &g_array_index(b->accesses, struct trace_access, i));
     for (size_t i = 0; i < G_N_ELEMENTS(op->in); i++)

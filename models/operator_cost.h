@@ -6,11 +6,12 @@
 #include "models/iteration_builder.h"
 
 /* Floating-point operations of its arithmetic. Causal attention counts the pairs at or below the
- * diagonal only, T * (T + 1) / 2 a sequence and head. */
+ * diagonal only, T * (T + 1) / 2 a sequence and head; unfused, all T * T. */
 uint64_t operator_flops(const struct iteration_builder *builder, const struct model_operator *op);
 
 /* Bytes that it reads and bytes that it writes, each operand once: its accesses, from
- * `first_access` on, and its buffers. The embedding counts the rows it touches, not the table. */
+ * `first_access` on, and its buffers. The embedding counts the rows it touches, not the table.
+ * Unfused, each step that could be fused into a product reads and writes its result once more. */
 uint64_t operator_bytes(const struct iteration_builder *builder, const struct model_operator *op,
                         uint32_t first_access);
 

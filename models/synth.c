@@ -16,13 +16,15 @@ static double host_seconds(const struct platform *platform, const struct trace *
     return platform_seconds(&platform->host_update, elements);
 }
 
-static double device_seconds(const struct platform *platform, enum model_precision precision,
+/* Products stream their operands while they compute; what is not fused to them comes on top. */
+static double device_seconds(const struct platform *platform, const struct model_job *job,
                              const struct model_operator *op, const struct trace_operator *traced)
 {
     double memory = platform_seconds(&platform->memory, (double)traced->bytes);
     if (!operator_is_matrix_product(op->kind))
         return memory;
-    return fmax(memory, platform_seconds(&platform->compute[precision], (double)traced->flops));
+    double compute = platform_seconds(&platform->compute[job->precision], (double)traced->flops);
+    return job->unfused ? memory + compute : fmax(memory, compute);
 }
 
 static void estimate_durations(struct model_iteration *iteration, const struct platform *platform)
@@ -33,7 +35,7 @@ static void estimate_durations(struct model_iteration *iteration, const struct p
         const struct model_operator *op = &iteration->operators[i];
         double seconds = traced->place == TRACE_ON_HOST
                              ? host_seconds(platform, trace, op, traced)
-                             : device_seconds(platform, iteration->job.precision, op, traced);
+                             : device_seconds(platform, &iteration->job, op, traced);
         traced->duration_ns = (uint64_t)fmax(1, round(seconds * 1e9));
     }
     trace->machine = g_strdup(platform->name);

@@ -10,7 +10,7 @@
 struct options {
     char *model, *precision, *recompute, *platform, *output;
     gint64 batch, sequence, micro_batches;
-    gboolean host_embedding, host_update;
+    gboolean host_embedding, host_update, unfused;
 };
 
 /* "0,3,8-11" among `layers`; NULL on error. Free with g_free. */
@@ -97,6 +97,7 @@ static int synthesise(const struct options *options, const struct model_config *
         .precision = strcmp(options->precision, "bf16") == 0 ? MODEL_BF16 : MODEL_FP32,
         .recompute = recompute,
         .host_embedding = options->host_embedding,
+        .unfused = options->unfused,
         .host_update = host_update,
     };
     GError *error = NULL;
@@ -150,6 +151,8 @@ int pstar_trace_synth(int argc, char **argv)
          "The embedding runs on the host", NULL},
         {"host-update", 0, 0, G_OPTION_ARG_NONE, &options.host_update,
          "The optimizer runs on the host", NULL},
+        {"unfused", 0, 0, G_OPTION_ARG_NONE, &options.unfused,
+         "As frameworks that fuse nothing: attention's scores lie in memory", NULL},
         {"platform", 0, 0, G_OPTION_ARG_FILENAME, &options.platform,
          "Estimate durations for this machine", "FILE"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "The trace", "FILE.pstar"},

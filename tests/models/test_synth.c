@@ -80,6 +80,61 @@ static void test_bounds(void)
     platform_free(platform);
 }
 
+static const struct trace_buffer *buffer_of(const struct trace *trace, const char *name)
+{
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (g_str_equal(trace->buffers[b].name, name))
+            return &trace->buffers[b];
+    g_assert_not_reached();
+}
+
+static const struct trace_operator *operator_of(const struct trace *trace, const char *name)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (g_str_equal(trace->operators[m].name, name))
+            return &trace->operators[m];
+    g_assert_not_reached();
+}
+
+/* Without fusion, products and passes add up, and attention's pairs lie in memory. */
+static void test_unfused(void)
+{
+    struct model_config config = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_BF16, 1), unfused = job;
+    unfused.unfused = true;
+    struct platform *platform = machine();
+    platform->compute[1].points[0] = (struct platform_point){1, 1e-9};
+    platform->memory.points[0] = (struct platform_point){1, 1e-9};
+    struct trace *fused_trace = synthesise(&config, &job, platform);
+    struct trace *trace = synthesise(&config, &unfused, platform);
+    const uint64_t rows = (uint64_t)job.batch * job.sequence, width = config.width;
+    const uint64_t pairs = rows * job.sequence, scores = pairs * config.heads;
+
+    /* bf16 probabilities, a mask of bytes, what dropout leaves; scores before and after a pass */
+    uint64_t saved = 5 * scores, workspace = 2 * 2 * scores;
+    g_assert_cmpuint(buffer_of(trace, "h.0.attn.probabilities")->bytes, ==,
+                     (saved + 255) / 256 * 256);
+    g_assert_cmpuint(buffer_of(trace, "attn.scores")->bytes, ==, (workspace + 255) / 256 * 256);
+    g_assert_true(buffer_of(trace, "h.0.attn.probabilities")->saved);
+
+    const struct trace_operator *attend = operator_of(trace, "forward h.0.attn");
+    g_assert_cmpuint(attend->flops, ==, pairs * (4 * width + 5 * config.heads));
+    const char *const names[] = {"forward h.0.attn.c_attn", "forward h.0.mlp.c_fc",
+                                 "forward h.0.mlp.c_proj"};
+    const uint64_t more[] = {2 * 3 * width, 2 * 2 * (uint64_t)config.inner, 2 * 3 * width};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        const struct trace_operator *op = operator_of(trace, names[i]);
+        const struct trace_operator *fused = operator_of(fused_trace, names[i]);
+        g_assert_cmpuint(op->flops, ==, fused->flops);
+        g_assert_cmpuint(op->bytes, ==, fused->bytes + 2 * rows * more[i]);
+        g_assert_cmpuint(op->duration_ns, ==, op->flops + op->bytes);
+        g_assert_cmpuint(fused->duration_ns, ==, MAX(fused->flops, fused->bytes));
+    }
+    trace_free(fused_trace);
+    trace_free(trace);
+    platform_free(platform);
+}
+
 static void test_host(void)
 {
     struct model_config config = small_model(true, 0);
@@ -122,6 +177,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/synth/175b", test_175b);
     g_test_add_func("/synth/bounds", test_bounds);
+    g_test_add_func("/synth/unfused", test_unfused);
     g_test_add_func("/synth/host", test_host);
     g_test_add_func("/synth/without-platform", test_without_platform);
     return g_test_run();
