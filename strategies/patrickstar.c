@@ -17,8 +17,18 @@ static uint64_t usable(const struct strategy_context *context)
     return (uint64_t)(USABLE_SHARE * (double)context->device_bytes);
 }
 
+/* What host memory has no room for. */
+static uint64_t overflow(const struct strategy_context *context)
+{
+    g_autofree uint8_t *none = g_new0(uint8_t, context->layout->chunk_count);
+    struct homes *homes = homes_assign(context->trace, context->layout, none);
+    uint64_t bytes = homes->host_bytes;
+    homes_free(homes);
+    return bytes > context->host_bytes ? bytes - context->host_bytes : 0;
+}
+
 /* The first chunks' states are updated on the device, where parameters and the greatest non-model
- * data leave room for them. */
+ * data leave room for them, or where the host has none. */
 static void place(const struct strategy_context *context, uint8_t *on_host)
 {
     uint64_t taken = 0, parameters = 0;
@@ -28,7 +38,8 @@ static void place(const struct strategy_context *context, uint8_t *on_host)
         if (context->layout->chunks[c].list == TRACE_PARAM)
             parameters += context->layout->chunks[c].bytes;
     uint64_t room = usable(context) > taken + parameters ? usable(context) - taken - parameters : 0;
-    updates_but_first_bytes(context, (uint64_t)(MARGIN_SHARE * (double)room), on_host);
+    updates_but_first_bytes(context, overflow(context), (uint64_t)(MARGIN_SHARE * (double)room),
+                            on_host);
 }
 
 /* Before a moment's operator: the non-model data of this and the next, and a parameter chunk. */
@@ -71,6 +82,42 @@ static bool check_warm_up(const struct strategy_context *context, uint64_t *need
     return false;
 }
 
+/* Chunks that hold nothing at some time: what is dead there has no copy to make. */
+static uint8_t *find_mortal(const struct accesses *accesses)
+{
+    uint8_t *mortal = g_new0(uint8_t, accesses->chunk_count);
+    for (uint32_t a = 0; a < accesses->count; a++)
+        if (accesses->items[a].flags & ACCESS_LAST)
+            mortal[accesses->items[a].chunk] = 1;
+    return mortal;
+}
+
+/* A chunk's payload is in one place: what leaves is copied, whether it was changed or not. And
+ * whoever moves it waits. */
+static void move_payloads(struct decisions *decisions, const struct accesses *accesses)
+{
+    const struct plan_action wait = {.kind = PLAN_WAIT, .address = PLAN_NOWHERE};
+    g_autofree uint8_t *mortal = find_mortal(accesses);
+    GArray *before = decisions->actions, *after = g_array_new(FALSE, FALSE, sizeof wait);
+    uint32_t next = 0;
+    for (uint32_t m = 0; m <= decisions->moment_count; m++) {
+        bool copies = false;
+        decisions->first[m] = after->len;
+        for (uint32_t end = decisions->first[m + 1]; next < end; next++) {
+            struct plan_action action = g_array_index(before, struct plan_action, next);
+            if (action.kind == PLAN_DROP && !mortal[action.chunk])
+                action.kind = PLAN_WRITE_BACK;
+            copies = copies || (action.kind != PLAN_DROP && action.kind != PLAN_ALLOCATE);
+            g_array_append_val(after, action);
+        }
+        if (copies)
+            g_array_append_val(after, wait);
+    }
+    decisions->first[decisions->moment_count + 1] = after->len;
+    decisions->actions = after;
+    g_array_unref(before);
+}
+
 static struct decisions *decide_within(const struct strategy_context *context, struct homes **homes,
                                        uint64_t *needed, GError **error)
 {
@@ -86,6 +133,8 @@ static struct decisions *decide_within(const struct strategy_context *context, s
     }
     struct decisions *decisions = budget_decide(context, &budget, homes, needed, error);
     *needed = MAX(*needed, warm_up);
+    if (decisions)
+        move_payloads(decisions, context->accesses);
     return decisions;
 }
 

@@ -57,7 +57,7 @@ void updates_but_every(const struct strategy_context *context, uint32_t period, 
     place_groups(context, marked, on_host);
 }
 
-void updates_but_first_bytes(const struct strategy_context *context, uint64_t bytes,
+void updates_but_first_bytes(const struct strategy_context *context, uint64_t least, uint64_t most,
                              uint8_t *on_host)
 {
     const struct layout *layout = context->layout;
@@ -66,9 +66,12 @@ void updates_but_first_bytes(const struct strategy_context *context, uint64_t by
     for (uint32_t c = 0; c < layout->chunk_count; c++)
         if (layout->chunks[c].list >= TRACE_MASTER)
             states[layout->chunks[c].group] += layout->chunks[c].bytes;
+    uint64_t before = 0;
+    bool room = true;
     for (uint32_t g = 0; g < layout->group_count; g++) {
-        marked[g] = states[g] > bytes;
-        bytes = marked[g] ? 0 : bytes - states[g];
+        room = room && (before < least || before + states[g] <= most);
+        marked[g] = !room;
+        before += states[g];
     }
     place_groups(context, marked, on_host);
 }

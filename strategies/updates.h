@@ -15,9 +15,9 @@ void updates_first_groups(const struct strategy_context *context, double share, 
 /* All but every `period`-th group. */
 void updates_but_every(const struct strategy_context *context, uint32_t period, uint8_t *on_host);
 
-/* All but the first groups whose optimizer states (master, exp_avg, exp_avg_sq) take at most
- * `bytes` together. */
-void updates_but_first_bytes(const struct strategy_context *context, uint64_t bytes,
+/* All but the first groups, as many as have room for their optimizer states (master, exp_avg,
+ * exp_avg_sq) in `most` bytes, or, if these are more, as many as it takes for `least` bytes. */
+void updates_but_first_bytes(const struct strategy_context *context, uint64_t least, uint64_t most,
                              uint8_t *on_host);
 
 /* The rule of gradients and parameters beside an optimizer on the host: parameters stay on the

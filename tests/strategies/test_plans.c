@@ -33,14 +33,15 @@ static void close_fixture(struct fixture *f)
     layout_free(f->layout);
 }
 
-/* Raises the budget to what each refusal says would fit. */
-static void plan_from(struct fixture *f, const struct strategy *strategy, uint64_t device_bytes)
+/* Raises the device's budget to what each refusal says would fit. */
+static void plan_within(struct fixture *f, const struct strategy *strategy, uint64_t device_bytes,
+                        uint64_t host_bytes)
 {
     struct strategy_job job = {.trace = f->trace,
                                .layout = f->layout,
                                .non_model = f->non_model->extent,
                                .device_bytes = device_bytes,
-                               .host_bytes = UINT64_MAX};
+                               .host_bytes = host_bytes};
     GError *error = NULL;
     int attempts = 0;
     uint64_t needed;
@@ -57,6 +58,11 @@ static void plan_from(struct fixture *f, const struct strategy *strategy, uint64
     plan_check(f->plan, f->placed, &error);
     g_assert_no_error(error);
     g_assert_cmpstr(f->plan->made_by, ==, strategy->name);
+}
+
+static void plan_from(struct fixture *f, const struct strategy *strategy, uint64_t device_bytes)
+{
+    plan_within(f, strategy, device_bytes, UINT64_MAX);
 }
 
 static void run_under_any_timing(const struct fixture *f, GRand *random)
@@ -187,6 +193,49 @@ static void test_host_memory(void)
     g_rand_free(random);
 }
 
+/* Copies are waited for where they are made, and what leaves is copied, unless nothing is alive. */
+static void check_payloads(const struct plan *plan)
+{
+    for (uint32_t m = 0; m <= plan->moment_count; m++) {
+        bool copies = false, waits = false;
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
+            uint8_t kind = plan->actions[i].kind;
+            copies = copies || kind == PLAN_FETCH || kind == PLAN_WRITE_BACK;
+            waits = kind == PLAN_WAIT;
+            g_assert_cmpint(kind, !=, PLAN_DROP);
+        }
+        g_assert_true(waits || !copies);
+    }
+}
+
+/* What PatrickStar's host cannot hold stays on the device, with its update. */
+static void test_overflow(void)
+{
+    struct trace *trace = synthesise("gpt2", MODEL_BF16, 1);
+    uint64_t all_bytes = trace_model_bytes(trace);
+    GPtrArray *list = strategy_parse_list("patrickstar", NULL);
+    for (uint64_t tenths = 2; tenths <= 10; tenths += 2) {
+        struct fixture f;
+        uint64_t host_bytes = all_bytes * tenths / 10, elements = 0;
+        open_fixture(&f, trace, 16 << 20);
+        plan_within(&f, g_ptr_array_index(list, 0), 0, host_bytes);
+        g_assert_cmpuint(f.plan->host_bytes, <=, host_bytes);
+        for (uint32_t m = 0; m < f.placed->operator_count; m++) {
+            const struct trace_operator *op = &f.placed->operators[m];
+            if (op->phase == TRACE_UPDATE_PHASE && op->place == TRACE_ON_DEVICE)
+                elements += f.placed->tensors[f.placed->accesses[op->first_access].tensor].elements;
+        }
+        g_assert_cmpuint(14 * elements, >=, all_bytes - host_bytes);
+        if (tenths == 10)
+            g_assert_cmpuint(elements, ==, 0); /* the least device has no margin */
+        check_payloads(f.plan);
+        replay_plan(&f);
+        close_fixture(&f);
+    }
+    g_ptr_array_unref(list);
+    trace_free(trace);
+}
+
 /* Any numbers of lists and odd sums of non-model data, as other programs' traces have them. */
 static void test_odd_traces(void)
 {
@@ -235,6 +284,7 @@ int main(int argc, char **argv)
     g_test_add_func("/strategies/plans/random-traces", test_random_traces);
     g_test_add_func("/strategies/plans/models", test_models);
     g_test_add_func("/strategies/plans/host-memory", test_host_memory);
+    g_test_add_func("/strategies/plans/overflow", test_overflow);
     g_test_add_func("/strategies/plans/odd-traces", test_odd_traces);
     return g_test_run();
 }
