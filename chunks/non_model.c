@@ -57,45 +57,64 @@ static void blocks_clear(struct blocks *blocks)
     g_free(blocks->of);
 }
 
+/* Behind all that lies no higher. */
+static guint place_of(const GArray *placed, uint64_t offset)
+{
+    guint low = 0, high = placed->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(placed, struct placed, middle).offset <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static void blocks_add(struct blocks *blocks, const struct placed *new)
 {
     for (uint32_t block = blocks->of[new->first]; block <= blocks->of[new->last]; block++) {
         GArray *placed = blocks->placed[block];
-        guint at = placed->len;
-        while (at > 0 && g_array_index(placed, struct placed, at - 1).offset > new->offset)
-            at--;
-        g_array_insert_val(placed, at, *new);
+        g_array_insert_val(placed, place_of(placed, new->offset), *new);
     }
 }
 
-/* From `*at` on, the next of a block that lives when `life` does; NULL: there is none. */
-static const struct placed *next_beside(const GArray *placed, const struct lifetime *life,
-                                        guint *at)
+/* The next of a block, from `*at` on, that begins at a moment from `from` to `to` and lives at
+ * `to`;
+ * `*at` is then behind it. NULL: there is none. */
+static const struct placed *next_alive(const GArray *placed, uint32_t from, uint32_t to, guint *at)
 {
-    for (; *at < placed->len; ++*at) {
-        const struct placed *other = &g_array_index(placed, struct placed, *at);
-        if (other->last >= life->first && other->first <= life->last)
+    const struct placed *all = (const struct placed *)(const void *)placed->data;
+    while (*at < placed->len) {
+        const struct placed *other = &all[(*at)++];
+        if (other->first >= from && other->first <= to && other->last >= to)
             return other;
     }
     return NULL;
 }
 
-/* All that is placed lives at least as long as `life`: what lives beside it does so at its
- * beginning or at its end, so two blocks hold all of that. */
+/* All that is placed lives at least as long as `life`: what lives beside it lives at its first
+ * moment, or begins later and lives at its last. Two blocks hold all of that, by offset. */
 static uint64_t lowest_free_offset(const struct blocks *blocks, const struct lifetime *life)
 {
     const GArray *begin = blocks->placed[blocks->of[life->first]];
     const GArray *end = blocks->placed[blocks->of[life->last]];
+    guint i = 0, j = 0;
+    const struct placed *a = next_alive(begin, 0, life->first, &i);
+    const struct placed *b = next_alive(end, life->first + 1, life->last, &j);
     uint64_t candidate = 0;
-    guint i = 0, j = begin == end ? end->len : 0;
-    for (;;) {
-        const struct placed *a = next_beside(begin, life, &i), *b = next_beside(end, life, &j);
-        const struct placed *lowest = !b || (a && a->offset <= b->offset) ? a : b;
-        if (!lowest || lowest->offset >= candidate + life->bytes)
-            return candidate;
+    while (a || b) {
+        bool first = !b || (a && a->offset <= b->offset);
+        const struct placed *lowest = first ? a : b;
+        if (lowest->offset >= candidate + life->bytes)
+            break;
         candidate = MAX(candidate, lowest->end);
-        ++*(lowest == a ? &i : &j);
+        if (first)
+            a = next_alive(begin, 0, life->first, &i);
+        else
+            b = next_alive(end, life->first + 1, life->last, &j);
     }
+    return candidate;
 }
 
 static void place_buffers(const struct trace *trace, struct non_model *result)
