@@ -127,6 +127,8 @@ struct layout *layout_pack(const struct trace *trace, const struct layout_spec *
                            GError **error)
 {
     struct packing packings[TRACE_LISTS];
+    if (spec->given)
+        return layout_copy(spec->given);
     if (spec->order && !check_order(trace, spec->order, error))
         return NULL;
     uint32_t count = open_lists(trace, spec, packings, error);

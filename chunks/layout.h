@@ -13,9 +13,13 @@
 /* The next multiple of LAYOUT_ALIGNMENT. */
 uint64_t layout_align(uint64_t bytes);
 
+struct layout;
+
+/* What a layout is made from. */
 struct layout_spec {
     uint64_t chunk_bytes[TRACE_LISTS]; /* multiples of LAYOUT_ALIGNMENT */
     const uint32_t *order;             /* [tensor_count] a permutation; NULL: the model's order */
+    const struct layout *given;        /* taken as it is, whatever the others say; NULL: none */
 };
 
 /* A chunk is filled up to its list's chunk_bytes and then cut to what it holds: memory and link are
@@ -46,7 +50,8 @@ GQuark layout_error_quark(void);
 
 /* Packs the trace's tensors in order: a tensor goes into the last chunk of its list if it fits
  * whole, and opens a new one otherwise; one larger than a chunk gets a chunk of its own size. Fails
- * on sizes that are no multiples of the alignment and on an order that is no permutation. */
+ * on sizes that are no multiples of the alignment and on an order that is no permutation. A layout
+ * that is given is copied. */
 struct layout *layout_pack(const struct trace *trace, const struct layout_spec *spec,
                            GError **error);
 

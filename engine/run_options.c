@@ -1,6 +1,5 @@
 #include "engine/run_options.h"
 
-#include "chunks/layout.h"
 #include "engine/data.h"
 #include "engine/device.h"
 #include "models/iteration.h"
@@ -91,15 +90,13 @@ static bool read_size(const char *option, const char *text, uint64_t *bytes, GEr
     return false;
 }
 
-/* In steps of the alignment, as pstar-sim takes it. */
-static bool read_chunk_size(const char *text, uint64_t *bytes, GError **error)
+static bool read_chunk_sizes(const char *text, struct run_options *options, GError **error)
 {
-    if (!read_size("--chunk-size", text, bytes, error))
-        return false;
-    if (text && (*bytes == 0 || *bytes >> 60))
-        return refuse(error, "--chunk-size", text, "no size of a chunk");
-    *bytes = layout_align(*bytes);
-    return true;
+    options->sized = text != NULL;
+    if (!text || chunk_sizes_parse(text, &options->chunk_sizes, error))
+        return true;
+    g_prefix_error(error, "--chunk-size %s: ", text);
+    return false;
 }
 
 /* "h2d=12GB/s,d2h=10GB/s"; either may be left out. */
@@ -162,7 +159,7 @@ static bool read_sizes(const struct raw *raw, struct run_options *options, GErro
 {
     return read_size("--device-memory", raw->device_memory, &options->device_memory, error) &&
            read_size("--host-memory", raw->host_memory, &options->host_memory, error) &&
-           read_chunk_size(raw->chunk_size, &options->chunk_bytes, error) &&
+           read_chunk_sizes(raw->chunk_size, options, error) &&
            read_link(raw->link, options, error);
 }
 
@@ -202,9 +199,13 @@ static bool check_presence(struct run_options *options, GError **error)
         missing = "--data";
     if (missing)
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s is missing", missing);
-    else if (options->plan && (options->policy || options->chunk_bytes || options->look_ahead))
+    else if (options->plan &&
+             (options->policy || options->sized || options->layout || options->look_ahead))
         missing = "--plan", refuse(error, "--plan", options->plan,
-                                   "holds the policy, the chunk size and the look-ahead already");
+                                   "holds the policy, the chunks and the look-ahead already");
+    else if (options->layout && options->sized)
+        missing = "--layout", refuse(error, "--layout", options->layout,
+                                     "says which chunks there are; leave out --chunk-size");
     return !missing;
 }
 
@@ -266,7 +267,11 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int
         TEXT("device-memory", &raw->device_memory, "Budget; everything resident by default",
              "SIZE"),
         TEXT("host-memory", &raw->host_memory, "Budget; unlimited by default", "SIZE"),
-        TEXT("chunk-size", &raw->chunk_size, "Of the plan that a policy makes", "SIZE"),
+        TEXT("chunk-size", &raw->chunk_size,
+             "Of the plan that a policy makes; a size a list: param=64MiB,master=1GiB",
+             "SIZE|LIST=SIZE,.."),
+        FILENAME("layout", &o->layout, "Chunks from a layout file or a plan, instead of a size",
+                 "FILE"),
         TEXT("policy", &o->policy, "Who leaves the device first: opt by default", "NAME|./MINE.so"),
         COUNT("look-ahead", &raw->look_ahead, "Moments that chunks are fetched ahead"),
         TEXT("link", &raw->link, "Copies take as long as over this link", "h2d=RATE,d2h=RATE"),
@@ -349,9 +354,9 @@ bool run_options_parse(struct run_options *options, int *argc, char ***argv, GEr
 
 void run_options_clear(struct run_options *options)
 {
-    char *texts[] = {options->model,     options->data,      options->eval,  options->plan,
-                     options->emit_plan, options->policy,    options->log,   options->save,
-                     options->resume,    options->recompute, options->output};
+    char *texts[] = {options->model,     options->data,   options->eval,      options->plan,
+                     options->emit_plan, options->policy, options->layout,    options->log,
+                     options->save,      options->resume, options->recompute, options->output};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);
     *options = (struct run_options){0};

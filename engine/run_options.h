@@ -2,6 +2,8 @@
 #ifndef PSTAR_ENGINE_RUN_OPTIONS_H
 #define PSTAR_ENGINE_RUN_OPTIONS_H
 
+#include "chunks/chunk_sizes.h"
+
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,13 +12,14 @@
 
 struct run_options {
     char *model, *data, *eval;
-    char *plan, *emit_plan, *policy;
+    char *plan, *emit_plan, *policy, *layout;
     char *log, *save, *resume;
     char *recompute; /* "all", "none", or layers: "0,2,5-7" */
     const struct device_ops *device;
     uint64_t device_memory, host_memory; /* bytes; RUN_UNLIMITED where not given */
-    uint64_t chunk_bytes;                /* 0: chosen for the model */
-    double h2d_rate, d2h_rate;           /* bytes a second; 0: as fast as memory */
+    struct chunk_sizes chunk_sizes;
+    bool sized;                /* chunk sizes are given; otherwise they are chosen for the model */
+    double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
     uint64_t steps, schedule_steps, warm_up_steps, eval_every, save_every;
     uint64_t seed;
     uint32_t batch, sequence, micro_batches, look_ahead, threads, sample;
@@ -28,8 +31,8 @@ struct run_options {
     bool dry_run, json, version, probe;
 };
 
-/* Parses and checks. Errors are G_OPTION_ERROR or SIZE_ERROR. Prints and exits for --help alone, as
- * GOption does. Clear the result in either case. */
+/* Parses and checks. Errors are G_OPTION_ERROR, SIZE_ERROR or LAYOUT_ERROR. Prints and exits for
+ * --help alone, as GOption does. Clear the result in either case. */
 bool run_options_parse(struct run_options *options, int *argc, char ***argv, GError **error);
 void run_options_clear(struct run_options *options);
 

@@ -2,6 +2,7 @@
 
 #include "chunks/dry_run.h"
 #include "chunks/homes.h"
+#include "chunks/layout_file.h"
 #include "engine/device.h"
 #include "engine/run_choices.h"
 #include "policies/plugin.h"
@@ -73,12 +74,21 @@ static struct dry_run_options dry_run_of(const struct run_options *options,
     return dry;
 }
 
+static struct layout *layout_of(const struct run_options *options, const struct trace *trace,
+                                GError **error)
+{
+    if (options->layout)
+        return layout_read(options->layout, trace, error);
+    if (options->sized)
+        return chunk_sizes_pack(&options->chunk_sizes, trace, error);
+    return layout_pack_uniform(trace, default_chunk_bytes(trace), error);
+}
+
 static struct plan *plan_of_policy(const struct run_options *options,
                                    const struct policy_ops *policy, const struct trace *trace,
                                    GError **error)
 {
-    uint64_t chunk_bytes = options->chunk_bytes ? options->chunk_bytes : default_chunk_bytes(trace);
-    struct layout *layout = layout_pack_uniform(trace, chunk_bytes, error);
+    struct layout *layout = layout_of(options, trace, error);
     if (!layout)
         return NULL;
     struct non_model *places = non_model_place(trace);

@@ -1,5 +1,6 @@
 #include "planner/layouts.h"
 
+#include "sim/layout_list.h"
 #include "sim/sizes.h"
 
 #include <math.h>
@@ -123,15 +124,29 @@ static uint32_t *order_matrices_first(const struct trace *trace)
     return order;
 }
 
-struct layout_choices *layout_choices_new(const struct trace *trace)
+static void add_given(struct layout_choices *choices, const GPtrArray *given)
+{
+    for (guint i = 0; i < given->len; i++) {
+        const struct named_layout *named = g_ptr_array_index(given, i);
+        struct layout_choice choice = {
+            .spec = {.given = named->layout}, .uniform = true, .swept = true};
+        g_array_append_val(choices->items, choice);
+    }
+}
+
+struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrArray *given)
 {
     struct layout_choices *choices = g_new0(struct layout_choices, 1);
 
     choices->items = g_array_new(FALSE, TRUE, sizeof(struct layout_choice));
     choices->matrices_first = order_matrices_first(trace);
-    add_sweep_sizes(trace, choices);
-    add_size(trace, choices, LAYOUT_ALIGNMENT, false);
-    add_tensor_sizes(trace, choices);
+    if (given) {
+        add_given(choices, given);
+    } else {
+        add_sweep_sizes(trace, choices);
+        add_size(trace, choices, LAYOUT_ALIGNMENT, false);
+        add_tensor_sizes(trace, choices);
+    }
     return choices;
 }
 

@@ -4,6 +4,7 @@
 #include "planner/placement.h"
 #include "planner/search.h"
 #include "planner/verify.h"
+#include "sim/layout_list.h"
 #include "sim/progress.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
@@ -15,7 +16,8 @@
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
-    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective;
+    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
+        *chunk_size, *layout;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -33,6 +35,11 @@ static GOptionContext *describe(struct arguments *a)
          "Rates of the copies; default: the platform's", "h2d=RATE,d2h=RATE"},
         {"platform", 0, 0, G_OPTION_ARG_FILENAME, &a->platform,
          "Measured rates; default: 8 GB/s each way, 16 GB/s of device memory", "FILE"},
+        {"chunk-size", 0, 0, G_OPTION_ARG_STRING, &a->chunk_size,
+         "Choose among these sizes: as pstar-sim takes them; default: sizes of the model's tensors",
+         "A:B|LIST|NAME=SIZE,.."},
+        {"layout", 0, 0, G_OPTION_ARG_FILENAME, &a->layout,
+         "Use the chunks of a layout file or a plan", "FILE"},
         {"objective", 0, 0, G_OPTION_ARG_STRING, &a->objective,
          "Least time (default), traffic or memory", "NAME"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &a->output, "Where the plan goes", "PLAN"},
@@ -60,8 +67,8 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,   a->platform,
-                       a->output,        a->explain,     a->verify, a->objective};
+    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,   a->output,
+                       a->explain,       a->verify,      a->objective, a->chunk_size, a->layout};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -208,6 +215,7 @@ struct inputs {
     struct trace *trace;
     struct costs *costs;
     struct platform *platform; /* NULL: none is named */
+    GPtrArray *layouts;        /* NULL: none is named */
     enum objective objective;
     uint64_t device_bytes, host_bytes;
 };
@@ -221,7 +229,9 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (in->trace = trace_read(a->rest[0], error)) &&
            replay_check_trace(in->trace, a->rest[0], error) &&
-           sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error);
+           sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error) &&
+           ((!a->chunk_size && !a->layout) ||
+            (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)));
 }
 
 /* Proves how good the plan is, and writes it. */
@@ -244,6 +254,7 @@ static int search(const struct arguments *a, const struct inputs *in)
     g_autoptr(GError) error = NULL;
     struct progress *progress = progress_begin("candidates");
     struct search_options options = {.objective = in->objective,
+                                     .layouts = in->layouts,
                                      .platform = in->platform,
                                      .device_bytes = sizes_arena(in->device_bytes, in->trace),
                                      .host_bytes = in->host_bytes,
@@ -276,6 +287,7 @@ static int make(const struct arguments *a)
     trace_free(in.trace);
     costs_free(in.costs);
     platform_free(in.platform);
+    g_clear_pointer(&in.layouts, g_ptr_array_unref);
     return status;
 }
 

@@ -276,7 +276,7 @@ struct search_result *search_plan(const struct trace *trace, const struct search
                                     .platform = options->platform,
                                     .device_bytes = options->device_bytes,
                                     .host_bytes = options->host_bytes},
-                            .choices = layout_choices_new(trace),
+                            .choices = layout_choices_new(trace, options->layouts),
                             .outcomes = outcomes_new()};
     struct search_result *result = g_new0(struct search_result, 1);
 

@@ -14,6 +14,7 @@
 
 struct search_options {
     enum objective objective;
+    const GPtrArray *layouts; /* struct named_layout, to choose from; NULL: planner/layouts.h */
     uint64_t device_bytes; /* budget of the arena */
     uint64_t host_bytes;   /* budget; UINT64_MAX: unlimited */
     const struct costs *costs;

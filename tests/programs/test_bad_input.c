@@ -24,6 +24,15 @@ static const struct bad table[] = {
     {"trace/other-database", "pstar-trace check other.db", 2, {"other.db", "not a trace"}},
     {"trace/other-version", "pstar-trace check version.pstar", 2, {"version.pstar", "version 99"}},
     {"trace/contradiction", "pstar-trace check broken.pstar", 2, {"broken.pstar", "accesses"}},
+    {"trace/activity",
+     "pstar-trace info memset.pstar",
+     2,
+     {"memset.pstar", "row 1", "ends before"}},
+    {"trace/activity-check",
+     "pstar-trace check memset.pstar",
+     2,
+     {"CUPTI_ACTIVITY_KIND_MEMSET", "row 1", "ends before"}},
+    {"trace/no-call", "pstar-trace check call.pstar", 2, {"call.pstar", "MEMSET", "correlation 7"}},
     {"trace/export", "pstar-trace export truncated.pstar -o out.json", 2, {"truncated.pstar"}},
     {"sim/truncated",
      "pstar-sim truncated.pstar --device-memory 30% --json out.json --csv out.csv",
@@ -84,6 +93,50 @@ static const struct bad table[] = {
      "pstar-sim good.pstar --device-memory 30% --chunk-size '' --json out.json",
      2,
      {"''"}},
+    {"size/list", RUN BUDGET "--chunk-size weights=1MiB --log out.jsonl", 2, {"'weights'"}},
+    {"size/list-missing",
+     RUN BUDGET "--chunk-size param=1MiB --log out.jsonl",
+     2,
+     {"list grad has none"}},
+    {"size/list-none",
+     "pstar-sim good.pstar --device-memory 30% --chunk-size master=1MiB,2MiB --json out.json",
+     2,
+     {"list master is none"}},
+    {"size/two", RUN BUDGET "--chunk-size 1MiB,2MiB --log out.jsonl", 2, {"'2MiB'"}},
+
+    /* layouts */
+    {"layout/missing",
+     "pstar-sim good.pstar --device-memory 30% --layout none.json --json out.json",
+     2,
+     {"none.json", "No such file"}},
+    {"layout/short",
+     "pstar-sim good.pstar --device-memory 30% --layout short.json --json out.json",
+     2,
+     {"short.json", "list param", "is missing"}},
+    {"layout/short-run",
+     RUN BUDGET "--layout short.json --log out.jsonl",
+     2,
+     {"short.json", "list param", "is missing"}},
+    {"layout/short-plan",
+     "pstar-plan good.pstar --device-memory 1MiB --layout short.json -o out.json",
+     2,
+     {"short.json", "list param", "is missing"}},
+    {"layout/twice",
+     "pstar-sim good.pstar --device-memory 30% --layout twice.json --json out.json",
+     2,
+     {"twice.json", "wte.weight", "twice"}},
+    {"layout/small",
+     RUN BUDGET "--layout small.json --log out.jsonl",
+     2,
+     {"small.json", "chunk 0 takes", "chunk_bytes allows 256"}},
+    {"layout/other-model",
+     "pstar-run --model wider.json --data text.txt --batch 2 --seq 32 --layout good.json",
+     2,
+     {"good.json", "model"}},
+    {"layout/and-size",
+     RUN BUDGET "--layout good.json --chunk-size 1MiB --log out.jsonl",
+     2,
+     {"--layout", "--chunk-size"}},
     {"look-ahead/none",
      "pstar-sim good.pstar --device-memory 30% --look-ahead '' --json out.json",
      2,
@@ -303,6 +356,12 @@ static void write_wide_head(void)
     json_decref(config);
 }
 
+/* A trace that recorded one memset, from and to these times, which call 7 asked for. */
+#define MEMSETS(times)                                                                     \
+    "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start, end, deviceId, contextId, streamId, " \
+    "correlationId, globalPid, value, bytes, graphNodeId, memKind);"                       \
+    "INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (" times ", 0, 1, 7, 7, 0, 0, 4, NULL, 2);"
+
 static void write_files(void)
 {
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
@@ -313,10 +372,23 @@ static void write_files(void)
     alter_database("version.pstar", "PRAGMA user_version = 99");
     write_part("good.pstar", "broken.pstar", 1.0);
     alter_database("broken.pstar", "UPDATE accesses SET tensor = 100000 WHERE id = 3");
+    write_part("good.pstar", "memset.pstar", 1.0);
+    alter_database("memset.pstar", MEMSETS("9, 1"));
+    write_part("good.pstar", "call.pstar", 1.0);
+    alter_database("call.pstar",
+                   MEMSETS("1, 9") "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, "
+                                   "globalTid, correlationId, eventClass, nameId, returnValue);"
+                                   "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 2, 0, 8, 0, "
+                                   "1, 0)");
     alter_database("other.db", "CREATE TABLE guests (name TEXT)");
     write_part("good.json", "truncated.json", 0.5);
     write_impossible_plan();
 
+    workshop_write(workshop, "short.json", "{\"pstar_layout\": 1, \"chunks\": [[\"wte.weight\"]]}");
+    workshop_write(workshop, "twice.json",
+                   "{\"pstar_layout\": 1, \"chunks\": [[\"wte.weight\"], [\"wte.weight\"]]}");
+    workshop_write(workshop, "small.json",
+                   "{\"pstar_layout\": 1, \"chunk_bytes\": 256, \"chunks\": [[\"wte.weight\"]]}");
     workshop_write(workshop, "empty.pstar", "");
     workshop_write(workshop, "short.txt", "ten bytes.");
     write_config("no_layers.json", "n_layer", NULL);

@@ -1,0 +1,158 @@
+/* Chunks of one's own in all programs: a size a list, a layout file, a plan's layout. What one
+ * program predicts the other measures, and no layout changes a loss. */
+#include "traces/trace_file.h"
+#include "workshop.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { STEPS = 4, IN_A_CHUNK = 3 };
+
+#define JOB "--batch 2 --seq 32 --precision bf16"
+
+static const char *const ways[] = {"--chunk-size 48KiB,param=16KiB", "--layout layout.json",
+                                   "--layout swept.json"};
+
+/* Three tensors a chunk, from the last to the first. */
+static void write_layout(const struct workshop *workshop)
+{
+    GError *error = NULL;
+    char *path = workshop_path(workshop, "run.pstar");
+    struct trace *trace = trace_read(path, &error);
+    g_assert_no_error(error);
+    g_free(path);
+    json_t *chunks = json_array();
+    for (uint32_t t = trace->tensor_count; t-- > 0;) {
+        if ((trace->tensor_count - 1 - t) % IN_A_CHUNK == 0)
+            json_array_append_new(chunks, json_array());
+        json_array_append_new(json_array_get(chunks, json_array_size(chunks) - 1),
+                              json_string(trace->tensors[t].name));
+    }
+    json_t *root = json_pack("{s:i, s:o}", "pstar_layout", 1, "chunks", chunks);
+    char *text = json_dumps(root, 0);
+    workshop_write(workshop, "layout.json", text);
+    free(text);
+    json_decref(root);
+    trace_free(trace);
+}
+
+G_GNUC_PRINTF(2, 3)
+static void run(const struct workshop *workshop, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *command = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    workshop_must_run(workshop, command);
+}
+
+/* The losses of a log's steps, and its last line in *last. */
+static void read_log(const struct workshop *workshop, const char *log, double losses[STEPS],
+                     json_t **last)
+{
+    json_t *objects = workshop_read_json_lines(workshop, log);
+    size_t i, step = 0;
+    json_t *object;
+    json_array_foreach (objects, i, object)
+        if (json_object_get(object, "step")) {
+            g_assert_cmpuint(step, <, STEPS);
+            losses[step++] = json_real_value(json_object_get(object, "loss"));
+            *last = object;
+        }
+    g_assert_cmpuint(step, ==, STEPS);
+    json_incref(*last);
+    json_decref(objects);
+}
+
+static void assert_losses(const double *losses, const double *expected)
+{
+    for (int step = 0; step < STEPS; step++) {
+        g_assert_true(isfinite(expected[step]) && expected[step] > 0);
+        g_assert_cmpfloat(losses[step], ==, expected[step]);
+    }
+}
+
+static void assert_measured(const json_t *predicted, const json_t *step)
+{
+    static const char *const names[] = {"h2d_bytes",   "d2h_bytes",         "evictions",
+                                        "moved_bytes", "peak_device_bytes", "peak_host_bytes"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_test_message("%s", names[i]);
+        g_assert_true(json_is_integer(json_object_get(predicted, names[i])));
+        g_assert_true(
+            json_equal(json_object_get(predicted, names[i]), json_object_get(step, names[i])));
+    }
+    g_assert_cmpint(json_integer_value(json_object_get(predicted, "evictions")), >, 0);
+}
+
+static void assert_same_layout(const struct workshop *workshop, const char *a, const char *b)
+{
+    json_t *first = workshop_read_json(workshop, a), *second = workshop_read_json(workshop, b);
+    g_assert_nonnull(json_object_get(first, "layout"));
+    g_assert_true(json_equal(json_object_get(first, "layout"), json_object_get(second, "layout")));
+    json_decref(first);
+    json_decref(second);
+}
+
+static void check_way(const struct workshop *workshop, const char *way, const double *resident)
+{
+    double losses[STEPS];
+    json_t *step;
+    run(workshop,
+        "pstar-sim run.pstar --device-memory 30%% --policy opt %s --json sim.json "
+        "--emit-plan next.json",
+        way);
+    json_t *swept = workshop_read_json(workshop, "sim.json");
+    const json_t *entry = json_array_get(json_object_get(swept, "results"), 0);
+    long long budget = json_integer_value(json_object_get(entry, "device_memory_bytes"));
+    const char *name = json_string_value(json_object_get(entry, "layout"));
+    g_assert_nonnull(name);
+    g_assert_true(g_str_has_suffix(way, name));
+
+    run(workshop,
+        "pstar-run --model model --data text.txt " JOB " --steps %d --policy opt "
+        "--device-memory %lld %s --log run.jsonl --emit-plan run.json",
+        STEPS, budget, way);
+    read_log(workshop, "run.jsonl", losses, &step);
+    assert_losses(losses, resident);
+    assert_measured(entry, step);
+    json_decref(step);
+    assert_same_layout(workshop, "next.json", "run.json");
+
+    run(workshop, "pstar-plan run.pstar --device-memory %lld %s --time-limit 5 -o plan.json",
+        budget, way);
+    run(workshop, "pstar-plan --verify plan.json run.pstar");
+    assert_same_layout(workshop, "next.json", "plan.json");
+    run(workshop,
+        "pstar-run --model model --data text.txt " JOB " --steps %d --plan plan.json "
+        "--log plan.jsonl",
+        STEPS);
+    read_log(workshop, "plan.jsonl", losses, &step);
+    assert_losses(losses, resident);
+    json_decref(step);
+    run(workshop, "cp next.json swept.json");
+    json_decref(swept);
+}
+
+static void test_ways(void)
+{
+    struct workshop *workshop = workshop_new();
+    double resident[STEPS];
+    json_t *step;
+    run(workshop, "pstar-trace synth --model model " JOB " -o run.pstar");
+    write_layout(workshop);
+    run(workshop, "pstar-run --model model --data text.txt " JOB " --steps %d --log resident.jsonl",
+        STEPS);
+    read_log(workshop, "resident.jsonl", resident, &step);
+    json_decref(step);
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++)
+        check_way(workshop, ways[i], resident);
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/layouts/ways", test_ways);
+    return g_test_run();
+}
