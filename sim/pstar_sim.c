@@ -187,6 +187,15 @@ static int fail(int status, const GError *error)
     return status;
 }
 
+/* NULL, or what a policy answered wrongly first. */
+static const char *find_failure(const struct sweep *sweep)
+{
+    for (uint32_t r = 0; r < sweep->row_count; r++)
+        if (sweep->rows[r].failed)
+            return sweep->rows[r].reason;
+    return NULL;
+}
+
 static int refuse(const struct sweep *sweep)
 {
     const struct sweep_row *least = &sweep->rows[0];
@@ -283,6 +292,11 @@ static int report(const struct arguments *a, const struct inputs *in,
         print_fits(in->costs);
     if (!complete)
         fputs("pstar-sim: interrupted; what was done is above\n", stderr);
+    const char *failure = find_failure(sweep);
+    if (failure) {
+        fprintf(stderr, "pstar-sim: %s\n", failure);
+        return EXIT_USAGE;
+    }
     return !complete ? EXIT_FAILED : any ? EXIT_DONE : refuse(sweep);
 }
 

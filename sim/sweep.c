@@ -120,6 +120,7 @@ static void run_row(void *data, uint32_t index)
 
     if (!plan)
         row->reason = g_strdup(error->message);
+    row->failed = !plan && !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
     row->fits = plan != NULL;
     row->done = true;
     plan_free(plan);

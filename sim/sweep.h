@@ -37,9 +37,10 @@ struct sweep_row {
     uint32_t look_ahead;             /* a strategy has its own */
     bool done;                       /* false: the sweep was stopped before it */
     bool fits;
+    bool failed;                 /* not for want of memory: the policy answered wrongly */
     uint64_t least_device_bytes; /* every operator's chunks and non-model data at once; for a
                                     strategy, with what it keeps beside them; 0: not known */
-    char *reason;                /* why it does not fit; NULL where it does */
+    char *reason;                /* why it does not fit, or failed; NULL where it fits */
     struct plan_figures figures; /* the steady iteration's; all 0 where it does not fit */
     struct phases *phases;       /* the same iteration's, where somebody looked; NULL: not known */
 };

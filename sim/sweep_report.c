@@ -74,7 +74,9 @@ static void print_refused(const struct sweep_row *row, FILE *out)
     g_autofree char *chunk = size_format(row->chunk_bytes);
     g_autofree char *least = size_format(row->least_device_bytes);
 
-    if (row->device_bytes < row->least_device_bytes)
+    if (row->failed)
+        fprintf(out, "  %10s  %-17s %5u failed: %s", chunk, way(row), row->look_ahead, row->reason);
+    else if (row->device_bytes < row->least_device_bytes)
         fprintf(out, "  %10s  %-17s %5u does not fit: needs %s", chunk, way(row), row->look_ahead,
                 least);
     else
@@ -112,6 +114,8 @@ static json_t *row_json(const struct sweep_row *row)
                   (json_int_t)row->device_bytes, "look_ahead", (json_int_t)row->look_ahead, "fits",
                   row->fits, "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
 
+    if (row->failed)
+        json_object_set_new(object, "failed", json_true());
     if (!row->fits) {
         json_object_set_new(object, "reason", json_string(row->reason));
         return object;

@@ -87,10 +87,37 @@ static void test_refused(void)
     workshop_free(workshop);
 }
 
+/* A sweep goes on with the other policies, and says which one failed. */
+static void test_fails_in_a_sweep(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision fp32 -o run.pstar");
+    struct outcome outcome = workshop_run(workshop, "pstar-sim run.pstar --chunk-size 16KiB" BUDGET
+                                                    " --policy lru," BROKEN_ANSWER_PLUGIN
+                                                    " --json sweep.json");
+    g_test_message("%s%s", outcome.out, outcome.err);
+    g_assert_cmpint(outcome.status, ==, 2);
+    g_assert_nonnull(strstr(outcome.err, "policy broken: asked for a victim at moment"));
+    g_assert_nonnull(strstr(outcome.out, "failed: policy broken"));
+    g_assert_null(strstr(outcome.out, "does not fit"));
+    outcome_clear(&outcome);
+
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    json_t *results = json_object_get(sweep, "results");
+    g_assert_cmpuint(json_array_size(results), ==, 2);
+    g_assert_true(json_is_true(json_object_get(json_array_get(results, 0), "fits")));
+    g_assert_null(json_object_get(json_array_get(results, 0), "failed"));
+    g_assert_true(json_is_true(json_object_get(json_array_get(results, 1), "failed")));
+    json_decref(sweep);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/policies/programs/example", test_example);
     g_test_add_func("/policies/programs/refused", test_refused);
+    g_test_add_func("/policies/programs/fails_in_a_sweep", test_fails_in_a_sweep);
     return g_test_run();
 }
