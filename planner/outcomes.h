@@ -6,11 +6,14 @@
 #include "planner/placement.h"
 #include "strategies/strategy.h"
 
+/* How hard a task tries. */
+enum effort_level { EFFORT_GLANCE, EFFORT_LOOK, EFFORT_STUDY };
+
 /* One task of the search, and what it has found. */
 struct outcome {
     uint32_t layout; /* index of its choice */
     struct placement placement;
-    uint32_t rounds; /* of local search */
+    uint8_t effort; /* enum effort_level */
 
     struct plan *plan;     /* NULL where it does not fit */
     struct plan *policy;   /* the best of eviction policies; NULL where none was tried or fits */

@@ -5,14 +5,22 @@
 #include "sim/workers.h"
 
 enum {
-    ROUNDS_FIRST = 400, /* of local search, where everything is tried */
-    ROUNDS_AGAIN = 4000,
-    PLACED_LAYOUTS = 6, /* that did best and are tried with the optimizer elsewhere */
-    FINALISTS = 6,      /* tried again with more effort */
+    PLACED_LAYOUTS = 3,  /* that are tried with the optimizer in every other place */
+    FINALISTS_LOOK = 24, /* layouts with their placements that did best at a glance */
+    FINALISTS_STUDY = 4, /* and of those */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
 };
 
+static const struct effort {
+    uint32_t rounds;                    /* of local search */
+    uint32_t least_ahead, ahead_factor; /* look-aheads 0, the least, and so on by this factor */
+    bool late;                          /* copying back late is tried too */
+} efforts[] = {[EFFORT_GLANCE] = {100, 16, 16, false},
+               [EFFORT_LOOK] = {400, 4, 4, false},
+               [EFFORT_STUDY] = {4000, 1, 2, true}};
+
 static const struct placement as_traced = {PLACEMENT_TRACED, 0};
+static const struct placement all_on_device = {PLACEMENT_SPREAD, 0};
 static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS};
 
 struct search {
@@ -32,37 +40,33 @@ static const struct layout_choice *choice_of(const struct search *search,
     return &g_array_index(search->choices->items, struct layout_choice, outcome->layout);
 }
 
-/* Every policy and strategy with the sizes of a sweep, with others the policy that is best mostly.
- */
+/* Every policy and every strategy. */
 static void try_others(const struct search *search, const struct candidate *candidate,
                        struct outcome *outcome)
 {
     enum objective objective = search->options->objective;
-    bool swept = choice_of(search, outcome)->swept;
 
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        if (!swept && *p != &policy_opt)
-            continue;
         outcomes_take_better(objective, &outcome->policy, candidate_policy(candidate, *p, 0));
         outcome->plans++;
     }
-    for (guint i = 0; swept && search->strategies && i < search->strategies->len; i++) {
-        outcomes_take_better(
-            objective, &outcome->strategy,
-            candidate_strategy(candidate, g_ptr_array_index(search->strategies, i)));
+    for (guint i = 0; search->strategies && i < search->strategies->len; i++) {
+        const struct strategy *strategy = g_ptr_array_index(search->strategies, i);
+        outcomes_take_better(objective, &outcome->strategy,
+                             candidate_strategy(candidate, strategy));
         outcome->plans++;
     }
 }
 
-/* Look-aheads in steps of a factor; copying back late is tried only with more effort. */
 static void try_schedules(const struct search *search, const struct candidate *candidate,
                           struct outcome *outcome)
 {
-    bool again = outcome->rounds > ROUNDS_FIRST;
-    uint32_t moments = candidate->gaps->moment_count, factor = again ? 2 : 4;
+    const struct effort *effort = &efforts[outcome->effort];
+    uint32_t moments = candidate->gaps->moment_count;
 
-    for (uint32_t ahead = 0; ahead < moments; ahead = MAX(1, ahead * factor))
-        for (int late = 0; late < (again ? 2 : 1); late++) {
+    for (uint32_t ahead = 0; ahead < moments;
+         ahead = MAX(effort->least_ahead, ahead * effort->ahead_factor))
+        for (int late = 0; late <= effort->late; late++) {
             struct stays_options options = {.look_ahead = ahead, .flush_early = !late};
             outcomes_take_better(search->options->objective, &outcome->plan,
                                  candidate_plan(candidate, &options));
@@ -82,12 +86,12 @@ static void run_task(void *data, uint32_t index)
     outcome->done = true;
     if (!candidate)
         return;
-    if (choice->uniform && outcome->rounds == ROUNDS_FIRST &&
+    if (choice->swept && outcome->effort == EFFORT_GLANCE &&
         outcome->placement.pattern == PLACEMENT_TRACED)
         try_others(search, candidate, outcome);
     candidate_seed(candidate, &policy_opt);
     g_autoptr(GRand) random = g_rand_new_with_seed(search->options->seed + search->begin + index);
-    keep_improve(candidate->keep, random, outcome->rounds, &search->stop);
+    keep_improve(candidate->keep, random, efforts[outcome->effort].rounds, &search->stop);
     try_schedules(search, candidate, outcome);
     candidate_free(candidate);
 }
@@ -106,10 +110,10 @@ static bool watch(void *data, uint32_t done, uint32_t total)
 }
 
 static void add_task(struct search *search, uint32_t layout, struct placement placement,
-                     uint32_t rounds)
+                     enum effort_level effort)
 {
     struct outcome outcome = {
-        .layout = layout, .placement = placement, .rounds = rounds, .needed = UINT64_MAX};
+        .layout = layout, .placement = placement, .effort = effort, .needed = UINT64_MAX};
     g_array_append_val(search->outcomes, outcome);
 }
 
@@ -131,10 +135,23 @@ static struct outcome *ranked(const struct search *search, uint32_t index)
     return &g_array_index(search->outcomes, struct outcome, index);
 }
 
+/* The best outcomes so far once more, with more effort. */
+static void try_again(struct search *search, enum effort_level effort, uint32_t most)
+{
+    g_autofree uint32_t *best = g_new(uint32_t, most);
+    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, false, best, most);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outcome outcome = *ranked(search, best[i]);
+        add_task(search, outcome.layout, outcome.placement, effort);
+    }
+    run_batch(search, run_task);
+}
+
 static void try_layouts(struct search *search, struct placement placement)
 {
     for (guint i = 0; i < search->choices->items->len; i++)
-        add_task(search, i, placement, ROUNDS_FIRST);
+        add_task(search, i, placement, EFFORT_GLANCE);
     run_batch(search, run_task);
 }
 
@@ -155,47 +172,53 @@ static void try_placements(struct search *search)
         uint32_t layout = ranked(search, best[i])->layout;
         for (uint8_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS)
             for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++)
-                add_task(search, layout, (struct placement){pattern, parts}, ROUNDS_FIRST);
-        add_task(search, layout, (struct placement){PLACEMENT_SPREAD, 0}, ROUNDS_FIRST);
-        add_task(search, layout, all_on_host, ROUNDS_FIRST);
+                add_task(search, layout, (struct placement){pattern, parts}, EFFORT_GLANCE);
+        add_task(search, layout, all_on_device, EFFORT_GLANCE);
+        add_task(search, layout, all_on_host, EFFORT_GLANCE);
     }
     run_batch(search, run_task);
 }
 
-/* Shares on both sides of the best one's, in ever smaller steps. */
-static void refine_placement(struct search *search)
+/* Every pattern with shares on both sides of an outcome's. */
+static void add_neighbours(struct search *search, struct outcome outcome, uint8_t step)
+{
+    uint8_t parts = outcome.placement.parts;
+
+    for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++) {
+        if (parts > step)
+            add_task(search, outcome.layout, (struct placement){pattern, parts - step},
+                     EFFORT_GLANCE);
+        if (parts + step < (int)PLACEMENT_PARTS)
+            add_task(search, outcome.layout, (struct placement){pattern, parts + step},
+                     EFFORT_GLANCE);
+    }
+}
+
+/* The best share of the layouts that do best with it, in ever smaller steps. */
+static void refine_placements(struct search *search)
 {
     for (uint8_t step = COARSE_PARTS / 2; step > 0; step /= 2) {
-        uint32_t best;
-        if (!outcomes_rank(search->outcomes, search->options->objective, false, &best, 1))
-            return;
-        const struct outcome middle = *ranked(search, best);
-        for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++) {
-            uint8_t parts = middle.placement.parts;
-            if (parts > step)
-                add_task(search, middle.layout, (struct placement){pattern, parts - step},
-                         ROUNDS_FIRST);
-            if (parts + step < (int)PLACEMENT_PARTS)
-                add_task(search, middle.layout, (struct placement){pattern, parts + step},
-                         ROUNDS_FIRST);
-        }
+        uint32_t best[PLACED_LAYOUTS];
+        uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+                                       PLACED_LAYOUTS);
+        for (uint32_t i = 0; i < count; i++)
+            add_neighbours(search, *ranked(search, best[i]), step);
         run_batch(search, run_task);
     }
 }
 
-static void try_finalists(struct search *search)
+/* Which layout is best depends on where the optimizer runs, and the other way round. */
+static void place_optimizer(struct search *search)
 {
-    uint32_t best[FINALISTS];
-    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, false, best,
-                                   FINALISTS);
+    uint32_t best;
 
-    for (uint32_t i = 0; i < count; i++) {
-        const struct outcome *outcome = ranked(search, best[i]);
-        uint32_t layout = outcome->layout;
-        struct placement placement = outcome->placement;
-        add_task(search, layout, placement, ROUNDS_AGAIN);
-    }
-    run_batch(search, run_task);
+    try_placements(search);
+    if (!outcomes_rank(search->outcomes, search->options->objective, false, &best, 1))
+        return;
+    const struct placement placement = ranked(search, best)->placement;
+    if (placement.pattern != PLACEMENT_TRACED)
+        try_layouts(search, placement);
+    refine_placements(search);
 }
 
 /* Only finds what a layout needs. */
@@ -213,9 +236,9 @@ static void measure_task(void *data, uint32_t index)
 static void tighten_budget(struct search *search)
 {
     for (guint i = 0; i < search->choices->items->len; i++) {
-        add_task(search, i, as_traced, 0);
+        add_task(search, i, as_traced, EFFORT_GLANCE);
         if (search->strategies)
-            add_task(search, i, all_on_host, 0);
+            add_task(search, i, all_on_host, EFFORT_GLANCE);
     }
     run_batch(search, measure_task);
     for (guint i = 0; i < search->outcomes->len; i++)
@@ -237,7 +260,7 @@ static void describe(const struct search *search, struct search_result *result)
                                                  strategy->predicted};
     for (guint i = 0; i < search->outcomes->len; i++) {
         result->layouts_tried += ranked(search, i)->done &&
-                                 ranked(search, i)->rounds == ROUNDS_FIRST &&
+                                 ranked(search, i)->effort == EFFORT_GLANCE &&
                                  ranked(search, i)->placement.pattern == PLACEMENT_TRACED;
         result->plans_tried += ranked(search, i)->plans;
     }
@@ -250,11 +273,10 @@ static bool run_search(struct search *search, struct search_result *result, GErr
     try_layouts(search, as_traced);
     if (search->strategies && !found_any(search))
         try_layouts(search, all_on_host);
-    if (search->strategies) {
-        try_placements(search);
-        refine_placement(search);
-    }
-    try_finalists(search);
+    if (search->strategies)
+        place_optimizer(search);
+    try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
+    try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
     if (!found_any(search)) {
         outcomes_refuse(search->outcomes, error);
         return false;
