@@ -1,5 +1,6 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
 #include "planner/certificate.h"
+#include "planner/emit.h"
 #include "planner/explain.h"
 #include "planner/placement.h"
 #include "planner/search.h"
@@ -17,7 +18,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
-        *chunk_size, *layout;
+        *chunk_size, *layout, *emit;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -51,6 +52,8 @@ static GOptionContext *describe(struct arguments *a)
          "Print a plan for a person; with its TRACE, more", "PLAN"},
         {"verify", 0, 0, G_OPTION_ARG_FILENAME, &a->verify,
          "Check a plan against its TRACE, and that it moves what it predicts", "PLAN"},
+        {"emit", 0, 0, G_OPTION_ARG_STRING, &a->emit,
+         "Write the nearest settings of deepspeed or fsdp beside the plan too", "SYSTEM"},
         {"version", 0, 0, G_OPTION_ARG_NONE, &a->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &a->rest, NULL, "TRACE"},
         {0}};
@@ -67,8 +70,9 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,   a->output,
-                       a->explain,       a->verify,      a->objective, a->chunk_size, a->layout};
+    char *strings[] = {a->device_memory, a->host_memory, a->link,   a->platform,
+                       a->output,        a->explain,     a->verify, a->objective,
+                       a->chunk_size,    a->layout,      a->emit};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -132,6 +136,8 @@ static int explain(const struct arguments *a)
 
     if (ok)
         explain_plan(plan, trace, stdout);
+    if (ok && a->emit)
+        ok = emit_beside(a->explain, a->emit, plan, trace, stdout, &error);
     plan_free(plan);
     trace_free(trace);
     return ok ? EXIT_DONE : fail(EXIT_USAGE, error);
@@ -274,6 +280,8 @@ static int search(const struct arguments *a, const struct inputs *in)
         print_result(result);
     if (ok && !replay_is_timed(in->trace))
         fputs("pstar-plan: the trace has no durations: times are those of copies alone\n", stderr);
+    if (ok && a->emit)
+        ok = emit_beside(a->output, a->emit, result->plan, result->trace, stdout, &error);
     search_result_free(result);
     return ok ? EXIT_DONE : fail(EXIT_FAILED, error);
 }
@@ -301,6 +309,10 @@ static int run(const struct arguments *a)
 {
     bool one = a->rest && !a->rest[1];
 
+    if (a->emit && !emit_knows(a->emit))
+        return usage("--emit takes deepspeed or fsdp");
+    if (a->explain && a->emit && !one)
+        return usage("--explain with --emit takes one TRACE");
     if (a->explain)
         return one || !a->rest ? explain(a) : usage("--explain takes one TRACE at most");
     if (!one)

@@ -1,0 +1,161 @@
+/* Settings of other systems: what they say holds of the plan, and what they cannot say is named. */
+#include "planner/emit.h"
+#include "planner/search.h"
+#include "planner/traits.h"
+#include "sim/sizes.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <jansson.h>
+#include <string.h>
+
+enum { CASES = 12 };
+
+struct fixture {
+    struct trace *trace;
+    struct costs *costs;
+    struct platform *platform;
+    struct search_result *result;
+};
+
+/* A plan for `share` of the model data on the device. */
+static void set_up(struct fixture *f, GRand *random, const char *share)
+{
+    do {
+        f->trace = random_iteration(random);
+        f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+        f->costs = costs_new(f->platform, NULL, NULL);
+        struct search_options options = {.platform = f->platform,
+                                         .host_bytes = UINT64_MAX,
+                                         .costs = f->costs,
+                                         .seed = g_rand_int(random)};
+        g_assert_true(sizes_parse_budget(share, f->trace, &options.device_bytes, NULL));
+        f->result = search_plan(f->trace, &options, NULL);
+    } while (!f->result);
+}
+
+static void tear_down(struct fixture *f)
+{
+    search_result_free(f->result);
+    costs_free(f->costs);
+    platform_free(f->platform);
+    trace_free(f->trace);
+}
+
+static json_t *settings(const struct fixture *f, const char *format)
+{
+    struct emitted *emitted = emit_settings(format, f->result->plan, f->result->trace);
+    json_t *root = json_loads(emitted->text, 0, NULL);
+
+    g_assert_nonnull(root);
+    g_assert_cmpuint(emitted->lost->len, >=, 2);
+    emitted_free(emitted);
+    return root;
+}
+
+static json_int_t count(const json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    g_assert_true(json_is_integer(value));
+    return json_integer_value(value);
+}
+
+/* The most parameters that any operator on the device uses. */
+static uint64_t most_used(const struct trace *trace)
+{
+    uint64_t most = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        uint64_t used = 0;
+        for (uint32_t i = 0; op->place == TRACE_ON_DEVICE && i < op->access_count; i++) {
+            const struct trace_access *access = &trace->accesses[op->first_access + i];
+            used += access->list == TRACE_PARAM ? trace->tensors[access->tensor].elements : 0;
+        }
+        most = MAX(most, used);
+    }
+    return most;
+}
+
+static void check_deepspeed(const struct fixture *f)
+{
+    const struct traits traits = traits_of(f->result->plan, f->result->trace);
+    json_t *root = settings(f, "deepspeed");
+    const json_t *zero = json_object_get(root, "zero_optimization");
+    const json_t *optimizer = json_object_get(zero, "offload_optimizer");
+    double ratio = optimizer ? 1 : 0;
+
+    if (json_object_get(optimizer, "ratio"))
+        ratio = json_real_value(json_object_get(optimizer, "ratio"));
+    g_assert_cmpfloat(ratio, >=, traits.updated_on_host);
+    g_assert_cmpfloat(ratio, >=, traits.states_on_host);
+    if (count(zero, "stage") == 3) {
+        g_assert_cmpint(count(zero, "stage3_max_live_parameters"), >=,
+                        (json_int_t)most_used(f->result->trace));
+        g_assert_cmpint(count(zero, "stage3_prefetch_bucket_size"), <=,
+                        count(zero, "stage3_max_live_parameters"));
+    } else {
+        g_assert_false(traits.parameters_leave);
+        g_assert_true(ratio == 0 || ratio == 1);
+    }
+    json_decref(root);
+}
+
+static void check_fsdp(const struct fixture *f)
+{
+    json_t *root = settings(f, "fsdp");
+    const json_t *fsdp = json_object_get(root, "fsdp_config");
+    bool leaves = f->result->plan->action_count > 0;
+
+    if (!leaves)
+        g_assert_false(json_is_true(json_object_get(fsdp, "fsdp_offload_params")));
+    g_assert_cmpint(count(fsdp, "fsdp_min_num_params"), >, 0);
+    json_decref(root);
+}
+
+static void test_any_plan(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random, i % 2 ? "40%" : "70%");
+        check_deepspeed(&f);
+        check_fsdp(&f);
+        tear_down(&f);
+    }
+}
+
+/* With room for everything, only a traced update on the host makes anything leave. */
+static void test_resident(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct fixture f;
+
+    set_up(&f, random, "400%");
+    while (f.result->plan->action_count) {
+        tear_down(&f);
+        set_up(&f, random, "400%");
+    }
+    const struct traits traits = traits_of(f.result->plan, f.result->trace);
+    json_t *root = settings(&f, "deepspeed");
+    g_assert_false(traits.parameters_leave);
+    g_assert_cmpuint(traits.ahead_elements, ==, 0);
+    g_assert_cmpint(count(json_object_get(root, "zero_optimization"), "stage"), ==, 0);
+    g_assert_null(json_object_get(json_object_get(root, "zero_optimization"), "offload_optimizer"));
+    json_decref(root);
+    tear_down(&f);
+}
+
+static void test_names(void)
+{
+    g_assert_true(emit_knows("deepspeed") && emit_knows("fsdp"));
+    g_assert_false(emit_knows("") || emit_knows("deepspeed "));
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/emit/any_plan", test_any_plan);
+    g_test_add_func("/emit/resident", test_resident);
+    g_test_add_func("/emit/names", test_names);
+    return g_test_run();
+}
