@@ -262,13 +262,15 @@ struct ends {
     double end[LAPS];
 };
 
-/* An operator on the device waits, so that every span has its end. */
+/* An operator waits, so that every span has its end: one on the device if there is any, since those
+ * on the host may begin copies of their own. */
 static void wait_for_all(const struct example *e, struct sim_clock *clock,
                          const struct timeline *timeline)
 {
     struct mover_after all = at_once;
     uint32_t moment = 0;
-    while (e->trace->operators[moment].place == TRACE_ON_HOST)
+    while (moment + 1 < e->trace->operator_count &&
+           e->trace->operators[moment].place == TRACE_ON_HOST)
         moment++;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         all.queue[q] = timeline->spans[q]->len;
