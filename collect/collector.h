@@ -25,7 +25,7 @@ struct annotation {
 };
 
 /* Records the window's iterations into the file `output`, unless it has changed since `launch_ns`
- * (window_file_clock): then it is another process's of the same run. */
+ * (window_launch_time): then it is another process's of the same run. */
 struct collector *collector_new(const char *output, struct window window, int64_t launch_ns);
 
 /* The program ends: completes the trace, or says why there is none. Later calls do nothing. */

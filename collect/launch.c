@@ -40,10 +40,11 @@ static char *find_library(GError **error)
 }
 
 /* Free with g_strfreev. */
-static char **make_environment(const char *library, const char *output, const char *iterations)
+static char **make_environment(const char *library, const char *output, const char *iterations,
+                               gint64 launch_ns)
 {
     char *absolute = g_canonicalize_filename(output, NULL); /* the command may change its folder */
-    char *launch_time = g_strdup_printf("%" G_GINT64_FORMAT, window_file_clock());
+    char *launch_time = g_strdup_printf("%" G_GINT64_FORMAT, launch_ns);
     char **environment = g_get_environ();
     environment = g_environ_setenv(environment, "NVTX_INJECTION64_PATH", library, TRUE);
     environment = g_environ_setenv(environment, WINDOW_OUTPUT_VARIABLE, absolute, TRUE);
@@ -96,12 +97,13 @@ static int wait_for(pid_t child, const sigset_t *signals)
     }
 }
 
-int launch(char **command, const char *output, const char *iterations, GError **error)
+int launch(char **command, const char *output, const char *iterations, gint64 launch_ns,
+           GError **error)
 {
     char *library = find_library(error);
     if (library == NULL)
         return -1;
-    char **environment = make_environment(library, output, iterations);
+    char **environment = make_environment(library, output, iterations, launch_ns);
     sigset_t signals = watched_signals(), before;
     sigprocmask(SIG_BLOCK, &signals, &before);
     pid_t child = start(command, environment, &before, error);

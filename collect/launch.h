@@ -12,8 +12,9 @@ enum launch_error {
 GQuark launch_error_quark(void);
 
 /* Starts `command` (NULL-terminated, found by PATH) so that the library records `iterations` into
- * `output` (see collect/window.h), passes signals on to it, and waits for its end. The result is
- * waitpid's status, or -1 on error. */
-int launch(char **command, const char *output, const char *iterations, GError **error);
+ * `output` (see collect/window.h), passes signals on to it, and waits for its end. `launch_ns` is
+ * window_launch_time. The result is waitpid's status, or -1 on error. */
+int launch(char **command, const char *output, const char *iterations, gint64 launch_ns,
+           GError **error);
 
 #endif

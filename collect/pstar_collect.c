@@ -1,5 +1,6 @@
 #include "collect/launch.h"
 #include "collect/window.h"
+#include "collect/written.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -23,7 +24,7 @@ static void read_options(int *argc, char ***argv, struct options *options)
 {
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
-         "The trace (default run.pstar); %p stands for the process's id", "FILE.pstar"},
+         "The trace (default run.pstar); %p in its name stands for the process's id", "FILE.pstar"},
         {"iterations", 0, 0, G_OPTION_ARG_STRING, &options->iterations,
          "Record iterations A to B - 1, counted from 0 (default 1:2)", "A:B"},
         {"version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL},
@@ -35,7 +36,7 @@ static void read_options(int *argc, char ***argv, struct options *options)
     g_option_context_set_summary(
         context, "Runs COMMAND and records what it annotates with NVTX: tensors, operators,\n"
                  "accesses and buffers of the chosen iterations, with the operators' durations.\n"
-                 "COMMAND's exit status is passed on; without a trace, 0 becomes 1.");
+                 "COMMAND's exit status is passed on; without a whole trace, 0 becomes 1.");
     g_option_context_set_strict_posix(context, TRUE);
     g_option_context_add_main_entries(context, entries, NULL);
     GError *error = NULL;
@@ -65,7 +66,7 @@ static bool output_has_place(const char *output, GError **error)
     int code = 0;
     if (*output == '\0' || g_file_test(output, G_FILE_TEST_IS_DIR))
         code = EISDIR;
-    else if (strchr(folder, '%') == NULL && g_access(folder, W_OK | X_OK) != 0)
+    else if (g_access(folder, W_OK | X_OK) != 0)
         code = errno;
     if (code != 0)
         g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code),
@@ -73,15 +74,21 @@ static bool output_has_place(const char *output, GError **error)
     return code == 0;
 }
 
-static bool was_written(const char *output, int64_t before)
+/* Whether there is a whole trace; says so where not. */
+static bool is_whole(const char *output, int64_t launch_ns)
 {
-    if (strchr(output, '%') != NULL || window_file_changed(output) != before)
-        return true;
-    fprintf(stderr,
-            "pstar-collect: %s was not written; without a reason above, the command makes no NVTX "
-            "annotations\n",
-            output);
-    return false;
+    g_autofree char *path = NULL;
+    g_autoptr(GError) error = NULL;
+    enum written written = written_since(output, launch_ns, &path, &error);
+    if (written == WRITTEN_NOTHING)
+        fprintf(stderr,
+                "pstar-collect: %s was not written; without a reason above, the command makes no "
+                "NVTX annotations\n",
+                output);
+    else if (written == WRITTEN_PARTIAL)
+        fprintf(stderr, "pstar-collect: %s%s\n", error ? error->message : path,
+                error ? "" : ": the trace is partial");
+    return written == WRITTEN_WHOLE;
 }
 
 static int run(const struct options *options)
@@ -90,16 +97,16 @@ static int run(const struct options *options)
     const char *iterations = options->iterations == NULL ? "1:2" : options->iterations;
     struct window window;
     GError *error = NULL;
-    int64_t before = window_file_changed(output);
+    int64_t launch_ns = window_launch_time();
     int status = -1;
     if (window_parse(iterations, &window, &error) && output_has_place(output, &error))
-        status = launch(options->command, output, iterations, &error);
+        status = launch(options->command, output, iterations, launch_ns, &error);
     if (error != NULL) {
         fprintf(stderr, "pstar-collect: %s\n", error->message);
         g_error_free(error);
         return BAD_USAGE;
     }
-    if (!was_written(output, before) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (!is_whole(output, launch_ns) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return FAILED;
     return pass_on(status);
 }

@@ -25,8 +25,10 @@ bool window_parse(const char *text, struct window *window, GError **error)
 
 char *window_output(const char *pattern, uint64_t process)
 {
-    GString *output = g_string_new(NULL);
-    for (const char *c = pattern; *c != '\0'; c++) {
+    const char *folder_end = strrchr(pattern, '/');
+    const char *name = folder_end == NULL ? pattern : folder_end + 1;
+    GString *output = g_string_new_len(pattern, name - pattern);
+    for (const char *c = name; *c != '\0'; c++) {
         if (c[0] == '%' && c[1] == 'p')
             g_string_append_printf(output, "%" G_GUINT64_FORMAT, process);
         else
@@ -42,11 +44,20 @@ static int64_t nanoseconds(struct timespec time)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-int64_t window_file_clock(void)
+static int64_t clock_ns(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(clock, &now);
     return nanoseconds(now);
+}
+
+/* Files are dated by the coarse clock, which stands still for milliseconds, or by the other. */
+int64_t window_launch_time(void)
+{
+    int64_t launch = clock_ns(CLOCK_REALTIME);
+    while (clock_ns(CLOCK_REALTIME_COARSE) <= launch)
+        g_usleep(500);
+    return launch;
 }
 
 int64_t window_file_changed(const char *path)

@@ -9,7 +9,7 @@
 
 #define WINDOW_OUTPUT_VARIABLE     "PSTAR_COLLECT_OUTPUT"
 #define WINDOW_ITERATIONS_VARIABLE "PSTAR_COLLECT_ITERATIONS"
-#define WINDOW_LAUNCH_VARIABLE     "PSTAR_COLLECT_LAUNCH_NS" /* when, by window_file_clock */
+#define WINDOW_LAUNCH_VARIABLE     "PSTAR_COLLECT_LAUNCH_NS" /* window_launch_time */
 
 /* Iterations [first, end), counted from 0 in the order in which the program begins them. */
 struct window {
@@ -23,12 +23,13 @@ GQuark window_error_quark(void);
 /* "A:B" with A < B. */
 bool window_parse(const char *text, struct window *window, GError **error);
 
-/* `pattern` with %p replaced by the process's id and %% by %; any other % stays. Free with g_free.
- */
+/* `pattern` with, in the file's name, %p replaced by the process's id and %% by %; any other %
+ * stays, and so do the folders. Free with g_free. */
 char *window_output(const char *pattern, uint64_t process);
 
-/* Nanoseconds of the clock by which files are dated. */
-int64_t window_file_clock(void);
+/* Now, in nanoseconds of the clock by which files are dated. Returns when files that change are
+ * dated later than that: none that changed before is. */
+int64_t window_launch_time(void);
 
 /* When the file last changed, by that clock; -1: it is not there. */
 int64_t window_file_changed(const char *path);

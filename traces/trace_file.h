@@ -10,6 +10,10 @@
  * frees the result with trace_free. */
 struct trace *trace_read(const char *path, GError **error);
 
+/* Whether the traced run ended inside the window, or could not write on; reads no more of the file
+ * than that. */
+bool trace_is_partial(const char *path, bool *partial, GError **error);
+
 /* Checks more than trace_read does, in more time: the database page by page, that the recorded
  * operator ranges (traces/records.h) are of operators that the trace has, and what the device did
  * (traces/activity_verify.h). */

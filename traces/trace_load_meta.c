@@ -1,5 +1,7 @@
 #include "traces/trace_load_meta.h"
 
+#include "traces/trace_file.h"
+
 /* One row of meta at a time: `row` selects the value of a key. */
 static int step_to(sqlite3_stmt *row, const char *key)
 {
@@ -59,6 +61,20 @@ static bool meta_element_bytes(const struct database *database, sqlite3_stmt *ro
         trace->list_element_bytes[list] = (uint8_t)bytes;
         g_free(key);
     }
+    return good;
+}
+
+bool trace_is_partial(const char *path, bool *partial, GError **error)
+{
+    uint64_t number = 0;
+    struct database *database = database_open(path, error);
+    if (database == NULL)
+        return false;
+    sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
+    bool good = row != NULL && meta_number(database, row, "partial", 1, &number, error);
+    sqlite3_finalize(row);
+    database_close(database);
+    *partial = number == 1;
     return good;
 }
 

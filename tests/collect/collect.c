@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@ struct fixture {
     char *folder, *path;
     char *output, *errors; /* of the last run */
     int status;            /* of the last run, as of waitpid */
+    GSpawnChildSetupFunc before_exec;
 };
 
 static void set_up(struct fixture *fixture, gconstpointer data)
@@ -59,8 +61,8 @@ static void collect(struct fixture *fixture, const char *format, ...)
     GError *error = NULL;
     forget_run(fixture);
     g_assert_true(g_shell_parse_argv(line, NULL, &command, NULL));
-    g_spawn_sync(fixture->folder, command, NULL, G_SPAWN_DEFAULT, NULL, NULL, &fixture->output,
-                 &fixture->errors, &fixture->status, &error);
+    g_spawn_sync(fixture->folder, command, NULL, G_SPAWN_DEFAULT, fixture->before_exec, NULL,
+                 &fixture->output, &fixture->errors, &fixture->status, &error);
     g_assert_no_error(error);
     g_strfreev(command);
     g_free(line);
@@ -224,13 +226,12 @@ static void test_killed_in_window(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
-/* What a run leaves that is killed while it begins the file. */
-static void remove_temporary_files(const struct fixture *fixture)
+static void remove_files(const struct fixture *fixture, const char *part_of_name)
 {
     GDir *folder = g_dir_open(fixture->folder, 0, NULL);
     const char *name;
     while ((name = g_dir_read_name(folder)) != NULL)
-        if (strstr(name, ".tmp") != NULL) {
+        if (strstr(name, part_of_name) != NULL) {
             char *path = g_build_filename(fixture->folder, name, NULL);
             g_unlink(path);
             g_free(path);
@@ -280,7 +281,7 @@ static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
         g_clear_error(&error);
         trace_free(trace);
     }
-    remove_temporary_files(fixture);
+    remove_files(fixture, ".tmp"); /* of a run killed while it began the file */
     g_test_message("%d of 30 left a partial trace, the others none", found);
     g_assert_cmpint(found, >=, 15);
 }
@@ -295,6 +296,57 @@ static void test_ends_in_window(struct fixture *fixture, gconstpointer data)
     g_assert_true(trace->partial);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         g_assert_cmpuint(trace->operators[m].duration_ns, >=, annotated_duration_ns(m));
+    trace_free(trace);
+}
+
+/* The program itself succeeds. */
+static void test_too_few_iterations(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 1:9 -- %s 11 3", TRACED_ANNOTATED);
+    assert_exit(fixture, 1);
+    assert_says(fixture, "run.pstar: the trace is partial");
+    collect(fixture, "-o run-%%p.pstar --iterations 1:9 -- %s 11 3", TRACED_ANNOTATED);
+    assert_exit(fixture, 1);
+    assert_says(fixture, ".pstar: the trace is partial");
+    /* The partial ones of before are no fault of this run. */
+    collect(fixture, "-o run-%%p.pstar --iterations 1:3 -- %s 11 3", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    remove_files(fixture, "run-");
+}
+
+static void test_percent_in_folder(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *folder = g_build_filename(fixture->folder, "%%of%p", NULL);
+    g_autofree char *path = g_build_filename(folder, "whole%.pstar", NULL);
+    g_assert_cmpint(g_mkdir(folder, 0700), ==, 0);
+    collect(fixture, "-o %s -- %s 11 3", path, TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    g_assert_cmpint(g_unlink(path), ==, 0);
+    g_assert_cmpint(g_rmdir(folder), ==, 0);
+}
+
+/* As a full disk: writing beyond it fails. */
+static void limit_files(void *unused)
+{
+    const struct rlimit limit = {128 << 10, 128 << 10};
+    (void)unused;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+/* The program goes on to its end; the exit status says that its trace does not. */
+static void test_disk_is_full(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    fixture->before_exec = limit_files;
+    collect(fixture, "--iterations 0:200 -- %s 5 200", TRACED_ANNOTATED);
+    assert_exit(fixture, 1);
+    assert_says(fixture, "the program goes on untraced");
+    assert_says(fixture, "run.pstar: the trace is partial");
+    struct trace *trace = read_trace(fixture);
+    g_assert_true(trace->partial);
     trace_free(trace);
 }
 
@@ -532,6 +584,9 @@ int main(int argc, char **argv)
     ADD("/collect/killed-in-window", test_killed_in_window);
     ADD("/collect/killed-anywhere", test_killed_anywhere);
     ADD("/collect/ends-in-window", test_ends_in_window);
+    ADD("/collect/too-few-iterations", test_too_few_iterations);
+    ADD("/collect/percent-in-folder", test_percent_in_folder);
+    ADD("/collect/disk-is-full", test_disk_is_full);
     ADD("/collect/ends-before-window", test_ends_before_window);
     ADD("/collect/fork", test_fork);
     ADD("/collect/other-programs", test_other_programs);
