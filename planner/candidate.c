@@ -102,12 +102,13 @@ struct plan *candidate_policy(const struct candidate *candidate, const struct po
     return plan;
 }
 
-struct plan *candidate_strategy(const struct candidate *candidate, const struct strategy *strategy)
+struct plan *candidate_strategy(const struct candidate_job *job, const struct layout_spec *spec,
+                                const struct strategy *strategy)
 {
-    const struct candidate_job *job = candidate->job;
+    struct layout *layout = layout_pack(job->trace, spec, NULL);
     const struct strategy_job of_layout = {.trace = job->trace,
                                            .platform = job->platform,
-                                           .layout = candidate->layout,
+                                           .layout = layout,
                                            .non_model = job->non_model->extent,
                                            .device_bytes = job->device_bytes,
                                            .host_bytes = job->host_bytes};
@@ -116,12 +117,13 @@ struct plan *candidate_strategy(const struct candidate *candidate, const struct 
     struct plan *plan = strategy_plan(strategy, &of_layout, &placed, &needed, NULL);
 
     if (plan) {
-        struct accesses *accesses = accesses_new(placed, candidate->layout, job->non_model->extent);
+        struct accesses *accesses = accesses_new(placed, layout, job->non_model->extent);
         struct replay_view view = {placed, accesses, job->costs};
         plan->predicted = replay(plan, &view).steady;
         accesses_free(accesses);
     }
     trace_free(placed);
+    layout_free(layout);
     return plan;
 }
 

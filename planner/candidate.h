@@ -43,9 +43,10 @@ void candidate_free(struct candidate *candidate);
 struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,
                               uint32_t look_ahead);
 
-/* The plan of a strategy with the candidate's layout, for the job's budgets, replayed; it places
- * the optimizer itself. NULL where it does not fit. */
-struct plan *candidate_strategy(const struct candidate *candidate, const struct strategy *strategy);
+/* The plan of a strategy with a layout, for the job's budgets, replayed; it places the optimizer
+ * itself, so it may fit where no candidate does. NULL where it does not fit. */
+struct plan *candidate_strategy(const struct candidate_job *job, const struct layout_spec *spec,
+                                const struct strategy *strategy);
 
 /* Seeds what is kept from a policy's decisions and fills the rest. */
 void candidate_seed(struct candidate *candidate, const struct policy_ops *policy);

@@ -104,8 +104,7 @@ struct plan *outcomes_choose(GArray *outcomes, enum objective objective)
             if (*plans[p] && objective_prefers(objective, *plans[p], best ? *best : NULL))
                 best = plans[p];
     }
-    g_assert(best);
-    return g_steal_pointer(best);
+    return best ? g_steal_pointer(best) : NULL;
 }
 
 void outcomes_refuse(const GArray *outcomes, GError **error)

@@ -36,7 +36,7 @@ const struct plan *outcomes_best_strategy(const GArray *outcomes, enum objective
 uint32_t outcomes_rank(const GArray *outcomes, enum objective objective, bool layouts,
                        uint32_t *best, uint32_t most);
 
-/* The best plan of all, taken out of the outcomes; at least one has a plan. */
+/* The best plan of all, taken out of the outcomes; NULL where there is none. */
 struct plan *outcomes_choose(GArray *outcomes, enum objective objective);
 
 /* The error of the layout that needs the least. */

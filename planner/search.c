@@ -40,20 +40,23 @@ static const struct layout_choice *choice_of(const struct search *search,
     return &g_array_index(search->choices->items, struct layout_choice, outcome->layout);
 }
 
-/* Every policy and every strategy. */
-static void try_others(const struct search *search, const struct candidate *candidate,
-                       struct outcome *outcome)
+static void try_policies(const struct search *search, const struct candidate *candidate,
+                         struct outcome *outcome)
 {
-    enum objective objective = search->options->objective;
-
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        outcomes_take_better(objective, &outcome->policy, candidate_policy(candidate, *p, 0));
+        outcomes_take_better(search->options->objective, &outcome->policy,
+                             candidate_policy(candidate, *p, 0));
         outcome->plans++;
     }
+}
+
+static void try_strategies(const struct search *search, const struct layout_spec *spec,
+                           struct outcome *outcome)
+{
     for (guint i = 0; search->strategies && i < search->strategies->len; i++) {
         const struct strategy *strategy = g_ptr_array_index(search->strategies, i);
-        outcomes_take_better(objective, &outcome->strategy,
-                             candidate_strategy(candidate, strategy));
+        outcomes_take_better(search->options->objective, &outcome->strategy,
+                             candidate_strategy(&search->job, spec, strategy));
         outcome->plans++;
     }
 }
@@ -80,15 +83,18 @@ static void run_task(void *data, uint32_t index)
     struct outcome *outcome = &g_array_index(search->outcomes, struct outcome,
                                              search->begin + index);
     const struct layout_choice *choice = choice_of(search, outcome);
+    bool rivals = choice->swept && outcome->effort == EFFORT_GLANCE &&
+                  outcome->placement.pattern == PLACEMENT_TRACED;
     struct candidate *candidate = candidate_new(&search->job, &choice->spec, &outcome->placement,
                                                 &outcome->needed, &outcome->error);
 
     outcome->done = true;
+    if (rivals)
+        try_strategies(search, &choice->spec, outcome);
     if (!candidate)
         return;
-    if (choice->swept && outcome->effort == EFFORT_GLANCE &&
-        outcome->placement.pattern == PLACEMENT_TRACED)
-        try_others(search, candidate, outcome);
+    if (rivals)
+        try_policies(search, candidate, outcome);
     candidate_seed(candidate, &policy_opt);
     g_autoptr(GRand) random = g_rand_new_with_seed(search->options->seed + search->begin + index);
     keep_improve(candidate->keep, random, efforts[outcome->effort].rounds, &search->stop);
@@ -277,12 +283,12 @@ static bool run_search(struct search *search, struct search_result *result, GErr
         place_optimizer(search);
     try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
     try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
-    if (!found_any(search)) {
+    describe(search, result);
+    result->plan = outcomes_choose(search->outcomes, search->options->objective);
+    if (!result->plan) {
         outcomes_refuse(search->outcomes, error);
         return false;
     }
-    describe(search, result);
-    result->plan = outcomes_choose(search->outcomes, search->options->objective);
     result->trace = placement_of_plan(result->plan, search->job.trace, search->job.platform, NULL);
     return true;
 }

@@ -15,8 +15,8 @@
 struct search_options {
     enum objective objective;
     const GPtrArray *layouts; /* struct named_layout, to choose from; NULL: planner/layouts.h */
-    uint64_t device_bytes; /* budget of the arena */
-    uint64_t host_bytes;   /* budget; UINT64_MAX: unlimited */
+    uint64_t device_bytes;    /* budget of the arena */
+    uint64_t host_bytes;      /* budget; UINT64_MAX: unlimited */
     const struct costs *costs;
     const struct platform *platform; /* of updates that are moved to the other side; NULL: they take
                                         what the trace's own take there, if it has any */
