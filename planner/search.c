@@ -14,10 +14,10 @@ enum {
 static const struct effort {
     uint32_t rounds;                    /* of local search */
     uint32_t least_ahead, ahead_factor; /* look-aheads 0, the least, and so on by this factor */
-    bool late;                          /* copying back late is tried too */
-} efforts[] = {[EFFORT_GLANCE] = {100, 16, 16, false},
-               [EFFORT_LOOK] = {400, 4, 4, false},
-               [EFFORT_STUDY] = {4000, 1, 2, true}};
+    int ways;                           /* to copy back: early, and late too where it is 2 */
+} efforts[] = {[EFFORT_GLANCE] = {100, 16, 16, 1},
+               [EFFORT_LOOK] = {400, 4, 4, 1},
+               [EFFORT_STUDY] = {4000, 1, 2, 2}};
 
 static const struct placement as_traced = {PLACEMENT_TRACED, 0};
 static const struct placement all_on_device = {PLACEMENT_SPREAD, 0};
@@ -69,7 +69,7 @@ static void try_schedules(const struct search *search, const struct candidate *c
 
     for (uint32_t ahead = 0; ahead < moments;
          ahead = MAX(effort->least_ahead, ahead * effort->ahead_factor))
-        for (int late = 0; late <= effort->late; late++) {
+        for (int late = 0; late < effort->ways; late++) {
             struct stays_options options = {.look_ahead = ahead, .flush_early = !late};
             outcomes_take_better(search->options->objective, &outcome->plan,
                                  candidate_plan(candidate, &options));

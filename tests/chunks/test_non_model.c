@@ -72,7 +72,7 @@ static uint64_t *place_slowly(const struct trace *trace)
     uint64_t *offset = g_new0(uint64_t, count);
     for (uint32_t b = 0; b < count; b++)
         order[b] = &trace->buffers[b];
-    qsort(order, count, sizeof *order, longest_first);
+    qsort(order, count, sizeof(struct trace_buffer *), longest_first);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t *at = &offset[order[i] - trace->buffers], end;
         while ((end = end_of_obstacle(order, i, offset, trace, order[i], *at)))

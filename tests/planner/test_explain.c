@@ -60,7 +60,7 @@ static void test_figures(void)
         struct search_result *result = search_plan(trace, &options, NULL);
         if (result) {
             check_text(result->plan, NULL);
-            certificate_make(result->plan, trace, &(struct certificate_source){NULL});
+            certificate_make(result->plan, trace, &(struct certificate_source){NULL, NULL, NULL});
             check_text(result->plan, trace);
         }
         search_result_free(result);
