@@ -1,28 +1,18 @@
 #include "chunks/arena.h"
 
-static const struct arena_block *block_at(const struct arena *arena, uint32_t index)
-{
-    return &g_array_index(arena->blocks, struct arena_block, index);
-}
+#include <glib.h>
+#include <string.h>
 
-/* Index of the first block at `address` or above. */
-static uint32_t first_from(const struct arena *arena, uint64_t address)
-{
-    uint32_t low = 0, high = arena->blocks->len;
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-        if (block_at(arena, middle)->address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-struct arena *arena_new(void)
+struct arena *arena_new(uint32_t chunk_count, const uint64_t *bytes)
 {
     struct arena *arena = g_new(struct arena, 1);
-    arena->blocks = g_array_new(FALSE, FALSE, sizeof(struct arena_block));
+    *arena = (struct arena){.chunk_count = chunk_count,
+                            .bytes = bytes,
+                            .address = g_new(uint64_t, chunk_count),
+                            .below = g_new(uint32_t, chunk_count + 1),
+                            .above = g_new(uint32_t, chunk_count + 1),
+                            .holes = g_new(struct arena_hole, chunk_count + 1)};
+    arena_clear(arena);
     return arena;
 }
 
@@ -30,54 +20,143 @@ void arena_free(struct arena *arena)
 {
     if (!arena)
         return;
-    g_array_free(arena->blocks, TRUE);
+    g_free(arena->address);
+    g_free(arena->below);
+    g_free(arena->above);
+    g_free(arena->holes);
     g_free(arena);
 }
 
-uint64_t arena_find(const struct arena *arena, uint64_t bytes, uint64_t ceiling)
+void arena_clear(struct arena *arena)
 {
-    uint64_t candidate = 0;
-    for (uint32_t i = 0; i < arena->blocks->len; i++) {
-        const struct arena_block *block = block_at(arena, i);
-        if (block->address >= candidate + bytes)
-            break;
-        candidate = block->address + block->bytes;
+    uint32_t n = arena->chunk_count;
+    memset(arena->address, 0xff, n * sizeof *arena->address);
+    arena->below[n] = arena->above[n] = n;
+    arena->holes[0] = (struct arena_hole){.begin = 0, .end = UINT64_MAX, .below = n};
+    arena->hole_count = 1;
+}
+
+/* Index of the first hole that ends above `address`: the one it lies in, or the next. */
+static uint32_t first_above(const struct arena *arena, uint64_t address)
+{
+    uint32_t low = 0, high = arena->hole_count - 1;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (arena->holes[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return candidate + bytes <= ceiling ? candidate : ARENA_NO_ROOM;
+    return low;
 }
 
-gboolean arena_is_free(const struct arena *arena, uint64_t address, uint64_t bytes, uint32_t chunk)
+static void insert_hole(struct arena *arena, uint32_t index, const struct arena_hole *hole)
 {
-    uint32_t i = first_from(arena, address);
-    /* The one before may reach into the range; the ones after may begin in it. */
-    for (i = i ? i - 1 : 0; i < arena->blocks->len; i++) {
-        const struct arena_block *block = block_at(arena, i);
-        if (block->address >= address + bytes)
-            break;
-        if (block->address + block->bytes > address && block->chunk != chunk)
-            return FALSE;
+    struct arena_hole *at = arena->holes + index;
+    memmove(at + 1, at, (arena->hole_count++ - index) * sizeof *at);
+    *at = *hole;
+}
+
+static void remove_hole(struct arena *arena, uint32_t index)
+{
+    struct arena_hole *at = arena->holes + index;
+    memmove(at, at + 1, (--arena->hole_count - index) * sizeof *at);
+}
+
+void arena_put(struct arena *arena, uint32_t chunk, uint64_t address)
+{
+    uint64_t end = address + arena->bytes[chunk];
+    uint32_t index = first_above(arena, address), below = arena->holes[index].below;
+    struct arena_hole *hole = &arena->holes[index];
+
+    g_assert(hole->begin <= address && end <= hole->end);
+    arena->address[chunk] = address;
+    arena->below[chunk] = below;
+    arena->above[chunk] = arena->above[below];
+    arena->below[arena->above[below]] = chunk;
+    arena->above[below] = chunk;
+    const struct arena_hole rest = {.begin = end, .end = hole->end, .below = chunk};
+    if (address > hole->begin) {
+        hole->end = address;
+        if (rest.begin < rest.end)
+            insert_hole(arena, index + 1, &rest);
+    } else if (rest.begin < rest.end) {
+        *hole = rest;
+    } else {
+        remove_hole(arena, index);
     }
-    return TRUE;
 }
 
-void arena_insert(struct arena *arena, uint32_t chunk, uint64_t address, uint64_t bytes)
+void arena_take(struct arena *arena, uint32_t chunk)
 {
-    struct arena_block block = {.address = address, .bytes = bytes, .chunk = chunk};
-    g_assert(arena_is_free(arena, address, bytes, UINT32_MAX));
-    g_array_insert_val(arena->blocks, first_from(arena, address), block);
+    uint64_t begin = arena->address[chunk], end = begin + arena->bytes[chunk];
+    uint32_t below = arena->below[chunk], above = arena->above[chunk];
+    uint32_t index = first_above(arena, begin);
+    struct arena_hole *next = &arena->holes[index];
+
+    g_assert(begin != ARENA_NOWHERE);
+    arena->address[chunk] = ARENA_NOWHERE;
+    arena->above[below] = above;
+    arena->below[above] = below;
+    bool joins_next = next->begin == end;
+    bool joins_last = index > 0 && next[-1].end == begin;
+    if (joins_last) {
+        next[-1].end = joins_next ? next->end : end;
+        if (joins_next)
+            remove_hole(arena, index);
+    } else if (joins_next) {
+        next->begin = begin;
+        next->below = below;
+    } else {
+        insert_hole(arena, index, &(struct arena_hole){begin, end, below});
+    }
 }
 
-void arena_remove(struct arena *arena, uint64_t address)
+uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor, uint64_t ceiling)
 {
-    uint32_t i = first_from(arena, address);
-    g_assert(i < arena->blocks->len && block_at(arena, i)->address == address);
-    g_array_remove_index(arena->blocks, i);
+    uint64_t best = ARENA_NOWHERE, least = UINT64_MAX;
+    for (uint32_t i = 0; i < arena->hole_count && arena->holes[i].begin < ceiling; i++) {
+        uint64_t begin = MAX(arena->holes[i].begin, floor);
+        uint64_t end = MIN(arena->holes[i].end, ceiling);
+        if (begin + bytes <= end && end - begin < least) {
+            best = begin;
+            least = end - begin;
+        }
+    }
+    return best;
+}
+
+bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address)
+{
+    uint64_t end = address + arena->bytes[chunk], own = arena->address[chunk];
+    const struct arena_hole *hole = &arena->holes[first_above(arena, address)];
+
+    if (hole->begin <= address)
+        address = MIN(end, hole->end);
+    if (own != ARENA_NOWHERE && own <= address && address < own + arena->bytes[chunk]) {
+        address = MIN(end, own + arena->bytes[chunk]);
+        hole = &arena->holes[first_above(arena, address)];
+        if (hole->begin <= address)
+            address = MIN(end, hole->end);
+    }
+    return address == end;
+}
+
+uint32_t arena_first_above(const struct arena *arena, uint64_t address)
+{
+    /* Walks up from the last hole that begins at or below the address: no hole is between. */
+    uint32_t hole = first_above(arena, address), chunk;
+    if (arena->holes[hole].begin <= address)
+        return arena->above[arena->holes[hole].below];
+    chunk = hole > 0 ? arena->above[arena->holes[hole - 1].below]
+                     : arena->above[arena->chunk_count];
+    while (arena->address[chunk] + arena->bytes[chunk] <= address)
+        chunk = arena->above[chunk];
+    return chunk;
 }
 
 uint64_t arena_end(const struct arena *arena)
 {
-    if (!arena->blocks->len)
-        return 0;
-    const struct arena_block *last = block_at(arena, arena->blocks->len - 1);
-    return last->address + last->bytes;
+    uint32_t top = arena->below[arena->chunk_count];
+    return top == arena->chunk_count ? 0 : arena->address[top] + arena->bytes[top];
 }

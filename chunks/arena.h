@@ -1,33 +1,48 @@
-/* Who occupies which addresses of a memory, and where there is room. No bytes are touched. */
+/* Who occupies which addresses of a memory, and where there is room. No bytes are touched.
+ *
+ * Chunks know their neighbours, and what lies between them are holes, the last of which is endless.
+ * There are few holes where a memory is well used, so all searches go through the holes. */
 #ifndef PSTAR_CHUNKS_ARENA_H
 #define PSTAR_CHUNKS_ARENA_H
 
-#include <glib.h>
+#include <stdbool.h>
 #include <stdint.h>
 
-#define ARENA_NO_ROOM UINT64_MAX
+#define ARENA_NOWHERE UINT64_MAX
 
-struct arena_block {
-    uint64_t address, bytes;
-    uint32_t chunk;
+struct arena_hole {
+    uint64_t begin, end; /* begin < end; the last one's end is UINT64_MAX */
+    uint32_t below;      /* the chunk that it follows; chunk_count: none, it begins at 0 */
 };
 
 struct arena {
-    GArray *blocks; /* struct arena_block, ascending by address, never overlapping */
+    uint32_t chunk_count, hole_count;
+    const uint64_t *bytes;   /* [chunk_count] slots, multiples of the alignment */
+    uint64_t *address;       /* [chunk_count] ARENA_NOWHERE: not there */
+    uint32_t *below, *above; /* [chunk_count + 1] neighbours by address, a ring: chunk_count is both
+                                below the lowest and above the highest */
+    struct arena_hole *holes; /* [hole_count] ascending, never empty, never adjacent */
 };
 
-struct arena *arena_new(void);
+/* An empty one. `bytes` outlives it. */
+struct arena *arena_new(uint32_t chunk_count, const uint64_t *bytes);
 void arena_free(struct arena *arena);
 
-/* The lowest address at which `bytes` are free and end at `ceiling` or below; ARENA_NO_ROOM. */
-uint64_t arena_find(const struct arena *arena, uint64_t bytes, uint64_t ceiling);
-/* Whether [address, address + bytes) is free but for `chunk` itself. */
-gboolean arena_is_free(const struct arena *arena, uint64_t address, uint64_t bytes, uint32_t chunk);
+/* Everybody leaves. */
+void arena_clear(struct arena *arena);
 /* The range must be free. */
-void arena_insert(struct arena *arena, uint32_t chunk, uint64_t address, uint64_t bytes);
-/* The block at this address must exist. */
-void arena_remove(struct arena *arena, uint64_t address);
-/* End of the highest block; 0 when empty. */
+void arena_put(struct arena *arena, uint32_t chunk, uint64_t address);
+void arena_take(struct arena *arena, uint32_t chunk);
+
+/* The smallest hole that, cut off at `floor` and `ceiling`, holds `bytes`: its begin, the lowest
+ * among equals; ARENA_NOWHERE where there is none. */
+uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor,
+                        uint64_t ceiling);
+/* Whether the slot of `chunk` at `address` touches nobody but, perhaps, itself. */
+bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address);
+/* The lowest chunk that reaches above `address`; chunk_count: none. */
+uint32_t arena_first_above(const struct arena *arena, uint64_t address);
+/* End of the highest chunk; 0 when empty. */
 uint64_t arena_end(const struct arena *arena);
 
 #endif

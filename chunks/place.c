@@ -1,355 +1,323 @@
 #include "chunks/place.h"
 
-#include "chunks/arena.h"
+#include "chunks/ceilings.h"
+#include "chunks/placing.h"
 
-/* Rounds of the iteration, each from where the last one left the chunks. Often one soon ends as it
- * began; otherwise chunks go back to where they were, and the round that moves the least counts. */
-#define ROUNDS 8
+/* Rounds of the iteration, each from where the last one left the chunks, at most. They end when
+ * every chunk comes home within the device, or when so many have moved more than the best one. */
+#define ROUNDS       8
+#define WORSE_ROUNDS 2
 
-struct placing {
+/* A chunk is small below this share of the largest. */
+#define SMALL_SHARE 64
+
+struct job {
     const struct decisions *decisions;
     const struct layout *layout;
     const struct accesses *accesses;
     const struct homes *homes;
     const struct trace *trace;
     uint64_t budget;
-    struct arena *arena;
-    uint64_t *address; /* [chunk_count] */
-    GArray *actions;   /* struct plan_action */
-    uint32_t *first;   /* [moment_count + 2] */
-    uint64_t peak, peak_live, arena_bytes;
-    uint64_t returned;  /* bytes that went home through the host */
-    uint64_t moved;     /* bytes moved within the device */
-    uint64_t live;      /* slots on the device */
-    uint64_t non_model; /* of the current moment */
+    struct ceilings *ceilings;
+    uint32_t *last_leave; /* [chunk_count] index after the chunk's last departure; 0: none */
+    uint64_t small_most;  /* bytes of small chunks on the device at once */
+    uint32_t *first;      /* [moment_count + 2] as in a plan */
+    uint64_t peak, peak_live;
 };
 
-static void put(struct placing *p, uint32_t chunk, uint64_t address)
+static const struct plan_action *decided(const struct job *job, uint32_t index)
 {
-    arena_insert(p->arena, chunk, address, p->layout->chunks[chunk].bytes);
-    p->address[chunk] = address;
-    p->live += p->layout->chunks[chunk].bytes;
+    return &g_array_index(job->decisions->actions, struct plan_action, index);
+}
+
+void placing_put(struct placing *p, uint32_t chunk, uint64_t address)
+{
+    uint64_t bytes = p->arena->bytes[chunk];
+    arena_put(p->arena, chunk, address);
+    p->live += bytes;
     /* Here, not only when the operator starts: the chunk may move on before that. */
-    p->arena_bytes = MAX(p->arena_bytes, address + p->layout->chunks[chunk].bytes + p->non_model);
+    p->arena_bytes = MAX(p->arena_bytes, address + bytes + p->non_model);
 }
 
-static void take(struct placing *p, uint32_t chunk)
+void placing_take(struct placing *p, uint32_t chunk)
 {
-    arena_remove(p->arena, p->address[chunk]);
-    p->address[chunk] = PLAN_NOWHERE;
-    p->live -= p->layout->chunks[chunk].bytes;
+    arena_take(p->arena, chunk);
+    p->live -= p->arena->bytes[chunk];
 }
 
-static void emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address)
+void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address)
 {
     struct plan_action action = {.chunk = chunk, .kind = (uint8_t)kind, .address = address};
     g_array_append_val(p->actions, action);
 }
 
-static void move(struct placing *p, uint32_t chunk, uint64_t address)
+void placing_move(struct placing *p, uint32_t chunk, uint64_t address)
 {
-    take(p, chunk);
-    put(p, chunk, address);
-    emit(p, PLAN_MOVE, chunk, address);
-    p->moved += p->layout->chunks[chunk].used;
+    placing_take(p, chunk);
+    placing_put(p, chunk, address);
+    placing_emit(p, PLAN_MOVE, chunk, address);
+    p->moved += p->arena->bytes[chunk];
 }
 
-/* Blocks [first, first + count) slide down against the block below them. */
-struct slide {
-    uint32_t first, count;
-    uint64_t bytes; /* that they hold: what the slide moves */
-};
-
-static const struct arena_block *block_at(const struct placing *p, uint32_t index)
+static bool is_small(const struct placing *p, uint32_t chunk)
 {
-    return &g_array_index(p->arena->blocks, struct arena_block, index);
+    return p->arena->bytes[chunk] < p->small;
 }
 
-/* Free bytes below block `index`, down to the block before, and not above `ceiling`. */
-static uint64_t gap_below(const struct placing *p, uint32_t index, uint64_t ceiling)
+static uint64_t find_below(const struct placing *p, uint32_t chunk, uint64_t ceiling)
 {
-    const struct arena_block *below = index ? block_at(p, index - 1) : NULL;
-    uint64_t begin = below ? below->address + below->bytes : 0;
-    uint64_t end = index < p->arena->blocks->len ? block_at(p, index)->address : ceiling;
-    return MIN(end, ceiling) > begin ? MIN(end, ceiling) - begin : 0;
+    uint64_t bytes = p->arena->bytes[chunk];
+    uint64_t address = is_small(p, chunk)
+                           ? arena_best_fit(p->arena, bytes, p->floor, MIN(p->small_end, ceiling))
+                           : arena_best_fit(p->arena, bytes, p->small_end, ceiling);
+    return address != ARENA_NOWHERE ? address : arena_best_fit(p->arena, bytes, p->floor, ceiling);
 }
 
-/* The run of blocks below the ceiling that frees `bytes` in one piece by sliding, for the least
- * bytes moved. */
-static struct slide cheapest_slide(const struct placing *p, uint64_t bytes, uint64_t ceiling)
+uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling)
 {
-    struct slide best = {.bytes = UINT64_MAX}, run = {.count = 0};
-    uint64_t room = gap_below(p, 0, ceiling);
-    for (uint32_t next = 0; next < p->arena->blocks->len; next++) {
-        run.count++;
-        run.bytes += block_at(p, next)->bytes;
-        room += gap_below(p, next + 1, ceiling);
-        while (room >= bytes && run.count) {
-            if (run.bytes < best.bytes)
-                best = run;
-            room -= gap_below(p, run.first, ceiling);
-            run.bytes -= block_at(p, run.first)->bytes;
-            run.first++;
-            run.count--;
-        }
-    }
-    return best;
-}
-
-static void slide_down(struct placing *p, const struct slide *run)
-{
-    uint64_t cursor = block_at(p, run->first)->address - gap_below(p, run->first, UINT64_MAX);
-    for (uint32_t i = 0; i < run->count; i++) {
-        struct arena_block block = *block_at(p, run->first + i);
-        move(p, block.chunk, cursor);
-        cursor += block.bytes;
-    }
-}
-
-/* The lowest address with room, made by moving chunks together where room is scattered. */
-static uint64_t find(struct placing *p, uint64_t bytes, uint64_t ceiling)
-{
-    uint64_t address = arena_find(p->arena, bytes, ceiling);
-    if (address == ARENA_NO_ROOM) {
-        struct slide run = cheapest_slide(p, bytes, ceiling);
-        g_assert(run.bytes != UINT64_MAX);
-        slide_down(p, &run);
-        address = arena_find(p->arena, bytes, ceiling);
-    }
-    g_assert(address != ARENA_NO_ROOM);
+    uint64_t address = find_below(p, chunk, MIN(p->ceiling[chunk], ceiling));
+    if (address == ARENA_NOWHERE && p->ceiling[chunk] < ceiling)
+        address = find_below(p, chunk, ceiling);
     return address;
 }
 
-/* The highest blocks slide down until all end below the ceiling. */
-static void slide_below(struct placing *p, uint64_t ceiling)
+/* Whoever stays until the iteration's end is best placed where it began. */
+static uint64_t choose_address(struct placing *p, const struct job *job, uint32_t index,
+                               uint64_t ceiling)
 {
-    uint64_t excess = arena_end(p->arena) - ceiling, room = 0;
-    struct slide run = {.first = p->arena->blocks->len};
-    while (room < excess) {
-        g_assert(run.first > 0);
-        run.first--;
-        run.count++;
-        room += gap_below(p, run.first, UINT64_MAX);
-    }
-    slide_down(p, &run);
+    uint32_t chunk = decided(job, index)->chunk;
+    uint64_t bytes = p->arena->bytes[chunk], start = p->start[chunk];
+    bool stays = job->decisions->initial[chunk] && index >= job->last_leave[chunk];
+    if (stays && start + bytes <= ceiling && arena_has_room(p->arena, chunk, start))
+        return start;
+    uint64_t address = placing_find(p, chunk, ceiling);
+    return address != ARENA_NOWHERE ? address : placing_make_room(p, bytes, ceiling);
 }
 
-/* Chunks make way for the non-model data of the next operator. */
-static void clear_above(struct placing *p, uint64_t ceiling)
+static void place_action(struct placing *p, const struct job *job, uint32_t index, uint64_t ceiling)
 {
-    while (arena_end(p->arena) > ceiling) {
-        struct arena_block top = *block_at(p, p->arena->blocks->len - 1);
-        uint64_t address = arena_find(p->arena, top.bytes, ceiling);
-        if (address == ARENA_NO_ROOM)
-            slide_below(p, ceiling);
-        else
-            move(p, top.chunk, address);
-    }
-}
-
-static void place_action(struct placing *p, const struct plan_action *action, uint64_t ceiling)
-{
+    const struct plan_action *action = decided(job, index);
     uint32_t chunk = action->chunk;
+    uint64_t address = PLAN_NOWHERE;
     switch ((enum plan_action_kind)action->kind) {
     case PLAN_FETCH:
     case PLAN_ALLOCATE:
-        put(p, chunk, find(p, p->layout->chunks[chunk].bytes, ceiling));
-        emit(p, action->kind, chunk, p->address[chunk]);
+        p->ceiling[chunk] = job->ceilings->arrival[index];
+        address = choose_address(p, job, index, ceiling);
+        placing_put(p, chunk, address);
         break;
     case PLAN_WRITE_BACK:
     case PLAN_DROP:
-        take(p, chunk);
-        emit(p, action->kind, chunk, PLAN_NOWHERE);
+        placing_take(p, chunk);
         break;
     case PLAN_FLUSH:
-        emit(p, action->kind, chunk, p->address[chunk]);
+        address = p->arena->address[chunk];
         break;
     case PLAN_WAIT:
-        emit(p, action->kind, chunk, PLAN_NOWHERE);
         break;
     case PLAN_MOVE: /* none is decided */
     case PLAN_ACTIONS:
         g_assert_not_reached();
     }
+    placing_emit(p, action->kind, chunk, address);
 }
 
-static void place_iteration(struct placing *p)
+/* Budgets need not be multiples of the alignment, addresses must. */
+static uint64_t ceiling_beside(const struct job *job, uint64_t non_model)
 {
-    uint32_t moments = p->accesses->moment_count;
+    return (job->budget - non_model) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+}
+
+static void place_iteration(struct placing *p, struct job *job)
+{
+    uint32_t moments = job->accesses->moment_count;
     g_array_set_size(p->actions, 0);
-    p->peak = p->peak_live = p->returned = p->moved = 0;
+    job->peak = job->peak_live = p->returned = p->moved = 0;
     p->arena_bytes = arena_end(p->arena);
     for (uint32_t m = 0; m <= moments; m++) {
-        p->non_model = m < moments ? p->accesses->non_model[m] : 0;
-        /* Budgets need not be multiples of the alignment, addresses must. */
-        uint64_t ceiling = p->budget - p->non_model;
-        ceiling -= ceiling % LAYOUT_ALIGNMENT;
-        p->first[m] = p->actions->len;
-        for (uint32_t i = p->decisions->first[m]; i < p->decisions->first[m + 1]; i++)
-            place_action(p, &g_array_index(p->decisions->actions, struct plan_action, i), ceiling);
-        clear_above(p, ceiling);
-        p->arena_bytes = MAX(p->arena_bytes, arena_end(p->arena) + p->non_model);
+        p->non_model = m < moments ? job->accesses->non_model[m] : 0;
+        uint64_t ceiling = ceiling_beside(job, p->non_model);
+        job->first[m] = p->actions->len;
+        for (uint32_t i = job->decisions->first[m]; i < job->decisions->first[m + 1]; i++)
+            place_action(p, job, i, ceiling);
+        placing_clear_above(p, ceiling);
+        uint64_t extent = arena_end(p->arena) + p->non_model;
+        p->arena_bytes = MAX(p->arena_bytes, extent);
         if (m < moments) {
-            p->peak = MAX(p->peak, arena_end(p->arena) + p->non_model);
-            p->peak_live = MAX(p->peak_live, p->live + p->trace->non_model_bytes[m]);
+            job->peak = MAX(job->peak, extent);
+            job->peak_live = MAX(job->peak_live, p->live + job->trace->non_model_bytes[m]);
         }
     }
-    p->first[moments + 1] = p->actions->len;
 }
 
-/* Moves what can go straight to where it began; returns how many cannot. */
-static uint32_t move_straight_home(struct placing *p, const uint64_t *start)
+static int lowest_ceiling_first(const void *left, const void *right, void *data)
 {
-    uint32_t left;
-    bool moved;
-    do {
-        left = 0;
-        moved = false;
-        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
-            if (p->address[c] == start[c])
-                continue;
-            if (arena_is_free(p->arena, start[c], p->layout->chunks[c].bytes, c)) {
-                move(p, c, start[c]);
-                moved = true;
-            } else {
-                left++;
-            }
-        }
-    } while (left && moved);
-    return left;
+    const uint64_t *ceiling = data;
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    if (ceiling[a] != ceiling[b])
+        return ceiling[a] < ceiling[b] ? -1 : 1;
+    return (a > b) - (a < b);
 }
 
-/* One chunk that stands in the way of others steps aside; false: there is no room for that. */
-static bool step_aside(struct placing *p, const uint64_t *start)
+enum part { HOMED, SMALL, OTHERS, PARTS };
+
+/* One part's chunks from `address` upwards; returns where they end. */
+static uint64_t place_part(struct placing *p, const struct job *job, enum part part,
+                           uint64_t address)
 {
-    for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
-        if (p->address[c] == start[c])
-            continue;
-        uint64_t aside = arena_find(p->arena, p->layout->chunks[c].bytes, p->budget);
-        if (aside != ARENA_NO_ROOM) {
-            move(p, c, aside);
-            return true;
-        }
+    g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t c = 0; c < job->layout->chunk_count; c++) {
+        enum part own = job->homes->on_device[c] ? HOMED : is_small(p, c) ? SMALL : OTHERS;
+        if (job->decisions->initial[c] && own == part)
+            g_array_append_val(order, c);
     }
-    return false;
+    g_array_sort_with_data(order, lowest_ceiling_first, job->ceilings->initial);
+    for (uint32_t i = 0; i < order->len; i++) {
+        uint32_t chunk = g_array_index(order, uint32_t, i);
+        placing_put(p, chunk, address);
+        address += p->arena->bytes[chunk];
+    }
+    return address;
 }
 
-/* Whether all went home within the device. Every step aside lets at least one go home, or is the
- * last. */
-static bool move_home(struct placing *p, const uint64_t *start)
+/* From the bottom: chunks at home on the device, small ones with room for as many as there will be,
+ * the others. */
+static void place_start(struct placing *p, const struct job *job)
 {
-    uint32_t left = move_straight_home(p, start), before = UINT32_MAX;
-    while (left && left < before && step_aside(p, start)) {
-        before = left;
-        left = move_straight_home(p, start);
-    }
-    return !left;
-}
-
-/* Chunks that stand in each other's way leave through the host and come back. */
-static void return_home(struct placing *p, const uint64_t *start)
-{
-    if (!move_home(p, start)) {
-        g_autofree uint8_t *gone = g_new0(uint8_t, p->layout->chunk_count);
-        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
-            if (p->address[c] == start[c])
-                continue;
-            emit(p, PLAN_WRITE_BACK, c, PLAN_NOWHERE);
-            take(p, c);
-            p->returned += p->layout->chunks[c].used;
-            gone[c] = 1;
-        }
-        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
-            if (gone[c]) {
-                put(p, c, start[c]);
-                emit(p, PLAN_FETCH, c, start[c]);
-            }
-        }
-    }
-    p->first[p->accesses->moment_count + 1] = p->actions->len;
-}
-
-static void place_start(struct placing *p)
-{
-    uint64_t cursor = 0;
-    memset(p->address, 0xff, p->layout->chunk_count * sizeof *p->address);
-    for (int homed = 1; homed >= 0; homed--) {
-        for (uint32_t c = 0; c < p->layout->chunk_count; c++) {
-            if (p->decisions->initial[c] && !!p->homes->on_device[c] == homed) {
-                put(p, c, cursor);
-                cursor += p->layout->chunks[c].bytes;
-            }
-        }
-    }
+    p->floor = place_part(p, job, HOMED, 0);
+    uint64_t end = place_part(p, job, SMALL, p->floor), others = 0;
+    for (uint32_t c = 0; c < job->layout->chunk_count; c++)
+        if (job->decisions->initial[c] && !job->homes->on_device[c] && !is_small(p, c))
+            others += p->arena->bytes[c];
+    p->small_end = p->floor + job->small_most;
+    if (p->small_end + others > ceiling_beside(job, job->accesses->non_model[0]))
+        p->small_end = end;
+    place_part(p, job, OTHERS, p->small_end);
 }
 
 /* Puts the chunks at `address` and nowhere else. */
 static void place_at(struct placing *p, const uint64_t *address)
 {
-    for (uint32_t c = 0; c < p->layout->chunk_count; c++)
-        if (p->address[c] != PLAN_NOWHERE)
-            take(p, c);
-    for (uint32_t c = 0; c < p->layout->chunk_count; c++)
+    arena_clear(p->arena);
+    p->live = 0;
+    for (uint32_t c = 0; c < p->arena->chunk_count; c++)
         if (address[c] != PLAN_NOWHERE)
-            put(p, c, address[c]);
+            placing_put(p, c, address[c]);
 }
 
-static void keep(const struct placing *p, const uint64_t *start, struct plan *plan)
+static void keep(const struct placing *p, const struct job *job, struct plan *plan)
 {
-    uint32_t chunks = p->layout->chunk_count, moments = p->accesses->moment_count;
-    memcpy(plan->initial_address, start, chunks * sizeof *start);
-    memcpy(plan->first_action, p->first, (moments + 2) * sizeof *p->first);
+    uint32_t chunks = job->layout->chunk_count, moments = job->accesses->moment_count;
+    memcpy(plan->initial_address, p->start, chunks * sizeof *p->start);
+    memcpy(plan->first_action, job->first, (moments + 2) * sizeof *job->first);
     g_free(plan->actions);
     plan->action_count = p->actions->len;
     plan->actions = g_memdup2(p->actions->data, p->actions->len * sizeof(struct plan_action));
     plan->device_bytes = p->arena_bytes;
-    plan->predicted.peak_device_bytes = p->peak;
-    plan->predicted.peak_live_device_bytes = p->peak_live;
+    plan->predicted.peak_device_bytes = job->peak;
+    plan->predicted.peak_live_device_bytes = job->peak_live;
 }
 
-static void place_rounds(struct placing *p, struct plan *plan)
+/* From where the chunks are, and back there; leaves them where the iteration had brought them. */
+static void place_round(struct placing *p, struct job *job)
 {
-    size_t addresses = p->layout->chunk_count * sizeof(uint64_t);
-    g_autofree uint64_t *start = g_malloc(addresses), *end = g_malloc(addresses);
+    size_t addresses = job->layout->chunk_count * sizeof(uint64_t);
+    memcpy(p->start, p->arena->address, addresses);
+    memcpy(p->ceiling, job->ceilings->initial, addresses);
+    place_iteration(p, job);
+    memcpy(p->end, p->arena->address, addresses);
+    placing_go_home(p, ceiling_beside(job, 0));
+    job->first[job->accesses->moment_count + 1] = p->actions->len;
+}
+
+static void place_rounds(struct placing *p, struct job *job, struct plan *plan)
+{
     uint64_t least_returned = UINT64_MAX, least_moved = UINT64_MAX;
-    bool periodic = false;
-    place_start(p);
-    for (int round = 0; round < ROUNDS && !periodic; round++) {
-        memcpy(start, p->address, addresses);
-        place_iteration(p);
-        memcpy(end, p->address, addresses);
-        periodic = !memcmp(start, end, addresses);
-        return_home(p, start);
+    int worse = 0;
+    place_start(p, job);
+    for (int round = 0; round < ROUNDS && worse < WORSE_ROUNDS && least_returned; round++) {
+        place_round(p, job);
+        worse += p->moved > least_moved;
         if (p->returned < least_returned ||
             (p->returned == least_returned && p->moved < least_moved)) {
             least_returned = p->returned;
             least_moved = p->moved;
-            keep(p, start, plan);
+            keep(p, job, plan);
         }
-        place_at(p, end);
+        place_at(p, p->end);
     }
+}
+
+/* What is small, how much of it there is at once, and when each chunk leaves for the last time. */
+static void survey(struct placing *p, struct job *job)
+{
+    const struct decisions *decisions = job->decisions;
+    uint64_t largest = 0, now = 0;
+    for (uint32_t c = 0; c < job->layout->chunk_count; c++)
+        largest = MAX(largest, p->arena->bytes[c]);
+    p->small = largest / SMALL_SHARE;
+    for (uint32_t c = 0; c < job->layout->chunk_count; c++)
+        if (decisions->initial[c] && !job->homes->on_device[c] && is_small(p, c))
+            now += p->arena->bytes[c];
+    job->small_most = now;
+    for (uint32_t i = 0; i < decisions->actions->len; i++) {
+        const struct plan_action *action = decided(job, i);
+        uint64_t small = is_small(p, action->chunk) ? p->arena->bytes[action->chunk] : 0;
+        if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP) {
+            job->last_leave[action->chunk] = i + 1;
+            now -= small;
+        } else if (action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE) {
+            now += small;
+            job->small_most = MAX(job->small_most, now);
+        }
+    }
+}
+
+static void placing_clear(struct placing *p)
+{
+    arena_free(p->arena);
+    g_array_free(p->actions, TRUE);
+    g_free(p->start);
+    g_free(p->end);
+    g_free(p->ceiling);
+    g_free(p->holes);
+    g_free(p->chunks);
+    g_free(p->targets);
 }
 
 void place_decisions(const struct decisions *decisions, const struct layout *layout,
                      const struct accesses *accesses, const struct homes *homes,
                      const struct trace *trace, uint64_t device_budget, struct plan *plan)
 {
-    struct placing p = {.decisions = decisions,
-                        .layout = layout,
-                        .accesses = accesses,
-                        .homes = homes,
-                        .trace = trace,
-                        .budget = device_budget,
-                        .arena = arena_new(),
-                        .address = g_new(uint64_t, layout->chunk_count),
+    uint32_t chunks = layout->chunk_count, moments = accesses->moment_count;
+    g_autofree uint64_t *bytes = g_new(uint64_t, chunks);
+    g_autofree uint32_t *last_leave = g_new0(uint32_t, chunks);
+    g_autofree uint32_t *first = g_new0(uint32_t, moments + 2);
+    for (uint32_t c = 0; c < chunks; c++)
+        bytes[c] = layout->chunks[c].bytes;
+    struct job job = {.decisions = decisions,
+                      .layout = layout,
+                      .accesses = accesses,
+                      .homes = homes,
+                      .trace = trace,
+                      .budget = device_budget,
+                      .ceilings = ceilings_new(decisions, accesses, device_budget),
+                      .last_leave = last_leave,
+                      .first = first};
+    struct placing p = {.arena = arena_new(chunks, bytes),
                         .actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action)),
-                        .first = g_new0(uint32_t, accesses->moment_count + 2)};
-    plan->moment_count = accesses->moment_count;
-    plan->initial_address = g_new(uint64_t, layout->chunk_count);
-    plan->first_action = g_new(uint32_t, accesses->moment_count + 2);
-    place_rounds(&p, plan);
-    g_array_free(p.actions, TRUE);
-    g_free(p.first);
-    g_free(p.address);
-    arena_free(p.arena);
+                        .start = g_new(uint64_t, chunks),
+                        .end = g_new(uint64_t, chunks),
+                        .ceiling = g_new(uint64_t, chunks),
+                        .holes = g_new(struct arena_hole, chunks + 1),
+                        .chunks = g_new(uint32_t, chunks),
+                        .targets = g_new(uint64_t, chunks)};
+
+    plan->moment_count = moments;
+    plan->initial_address = g_new(uint64_t, chunks);
+    plan->first_action = g_new(uint32_t, moments + 2);
+    survey(&p, &job);
+    place_rounds(&p, &job, plan);
+    placing_clear(&p);
+    ceilings_free(job.ceilings);
 }

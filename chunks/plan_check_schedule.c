@@ -10,7 +10,6 @@ struct check {
     const struct trace *trace;
     const struct accesses *accesses;
     enum residency_state *state; /* [chunk_count] */
-    uint64_t *address;           /* [chunk_count] on the device */
     struct arena *arena;
     uint32_t moment;
 };
@@ -42,21 +41,14 @@ static bool settle_at(struct check *check, uint32_t chunk, uint64_t address, GEr
 {
     uint64_t bytes = slot_bytes(check, chunk), arena = check->plan->device_bytes;
     if (address % LAYOUT_ALIGNMENT || bytes > arena || address > arena - bytes ||
-        !arena_is_free(check->arena, address, bytes, UINT32_MAX)) {
+        !arena_has_room(check->arena, chunk, address)) {
         g_autofree char *what = g_strdup_printf("chunk %u at address %" G_GUINT64_FORMAT
                                                 ": taken, unaligned or outside the arena",
                                                 chunk, address);
         return refuse_moment(check, error, what);
     }
-    arena_insert(check->arena, chunk, address, bytes);
-    check->address[chunk] = address;
+    arena_put(check->arena, chunk, address);
     return true;
-}
-
-static void vacate(struct check *check, uint32_t chunk)
-{
-    arena_remove(check->arena, check->address[chunk]);
-    check->address[chunk] = PLAN_NOWHERE;
 }
 
 static bool perform(struct check *check, const struct plan_action *action, GError **error)
@@ -75,10 +67,10 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
     if (!change(check, chunk, events[action->kind], error))
         return false;
     if (leaves || action->kind == PLAN_MOVE)
-        vacate(check, chunk);
+        arena_take(check->arena, chunk);
     if (enters || action->kind == PLAN_MOVE)
         return settle_at(check, chunk, action->address, error);
-    return action->address == check->address[chunk] ||
+    return action->address == check->arena->address[chunk] ||
            refuse_moment(check, error, "a chunk does not lie afterwards where its action says");
 }
 
@@ -118,24 +110,26 @@ static bool run_iteration(struct check *check, GError **error)
     if (!perform_all(check, error))
         return false;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        if (check->address[c] != plan->initial_address[c])
+        if (check->arena->address[c] != plan->initial_address[c])
             return plan_refuse(error, "chunk %u does not end the iteration where it began it", c);
     return true;
 }
 
 static bool check_host_slots(const struct plan *plan, GError **error)
 {
-    struct arena *pool = arena_new();
+    g_autofree uint64_t *used = g_new(uint64_t, plan->layout->chunk_count);
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        used[c] = plan->layout->chunks[c].used;
+    struct arena *pool = arena_new(plan->layout->chunk_count, used);
     bool fine = plan->staging_address <= plan->host_bytes && plan->host_bytes <= plan->host_budget;
     for (uint32_t c = 0; fine && c < plan->layout->chunk_count; c++) {
-        uint64_t address = plan->host_address[c], bytes = plan->layout->chunks[c].used;
+        uint64_t address = plan->host_address[c];
         if (address == PLAN_NOWHERE)
             continue;
-        fine = address % LAYOUT_ALIGNMENT == 0 && bytes <= plan->staging_address &&
-               address <= plan->staging_address - bytes &&
-               arena_is_free(pool, address, bytes, UINT32_MAX);
+        fine = address % LAYOUT_ALIGNMENT == 0 && used[c] <= plan->staging_address &&
+               address <= plan->staging_address - used[c] && arena_has_room(pool, c, address);
         if (fine)
-            arena_insert(pool, c, address, bytes);
+            arena_put(pool, c, address);
     }
     arena_free(pool);
     return fine || plan_refuse(error, "host slots overlap or lie outside the host pool");
@@ -182,19 +176,19 @@ bool plan_check_schedule(const struct plan *plan, const struct trace *trace, GEr
 
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
+    g_autofree uint64_t *slots = g_new(uint64_t, chunks);
+    for (uint32_t c = 0; c < chunks; c++)
+        slots[c] = plan->layout->chunks[c].bytes;
     struct check check = {.plan = plan,
                           .trace = trace,
                           .accesses = accesses,
                           .state = g_new0(enum residency_state, chunks),
-                          .address = g_new(uint64_t, chunks),
-                          .arena = arena_new()};
-    memset(check.address, 0xff, chunks * sizeof *check.address);
+                          .arena = arena_new(chunks, slots)};
     bool fine = begin(&check, error);
     for (int i = 0; fine && i < ITERATIONS; i++)
         fine = run_iteration(&check, error);
     arena_free(check.arena);
     g_free(check.state);
-    g_free(check.address);
     accesses_free(accesses);
     non_model_free(non_model);
     return fine;

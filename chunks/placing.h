@@ -1,0 +1,53 @@
+/* An iteration while its chunks are given addresses: what the steps of chunks/place.c share. */
+#ifndef PSTAR_CHUNKS_PLACING_H
+#define PSTAR_CHUNKS_PLACING_H
+
+#include "chunks/arena.h"
+#include "chunks/plan.h"
+
+struct placing {
+    struct arena *arena;
+    GArray *actions;      /* struct plan_action: so far in this iteration */
+    uint64_t *start;      /* [chunk_count] where each was when the iteration began, and will end */
+    uint64_t *end;        /* [chunk_count] where the iteration had brought it before that */
+    uint64_t *ceiling;    /* [chunk_count] above which it should not lie: struct ceilings */
+    uint64_t floor;       /* below it lie the chunks at home on the device, which never move */
+    uint64_t small;       /* chunks of less bytes keep to themselves, for the holes that they leave
+                             are of no use to others: */
+    uint64_t small_end;   /* from the floor to here, while there is room */
+    uint64_t non_model;   /* extent at the current moment */
+    uint64_t arena_bytes; /* that the iteration has needed so far */
+    uint64_t live;        /* slots on the device */
+    uint64_t moved;       /* bytes, within the device */
+    uint64_t returned;    /* bytes that went to their start through the host */
+
+    /* Scratch of make_room.c: the holes [chunk_count + 1], of which the largest is not larger than
+     * `largest`; chunks [chunk_count] that are to move, and where to. */
+    struct arena_hole *holes;
+    uint64_t largest;
+    uint32_t *chunks;
+    uint64_t *targets;
+};
+
+void placing_put(struct placing *p, uint32_t chunk, uint64_t address);
+void placing_take(struct placing *p, uint32_t chunk);
+void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address);
+/* Takes, puts and emits a PLAN_MOVE. */
+void placing_move(struct placing *p, uint32_t chunk, uint64_t address);
+
+/* The best fit for a chunk below `ceiling`: below its own ceiling and among chunks of its kind if
+ * there is one; ARENA_NOWHERE. */
+uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling);
+
+/* Moves chunks, as few bytes as a short search finds, until a hole below `ceiling` holds `bytes`;
+ * returns where it begins. The holes below the ceiling must hold as much together. */
+uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling);
+
+/* Chunks make way for the non-model data above `ceiling`. All must fit below it. */
+void placing_clear_above(struct placing *p, uint64_t ceiling);
+
+/* After the last operator: every chunk goes to where it began. Whoever stands in another's way and
+ * finds no room within the device leaves through the host and comes back. */
+void placing_go_home(struct placing *p, uint64_t ceiling);
+
+#endif

@@ -1,0 +1,192 @@
+/* Addresses: the arena's bookkeeping beside the obvious one, and what giving addresses adds to what
+ * was decided. That plans are sound and what they predict is counted is tests/sim/test_replay.c. */
+#include "chunks/arena.h"
+#include "chunks/ceilings.h"
+#include "chunks/dry_run.h"
+#include "chunks/place.h"
+#include "chunks/plan_make.h"
+#include "tests/chunks/random_iteration.h"
+
+enum { BLOCKS = 12, SIZE = 64, STEPS = 4000 };
+
+/* The smallest free run of cells in [floor, ceiling) that holds `bytes`, the lowest among equals.
+ */
+static uint64_t obvious_fit(const int *cells, uint64_t bytes, uint64_t floor, uint64_t ceiling)
+{
+    uint64_t best = ARENA_NOWHERE, least = UINT64_MAX, begin = floor;
+    for (uint64_t end = floor; end <= ceiling; end++) {
+        if (end < ceiling && cells[end] < 0)
+            continue;
+        if (end - begin >= bytes && end - begin < least) {
+            best = begin;
+            least = end - begin;
+        }
+        begin = end + 1;
+    }
+    return best;
+}
+
+static bool is_free(const int *cells, uint64_t begin, uint64_t end, int chunk)
+{
+    for (uint64_t cell = begin; cell < end; cell++)
+        if (cells[cell] >= 0 && cells[cell] != chunk)
+            return false;
+    return true;
+}
+
+static void fill(int *cells, uint64_t begin, uint64_t bytes, int chunk)
+{
+    for (uint64_t cell = begin; cell < begin + bytes; cell++)
+        cells[cell] = chunk;
+}
+
+static void test_arena(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    uint64_t bytes[BLOCKS];
+    int cells[2 * SIZE];
+    for (int b = 0; b < BLOCKS; b++)
+        bytes[b] = (uint64_t)g_rand_int_range(random, 1, 9);
+    fill(cells, 0, G_N_ELEMENTS(cells), -1);
+    struct arena *arena = arena_new(BLOCKS, bytes);
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t chunk = (uint32_t)g_rand_int_range(random, 0, BLOCKS);
+        uint64_t at = (uint64_t)g_rand_int_range(random, 0, SIZE), end = at + bytes[chunk], top = 0;
+        bool room = is_free(cells, at, end, (int)chunk);
+        g_assert_cmpint(arena_has_room(arena, chunk, at), ==, room);
+        if (arena->address[chunk] != ARENA_NOWHERE) {
+            fill(cells, arena->address[chunk], bytes[chunk], -1);
+            arena_take(arena, chunk);
+        }
+        if (room) {
+            fill(cells, at, bytes[chunk], (int)chunk);
+            arena_put(arena, chunk, at);
+        }
+        uint64_t floor = (uint64_t)g_rand_int_range(random, 0, SIZE / 2);
+        uint64_t ceiling = floor + (uint64_t)g_rand_int_range(random, 0, SIZE / 2);
+        g_assert_cmpuint(arena_best_fit(arena, bytes[chunk], floor, ceiling), ==,
+                         obvious_fit(cells, bytes[chunk], floor, ceiling));
+        for (uint64_t cell = 0; cell < G_N_ELEMENTS(cells); cell++)
+            top = cells[cell] >= 0 ? cell + 1 : top;
+        g_assert_cmpuint(arena_end(arena), ==, top);
+        uint64_t above = at;
+        while (above < G_N_ELEMENTS(cells) && cells[above] < 0)
+            above++;
+        g_assert_cmpuint(arena_first_above(arena, at), ==,
+                         above < G_N_ELEMENTS(cells) ? (uint32_t)cells[above] : BLOCKS);
+    }
+    arena_free(arena);
+}
+
+static const struct plan_action *action_at(const struct decisions *decisions, uint32_t index)
+{
+    return &g_array_index(decisions->actions, struct plan_action, index);
+}
+
+/* The most non-model data from action `i` of moment `m` on, until its chunk leaves. */
+static uint64_t most_until_it_leaves(const struct decisions *d, const struct accesses *accesses,
+                                     uint32_t m, uint32_t i)
+{
+    uint32_t chunk = action_at(d, i)->chunk, operators = 0;
+    uint64_t most = 0;
+    for (i++; operators < accesses->moment_count; i = d->first[m]) {
+        for (; i < d->first[m + 1]; i++) {
+            const struct plan_action *a = action_at(d, i);
+            if (a->chunk == chunk && (a->kind == PLAN_WRITE_BACK || a->kind == PLAN_DROP))
+                return most;
+        }
+        if (m == accesses->moment_count) {
+            m = 0;
+        } else {
+            most = MAX(most, accesses->non_model[m]);
+            m++;
+            operators++;
+        }
+    }
+    return most;
+}
+
+static void check_ceilings(const struct decisions *d, const struct accesses *accesses,
+                           uint64_t budget)
+{
+    struct ceilings *ceilings = ceilings_new(d, accesses, budget);
+    for (uint32_t m = 0; m <= accesses->moment_count; m++)
+        for (uint32_t i = d->first[m]; i < d->first[m + 1]; i++) {
+            uint8_t kind = action_at(d, i)->kind;
+            if (kind == PLAN_FETCH || kind == PLAN_ALLOCATE)
+                g_assert_cmpuint(ceilings->arrival[i], ==,
+                                 (budget - most_until_it_leaves(d, accesses, m, i)) /
+                                     LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT);
+        }
+    ceilings_free(ceilings);
+}
+
+struct extra {
+    uint64_t decided, returned; /* bytes over the link */
+};
+
+static uint64_t over_link(const struct plan_action *action, const struct layout *layout)
+{
+    bool copies = action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
+                  action->kind == PLAN_FLUSH;
+    return copies ? layout->chunks[action->chunk].used : 0;
+}
+
+static struct extra place_one(GRand *random)
+{
+    struct extra extra = {0};
+    struct trace *trace = random_iteration(random);
+    struct layout *layout = layout_pack_uniform(
+        trace, LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40), NULL);
+    struct non_model *non_model = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
+    struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, NULL);
+    uint64_t least = accesses_least_device_bytes(accesses, layout, NULL);
+    uint64_t all = MAX(least, layout_bytes(layout) + non_model->peak_bytes);
+    const struct dry_run_options options = {
+        .device_bytes = least + (uint64_t)(g_rand_double(random) * (double)(all - least)),
+        .host_bytes = UINT64_MAX,
+        .policy = random_policy(random),
+        .look_ahead = (uint32_t)g_rand_int_range(random, 0, 4)};
+    struct decisions *decisions = decide(layout, accesses, homes, &options);
+    struct plan *plan = plan_describe(trace, layout, homes, options.device_bytes, UINT64_MAX);
+
+    check_ceilings(decisions, accesses, options.device_bytes);
+    place_decisions(decisions, layout, accesses, homes, trace, options.device_bytes, plan);
+    for (uint32_t i = 0; i < plan->action_count; i++)
+        extra.returned += over_link(&plan->actions[i], layout);
+    for (uint32_t i = 0; i < decisions->actions->len; i++)
+        extra.decided += over_link(action_at(decisions, i), layout);
+    extra.returned -= extra.decided;
+    g_assert_cmpuint(plan->device_bytes, <=, options.device_bytes);
+    plan_free(plan);
+    decisions_free(decisions);
+    homes_free(homes);
+    accesses_free(accesses);
+    non_model_free(non_model);
+    layout_free(layout);
+    trace_free(trace);
+    return extra;
+}
+
+/* Chunks that cannot come home within the device cost copies that nobody decided. */
+static void test_few_return_through_the_host(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct extra sum = {0};
+    for (int i = 0; i < 2000; i++) {
+        struct extra extra = place_one(random);
+        sum.decided += extra.decided;
+        sum.returned += extra.returned;
+    }
+    g_test_message("%.2f %% more than decided", 100.0 * (double)sum.returned / (double)sum.decided);
+    g_assert_cmpuint(sum.returned, <, sum.decided / 20);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/place/arena", test_arena);
+    g_test_add_func("/place/few_return_through_the_host", test_few_return_through_the_host);
+    return g_test_run();
+}
