@@ -1,5 +1,11 @@
 #include "chunks/non_model.h"
 
+#include "chunks/packing.h"
+
+/* Where the longest-lived first leaves holes at the peak, a search is worth a second at most: the
+ * more buffers, the longer takes each placement that it tries. */
+enum { BUFFERS_SEARCHED = 2000, BUFFERS_TIMES_TRIED = 10000000 };
+
 /* A buffer while offsets are given out. */
 struct lifetime {
     uint32_t buffer, first, last;
@@ -117,7 +123,8 @@ static uint64_t lowest_free_offset(const struct blocks *blocks, const struct lif
     return candidate;
 }
 
-static void place_buffers(const struct trace *trace, struct non_model *result)
+/* Sets the offsets, not the extents. */
+static void place_longest_first(const struct trace *trace, struct non_model *result)
 {
     uint32_t count = trace->buffer_count;
     g_autofree struct lifetime *lives = g_new(struct lifetime, count);
@@ -133,10 +140,41 @@ static void place_buffers(const struct trace *trace, struct non_model *result)
         uint64_t offset = lowest_free_offset(&blocks, life), end = offset + life->bytes;
         result->offset[life->buffer] = offset;
         blocks_add(&blocks, &(struct placed){offset, end, life->first, life->last});
-        for (uint32_t m = life->first; m <= life->last; m++)
-            result->extent[m] = MAX(result->extent[m], end);
     }
     blocks_clear(&blocks);
+}
+
+static void shrink(const struct trace *trace, uint64_t *offset)
+{
+    g_autofree struct packing_item *items = g_new(struct packing_item, trace->buffer_count);
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        items[b] = (struct packing_item){buffer->first, buffer->last + 1u, buffer->bytes};
+    }
+    packing_shrink(items, trace->buffer_count, BUFFERS_TIMES_TRIED / trace->buffer_count, offset);
+}
+
+static void find_extents(const struct trace *trace, struct non_model *result)
+{
+    memset(result->extent, 0, result->moment_count * sizeof *result->extent);
+    result->peak_bytes = 0;
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        uint64_t end = result->offset[b] + buffer->bytes;
+        for (uint32_t m = buffer->first; m <= buffer->last; m++)
+            result->extent[m] = MAX(result->extent[m], end);
+        result->peak_bytes = MAX(result->peak_bytes, end);
+    }
+}
+
+static void place_buffers(const struct trace *trace, struct non_model *result)
+{
+    place_longest_first(trace, result);
+    find_extents(trace, result);
+    if (result->peak_bytes > result->peak_live_bytes && trace->buffer_count <= BUFFERS_SEARCHED) {
+        shrink(trace, result->offset);
+        find_extents(trace, result);
+    }
 }
 
 struct non_model *non_model_place(const struct trace *trace)
@@ -145,14 +183,13 @@ struct non_model *non_model_place(const struct trace *trace)
     result->moment_count = trace->operator_count;
     result->buffer_count = trace->buffer_count;
     result->extent = g_new0(uint64_t, trace->operator_count);
-    if (trace->buffer_count)
-        place_buffers(trace, result);
     for (uint32_t m = 0; m < result->moment_count; m++) {
-        if (!trace->buffer_count)
-            result->extent[m] = trace->non_model_bytes[m];
-        result->peak_bytes = MAX(result->peak_bytes, result->extent[m]);
+        result->extent[m] = trace->non_model_bytes[m];
         result->peak_live_bytes = MAX(result->peak_live_bytes, trace->non_model_bytes[m]);
     }
+    result->peak_bytes = result->peak_live_bytes;
+    if (trace->buffer_count)
+        place_buffers(trace, result);
     return result;
 }
 

@@ -1,7 +1,8 @@
 /* Where non-model data lies. Its region is the top of the arena and grows downwards; the chunks'
  * region begins at the bottom. Offsets are fixed for the iteration: the longest-lived buffer first,
  * each at the lowest offset that is free throughout its life, so that activations saved for
- * backward form a stack and workspaces stand on top of it. */
+ * backward form a stack and workspaces stand on top of it. Where that leaves holes at the peak, as
+ * lives that do not nest can, offsets with a lower peak are searched (chunks/packing.h). */
 #ifndef PSTAR_CHUNKS_NON_MODEL_H
 #define PSTAR_CHUNKS_NON_MODEL_H
 

@@ -81,6 +81,20 @@ static uint64_t *place_slowly(const struct trace *trace)
     return offset;
 }
 
+/* The rule holds where its peak is the least possible; elsewhere something better may be found. */
+static void check_rule(const struct trace *trace, const struct non_model *placed)
+{
+    size_t bytes = trace->buffer_count * sizeof(uint64_t);
+    g_autofree uint64_t *expected = place_slowly(trace);
+    uint64_t peak = 0;
+
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        peak = MAX(peak, expected[b] + trace->buffers[b].bytes);
+    if (peak == placed->peak_live_bytes || peak == placed->peak_bytes)
+        g_assert_cmpmem(placed->offset, bytes, expected, bytes);
+    g_assert_cmpuint(placed->peak_bytes, <=, peak);
+}
+
 /* So many that they are not placed in one block: some live long, most briefly, as in a step of many
  * micro-batches. Buffers of a few sizes, so that gaps are filled exactly, too. */
 static void test_many(void)
@@ -104,9 +118,7 @@ static void test_many(void)
                               .buffers = buffers};
         trace_sum_buffers(&trace);
         struct non_model *placed = non_model_place(&trace);
-        g_autofree uint64_t *expected = place_slowly(&trace);
-        g_assert_cmpmem(placed->offset, BUFFERS * sizeof *expected, expected,
-                        BUFFERS * sizeof *expected);
+        check_rule(&trace, placed);
         check_apart(&trace, placed);
         non_model_free(placed);
         g_free(trace.non_model_bytes);
