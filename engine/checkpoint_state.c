@@ -1,5 +1,7 @@
 #include "engine/checkpoint_state.h"
 
+#include "traces/output_file.h"
+
 #include <inttypes.h>
 #include <jansson.h>
 #include <stddef.h>
@@ -140,13 +142,10 @@ bool checkpoint_write_state(const char *folder, const struct checkpoint_state *s
     json_t *root = json_pack("{s:i}", "version", VERSION);
     for (size_t i = 0; i < G_N_ELEMENTS(state_fields); i++)
         json_object_set_new(root, state_fields[i].name, field_write(state, &state_fields[i]));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    char *line = g_strconcat(text, "\n", NULL);
     char *path = g_build_filename(folder, CHECKPOINT_STATE_FILE, NULL);
-    bool written = g_file_set_contents(path, line, -1, error);
+    bool written = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17),
+                                          error);
     g_free(path);
-    g_free(line);
-    free(text);
     json_decref(root);
     return written;
 }

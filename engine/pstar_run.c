@@ -1,6 +1,7 @@
 /* pstar-run: trains a GPT-2 family model by a plan. */
 #include "engine/probe.h"
 #include "engine/trainer.h"
+#include "traces/output_file.h"
 
 #include <locale.h>
 #include <stdio.h>
@@ -23,5 +24,5 @@ int main(int argc, char **argv)
         fprintf(stderr, "pstar-run: %s\n", error->message);
     g_clear_error(&error);
     run_options_clear(&options);
-    return status;
+    return output_end("pstar-run", status);
 }

@@ -2,6 +2,7 @@
 #include "models/config_check.h"
 
 #include "traces/input_file.h"
+#include "traces/output_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -161,12 +162,7 @@ bool model_config_write(const struct model_config *config, const char *path, GEr
 {
     json_t *root = config_to_json(config);
     /* 17 digits: every double reads back as itself. */
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    g_assert(text);
-    char *line = g_strconcat(text, "\n", NULL);
-    bool done = g_file_set_contents(path, line, -1, error);
-    g_free(line);
-    free(text);
+    bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17), error);
     json_decref(root);
     return done;
 }

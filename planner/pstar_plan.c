@@ -9,6 +9,7 @@
 #include "sim/progress.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
+#include "traces/output_file.h"
 #include "traces/size.h"
 #include "traces/trace_file.h"
 
@@ -341,5 +342,5 @@ int main(int argc, char **argv)
     else
         status = run(&arguments);
     arguments_clear(&arguments);
-    return status;
+    return output_end("pstar-plan", status);
 }

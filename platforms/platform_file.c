@@ -2,6 +2,7 @@
 #include "platforms/platform.h"
 
 #include "traces/input_file.h"
+#include "traces/output_file.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -313,11 +314,7 @@ bool platform_write(const struct platform *platform, const char *path, GError **
         json_object_set_new(root, "threads", threads_to_json(&platform->threads));
     if (platform->product_count > 0)
         json_object_set_new(root, "products", products_to_json(platform));
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(10));
-    char *line = g_strconcat(text, "\n", NULL);
-    bool done = g_file_set_contents(path, line, -1, error);
-    g_free(line);
-    free(text);
+    bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(10), error);
     json_decref(root);
     return done;
 }

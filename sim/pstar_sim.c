@@ -4,6 +4,7 @@
 #include "sim/replay.h"
 #include "sim/sizes.h"
 #include "sim/sweep_report.h"
+#include "traces/output_file.h"
 #include "traces/size.h"
 #include "traces/trace_file.h"
 
@@ -28,7 +29,8 @@ static GOptionContext *describe(struct arguments *a)
 {
     const GOptionEntry entries[] = {
         {"device-memory", 0, 0, G_OPTION_ARG_STRING, &a->device_memory,
-         "Budgets: sizes, or shares of the model data beside all activations (30%)", "SIZE[,..]"},
+         "Budgets: sizes, or, as in 30%, shares of the model data beside all activations",
+         "SIZE[,..]"},
         {"chunk-size", 0, 0, G_OPTION_ARG_STRING, &a->chunk_size,
          "Range in steps of sqrt(2), or list; or a size a list of chunks: param=64MiB,master=1GiB; "
          "default: 13 sizes about the mean tensor",
@@ -350,11 +352,12 @@ int main(int argc, char **argv)
         status = EXIT_DONE;
     } else if (arguments.threads < 1) {
         fprintf(stderr, "pstar-sim: --threads %d: not from 1\n", arguments.threads);
-    } else if (!arguments.rest || arguments.rest[1] || !arguments.device_memory ||
-               arguments.stalls < 0)
+    } else if (arguments.stalls < 0) {
+        fprintf(stderr, "pstar-sim: --stalls %d: not from 0\n", arguments.stalls);
+    } else if (!arguments.rest || arguments.rest[1] || !arguments.device_memory)
         fputs("pstar-sim: one TRACE and --device-memory are needed; see --help\n", stderr);
     else
         status = run(&arguments);
     arguments_clear(&arguments);
-    return status;
+    return output_end("pstar-sim", status);
 }

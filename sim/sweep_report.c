@@ -139,10 +139,8 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
             json_array_append_new(results, row_json(&sweep->rows[r]));
     json_t *root = json_pack("{ss ss? ss? so}", "trace", trace_path, "model", trace->model,
                              "precision", trace->precision, "results", results);
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(12));
+    bool ok = output_file_write_json(path, root, JSON_INDENT(1) | JSON_REAL_PRECISION(12), error);
     json_decref(root);
-    bool ok = output_file_write(path, text, error);
-    free(text);
     return ok;
 }
 

@@ -1,5 +1,7 @@
 #include "sim/timeline.h"
 
+#include "traces/output_file.h"
+
 #include <jansson.h>
 
 static const char *const rows[MOVER_QUEUES] = {
@@ -182,10 +184,8 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
     name_row(events, STALL_ROW, "stalls");
     append_stalls(timeline, plan, trace, events);
     json_t *root = json_pack("{s:s, s:o}", "displayTimeUnit", "ms", "traceEvents", events);
-    char *text = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    bool done = output_file_write_json(path, root, JSON_COMPACT | JSON_REAL_PRECISION(12), error);
     json_decref(root);
-    bool done = g_file_set_contents(path, text, -1, error);
-    free(text);
     return done;
 }
 

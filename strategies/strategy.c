@@ -52,7 +52,7 @@ static bool refuse_name(const char *text, const struct strategy_ops *ops, GError
                     "strategy '%s': %s takes no parameter", text, ops->name);
     else
         g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
-                    "strategy '%s': not %s:%s with a %snumber %s from %g to %g", text, ops->name,
+                    "strategy '%s': not %s:%s with a %snumber %s from %.10g to %.10g", text, ops->name,
                     ops->parameter, ops->whole ? "whole " : "", ops->parameter, ops->least,
                     ops->most);
     return false;

@@ -3,6 +3,7 @@
 #define PSTAR_TRACES_OUTPUT_FILE_H
 
 #include <glib.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -22,5 +23,12 @@ bool output_file_close(struct output_file *file, GError **error);
 
 /* `text` as the whole of the file. */
 bool output_file_write(const char *path, const char *text, GError **error);
+
+/* `root` in the form that jansson's `flags` say, and the end of a line. */
+bool output_file_write_json(const char *path, const json_t *root, size_t flags, GError **error);
+
+/* For main to end with: `status`, or, after a message, 1 where that is 0 and not all that the
+ * program printed could be written. */
+int output_end(const char *program, int status);
 
 #endif

@@ -5,7 +5,6 @@
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,16 +201,6 @@ static int export_to(const struct trace *trace, const struct records *records, e
     return error ? pstar_trace_fail(PSTAR_TRACE_FAILED, error) : PSTAR_TRACE_DONE;
 }
 
-static int export_to_stdout(const struct trace *trace, const struct records *records,
-                            exporter *write)
-{
-    write(trace, records, stdout);
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return PSTAR_TRACE_DONE;
-    fprintf(stderr, "pstar-trace: standard output: cannot be written: %s\n", g_strerror(errno));
-    return PSTAR_TRACE_FAILED;
-}
-
 static int export_file(const char *path, exporter *write, const char *output)
 {
     GError *error = NULL;
@@ -225,7 +214,7 @@ static int export_file(const char *path, exporter *write, const char *output)
     } else if (output != NULL) {
         status = export_to(trace, records, write, output);
     } else {
-        status = export_to_stdout(trace, records, write);
+        write(trace, records, stdout);
     }
     records_free(records);
     trace_free(trace);
@@ -287,7 +276,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0) {
             argv[1] = argv[0];
-            return commands[i].run(argc - 1, argv + 1);
+            return output_end("pstar-trace", commands[i].run(argc - 1, argv + 1));
         }
     return pstar_trace_usage("no command is called '%s': info, check, export or synth", argv[1]);
 }

@@ -6,6 +6,7 @@
 
 #define RUN     "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 1 "
 #define BUDGET  "--device-memory 16MiB "
+#define SIM     "pstar-sim good.pstar --policy lru --device-memory 30% "
 #define PLANNED "pstar-run --batch 2 --seq 32 --steps 1 --log out.jsonl --plan "
 
 struct bad {
@@ -261,6 +262,19 @@ static const struct bad table[] = {
      2,
      {"impossible.json"}},
 
+    /* a full disk */
+    {"full/timeline", SIM "--timeline /dev/full", 1, {"/dev/full", "No space left"}},
+    {"full/json", SIM "--json /dev/full", 1, {"/dev/full", "No space left"}},
+    {"full/csv", SIM "--csv /dev/full", 1, {"/dev/full", "No space left"}},
+    {"full/plan", SIM "--emit-plan /dev/full", 1, {"/dev/full", "No space left"}},
+    {"full/log", RUN "--log /dev/full", 1, {"/dev/full", "No space left"}},
+    {"full/sim", "sh -c '" SIM ">/dev/full'", 1, {"pstar-sim: standard output", "No space left"}},
+    {"full/run", "sh -c '" RUN ">/dev/full'", 1, {"pstar-run: standard output", "No space left"}},
+    {"full/trace",
+     "sh -c 'pstar-trace info good.pstar >/dev/full'",
+     1,
+     {"pstar-trace: standard output", "No space left"}},
+
     /* what does not fit */
     {"fit/run", RUN "--device-memory 64KiB --log out.jsonl", 3, {"device memory", "would fit"}},
     {"fit/host",
@@ -370,6 +384,7 @@ static void write_files(void)
 {
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
                                 "--precision fp32 -o good.pstar");
+    alter_database("good.pstar", "UPDATE operators SET duration_ns = 1000");
     workshop_must_run(workshop, "pstar-plan good.pstar --device-memory 1MiB -o good.json");
     write_part("good.pstar", "truncated.pstar", 0.5);
     write_part("good.pstar", "version.pstar", 1.0);

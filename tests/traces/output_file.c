@@ -121,7 +121,12 @@ static void test_full(struct fixture *fixture, gconstpointer data)
     }
     g_assert_false(output_file_write("/dev/full", "text", &error));
     g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
+    g_clear_error(&error);
+    json_t *root = json_pack("{s:[i, i]}", "numbers", 1, 2);
+    g_assert_false(output_file_write_json("/dev/full", root, 0, &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
     g_error_free(error);
+    json_decref(root);
 }
 
 #define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
