@@ -82,7 +82,9 @@ static void print_records(const struct records *records, const struct activity *
 {
     struct activity_summary *summary = activity_summary_new(activity, records);
     g_autoptr(GPtrArray) missing = g_ptr_array_new_with_free_func(g_free);
-    g_ptr_array_add(missing, g_strdup(no_iteration));
+    if (records->unknown == NULL)
+        g_ptr_array_add(missing, g_strdup(no_iteration));
+    records_missing(records, missing);
     activity_summary_missing(summary, activity, missing);
     if (as_json) {
         print_records_json(records, activity, summary, missing, path);
@@ -247,13 +249,18 @@ static int export(int argc, char **argv)
 static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
-} commands[] = {{"info", info}, {"check", check}, {"export", export}, {"synth", pstar_trace_synth}};
+} commands[] = {{"info", info},
+                {"check", check},
+                {"export", export},
+                {"import", pstar_trace_import},
+                {"synth", pstar_trace_synth}};
 
 static const char help[] =
     "Usage: pstar-trace COMMAND [OPTIONS] ...\n\n"
     "  info TRACE       what ran, the memory it takes, where its time goes (--json)\n"
     "  check TRACE...   whether traces are whole and consistent\n"
     "  export TRACE     for other tools: --format jsonl|chrome, -o FILE\n"
+    "  import FILE      from what PyTorch's profiler or Nsight Systems recorded: -o TRACE\n"
     "  synth            a trace of a model that never ran, from its config: --model CONFIG\n"
     "                   --batch B --seq T --precision fp32|bf16 -o FILE\n\n"
     "pstar-trace COMMAND --help lists a command's options; --version prints the version.\n";
@@ -278,5 +285,6 @@ int main(int argc, char **argv)
             argv[1] = argv[0];
             return output_end("pstar-trace", commands[i].run(argc - 1, argv + 1));
         }
-    return pstar_trace_usage("no command is called '%s': info, check, export or synth", argv[1]);
+    return pstar_trace_usage("no command is called '%s': info, check, export, import or synth",
+                             argv[1]);
 }

@@ -18,7 +18,8 @@ int pstar_trace_usage(const char *format, ...);
 bool pstar_trace_parse(int argc, char **argv, const char *command, const char *summary,
                        const GOptionEntry *entries);
 
-/* The command synth. */
+/* The commands synth and import. */
 int pstar_trace_synth(int argc, char **argv);
+int pstar_trace_import(int argc, char **argv);
 
 #endif

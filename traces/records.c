@@ -120,6 +120,18 @@ static void *take(const struct database *database, const char *table, const char
     return g_array_free(rows, rows->len == 0);
 }
 
+/* NULL where there is none. */
+static char *read_unknown(const struct database *database, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = 'unknown'",
+                                         error);
+    char *lines = NULL;
+    if (row != NULL && sqlite3_step(row) == SQLITE_ROW)
+        lines = text(row, 0);
+    sqlite3_finalize(row);
+    return lines;
+}
+
 struct records *records_read(const char *path, GError **error)
 {
     struct database *database = database_open(path, error);
@@ -136,6 +148,8 @@ struct records *records_read(const char *path, GError **error)
     records->samples =
         take(database, "samples", "SELECT time, counter, value FROM samples ORDER BY time",
              sizeof(struct record_sample), read_sample, &records->sample_count, &fault);
+    if (fault == NULL)
+        records->unknown = read_unknown(database, &fault);
     database_close(database);
     if (fault != NULL) {
         g_propagate_error(error, fault);
@@ -153,7 +167,16 @@ void records_free(struct records *records)
     g_free(records->events);
     g_free(records->strings);
     g_free(records->samples);
+    g_free(records->unknown);
     g_free(records);
+}
+
+void records_missing(const struct records *records, GPtrArray *missing)
+{
+    g_auto(GStrv) lines = g_strsplit(records->unknown == NULL ? "" : records->unknown, "\n", -1);
+    for (char **line = lines; *line != NULL; line++)
+        if (**line != '\0')
+            g_ptr_array_add(missing, g_strdup(*line));
 }
 
 const char *records_text(const struct records *records, uint32_t string)

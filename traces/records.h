@@ -56,6 +56,7 @@ struct records {
     struct record_string *strings;
     struct record_sample *samples;   /* by time */
     const struct activity *activity; /* for writing; NULL: none. It is read by activity_read */
+    char *unknown; /* what an import could not know, a line each; NULL: not imported */
     uint32_t event_count, string_count, sample_count;
     bool has_iteration; /* the file holds one, which trace_read reads */
 };
@@ -64,6 +65,9 @@ struct records {
  * iteration: trace_read refuses such a file, this does not. */
 struct records *records_read(const char *path, GError **error);
 void records_free(struct records *records);
+
+/* Adds what an import could not know (char *). */
+void records_missing(const struct records *records, GPtrArray *missing);
 
 /* "" for 0 and for ids that are not there. */
 const char *records_text(const struct records *records, uint32_t string);

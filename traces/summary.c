@@ -95,6 +95,7 @@ struct summary *summary_new(const struct trace *trace, const struct records *rec
     add_iterations(summary, records);
     summary->activity = activity_summary_new(activity, records);
     add_missing(summary, trace);
+    records_missing(records, summary->missing);
     activity_summary_missing(summary->activity, activity, summary->missing);
     return summary;
 }

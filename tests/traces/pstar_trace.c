@@ -409,14 +409,43 @@ static void test_synth(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
+/* Damaged or not, the file's own kind tells how it is read. */
+static void test_import(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    run(fixture, "import " PROJECT_DIR "/tests/data/kineto/gpt.json.gz -o %s", fixture->path);
+    assert_done(fixture);
+    g_assert_nonnull(strstr(fixture->output, "17 tensors, 80 operators"));
+    g_assert_nonnull(strstr(fixture->output, "names of parameters"));
+    run(fixture, "check %s", fixture->path);
+    assert_done(fixture);
+    run(fixture, "info %s", fixture->path);
+    assert_done(fixture);
+    g_assert_nonnull(strstr(fixture->output, "names of parameters"));
+    run(fixture, "import %s -o %s", fixture->path, fixture->other);
+    assert_done(fixture);
+    g_assert_nonnull(strstr(fixture->output, "no iteration"));
+    g_assert_nonnull(strstr(fixture->output, "the table operators"));
+}
+
 static void test_bad_usage(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
     static const char good[] = "--model " CONFIGS "gpt2.json --batch 1 --seq 8 --precision fp32";
     run(fixture, "%s", "");
     g_assert_cmpint(fixture->code, ==, 2);
+    run(fixture, "bring x");
+    assert_refused(fixture, "bring");
     run(fixture, "import x");
-    assert_refused(fixture, "import");
+    assert_refused(fixture, "-o TRACE");
+    run(fixture, "import -o out x y");
+    assert_refused(fixture, "one file");
+    run(fixture, "import -o out --format pdf x");
+    assert_refused(fixture, "pdf");
+    run(fixture, "import -o out not-there");
+    assert_refused(fixture, "not-there: No such file");
+    run(fixture, "import -o out --format nsys " CONFIGS "gpt2.json");
+    assert_refused(fixture, "no SQLite database");
     run(fixture, "info");
     assert_refused(fixture, "one trace");
     run(fixture, "info a b");
@@ -463,6 +492,7 @@ int main(int argc, char **argv)
     ADD("/pstar-trace/no-iteration", test_no_iteration);
     ADD("/pstar-trace/check", test_check);
     ADD("/pstar-trace/synth", test_synth);
+    ADD("/pstar-trace/import", test_import);
     ADD("/pstar-trace/bad-usage", test_bad_usage);
     return g_test_run();
 }

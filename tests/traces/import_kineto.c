@@ -1,0 +1,408 @@
+/* Traces from JSON of PyTorch's profiler: a real recording, ones that are made up to know the
+ * answer, and damaged ones. */
+#include "traces/import.h"
+#include "traces/trace_file.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <zlib.h>
+
+#define REAL   PROJECT_DIR "/tests/data/kineto/gpt.json.gz"
+#define SHAPES PROJECT_DIR "/tests/data/kineto/gpt.txt"
+
+struct fixture {
+    char *folder, *from, *to;
+    GPtrArray *unknown;
+    GError *error;
+    struct trace *trace;
+};
+
+static void set_up(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    f->folder = g_dir_make_tmp("import-XXXXXX", NULL);
+    f->from = g_build_filename(f->folder, "profile.json", NULL);
+    f->to = g_build_filename(f->folder, "run.pstar", NULL);
+    f->unknown = g_ptr_array_new_with_free_func(g_free);
+}
+
+static void tear_down(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    g_unlink(f->from);
+    g_unlink(f->to);
+    g_assert_cmpint(g_rmdir(f->folder), ==, 0); /* nothing else was left */
+    g_free(f->folder);
+    g_free(f->from);
+    g_free(f->to);
+    g_ptr_array_unref(f->unknown);
+    g_clear_error(&f->error);
+    trace_free(f->trace);
+}
+
+static bool is_unknown(const struct fixture *f, const char *what)
+{
+    for (guint i = 0; i < f->unknown->len; i++)
+        if (strstr((char *)g_ptr_array_index(f->unknown, i), what) != NULL)
+            return true;
+    return false;
+}
+
+static void import(struct fixture *f, const char *from)
+{
+    g_assert_true(import_kineto(from, f->to, f->unknown, &f->error));
+    g_assert_no_error(f->error);
+    f->trace = trace_read(f->to, &f->error);
+    g_assert_no_error(f->error);
+    g_assert_true(trace_verify(f->to, &f->error));
+}
+
+/* Of an event in microseconds. */
+G_GNUC_PRINTF(6, 7)
+static void add(GString *json, const char *category, const char *name, double start, double us,
+                const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    g_autofree char *args = g_strdup_vprintf(format, list);
+    va_end(list);
+    g_string_append_printf(json,
+                           "%s{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"%s\", \"pid\": 7, "
+                           "\"tid\": 7, \"ts\": %.3f, \"dur\": %.3f, \"args\": {%s}}",
+                           json->len > 0 ? ",\n" : "", category, name, start, us, args);
+}
+
+static void add_memory(GString *json, double at, uint64_t address, int64_t bytes)
+{
+    g_string_append_printf(json,
+                           "%s{\"ph\": \"i\", \"cat\": \"cpu_instant_event\", \"name\": "
+                           "\"[memory]\", \"pid\": 7, \"tid\": 7, \"ts\": %.3f, \"args\": {"
+                           "\"Device Type\": 1, \"Device Id\": 0, \"Addr\": %" G_GUINT64_FORMAT
+                           ", \"Bytes\": %" G_GINT64_FORMAT "}}",
+                           json->len > 0 ? ",\n" : "", at, address, bytes);
+}
+
+/* A call at `start`, and the kernel that it launches. */
+static void add_kernel(GString *json, unsigned correlation, double start, double runs, double us)
+{
+    add(json, "cuda_runtime", "cudaLaunchKernel", start, 1, "\"correlation\": %u", correlation);
+    add(json, "kernel", "void ours::scale<float>(float*)", runs, us,
+        "\"device\": 0, \"context\": 1, \"stream\": 7, \"correlation\": %u, \"grid\": [4, 1, 1], "
+        "\"block\": [128, 1, 1]",
+        correlation);
+}
+
+static void write_events(const struct fixture *f, const GString *events, bool packed)
+{
+    g_autofree char *text = g_strdup_printf("{\"schemaVersion\": 1, \"traceEvents\": [%s], "
+                                            "\"deviceProperties\": [{\"id\": 0, \"name\": "
+                                            "\"Card\", \"totalGlobalMem\": 1000000, \"numSms\": "
+                                            "8}]}",
+                                            events->str);
+    if (!packed) {
+        g_assert_true(g_file_set_contents(f->from, text, -1, NULL));
+        return;
+    }
+    gzFile file = gzopen(f->from, "wb");
+    g_assert_cmpint(gzwrite(file, text, (unsigned)strlen(text)), ==, (int)strlen(text));
+    gzclose(file);
+}
+
+/* One layer with two parameters: forward's operator makes node 10, loss node 11. The device lags
+ * behind the host. Times are from the start of the step; `passes` is the number of micro-batches.
+ */
+static double add_passes(GString *json, double at, unsigned passes, unsigned *correlation)
+{
+    for (unsigned p = 0; p < passes; p++, at += 100) {
+        unsigned number = 10 + 2 * p;
+        add(json, "cpu_op", "aten::linear", at + 10, 8, "\"Sequence number\": %u", number);
+        add(json, "cpu_op", "aten::addmm", at + 11, 6, "\"Sequence number\": %u", number);
+        add_kernel(json, ++*correlation, at + 12, at + 20, 10);
+        add_memory(json, at + 12.5, 0x1000, 4096);
+        add(json, "cpu_op", "aten::view", at + 18, 1, "\"Sequence number\": %u", number + 1);
+        add(json, "cpu_op", "aten::mse_loss", at + 20, 5, "\"Sequence number\": %u", number + 1);
+        add_kernel(json, ++*correlation, at + 21, at + 30, 5);
+        add(json, "cpu_op", "autograd::engine::evaluate_function: MseLossBackward0", at + 30, 5,
+            "\"Sequence number\": %u, \"Fwd thread id\": 1", number + 1);
+        add_kernel(json, ++*correlation, at + 31, at + 35, 5);
+        add(json, "cpu_op", "autograd::engine::evaluate_function: AddmmBackward0", at + 40, 8,
+            "\"Sequence number\": %u, \"Fwd thread id\": 1", number);
+        add_kernel(json, ++*correlation, at + 41, at + 45, 15);
+        if (p == 0)
+            add_memory(json, at + 41.5, 0x8000, 64 * 32 * 4);
+        add_memory(json, at + 42, 0x2000, 1024);
+        add_memory(json, at + 43, 0x2000, -1024);
+        add_memory(json, at + 44, 0x1000, -4096);
+        for (int i = 0; i < 2; i++) {
+            add(json, "cpu_op",
+                "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", at + 50 + i,
+                0.9, "\"Ev Idx\": 1");
+            add(json, "cpu_op", "torch::autograd::AccumulateGrad", at + 50.1 + i, 0.5,
+                "\"Input Dims\": [[%s]], \"Input type\": [\"float\"]", i == 0 ? "64" : "64, 32");
+        }
+    }
+    return at;
+}
+
+/* The steps of a training run; returns the events. */
+static GString *make_run(unsigned steps, unsigned passes)
+{
+    GString *json = g_string_new(NULL);
+    unsigned correlation = 0;
+    for (unsigned s = 0; s < steps; s++) {
+        double at = 1669783687000000.0 + 1000 * s, end;
+        if (s > 0)
+            add_memory(json, at + 1, 0x8000, -64 * 32 * 4); /* the last step's gradient */
+        end = add_passes(json, at, passes, &correlation);
+        add(json, "user_annotation", "Optimizer.step#AdamW.step", end, 50, "\"Ev Idx\": 1");
+        add(json, "cpu_op", "aten::_foreach_add_", end + 1, 10, "\"Ev Idx\": 1");
+        add_kernel(json, ++correlation, end + 2, end + 10, 66);
+        add_memory(json, end + 3, 0x3000, 2112);
+        add_memory(json, end + 9, 0x3000, -2112);
+        g_autofree char *name = g_strdup_printf("ProfilerStep#%u", s);
+        add(json, "user_annotation", name, at, end + 60 - at, "\"Ev Idx\": 1");
+    }
+    return json;
+}
+
+static const struct trace_operator *operator_named(const struct trace *trace, const char *name)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (strcmp(trace->operators[m].name, name) == 0)
+            return &trace->operators[m];
+    g_error("no operator '%s'", name);
+}
+
+static bool accesses(const struct trace *trace, const char *name, uint32_t tensor,
+                     enum trace_list list, enum trace_mode mode)
+{
+    const struct trace_operator *op = operator_named(trace, name);
+    for (uint32_t i = op->first_access; i < op->first_access + op->access_count; i++)
+        if (trace->accesses[i].tensor == tensor && trace->accesses[i].list == list &&
+            trace->accesses[i].mode == mode)
+            return true;
+    return false;
+}
+
+static void test_device_times(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = make_run(3, 1);
+    (void)data;
+    write_events(f, events, false);
+    import(f, f->from);
+    /* The device is done with them at 30, 35, 40 and 60, and with the update at 176; the operator
+     * without a kernel is part of the one before it. */
+    g_assert_cmpuint(f->trace->operator_count, ==, 6);
+    g_assert_cmpuint(operator_named(f->trace, "forward aten::linear")->duration_ns, ==, 20000);
+    g_assert_cmpuint(operator_named(f->trace, "forward aten::mse_loss")->duration_ns, ==, 5000);
+    g_assert_cmpuint(operator_named(f->trace, "backward MseLossBackward0")->duration_ns, ==, 5000);
+    g_assert_cmpuint(operator_named(f->trace, "backward AddmmBackward0")->duration_ns, ==, 20000);
+    uint64_t first = operator_named(f->trace, "update parameter 0 [64, 32]")->duration_ns;
+    uint64_t second = operator_named(f->trace, "update parameter 1 [64]")->duration_ns;
+    g_assert_cmpuint(first + second, ==, 116000);
+    g_assert_cmpuint(first, ==, UINT64_C(116000) * 2048 / 2112);
+    g_assert_cmpstr(f->trace->machine, ==, "Card");
+    g_assert_cmpstr(f->trace->precision, ==, "fp32");
+}
+
+static void test_accesses(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = make_run(2, 1);
+    (void)data;
+    write_events(f, events, true);
+    import(f, f->from);
+    g_assert_cmpuint(f->trace->tensor_count, ==, 2);
+    g_assert_cmpuint(f->trace->tensors[0].elements, ==, 64 * 32);
+    g_assert_cmpuint(f->trace->tensors[1].elements, ==, 64);
+    for (uint32_t t = 0; t < 2; t++) {
+        const char *update = t == 0 ? "update parameter 0 [64, 32]" : "update parameter 1 [64]";
+        const char *backward = "backward AddmmBackward0";
+        g_assert_true(accesses(f->trace, "forward aten::linear", t, TRACE_PARAM, TRACE_READ));
+        g_assert_true(accesses(f->trace, backward, t, TRACE_PARAM, TRACE_READ));
+        g_assert_true(accesses(f->trace, backward, t, TRACE_GRAD, TRACE_OVERWRITE));
+        g_assert_true(accesses(f->trace, update, t, TRACE_PARAM, TRACE_UPDATE));
+        g_assert_true(accesses(f->trace, update, t, TRACE_GRAD, TRACE_READ));
+        g_assert_true(accesses(f->trace, update, t, TRACE_EXP_AVG_SQ, TRACE_UPDATE));
+    }
+    g_assert_cmpuint(f->trace->access_count, ==, 2 * (1 + 2 + 4));
+}
+
+/* The gradient is no non-model data, neither this step's nor the last one's. */
+static void test_memory(struct fixture *f, gconstpointer data)
+{
+    static const uint64_t expected[] = {4096, 4096, 4096, 4096 + 1024};
+    g_autoptr(GString) events = make_run(2, 1);
+    (void)data;
+    write_events(f, events, false);
+    import(f, f->from);
+    for (uint32_t m = 0; m < G_N_ELEMENTS(expected); m++)
+        g_assert_cmpuint(f->trace->non_model_bytes[m], ==, expected[m]);
+    g_assert_cmpuint(f->trace->non_model_bytes[4], ==, 2112 * 64 * 32 / (64 * 32 + 64));
+    g_assert_cmpuint(f->trace->non_model_bytes[5], ==, 2112 * 64 / (64 * 32 + 64));
+    const struct trace_buffer *activation = &f->trace->buffers[0];
+    g_assert_cmpuint(activation->bytes, ==, 4096);
+    g_assert_true(activation->saved);
+    g_assert_cmpuint(activation->first, ==, 0);
+    g_assert_cmpuint(activation->last, ==, 3);
+}
+
+static void test_micro_batches(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = make_run(2, 3);
+    (void)data;
+    write_events(f, events, false);
+    import(f, f->from);
+    g_assert_cmpuint(f->trace->micro_batches, ==, 3);
+    g_assert_cmpuint(f->trace->tensor_count, ==, 2);
+    g_assert_cmpuint(f->trace->operator_count, ==, 3 * 4 + 2);
+    for (uint32_t m = 0; m < 12; m++)
+        g_assert_cmpuint(f->trace->operators[m].micro_batch, ==, m / 4);
+    uint32_t updates = 0, overwrites = 0;
+    for (uint32_t i = 0; i < f->trace->access_count; i++) {
+        const struct trace_access *access = &f->trace->accesses[i];
+        updates += access->list == TRACE_GRAD && access->mode == TRACE_UPDATE;
+        overwrites += access->list == TRACE_GRAD && access->mode == TRACE_OVERWRITE;
+    }
+    g_assert_cmpuint(overwrites, ==, 2);
+    g_assert_cmpuint(updates, ==, 4);
+}
+
+static void test_records(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = make_run(2, 1);
+    (void)data;
+    add(events, "gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 1669783687000500.0, 5,
+        "\"device\": 0, \"context\": 1, \"stream\": 9, \"bytes\": 77");
+    add(events, "python_function", "main", 1669783687000500.0, 5, "\"Ev Idx\": 1");
+    write_events(f, events, false);
+    import(f, f->from);
+    struct activity *activity = activity_read(f->to, ACTIVITY_ALL, &f->error);
+    g_assert_no_error(f->error);
+    g_assert_cmpuint(activity->kernel_count, ==, 10);
+    g_assert_cmpuint(activity->call_count, ==, 10);
+    g_assert_cmpuint(activity->memory_count, ==, 2 * 7 + 1);
+    g_assert_cmpuint(activity->kernels[0].start_ns, ==, 1669783687000020000);
+    g_assert_cmpuint(activity->launches[0].block[0], ==, 128);
+    g_assert_cmpuint(activity->copies[0].kind, ==, COPY_HOST_TO_DEVICE);
+    g_assert_cmpuint(activity->copies[0].source, ==, MEMORY_PINNED);
+    g_assert_cmpuint(activity->copies[0].destination, ==, MEMORY_DEVICE);
+    g_assert_cmpuint(activity->copies[0].bytes, ==, 77);
+    g_assert_true(is_unknown(f, "1 ranges of category 'python_function'"));
+    struct records *records = records_read(f->to, &f->error);
+    g_assert_nonnull(strstr(records->unknown, "python_function"));
+    g_assert_cmpstr(records_text(records, activity->kernels[0].short_name), ==, "scale");
+    records_free(records);
+    activity_free(activity);
+}
+
+static void test_real(struct fixture *f, gconstpointer data)
+{
+    g_autofree char *text = NULL;
+    uint32_t phases[3] = {0}, parameter = 0;
+    (void)data;
+    import(f, REAL);
+    g_assert_true(g_file_get_contents(SHAPES, &text, NULL, NULL));
+    g_auto(GStrv) lines = g_strsplit(g_strchomp(text), "\n", -1);
+    for (; lines[parameter] != NULL; parameter++) {
+        g_autofree char *shape = g_strndup(lines[parameter], strcspn(lines[parameter], "]") + 1);
+        g_autofree char *name = g_strdup_printf("parameter %u %s", parameter, shape);
+        g_assert_cmpstr(f->trace->tensors[parameter].name, ==, name);
+    }
+    g_assert_cmpuint(f->trace->tensor_count, ==, parameter);
+    g_assert_cmpuint(f->trace->batch, ==, 2);
+    g_assert_cmpuint(f->trace->sequence, ==, 16);
+    for (uint32_t m = 0; m < f->trace->operator_count; m++)
+        phases[f->trace->operators[m].phase]++;
+    g_assert_cmpuint(phases[TRACE_FORWARD], ==, 25);
+    g_assert_cmpuint(phases[TRACE_UPDATE_PHASE], ==, parameter);
+    /* What is left when backward ends is what was there when forward began. */
+    uint32_t last = f->trace->operator_count - parameter - 1;
+    g_assert_cmpuint(f->trace->non_model_bytes[last], <, f->trace->non_model_bytes[0] * 2);
+    g_assert_true(is_unknown(f, "kernels"));
+}
+
+static void test_without_shapes(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = make_run(2, 1);
+    (void)data;
+    g_string_replace(events, "Input Dims", "Other", 0);
+    write_events(f, events, false);
+    g_assert_true(import_kineto(f->from, f->to, f->unknown, &f->error));
+    g_assert_true(is_unknown(f, "record_shapes"));
+    struct records *records = records_read(f->to, &f->error);
+    g_assert_false(records->has_iteration);
+    g_assert_cmpuint(records->event_count, >, 0);
+    records_free(records);
+}
+
+static void check_refused(struct fixture *f, const char *text, gssize bytes, const char *reason)
+{
+    g_assert_true(g_file_set_contents(f->from, text, bytes, NULL));
+    g_assert_false(import_kineto(f->from, f->to, f->unknown, &f->error));
+    g_assert_nonnull(strstr(f->error->message, f->from));
+    g_assert_nonnull(strstr(f->error->message, reason));
+    g_clear_error(&f->error);
+    g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
+}
+
+static void test_refused(struct fixture *f, gconstpointer data)
+{
+    g_autofree char *packed = NULL;
+    gsize bytes;
+    (void)data;
+    check_refused(f, "", 0, "the file ends");
+    check_refused(f, "{\"nodes\": []}", -1, "no array \"traceEvents\"");
+    check_refused(f, "{\"traceEvents\": [3]}", -1, "no object");
+    check_refused(f, "{\"traceEvents\": [{}", -1, "the file ends");
+    check_refused(f, "{\"traceEvents\": [{\"ts\": }]}", -1, "byte 2");
+    check_refused(f, "{\"traceEvents\" 3", -1, "'3' where ':'");
+    g_assert_true(g_file_get_contents(REAL, &packed, &bytes, NULL));
+    check_refused(f, packed, (gssize)bytes / 2, "");
+}
+
+/* Whatever is changed or missing, a trace that is written is a valid one. */
+static void test_damaged(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = make_run(2, 2);
+    g_autofree char *whole = NULL;
+    gsize bytes;
+    (void)data;
+    write_events(f, events, false);
+    g_assert_true(g_file_get_contents(f->from, &whole, &bytes, NULL));
+    for (int i = 0; i < 150; i++) {
+        g_autofree char *text = g_memdup2(whole, bytes);
+        g_autoptr(GError) error = NULL;
+        for (int c = 0; c < 5; c++) {
+            char *at = &text[g_test_rand_int_range(0, (gint32)bytes)];
+            *at = g_ascii_isdigit(*at) ? (char)g_test_rand_int_range('0', '9' + 1) : *at;
+        }
+        if (i % 10 == 0)
+            text[g_test_rand_int_range(0, (gint32)bytes)] = (char)g_test_rand_int_range(1, 256);
+        g_assert_true(g_file_set_contents(f->from, text, (gssize)bytes, NULL));
+        if (!import_kineto(f->from, f->to, f->unknown, &error))
+            continue;
+        struct records *records = records_read(f->to, &error);
+        g_assert_no_error(error);
+        trace_free(records->has_iteration ? trace_read(f->to, &error) : NULL);
+        g_assert_no_error(error);
+        records_free(records);
+    }
+}
+
+#define ADD(name, function) \
+    g_test_add("/import_kineto/" name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("device_times", test_device_times);
+    ADD("accesses", test_accesses);
+    ADD("memory", test_memory);
+    ADD("micro_batches", test_micro_batches);
+    ADD("records", test_records);
+    ADD("real", test_real);
+    ADD("without_shapes", test_without_shapes);
+    ADD("refused", test_refused);
+    ADD("damaged", test_damaged);
+    return g_test_run();
+}

@@ -1,0 +1,181 @@
+/* Traces from SQLite exports of Nsight Systems: what was recorded is copied whole. */
+#include "tests/traces/random_activity.h"
+#include "traces/import.h"
+#include "traces/trace_file.h"
+
+#include <glib/gstdio.h>
+#include <sqlite3.h>
+#include <string.h>
+
+enum { MOST = 200 };
+
+struct fixture {
+    char *folder, *from, *to;
+    GPtrArray *unknown;
+    GError *error;
+};
+
+static void set_up(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    f->folder = g_dir_make_tmp("import-XXXXXX", NULL);
+    f->from = g_build_filename(f->folder, "report.sqlite", NULL);
+    f->to = g_build_filename(f->folder, "run.pstar", NULL);
+    f->unknown = g_ptr_array_new_with_free_func(g_free);
+}
+
+static void tear_down(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    g_unlink(f->from);
+    g_unlink(f->to);
+    g_assert_cmpint(g_rmdir(f->folder), ==, 0); /* nothing else was left */
+    g_free(f->folder);
+    g_free(f->from);
+    g_free(f->to);
+    g_ptr_array_unref(f->unknown);
+    g_clear_error(&f->error);
+}
+
+static void execute(const char *path, const char *sql)
+{
+    sqlite3 *database;
+    char *reason = NULL;
+    g_assert_cmpint(sqlite3_open(path, &database), ==, SQLITE_OK);
+    if (sqlite3_exec(database, sql, NULL, NULL, &reason) != SQLITE_OK)
+        g_error("%s: %s", sql, reason);
+    g_assert_cmpint(sqlite3_close(database), ==, SQLITE_OK);
+}
+
+/* The tables that an export has and we have not, and the other way round. */
+static void write_export(const struct fixture *f, const struct activity *activity)
+{
+    struct record_string *strings = random_activity_strings();
+    const struct records records = {
+        .activity = activity, .strings = strings, .string_count = RANDOM_ACTIVITY_STRINGS};
+    struct record_file *file = record_file_new(f->from, NULL, NULL);
+    g_assert_true(record_file_add(file, &records, NULL));
+    record_file_free(file);
+    random_activity_strings_free(strings);
+    execute(f->from,
+            "PRAGMA application_id = 0; PRAGMA user_version = 0;"
+            "DROP TABLE meta; DROP TABLE samples;"
+            "INSERT INTO StringIds VALUES (0, '');"
+            "CREATE TABLE OSRT_API (start INTEGER, end INTEGER);"
+            "CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);"
+            "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN tensorMapCount INTEGER;"
+            "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN migrationCause;"
+            "INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, text, domainId) VALUES"
+            " (5, 9, 59, 7 << 24 | 8, 'step', 0), (6, 7, 59, 7 << 24 | 8, 'inner', 0),"
+            " (15, 19, 59, 7 << 24 | 8, 'step', 0);"
+            "INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, textId, domainId)"
+            " SELECT 20, 21, 59, 7 << 24 | 8, min(id), 0 FROM StringIds WHERE id > 0;");
+}
+
+#define CHECK_SAME(array, count)                                                            \
+    do {                                                                                    \
+        g_assert_cmpuint(found->count, ==, expected->count);                                \
+        g_assert_cmpmem(found->array, found->count * sizeof *found->array, expected->array, \
+                        expected->count * sizeof *expected->array);                         \
+    } while (0)
+
+static void check_same(const struct activity *found, const struct activity *expected)
+{
+    CHECK_SAME(kernels, kernel_count);
+    CHECK_SAME(launches, kernel_count);
+    CHECK_SAME(copies, copy_count);
+    CHECK_SAME(sets, set_count);
+    CHECK_SAME(syncs, sync_count);
+    CHECK_SAME(calls, call_count);
+    CHECK_SAME(overheads, overhead_count);
+    CHECK_SAME(memory, memory_count);
+}
+
+static void test_copied(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct activity *made = random_activity(random, MOST);
+    (void)data;
+    write_export(f, made);
+    struct activity *expected, *found;
+    g_assert_true(import_nsys(f->from, f->to, f->unknown, &f->error));
+    g_assert_no_error(f->error);
+    found = activity_read(f->to, ACTIVITY_ALL, &f->error);
+    /* As our own files hold it: rows of one start may change places. */
+    struct record_string *strings = random_activity_strings();
+    g_autofree char *own = g_build_filename(f->folder, "own.pstar", NULL);
+    const struct records records = {
+        .activity = made, .strings = strings, .string_count = RANDOM_ACTIVITY_STRINGS};
+    struct record_file *file = record_file_new(own, NULL, NULL);
+    g_assert_true(record_file_add(file, &records, NULL));
+    record_file_free(file);
+    expected = activity_read(own, ACTIVITY_ALL, NULL);
+    check_same(found, expected);
+    g_unlink(own);
+    random_activity_strings_free(strings);
+    activity_free(expected);
+    activity_free(found);
+    activity_free(made);
+}
+
+static void test_texts(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct activity *made = random_activity(random, 5);
+    (void)data;
+    write_export(f, made);
+    g_assert_true(import_nsys(f->from, f->to, f->unknown, &f->error));
+    struct records *records = records_read(f->to, &f->error);
+    g_assert_no_error(f->error);
+    g_assert_cmpuint(records->event_count, ==, 4);
+    g_assert_cmpstr(records_text(records, records->events[0].text), ==, "step");
+    g_assert_cmpstr(records_text(records, records->events[1].text), ==, "inner");
+    g_assert_cmpuint(records->events[2].text, ==, records->events[0].text);
+    g_assert_cmpuint(records->events[3].text, ==, 1);
+    g_assert_cmpuint(records->events[0].process, ==, 7);
+    g_assert_nonnull(strstr(records->unknown, "OSRT_API"));
+    g_assert_null(strstr(records->unknown, "META_DATA"));
+    g_assert_false(records->has_iteration);
+    records_free(records);
+    activity_free(made);
+}
+
+static void check_refused(struct fixture *f, const char *reason)
+{
+    g_assert_false(import_nsys(f->from, f->to, f->unknown, &f->error));
+    g_assert_nonnull(strstr(f->error->message, f->from));
+    g_assert_nonnull(strstr(f->error->message, reason));
+    g_clear_error(&f->error);
+    g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
+}
+
+static void test_refused(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct activity *made = random_activity(random, 5);
+    (void)data;
+    check_refused(f, "No such file");
+    g_assert_false(g_file_test(f->from, G_FILE_TEST_EXISTS));
+    g_assert_true(g_file_set_contents(f->from, "SQLite", -1, NULL));
+    check_refused(f, "no SQLite database");
+    g_unlink(f->from);
+    execute(f->from, "CREATE TABLE other (id INTEGER)");
+    check_refused(f, "no table StringIds");
+    g_unlink(f->from);
+    write_export(f, made);
+    execute(f->from, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1");
+    check_refused(f, "CUPTI_ACTIVITY_KIND_KERNEL: row 1: ends before it begins");
+    activity_free(made);
+}
+
+#define ADD(name, function) \
+    g_test_add("/import_nsys/" name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("copied", test_copied);
+    ADD("texts", test_texts);
+    ADD("refused", test_refused);
+    return g_test_run();
+}

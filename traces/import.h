@@ -1,0 +1,26 @@
+/* What other tools have recorded, as traces. */
+#ifndef PSTAR_TRACES_IMPORT_H
+#define PSTAR_TRACES_IMPORT_H
+
+#include "traces/records.h"
+
+/* Each reads the file `from` and writes the trace `to`, in place of what was there. Adds to
+ * `unknown` (char *) what the trace cannot tell because the file does not; the trace says the same.
+ * Without an iteration the trace holds what was recorded alone. Fails with TRACE_ERROR, and writes
+ * nothing then. */
+typedef bool importer(const char *from, const char *to, GPtrArray *unknown, GError **error);
+
+/* JSON of PyTorch's profiler (Kineto), gzipped or not. */
+importer import_kineto;
+
+/* An SQLite export of Nsight Systems. */
+importer import_nsys;
+
+/* Writes the trace of an import: an iteration (or NULL) and what was recorded. */
+bool import_write(const char *to, const struct trace *trace, const struct records *records,
+                  const GPtrArray *unknown, GError **error);
+
+/* Completes a trace that was written to `from`, and moves it to `to`. */
+bool import_publish(const char *from, const char *to, const GPtrArray *unknown, GError **error);
+
+#endif

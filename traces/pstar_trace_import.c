@@ -1,0 +1,94 @@
+/* The command import of pstar-trace. */
+#include "traces/import.h"
+#include "traces/input_file.h"
+#include "traces/pstar_trace.h"
+#include "traces/trace_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    importer *import;
+} formats[] = {{"kineto", import_kineto}, {"nsys", import_nsys}};
+
+static int report(const char *path, const GPtrArray *unknown)
+{
+    GError *error = NULL;
+    struct records *records = records_read(path, &error);
+    struct trace *trace = records != NULL && records->has_iteration ? trace_read(path, &error)
+                                                                    : NULL;
+    if (error == NULL && trace == NULL)
+        printf("%s: %u ranges, no iteration\n", path, records->event_count);
+    else if (error == NULL)
+        printf("%s: %u tensors, %u operators, %u accesses, %u buffers\n", path, trace->tensor_count,
+               trace->operator_count, trace->access_count, trace->buffer_count);
+    for (guint i = 0; error == NULL && i < unknown->len; i++)
+        printf("%-10s %s\n", i == 0 ? "unknown:" : "", (char *)g_ptr_array_index(unknown, i));
+    records_free(records);
+    trace_free(trace);
+    return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_FAILED, error);
+}
+
+static int import_file(const char *from, const char *to, importer *import)
+{
+    GError *error = NULL;
+    g_autoptr(GPtrArray) unknown = g_ptr_array_new_with_free_func(g_free);
+    if (!import(from, to, unknown, &error))
+        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    return report(to, unknown);
+}
+
+static importer *find_format(const char *name)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(formats); i++)
+        if (strcmp(formats[i].name, name) == 0)
+            return formats[i].import;
+    return NULL;
+}
+
+/* By the file's beginning; what cannot be read is left to the importer. */
+static const char *guess_format(const char *path)
+{
+    char begin[16] = {0};
+    GError *error = NULL;
+    FILE *file = input_file_check(path, &error) ? fopen(path, "rbe") : NULL;
+    g_clear_error(&error);
+    if (file != NULL) {
+        size_t got = fread(begin, 1, sizeof begin, file);
+        (void)got; /* what is missing is zeros */
+        fclose(file);
+    }
+    return memcmp(begin, "SQLite format 3", sizeof begin) == 0 ? "nsys" : "kineto";
+}
+
+int pstar_trace_import(int argc, char **argv)
+{
+    char *format = NULL, *output = NULL, **files = NULL;
+    const GOptionEntry entries[] = {
+        {"format", 0, 0, G_OPTION_ARG_STRING, &format,
+         "PyTorch's profiler's JSON, Nsight Systems' SQLite export (default: as the file begins)",
+         "kineto|nsys"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "The trace to write", "TRACE"},
+        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE"},
+        {0}};
+    int status = PSTAR_TRACE_BAD_INPUT;
+    if (pstar_trace_parse(argc, argv, "import",
+                          "Makes a trace of what another tool has recorded, and says what it "
+                          "could not know.",
+                          entries)) {
+        if (format != NULL && find_format(format) == NULL)
+            status = pstar_trace_usage("no format is called '%s': kineto or nsys", format);
+        else if (files == NULL || files[1] != NULL)
+            status = pstar_trace_usage("give one file");
+        else if (output == NULL)
+            status = pstar_trace_usage("give the trace to write: -o TRACE");
+        else
+            status = import_file(files[0], output,
+                                 find_format(format != NULL ? format : guess_format(files[0])));
+    }
+    g_free(format);
+    g_free(output);
+    g_strfreev(files);
+    return status;
+}
