@@ -22,6 +22,7 @@ void certificate_free(struct certificate *certificate)
     g_free(certificate->platform);
     g_free(certificate->link);
     g_free(certificate->traffic.prices);
+    g_free(certificate->time.windows);
     g_free(certificate);
 }
 

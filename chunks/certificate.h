@@ -16,10 +16,28 @@ struct certificate_price {
     uint64_t price;
 };
 
+/* Prices in a window of the iteration. Of the resources: shares of the window's time, of which
+ * BOUND_PRICE_SCALE is all; what they leave is that of the device's compute. Of a byte that is on
+ * the device when the window begins: nanoseconds times BOUND_PRICE_SCALE. */
+#define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
+struct certificate_window {
+    uint32_t moment; /* of the operator that it begins with */
+    uint64_t h2d, d2h, host;
+    uint64_t room;
+};
+
 struct certificate_traffic {
     uint64_t achieved, bound;         /* bytes */
     struct certificate_price *prices; /* [price_count] moments ascending; of all others 0 */
     uint32_t price_count;
+};
+
+struct certificate_time {
+    uint64_t achieved, bound;           /* nanoseconds */
+    bool either_side;                   /* the bound holds wherever each group's optimizer runs; if
+                                           not, for where the plan has it */
+    struct certificate_window *windows; /* [window_count] moments ascending */
+    uint32_t window_count;              /* 0: nothing ever runs on the device; the bound is 0 */
 };
 
 struct certificate {
@@ -27,6 +45,7 @@ struct certificate {
     char *platform;     /* contents of the platform's file; NULL: none */
     char *link;         /* as --link says; NULL: none */
     struct certificate_traffic traffic;
+    struct certificate_time time;
 };
 
 /* How far above the bound: 0.01 is one per cent; INFINITY above a bound of 0. */

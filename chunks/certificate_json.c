@@ -24,16 +24,32 @@ static json_t *traffic_json(const struct certificate_traffic *traffic)
                      "lower_bound_bytes", (json_int_t)traffic->bound, "room_prices", prices);
 }
 
+static json_t *time_json(const struct certificate_time *time)
+{
+    json_t *windows = json_array();
+    for (uint32_t i = 0; i < time->window_count; i++) {
+        const struct certificate_window *w = &time->windows[i];
+        json_array_append_new(windows, json_pack("[I,I,I,I,I]", (json_int_t)w->moment,
+                                                 (json_int_t)w->h2d, (json_int_t)w->d2h,
+                                                 (json_int_t)w->host, (json_int_t)w->room));
+    }
+    return json_pack("{s:I,s:I,s:b,s:o}", "achieved_ns", (json_int_t)time->achieved,
+                     "lower_bound_ns", (json_int_t)time->bound, "either_side", time->either_side,
+                     "window_prices", windows);
+}
+
 json_t *certificate_to_json(const struct certificate *certificate)
 {
     const struct certificate_traffic *traffic = &certificate->traffic;
+    const struct certificate_time *time = &certificate->time;
     char seal[CERTIFICATE_SEAL_DIGITS + 1] = {0};
     memset(seal, '0', CERTIFICATE_SEAL_DIGITS);
-    return json_pack("{s:{s:o},s:o,s:{s:o,s:o},s:o,s:s}", "gap", "traffic",
-                     gap_json(traffic->achieved, traffic->bound), "traffic", traffic_json(traffic),
-                     "costs", "platform", text(certificate->platform), "link",
-                     text(certificate->link), "trace_sha256", text(certificate->trace_sha256),
-                     "seal", seal);
+    return json_pack("{s:{s:o,s:o},s:o,s:o,s:{s:o,s:o},s:o,s:s}", "gap", "traffic",
+                     gap_json(traffic->achieved, traffic->bound), "time",
+                     gap_json(time->achieved, time->bound), "traffic", traffic_json(traffic),
+                     "time", time_json(time), "costs", "platform", text(certificate->platform),
+                     "link", text(certificate->link), "trace_sha256",
+                     text(certificate->trace_sha256), "seal", seal);
 }
 
 /* ---- reading ---- */
@@ -98,6 +114,34 @@ static void read_traffic(struct reader *reader, const json_t *root, struct certi
     }
 }
 
+static struct certificate_window read_window(struct reader *reader, const json_t *entry)
+{
+    return (struct certificate_window){
+        .moment = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX - 1),
+        .h2d = read_number(reader, json_array_get(entry, 1), UINT32_MAX),
+        .d2h = read_number(reader, json_array_get(entry, 2), UINT32_MAX),
+        .host = read_number(reader, json_array_get(entry, 3), UINT32_MAX),
+        .room = read_number(reader, json_array_get(entry, 4), CERTIFICATE_ROOM_PRICE_MOST)};
+}
+
+static void read_time(struct reader *reader, const json_t *root, struct certificate_time *time)
+{
+    const json_t *object = json_object_get(root, "time");
+    const json_t *windows = json_object_get(object, "window_prices");
+
+    time->achieved = read_number(reader, json_object_get(object, "achieved_ns"), INT64_MAX);
+    time->bound = read_number(reader, json_object_get(object, "lower_bound_ns"), INT64_MAX);
+    time->either_side = json_is_true(json_object_get(object, "either_side"));
+    read_gap(reader, json_object_get(json_object_get(root, "gap"), "time"), time->achieved,
+             time->bound);
+    if (!json_is_array(windows) || json_array_size(windows) > UINT16_MAX)
+        fault(reader, "no prices of windows");
+    time->window_count = (uint32_t)json_array_size(windows);
+    time->windows = g_new0(struct certificate_window, time->window_count);
+    for (uint32_t i = 0; i < time->window_count && !reader->reason; i++)
+        time->windows[i] = read_window(reader, json_array_get(windows, i));
+}
+
 struct certificate *certificate_from_json(const json_t *object, const char **reason)
 {
     struct reader reader = {NULL};
@@ -108,6 +152,7 @@ struct certificate *certificate_from_json(const json_t *object, const char **rea
     certificate->platform = read_text(&reader, costs, "platform");
     certificate->link = read_text(&reader, costs, "link");
     read_traffic(&reader, object, &certificate->traffic);
+    read_time(&reader, object, &certificate->time);
     if (!reader.reason)
         return certificate;
     *reason = reader.reason;

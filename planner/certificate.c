@@ -1,6 +1,7 @@
 #include "planner/certificate.h"
 
 #include "planner/bound.h"
+#include "planner/time_proof.h"
 #include "planner/traffic_prices.h"
 
 static uint64_t traffic_of(const struct plan *plan)
@@ -34,17 +35,6 @@ static void prove_traffic(const struct plan *plan, const struct trace *trace,
     gaps_free(gaps);
 }
 
-void certificate_make(struct plan *plan, const struct trace *trace,
-                      const struct certificate_source *source)
-{
-    certificate_free(plan->certificate);
-    struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
-    certificate->trace_sha256 = g_strdup(source->trace_sha256);
-    certificate->platform = g_strdup(source->platform);
-    certificate->link = g_strdup(source->link);
-    prove_traffic(plan, trace, &certificate->traffic);
-}
-
 struct platform *certificate_platform(const struct certificate *certificate, GError **error)
 {
     return platform_parse(certificate->platform, "the certificate's platform", error);
@@ -59,6 +49,43 @@ struct costs *certificate_costs(const struct certificate *certificate, GError **
     struct costs *costs = costs_new(platform, certificate->link, error);
     platform_free(platform);
     return costs;
+}
+
+/* With what times are computed, from the certificate; false where that does not read. */
+static bool begin_times(const struct plan *plan, const struct trace *trace,
+                        const struct trace *traced, struct platform **platform,
+                        struct costs **costs, struct time_proof_job *job, GError **error)
+{
+    const struct certificate *certificate = plan->certificate;
+
+    if (certificate->platform && !(*platform = certificate_platform(certificate, error)))
+        return false;
+    if (*platform && certificate->link)
+        platform_keep_apart(*platform);
+    *costs = certificate_costs(certificate, error);
+    *job = (struct time_proof_job){plan, trace, traced, *platform, *costs};
+    return *costs != NULL;
+}
+
+bool certificate_make(struct plan *plan, const struct trace *trace,
+                      const struct certificate_source *source, GError **error)
+{
+    struct platform *platform = NULL;
+    struct costs *costs = NULL;
+    struct time_proof_job job;
+
+    certificate_free(plan->certificate);
+    struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
+    certificate->trace_sha256 = g_strdup(source->trace_sha256);
+    certificate->platform = g_strdup(source->platform);
+    certificate->link = g_strdup(source->link);
+    prove_traffic(plan, trace, &certificate->traffic);
+    bool ok = begin_times(plan, trace, source->traced, &platform, &costs, &job, error);
+    if (ok)
+        time_proof_make(&job, &certificate->time);
+    platform_free(platform);
+    costs_free(costs);
+    return ok;
 }
 
 /* ---- the check ---- */
@@ -105,7 +132,17 @@ static bool check_traffic(const struct plan *plan, const struct trace *trace, GE
            same("the traffic that the plan achieves", traffic->achieved, traffic_of(plan), error);
 }
 
-bool certificate_check(const struct plan *plan, const struct trace *trace, GError **error)
+bool certificate_check(const struct plan *plan, const struct trace *trace,
+                       const struct trace *traced, GError **error)
 {
-    return check_traffic(plan, trace, error);
+    struct platform *platform = NULL;
+    struct costs *costs = NULL;
+    struct time_proof_job job;
+    bool ok = check_traffic(plan, trace, error) &&
+              begin_times(plan, trace, traced, &platform, &costs, &job, error) &&
+              time_proof_check(&job, error);
+
+    platform_free(platform);
+    costs_free(costs);
+    return ok;
 }

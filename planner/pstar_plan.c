@@ -242,8 +242,8 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
 }
 
 /* Proves how good the plan is, and writes it. */
-static bool write_result(const struct arguments *a, const struct search_result *result,
-                         GError **error)
+static bool write_result(const struct arguments *a, const struct trace *traced,
+                         const struct search_result *result, GError **error)
 {
     g_autofree char *platform = NULL, *hash = NULL;
 
@@ -251,9 +251,9 @@ static bool write_result(const struct arguments *a, const struct search_result *
         return false;
     if (!(hash = certificate_hash_file(a->rest[0], error)))
         return false;
-    const struct certificate_source source = {hash, platform, a->link};
-    certificate_make(result->plan, result->trace, &source);
-    return plan_write(result->plan, a->output, error);
+    const struct certificate_source source = {hash, platform, a->link, traced};
+    return certificate_make(result->plan, result->trace, &source, error) &&
+           plan_write(result->plan, a->output, error);
 }
 
 static int search(const struct arguments *a, const struct inputs *in)
@@ -276,7 +276,7 @@ static int search(const struct arguments *a, const struct inputs *in)
     progress_end(progress);
     if (!result)
         return fail(EXIT_DOES_NOT_FIT, error);
-    bool ok = write_result(a, result, &error);
+    bool ok = write_result(a, in->trace, result, &error);
     if (ok)
         print_result(result);
     if (ok && !replay_is_timed(in->trace))

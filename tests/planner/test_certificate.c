@@ -1,6 +1,7 @@
 /* Certificates: what is written is read back, every byte of plan and trace is sealed, and bounds
  * are recomputed from their prices. */
 #include "planner/certificate.h"
+#include "planner/placement.h"
 #include "planner/search.h"
 #include "planner/verify.h"
 #include "sim/sizes.h"
@@ -15,11 +16,11 @@ enum { CASES = 8, FLIPS = 200 };
 
 struct fixture {
     char *folder, *trace_path, *plan_path;
-    struct trace *trace;
-    struct plan *plan; /* as it was read back */
+    struct trace *traced, *trace; /* with updates where the plan has them */
+    struct plan *plan;            /* as it was read back */
 };
 
-static struct plan *search(const struct trace *trace, GRand *random)
+static struct plan *search(const struct trace *trace, GRand *random, struct trace **placed)
 {
     struct costs *costs = costs_new(NULL, LINK, NULL);
     struct search_options options = {
@@ -29,6 +30,7 @@ static struct plan *search(const struct trace *trace, GRand *random)
     g_assert_true(sizes_parse_budget(share, trace, &options.device_bytes, NULL));
     struct search_result *result = search_plan(trace, &options, NULL);
     struct plan *plan = result ? g_steal_pointer(&result->plan) : NULL;
+    *placed = result ? g_steal_pointer(&result->trace) : NULL;
     search_result_free(result);
     costs_free(costs);
     return plan;
@@ -42,11 +44,12 @@ static void set_up(struct fixture *f, GRand *random)
     f->folder = g_dir_make_tmp("pstar-certificate-XXXXXX", NULL);
     f->trace_path = g_build_filename(f->folder, "run.pstar", NULL);
     f->plan_path = g_build_filename(f->folder, "plan.json", NULL);
-    while (f->trace = random_iteration(random), !(plan = search(f->trace, random)))
-        trace_free(f->trace);
-    g_assert_true(trace_write(f->trace, f->trace_path, NULL));
+    while (f->traced = random_iteration(random), !(plan = search(f->traced, random, &f->trace)))
+        trace_free(f->traced);
+    g_assert_true(trace_write(f->traced, f->trace_path, NULL));
     g_autofree char *hash = certificate_hash_file(f->trace_path, NULL);
-    certificate_make(plan, f->trace, &(struct certificate_source){hash, NULL, LINK});
+    const struct certificate_source source = {hash, NULL, LINK, f->traced};
+    g_assert_true(certificate_make(plan, f->trace, &source, NULL));
     g_assert_true(plan_write(plan, f->plan_path, NULL));
     plan_free(plan);
     f->plan = plan_read(f->plan_path, NULL);
@@ -57,6 +60,7 @@ static void tear_down(struct fixture *f)
 {
     plan_free(f->plan);
     trace_free(f->trace);
+    trace_free(f->traced);
     g_unlink(f->plan_path);
     g_unlink(f->trace_path);
     g_rmdir(f->folder);
@@ -69,13 +73,15 @@ static void tear_down(struct fixture *f)
 static bool verify_files(const struct fixture *f, GError **error)
 {
     struct plan *plan = plan_read(f->plan_path, error);
-    struct trace *trace = plan ? trace_read(f->trace_path, error) : NULL;
+    struct trace *traced = plan ? trace_read(f->trace_path, error) : NULL;
+    struct trace *trace = traced ? placement_of_plan(plan, traced, NULL, error) : NULL;
     struct costs *costs = costs_new(NULL, NULL, NULL);
     bool fine = trace && verify_plan(plan, trace, costs, NULL, error) && plan->certificate &&
                 verify_certificate(plan, f->plan_path, trace, f->trace_path, error);
 
     costs_free(costs);
     trace_free(trace);
+    trace_free(traced);
     plan_free(plan);
     return fine;
 }
@@ -92,6 +98,7 @@ static void test_what_is_written_is_verified(void)
         g_assert_no_error(error);
         g_assert_cmpuint(f.plan->certificate->traffic.bound, <=,
                          f.plan->certificate->traffic.achieved);
+        g_assert_cmpuint(f.plan->certificate->time.bound, <=, f.plan->certificate->time.achieved);
         tear_down(&f);
     }
 }
@@ -130,7 +137,7 @@ static void check_refused(const struct fixture *f, uint64_t *figure)
     g_autoptr(GError) error = NULL;
 
     ++*figure;
-    g_assert_false(certificate_check(f->plan, f->trace, &error));
+    g_assert_false(certificate_check(f->plan, f->trace, f->traced, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
     g_clear_error(&error);
     g_assert_true(plan_write(f->plan, f->plan_path, NULL));
@@ -148,6 +155,8 @@ static void test_figures_are_recomputed(void)
         set_up(&f, random);
         check_refused(&f, &f.plan->certificate->traffic.bound);
         check_refused(&f, &f.plan->certificate->traffic.achieved);
+        check_refused(&f, &f.plan->certificate->time.bound);
+        check_refused(&f, &f.plan->certificate->time.achieved);
         f.plan->predicted.iteration_seconds *= 1 + 1e-6;
         g_assert_true(plan_write(f.plan, f.plan_path, NULL));
         g_assert_false(verify_files(&f, NULL));

@@ -42,7 +42,11 @@ static void check_text(const struct plan *plan, const struct trace *trace)
     check_size(text, "peak device memory", plan->predicted.peak_device_bytes);
     check_size(text, "\n  host memory", plan->predicted.peak_host_bytes);
     check_size(text, "device budget", plan->device_budget);
-    g_assert_cmpint(strstr(text, "at least") != NULL, ==, plan->certificate != NULL);
+    g_assert_cmpint(strstr(text, "Proved") != NULL, ==, plan->certificate != NULL);
+    if (plan->certificate) {
+        check_size(text, "traffic: bound", plan->certificate->traffic.bound);
+        check_size(text, "traffic: bound", plan->certificate->traffic.achieved);
+    }
     g_assert_cmpint(strstr(text, "Fetches are issued") != NULL, ==, trace != NULL);
     free(text);
 }
@@ -60,7 +64,8 @@ static void test_figures(void)
         struct search_result *result = search_plan(trace, &options, NULL);
         if (result) {
             check_text(result->plan, NULL);
-            certificate_make(result->plan, trace, &(struct certificate_source){NULL, NULL, NULL});
+            certificate_make(result->plan, result->trace,
+                             &(struct certificate_source){NULL, NULL, NULL, trace}, NULL);
             check_text(result->plan, trace);
         }
         search_result_free(result);

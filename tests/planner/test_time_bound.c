@@ -1,0 +1,300 @@
+/* The lower bound of an iteration's time against the clock: below every plan of policies, of the
+ * planner, and of every choice of what stays, wherever the optimizer runs. */
+#include "planner/bound.h"
+#include "planner/candidate.h"
+#include "planner/time_prices.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Whose clocks differ: queues, threads that share cores, directions that slow each other. */
+enum { QUEUES, THREADS, DIRECTIONS, CLOCKS };
+static const char *const clocks[CLOCKS] = {"queues", "threads", "directions"};
+
+#define CLOSE 1.01
+enum { CASES = 200, GAPS_ENUMERATED = 7, PLACEMENTS = 2 };
+
+/* One layout and budget, and the bounds for it. */
+struct fixture {
+    struct trace *trace;
+    struct costs *costs;
+    int clock;
+    struct platform *platform; /* NULL: none, and updates stay where they are */
+    struct layout_spec spec;
+    uint64_t device_bytes;
+    bool either_side;
+    struct layout *layout;
+    struct trace *sides[TIME_SIDES];
+    double bound; /* seconds, with the best prices */
+};
+
+/* With every update on the host, or on the device. */
+static struct trace *place_all(const struct fixture *f, bool on_host)
+{
+    const struct placement placement = {PLACEMENT_SPREAD, on_host ? PLACEMENT_PARTS : 0};
+    return placement_trace(&placement, f->trace, f->layout, f->platform);
+}
+
+static double bound_of(const struct time_model *model, const struct certificate_window *prices)
+{
+    return (double)time_model_bound(model, prices, NULL) * 1e-9 / BOUND_PRICE_SCALE;
+}
+
+/* Of prices at random, it is a bound all the same. */
+static double random_bound(const struct time_model *model, GRand *random)
+{
+    uint32_t count = model->windows->count;
+    g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
+
+    for (uint32_t w = 0; w < count; w++)
+        prices[w] = (struct certificate_window){
+            .h2d = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 3),
+            .d2h = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 3),
+            .host = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 3),
+            .room = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32)};
+    return bound_of(model, prices);
+}
+
+/* As a certificate's, of the trace's own layout and budget. */
+static void find_bound(struct fixture *f, GRand *random)
+{
+    struct plan plan = {.layout = f->layout, .device_budget = f->device_bytes};
+    struct gaps *gaps = bound_gaps(f->trace, &plan);
+    g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    const struct time_job job = {&plan, {f->sides[0], f->sides[1]}, f->costs};
+
+    windows_choose(f->trace, gaps, moments);
+    f->bound = 0;
+    if (moments->len) {
+        struct time_model *model = time_model_new(&job, gaps, (uint32_t *)(void *)moments->data,
+                                                  moments->len);
+        struct certificate_window *prices = time_prices_find(model);
+        f->bound = bound_of(model, prices);
+        for (int i = 0; i < 5; i++)
+            f->bound = fmax(f->bound, random_bound(model, random));
+        g_free(prices);
+        time_model_free(model);
+    }
+    gaps_free(gaps);
+}
+
+/* Nanoseconds a byte: from a link that everything waits for to one that is hardly noticed. */
+static double random_pace(GRand *random)
+{
+    return 5 * pow(0.01, g_rand_double(random));
+}
+
+static char *curve(const char *name, double ns)
+{
+    return g_strdup_printf(", \"%s\": {\"source\": \"chance\", \"points\": [[1, %ge-9]]}", name,
+                           ns);
+}
+
+/* Rates that do not depend on the amount; of the kind of clock that is wanted. */
+static struct platform *random_platform(int clock, GRand *random)
+{
+    static const char threads[] =
+        ", \"threads\": {\"source\": \"a test\", \"host_cores\": 1, \"put_seconds\": 1e-8, "
+        "\"wake_seconds\": 3e-8, \"late_seconds\": 5e-8, \"gap_seconds\": 2e-8, "
+        "\"slow_down\": [[0.1, 0.2, 0], [0, 0.1, 0.3], [0.5, 0.4, 0.1]]}";
+    double h2d = random_pace(random), d2h = random_pace(random);
+    g_autoptr(GString) text = g_string_new("{\"name\": \"a test's\", \"source\": \"chance\", "
+                                           "\"device_bytes\": 1000, \"host_bytes\": 1000");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(GPtrArray) curves = g_ptr_array_new_with_free_func(g_free);
+
+    g_ptr_array_add(curves, curve("h2d", h2d));
+    g_ptr_array_add(curves, curve("d2h", d2h));
+    g_ptr_array_add(curves, curve("compute_fp32", 1e-3));
+    g_ptr_array_add(curves, curve("compute_bf16", 1e-3));
+    g_ptr_array_add(curves, curve("memory", 0.1));
+    g_ptr_array_add(curves, curve("host_update", 1 + 9 * g_rand_double(random)));
+    if (clock == DIRECTIONS) {
+        g_ptr_array_add(curves, curve("h2d_both", h2d * (1 + g_rand_double(random))));
+        g_ptr_array_add(curves, curve("d2h_both", d2h * (1 + g_rand_double(random))));
+    }
+    for (guint i = 0; i < curves->len; i++)
+        g_string_append(text, g_ptr_array_index(curves, i));
+    g_string_append_printf(text, "%s}", clock == THREADS ? threads : "");
+    struct platform *platform = platform_parse(text->str, "the test's platform", &error);
+    g_assert_no_error(error);
+    return platform;
+}
+
+static char *random_link(GRand *random)
+{
+    return g_strdup_printf("h2d=%.0fMB/s,d2h=%.0fMB/s", 1e3 / random_pace(random),
+                           1e3 / random_pace(random));
+}
+
+static void set_up(struct fixture *f, GRand *random)
+{
+    f->clock = g_rand_int_range(random, 0, CLOCKS);
+    g_autofree char *link = f->clock == DIRECTIONS ? NULL : random_link(random);
+
+    f->trace = random_iteration(random);
+    f->platform = g_rand_boolean(random) || f->clock != QUEUES ? random_platform(f->clock, random)
+                                                               : NULL;
+    f->costs = costs_new(f->platform, link, NULL);
+    g_assert_nonnull(f->costs);
+    g_assert_cmpint(f->costs->threads.known, ==, f->clock == THREADS);
+    g_assert_cmpint(costs_is_duplex(f->costs), ==, f->clock == DIRECTIONS);
+    f->spec = (struct layout_spec){0};
+    for (int list = 0; list < TRACE_LISTS; list++)
+        f->spec.chunk_bytes[list] = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);
+    f->layout = layout_pack(f->trace, &f->spec, NULL);
+    struct non_model *non_model = non_model_place(f->trace);
+    struct accesses *accesses = accesses_new(f->trace, f->layout, non_model->extent);
+    uint64_t least = accesses_least_device_bytes(accesses, f->layout, NULL);
+    uint64_t room = layout_bytes(f->layout) + non_model->peak_bytes;
+    f->device_bytes = least +
+                      (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least));
+    f->either_side = placement_is_possible(f->trace, f->platform) && g_rand_boolean(random);
+    f->sides[0] = f->either_side ? place_all(f, false) : f->trace;
+    f->sides[1] = f->either_side ? place_all(f, true) : NULL;
+    find_bound(f, random);
+    accesses_free(accesses);
+    non_model_free(non_model);
+}
+
+static void tear_down(struct fixture *f)
+{
+    if (f->either_side) {
+        trace_free(f->sides[0]);
+        trace_free(f->sides[1]);
+    }
+    layout_free(f->layout);
+    costs_free(f->costs);
+    platform_free(f->platform);
+    trace_free(f->trace);
+}
+
+static void check(const struct fixture *f, struct plan *plan, double *least)
+{
+    double seconds = plan->predicted.iteration_seconds;
+
+    if (f->bound > seconds + 2e-9)
+        g_test_message("bound %.9f, %s plan %.9f, look-ahead %u, %s, %s", f->bound, plan->made_by,
+                       seconds, plan->look_ahead, clocks[f->clock],
+                       f->either_side ? "either side" : "as traced");
+    g_assert_cmpfloat(f->bound, <=, seconds + 2e-9);
+    *least = fmin(*least, seconds);
+    plan_free(plan);
+}
+
+/* Keeps one gap more; false where it does not fit. */
+static bool keep_gap(struct keep *keep, uint32_t g)
+{
+    const struct gaps *gaps = keep->gaps;
+    const struct gap *gap = &gaps->items[g];
+    bool fits = true;
+
+    keep->kept[g] = 1;
+    for (uint32_t i = 1; i <= gaps_span(gaps, gap); i++) {
+        uint32_t m = (gap->from + i) % gaps->moment_count;
+        keep->slack[m] -= (int64_t)gaps->bytes[gap->chunk];
+        fits &= keep->slack[m] >= 0;
+    }
+    keep->traffic = gaps_traffic(gaps, keep->kept);
+    return fits;
+}
+
+/* Keeps the gaps of a set; false where they do not fit. */
+static bool keep_set(struct candidate *candidate, uint32_t set)
+{
+    bool fits = true;
+
+    keep_free(candidate->keep);
+    candidate->keep = keep_new(candidate->gaps);
+    for (guint i = 0; i < candidate->keep->order->len && fits; i++)
+        fits = !(set >> i & 1) ||
+               keep_gap(candidate->keep, g_array_index(candidate->keep->order, uint32_t, i));
+    return fits;
+}
+
+/* Every choice of gaps where they are few, else some of local search; each with several schedules.
+ */
+static void check_schedules(const struct fixture *f, struct candidate *candidate, GRand *random,
+                            double *least)
+{
+    static const uint32_t look_aheads[] = {0, 2, 1000};
+    guint gaps = candidate->keep->order->len;
+    uint32_t sets = gaps <= GAPS_ENUMERATED ? 1u << gaps : 4;
+
+    for (uint32_t set = 0; set < sets; set++) {
+        bool fits = true;
+        if (gaps <= GAPS_ENUMERATED)
+            fits = keep_set(candidate, set);
+        else
+            keep_improve(candidate->keep, random, 20, NULL);
+        for (size_t a = 0; fits && a < G_N_ELEMENTS(look_aheads); a++)
+            for (int late = 0; late < 2; late++)
+                check(f, candidate_plan(candidate, &(struct stays_options){look_aheads[a], !late}),
+                      least);
+    }
+}
+
+/* With the updates of groups here and there, where the bound is of that. */
+static void check_placement(const struct fixture *f, const struct placement *placement,
+                            GRand *random, double *least)
+{
+    struct non_model *non_model = non_model_place(f->trace);
+    const struct candidate_job job = {.trace = f->trace,
+                                      .non_model = non_model,
+                                      .costs = f->costs,
+                                      .platform = f->platform,
+                                      .device_bytes = f->device_bytes,
+                                      .host_bytes = UINT64_MAX};
+    uint64_t needed;
+    struct candidate *candidate = candidate_new(&job, &f->spec, placement, &needed, NULL);
+
+    if (candidate) {
+        for (int i = 0; i < 3; i++)
+            check(f,
+                  candidate_policy(candidate, random_policy(random),
+                                   (uint32_t)g_rand_int_range(random, 0, 8)),
+                  least);
+        check_schedules(f, candidate, random, least);
+    }
+    candidate_free(candidate);
+    non_model_free(non_model);
+}
+
+static void test_no_schedule_is_faster(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    double sum = 0;
+    int bounded = 0, close = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct placement placement = {.pattern = PLACEMENT_TRACED};
+        double least = INFINITY;
+        struct fixture f;
+        set_up(&f, random);
+        check_placement(&f, &placement, random, &least);
+        for (int p = 0; f.either_side && p < PLACEMENTS; p++) {
+            placement.pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST,
+                                                          PLACEMENT_PATTERNS);
+            placement.parts = (uint8_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
+            check_placement(&f, &placement, random, &least);
+        }
+        if (isfinite(least) && f.bound > 0) {
+            sum += least / f.bound - 1;
+            close += least <= CLOSE * f.bound;
+            bounded++;
+        }
+        tear_down(&f);
+    }
+    g_test_message(
+        "%d bounds; the fastest schedules are %.1f %% above them on average, %d within 1 %%",
+        bounded, 100 * sum / bounded, close);
+    g_assert_cmpint(bounded, >=, CASES / 2);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/time_bound/no_schedule_is_faster", test_no_schedule_is_faster);
+    return g_test_run();
+}
