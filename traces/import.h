@@ -13,6 +13,9 @@ typedef bool importer(const char *from, const char *to, GPtrArray *unknown, GErr
 /* JSON of PyTorch's profiler (Kineto), gzipped or not. */
 importer import_kineto;
 
+/* A Chakra execution trace in JSON, as PyTorch's observer writes it, gzipped or not. */
+importer import_chakra;
+
 /* An SQLite export of Nsight Systems. */
 importer import_nsys;
 

@@ -12,7 +12,7 @@ enum { PIECE_BYTES = 1 << 20 };
 
 /* A file's text, and how far it is read. */
 struct reading {
-    const char *path;
+    const char *path, *key;
     char *text;
     size_t bytes, at;
     GError **error;
@@ -158,7 +158,7 @@ static bool read_member(struct reading *reading, json_t *others, json_events_tak
     bool good = key != NULL &&
                 (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
                 expect(reading, ':');
-    if (good && strcmp(json_string_value(key), "traceEvents") == 0) {
+    if (good && strcmp(json_string_value(key), reading->key) == 0) {
         *events = true;
         good = read_events(reading, take, data);
     } else if (good) {
@@ -180,12 +180,13 @@ static bool read_object(struct reading *reading, json_t *others, json_events_tak
     while (more)
         if (!read_member(reading, others, take, data, &events) || !another(reading, '}', &more))
             return false;
-    return events || refuse(reading, "no array \"traceEvents\" up to here");
+    return events || refuse(reading, "no array \"%s\" up to here", reading->key);
 }
 
-json_t *json_events_read(const char *path, json_events_take *take, void *data, GError **error)
+json_t *json_events_read(const char *path, const char *key, json_events_take *take, void *data,
+                         GError **error)
 {
-    struct reading reading = {.path = path, .error = error};
+    struct reading reading = {.path = path, .key = key, .error = error};
     json_t *others = json_object();
     bool good = read_text(&reading);
     if (good && next(&reading) == '[')

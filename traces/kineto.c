@@ -12,7 +12,7 @@ static void clear_gpu(gpointer data)
     g_free(gpu->uuid);
 }
 
-static struct kineto *kineto_new(void)
+struct kineto *kineto_new(void)
 {
     struct kineto *kineto = g_new0(struct kineto, 1);
     kineto->strings = string_table_new();
@@ -25,6 +25,7 @@ static struct kineto *kineto_new(void)
     kineto->syncs = g_array_new(FALSE, FALSE, sizeof(struct sync_record));
     kineto->calls = g_array_new(FALSE, FALSE, sizeof(struct call_record));
     kineto->allocations = g_array_new(FALSE, FALSE, sizeof(struct memory_record));
+    kineto->uses = g_array_new(FALSE, FALSE, sizeof(struct kineto_use));
     kineto->gpus = g_array_new(FALSE, FALSE, sizeof(struct gpu_record));
     g_array_set_clear_func(kineto->gpus, clear_gpu);
     kineto->ignored = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -35,9 +36,9 @@ void kineto_free(struct kineto *kineto)
 {
     if (kineto == NULL)
         return;
-    GArray *arrays[] = {kineto->ranges, kineto->memory,     kineto->kernels, kineto->launches,
-                        kineto->copies, kineto->sets,       kineto->syncs,   kineto->calls,
-                        kineto->gpus,   kineto->allocations};
+    GArray *arrays[] = {kineto->ranges, kineto->memory, kineto->kernels,    kineto->launches,
+                        kineto->copies, kineto->sets,   kineto->syncs,      kineto->calls,
+                        kineto->gpus,   kineto->uses,   kineto->allocations};
     for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
         g_array_unref(arrays[i]);
     g_hash_table_unref(kineto->ignored);
@@ -45,8 +46,7 @@ void kineto_free(struct kineto *kineto)
     g_free(kineto);
 }
 
-/* The id of the text of a list of shapes' member, "[512, 64]"; 0: none was recorded. */
-static uint32_t shape_id(struct kineto *kineto, const json_t *shapes, size_t index)
+uint32_t kineto_shape(struct kineto *kineto, const json_t *shapes, size_t index)
 {
     const json_t *shape = json_array_get(shapes, index);
     if (!json_is_array(shape))
@@ -61,9 +61,9 @@ static uint32_t shape_id(struct kineto *kineto, const json_t *shapes, size_t ind
     return id;
 }
 
-static uint64_t count_elements(const json_t *shapes)
+uint64_t kineto_elements(const json_t *shapes, size_t index)
 {
-    const json_t *shape = json_array_get(shapes, 0);
+    const json_t *shape = json_array_get(shapes, index);
     double elements = json_is_array(shape) ? 1 : 0;
     for (size_t i = 0; i < json_array_size(shape); i++)
         elements *= json_number_value(json_array_get(shape, i));
@@ -92,10 +92,10 @@ static void take_range(struct kineto *kineto, const json_t *event, bool annotati
         .process = kineto_event_number32(event, "pid") & 0xffffff,
         .thread = kineto_event_number32(event, "tid"),
         .name = string_table_id(kineto->strings, kineto_event_text(event, "name")),
-        .shape = shape_id(kineto, shapes, 0),
-        .second_shape = shape_id(kineto, shapes, 1),
+        .shape = kineto_shape(kineto, shapes, 0),
+        .second_shape = kineto_shape(kineto, shapes, 1),
         .type = type == NULL ? 0 : string_table_id(kineto->strings, type),
-        .elements = count_elements(shapes),
+        .elements = kineto_elements(shapes, 0),
         .annotation = annotation,
     };
     kineto->shapes = kineto->shapes || shapes != NULL;
@@ -188,18 +188,23 @@ static int by_time(const void *left, const void *right)
     return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
 }
 
+void kineto_sort(struct kineto *kineto)
+{
+    g_array_sort(kineto->ranges, by_start);
+    g_array_sort(kineto->memory, by_time);
+}
+
 struct kineto *kineto_read(const char *path, GError **error)
 {
     struct kineto *kineto = kineto_new();
-    json_t *others = json_events_read(path, take_event, kineto, error);
+    json_t *others = json_events_read(path, "traceEvents", take_event, kineto, error);
     if (others == NULL) {
         kineto_free(kineto);
         return NULL;
     }
     take_gpus(kineto, others);
     json_decref(others);
-    g_array_sort(kineto->ranges, by_start);
-    g_array_sort(kineto->memory, by_time);
+    kineto_sort(kineto);
     return kineto;
 }
 

@@ -36,6 +36,14 @@ struct kineto_memory {
     uint32_t process;
 };
 
+/* An operator's input or output lies in a storage. */
+struct kineto_use {
+    uint64_t time_ns; /* of the operator's start */
+    uint64_t storage;
+    uint64_t bytes; /* of the storage, as far as it is used here */
+    bool output;    /* the operator made the storage */
+};
+
 struct kineto {
     struct string_table *strings;
     GArray *ranges;  /* struct kineto_range, by start, the longer first */
@@ -48,9 +56,13 @@ struct kineto {
     GArray *calls;
     GArray *allocations; /* struct memory_record: of `memory`, those on devices */
     GArray *gpus;        /* struct gpu_record, which own their strings */
+    GArray *uses;        /* struct kineto_use, by time; empty where storages were not recorded */
     bool shapes;         /* were recorded */
+    bool untimed;        /* times are places in the order of starts and ends alone */
     GHashTable *ignored; /* categories of ranges that are not read (char *), and how many */
 };
+
+struct kineto *kineto_new(void);
 
 /* Fails with TRACE_ERROR on what is no such file. Free with kineto_free. */
 struct kineto *kineto_read(const char *path, GError **error);
@@ -58,6 +70,14 @@ void kineto_free(struct kineto *kineto);
 
 /* What the device did; the arrays stay those of `kineto`. */
 struct activity kineto_activity(const struct kineto *kineto);
+
+/* Sorts the ranges and the memory's events, whose order is that of a file. */
+void kineto_sort(struct kineto *kineto);
+
+/* The id of the text of a list's member of a list, "[512, 64]", and how many elements that shape
+ * has; 0: there is none. */
+uint32_t kineto_shape(struct kineto *kineto, const json_t *shapes, size_t index);
+uint64_t kineto_elements(const json_t *shapes, size_t index);
 
 /* Of one event, a category that kineto_read knows: adds it to `kineto`. For kineto_read alone. */
 bool kineto_take_device(struct kineto *kineto, const char *category, const json_t *event);

@@ -120,6 +120,8 @@ static bool make(struct kineto_parts *parts)
     set_meta(parts);
     kineto_make_operators(parts);
     kineto_find_buffers(parts);
+    for (uint32_t m = 0; parts->kineto->untimed && m < parts->trace->operator_count; m++)
+        parts->trace->operators[m].duration_ns = 0;
     return true;
 }
 

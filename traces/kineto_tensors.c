@@ -1,6 +1,7 @@
 /* Parameters, by the gradients that are added to theirs: a gradient comes from the node with a
  * sequence number, which the operator of forward with that number has made. */
 #include "traces/kineto_parts.h"
+#include "traces/kineto_storages.h"
 
 #include <string.h>
 
@@ -223,7 +224,8 @@ static void add_tensors(const struct kineto_parts *parts, const GArray *paramete
 {
     struct trace *trace = parts->trace;
     g_autofree uint32_t *makers = find_makers(parts->step);
-    uint32_t unknown = 0;
+    struct kineto_storages *storages = kineto_storages_new(parts);
+    uint32_t unknown = 0, untold = 0;
     trace->tensor_count = parameters->len;
     trace->tensors = g_new0(struct trace_tensor, parameters->len);
     for (uint32_t t = 0; t < parameters->len; t++) {
@@ -232,6 +234,10 @@ static void add_tensors(const struct kineto_parts *parts, const GArray *paramete
             g_strdup_printf("parameter %u %s", t, text(parts, parameter->gradient->shape)),
             parameter->gradient->elements};
         unknown += parameter->forward == UNKNOWN;
+        untold += parameter->forward == UNKNOWN ||
+                  !kineto_storages_add_reads(
+                      storages, parameter->forward,
+                      parameter->gradient->elements * trace->list_element_bytes[TRACE_PARAM], t);
         for (uint32_t b = 0; b < parts->step->micro_batches; b++) {
             const struct kineto_gradient *gradient =
                 gradient_at(parts, parameter->order + b * parameters->len);
@@ -239,8 +245,12 @@ static void add_tensors(const struct kineto_parts *parts, const GArray *paramete
         }
     }
     note(parts, "the names of parameters: they are numbered in the order of their use");
-    note(parts,
-         "uses of parameters other than the one their gradient came from last (tied weights)");
+    kineto_storages_free(storages);
+    if (untold > 0)
+        note(parts,
+             "uses of %u parameters other than the one their gradient came from last (tied "
+             "weights)",
+             untold);
     if (unknown > 0)
         note(parts, "where forward uses %u of the %u parameters", unknown, parameters->len);
 }

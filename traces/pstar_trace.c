@@ -260,7 +260,7 @@ static const char help[] =
     "  info TRACE       what ran, the memory it takes, where its time goes (--json)\n"
     "  check TRACE...   whether traces are whole and consistent\n"
     "  export TRACE     for other tools: --format jsonl|chrome, -o FILE\n"
-    "  import FILE      from what PyTorch's profiler or Nsight Systems recorded: -o TRACE\n"
+    "  import FILE      from PyTorch's profiler, Chakra, Nsight Systems: -o TRACE\n"
     "  synth            a trace of a model that never ran, from its config: --model CONFIG\n"
     "                   --batch B --seq T --precision fp32|bf16 -o FILE\n\n"
     "pstar-trace COMMAND --help lists a command's options; --version prints the version.\n";

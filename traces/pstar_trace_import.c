@@ -6,11 +6,12 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <zlib.h>
 
 static const struct {
     const char *name;
     importer *import;
-} formats[] = {{"kineto", import_kineto}, {"nsys", import_nsys}};
+} formats[] = {{"kineto", import_kineto}, {"chakra", import_chakra}, {"nsys", import_nsys}};
 
 static int report(const char *path, const GPtrArray *unknown)
 {
@@ -50,16 +51,17 @@ static importer *find_format(const char *name)
 /* By the file's beginning; what cannot be read is left to the importer. */
 static const char *guess_format(const char *path)
 {
-    char begin[16] = {0};
+    char begin[256] = {0};
     GError *error = NULL;
-    FILE *file = input_file_check(path, &error) ? fopen(path, "rbe") : NULL;
+    gzFile file = input_file_check(path, &error) ? gzopen(path, "rbe") : NULL;
     g_clear_error(&error);
     if (file != NULL) {
-        size_t got = fread(begin, 1, sizeof begin, file);
-        (void)got; /* what is missing is zeros */
-        fclose(file);
+        gzread(file, begin, sizeof begin - 1); /* what is missing is zeros */
+        gzclose(file);
     }
-    return memcmp(begin, "SQLite format 3", sizeof begin) == 0 ? "nsys" : "kineto";
+    if (g_str_has_prefix(begin, "SQLite format 3"))
+        return "nsys";
+    return strstr(begin, "-chakra.") != NULL ? "chakra" : "kineto";
 }
 
 int pstar_trace_import(int argc, char **argv)
@@ -67,8 +69,9 @@ int pstar_trace_import(int argc, char **argv)
     char *format = NULL, *output = NULL, **files = NULL;
     const GOptionEntry entries[] = {
         {"format", 0, 0, G_OPTION_ARG_STRING, &format,
-         "PyTorch's profiler's JSON, Nsight Systems' SQLite export (default: as the file begins)",
-         "kineto|nsys"},
+         "JSON of PyTorch's profiler, JSON of execution traces, SQLite export of Nsight Systems "
+         "(default: as the file begins)",
+         "kineto|chakra|nsys"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "The trace to write", "TRACE"},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE"},
         {0}};
@@ -78,7 +81,7 @@ int pstar_trace_import(int argc, char **argv)
                           "could not know.",
                           entries)) {
         if (format != NULL && find_format(format) == NULL)
-            status = pstar_trace_usage("no format is called '%s': kineto or nsys", format);
+            status = pstar_trace_usage("no format is called '%s': kineto, chakra or nsys", format);
         else if (files == NULL || files[1] != NULL)
             status = pstar_trace_usage("give one file");
         else if (output == NULL)

@@ -1,6 +1,8 @@
-"""Writes gpt.json.gz: two steps of a small GPT in PyTorch on the CPU, as its profiler records them.
+"""Two steps of a small GPT in PyTorch on the CPU: gpt.json.gz is what its profiler records of them,
+gpt.et.json.gz what its observer of execution traces (Chakra) does, and gpt.txt has the parameters'
+shapes in the order of their use.
 
-python3 gpt.py; the parameters' shapes, in the order of their use, go to gpt.txt.
+python3 gpt.py
 """
 import gzip
 import os
@@ -8,7 +10,7 @@ import os
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.profiler import ProfilerActivity, profile, schedule
+from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile, schedule
 
 WIDTH, HEADS, TOKENS, VOCABULARY, BATCH = 32, 2, 16, 64, 2
 
@@ -45,14 +47,22 @@ class GPT(nn.Module):
         return self.head(self.norm(h))
 
 
+def pack(name):
+    with open(name, "rb") as plain, open(name + ".gz", "wb") as packed:
+        packed.write(gzip.compress(plain.read(), mtime=0))
+    os.remove(name)
+
+
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = GPT()
     optimizer = torch.optim.AdamW(model.parameters())
     tokens = torch.randint(0, VOCABULARY, (BATCH, TOKENS))
+    observer = ExecutionTraceObserver().register_callback("gpt.et.json")
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True,
-                 schedule=schedule(wait=1, warmup=1, active=2)) as profiler:
+                 schedule=schedule(wait=1, warmup=1, active=2),
+                 execution_trace_observer=observer) as profiler:
         for _ in range(4):
             optimizer.zero_grad(set_to_none=True)
             loss = F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
@@ -60,9 +70,8 @@ def main():
             optimizer.step()
             profiler.step()
     profiler.export_chrome_trace("gpt.json")
-    with open("gpt.json", "rb") as plain, open("gpt.json.gz", "wb") as packed:
-        packed.write(gzip.compress(plain.read(), mtime=0))
-    os.remove("gpt.json")
+    pack("gpt.json")
+    pack("gpt.et.json")
     with open("gpt.txt", "w") as shapes:
         for name, parameter in model.named_parameters():
             print(list(parameter.shape), name, file=shapes)
