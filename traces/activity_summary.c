@@ -1,5 +1,7 @@
 #include "traces/activity_summary.h"
 
+#include "traces/activity_steps.h"
+
 static struct device_summary *device_of(struct activity_summary *summary,
                                         const struct activity *activity, uint32_t device)
 {
@@ -135,6 +137,14 @@ static void add_waits(struct activity_summary *summary, const struct activity *a
         summary->overhead_ns += activity->overheads[i].end_ns - activity->overheads[i].start_ns;
 }
 
+static void add_steps(struct activity_summary *summary, const struct activity *activity)
+{
+    for (guint i = 0; i < summary->devices->len; i++) {
+        struct device_summary *device = &g_array_index(summary->devices, struct device_summary, i);
+        device->steps = activity_steps(activity, device->device, &device->step_ns);
+    }
+}
+
 struct activity_summary *activity_summary_new(const struct activity *activity,
                                               const struct records *records)
 {
@@ -149,6 +159,7 @@ struct activity_summary *activity_summary_new(const struct activity *activity,
     add_kernels(summary, activity, records);
     add_copies(summary, activity);
     add_waits(summary, activity);
+    add_steps(summary, activity);
     for (guint i = 0; i < summary->memory->devices->len; i++)
         device_of(summary, activity,
                   g_array_index(summary->memory->devices, struct device_memory, i).device);

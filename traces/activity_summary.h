@@ -3,6 +3,7 @@
 #define PSTAR_TRACES_ACTIVITY_SUMMARY_H
 
 #include "traces/memory_use.h"
+#include "traces/period.h"
 #include "traces/records.h"
 
 #include <jansson.h>
@@ -20,6 +21,8 @@ struct device_summary {
     uint64_t kernel_ns;         /* sum */
     uint64_t busy_ns;           /* at least one kernel ran */
     uint64_t first_ns, last_ns; /* of its kernels, copies and sets */
+    struct period steps;        /* of the kernels in its busiest stream; length 0: none was found */
+    uint64_t step_ns;           /* from a step's first kernel to the next one's, the median */
 };
 
 /* All kernels of one name. */

@@ -27,6 +27,16 @@ static json_t *memory_json(const struct activity_summary *summary, uint32_t devi
     return json_null();
 }
 
+static json_t *steps_json(const struct device_summary *device)
+{
+    if (device->steps.length == 0)
+        return json_null();
+    return json_pack("{s:I, s:I, s:I, s:f, s:f}", "count", (json_int_t)device->steps.count,
+                     "kernels", (json_int_t)device->steps.length, "first_kernel",
+                     (json_int_t)device->steps.first, "seconds", seconds(device->step_ns), "alike",
+                     device->steps.alike);
+}
+
 static json_t *devices_json(const struct activity_summary *summary)
 {
     json_t *devices = json_array();
@@ -37,14 +47,14 @@ static json_t *devices_json(const struct activity_summary *summary)
                                                                : 0;
         json_array_append_new(
             devices,
-            json_pack("{s:I, s:s?, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o}", "device",
+            json_pack("{s:I, s:s?, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "device",
                       (json_int_t)device->device, "name", device->gpu ? device->gpu->name : NULL,
                       "memory_bytes", (json_int_t)(device->gpu ? device->gpu->memory_bytes : 0),
                       "kernels", (json_int_t)device->kernel_count, "copies",
                       (json_int_t)device->copy_count, "memsets", (json_int_t)device->set_count,
                       "kernel_seconds", seconds(device->kernel_ns), "busy_seconds",
-                      seconds(device->busy_ns), "seconds", seconds(whole_ns), "memory",
-                      memory_json(summary, device->device)));
+                      seconds(device->busy_ns), "seconds", seconds(whole_ns), "steps",
+                      steps_json(device), "memory", memory_json(summary, device->device)));
     }
     return devices;
 }

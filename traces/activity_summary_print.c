@@ -49,6 +49,12 @@ static void print_device(const struct activity_summary *summary,
         fprintf(out, "%-18s %12u   and %u memsets\n", "  copies", device->copy_count,
                 device->set_count);
     }
+    if (device->steps.length > 0) {
+        g_autofree char *time = summary_format_time(device->step_ns);
+        fprintf(out, "%-18s %12u   of %u kernels, %s each; by repetition, %.1f%% alike\n",
+                "  steps", device->steps.count, device->steps.length, time,
+                100 * device->steps.alike);
+    }
     print_memory(summary, device->device, out);
 }
 

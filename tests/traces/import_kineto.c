@@ -1,5 +1,6 @@
 /* Traces from JSON of PyTorch's profiler: a real recording, ones that are made up to know the
  * answer, and damaged ones. */
+#include "traces/activity_summary.h"
 #include "traces/import.h"
 #include "traces/trace_file.h"
 
@@ -86,7 +87,9 @@ static void add_memory(GString *json, double at, uint64_t address, int64_t bytes
 static void add_kernel(GString *json, unsigned correlation, double start, double runs, double us)
 {
     add(json, "cuda_runtime", "cudaLaunchKernel", start, 1, "\"correlation\": %u", correlation);
-    add(json, "kernel", "void ours::scale<float>(float*)", runs, us,
+    const char *name = (correlation - 1) % 5 == 4 ? "void ours::step<float>(float*)"
+                                                  : "void ours::scale<float>(float*)";
+    add(json, "kernel", name, runs, us,
         "\"device\": 0, \"context\": 1, \"stream\": 7, \"correlation\": %u, \"grid\": [4, 1, 1], "
         "\"block\": [128, 1, 1]",
         correlation);
@@ -295,6 +298,27 @@ static void test_records(struct fixture *f, gconstpointer data)
     activity_free(activity);
 }
 
+/* The steps of a run are found again without their marks. */
+static void test_repetition(struct fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = make_run(6, 1);
+    (void)data;
+    write_events(f, events, false);
+    import(f, f->from);
+    struct records *records = records_read(f->to, &f->error);
+    struct activity *activity = activity_read(f->to, ACTIVITY_SUMMARY_PARTS, &f->error);
+    struct activity_summary *summary = activity_summary_new(activity, records);
+    const struct device_summary *device = &g_array_index(summary->devices, struct device_summary,
+                                                         0);
+    g_assert_cmpuint(device->steps.length, ==, 5);
+    g_assert_cmpuint(device->steps.count, ==, 6);
+    g_assert_cmpfloat(device->steps.alike, ==, 1);
+    g_assert_cmpuint(device->step_ns, ==, 1000000);
+    activity_summary_free(summary);
+    activity_free(activity);
+    records_free(records);
+}
+
 static void test_real(struct fixture *f, gconstpointer data)
 {
     g_autofree char *text = NULL;
@@ -400,6 +424,7 @@ int main(int argc, char **argv)
     ADD("memory", test_memory);
     ADD("micro_batches", test_micro_batches);
     ADD("records", test_records);
+    ADD("repetition", test_repetition);
     ADD("real", test_real);
     ADD("without_shapes", test_without_shapes);
     ADD("refused", test_refused);

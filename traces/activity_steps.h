@@ -1,0 +1,12 @@
+/* A training run's steps, from the kernels alone. */
+#ifndef PSTAR_TRACES_ACTIVITY_STEPS_H
+#define PSTAR_TRACES_ACTIVITY_STEPS_H
+
+#include "traces/activity.h"
+#include "traces/period.h"
+
+/* What repeats among the kernels of the device's busiest stream; *step_ns is the median time from a
+ * step's first kernel to the next one's, 0 where nothing repeats. */
+struct period activity_steps(const struct activity *activity, uint32_t device, uint64_t *step_ns);
+
+#endif
