@@ -4,19 +4,18 @@ struct settling {
     struct decisions *decisions;
     const struct accesses *accesses;
     uint8_t *dirty; /* [chunk_count] the device's copy is newer and alive */
-    GArray *kept;   /* struct plan_action */
 };
 
-static void settle_action(struct settling *s, struct plan_action action, bool rewrite)
+/* Returns whether the action does anything. */
+static bool settle_action(struct settling *s, struct plan_action *action)
 {
-    bool leaves = action.kind == PLAN_WRITE_BACK || action.kind == PLAN_DROP;
-    bool clean_flush = action.kind == PLAN_FLUSH && !s->dirty[action.chunk];
-    if (leaves)
-        action.kind = s->dirty[action.chunk] ? PLAN_WRITE_BACK : PLAN_DROP;
-    if (action.kind != PLAN_WAIT)
-        s->dirty[action.chunk] = 0;
-    if (!rewrite || !clean_flush)
-        g_array_append_val(s->kept, action);
+    uint8_t *dirty = &s->dirty[action->chunk], was_dirty = *dirty;
+    if (action->kind == PLAN_WAIT)
+        return true;
+    *dirty = 0;
+    if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP)
+        action->kind = was_dirty ? PLAN_WRITE_BACK : PLAN_DROP;
+    return action->kind != PLAN_FLUSH || was_dirty;
 }
 
 static void run_operator(struct settling *s, uint32_t moment)
@@ -30,27 +29,29 @@ static void run_operator(struct settling *s, uint32_t moment)
     }
 }
 
-/* One pass over the iteration, from what is dirty now. */
+/* One pass over the iteration, from what is dirty now. The first only finds what is dirty at the
+ * end. */
 static void settle_pass(struct settling *s, bool rewrite)
 {
     struct decisions *d = s->decisions;
-    s->kept = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
+    struct plan_action *actions = (struct plan_action *)d->actions->data;
+    uint32_t kept = 0;
     for (uint32_t m = 0; m <= d->moment_count; m++) {
-        uint32_t begin = s->kept->len;
-        for (uint32_t i = d->first[m]; i < d->first[m + 1]; i++)
-            settle_action(s, g_array_index(d->actions, struct plan_action, i), rewrite);
+        uint32_t begin = kept;
+        for (uint32_t i = d->first[m]; i < d->first[m + 1]; i++) {
+            struct plan_action action = actions[i];
+            if (settle_action(s, &action) && rewrite)
+                actions[kept++] = action;
+        }
         if (rewrite)
             d->first[m] = begin;
         if (m < d->moment_count)
             run_operator(s, m);
     }
     if (rewrite) {
-        d->first[d->moment_count + 1] = s->kept->len;
-        GArray *before = d->actions;
-        d->actions = s->kept;
-        s->kept = before;
+        d->first[d->moment_count + 1] = kept;
+        g_array_set_size(d->actions, kept);
     }
-    g_array_free(s->kept, TRUE);
 }
 
 /* What is dirty at the start of the steady iteration is what the same iteration leaves dirty. The

@@ -1,9 +1,10 @@
 #include "policies/queue.h"
 
-static void lru_touch(void *queue, uint32_t chunk)
+static void lru_touch(void *state, uint32_t chunk)
 {
-    policy_queue_remove(queue, chunk);
-    policy_queue_push(queue, chunk);
+    struct policy_queue *queue = state;
+    policy_ring_remove(queue->links, chunk);
+    policy_ring_insert(queue->links, queue->head, chunk);
 }
 
 const struct policy_ops policy_lru = {

@@ -7,7 +7,8 @@ void *policy_queue_open(const struct policy_view *view)
     struct policy_queue *queue = g_new(struct policy_queue, 1);
     queue->view = view;
     queue->links = g_new(struct policy_link, view->chunk_count + 1);
-    policy_ring_init(queue->links, view->chunk_count);
+    queue->head = view->chunk_count;
+    policy_ring_init(queue->links, queue->head);
     return queue;
 }
 
@@ -21,7 +22,7 @@ void policy_queue_close(void *state)
 void policy_queue_push(void *state, uint32_t chunk)
 {
     struct policy_queue *queue = state;
-    policy_ring_insert(queue->links, queue->view->chunk_count, chunk);
+    policy_ring_insert(queue->links, queue->head, chunk);
 }
 
 void policy_queue_remove(void *state, uint32_t chunk)
@@ -33,9 +34,8 @@ void policy_queue_remove(void *state, uint32_t chunk)
 uint32_t policy_queue_oldest(void *state)
 {
     const struct policy_queue *queue = state;
-    uint32_t head = queue->view->chunk_count;
-    uint32_t chunk = policy_ring_oldest(queue->links, head);
-    while (chunk != head && queue->view->pinned[chunk])
+    uint32_t chunk = policy_ring_oldest(queue->links, queue->head);
+    while (chunk != queue->head && queue->view->pinned[chunk])
         chunk = queue->links[chunk].younger;
-    return chunk == head ? POLICY_NONE : chunk;
+    return chunk == queue->head ? POLICY_NONE : chunk;
 }

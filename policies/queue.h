@@ -7,7 +7,8 @@
 
 struct policy_queue {
     const struct policy_view *view;
-    struct policy_link *links; /* [chunk_count + 1] a ring, its head at chunk_count */
+    struct policy_link *links; /* [chunk_count + 1] a ring */
+    uint32_t head;             /* chunk_count */
 };
 
 void *policy_queue_open(const struct policy_view *view);

@@ -19,7 +19,7 @@ static void *sieve_open(const struct policy_view *view)
     struct sieve *sieve = g_new0(struct sieve, 1);
     sieve->queue = policy_queue_open(view);
     sieve->reuse = g_new(int8_t, view->chunk_count);
-    sieve->hand = view->chunk_count;
+    sieve->hand = sieve->queue->head;
     return sieve;
 }
 
@@ -58,7 +58,7 @@ static uint32_t sieve_victim(void *state)
 {
     struct sieve *sieve = state;
     const struct policy_view *view = sieve->queue->view;
-    uint32_t head = view->chunk_count, pinned = 0;
+    uint32_t head = sieve->queue->head, pinned = 0;
     while (pinned < sieve->count) {
         if (sieve->hand == head) {
             sieve->hand = policy_ring_oldest(sieve->queue->links, head);
