@@ -1,103 +1,115 @@
 #include "policies/next_use.h"
 
 #include <glib.h>
-
-static bool farther(const struct policy_next_use *set, uint32_t chunk, uint32_t other)
-{
-    uint32_t a = set->view->next_use[chunk], b = set->view->next_use[other];
-    return a != b ? a > b : chunk < other;
-}
-
-static void put(struct policy_next_use *set, uint32_t position, uint32_t chunk)
-{
-    set->heap[position] = chunk;
-    set->position[chunk] = position;
-}
-
-static void rise(struct policy_next_use *set, uint32_t position)
-{
-    uint32_t chunk = set->heap[position];
-    while (position > 0 && farther(set, chunk, set->heap[(position - 1) / 2])) {
-        put(set, position, set->heap[(position - 1) / 2]);
-        position = (position - 1) / 2;
-    }
-    put(set, position, chunk);
-}
-
-static void sink(struct policy_next_use *set, uint32_t position)
-{
-    uint32_t chunk = set->heap[position];
-    for (;;) {
-        uint32_t child = 2 * position + 1;
-        if (child >= set->count)
-            break;
-        if (child + 1 < set->count && farther(set, set->heap[child + 1], set->heap[child]))
-            child++;
-        if (!farther(set, set->heap[child], chunk))
-            break;
-        put(set, position, set->heap[child]);
-        position = child;
-    }
-    put(set, position, chunk);
-}
+#include <string.h>
 
 void *policy_next_use_open(const struct policy_view *view)
 {
     struct policy_next_use *set = g_new0(struct policy_next_use, 1);
     set->view = view;
-    set->heap = g_new(uint32_t, view->chunk_count);
-    set->position = g_new(uint32_t, view->chunk_count);
+    set->never = 2 * view->moment_count;
+    set->iteration = *view->iteration;
+    set->moment = g_new(uint32_t, view->chunk_count);
+    set->top = g_new(uint32_t, set->never + 1);
+    set->links = g_new(struct policy_pairing, view->chunk_count);
+    set->aside = g_new(uint32_t, view->chunk_count);
+    policy_bitset_init(&set->moments, set->never + 1);
+    memset(set->moment, 0xff, view->chunk_count * sizeof *set->moment);
     return set;
 }
 
 void policy_next_use_close(void *state)
 {
     struct policy_next_use *set = state;
-    g_free(set->heap);
-    g_free(set->position);
+    policy_bitset_clear(&set->moments);
+    g_free(set->moment);
+    g_free(set->top);
+    g_free(set->links);
+    g_free(set->aside);
     g_free(set);
+}
+
+static inline void put(struct policy_next_use *set, uint32_t chunk)
+{
+    uint32_t moment = MIN(set->view->next_use[chunk], set->never), *top = &set->top[moment];
+    set->moment[chunk] = moment;
+    set->latest = MAX(set->latest, moment);
+    policy_pairing_init(set->links, chunk);
+    if (policy_bitset_has(&set->moments, moment)) {
+        *top = policy_pairing_meld(set->links, *top, chunk);
+    } else {
+        policy_bitset_add(&set->moments, moment);
+        *top = chunk;
+    }
+}
+
+static inline void take(struct policy_next_use *set, uint32_t chunk)
+{
+    uint32_t moment = set->moment[chunk], *top = &set->top[moment];
+    if (policy_pairing_is_alone(set->links, chunk))
+        policy_bitset_remove(&set->moments, moment);
+    else
+        *top = policy_pairing_part(set->links, *top, chunk);
+}
+
+/* Moments count from the start of the view's iteration. */
+static void rebase(struct policy_next_use *set)
+{
+    set->iteration = *set->view->iteration;
+    policy_bitset_empty(&set->moments);
+    set->latest = 0;
+    for (uint32_t c = 0; c < set->view->chunk_count; c++)
+        if (set->moment[c] != POLICY_NONE)
+            put(set, c);
+}
+
+static inline void follow(struct policy_next_use *set)
+{
+    if (set->iteration != *set->view->iteration)
+        rebase(set);
 }
 
 void policy_next_use_admit(void *state, uint32_t chunk)
 {
     struct policy_next_use *set = state;
-    put(set, set->count++, chunk);
-    rise(set, set->count - 1);
+    follow(set);
+    put(set, chunk);
 }
 
 void policy_next_use_touch(void *state, uint32_t chunk)
 {
     struct policy_next_use *set = state;
-    rise(set, set->position[chunk]);
-    sink(set, set->position[chunk]);
+    follow(set);
+    take(set, chunk);
+    put(set, chunk);
 }
 
 void policy_next_use_remove(void *state, uint32_t chunk)
 {
     struct policy_next_use *set = state;
-    uint32_t position = set->position[chunk], last = set->heap[--set->count];
-    if (last == chunk)
-        return;
-    put(set, position, last);
-    policy_next_use_touch(set, last);
+    follow(set);
+    take(set, chunk);
+    set->moment[chunk] = POLICY_NONE;
 }
 
-/* Of the part of the heap below `position`. Whatever lies below an unpinned chunk is nearer, so the
- * search goes only through pinned ones. */
-static uint32_t farthest_unpinned(const struct policy_next_use *set, uint32_t position)
-{
-    if (position >= set->count)
-        return POLICY_NONE;
-    if (!set->view->pinned[set->heap[position]])
-        return set->heap[position];
-    uint32_t left = farthest_unpinned(set, 2 * position + 1);
-    uint32_t right = farthest_unpinned(set, 2 * position + 2);
-    if (left == POLICY_NONE || right == POLICY_NONE)
-        return left == POLICY_NONE ? right : left;
-    return farther(set, left, right) ? left : right;
-}
-
+/* Pinned chunks are used soon, so that there are seldom any before the one asked for. */
 uint32_t policy_next_use_farthest(void *state)
 {
-    return farthest_unpinned(state, 0);
+    struct policy_next_use *set = state;
+    uint32_t moment, count = 0, found = POLICY_NONE;
+    follow(set);
+    while (found == POLICY_NONE &&
+           (moment = policy_bitset_last(&set->moments, set->latest)) != POLICY_BITSET_NONE) {
+        uint32_t chunk = set->top[moment];
+        set->latest = moment;
+        if (set->view->pinned[chunk]) {
+            set->aside[count++] = chunk;
+            take(set, chunk);
+        } else {
+            found = chunk;
+        }
+    }
+    while (count > 0)
+        put(set, set->aside[--count]);
+    return found;
 }

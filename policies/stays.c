@@ -101,7 +101,8 @@ static void rank(struct plan *plan)
 
 struct sweep {
     struct plan *plan;
-    struct policy_view view;        /* of the two sets: time runs on over both iterations */
+    struct policy_view view;        /* of the two sets: both iterations are one */
+    uint32_t iteration;             /* of that view: 0 */
     uint32_t *next;                 /* [chunk_count] of the gap that a chunk is in */
     uint8_t *pinned;                /* [chunk_count] all 0 */
     uint32_t *gap;                  /* [chunk_count] that a chunk is in and takes room for */
@@ -119,6 +120,8 @@ static void sweep_open(struct sweep *sweep, struct plan *plan, uint8_t *leaves)
     sweep->gap = g_new(uint32_t, chunks);
     memset(sweep->gap, 0xff, chunks * sizeof *sweep->gap);
     sweep->view = *plan->view;
+    sweep->view.moment_count *= 2;
+    sweep->view.iteration = &sweep->iteration;
     sweep->view.next_use = sweep->next;
     sweep->view.pinned = sweep->pinned;
     for (int i = 0; i < 2; i++)
