@@ -28,6 +28,7 @@ struct residency {
     struct mover_after copies;          /* the last of each direction */
     struct mover_after awaited;         /* what the next operator waits for besides */
     mover_ticket activations_from_host; /* the last host operator that sent some */
+    mover_ticket last_host_activations; /* and the last that sent or received some */
 };
 
 struct residency *residency_new(const struct plan *plan, const struct accesses *accesses,
@@ -195,12 +196,13 @@ static void perform_all(struct residency *r, uint32_t index)
         perform(r, &r->plan->actions[i]);
 }
 
-/* Non-model data gives room back, for the copies that the next moment's actions start. */
+/* Non-model data gives room back, for the copies that the next moment's actions start. Operators on
+ * the host use it only as activations: who takes the room does not wait for their updates. */
 static void shrink_non_model(struct residency *r, uint64_t extent)
 {
     uint64_t top = r->plan->device_bytes;
     struct mover_after users = {
-        .queue = {[MOVER_COMPUTE] = r->last_compute, [MOVER_HOST] = r->last_host}};
+        .queue = {[MOVER_COMPUTE] = r->last_compute, [MOVER_HOST] = r->last_host_activations}};
     if (extent >= r->non_model)
         return;
     address_map_release(r->map, top - r->non_model, top - extent, &users);
@@ -265,6 +267,8 @@ static void run(struct residency *r, uint32_t moment)
         r->last_gradient = ticket;
     if (on_host && op->h2d_bytes)
         r->activations_from_host = ticket;
+    if (on_host && (op->h2d_bytes || op->d2h_bytes))
+        r->last_host_activations = ticket;
 }
 
 void residency_load(struct residency *r)

@@ -129,9 +129,112 @@ static void test_trials(void)
     g_rand_free(random);
 }
 
+/* ---- who waits for the host ---- */
+
+/* A mover that only looks at what work waits for. */
+struct onlooker {
+    const struct trace *trace;
+    mover_ticket last;
+    uint32_t fetches, operators; /* that wait for an operator on the host */
+};
+
+static mover_ticket look_at_fetch(void *self, const struct mover_copy *copy,
+                                  const struct mover_after *after)
+{
+    struct onlooker *onlooker = self;
+    (void)copy;
+    onlooker->fetches += after->queue[MOVER_HOST] > 0;
+    return ++onlooker->last;
+}
+
+static mover_ticket look_at_write_back(void *self, const struct mover_copy *copy, bool leaves,
+                                       const struct mover_after *after)
+{
+    (void)copy;
+    (void)leaves;
+    (void)after;
+    return ++((struct onlooker *)self)->last;
+}
+
+static void look_at_allocate(void *self, const struct mover_copy *copy)
+{
+    (void)self;
+    (void)copy;
+}
+
+static void look_at_drop(void *self, uint32_t chunk)
+{
+    (void)self;
+    (void)chunk;
+}
+
+static mover_ticket look_at_move(void *self, const struct mover_copy *to, uint64_t from,
+                                 const struct mover_after *after)
+{
+    struct onlooker *onlooker = self;
+    (void)to;
+    (void)from;
+    onlooker->operators += after->queue[MOVER_HOST] > 0;
+    return ++onlooker->last;
+}
+
+static mover_ticket look_at_run(void *self, uint32_t moment, const struct mover_after *after)
+{
+    struct onlooker *onlooker = self;
+    bool on_device = onlooker->trace->operators[moment].place == TRACE_ON_DEVICE;
+    onlooker->operators += on_device && after->queue[MOVER_HOST] > 0;
+    return ++onlooker->last;
+}
+
+static const struct mover_ops onlooker_ops = {look_at_fetch, look_at_write_back, look_at_allocate,
+                                              look_at_drop,  look_at_move,       look_at_run};
+
+static bool host_only_updates(const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->operators[m].place == TRACE_ON_HOST &&
+            trace->operators[m].phase != TRACE_UPDATE_PHASE)
+            return false;
+    return true;
+}
+
+static bool has_waits(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->action_count; i++)
+        if (plan->actions[i].kind == PLAN_WAIT)
+            return true;
+    return false;
+}
+
+/* Updates on the host may be late: only fetches of what they wrote wait for them. */
+static void test_late_updates(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    uint32_t fetches = 0;
+    for (int i = 0; i < TRIALS; i++) {
+        struct trial trial;
+        open_trial(&trial, random);
+        if (trial.plan && host_only_updates(trial.trace) && !has_waits(trial.plan)) {
+            struct onlooker onlooker = {.trace = trial.trace};
+            struct residency *residency = residency_new(trial.plan, trial.accesses, trial.trace,
+                                                        &onlooker_ops, &onlooker);
+            residency_load(residency);
+            for (uint32_t m = 0; m < 2 * trial.plan->moment_count; m++)
+                residency_step(residency, m % trial.plan->moment_count);
+            g_assert_cmpuint(onlooker.operators, ==, 0);
+            fetches += onlooker.fetches;
+            residency_free(residency);
+        }
+        close_trial(&trial);
+    }
+    g_assert_cmpuint(fetches, >, 0);
+    g_rand_free(random);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/residency/any-timing", test_trials);
+    g_test_add_func("/residency/late-updates", test_late_updates);
     return g_test_run();
 }
