@@ -44,6 +44,22 @@ static uint64_t *count_elements(const struct trace *trace, const struct layout *
     return elements;
 }
 
+/* Groups with tensors from all over the model, as biases and norms packed together: on the host,
+ * the forward's first operators would wait for the last update. */
+static uint8_t *find_scattered(const struct trace *trace, const struct layout *layout,
+                               const uint32_t *group_of)
+{
+    uint8_t *scattered = g_new0(uint8_t, layout->group_count);
+    g_autofree uint32_t *last = g_new0(uint32_t, layout->group_count);
+
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        uint32_t g = group_of[t];
+        scattered[g] |= last[g] && last[g] < t;
+        last[g] = t + 1;
+    }
+    return scattered;
+}
+
 /* A group goes where most of it lies. `begin` are the elements of the groups before it. */
 static bool is_on_host(const struct placement *placement, uint64_t begin, uint64_t elements,
                        uint64_t total, uint64_t on_host)
@@ -76,8 +92,10 @@ struct trace *placement_trace(const struct placement *placement, const struct tr
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         group_of[t] = layout->chunks[layout->places[TRACE_PARAM][t].chunk].group;
     g_autofree uint64_t *elements = count_elements(trace, layout, group_of, &total);
+    g_autofree uint8_t *scattered = find_scattered(trace, layout, group_of);
     for (uint32_t g = 0; g < layout->group_count; g++) {
-        marked[g] = is_on_host(placement, begin, elements[g], total, taken);
+        marked[g] = (!scattered[g] || placement->parts == PLACEMENT_PARTS) &&
+                    is_on_host(placement, begin, elements[g], total, taken);
         taken += marked[g] ? elements[g] : 0;
         begin += elements[g];
     }

@@ -28,7 +28,8 @@ struct placement {
 bool placement_is_possible(const struct trace *trace, const struct platform *platform);
 
 /* The trace with its updates placed by the groups of its layout (models/place_updates.h), which
- * must be possible. The caller frees it with trace_free. */
+ * must be possible. Groups whose tensors do not follow each other in the model stay on the device
+ * unless everything is on the host. The caller frees it with trace_free. */
 struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
                               const struct layout *layout, const struct platform *platform);
 

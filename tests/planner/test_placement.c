@@ -131,6 +131,47 @@ static void test_all_or_none(void)
     tear_down(&f);
 }
 
+/* Every other tensor first, then the rest. */
+static struct layout *pack_apart(const struct fixture *f)
+{
+    g_autofree uint32_t *order = g_new(uint32_t, f->trace->tensor_count);
+    struct layout_spec spec = {.order = order};
+    uint32_t count = 0;
+
+    memcpy(spec.chunk_bytes, f->layout->chunk_bytes, sizeof spec.chunk_bytes);
+    for (uint32_t odd = 0; odd < 2; odd++)
+        for (uint32_t t = odd; t < f->trace->tensor_count; t += 2)
+            order[count++] = t;
+    return layout_pack(f->trace, &spec, NULL);
+}
+
+/* Whoever shares a group with a tensor that is not its neighbour is updated on the device. */
+static void test_scattered(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    uint32_t scattered = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct placement placement = {
+            .pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST, PLACEMENT_PATTERNS),
+            .parts = (uint8_t)g_rand_int_range(random, 0, PLACEMENT_PARTS)};
+        struct fixture f;
+        set_up(&f, random);
+        struct layout *apart = pack_apart(&f);
+        layout_free(f.layout);
+        f.layout = apart;
+        f.on_host = g_realloc(f.on_host, apart->group_count);
+        place(&f, &placement);
+        for (uint32_t t = 0; t + 2 < f.trace->tensor_count; t++)
+            if (group_of(&f, t) == group_of(&f, t + 2) && group_of(&f, t) != group_of(&f, t + 1)) {
+                g_assert_cmpint(f.on_host[group_of(&f, t)], !=, 1);
+                scattered++;
+            }
+        tear_down(&f);
+    }
+    g_assert_cmpuint(scattered, >, 0);
+}
+
 /* Without a platform, only a trace that has updates on both sides says what they take there. */
 static void test_unknown_times(void)
 {
@@ -152,6 +193,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/placement/patterns", test_patterns);
     g_test_add_func("/placement/all_or_none", test_all_or_none);
+    g_test_add_func("/placement/scattered", test_scattered);
     g_test_add_func("/placement/unknown_times", test_unknown_times);
     return g_test_run();
 }
