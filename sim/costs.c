@@ -28,6 +28,12 @@ static void set_copies(struct cost *cost, const struct platform_curve *from)
     cost->fit = fit_copies(from);
 }
 
+static double cost_seconds(const struct cost *cost, double amount)
+{
+    return cost->fit.points ? fit_seconds(&cost->fit, amount)
+                            : platform_seconds(&cost->curve, amount);
+}
+
 static void clear(struct cost *cost)
 {
     g_free(cost->curve.points);
@@ -110,6 +116,31 @@ static void set_defaults(struct costs *costs)
     set_default_move(costs);
 }
 
+/* Slower, and an iteration's nanoseconds may exceed 64 bits. */
+static bool check_rates(const struct costs *costs, GError **error)
+{
+    const struct {
+        const char *name;
+        const struct cost *cost;
+    } rates[] = {{"h2d", &costs->h2d},
+                 {"d2h", &costs->d2h},
+                 {"h2d_both", &costs->both[0]},
+                 {"d2h_both", &costs->both[1]},
+                 {"h2d_pageable", &costs->pageable[0]},
+                 {"d2h_pageable", &costs->pageable[1]},
+                 {"memory", &costs->memory},
+                 {"move", &costs->move}};
+    const double bytes = 1e12;
+    for (size_t i = 0; i < G_N_ELEMENTS(rates); i++)
+        if (rates[i].cost->curve.count &&
+            cost_seconds(rates[i].cost, bytes) > bytes / COSTS_LEAST_RATE) {
+            g_set_error(error, COSTS_ERROR, COSTS_ERROR_INVALID,
+                        "%s: below 100 kB/s, which is too slow to simulate", rates[i].name);
+            return false;
+        }
+    return true;
+}
+
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error)
 {
     struct costs *costs = g_new0(struct costs, 1);
@@ -125,7 +156,7 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
     for (char **a = assignments; ok && a && *a; a++)
         ok = set_direction(costs, *a, error);
     g_strfreev(assignments);
-    if (ok)
+    if (ok && check_rates(costs, error))
         return costs;
     costs_free(costs);
     return NULL;
@@ -169,9 +200,7 @@ uint64_t costs_ns(const struct cost *cost, uint64_t amount)
 {
     if (amount == 0)
         return 0;
-    double seconds = cost->fit.points ? fit_seconds(&cost->fit, (double)amount)
-                                      : platform_seconds(&cost->curve, (double)amount);
-    return (uint64_t)llround(seconds * 1e9);
+    return (uint64_t)llround(cost_seconds(cost, (double)amount) * 1e9);
 }
 
 bool costs_set_pinned(struct costs *costs, uint64_t bytes, GError **error)

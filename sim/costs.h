@@ -11,6 +11,7 @@
  * core of a recent server copies about 8 GB/s, and reads as much as it writes. */
 #define COSTS_DEFAULT_COPY_RATE   8e9  /* bytes a second, each direction */
 #define COSTS_DEFAULT_MEMORY_RATE 16e9 /* bytes a second, read and written */
+#define COSTS_LEAST_RATE          1e5  /* bytes a second, of anything */
 
 /* Seconds by amount. Copies follow the fit of latency and rate where there are points enough for
  * one; everything else, whose rate depends on caches, its points. */
@@ -54,7 +55,7 @@ GQuark costs_error_quark(void);
 /* The platform's curves (`platform` may be NULL: the defaults above; it may be freed afterwards),
  * with the directions that `link` names replaced by a plain rate: "h2d=12GB/s,d2h=12GB/s", either
  * or both; NULL: none. With a link on a platform of threads, these share cores as the CPU device's
- * do. Fails on a link that does not read so. */
+ * do. Fails on a link that does not read so, and where a TB takes longer than at the least rate. */
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error);
 /* The same with the platform's file; `platform_path` NULL: none. Errors of platform_read too. */
 struct costs *costs_read(const char *platform_path, const char *link, GError **error);

@@ -208,6 +208,20 @@ static void test_pageable(struct fixture *f, const void *data)
     check_span(f, MOVER_D2H, 0, 0, 2700);
 }
 
+/* A byte may take 10 us, and no longer. */
+static void test_slow_is_refused(void)
+{
+    const struct rates least = {{1, 1}, {9990, 1}, 0}, slow = {{1, 1}, {1, 10010}, 0};
+    struct costs *costs = costs_of(&least);
+    g_assert_nonnull(costs);
+    g_assert_null(costs_of(&slow));
+    g_autoptr(GError) error = NULL;
+    g_assert_null(costs_new(NULL, "d2h=99KB/s", &error));
+    g_assert_error(error, COSTS_ERROR, COSTS_ERROR_INVALID);
+    g_assert_true(g_str_has_prefix(error->message, "d2h:"));
+    costs_free(costs);
+}
+
 static void test_pageable_is_refused(void)
 {
     const struct rates rates = {{1, 1}, {2, 2}, 0};
@@ -415,6 +429,7 @@ int main(int argc, char **argv)
     ADD("host_operator", NULL, test_host_operator);
     ADD("pageable", &pinned, test_pageable);
     g_test_add_func("/duplex/pageable_is_refused", test_pageable_is_refused);
+    g_test_add_func("/duplex/slow_is_refused", test_slow_is_refused);
     g_test_add_func("/duplex/any_plan", test_any_plan);
     return g_test_run();
 }
