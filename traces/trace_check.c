@@ -4,6 +4,7 @@
 
 /* No sum in a trace comes near the end of 64 bits, nor of the signed integers of SQLite. */
 #define MOST_BYTES (UINT64_C(1) << 60)
+#define MOST_NS    (UINT64_C(1) << 60)
 
 struct checker {
     const struct trace *trace;
@@ -108,8 +109,10 @@ static bool check_operator(const struct checker *checker, uint32_t moment, uint3
     else if (op->first_access != first_access ||
              op->access_count > trace->access_count - first_access)
         fault = "its accesses do not follow those of the operator before it";
-    else if (op->flops > INT64_MAX || op->bytes > INT64_MAX || op->duration_ns > INT64_MAX)
-        fault = "operations, bytes or duration are absurdly large";
+    else if (op->flops > INT64_MAX || op->bytes > INT64_MAX)
+        fault = "operations or bytes are absurdly large";
+    else if (op->duration_ns > MOST_NS / trace->operator_count)
+        fault = "its duration is absurdly long";
     else if (op->h2d_bytes > MOST_BYTES || op->d2h_bytes > MOST_BYTES)
         fault = "bytes over the link are absurdly large";
     else if (op->place == TRACE_ON_DEVICE && (op->h2d_bytes > 0 || op->d2h_bytes > 0))

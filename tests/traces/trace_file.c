@@ -129,6 +129,7 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
         {"UPDATE operators SET place = 1 WHERE id = 1", "operators: row 1"},
         {"UPDATE operators SET layer = -3 WHERE id = 1", "operators: row 1: layer"},
         {"UPDATE operators SET duration_ns = 1.5 WHERE id = 1", "operators: row 1: duration_ns"},
+        {"UPDATE operators SET duration_ns = 1 << 60", "its duration is absurdly long"},
         {"UPDATE accesses SET list = 'weights' WHERE id = 1", "accesses: row 1: no list"},
         {"UPDATE accesses SET mode = 'w' WHERE id = 1", "accesses: row 1: no mode"},
         {"UPDATE accesses SET tensor = 99 WHERE id = 1", "accesses: row 1"},
