@@ -29,11 +29,12 @@ struct reading {
 /* The value of an attribute; NULL: there is none. */
 static const json_t *attribute(const json_t *node, const char *name)
 {
-    size_t i;
-    const json_t *found;
-    json_array_foreach (json_object_get(node, "attrs"), i, found)
+    const json_t *attributes = json_object_get(node, "attrs");
+    for (size_t i = 0; i < json_array_size(attributes); i++) {
+        const json_t *found = json_array_get(attributes, i);
         if (strcmp(kineto_event_text(found, "name"), name) == 0)
             return json_object_get(found, "value");
+    }
     return NULL;
 }
 
@@ -58,13 +59,10 @@ static uint32_t element_type(struct kineto *kineto, const json_t *types)
 static void take_uses(struct reading *reading, const json_t *value, bool output)
 {
     bool tensor = json_array_size(value) == 6 && json_is_string(json_array_get(value, 5));
-    size_t i;
-    const json_t *member;
-    if (!tensor) {
-        json_array_foreach (value, i, member)
-            take_uses(reading, member, output);
+    for (size_t i = 0; !tensor && i < json_array_size(value); i++)
+        take_uses(reading, json_array_get(value, i), output);
+    if (!tensor)
         return;
-    }
     double offset = json_number_value(json_array_get(value, 2));
     double elements = json_number_value(json_array_get(value, 3));
     double bytes = (offset + elements) * json_number_value(json_array_get(value, 4));

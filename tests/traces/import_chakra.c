@@ -97,7 +97,7 @@ struct node {
 static void add_tensor(GString *json, unsigned storage, bool comma)
 {
     bool small = storage >= 50 && storage <= 52;
-    g_string_append_printf(json, "%s[%u, %u, 0, %u, 4, \"cpu\"]", comma ? ", " : "", storage,
+    g_string_append_printf(json, "%s[%u, %u, 0, %d, 4, \"cpu\"]", comma ? ", " : "", storage,
                            storage, small ? 4 : 6);
 }
 
