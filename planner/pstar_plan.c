@@ -3,6 +3,7 @@
 #include "planner/emit.h"
 #include "planner/explain.h"
 #include "planner/placement.h"
+#include "planner/questions.h"
 #include "planner/search.h"
 #include "planner/verify.h"
 #include "sim/layout_list.h"
@@ -24,6 +25,7 @@ struct arguments {
     double time_limit;
     int seed, threads;
     gboolean version;
+    struct question_options question;
 };
 
 static GOptionContext *describe(struct arguments *a)
@@ -61,6 +63,7 @@ static GOptionContext *describe(struct arguments *a)
     GOptionContext *context = g_option_context_new(NULL);
 
     g_option_context_add_main_entries(context, entries, NULL);
+    g_option_context_add_group(context, question_group(&a->question));
     g_option_context_set_summary(
         context,
         "Searches chunk sizes, tensor orders, homes, where the optimizer runs, and the schedule "
@@ -77,6 +80,7 @@ static void arguments_clear(struct arguments *a)
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
+    question_options_clear(&a->question);
 }
 
 static int fail(int status, const GError *error)
@@ -227,16 +231,27 @@ struct inputs {
     uint64_t device_bytes, host_bytes;
 };
 
+/* Budgets that are not given: a question's are the platform's. */
+static bool read_budgets(const struct arguments *a, struct inputs *in, GError **error)
+{
+    bool whole = in->platform && question_count(&a->question);
+
+    in->device_bytes = whole ? in->platform->device_bytes : 0;
+    in->host_bytes = whole ? in->platform->host_bytes : UINT64_MAX;
+    return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
+           (!a->device_memory ||
+            (in->trace ? sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error)
+                       : size_parse(a->device_memory, &in->device_bytes, error)));
+}
+
 static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
 {
-    in->host_bytes = UINT64_MAX;
-    return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
-           objective_parse(a->objective ? a->objective : "time", &in->objective, error) &&
+    return objective_parse(a->objective ? a->objective : "time", &in->objective, error) &&
            read_platform(a, NULL, &in->platform, error) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
-           (in->trace = trace_read(a->rest[0], error)) &&
-           replay_check_trace(in->trace, a->rest[0], error) &&
-           sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error) &&
+           (!a->rest || ((in->trace = trace_read(a->rest[0], error)) &&
+                         replay_check_trace(in->trace, a->rest[0], error))) &&
+           read_budgets(a, in, error) &&
            ((!a->chunk_size && !a->layout) ||
             (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)));
 }
@@ -256,21 +271,50 @@ static bool write_result(const struct arguments *a, const struct trace *traced,
            plan_write(result->plan, a->output, error);
 }
 
+static struct search_options options_of(const struct arguments *a, const struct inputs *in,
+                                        struct progress *progress)
+{
+    return (struct search_options){
+        .objective = in->objective,
+        .layouts = in->layouts,
+        .platform = in->platform,
+        .device_bytes = in->trace ? sizes_arena(in->device_bytes, in->trace) : in->device_bytes,
+        .host_bytes = in->host_bytes,
+        .costs = in->costs,
+        .seed = (uint32_t)a->seed,
+        .time_limit = a->time_limit,
+        .threads = (uint32_t)a->threads,
+        .progress = progress_update,
+        .progress_data = progress};
+}
+
+static int answer(const struct arguments *a, const struct inputs *in)
+{
+    g_autoptr(GError) error = NULL;
+    struct progress *progress = progress_begin("candidates");
+    const struct search_options options = options_of(a, in, progress);
+    const struct question question = {.asked = &a->question,
+                                      .search = &options,
+                                      .trace = in->trace,
+                                      .platform_path = a->platform,
+                                      .link = a->link};
+    bool stopped = false;
+    bool ok = question_answer(&question, stdout, &stopped, &error);
+
+    progress_end(progress);
+    if (ok)
+        return EXIT_DONE;
+    if (stopped)
+        return fail(EXIT_FAILED, error);
+    bool fits = !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+    return fail(fits ? EXIT_USAGE : EXIT_DOES_NOT_FIT, error);
+}
+
 static int search(const struct arguments *a, const struct inputs *in)
 {
     g_autoptr(GError) error = NULL;
     struct progress *progress = progress_begin("candidates");
-    struct search_options options = {.objective = in->objective,
-                                     .layouts = in->layouts,
-                                     .platform = in->platform,
-                                     .device_bytes = sizes_arena(in->device_bytes, in->trace),
-                                     .host_bytes = in->host_bytes,
-                                     .costs = in->costs,
-                                     .seed = (uint32_t)a->seed,
-                                     .time_limit = a->time_limit,
-                                     .threads = (uint32_t)a->threads,
-                                     .progress = progress_update,
-                                     .progress_data = progress};
+    const struct search_options options = options_of(a, in, progress);
     struct search_result *result = search_plan(in->trace, &options, &error);
 
     progress_end(progress);
@@ -287,11 +331,17 @@ static int search(const struct arguments *a, const struct inputs *in)
     return ok ? EXIT_DONE : fail(EXIT_FAILED, error);
 }
 
+/* A plan or, where one is asked for, an answer. */
 static int make(const struct arguments *a)
 {
     g_autoptr(GError) error = NULL;
     struct inputs in = {0};
-    int status = read_inputs(a, &in, &error) ? search(a, &in) : fail(EXIT_USAGE, error);
+    int status;
+
+    if (!read_inputs(a, &in, &error))
+        status = fail(EXIT_USAGE, error);
+    else
+        status = question_count(&a->question) ? answer(a, &in) : search(a, &in);
 
     trace_free(in.trace);
     costs_free(in.costs);
@@ -306,10 +356,35 @@ static int usage(const char *what)
     return EXIT_USAGE;
 }
 
+static int ask(const struct arguments *a)
+{
+    const char *wrong = question_usage(&a->question);
+    bool models = question_is_about_models(&a->question);
+
+    if (wrong)
+        return usage(wrong);
+    if (a->explain || a->verify || a->emit || a->output || a->objective || a->chunk_size ||
+        a->layout || a->time_limit > 0)
+        return usage("a question goes with budgets, --platform, --link, --seed and --threads only");
+    if (models && (a->rest || !a->platform))
+        return usage("--max-model and --max-batch take a --platform and no TRACE");
+    if (!models && (!a->rest || a->rest[1]))
+        return usage("--min-memory and --sensitivity take one TRACE");
+    if (!a->platform && !a->device_memory)
+        return usage("--device-memory or --platform is needed");
+    return make(a);
+}
+
 static int run(const struct arguments *a)
 {
     bool one = a->rest && !a->rest[1];
 
+    if (a->threads < 0 || a->time_limit < 0)
+        return usage("--threads and --time-limit cannot be negative");
+    if (question_count(&a->question))
+        return ask(a);
+    if (question_usage(&a->question))
+        return usage(question_usage(&a->question));
     if (a->emit && !emit_knows(a->emit))
         return usage("--emit takes deepspeed or fsdp");
     if (a->explain && a->emit && !one)
@@ -322,8 +397,6 @@ static int run(const struct arguments *a)
         return verify(a);
     if (!a->device_memory || !a->output)
         return usage("--device-memory and -o are needed");
-    if (a->threads < 0 || a->time_limit < 0)
-        return usage("--threads and --time-limit cannot be negative");
     return make(a);
 }
 

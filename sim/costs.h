@@ -66,6 +66,10 @@ void costs_free(struct costs *costs);
  * which has one rate. */
 bool costs_set_pinned(struct costs *costs, uint64_t bytes, GError **error);
 
+/* From now on the link is so many times as fast, in both directions; what a copy takes however
+ * small it is stays, where it is known. */
+void costs_speed_up(struct costs *costs, double times);
+
 /* A copy in MOVER_H2D or MOVER_D2H whose host memory ends at `host_end` in the host pool. What is
  * not pinned takes, beside the other direction, the longer of its own time and that of pinned
  * memory there: the link is shared, not what is done on the host before. */

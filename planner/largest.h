@@ -1,0 +1,33 @@
+/* The largest model, or micro-batch, that budgets allow. */
+#ifndef PSTAR_PLANNER_LARGEST_H
+#define PSTAR_PLANNER_LARGEST_H
+
+#include "planner/search.h"
+
+struct largest_job {
+    const struct search_options *options; /* of each search; no layouts */
+    /* The trace of size `value`, whose activations are saved or computed again; the caller frees
+     * it. NULL: there is no such size. */
+    struct trace *(*make)(void *data, uint32_t value, bool recompute, GError **error);
+    void *data;
+    uint32_t most;  /* sizes are 1 to `most` */
+    bool unordered; /* a larger size may need less: sizes are tried from the largest down; otherwise
+                       by doubling and halving */
+};
+
+struct largest {
+    uint32_t value;
+    bool recompute;               /* which takes less time, where both fit */
+    struct trace *trace;          /* of the value */
+    struct search_result *result; /* its plan, of a full search */
+    GError *beyond;               /* why the next larger size does not fit; NULL: there is none */
+    bool stopped;                 /* by a person */
+};
+
+/* The largest size for which a full search finds a plan. Fails with what the smallest lacks where
+ * there is none; a search that a person stopped fails with PLAN_ERROR_INVALID, and `stopped` is
+ * set. Either way the caller clears *largest with largest_clear. */
+bool largest_find(const struct largest_job *job, struct largest *largest, GError **error);
+void largest_clear(struct largest *largest);
+
+#endif

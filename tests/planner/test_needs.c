@@ -1,0 +1,92 @@
+/* What is said to be needed is enough, and no layout does with less. */
+#include "planner/candidate.h"
+#include "planner/needs.h"
+#include "tests/chunks/random_iteration.h"
+
+enum { TRIALS = 6, LAYOUT_TRIALS = 60 };
+
+static uint64_t needed_by(const struct candidate_job *job, const struct layout_spec *spec,
+                          struct placement placement)
+{
+    uint64_t needed;
+    candidate_free(candidate_new(job, spec, &placement, &needed, NULL));
+    return needed;
+}
+
+static void test_no_layout_needs_less(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+
+    for (int trial = 0; trial < LAYOUT_TRIALS; trial++) {
+        struct trace *trace = random_iteration(random);
+        struct non_model *non_model = non_model_place(trace);
+        struct layout_choices *choices = layout_choices_new(trace, NULL);
+        const struct search_options options = {.platform = platform, .host_bytes = UINT64_MAX};
+        const struct candidate_job job = {.trace = trace,
+                                          .non_model = non_model,
+                                          .platform = platform,
+                                          .device_bytes = INT64_MAX,
+                                          .host_bytes = UINT64_MAX};
+        uint64_t needed = needs_device(trace, &options, NULL), least = UINT64_MAX;
+
+        for (guint i = 0; i < choices->items->len; i++) {
+            const struct layout_spec *spec =
+                &g_array_index(choices->items, struct layout_choice, i).spec;
+            least = MIN(least, needed_by(&job, spec, (struct placement){PLACEMENT_TRACED, 0}));
+            if (placement_is_possible(trace, platform))
+                least = MIN(
+                    least,
+                    needed_by(&job, spec, (struct placement){PLACEMENT_SPREAD, PLACEMENT_PARTS}));
+        }
+        g_assert_cmpuint(needed, ==, least);
+        layout_choices_free(choices);
+        non_model_free(non_model);
+        trace_free(trace);
+    }
+    platform_free(platform);
+    g_rand_free(random);
+}
+
+/* Within a host budget too. */
+static void test_enough(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    struct costs *costs = costs_new(platform, NULL, NULL);
+
+    for (int trial = 0; trial < TRIALS; trial++) {
+        struct trace *trace = random_iteration(random);
+        struct search_options options = {
+            .platform = platform, .costs = costs, .host_bytes = UINT64_MAX, .threads = 1};
+        g_autoptr(GError) error = NULL;
+        if (g_rand_boolean(random))
+            options.host_bytes = (uint64_t)(g_rand_double(random) * trace_model_bytes(trace));
+        uint64_t needed = needs_device(trace, &options, &error);
+
+        g_assert_true((needed == UINT64_MAX) == (error != NULL));
+        if (needed != UINT64_MAX) {
+            options.device_bytes = needed;
+            struct search_result *result = search_plan(trace, &options, &error);
+            g_assert_no_error(error);
+            g_assert_cmpuint(result->plan->device_bytes, <=, needed);
+            g_assert_cmpuint(result->plan->predicted.peak_host_bytes, <=, options.host_bytes);
+            search_result_free(result);
+            g_assert_true(needs_are_met(trace, &options, NULL));
+            options.device_bytes--;
+            g_assert_false(needs_are_met(trace, &options, NULL));
+        }
+        trace_free(trace);
+    }
+    costs_free(costs);
+    platform_free(platform);
+    g_rand_free(random);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/needs/no-layout-needs-less", test_no_layout_needs_less);
+    g_test_add_func("/needs/enough", test_enough);
+    return g_test_run();
+}

@@ -1,0 +1,246 @@
+/* Questions to pstar-plan, answered as a user would check them: with the commands that the answer
+ * gives, and with a size more. */
+#include "workshop.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PLATFORM "--platform " PROJECT_DIR "/platforms/cpu-2core.json"
+
+enum { DONE = 0, USAGE = 2, DOES_NOT_FIT = 3 };
+
+G_GNUC_PRINTF(2, 3)
+static struct outcome run(const struct workshop *workshop, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *command = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    return workshop_run(workshop, command);
+}
+
+static void expect(struct outcome outcome, int status, const char *text)
+{
+    if (outcome.status != status || !strstr(status == DONE ? outcome.out : outcome.err, text))
+        g_test_message("status %d\n%s%s", outcome.status, outcome.out, outcome.err);
+    g_assert_cmpint(outcome.status, ==, status);
+    g_assert_nonnull(strstr(status == DONE ? outcome.out : outcome.err, text));
+    outcome_clear(&outcome);
+}
+
+/* The number after `label`. */
+static double number_after(const char *text, const char *label)
+{
+    const char *at = strstr(text, label);
+    g_assert_nonnull(at);
+    return g_ascii_strtod(at + strlen(label), NULL);
+}
+
+/* Runs the two commands that the answer ends with. */
+static void make_its_plan(const struct workshop *workshop, const char *answer)
+{
+    const char *synth = strstr(answer, "pstar-trace synth"), *plan = strstr(answer, "pstar-plan ");
+    g_assert_true(synth && plan);
+    g_autofree char *first = g_strndup(synth, strcspn(synth, "\n"));
+    g_autofree char *second = g_strndup(plan, strcspn(plan, "\n"));
+    workshop_must_run(workshop, first);
+    workshop_must_run(workshop, second);
+}
+
+/* Neither with its activations saved nor with them computed again. */
+static void expect_too_large(const struct workshop *workshop, const char *model, unsigned batch,
+                             const char *budgets)
+{
+    static const char *const ways[] = {"none", "all"};
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        expect(run(workshop,
+                   "pstar-trace synth --model %s --batch %u --seq 64 --precision bf16 "
+                   "--recompute %s " PLATFORM " -o larger.pstar",
+                   model, batch, ways[i]),
+               DONE, "larger.pstar");
+        expect(run(workshop, "pstar-plan larger.pstar %s " PLATFORM " -o larger.json", budgets),
+               DOES_NOT_FIT, "memory");
+    }
+}
+
+static void test_max_batch(void)
+{
+    static const char budgets[] = "--device-memory 2MiB --host-memory 1GiB";
+    struct workshop *workshop = workshop_new();
+    struct outcome answer = run(workshop, "pstar-plan --max-batch model %s " PLATFORM, budgets);
+
+    g_assert_cmpint(answer.status, ==, DONE);
+    unsigned batch = (unsigned)number_after(answer.out, "The largest micro-batch that fits: ");
+    g_assert_cmpuint(batch, >=, 2);
+    make_its_plan(workshop, answer.out);
+    expect_too_large(workshop, "model", batch + 1, budgets);
+    outcome_clear(&answer);
+    expect(run(workshop, "pstar-plan --max-batch model --device-memory 10kB " PLATFORM),
+           DOES_NOT_FIT, "device memory");
+    workshop_free(workshop);
+}
+
+static void write_model(const struct workshop *workshop, const char *name, int layers, int width)
+{
+    g_autofree char *text = g_strdup_printf(
+        "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], \"vocab_size\": "
+        "256,\n"
+        " \"n_positions\": 64, \"n_embd\": %d, \"n_layer\": %d, \"n_head\": 4,\n"
+        " \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0,\n"
+        " \"attn_pdrop\": 0.0, \"layer_norm_epsilon\": 1e-05, \"initializer_range\": 0.02}\n",
+        width, layers);
+    workshop_write(workshop, name, text);
+}
+
+/* A deep, narrow model and a wide one: the largest is not the one with most parameters. */
+static void test_max_model(void)
+{
+    static const char budgets[] = "--device-memory 2MiB --host-memory 6MB";
+    struct workshop *workshop = workshop_new();
+
+    write_model(workshop, "kin-small.json", 2, 64);
+    write_model(workshop, "kin-deep.json", 6, 64);
+    write_model(workshop, "kin-deeper.json", 12, 64);
+    write_model(workshop, "kin-wide.json", 1, 512);
+    write_model(workshop, "other.json", 1, 32);
+    struct outcome answer = run(workshop, "pstar-plan --max-model kin- %s " PLATFORM, budgets);
+    g_assert_cmpint(answer.status, ==, DONE);
+    g_assert_nonnull(strstr(answer.out, "The largest model that fits: kin-deep\n"));
+    g_assert_nonnull(strstr(answer.out, "kin-deeper would not fit: "));
+    make_its_plan(workshop, answer.out);
+    expect_too_large(workshop, "kin-deeper.json", 1, budgets);
+    expect_too_large(workshop, "kin-wide.json", 1, budgets);
+    outcome_clear(&answer);
+
+    answer = run(workshop, "pstar-plan --max-model kin-deep.json %s " PLATFORM, budgets);
+    g_assert_cmpint(answer.status, ==, DONE);
+    int layers = (int)number_after(answer.out, "The largest model that fits: ");
+    g_assert_cmpint(layers, >=, 6);
+    write_model(workshop, "made.json", layers, 64);
+    expect(run(workshop, "pstar-trace synth --model made.json --batch 1 --seq 64 --precision bf16 "
+                         "--recompute all " PLATFORM " -o made.pstar"),
+           DONE, "made.pstar");
+    expect(run(workshop, "pstar-plan made.pstar %s " PLATFORM " -o made.json.plan", budgets), DONE,
+           "plan");
+    write_model(workshop, "made.json", layers + 1, 64);
+    expect_too_large(workshop, "made.json", 1, budgets);
+    outcome_clear(&answer);
+    expect(run(workshop, "pstar-plan --max-model nobody- " PLATFORM), USAGE, "nobody-*.json");
+    workshop_free(workshop);
+}
+
+static void synthesise(const struct workshop *workshop)
+{
+    expect(run(workshop,
+               "pstar-trace synth --model model --batch 2 --seq 64 --precision bf16 " PLATFORM
+               " -o run.pstar"),
+           DONE, "run.pstar");
+}
+
+/* Three sizes or times of a row: "  name  1.5 MiB  2 MiB  0.1  +0.00 %". */
+static double seconds_of_row(const char *text, const char *name, uint64_t *device, uint64_t *host)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB"};
+    const char *at = strstr(text, name);
+    double sizes[2], seconds;
+    char unit[2][4];
+
+    g_assert_nonnull(at);
+    g_assert_cmpint(sscanf(at + strlen(name), "%lf %3s %lf %3s %lf", &sizes[0], unit[0], &sizes[1],
+                           unit[1], &seconds),
+                    ==, 5);
+    for (int i = 0; i < 2; i++)
+        for (size_t u = 0; u < G_N_ELEMENTS(units); u++)
+            if (!strcmp(unit[i], units[u]))
+                *(i ? host : device) = (uint64_t)ldexp(sizes[i], 10 * (int)u);
+    return seconds;
+}
+
+static void test_min_memory(void)
+{
+    struct workshop *workshop = workshop_new();
+
+    synthesise(workshop);
+    struct outcome answer =
+        run(workshop, "pstar-plan run.pstar --min-memory 50%% --device-memory 60%% " PLATFORM);
+    uint64_t device[3], host[3];
+    g_assert_cmpint(answer.status, ==, DONE);
+    double best = seconds_of_row(answer.out, "best plan ", &device[0], &host[0]);
+    double less = seconds_of_row(answer.out, "least device memory", &device[1], &host[1]);
+    double host_less = seconds_of_row(answer.out, "least host memory", &device[2], &host[2]);
+    g_assert_cmpfloat(less, <=, 1.5 * best + 1e-4);
+    g_assert_cmpfloat(host_less, <=, 1.5 * best + 1e-4);
+    g_assert_cmpuint(device[1], <, device[0]);
+    g_assert_cmpuint(host[2], <=, host[0]);
+    outcome_clear(&answer);
+    workshop_free(workshop);
+}
+
+static void test_sensitivity(void)
+{
+    struct workshop *workshop = workshop_new();
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+
+    if (!gnuplot) {
+        g_test_skip("no gnuplot here");
+        workshop_free(workshop);
+        return;
+    }
+    synthesise(workshop);
+    struct outcome answer = run(workshop, "pstar-plan run.pstar --device-memory 10%% --sensitivity "
+                                          "it\\'s.svg " PLATFORM);
+    g_assert_cmpint(answer.status, ==, DONE);
+    double memory = number_after(answer.out, "device memory saves ");
+    double link = number_after(answer.out, "times as fast ");
+    double both = number_after(answer.out, "both ");
+    g_assert_cmpfloat(memory, >, 0); /* a GB holds all of this model */
+    g_assert_cmpfloat(link, >=, 0);
+    g_assert_cmpfloat(both, >=, memory);
+    g_assert_cmpfloat(both, >=, link);
+    g_assert_cmpfloat(both, <, 100);
+    g_autofree char *path = workshop_path(workshop, "it's.svg"), *picture = NULL;
+    g_assert_true(g_file_get_contents(path, &picture, NULL, NULL));
+    g_assert_nonnull(strstr(picture, "</svg>"));
+    g_assert_nonnull(strstr(picture, "a link 2 times as fast"));
+    outcome_clear(&answer);
+    workshop_free(workshop);
+}
+
+static void test_usage(void)
+{
+    static const char *const commands[] = {
+        "pstar-plan --max-batch model",
+        "pstar-plan --max-batch model --min-memory 5% " PLATFORM,
+        "pstar-plan --max-batch model run.pstar " PLATFORM,
+        "pstar-plan --max-batch model --batch 3 " PLATFORM,
+        "pstar-plan --max-batch model --seq -1 " PLATFORM,
+        "pstar-plan --max-batch model --seq 65 " PLATFORM,
+        "pstar-plan --max-batch model --precision fp8 " PLATFORM,
+        "pstar-plan --max-batch model -o plan.json " PLATFORM,
+        "pstar-plan --max-batch missing " PLATFORM,
+        "pstar-plan --min-memory 5% " PLATFORM,
+        "pstar-plan run.pstar --min-memory 5%",
+        "pstar-plan run.pstar --min-memory five " PLATFORM,
+        "pstar-plan run.pstar --sensitivity s.svg --seq 4 " PLATFORM,
+        "pstar-plan run.pstar --batch 4 --device-memory 1MiB -o plan.json",
+    };
+    struct workshop *workshop = workshop_new();
+
+    synthesise(workshop);
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+        expect(workshop_run(workshop, commands[i]), USAGE, "pstar-plan: ");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/questions/usage", test_usage);
+    g_test_add_func("/questions/max-batch", test_max_batch);
+    g_test_add_func("/questions/max-model", test_max_model);
+    g_test_add_func("/questions/min-memory", test_min_memory);
+    g_test_add_func("/questions/sensitivity", test_sensitivity);
+    return g_test_run();
+}
