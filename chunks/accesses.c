@@ -119,6 +119,7 @@ struct accesses *accesses_new(const struct trace *trace, const struct layout *la
     look_forward(&live);
 
     struct accesses *accesses = g_new0(struct accesses, 1);
+    accesses->digest = trace_digest(trace);
     accesses->moment_count = trace->operator_count;
     accesses->chunk_count = layout->chunk_count;
     accesses->first = g_new(uint32_t, trace->operator_count + 1);
@@ -143,6 +144,7 @@ void accesses_free(struct accesses *accesses)
 {
     if (!accesses)
         return;
+    g_free(accesses->digest);
     g_free(accesses->first);
     g_free(accesses->items);
     g_free(accesses->next_device_use);

@@ -17,6 +17,7 @@ struct chunk_access {
 };
 
 struct accesses {
+    char *digest; /* trace_digest of the trace: whoever plans needs it, once a plan */
     uint32_t moment_count, count, chunk_count;
     uint32_t *first;            /* [moment_count + 1] into items */
     struct chunk_access *items; /* [count] by moment; at most one for a chunk in a moment */

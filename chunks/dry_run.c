@@ -51,7 +51,7 @@ static struct plan *plan_of_decisions(const struct decisions *decisions, const s
                                       const struct homes *homes,
                                       const struct dry_run_options *options)
 {
-    struct plan *plan = plan_describe(trace, layout, homes, options->device_bytes,
+    struct plan *plan = plan_describe(trace, layout, accesses, homes, options->device_bytes,
                                       options->host_bytes);
     plan->made_by = g_strdup_printf("policy %s", options->policy->name);
     plan->policy = g_strdup(options->policy->name);

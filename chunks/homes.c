@@ -90,13 +90,12 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
         need += layout->chunks[c].used;
 
     g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
-    GArray *order = candidates(layout, accesses);
-    for (uint32_t i = 0; i < order->len && need > host_bytes; i++) {
+    g_autoptr(GArray) order = need > host_bytes ? candidates(layout, accesses) : NULL;
+    for (uint32_t i = 0; order && i < order->len && need > host_bytes; i++) {
         uint32_t chunk = g_array_index(order, struct candidate, i).chunk;
         on_device[chunk] = 1;
         need -= layout->chunks[chunk].used;
     }
-    g_array_free(order, TRUE);
     if (need > host_bytes) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "host memory: what operators use there takes %" G_GUINT64_FORMAT

@@ -1,10 +1,11 @@
 #include "chunks/plan_make.h"
 
 struct plan *plan_describe(const struct trace *trace, const struct layout *layout,
-                           const struct homes *homes, uint64_t device_budget, uint64_t host_budget)
+                           const struct accesses *accesses, const struct homes *homes,
+                           uint64_t device_budget, uint64_t host_budget)
 {
     struct plan *plan = g_new0(struct plan, 1);
-    plan->digest = trace_digest(trace);
+    plan->digest = g_strdup(accesses->digest);
     plan->model = g_strdup(trace->model);
     plan->precision = g_strdup(trace->precision);
     plan->batch = trace->batch;

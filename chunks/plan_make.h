@@ -5,9 +5,11 @@
 #include "chunks/homes.h"
 #include "chunks/plan.h"
 
-/* What the plan is for, its layout (copied) and its homes; no schedule yet, and no maker. */
+/* What the plan is for, its layout (copied) and its homes; no schedule yet, and no maker. The
+ * accesses are the trace's, through the layout. */
 struct plan *plan_describe(const struct trace *trace, const struct layout *layout,
-                           const struct homes *homes, uint64_t device_budget, uint64_t host_budget);
+                           const struct accesses *accesses, const struct homes *homes,
+                           uint64_t device_budget, uint64_t host_budget);
 
 /* Sets the predicted traffic and the host's peak from the schedule; the device's peaks stay. */
 void plan_count_traffic(struct plan *plan, const struct trace *trace);

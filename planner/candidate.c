@@ -161,8 +161,8 @@ struct plan *candidate_plan(const struct candidate *candidate, const struct stay
     struct homes *homes = settle_homes(candidate, stays);
     struct offsets *offsets = offsets_find(stays, homes, candidate->accesses, job->device_bytes);
     struct decisions *decisions = stays_decisions(stays, homes);
-    struct plan *plan = plan_describe(candidate->trace, candidate->layout, homes, job->device_bytes,
-                                      job->host_bytes);
+    struct plan *plan = plan_describe(candidate->trace, candidate->layout, candidate->accesses,
+                                      homes, job->device_bytes, job->host_bytes);
 
     plan->made_by = g_strdup("planner");
     plan->look_ahead = options->look_ahead;

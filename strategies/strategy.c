@@ -52,9 +52,9 @@ static bool refuse_name(const char *text, const struct strategy_ops *ops, GError
                     "strategy '%s': %s takes no parameter", text, ops->name);
     else
         g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
-                    "strategy '%s': not %s:%s with a %snumber %s from %.10g to %.10g", text, ops->name,
-                    ops->parameter, ops->whole ? "whole " : "", ops->parameter, ops->least,
-                    ops->most);
+                    "strategy '%s': not %s:%s with a %snumber %s from %.10g to %.10g", text,
+                    ops->name, ops->parameter, ops->whole ? "whole " : "", ops->parameter,
+                    ops->least, ops->most);
     return false;
 }
 
@@ -178,8 +178,8 @@ static struct plan *make_plan(const struct strategy_context *context,
     if (decisions && ops->place)
         end_step(decisions);
     if (decisions && check_host(context, homes, error)) {
-        plan = plan_describe(context->trace, context->layout, homes, context->device_bytes,
-                             context->host_bytes);
+        plan = plan_describe(context->trace, context->layout, context->accesses, homes,
+                             context->device_bytes, context->host_bytes);
         plan->made_by = g_strdup(strategy->name);
         plan->look_ahead = look_ahead;
         place_decisions(decisions, context->layout, context->accesses, homes, context->trace,

@@ -149,7 +149,8 @@ static struct extra place_one(GRand *random)
         .policy = random_policy(random),
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 4)};
     struct decisions *decisions = decide(layout, accesses, homes, &options);
-    struct plan *plan = plan_describe(trace, layout, homes, options.device_bytes, UINT64_MAX);
+    struct plan *plan = plan_describe(trace, layout, accesses, homes, options.device_bytes,
+                                      UINT64_MAX);
 
     check_ceilings(decisions, accesses, options.device_bytes);
     place_decisions(decisions, layout, accesses, homes, trace, options.device_bytes, plan);
