@@ -112,6 +112,59 @@ void arena_take(struct arena *arena, uint32_t chunk)
     }
 }
 
+/* Down into the hole below, which ends where the chunk begins. `next` is the first hole above. */
+static void slide_down(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
+{
+    struct arena_hole *below = &arena->holes[next - 1], *above = below + 1;
+    uint64_t begin = arena->address[chunk], end = begin + arena->bytes[chunk];
+    const struct arena_hole left = {address + arena->bytes[chunk], end, chunk};
+    bool fills = below->begin == address, joins = above->begin == end;
+    below->end = address;
+    if (joins)
+        above->begin = left.begin;
+    if (fills && joins)
+        remove_hole(arena, next - 1);
+    else if (fills)
+        *below = left;
+    else if (!joins)
+        insert_hole(arena, next, &left);
+    arena->address[chunk] = address;
+}
+
+/* Up into the hole `next`, which begins where the chunk ends. */
+static void slide_up(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
+{
+    struct arena_hole *above = &arena->holes[next];
+    uint64_t begin = arena->address[chunk], end = address + arena->bytes[chunk];
+    const struct arena_hole left = {begin, address, arena->below[chunk]};
+    bool fills = above->end == end, joins = next > 0 && above[-1].end == begin;
+    above->begin = end;
+    if (joins)
+        above[-1].end = address;
+    if (fills && joins)
+        remove_hole(arena, next);
+    else if (fills)
+        *above = left;
+    else if (!joins)
+        insert_hole(arena, next, &left);
+    arena->address[chunk] = address;
+}
+
+void arena_move(struct arena *arena, uint32_t chunk, uint64_t address)
+{
+    uint64_t begin = arena->address[chunk], bytes = arena->bytes[chunk];
+    uint32_t next = first_above(arena, begin);
+    const struct arena_hole *above = &arena->holes[next];
+    if (address < begin && next > 0 && above[-1].end == begin && above[-1].begin <= address) {
+        slide_down(arena, chunk, address, next);
+    } else if (address > begin && above->begin == begin + bytes && address + bytes <= above->end) {
+        slide_up(arena, chunk, address, next);
+    } else {
+        arena_take(arena, chunk);
+        arena_put(arena, chunk, address);
+    }
+}
+
 uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor, uint64_t ceiling)
 {
     uint64_t best = ARENA_NOWHERE, least = UINT64_MAX;

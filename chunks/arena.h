@@ -33,6 +33,9 @@ void arena_clear(struct arena *arena);
 /* The range must be free. */
 void arena_put(struct arena *arena, uint32_t chunk, uint64_t address);
 void arena_take(struct arena *arena, uint32_t chunk);
+/* Takes it and puts it, at once: many moves are slides into the hole beside the chunk. The range
+ * may overlap where it lies; what is beyond must be free. */
+void arena_move(struct arena *arena, uint32_t chunk, uint64_t address);
 
 /* The smallest hole that, cut off at `floor` and `ceiling`, holds `bytes`: its begin, the lowest
  * among equals; ARENA_NOWHERE where there is none. */

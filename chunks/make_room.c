@@ -6,39 +6,44 @@
 struct growth {
     uint32_t hole; /* index in the arena */
     bool upwards;
-    bool rehouses;        /* false: all slide */
-    uint64_t begin, end;  /* of the hole and all that it has met */
-    uint64_t slid, moved; /* bytes: of those that slide, of all that move */
-    uint32_t next;        /* the hole that it meets next */
-    uint32_t count;       /* chunks that move: in p->chunks, where to in p->targets */
+    bool rehouses;            /* false: all slide */
+    uint64_t begin, end;      /* of the hole and all that it has met */
+    uint64_t slid, moved;     /* bytes: of those that slide, of all that move */
+    uint32_t chunk;           /* that it meets next; chunk_count: none */
+    uint32_t next;            /* index of the hole that it meets next */
+    struct arena_hole *holes; /* [hole_count] the arena's below the ceiling, less what is taken */
+    uint32_t hole_count;
+    uint64_t largest; /* no hole is larger */
+    uint32_t count;   /* chunks that move: where recorded, in p->chunks, where to in p->targets */
+    bool records;
 };
 
 /* Holes below the ceiling, cut off there. */
-static uint32_t list_holes(struct placing *p, uint64_t ceiling)
+static void list_holes(const struct placing *p, uint64_t ceiling, struct growth *g)
 {
-    uint32_t count = 0;
-    p->largest = 0;
-    for (; count < p->arena->hole_count && p->arena->holes[count].begin < ceiling; count++) {
-        p->holes[count] = p->arena->holes[count];
-        p->holes[count].end = MIN(p->holes[count].end, ceiling);
-        p->largest = MAX(p->largest, p->holes[count].end - p->holes[count].begin);
+    g->hole_count = 0;
+    g->largest = 0;
+    for (uint32_t i = 0; i < p->arena->hole_count && p->arena->holes[i].begin < ceiling; i++) {
+        struct arena_hole *hole = &g->holes[g->hole_count++];
+        *hole = p->arena->holes[i];
+        hole->end = MIN(hole->end, ceiling);
+        g->largest = MAX(g->largest, hole->end - hole->begin);
     }
-    return count;
 }
 
-/* The smallest of the listed holes that holds `bytes`, which it then has taken; ARENA_NOWHERE. */
-static uint64_t find_elsewhere(struct placing *p, uint32_t hole_count, uint64_t bytes)
+/* The smallest of the holes that holds `bytes`, which it then has taken; ARENA_NOWHERE. */
+static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
 {
     struct arena_hole *best = NULL;
-    if (bytes > p->largest)
+    if (bytes > g->largest)
         return ARENA_NOWHERE;
-    for (uint32_t i = 0; i < hole_count; i++) {
-        uint64_t room = p->holes[i].end - p->holes[i].begin;
+    for (uint32_t i = 0; i < g->hole_count; i++) {
+        uint64_t room = g->holes[i].end - g->holes[i].begin;
         if (room >= bytes && (!best || room < best->end - best->begin))
-            best = &p->holes[i];
+            best = &g->holes[i];
     }
     if (!best) {
-        p->largest = bytes - 1;
+        g->largest = bytes - 1;
         return ARENA_NOWHERE;
     }
     best->begin += bytes;
@@ -46,12 +51,12 @@ static uint64_t find_elsewhere(struct placing *p, uint32_t hole_count, uint64_t 
 }
 
 /* Takes in the hole at the edge, if there is one; false: somebody was to go into it. */
-static bool join_next(struct placing *p, uint32_t hole_count, struct growth *g)
+static bool join_next(const struct placing *p, struct growth *g)
 {
-    if (g->next >= hole_count)
+    if (g->next >= g->hole_count)
         return true;
     const struct arena_hole *hole = &p->arena->holes[g->next];
-    struct arena_hole *left = &p->holes[g->next];
+    struct arena_hole *left = &g->holes[g->next];
     if (g->upwards ? hole->begin != g->end : hole->end != g->begin)
         return true;
     if (left->begin != hole->begin)
@@ -65,85 +70,124 @@ static bool join_next(struct placing *p, uint32_t hole_count, struct growth *g)
     return true;
 }
 
-static bool take_chunk(struct placing *p, uint32_t hole_count, uint32_t chunk, uint64_t ceiling,
-                       struct growth *g)
+static bool take_chunk(struct placing *p, uint64_t ceiling, struct growth *g)
 {
-    uint64_t bytes = p->arena->bytes[chunk], address = p->arena->address[chunk];
-    uint64_t target = ARENA_NOWHERE;
+    const struct arena *arena = p->arena;
+    uint64_t bytes = arena->bytes[g->chunk], address = arena->address[g->chunk];
     if (g->upwards ? address + bytes > ceiling : address < p->floor)
         return false;
-    if (g->rehouses)
-        target = find_elsewhere(p, hole_count, bytes);
-    p->chunks[g->count] = chunk;
-    p->targets[g->count++] = target;
+    uint64_t target = g->rehouses ? find_elsewhere(g, bytes) : ARENA_NOWHERE;
+    if (g->records) {
+        p->chunks[g->count] = g->chunk;
+        p->targets[g->count++] = target;
+    }
     g->moved += bytes;
     g->slid += target == ARENA_NOWHERE ? bytes : 0;
     if (g->upwards)
         g->end = address + bytes;
     else
         g->begin = address;
+    g->chunk = g->upwards ? arena->above[g->chunk] : arena->below[g->chunk];
     return true;
 }
 
-/* Until `bytes` are free; false where it cannot, or not by moving less than `limit`. */
-static bool grow(struct placing *p, struct growth *g, uint64_t bytes, uint64_t ceiling,
-                 uint64_t limit)
+/* One chunk more; false where it cannot. */
+static bool grow(struct placing *p, uint64_t ceiling, struct growth *g)
 {
-    const struct arena *arena = p->arena;
-    uint32_t hole_count = list_holes(p, ceiling);
-    uint32_t chunk = g->upwards ? arena->above[arena->holes[g->hole].below]
-                                : arena->holes[g->hole].below;
-    g->begin = p->holes[g->hole].begin;
-    g->end = p->holes[g->hole].end;
+    return g->chunk != p->arena->chunk_count && take_chunk(p, ceiling, g) && join_next(p, g);
+}
+
+static bool suffices(const struct growth *g, uint64_t bytes)
+{
+    return g->end - g->begin - g->slid >= bytes;
+}
+
+static void begin_growth(const struct placing *p, uint64_t ceiling, struct growth *g)
+{
+    list_holes(p, ceiling, g);
+    g->chunk = g->upwards ? p->arena->above[p->arena->holes[g->hole].below]
+                          : p->arena->holes[g->hole].below;
+    g->begin = g->holes[g->hole].begin;
+    g->end = g->holes[g->hole].end;
     g->slid = g->moved = g->count = 0;
     g->next = g->upwards ? g->hole + 1 : g->hole - 1;
-    p->holes[g->hole].begin = g->end;
-    while (g->end - g->begin - g->slid < bytes) {
-        if (chunk == arena->chunk_count || !take_chunk(p, hole_count, chunk, ceiling, g) ||
-            g->moved >= limit || !join_next(p, hole_count, g))
-            return false;
-        chunk = g->upwards ? arena->above[chunk] : arena->below[chunk];
-    }
-    return true;
+    g->holes[g->hole].begin = g->end;
 }
 
-/* Holes that are tried: the largest. */
-enum { TRIED = 4 };
-
-static uint32_t choose_holes(struct placing *p, uint64_t ceiling, uint32_t chosen[TRIED])
+/* The largest holes below the ceiling. */
+static uint32_t choose_holes(const struct placing *p, uint64_t ceiling,
+                             uint32_t chosen[PLACING_TRIED])
 {
-    uint32_t hole_count = list_holes(p, ceiling), count = 0;
-    for (uint32_t i = 0; i < hole_count; i++) {
-        uint64_t room = p->holes[i].end - p->holes[i].begin;
-        uint32_t at = MIN(count, TRIED - 1);
-        if (count == TRIED && room <= p->holes[chosen[at]].end - p->holes[chosen[at]].begin)
+    uint64_t rooms[PLACING_TRIED];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < p->arena->hole_count && p->arena->holes[i].begin < ceiling; i++) {
+        uint64_t room = MIN(p->arena->holes[i].end, ceiling) - p->arena->holes[i].begin;
+        uint32_t at = MIN(count, PLACING_TRIED - 1);
+        if (count == PLACING_TRIED && room <= rooms[at])
             continue;
-        count = MIN(count + 1, TRIED);
-        for (; at > 0 && room > p->holes[chosen[at - 1]].end - p->holes[chosen[at - 1]].begin; at--)
+        count = MIN(count + 1, PLACING_TRIED);
+        for (; at > 0 && room > rooms[at - 1]; at--) {
             chosen[at] = chosen[at - 1];
+            rooms[at] = rooms[at - 1];
+        }
         chosen[at] = i;
+        rooms[at] = room;
     }
     return count;
 }
 
-/* The growth that moves the fewest bytes; false: none suffices. */
-static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, struct growth *best)
+/* Until it suffices, or has moved more than `limit`; false where it cannot. */
+static bool grow_up_to(struct placing *p, uint64_t bytes, uint64_t ceiling, uint64_t limit,
+                       struct growth *g)
 {
-    uint32_t chosen[TRIED], count = choose_holes(p, ceiling, chosen);
-    uint64_t limit = UINT64_MAX;
-    bool found = false;
-    for (uint64_t most = 2 * bytes; !found && most < 64 * bytes; most *= 4) {
-        limit = most;
-        for (uint32_t i = 0; i < 2 * count; i++) {
-            struct growth g = {.hole = chosen[i / 2], .upwards = i % 2, .rehouses = true};
-            if (grow(p, &g, bytes, ceiling, limit)) {
-                *best = g;
-                limit = g.moved;
-                found = true;
-            }
+    while (!suffices(g, bytes) && g->moved <= limit)
+        if (!grow(p, ceiling, g))
+            return false;
+    return true;
+}
+
+/* The one that has moved the least so far; `*limit`: what the next one has moved. */
+static struct growth *find_least(struct growth *growths, uint32_t count, uint64_t *limit)
+{
+    struct growth *least = growths;
+    *limit = UINT64_MAX;
+    for (struct growth *g = growths + 1; g < growths + count; g++) {
+        if (g->moved < least->moved) {
+            *limit = least->moved;
+            least = g;
+        } else {
+            *limit = MIN(*limit, g->moved);
         }
     }
-    return found;
+    return least;
+}
+
+/* Of the growths of the largest holes the one that moves the fewest bytes, recorded: always the one
+ * that has moved the least so far goes on. False: none suffices. */
+static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, struct growth *best)
+{
+    uint32_t chosen[PLACING_TRIED], count = 2 * choose_holes(p, ceiling, chosen);
+    struct growth growths[2 * PLACING_TRIED];
+    for (uint32_t i = 0; i < count; i++) {
+        growths[i] = (struct growth){.hole = chosen[i / 2],
+                                     .upwards = i % 2,
+                                     .rehouses = true,
+                                     .holes = p->holes + i * (p->arena->chunk_count + 1)};
+        begin_growth(p, ceiling, &growths[i]);
+    }
+    while (count) {
+        uint64_t limit;
+        struct growth *g = find_least(growths, count, &limit);
+        if (!grow_up_to(p, bytes, ceiling, limit, g)) {
+            *g = growths[--count];
+        } else if (suffices(g, bytes) && g->moved <= limit) {
+            *best = *g;
+            best->records = true;
+            begin_growth(p, ceiling, best);
+            return grow_up_to(p, bytes, ceiling, UINT64_MAX, best);
+        }
+    }
+    return false;
 }
 
 static void rehouse(struct placing *p, const struct growth *g)
@@ -171,11 +215,13 @@ static uint64_t slide_over(struct placing *p, const struct growth *g)
 uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
 {
     struct growth best;
-    /* All holes together suffice: the lowest meets them all. */
-    if (!find_cheapest(p, bytes, ceiling, &best))
-        best = (struct growth){.hole = 0, .upwards = true};
-    bool found = grow(p, &best, bytes, ceiling, UINT64_MAX);
-    g_assert(found);
+    if (!find_cheapest(p, bytes, ceiling, &best)) {
+        /* All holes together suffice: the lowest meets them all. */
+        best = (struct growth){.upwards = true, .holes = p->holes, .records = true};
+        begin_growth(p, ceiling, &best);
+        bool found = grow_up_to(p, bytes, ceiling, UINT64_MAX, &best);
+        g_assert(found);
+    }
     rehouse(p, &best);
     return slide_over(p, &best);
 }
@@ -184,16 +230,16 @@ uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
  * false: somebody was to go into a hole that is among them. */
 static bool reach_down(struct placing *p, struct growth *g, uint64_t bytes, uint64_t ceiling)
 {
-    uint32_t hole_count = list_holes(p, ceiling), chunk = p->arena->below[p->arena->chunk_count];
+    list_holes(p, ceiling, g);
+    g->chunk = p->arena->below[p->arena->chunk_count];
     g->begin = g->end = arena_end(p->arena);
     g->slid = g->count = 0;
-    g->next = hole_count - 1;
-    while (g->end - g->begin - g->slid < bytes) {
-        bool taken = take_chunk(p, hole_count, chunk, ceiling, g);
+    g->next = g->hole_count - 1;
+    while (!suffices(g, bytes)) {
+        bool taken = take_chunk(p, ceiling, g);
         g_assert(taken);
-        if (!join_next(p, hole_count, g))
+        if (!join_next(p, g))
             return false;
-        chunk = p->arena->below[chunk];
     }
     return true;
 }
@@ -202,7 +248,7 @@ static bool reach_down(struct placing *p, struct growth *g, uint64_t bytes, uint
  */
 static void press_below(struct placing *p, uint64_t ceiling)
 {
-    struct growth g = {.rehouses = true};
+    struct growth g = {.rehouses = true, .holes = p->holes, .records = true};
     uint64_t excess = arena_end(p->arena) - ceiling;
     if (!reach_down(p, &g, excess, ceiling)) {
         g.rehouses = false;

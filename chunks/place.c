@@ -3,13 +3,22 @@
 #include "chunks/ceilings.h"
 #include "chunks/placing.h"
 
-/* Rounds of the iteration, each from where the last one left the chunks, at most. They end when
- * every chunk comes home within the device, or when so many have moved more than the best one. */
-#define ROUNDS       8
-#define WORSE_ROUNDS 2
+#include <math.h>
+
+/* Rounds of the iteration, each from where the last one left the chunks, at most. They end when the
+ * best one's addresses cost little beside the copies that were decided: this share; or with one
+ * that is given up. */
+#define ROUNDS       6
+#define LITTLE_SHARE 0.001
+
+/* A byte that comes home through the host costs as much as so many that move within the device: it
+ * takes a link twice, and memory is that much faster. */
+#define RETURN_COST 128
 
 /* A chunk is small below this share of the largest. */
 #define SMALL_SHARE 64
+
+enum { FIRST_ACTIONS = 1024 }; /* there is room for; it grows */
 
 struct job {
     const struct decisions *decisions;
@@ -20,6 +29,7 @@ struct job {
     uint64_t budget;
     struct ceilings *ceilings;
     uint32_t *last_leave; /* [chunk_count] index after the chunk's last departure; 0: none */
+    uint64_t copied;      /* bytes over the link, as decided */
     uint64_t small_most;  /* bytes of small chunks on the device at once */
     uint32_t *first;      /* [moment_count + 2] as in a plan */
     uint64_t peak, peak_live;
@@ -47,16 +57,21 @@ void placing_take(struct placing *p, uint32_t chunk)
 
 void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address)
 {
-    struct plan_action action = {.chunk = chunk, .kind = (uint8_t)kind, .address = address};
-    g_array_append_val(p->actions, action);
+    if (p->action_count == p->action_room) {
+        p->action_room *= 2;
+        p->actions = g_renew(struct plan_action, p->actions, p->action_room);
+    }
+    p->actions[p->action_count++] =
+        (struct plan_action){.chunk = chunk, .kind = (uint8_t)kind, .address = address};
 }
 
 void placing_move(struct placing *p, uint32_t chunk, uint64_t address)
 {
-    placing_take(p, chunk);
-    placing_put(p, chunk, address);
+    uint64_t bytes = p->arena->bytes[chunk];
+    arena_move(p->arena, chunk, address);
+    p->arena_bytes = MAX(p->arena_bytes, address + bytes + p->non_model);
+    p->moved += bytes;
     placing_emit(p, PLAN_MOVE, chunk, address);
-    p->moved += p->arena->bytes[chunk];
 }
 
 static bool is_small(const struct placing *p, uint32_t chunk)
@@ -128,16 +143,22 @@ static uint64_t ceiling_beside(const struct job *job, uint64_t non_model)
     return (job->budget - non_model) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
 
-static void place_iteration(struct placing *p, struct job *job)
+static double cost_of(const struct placing *p)
+{
+    return (double)p->moved + RETURN_COST * (double)p->returned;
+}
+
+/* False: given up, because it costs as much as the best one, `least`, already. */
+static bool place_iteration(struct placing *p, struct job *job, double least)
 {
     uint32_t moments = job->accesses->moment_count;
-    g_array_set_size(p->actions, 0);
+    p->action_count = 0;
     job->peak = job->peak_live = p->returned = p->moved = 0;
     p->arena_bytes = arena_end(p->arena);
-    for (uint32_t m = 0; m <= moments; m++) {
+    for (uint32_t m = 0; m <= moments && cost_of(p) < least; m++) {
         p->non_model = m < moments ? job->accesses->non_model[m] : 0;
         uint64_t ceiling = ceiling_beside(job, p->non_model);
-        job->first[m] = p->actions->len;
+        job->first[m] = p->action_count;
         for (uint32_t i = job->decisions->first[m]; i < job->decisions->first[m + 1]; i++)
             place_action(p, job, i, ceiling);
         placing_clear_above(p, ceiling);
@@ -148,6 +169,7 @@ static void place_iteration(struct placing *p, struct job *job)
             job->peak_live = MAX(job->peak_live, p->live + job->trace->non_model_bytes[m]);
         }
     }
+    return cost_of(p) < least;
 }
 
 static int lowest_ceiling_first(const void *left, const void *right, void *data)
@@ -211,37 +233,36 @@ static void keep(const struct placing *p, const struct job *job, struct plan *pl
     memcpy(plan->initial_address, p->start, chunks * sizeof *p->start);
     memcpy(plan->first_action, job->first, (moments + 2) * sizeof *job->first);
     g_free(plan->actions);
-    plan->action_count = p->actions->len;
-    plan->actions = g_memdup2(p->actions->data, p->actions->len * sizeof(struct plan_action));
+    plan->action_count = p->action_count;
+    plan->actions = g_memdup2(p->actions, p->action_count * sizeof *p->actions);
     plan->device_bytes = p->arena_bytes;
     plan->predicted.peak_device_bytes = job->peak;
     plan->predicted.peak_live_device_bytes = job->peak_live;
 }
 
-/* From where the chunks are, and back there; leaves them where the iteration had brought them. */
-static void place_round(struct placing *p, struct job *job)
+/* From where the chunks are, and back there; false: given up. */
+static bool place_round(struct placing *p, struct job *job, double least)
 {
     size_t addresses = job->layout->chunk_count * sizeof(uint64_t);
     memcpy(p->start, p->arena->address, addresses);
     memcpy(p->ceiling, job->ceilings->initial, addresses);
-    place_iteration(p, job);
+    if (!place_iteration(p, job, least))
+        return false;
     memcpy(p->end, p->arena->address, addresses);
     placing_go_home(p, ceiling_beside(job, 0));
-    job->first[job->accesses->moment_count + 1] = p->actions->len;
+    job->first[job->accesses->moment_count + 1] = p->action_count;
+    return true;
 }
 
 static void place_rounds(struct placing *p, struct job *job, struct plan *plan)
 {
-    uint64_t least_returned = UINT64_MAX, least_moved = UINT64_MAX;
-    int worse = 0;
+    double little = LITTLE_SHARE * RETURN_COST / 2 * (double)job->copied, least = INFINITY;
     place_start(p, job);
-    for (int round = 0; round < ROUNDS && worse < WORSE_ROUNDS && least_returned; round++) {
-        place_round(p, job);
-        worse += p->moved > least_moved;
-        if (p->returned < least_returned ||
-            (p->returned == least_returned && p->moved < least_moved)) {
-            least_returned = p->returned;
-            least_moved = p->moved;
+    for (int round = 0; round < ROUNDS && least > little; round++) {
+        if (!place_round(p, job, least))
+            break;
+        if (cost_of(p) < least) {
+            least = cost_of(p);
             keep(p, job, plan);
         }
         place_at(p, p->end);
@@ -263,6 +284,9 @@ static void survey(struct placing *p, struct job *job)
     for (uint32_t i = 0; i < decisions->actions->len; i++) {
         const struct plan_action *action = decided(job, i);
         uint64_t small = is_small(p, action->chunk) ? p->arena->bytes[action->chunk] : 0;
+        bool copies = action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
+                      action->kind == PLAN_FLUSH;
+        job->copied += copies ? job->layout->chunks[action->chunk].used : 0;
         if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP) {
             job->last_leave[action->chunk] = i + 1;
             now -= small;
@@ -276,7 +300,7 @@ static void survey(struct placing *p, struct job *job)
 static void placing_clear(struct placing *p)
 {
     arena_free(p->arena);
-    g_array_free(p->actions, TRUE);
+    g_free(p->actions);
     g_free(p->start);
     g_free(p->end);
     g_free(p->ceiling);
@@ -305,11 +329,12 @@ void place_decisions(const struct decisions *decisions, const struct layout *lay
                       .last_leave = last_leave,
                       .first = first};
     struct placing p = {.arena = arena_new(chunks, bytes),
-                        .actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action)),
+                        .actions = g_new(struct plan_action, FIRST_ACTIONS),
+                        .action_room = FIRST_ACTIONS,
                         .start = g_new(uint64_t, chunks),
                         .end = g_new(uint64_t, chunks),
                         .ceiling = g_new(uint64_t, chunks),
-                        .holes = g_new(struct arena_hole, chunks + 1),
+                        .holes = g_new(struct arena_hole, 2 * PLACING_TRIED * (chunks + 1)),
                         .chunks = g_new(uint32_t, chunks),
                         .targets = g_new(uint64_t, chunks)};
 

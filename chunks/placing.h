@@ -5,9 +5,13 @@
 #include "chunks/arena.h"
 #include "chunks/plan.h"
 
+/* Holes that are tried where there is room for a chunk in none: each grows both ways. */
+enum { PLACING_TRIED = 4 };
+
 struct placing {
     struct arena *arena;
-    GArray *actions;      /* struct plan_action: so far in this iteration */
+    struct plan_action *actions; /* [action_room]: action_count so far in this iteration */
+    uint32_t action_count, action_room;
     uint64_t *start;      /* [chunk_count] where each was when the iteration began, and will end */
     uint64_t *end;        /* [chunk_count] where the iteration had brought it before that */
     uint64_t *ceiling;    /* [chunk_count] above which it should not lie: struct ceilings */
@@ -21,10 +25,9 @@ struct placing {
     uint64_t moved;       /* bytes, within the device */
     uint64_t returned;    /* bytes that went to their start through the host */
 
-    /* Scratch of make_room.c: the holes [chunk_count + 1], of which the largest is not larger than
-     * `largest`; chunks [chunk_count] that are to move, and where to. */
+    /* Scratch of make_room.c: the holes [chunk_count + 1] of each search; chunks [chunk_count] that
+     * are to move, and where to. */
     struct arena_hole *holes;
-    uint64_t largest;
     uint32_t *chunks;
     uint64_t *targets;
 };
@@ -32,7 +35,7 @@ struct placing {
 void placing_put(struct placing *p, uint32_t chunk, uint64_t address);
 void placing_take(struct placing *p, uint32_t chunk);
 void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address);
-/* Takes, puts and emits a PLAN_MOVE. */
+/* Moves it in the arena and emits a PLAN_MOVE. */
 void placing_move(struct placing *p, uint32_t chunk, uint64_t address);
 
 /* The best fit for a chunk below `ceiling`: below its own ceiling and among chunks of its kind if

@@ -54,14 +54,17 @@ static void test_arena(void)
         uint64_t at = (uint64_t)g_rand_int_range(random, 0, SIZE), end = at + bytes[chunk], top = 0;
         bool room = is_free(cells, at, end, (int)chunk);
         g_assert_cmpint(arena_has_room(arena, chunk, at), ==, room);
-        if (arena->address[chunk] != ARENA_NOWHERE) {
+        bool there = arena->address[chunk] != ARENA_NOWHERE;
+        if (there)
             fill(cells, arena->address[chunk], bytes[chunk], -1);
-            arena_take(arena, chunk);
-        }
-        if (room) {
+        if (room)
             fill(cells, at, bytes[chunk], (int)chunk);
+        if (there && room)
+            arena_move(arena, chunk, at);
+        else if (there)
+            arena_take(arena, chunk);
+        else if (room)
             arena_put(arena, chunk, at);
-        }
         uint64_t floor = (uint64_t)g_rand_int_range(random, 0, SIZE / 2);
         uint64_t ceiling = floor + (uint64_t)g_rand_int_range(random, 0, SIZE / 2);
         g_assert_cmpuint(arena_best_fit(arena, bytes[chunk], floor, ceiling), ==,
