@@ -6,9 +6,7 @@
 
 #include <glib.h>
 
-struct address_map {
-    GArray *ranges; /* of free addresses with work pending on them; ascending, never overlapping */
-};
+struct address_map;
 
 struct address_map *address_map_new(void);
 void address_map_free(struct address_map *map);
@@ -21,6 +19,10 @@ void address_map_take(struct address_map *map, uint64_t begin, uint64_t end,
                       struct mover_after *after);
 
 /* Takes the later ticket of each queue. */
-void mover_after_merge(struct mover_after *after, const struct mover_after *other);
+static inline void mover_after_merge(struct mover_after *after, const struct mover_after *other)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        after->queue[q] = MAX(after->queue[q], other->queue[q]);
+}
 
 #endif

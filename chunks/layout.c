@@ -176,6 +176,27 @@ struct layout *layout_copy(const struct layout *layout)
     return copy;
 }
 
+static bool same_places(const struct layout *a, const struct layout *b, int list)
+{
+    const struct layout_place *p = a->places[list], *q = b->places[list];
+    if (!p || !q)
+        return p == q;
+    for (uint32_t t = 0; t < a->tensor_count; t++)
+        if (p[t].chunk != q[t].chunk || p[t].offset != q[t].offset)
+            return false;
+    return true;
+}
+
+bool layout_same_chunks(const struct layout *a, const struct layout *b)
+{
+    bool same = a->tensor_count == b->tensor_count && a->chunk_count == b->chunk_count;
+    for (uint32_t c = 0; same && c < a->chunk_count; c++)
+        same = a->chunks[c].bytes == b->chunks[c].bytes;
+    for (int list = 0; same && list < TRACE_LISTS; list++)
+        same = same_places(a, b, list);
+    return same;
+}
+
 uint64_t layout_bytes(const struct layout *layout)
 {
     uint64_t sum = 0;

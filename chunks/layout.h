@@ -55,6 +55,10 @@ GQuark layout_error_quark(void);
 struct layout *layout_pack(const struct trace *trace, const struct layout_spec *spec,
                            GError **error);
 
+/* Whether every tensor lies in the same chunk at the same offset: sizes that no tensor tells apart
+ * give the same chunks. */
+bool layout_same_chunks(const struct layout *a, const struct layout *b);
+
 /* The same chunk size for every list. */
 struct layout *layout_pack_uniform(const struct trace *trace, uint64_t chunk_bytes, GError **error);
 

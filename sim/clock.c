@@ -2,11 +2,13 @@
 
 #include "sim/cores.h"
 #include "sim/duplex.h"
+#include "sim/in_flight.h"
 #include "sim/occupancy.h"
 
 struct sim_clock {
     struct sim_job job;
     struct costs_copy *h2d, *d2h;   /* [chunk_count] a copy of the chunk */
+    uint64_t *move_ns;              /* [chunk_count] a move of it in this plan's arena */
     uint64_t free_ns[MOVER_QUEUES]; /* when the queue's last work is complete */
     uint64_t last_end_ns;           /* of the operators and moves so far, wherever they ran */
     uint64_t lap_ns;                /* where the current lap began */
@@ -14,19 +16,25 @@ struct sim_clock {
     uint32_t moment;                /* whose actions or operator come next */
     struct cores *cores;            /* threads that share; or */
     struct duplex *duplex;          /* directions that share; both NULL: queues are independent */
-    double move_scale;              /* of moves in this plan's arena */
     struct plan_figures lap;        /* counts so far in this lap */
     struct occupancy on_device;
+    struct in_flight in_flight; /* where queues are independent */
+    bool repeats;               /* see sim_clock_repeats */
 };
+
+static uint64_t move_ns(const struct costs *costs, uint64_t bytes, double scale)
+{
+    return (uint64_t)((double)costs_ns(&costs->move, bytes) * scale + 0.5);
+}
 
 struct sim_clock *sim_clock_new(const struct sim_job *job)
 {
     const struct layout *layout = job->plan->layout;
     uint32_t n = layout->chunk_count;
     struct sim_clock *clock = g_new0(struct sim_clock, 1);
+    double move_scale = costs_move_scale(job->costs, job->plan->device_bytes);
 
     clock->job = *job;
-    clock->move_scale = costs_move_scale(job->costs, job->plan->device_bytes);
     if (job->costs->threads.known)
         clock->cores = cores_new(&job->costs->threads, job->timeline);
     else if (costs_is_duplex(job->costs))
@@ -37,11 +45,14 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
         g_array_set_size(job->timeline->device_bytes, job->trace->operator_count);
     clock->h2d = g_new(struct costs_copy, n);
     clock->d2h = g_new(struct costs_copy, n);
+    clock->move_ns = g_new(uint64_t, n);
     occupancy_init(&clock->on_device, n);
+    in_flight_init(&clock->in_flight);
     for (uint32_t c = 0; c < n; c++) {
         uint64_t used = layout->chunks[c].used, host_end = job->plan->host_address[c] + used;
         clock->h2d[c] = costs_copy(job->costs, MOVER_H2D, used, host_end);
         clock->d2h[c] = costs_copy(job->costs, MOVER_D2H, used, host_end);
+        clock->move_ns[c] = move_ns(job->costs, used, move_scale);
         if (job->plan->host_address[c] == PLAN_NOWHERE)
             occupancy_enter(&clock->on_device,
                             &(struct mover_copy){.chunk = c,
@@ -59,7 +70,9 @@ void sim_clock_free(struct sim_clock *clock)
     duplex_free(clock->duplex);
     g_free(clock->h2d);
     g_free(clock->d2h);
+    g_free(clock->move_ns);
     occupancy_clear(&clock->on_device);
+    in_flight_clear(&clock->in_flight);
     g_free(clock);
 }
 
@@ -76,6 +89,8 @@ static uint64_t enqueue(struct sim_clock *clock, enum mover_queue queue, uint64_
                         uint64_t duration_ns)
 {
     clock->free_ns[queue] = MAX(clock->free_ns[queue], ready_ns) + duration_ns;
+    if (queue != MOVER_COMPUTE)
+        in_flight_add(&clock->in_flight, clock->free_ns[queue]);
     return clock->free_ns[queue];
 }
 
@@ -236,12 +251,6 @@ static void drop(void *self, uint32_t chunk)
     clock->lap.evictions++;
 }
 
-static uint64_t move_ns(const struct sim_clock *clock, uint64_t bytes)
-{
-    double ns = (double)costs_ns(&clock->job.costs->move, bytes) * clock->move_scale;
-    return (uint64_t)(ns + 0.5);
-}
-
 static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after)
 {
@@ -250,7 +259,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     struct device_work work = {.kind = TIMELINE_MOVE,
                                .chunk = to->chunk,
                                .bytes = to->bytes,
-                               .duration_ns = move_ns(clock, to->bytes)};
+                               .duration_ns = clock->move_ns[to->chunk]};
 
     g_assert(clock->on_device.end[to->chunk] == from + to->slot_bytes);
     for (int n = 0; clock->cores && n < 3; n++)
@@ -331,11 +340,14 @@ static void account_peaks(struct sim_clock *clock, uint32_t moment)
     const struct sim_job *job = &clock->job;
     struct plan_figures *lap = &clock->lap;
 
-    uint64_t device_bytes = occupancy_highest_end(&clock->on_device) + job->non_model[moment];
+    uint64_t non_model = job->non_model[moment];
 
-    lap->peak_device_bytes = MAX(lap->peak_device_bytes, device_bytes);
-    if (job->timeline)
-        g_array_index(job->timeline->device_bytes, uint64_t, moment) = device_bytes;
+    if (job->timeline || occupancy_most(&clock->on_device) + non_model > lap->peak_device_bytes) {
+        uint64_t device_bytes = occupancy_highest_end(&clock->on_device) + non_model;
+        lap->peak_device_bytes = MAX(lap->peak_device_bytes, device_bytes);
+        if (job->timeline)
+            g_array_index(job->timeline->device_bytes, uint64_t, moment) = device_bytes;
+    }
     lap->peak_live_device_bytes =
         MAX(lap->peak_live_device_bytes,
             clock->on_device.resident_bytes + job->trace->non_model_bytes[moment]);
@@ -372,6 +384,8 @@ struct plan_figures sim_clock_lap(struct sim_clock *clock)
 {
     struct plan_figures figures = clock->lap;
 
+    clock->repeats = in_flight_repeats(&clock->in_flight, clock->free_ns[MOVER_COMPUTE]) &&
+                     !clock->cores && !clock->duplex;
     if (clock->cores)
         clock->last_end_ns = cores_now_ns(clock->cores);
     if (clock->duplex)
@@ -384,4 +398,9 @@ struct plan_figures sim_clock_lap(struct sim_clock *clock)
     clock->stall_ns = 0;
     clock->lap_ns = clock->last_end_ns;
     return figures;
+}
+
+bool sim_clock_repeats(const struct sim_clock *clock)
+{
+    return clock->repeats;
 }

@@ -44,4 +44,9 @@ extern const struct mover_ops sim_clock_mover;
  * stall_seconds, for which the device had nothing to compute but waited for copies or the host. */
 struct plan_figures sim_clock_lap(struct sim_clock *clock);
 
+/* Whether the last lap left the clock as the lap before had left it, but for the time that has
+ * passed: if the same is called again, it takes the same again. False also where nobody knows:
+ * where threads or directions share. */
+bool sim_clock_repeats(const struct sim_clock *clock);
+
 #endif

@@ -43,3 +43,8 @@ uint64_t occupancy_highest_end(struct occupancy *o)
     }
     return o->highest_end;
 }
+
+uint64_t occupancy_most(const struct occupancy *o)
+{
+    return o->highest_end;
+}

@@ -46,6 +46,8 @@ struct replay_figures replay_with(const struct plan *plan, const struct replay_v
         struct plan_figures before = figures.steady;
         figures.steady = iterate(residency, clock, plan->moment_count);
         g_assert(same_counts(&figures.steady, &figures.first));
+        if (sim_clock_repeats(clock))
+            break;
         if (i >= ITERATIONS_LEAST && figures.steady.iteration_seconds == before.iteration_seconds)
             break;
     }

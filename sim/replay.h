@@ -15,7 +15,8 @@ struct replay_view {
 
 struct replay_figures {
     struct plan_figures first;  /* of the first iteration after the initial residency was loaded */
-    struct plan_figures steady; /* of the last, when times have settled, at least the third */
+    struct plan_figures steady; /* of the last, when times have settled: an iteration that would
+                                   be followed by its like */
 };
 
 /* Drives the residency manager through several iterations. Every iteration moves the same: that is

@@ -129,8 +129,9 @@ static bool parse_percentage(const char *text, double *percent)
     return end != text && g_str_equal(end, "%") && *percent >= 0 && *percent <= 1e6;
 }
 
-bool sizes_parse_budget(const char *text, const struct trace *trace, uint64_t *bytes,
-                        GError **error)
+/* `*peak`, the non-model data's, is found where it is first needed; UINT64_MAX until then. */
+static bool parse_budget(const char *text, const struct trace *trace, uint64_t *peak,
+                         uint64_t *bytes, GError **error)
 {
     if (!g_str_has_suffix(text, "%"))
         return size_parse(text, bytes, error);
@@ -139,11 +140,20 @@ bool sizes_parse_budget(const char *text, const struct trace *trace, uint64_t *b
         g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' is no percentage", text);
         return false;
     }
-    struct non_model *non_model = non_model_place(trace);
-    *bytes = non_model->peak_bytes +
-             (uint64_t)llround((double)trace_model_bytes(trace) * percent / 100);
-    non_model_free(non_model);
+    if (*peak == UINT64_MAX) {
+        struct non_model *non_model = non_model_place(trace);
+        *peak = non_model->peak_bytes;
+        non_model_free(non_model);
+    }
+    *bytes = *peak + (uint64_t)llround((double)trace_model_bytes(trace) * percent / 100);
     return true;
+}
+
+bool sizes_parse_budget(const char *text, const struct trace *trace, uint64_t *bytes,
+                        GError **error)
+{
+    uint64_t peak = UINT64_MAX;
+    return parse_budget(text, trace, &peak, bytes, error);
 }
 
 GArray *sizes_parse_budgets(const char *text, const struct trace *trace, GError **error)
@@ -152,10 +162,11 @@ GArray *sizes_parse_budgets(const char *text, const struct trace *trace, GError 
     if (!items)
         return NULL;
     GArray *budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    uint64_t peak = UINT64_MAX;
 
     for (char **item = items; *item; item++) {
         uint64_t bytes;
-        if (!sizes_parse_budget(*item, trace, &bytes, error)) {
+        if (!parse_budget(*item, trace, &peak, &bytes, error)) {
             g_array_unref(budgets);
             return NULL;
         }

@@ -8,7 +8,8 @@
 /* What the configurations of one layout share. */
 struct shared_layout {
     const struct layout *layout;
-    struct accesses *accesses;
+    struct accesses *accesses; /* NULL where it is like another */
+    uint32_t like; /* index of the first layout with the same chunks: its own, or lower */
 };
 
 struct sweep_job {
@@ -53,11 +54,34 @@ static void clear_layout(struct shared_layout *shared)
     accesses_free(shared->accesses);
 }
 
+static const struct layout *layout_at(const struct sweep_job *job, uint32_t index)
+{
+    const struct named_layout *named = g_ptr_array_index(job->options->layouts, index);
+    return named->layout;
+}
+
 static void make_layout(void *data, uint32_t index)
 {
     struct sweep_job *job = data;
-    job->layouts[index] = layout_of(job->trace, job->non_model,
-                                    g_ptr_array_index(job->options->layouts, index));
+    struct shared_layout *shared = &job->layouts[index];
+    uint32_t like = 0;
+    while (!layout_same_chunks(layout_at(job, like), layout_at(job, index)))
+        like++;
+    if (like == index)
+        *shared = layout_of(job->trace, job->non_model,
+                            g_ptr_array_index(job->options->layouts, index));
+    shared->layout = layout_at(job, index);
+    shared->like = like;
+}
+
+/* The row of the same policy and budget that has the same chunks, if there is one before it. A
+ * strategy may look at the size that chunks were to have. */
+static uint32_t row_like(const struct sweep_job *job, uint32_t row)
+{
+    uint32_t index = layout_index(job, row);
+    return job->sweep->rows[row].policy
+               ? row - (index - job->layouts[index].like) * ways(job->options)
+               : row;
 }
 
 static struct plan *plan_policy(const struct sweep_job *job, const struct shared_layout *shared,
@@ -116,6 +140,8 @@ static void run_row(void *data, uint32_t index)
     struct sweep_job *job = data;
     struct sweep_row *row = &job->sweep->rows[index];
     g_autoptr(GError) error = NULL;
+    if (row_like(job, index) != index)
+        return;
     struct plan *plan = plan_row(job, &job->layouts[layout_index(job, index)], row, &error);
 
     if (!plan)
@@ -124,6 +150,23 @@ static void run_row(void *data, uint32_t index)
     row->fits = plan != NULL;
     row->done = true;
     plan_free(plan);
+}
+
+/* Rows that were left out, because another has the same chunks. */
+static void copy_rows(const struct sweep_job *job)
+{
+    for (uint32_t r = 0; r < job->sweep->row_count; r++) {
+        struct sweep_row *row = &job->sweep->rows[r];
+        const struct sweep_row *like = &job->sweep->rows[row_like(job, r)];
+        if (row == like)
+            continue;
+        const struct named_layout *layout = row->layout;
+        uint64_t chunk_bytes = row->chunk_bytes;
+        *row = *like;
+        row->layout = layout;
+        row->chunk_bytes = chunk_bytes;
+        row->reason = g_strdup(like->reason);
+    }
 }
 
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
@@ -198,6 +241,7 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
                                       .threads = options->threads,
                                       .progress = options->progress,
                                       .progress_data = options->progress_data});
+    copy_rows(&job);
     for (uint32_t s = 0; s < sizes; s++)
         clear_layout(&job.layouts[s]);
     g_free(job.layouts);

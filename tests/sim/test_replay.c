@@ -1,6 +1,8 @@
 /* Plans of random iterations replayed: what the mover counts is what the plan says, and time obeys
  * what holds of any schedule. */
 #include "chunks/dry_run.h"
+#include "chunks/residency.h"
+#include "sim/clock.h"
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
 
@@ -121,6 +123,55 @@ static void test_random_plans(void)
     g_assert_cmpint(fitting, >, CASES / 2);
 }
 
+/* A lap that the clock says will repeat is like the next. */
+static uint32_t check_repetition(const struct fixture *f, const struct plan *plan)
+{
+    struct sim_job job = {
+        .trace = f->trace, .plan = plan, .non_model = f->accesses->non_model, .costs = f->costs};
+    struct sim_clock *clock = sim_clock_new(&job);
+    struct residency *residency = residency_new(plan, f->accesses, f->trace, &sim_clock_mover,
+                                                clock);
+    struct plan_figures last = {0};
+    uint32_t repeated = 0;
+    bool repeats = false;
+
+    residency_load(residency);
+    sim_clock_lap(clock);
+    for (int lap = 0; lap < 10; lap++) {
+        for (uint32_t m = 0; m < plan->moment_count; m++)
+            residency_step(residency, m);
+        struct plan_figures figures = sim_clock_lap(clock);
+        if (repeats) {
+            g_assert_cmpfloat(figures.iteration_seconds, ==, last.iteration_seconds);
+            g_assert_cmpfloat(figures.stall_seconds, ==, last.stall_seconds);
+            repeated++;
+        }
+        repeats = lap > 0 && sim_clock_repeats(clock);
+        last = figures;
+    }
+    residency_free(residency);
+    sim_clock_free(clock);
+    return repeated;
+}
+
+static void test_laps_that_repeat(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    uint32_t repeated = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        struct plan *plan = random_plan(&f, random);
+        if (plan)
+            repeated += check_repetition(&f, plan);
+        plan_free(plan);
+        tear_down(&f);
+    }
+    g_test_message("%u laps were said to repeat", repeated);
+    g_assert_cmpuint(repeated, >, CASES);
+}
+
 /* With room for everything nothing moves, and operators follow each other without a gap. */
 static void test_everything_resident(void)
 {
@@ -154,6 +205,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/replay/random_plans", test_random_plans);
+    g_test_add_func("/replay/laps_that_repeat", test_laps_that_repeat);
     g_test_add_func("/replay/everything_resident", test_everything_resident);
     return g_test_run();
 }

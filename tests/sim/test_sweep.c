@@ -82,6 +82,45 @@ static void test_any_number_of_threads(void)
     }
 }
 
+/* Sizes that no tensor tells apart give the same chunks, which are replayed once: every size has
+ * the rows that it has alone. */
+static void test_sizes_with_the_same_chunks(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    uint32_t alike = 0;
+
+    for (int i = 0; i < 6; i++) {
+        struct fixture f;
+        set_up(&f, random, "1%,40%,100%");
+        struct sweep *together = sweep_run(f.trace, &f.options);
+        uint32_t rows = policy_count() * 2, sizes = f.layouts->len;
+        for (uint32_t s = 0; s < sizes; s++) {
+            struct named_layout *named = g_ptr_array_index(f.layouts, s), *last = named;
+            if (s > 0)
+                last = g_ptr_array_index(f.layouts, s - 1);
+            alike += s > 0 && layout_same_chunks(named->layout, last->layout);
+            g_autoptr(GPtrArray) one = g_ptr_array_new();
+            g_ptr_array_add(one, named);
+            struct sweep_options options = f.options;
+            options.layouts = one;
+            struct sweep *alone = sweep_run(f.trace, &options);
+            for (uint32_t r = 0; r < alone->row_count; r++) {
+                const struct sweep_row *row =
+                    &together->rows[(r / rows * sizes + s) * rows + r % rows];
+                g_assert_true(row->layout == named && row->done);
+                g_assert_cmpint(row->fits, ==, alone->rows[r].fits);
+                g_assert_cmpstr(row->reason, ==, alone->rows[r].reason);
+                g_assert_cmpmem(&row->figures, sizeof row->figures, &alone->rows[r].figures,
+                                sizeof row->figures);
+            }
+            sweep_free(alone);
+        }
+        sweep_free(together);
+        tear_down(&f);
+    }
+    g_test_message("%u sizes are like the one before", alike);
+}
+
 static void test_what_does_not_fit(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -249,6 +288,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/sweep/any_number_of_threads", test_any_number_of_threads);
     g_test_add_func("/sweep/what_does_not_fit", test_what_does_not_fit);
+    g_test_add_func("/sweep/sizes_with_the_same_chunks", test_sizes_with_the_same_chunks);
     g_test_add_func("/sweep/interruption", test_interruption);
     g_test_add_func("/sweep/json", test_json);
     g_test_add_func("/sweep/sizes", test_sizes);
