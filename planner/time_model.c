@@ -48,24 +48,51 @@ static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
     return m + trace->operator_count;
 }
 
-/* An operator on the host is over when the device next uses what it wrote, or what it sent. */
-static struct time_work host_work(const struct time_job *job, const struct trace *trace,
-                                  const struct accesses *accesses, const struct windows *windows,
-                                  uint32_t m)
+/* An operator on the host is over when the device next uses what it wrote, or what it sent: the
+ * moment, which may lie in the next cycle. */
+static uint32_t own_deadline(const struct trace *trace, const struct accesses *accesses, uint32_t m)
 {
-    const struct trace_operator *op = &trace->operators[m];
-    struct time_work work = {.host_ns = op->duration_ns,
-                             .h2d_ns = costs_ns(&job->costs->h2d, op->h2d_bytes),
-                             .d2h_ns = costs_ns(&job->costs->d2h, op->d2h_bytes),
-                             .window = windows->of_moment[m],
-                             .span = (uint16_t)(windows->count - 1)};
+    uint32_t moments = trace->operator_count, deadline = m + moments;
 
-    if (op->h2d_bytes)
-        work.span = span_to(windows, m, next_device_operator(trace, m));
-    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
-        if (accesses->items[a].flags & ACCESS_WRITES && accesses->next_device_use[a] != UINT32_MAX)
-            work.span = MIN(work.span, span_to(windows, m, accesses->next_device_use[a]));
-    return work;
+    if (trace->operators[m].h2d_bytes)
+        deadline = next_device_operator(trace, m);
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+        uint32_t next = accesses->next_device_use[a];
+        if (accesses->items[a].flags & ACCESS_WRITES && next != UINT32_MAX)
+            deadline = MIN(deadline, next > m ? next : next + moments);
+    }
+    return deadline;
+}
+
+/* [operator_count] of those on the host: they run in order, so each is over before the next one
+ * that is there in any case. */
+static uint32_t *find_deadlines(const struct time_model *model, const struct trace *trace,
+                                const struct accesses *accesses)
+{
+    uint32_t moments = trace->operator_count, later = UINT32_MAX;
+    uint32_t *deadline = g_new0(uint32_t, moments);
+
+    for (uint32_t p = 2 * moments; p-- > 0;) {
+        uint32_t m = p % moments, cycle = p - m;
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->place != TRACE_ON_HOST)
+            continue;
+        uint32_t over = MIN(later, cycle + own_deadline(trace, accesses, m));
+        deadline[m] = over - cycle;
+        if (model->side_count == 1 || !is_placed(op))
+            later = over;
+    }
+    return deadline;
+}
+
+static struct time_work host_work(const struct time_job *job, const struct trace_operator *op,
+                                  const struct windows *windows, uint32_t m, uint32_t deadline)
+{
+    return (struct time_work){.host_ns = op->duration_ns,
+                              .h2d_ns = costs_ns(&job->costs->h2d, op->h2d_bytes),
+                              .d2h_ns = costs_ns(&job->costs->d2h, op->d2h_bytes),
+                              .window = windows->of_moment[m],
+                              .span = span_to(windows, m, deadline)};
 }
 
 static uint32_t group_of(const struct trace *trace, const struct layout *layout,
@@ -85,7 +112,7 @@ static struct time_block *add_block(GArray *blocks)
 }
 
 static void add_operator(struct time_model *model, const struct time_job *job, GArray *blocks,
-                         const struct accesses *accesses, int side, uint32_t m)
+                         const uint32_t *deadline, int side, uint32_t m)
 {
     const struct trace *trace = job->sides[side];
     const struct trace_operator *op = &trace->operators[m];
@@ -96,7 +123,7 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
     if (!placed && side > 0)
         return;
     if (op->place == TRACE_ON_HOST)
-        work = host_work(job, trace, accesses, model->windows, m);
+        work = host_work(job, op, model->windows, m, deadline[m]);
     if (placed) {
         uint32_t group = group_of(trace, job->plan->layout, op);
         g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
@@ -112,9 +139,10 @@ static void add_side(struct time_model *model, const struct time_job *job, GArra
 {
     const struct trace *trace = job->sides[side];
     struct accesses *accesses = accesses_new(trace, job->plan->layout, non_model);
+    g_autofree uint32_t *deadline = find_deadlines(model, trace, accesses);
 
     for (uint32_t m = 0; m < trace->operator_count; m++)
-        add_operator(model, job, blocks, accesses, side, m);
+        add_operator(model, job, blocks, deadline, side, m);
     model->paths[side] = paths_new(accesses, model->windows);
     for (uint32_t c = 0; c < model->chunk_count; c++)
         model->longest = MAX(model->longest, model->paths[side][c].count);
