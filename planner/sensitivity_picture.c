@@ -13,7 +13,7 @@ static const char style[] =
     "set border 3 lc rgb '#555555'\n"
     "set tics nomirror out\n"
     "set grid ytics lc rgb '#dddddd' lt 1\n"
-    "set key outside below center horizontal\n"
+    "set key inside top right reverse Left\n"
     "set yrange [0:*]\n"
     "set offsets graph 0.02, graph 0.02, graph 0.1, 0\n";
 
