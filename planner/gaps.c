@@ -130,30 +130,78 @@ bool gaps_can_keep(const struct gap *gap)
 }
 
 /* The state after the use and the gap that follows it, and what the gap costs. */
-static bool pass(const struct gap *gap, uint64_t used, bool keep, bool dirty, uint64_t *traffic)
+static bool pass(const struct gap *gap, bool keep, bool dirty, struct gaps_copies *copies)
 {
     dirty = (dirty || gap->flags & GAP_DIRTIES) && !(gap->flags & GAP_DEAD);
     if (dirty && (gap->flags & GAP_FLUSH || !keep)) {
-        *traffic += used;
+        copies->writes++;
         dirty = false;
     }
-    if (!keep && gap->flags & GAP_REFETCH)
-        *traffic += used;
+    copies->fetches += !keep && gap->flags & GAP_REFETCH;
     return dirty;
 }
 
-uint64_t gaps_chunk_traffic(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep)
+struct gaps_copies gaps_chunk_copies(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep)
 {
-    uint64_t traffic = 0;
+    struct gaps_copies copies = {0, 0};
     bool dirty = false;
 
     /* The first round finds how the iteration begins. */
     for (int round = 0; round < 2; round++) {
-        traffic = 0;
+        copies = (struct gaps_copies){0, 0};
         for (uint32_t g = gaps->first[chunk]; g < gaps->first[chunk + 1]; g++)
-            dirty = pass(&gaps->items[g], gaps->used[chunk], keep[g], dirty, &traffic);
+            dirty = pass(&gaps->items[g], keep[g], dirty, &copies);
     }
-    return traffic;
+    return copies;
+}
+
+uint64_t gaps_chunk_traffic(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep)
+{
+    struct gaps_copies copies = gaps_chunk_copies(gaps, chunk, keep);
+    return (uint64_t)(copies.fetches + copies.writes) * gaps->used[chunk];
+}
+
+static bool is_written_back(const struct gap *gap, bool keep)
+{
+    return !keep || gap->flags & GAP_FLUSH;
+}
+
+/* Whether the chunk is dirty in the gap, if nothing is written back in it. */
+static bool is_dirty(const struct gaps *gaps, uint32_t g, const uint8_t *keep)
+{
+    uint32_t chunk = gaps->items[g].chunk, first = gaps->first[chunk], h = g;
+
+    do {
+        if (gaps->items[h].flags & GAP_DEAD)
+            return false;
+        if (gaps->items[h].flags & GAP_DIRTIES)
+            return true;
+        h = (h > first ? h : gaps->first[chunk + 1]) - 1;
+    } while (h != g && !is_written_back(&gaps->items[h], keep[h]));
+    return false;
+}
+
+/* Whether what is dirty in the gap is written again, or dies, before it must be written back. */
+static bool need_not_return(const struct gaps *gaps, uint32_t g, const uint8_t *keep)
+{
+    uint32_t chunk = gaps->items[g].chunk, end = gaps->first[chunk + 1], h = g;
+
+    do {
+        h = h + 1 < end ? h + 1 : gaps->first[chunk];
+        if (gaps->items[h].flags & (GAP_DEAD | GAP_DIRTIES))
+            return true;
+    } while (h != g && !is_written_back(&gaps->items[h], keep[h]));
+    return false;
+}
+
+uint64_t gaps_saved(const struct gaps *gaps, uint32_t g, const uint8_t *keep)
+{
+    const struct gap *gap = &gaps->items[g];
+    bool write = !(gap->flags & GAP_FLUSH) && is_dirty(gaps, g, keep) &&
+                 need_not_return(gaps, g, keep);
+    bool fetch = gap->flags & GAP_REFETCH;
+
+    return (uint64_t)(write + fetch) * gaps->used[gap->chunk];
 }
 
 uint64_t gaps_traffic(const struct gaps *gaps, const uint8_t *keep)

@@ -46,9 +46,19 @@ uint32_t gaps_span(const struct gaps *gaps, const struct gap *gap);
 /* Whether keeping it can save anything, and is allowed. */
 bool gaps_can_keep(const struct gap *gap);
 
-/* Bytes that the chunk moves over the link in an iteration; `keep` [count] is nonzero for the gaps
- * that are kept. */
+struct gaps_copies {
+    uint32_t fetches, writes;
+};
+
+/* Copies of the chunk over the link in an iteration; `keep` [count] is nonzero for the gaps that
+ * are kept. */
+struct gaps_copies gaps_chunk_copies(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep);
+
+/* Bytes that they move. */
 uint64_t gaps_chunk_traffic(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep);
+
+/* Bytes that keeping gap `g` saves beside the others that are kept; keep[g] is not looked at. */
+uint64_t gaps_saved(const struct gaps *gaps, uint32_t g, const uint8_t *keep);
 
 /* The whole iteration's, activations of host operators included. */
 uint64_t gaps_traffic(const struct gaps *gaps, const uint8_t *keep);

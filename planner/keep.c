@@ -33,12 +33,8 @@ static void rank_gaps(struct keep *keep)
         uint32_t span = gaps_span(gaps, gap);
         if (!gaps_can_keep(gap) || !span)
             continue;
-        uint64_t before = gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
-        keep->kept[g] = 1;
-        uint64_t after = gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
-        keep->kept[g] = 0;
         double room = (double)gaps->bytes[gap->chunk] * span;
-        struct ranked item = {g, (double)(before - after) / room};
+        struct ranked item = {g, (double)gaps_saved(gaps, g, keep->kept) / room};
         g_array_append_val(ranked, item);
     }
     g_array_sort(ranked, most_worth_first);
@@ -104,9 +100,10 @@ static void set(struct keep *keep, uint32_t g, bool kept)
     const struct gap *gap = &gaps->items[g];
     int64_t bytes = (int64_t)gaps->bytes[gap->chunk] * (kept ? 1 : -1);
 
-    keep->traffic -= gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
+    uint64_t saved = gaps_saved(gaps, g, keep->kept);
+
+    keep->traffic = kept ? keep->traffic - saved : keep->traffic + saved;
     keep->kept[g] = kept;
-    keep->traffic += gaps_chunk_traffic(gaps, gap->chunk, keep->kept);
     for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
         keep->slack[m] -= bytes;
 }
@@ -145,10 +142,11 @@ void keep_fill(struct keep *keep)
         try_to_keep(keep, g_array_index(keep->order, uint32_t, i));
 }
 
-static bool spans(const struct gaps *gaps, const struct gap *gap, uint32_t moment)
+static bool spans(const struct gap *gap, uint32_t moment)
 {
-    uint32_t after = (moment + gaps->moment_count - gap->from) % gaps->moment_count;
-    return after > 0 && after <= gaps_span(gaps, gap);
+    if (gap->to > gap->from)
+        return moment > gap->from && moment < gap->to;
+    return moment > gap->from || moment < gap->to;
 }
 
 static void change(struct keep *keep, uint32_t g, bool kept, GArray *changed)
@@ -171,7 +169,7 @@ static uint32_t sample_kept(const struct keep *keep, uint32_t moment, uint32_t m
 
     for (guint i = 0; i < keep->order->len; i++) {
         uint32_t g = g_array_index(keep->order, uint32_t, i);
-        if (!keep->kept[g] || !spans(keep->gaps, &keep->gaps->items[g], moment))
+        if (!keep->kept[g] || !spans(&keep->gaps->items[g], moment))
             continue;
         seen++;
         if (count < most)

@@ -12,15 +12,23 @@ struct span {
     uint64_t bytes;
 };
 
+/* A stay that has its address. */
+struct placed {
+    uint64_t begin, end;
+    struct span span;
+};
+
 struct offsets {
     const struct stays *stays;
     const struct accesses *accesses;
     uint64_t device_bytes;
     uint32_t count;
-    int32_t *wanted;     /* [count] when each would enter, if there is room for it */
-    struct span *spans;  /* [count] */
-    uint64_t *address;   /* [count] */
-    uint32_t *order;     /* [count] in which they are placed */
+    int32_t *wanted;       /* [count] when each would enter, if there is room for it */
+    struct span *spans;    /* [count] */
+    uint64_t *address;     /* [count] */
+    uint32_t *order;       /* [count] in which they are placed */
+    struct placed *placed; /* [placed_count] by address */
+    uint32_t placed_count;
     uint64_t *permanent; /* [chunk_count] of what never leaves; PLAN_NOWHERE for others */
     uint64_t bottom;     /* end of what never leaves */
 };
@@ -57,16 +65,6 @@ static bool overlap(const struct offsets *o, const struct span *a, const struct 
     return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
 }
 
-struct taken {
-    uint64_t begin, end;
-};
-
-static int by_begin(const void *left, const void *right)
-{
-    const struct taken *a = left, *b = right;
-    return (a->begin > b->begin) - (a->begin < b->begin);
-}
-
 /* Where the stay must end at the latest. */
 static uint64_t limit_of(const struct offsets *o, uint32_t index)
 {
@@ -81,39 +79,47 @@ static uint64_t limit_of(const struct offsets *o, uint32_t index)
     return o->device_bytes - non_model;
 }
 
-/* The lowest address that is free throughout the stay; false where that is above its limit.
- * `placed` of the order have theirs. */
-static bool place_at(struct offsets *o, uint32_t index, uint32_t placed, GArray *taken)
+/* The lowest address that is free throughout the stay; *place is its place among the placed. */
+static uint64_t find_address(const struct offsets *o, const struct span *span, uint32_t *place)
 {
-    uint64_t address = o->bottom, bytes = bytes_of(o, index);
+    uint64_t address = o->bottom;
+    uint32_t i = 0;
 
-    g_array_set_size(taken, 0);
-    for (uint32_t i = 0; i < placed; i++)
-        if (overlap(o, &o->spans[index], &o->spans[o->order[i]])) {
-            uint64_t begin = o->address[o->order[i]];
-            struct taken range = {begin, begin + bytes_of(o, o->order[i])};
-            g_array_append_val(taken, range);
-        }
-    g_array_sort(taken, by_begin);
-    for (guint i = 0; i < taken->len; i++) {
-        const struct taken *range = &g_array_index(taken, struct taken, i);
-        if (range->begin >= address + bytes)
-            break;
-        address = MAX(address, range->end);
-    }
+    for (; i < o->placed_count && o->placed[i].begin < address + span->bytes; i++)
+        if (o->placed[i].end > address && overlap(o, span, &o->placed[i].span))
+            address = o->placed[i].end;
+    while (i > 0 && o->placed[i - 1].begin > address)
+        i--;
+    *place = i;
+    return address;
+}
+
+/* False where there is no address below its limit. */
+static bool place_at(struct offsets *o, uint32_t index)
+{
+    const struct span *span = &o->spans[index];
+    uint32_t place;
+    uint64_t address = find_address(o, span, &place);
+
+    if (address + span->bytes > limit_of(o, index))
+        return false;
     o->address[index] = address;
-    return address + bytes <= limit_of(o, index);
+    memmove(o->placed + place + 1, o->placed + place,
+            (o->placed_count - place) * sizeof *o->placed);
+    o->placed[place] = (struct placed){address, address + span->bytes, *span};
+    o->placed_count++;
+    return true;
 }
 
 /* With less and less fetching ahead until it fits. */
-static bool place_one(struct offsets *o, uint32_t index, uint32_t placed, GArray *taken)
+static bool place_one(struct offsets *o, uint32_t index)
 {
     struct stay *stay = stay_at(o, index);
 
     for (int32_t ahead = stay->first_use - o->wanted[index];; ahead /= 2) {
         stay->enter = stay->first_use - ahead;
         set_span(o, index);
-        if (place_at(o, index, placed, taken))
+        if (place_at(o, index))
             return true;
         if (!ahead)
             return false;
@@ -121,12 +127,12 @@ static bool place_one(struct offsets *o, uint32_t index, uint32_t placed, GArray
 }
 
 /* Returns how many were placed before one found no room. */
-static uint32_t place_all(struct offsets *o, GArray *taken)
+static uint32_t place_all(struct offsets *o)
 {
-    for (uint32_t i = 0; i < o->count; i++)
-        if (!place_one(o, o->order[i], i, taken))
-            return i;
-    return o->count;
+    o->placed_count = 0;
+    while (o->placed_count < o->count && place_one(o, o->order[o->placed_count]))
+        continue;
+    return o->placed_count;
 }
 
 static void move_to_front(struct offsets *o, uint32_t place)
@@ -213,12 +219,11 @@ static uint64_t arena_bytes(const struct offsets *o)
 
 static bool find_all(struct offsets *o)
 {
-    g_autoptr(GArray) taken = g_array_new(FALSE, FALSE, sizeof(struct taken));
     uint32_t pairs = MAX(o->count * o->count / 2, 1);
     uint32_t attempts = CLAMP(PAIRS_MOST / pairs, 1, ATTEMPTS);
 
     for (uint32_t attempt = 0; attempt < attempts; attempt++) {
-        uint32_t failed = place_all(o, taken);
+        uint32_t failed = place_all(o);
         if (failed == o->count)
             return true;
         move_to_front(o, failed);
@@ -238,6 +243,7 @@ struct offsets *offsets_find(const struct stays *stays, const struct homes *home
     o->wanted = g_new(int32_t, o->count);
     o->address = g_new(uint64_t, o->count);
     o->order = g_new(uint32_t, o->count);
+    o->placed = g_new(struct placed, o->count);
     o->spans = g_new(struct span, o->count);
     for (uint32_t i = 0; i < o->count; i++) {
         o->wanted[i] = stay_at(o, i)->enter;
@@ -261,6 +267,7 @@ void offsets_free(struct offsets *offsets)
     g_free(offsets->wanted);
     g_free(offsets->address);
     g_free(offsets->order);
+    g_free(offsets->placed);
     g_free(offsets->spans);
     g_free(offsets->permanent);
     g_free(offsets);
