@@ -1,6 +1,6 @@
 #include "planner/candidate.h"
 
-#include "chunks/dry_run.h"
+#include "chunks/decide.h"
 #include "chunks/place.h"
 #include "chunks/plan_make.h"
 #include "planner/offsets.h"
@@ -81,24 +81,41 @@ static void predict(const struct candidate *candidate, struct plan *plan)
     plan->predicted = replay(plan, &view).steady;
 }
 
-static struct dry_run_options policy_options(const struct candidate *candidate,
-                                             const struct policy_ops *policy, uint32_t look_ahead)
+struct decisions *candidate_decide(const struct candidate *candidate,
+                                   const struct policy_ops *policy, uint32_t look_ahead)
 {
-    return (struct dry_run_options){.device_bytes = candidate->job->device_bytes,
-                                    .host_bytes = candidate->job->host_bytes,
-                                    .policy = policy,
-                                    .look_ahead = look_ahead};
+    struct dry_run_options options = {.device_bytes = candidate->job->device_bytes,
+                                      .host_bytes = candidate->job->host_bytes,
+                                      .policy = policy,
+                                      .look_ahead = look_ahead};
+    return decide(candidate->layout, candidate->accesses, candidate->homes, &options);
+}
+
+static struct plan *describe(const struct candidate *candidate, const struct homes *homes)
+{
+    return plan_describe(candidate->trace, candidate->layout, candidate->accesses, homes,
+                         candidate->job->device_bytes, candidate->job->host_bytes);
+}
+
+static void place_chunks(const struct candidate *candidate, const struct decisions *decisions,
+                         const struct homes *homes, struct plan *plan)
+{
+    place_decisions(decisions, candidate->layout, candidate->accesses, homes, candidate->trace,
+                    candidate->job->device_bytes, plan);
 }
 
 struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,
                               uint32_t look_ahead)
 {
-    struct dry_run_options options = policy_options(candidate, policy, look_ahead);
-    struct plan *plan = dry_run_accesses(candidate->trace, candidate->layout, candidate->accesses,
-                                         &options, NULL);
+    struct decisions *decisions = candidate_decide(candidate, policy, look_ahead);
+    struct plan *plan = describe(candidate, candidate->homes);
 
-    g_assert(plan); /* candidate_new has found that it fits */
+    plan->made_by = g_strdup_printf("policy %s", policy->name);
+    plan->policy = g_strdup(policy->name);
+    plan->look_ahead = look_ahead;
+    place_chunks(candidate, decisions, candidate->homes, plan);
     predict(candidate, plan);
+    decisions_free(decisions);
     return plan;
 }
 
@@ -129,9 +146,7 @@ struct plan *candidate_strategy(const struct candidate_job *job, const struct la
 
 void candidate_seed(struct candidate *candidate, const struct policy_ops *policy)
 {
-    struct dry_run_options options = policy_options(candidate, policy, 0);
-    struct decisions *decisions = decide(candidate->layout, candidate->accesses, candidate->homes,
-                                         &options);
+    struct decisions *decisions = candidate_decide(candidate, policy, 0);
 
     keep_follow(candidate->keep, decisions);
     keep_fill(candidate->keep);
@@ -156,21 +171,19 @@ static struct homes *settle_homes(const struct candidate *candidate, const struc
 
 struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options)
 {
-    const struct candidate_job *job = candidate->job;
     struct stays *stays = stays_new(candidate->keep, options);
     struct homes *homes = settle_homes(candidate, stays);
-    struct offsets *offsets = offsets_find(stays, homes, candidate->accesses, job->device_bytes);
+    struct offsets *offsets = offsets_find(stays, homes, candidate->accesses,
+                                           candidate->job->device_bytes);
     struct decisions *decisions = stays_decisions(stays, homes);
-    struct plan *plan = plan_describe(candidate->trace, candidate->layout, candidate->accesses,
-                                      homes, job->device_bytes, job->host_bytes);
+    struct plan *plan = describe(candidate, homes);
 
     plan->made_by = g_strdup("planner");
     plan->look_ahead = options->look_ahead;
     if (offsets)
         offsets_fill(offsets, decisions, plan);
     else
-        place_decisions(decisions, candidate->layout, candidate->accesses, homes, candidate->trace,
-                        job->device_bytes, plan);
+        place_chunks(candidate, decisions, homes, plan);
     predict(candidate, plan);
     decisions_free(decisions);
     offsets_free(offsets);

@@ -39,6 +39,10 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
                                 GError **error);
 void candidate_free(struct candidate *candidate);
 
+/* What a policy decides; the caller frees it with decisions_free. */
+struct decisions *candidate_decide(const struct candidate *candidate,
+                                   const struct policy_ops *policy, uint32_t look_ahead);
+
 /* The plan of an eviction policy, replayed: its figures are predicted. */
 struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,
                               uint32_t look_ahead);

@@ -6,16 +6,18 @@
 #include "planner/placement.h"
 #include "strategies/strategy.h"
 
-/* How hard a task tries. */
-enum effort_level { EFFORT_GLANCE, EFFORT_LOOK, EFFORT_STUDY };
+/* How hard a task tries to find a plan; a task of no effort finds what others do, or what fits. */
+enum effort_level { EFFORT_NONE, EFFORT_GLANCE, EFFORT_LOOK, EFFORT_STUDY };
 
 /* One task of the search, and what it has found. */
 struct outcome {
     uint32_t layout; /* index of its choice */
     struct placement placement;
-    uint8_t effort; /* enum effort_level */
+    uint8_t effort;      /* enum effort_level */
+    uint32_t look_ahead; /* from which others are tried */
 
-    struct plan *plan;     /* NULL where it does not fit */
+    double promise;        /* what no schedule of what it keeps beats: see planner/least.h */
+    struct plan *plan;     /* NULL where it does not fit, or promises too little */
     struct plan *policy;   /* the best of eviction policies; NULL where none was tried or fits */
     struct plan *strategy; /* the best of other systems' ways; likewise */
     uint32_t plans;        /* tried */

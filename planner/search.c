@@ -1,38 +1,37 @@
 #include "planner/search.h"
 
-#include "planner/candidate.h"
-#include "planner/outcomes.h"
+#include "planner/tries.h"
 #include "sim/workers.h"
 
 enum {
+    ROUND = 16,          /* tasks that know of the same best plan, whatever the number of threads */
     PLACED_LAYOUTS = 3,  /* that are tried with the optimizer in every other place */
-    FINALISTS_LOOK = 24, /* layouts with their placements that did best at a glance */
-    FINALISTS_STUDY = 4, /* and of those */
+    REFINED_LAYOUTS = 8, /* whose share is refined */
+    FINALISTS_LOOK = 16, /* layouts with their placements that did best at a glance */
+    FINALISTS_STUDY = 8, /* and of those */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
 };
-
-static const struct effort {
-    uint32_t rounds;                    /* of local search */
-    uint32_t least_ahead, ahead_factor; /* look-aheads 0, the least, and so on by this factor */
-    int ways;                           /* to copy back: early, and late too where it is 2 */
-} efforts[] = {[EFFORT_GLANCE] = {100, 16, 16, 1},
-               [EFFORT_LOOK] = {400, 4, 4, 1},
-               [EFFORT_STUDY] = {4000, 1, 2, 2}};
 
 static const struct placement as_traced = {PLACEMENT_TRACED, 0};
 static const struct placement all_on_device = {PLACEMENT_SPREAD, 0};
 static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS};
+static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2};
 
 struct search {
     const struct search_options *options;
     struct candidate_job job;
     struct layout_choices *choices;
-    GPtrArray *strategies; /* of other systems; NULL where updates cannot be placed */
-    GArray *outcomes;      /* struct outcome */
-    guint begin;           /* the first outcome of the batch that runs */
-    gint64 deadline;       /* microseconds, monotonic; 0: none */
-    gint stop;             /* atomic */
+    GArray *outcomes;   /* struct outcome */
+    guint begin;        /* the first outcome of the round that runs */
+    struct tries tries; /* what that round knows */
+    gint64 deadline;    /* microseconds, monotonic; 0: none */
+    gint stop;          /* atomic */
 };
+
+static struct outcome *ranked(const struct search *search, uint32_t index)
+{
+    return &g_array_index(search->outcomes, struct outcome, index);
+}
 
 static const struct layout_choice *choice_of(const struct search *search,
                                              const struct outcome *outcome)
@@ -40,69 +39,24 @@ static const struct layout_choice *choice_of(const struct search *search,
     return &g_array_index(search->choices->items, struct layout_choice, outcome->layout);
 }
 
-static void try_policies(const struct search *search, const struct candidate *candidate,
-                         struct outcome *outcome)
+static void rival_task(void *data, uint32_t index)
 {
-    for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        outcomes_take_better(search->options->objective, &outcome->policy,
-                             candidate_policy(candidate, *p, 0));
-        outcome->plans++;
-    }
-}
+    struct search *search = data;
+    struct outcome *outcome = ranked(search, search->begin + index);
 
-static void try_strategies(const struct search *search, const struct layout_spec *spec,
-                           struct outcome *outcome)
-{
-    for (guint i = 0; search->strategies && i < search->strategies->len; i++) {
-        const struct strategy *strategy = g_ptr_array_index(search->strategies, i);
-        outcomes_take_better(search->options->objective, &outcome->strategy,
-                             candidate_strategy(&search->job, spec, strategy));
-        outcome->plans++;
-    }
-}
-
-static void try_schedules(const struct search *search, const struct candidate *candidate,
-                          struct outcome *outcome)
-{
-    const struct effort *effort = &efforts[outcome->effort];
-    uint32_t moments = candidate->gaps->moment_count;
-
-    for (uint32_t ahead = 0; ahead < moments;
-         ahead = MAX(effort->least_ahead, ahead * effort->ahead_factor))
-        for (int late = 0; late < effort->ways; late++) {
-            struct stays_options options = {.look_ahead = ahead, .flush_early = !late};
-            outcomes_take_better(search->options->objective, &outcome->plan,
-                                 candidate_plan(candidate, &options));
-            outcome->plans++;
-        }
+    tries_rivals(&search->tries, &choice_of(search, outcome)->spec, outcome);
 }
 
 static void run_task(void *data, uint32_t index)
 {
     struct search *search = data;
-    struct outcome *outcome = &g_array_index(search->outcomes, struct outcome,
-                                             search->begin + index);
-    const struct layout_choice *choice = choice_of(search, outcome);
-    bool rivals = choice->swept && outcome->effort == EFFORT_GLANCE &&
-                  outcome->placement.pattern == PLACEMENT_TRACED;
-    struct candidate *candidate = candidate_new(&search->job, &choice->spec, &outcome->placement,
-                                                &outcome->needed, &outcome->error);
+    struct outcome *outcome = ranked(search, search->begin + index);
 
-    outcome->done = true;
-    if (rivals)
-        try_strategies(search, &choice->spec, outcome);
-    if (!candidate)
-        return;
-    if (rivals)
-        try_policies(search, candidate, outcome);
-    candidate_seed(candidate, &policy_opt);
-    g_autoptr(GRand) random = g_rand_new_with_seed(search->options->seed + search->begin + index);
-    keep_improve(candidate->keep, random, efforts[outcome->effort].rounds, &search->stop);
-    try_schedules(search, candidate, outcome);
-    candidate_free(candidate);
+    tries_plans(&search->tries, &choice_of(search, outcome)->spec,
+                search->options->seed + search->begin + index, outcome);
 }
 
-static bool watch(void *data, uint32_t done, uint32_t total)
+static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
 {
     struct search *search = data;
     const struct search_options *options = search->options;
@@ -110,7 +64,7 @@ static bool watch(void *data, uint32_t done, uint32_t total)
 
     if (late ||
         (options->progress &&
-         !options->progress(options->progress_data, search->begin + done, search->begin + total)))
+         !options->progress(options->progress_data, search->begin + done, search->outcomes->len)))
         g_atomic_int_set(&search->stop, 1);
     return !g_atomic_int_get(&search->stop);
 }
@@ -123,22 +77,45 @@ static void add_task(struct search *search, uint32_t layout, struct placement pl
     g_array_append_val(search->outcomes, outcome);
 }
 
+/* Once for each layout and placement. */
+static void add_glance(struct search *search, uint32_t layout, struct placement placement)
+{
+    for (guint i = 0; i < search->outcomes->len; i++) {
+        const struct outcome *outcome = ranked(search, i);
+        if (outcome->effort == EFFORT_GLANCE && outcome->layout == layout &&
+            outcome->placement.pattern == placement.pattern &&
+            outcome->placement.parts == placement.parts)
+            return;
+    }
+    add_task(search, layout, placement, EFFORT_GLANCE);
+}
+
+static void find_best(struct search *search)
+{
+    uint32_t best;
+
+    search->tries.best = outcomes_rank(search->outcomes, search->options->objective, false, &best,
+                                       1)
+                             ? ranked(search, best)
+                             : NULL;
+    search->tries.policy = outcomes_best_policy(search->outcomes, search->options->objective);
+}
+
 /* Runs `task` for the outcomes that were added since the last batch. */
 static void run_batch(struct search *search, void (*task)(void *data, uint32_t index))
 {
-    if (!g_atomic_int_get(&search->stop))
+    while (search->begin < search->outcomes->len && !g_atomic_int_get(&search->stop)) {
+        uint32_t count = MIN(ROUND, search->outcomes->len - search->begin);
+        find_best(search);
         workers_run(&(struct workers_job){.task = task,
                                           .data = search,
-                                          .count = search->outcomes->len - search->begin,
+                                          .count = count,
                                           .threads = search->options->threads,
                                           .progress = watch,
                                           .progress_data = search});
+        search->begin += count;
+    }
     search->begin = search->outcomes->len;
-}
-
-static struct outcome *ranked(const struct search *search, uint32_t index)
-{
-    return &g_array_index(search->outcomes, struct outcome, index);
 }
 
 /* The best outcomes so far once more, with more effort. */
@@ -150,6 +127,7 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
     for (uint32_t i = 0; i < count; i++) {
         const struct outcome outcome = *ranked(search, best[i]);
         add_task(search, outcome.layout, outcome.placement, effort);
+        ranked(search, search->outcomes->len - 1)->look_ahead = outcome.plan->look_ahead;
     }
     run_batch(search, run_task);
 }
@@ -157,7 +135,7 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
 static void try_layouts(struct search *search, struct placement placement)
 {
     for (guint i = 0; i < search->choices->items->len; i++)
-        add_task(search, i, placement, EFFORT_GLANCE);
+        add_glance(search, i, placement);
     run_batch(search, run_task);
 }
 
@@ -165,6 +143,20 @@ static bool found_any(const struct search *search)
 {
     uint32_t any;
     return outcomes_rank(search->outcomes, search->options->objective, false, &any, 1) > 0;
+}
+
+static void add_swept(struct search *search, struct placement placement, enum effort_level effort)
+{
+    for (guint i = 0; i < search->choices->items->len; i++)
+        if (g_array_index(search->choices->items, struct layout_choice, i).swept)
+            add_task(search, i, placement, effort);
+}
+
+/* What others do with the sizes of a sweep. */
+static void try_rivals(struct search *search)
+{
+    add_swept(search, as_traced, EFFORT_NONE);
+    run_batch(search, rival_task);
 }
 
 /* The best layouts with the optimizer in parts on the host, in every pattern. */
@@ -178,53 +170,61 @@ static void try_placements(struct search *search)
         uint32_t layout = ranked(search, best[i])->layout;
         for (uint8_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS)
             for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++)
-                add_task(search, layout, (struct placement){pattern, parts}, EFFORT_GLANCE);
-        add_task(search, layout, all_on_device, EFFORT_GLANCE);
-        add_task(search, layout, all_on_host, EFFORT_GLANCE);
+                add_glance(search, layout, (struct placement){pattern, parts});
+        add_glance(search, layout, as_traced);
+        add_glance(search, layout, all_on_device);
+        add_glance(search, layout, all_on_host);
     }
     run_batch(search, run_task);
 }
 
-/* Every pattern with shares on both sides of an outcome's. */
+/* Every other pattern with an outcome's share, and all with shares on both sides of it. */
 static void add_neighbours(struct search *search, struct outcome outcome, uint8_t step)
 {
     uint8_t parts = outcome.placement.parts;
 
     for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++) {
+        if (pattern != outcome.placement.pattern)
+            add_glance(search, outcome.layout, (struct placement){pattern, parts});
         if (parts > step)
-            add_task(search, outcome.layout, (struct placement){pattern, parts - step},
-                     EFFORT_GLANCE);
+            add_glance(search, outcome.layout, (struct placement){pattern, parts - step});
         if (parts + step < (int)PLACEMENT_PARTS)
-            add_task(search, outcome.layout, (struct placement){pattern, parts + step},
-                     EFFORT_GLANCE);
+            add_glance(search, outcome.layout, (struct placement){pattern, parts + step});
     }
 }
 
-/* The best share of the layouts that do best with it, in ever smaller steps. */
-static void refine_placements(struct search *search)
+/* About the best share of each of the best layouts. */
+static void refine_placements(struct search *search, uint32_t layouts, uint8_t step)
 {
-    for (uint8_t step = COARSE_PARTS / 2; step > 0; step /= 2) {
-        uint32_t best[PLACED_LAYOUTS];
-        uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
-                                       PLACED_LAYOUTS);
-        for (uint32_t i = 0; i < count; i++)
-            add_neighbours(search, *ranked(search, best[i]), step);
-        run_batch(search, run_task);
-    }
+    g_autofree uint32_t *best = g_new(uint32_t, layouts);
+    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+                                   layouts);
+
+    for (uint32_t i = 0; i < count; i++)
+        add_neighbours(search, *ranked(search, best[i]), step);
+    run_batch(search, run_task);
 }
 
-/* Which layout is best depends on where the optimizer runs, and the other way round. */
+/* Which layout is best depends on where the optimizer runs, and the other way round: the sizes of a
+ * sweep find a place for it, and with that all layouts are tried. */
 static void place_optimizer(struct search *search)
 {
     uint32_t best;
 
+    add_swept(search, as_traced, EFFORT_GLANCE);
+    add_swept(search, half_on_host, EFFORT_GLANCE);
+    run_batch(search, run_task);
+    if (!found_any(search))
+        try_layouts(search, as_traced);
+    if (!found_any(search))
+        try_layouts(search, all_on_host);
     try_placements(search);
+    for (uint8_t step = COARSE_PARTS / 2; step > 0; step /= 2)
+        refine_placements(search, 1, step);
     if (!outcomes_rank(search->outcomes, search->options->objective, false, &best, 1))
         return;
-    const struct placement placement = ranked(search, best)->placement;
-    if (placement.pattern != PLACEMENT_TRACED)
-        try_layouts(search, placement);
-    refine_placements(search);
+    try_layouts(search, ranked(search, best)->placement);
+    refine_placements(search, REFINED_LAYOUTS, 1);
 }
 
 /* Only finds what a layout needs. */
@@ -242,13 +242,25 @@ static void measure_task(void *data, uint32_t index)
 static void tighten_budget(struct search *search)
 {
     for (guint i = 0; i < search->choices->items->len; i++) {
-        add_task(search, i, as_traced, EFFORT_GLANCE);
-        if (search->strategies)
-            add_task(search, i, all_on_host, EFFORT_GLANCE);
+        add_task(search, i, as_traced, EFFORT_NONE);
+        if (search->tries.strategies)
+            add_task(search, i, all_on_host, EFFORT_NONE);
     }
     run_batch(search, measure_task);
     for (guint i = 0; i < search->outcomes->len; i++)
         search->job.device_bytes = MIN(search->job.device_bytes, ranked(search, i)->needed);
+}
+
+static uint32_t count_layouts(const struct search *search)
+{
+    g_autofree uint8_t *tried = g_new0(uint8_t, search->choices->items->len);
+    uint32_t count = 0;
+
+    for (guint i = 0; i < search->outcomes->len; i++)
+        tried[ranked(search, i)->layout] |= ranked(search, i)->done;
+    for (guint i = 0; i < search->choices->items->len; i++)
+        count += tried[i];
+    return count;
 }
 
 static void describe(const struct search *search, struct search_result *result)
@@ -264,23 +276,20 @@ static void describe(const struct search *search, struct search_result *result)
         result->strategy = (struct search_rival){g_strdup(strategy->made_by),
                                                  strategy->layout->chunk_bytes[TRACE_PARAM],
                                                  strategy->predicted};
-    for (guint i = 0; i < search->outcomes->len; i++) {
-        result->layouts_tried += ranked(search, i)->done &&
-                                 ranked(search, i)->effort == EFFORT_GLANCE &&
-                                 ranked(search, i)->placement.pattern == PLACEMENT_TRACED;
+    result->layouts_tried = count_layouts(search);
+    for (guint i = 0; i < search->outcomes->len; i++)
         result->plans_tried += ranked(search, i)->plans;
-    }
 }
 
 static bool run_search(struct search *search, struct search_result *result, GError **error)
 {
     if (search->options->objective == OBJECTIVE_MEMORY)
         tighten_budget(search);
-    try_layouts(search, as_traced);
-    if (search->strategies && !found_any(search))
-        try_layouts(search, all_on_host);
-    if (search->strategies)
+    if (search->tries.strategies)
         place_optimizer(search);
+    else
+        try_layouts(search, as_traced);
+    try_rivals(search);
     try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
     try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
     describe(search, result);
@@ -307,14 +316,18 @@ struct search_result *search_plan(const struct trace *trace, const struct search
                             .choices = layout_choices_new(trace, options->layouts),
                             .outcomes = outcomes_new()};
     struct search_result *result = g_new0(struct search_result, 1);
+    g_autoptr(GPtrArray) strategies = NULL;
 
     if (placement_is_possible(trace, options->platform))
-        search.strategies = strategy_parse_list("all", NULL);
+        strategies = strategy_parse_list("all", NULL);
+    search.tries = (struct tries){.job = &search.job,
+                                  .objective = options->objective,
+                                  .strategies = strategies,
+                                  .stop = &search.stop};
     if (options->time_limit > 0)
         search.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
     bool found = run_search(&search, result, error);
     result->stopped = g_atomic_int_get(&search.stop);
-    g_clear_pointer(&search.strategies, g_ptr_array_unref);
     g_array_unref(search.outcomes);
     layout_choices_free(search.choices);
     non_model_free(non_model);

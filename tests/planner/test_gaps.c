@@ -3,6 +3,7 @@
 #include "chunks/dry_run.h"
 #include "planner/bound.h"
 #include "planner/candidate.h"
+#include "planner/least.h"
 #include "planner/traffic_prices.h"
 #include "planner/verify.h"
 #include "tests/chunks/random_iteration.h"
@@ -105,6 +106,24 @@ static void check_plan(const struct fixture *f, struct plan *plan)
     g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, f->job.host_bytes);
 }
 
+/* What promises less than another plan is not even made. */
+static void check_promise(const struct plan *plan, double bytes, double seconds)
+{
+    g_assert_cmpfloat(bytes, <=, (double)traffic(plan));
+    g_assert_cmpfloat(seconds, <=, plan->predicted.iteration_seconds * (1 + 1e-9));
+}
+
+static void check_policies(const struct fixture *f)
+{
+    for (const struct policy_ops *const *p = policy_all; *p; p++) {
+        struct plan *plan = candidate_policy(f->candidate, *p, 0);
+        check_plan(f, plan);
+        check_promise(plan, least_of_policy(f->candidate, OBJECTIVE_TRAFFIC, *p),
+                      least_of_policy(f->candidate, OBJECTIVE_TIME, *p));
+        plan_free(plan);
+    }
+}
+
 static void test_plans_move_what_is_reckoned(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -113,12 +132,16 @@ static void test_plans_move_what_is_reckoned(void)
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
+        if (f.candidate && i % 10 == 0)
+            check_policies(&f);
         for (int round = 0; f.candidate && round < 3; round++) {
             struct stays_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
                                             .flush_early = g_rand_boolean(random)};
             struct plan *plan = candidate_plan(f.candidate, &options);
             check_slack(f.candidate->keep);
             check_plan(&f, plan);
+            check_promise(plan, least_of_kept(f.candidate, OBJECTIVE_TRAFFIC),
+                          least_of_kept(f.candidate, OBJECTIVE_TIME));
             /* Where no addresses are found beforehand, making way may go through the host. */
             g_assert_cmpuint(traffic(plan), >=, f.candidate->keep->traffic);
             straight += traffic(plan) == f.candidate->keep->traffic;

@@ -1,0 +1,22 @@
+/* What a candidate promises before its schedule is made: figures that no schedule beats, for a
+ * fraction of the time that a plan takes. The search leaves out what promises too little. */
+#ifndef PSTAR_PLANNER_LEAST_H
+#define PSTAR_PLANNER_LEAST_H
+
+#include "planner/candidate.h"
+#include "planner/objective.h"
+
+/* What the objective is about: bytes over the link, or seconds an iteration. */
+double least_of(enum objective objective, uint64_t bytes, double seconds);
+
+/* Of any schedule of what is kept: its bytes are known; its time is at least that of the device's
+ * operators, of the copies of either direction, of the host's operators, and of backward and those
+ * of them that follow it and whose results the next forward uses. */
+double least_of_kept(const struct candidate *candidate, enum objective objective);
+
+/* Of a policy that fetches nothing ahead: the device computes nothing while an operator's chunks
+ * are fetched. */
+double least_of_policy(const struct candidate *candidate, enum objective objective,
+                       const struct policy_ops *policy);
+
+#endif
