@@ -123,7 +123,7 @@ static void print_plan(const struct question *question, const char *what, const 
     g_autofree char *host = size_format(least_memory_taken(plan, LEAST_HOST_MEMORY));
     double seconds = plan->predicted.iteration_seconds;
 
-    fprintf(out, "  %-20s %12s %12s %10.4f %+8.2f %%\n", what, device, host, seconds,
+    fprintf(out, "  %-20s %12s %12s %10.4g %+8.2f %%\n", what, device, host, seconds,
             100 * (seconds / base - 1));
 }
 
@@ -185,7 +185,7 @@ static void print_sensitivity(const struct sensitivity *s, uint64_t device_bytes
         g_autofree char *memory = size_format(device_bytes + s->more[m]);
         fprintf(out, "  %-14s", memory);
         for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
-            fprintf(out, "  %17.4f %5.1f %%", s->seconds[l][m], saved(s, l, m));
+            fprintf(out, "  %17.4g %5.1f %%", s->seconds[l][m], saved(s, l, m));
         fputc('\n', out);
     }
 }
