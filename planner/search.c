@@ -211,7 +211,6 @@ static void place_optimizer(struct search *search)
 {
     uint32_t best;
 
-    add_swept(search, as_traced, EFFORT_GLANCE);
     add_swept(search, half_on_host, EFFORT_GLANCE);
     run_batch(search, run_task);
     if (!found_any(search))
