@@ -103,8 +103,12 @@ static void execute_operator(struct adversary *a, const struct work *work)
 {
     uint64_t begin = a->accesses->first[work->moment], end = a->accesses->first[work->moment + 1];
     uint64_t top = a->plan->device_bytes / GRAIN;
+    const struct trace_operator *op = &a->trace->operators[work->moment];
     for (uint64_t i = begin; i < end; i++)
         check_operand(a, &a->accesses->items[i], &work->operands[i - begin]);
+    /* One on the host reaches non-model data only as activations that cross the link. */
+    if (op->place == TRACE_ON_HOST && !op->h2d_bytes && !op->d2h_bytes)
+        return;
     for (uint64_t g = top - a->accesses->non_model[work->moment] / GRAIN; g < top; g++)
         a->device[g] = (struct stamp){UINT32_MAX, work->moment, g};
 }
