@@ -11,6 +11,10 @@
 
 #define KINETO_NO_SEQUENCE UINT64_MAX
 
+/* How names of ranges begin: the execution of a node of autograd, the optimizer's step. */
+#define KINETO_NODE      "autograd::engine::evaluate_function: "
+#define KINETO_OPTIMIZER "Optimizer.step#"
+
 /* A range of a host thread: an operator of PyTorch, or what the program annotated. */
 struct kineto_range {
     uint64_t start_ns, end_ns;

@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#define NODE "autograd::engine::evaluate_function: "
-
 static const struct kineto_work *work_at(const struct kineto_parts *parts, uint32_t index)
 {
     return kineto_work_at(parts->step, index);
@@ -35,7 +33,7 @@ static char *name_of(const struct kineto_parts *parts, const struct kineto_work 
 {
     const char *name = string_table_text(parts->kineto->strings, work->range->name);
     return g_strdup_printf("%s %s", trace_phase_name((enum trace_phase)work->phase),
-                           g_str_has_prefix(name, NODE) ? name + strlen(NODE) : name);
+                           g_str_has_prefix(name, KINETO_NODE) ? name + strlen(KINETO_NODE) : name);
 }
 
 static void make_passes(struct kineto_parts *parts)

@@ -2,10 +2,10 @@
 
 #include <string.h>
 
-#define NODE       "autograd::engine::evaluate_function: "
-#define ACCUMULATE "torch::autograd::AccumulateGrad"
-#define STEP       "ProfilerStep#"
-#define OPTIMIZER  "Optimizer.step#"
+#define KINETO_NODE      "autograd::engine::evaluate_function: "
+#define ACCUMULATE       "torch::autograd::AccumulateGrad"
+#define STEP             "ProfilerStep#"
+#define KINETO_OPTIMIZER "Optimizer.step#"
 
 struct window {
     uint64_t start_ns, end_ns;
@@ -46,7 +46,7 @@ static void find_updates(const struct kineto *kineto, GArray *windows)
     uint64_t last_ns = 0;
     for (guint i = 0; i < kineto->ranges->len; i++) {
         const struct kineto_range *range = range_at(kineto, i);
-        if (!range->annotation || !g_str_has_prefix(name_of(kineto, range), OPTIMIZER))
+        if (!range->annotation || !g_str_has_prefix(name_of(kineto, range), KINETO_OPTIMIZER))
             continue;
         struct window window = {last_ns, range->end_ns};
         if (last_ns > 0)
@@ -81,7 +81,7 @@ struct walk {
 
 static bool is_node(const struct walk *walk, const struct kineto_range *range)
 {
-    return !range->annotation && g_str_has_prefix(name_of(walk->kineto, range), NODE);
+    return !range->annotation && g_str_has_prefix(name_of(walk->kineto, range), KINETO_NODE);
 }
 
 /* Whether the range is part of no other on its thread; if so, it is the last such. */
@@ -121,11 +121,11 @@ static void take_range(struct walk *walk, const struct kineto_range *range)
 {
     const char *name = name_of(walk->kineto, range);
     if (range->annotation) {
-        if (g_str_has_prefix(name, OPTIMIZER))
+        if (g_str_has_prefix(name, KINETO_OPTIMIZER))
             walk->update_until = range->end_ns;
         return;
     }
-    bool node = is_node(walk, range), accumulates = strcmp(name, NODE ACCUMULATE) == 0;
+    bool node = is_node(walk, range), accumulates = strcmp(name, KINETO_NODE ACCUMULATE) == 0;
     bool outermost = is_outermost(walk, range);
     if (node && !accumulates)
         walk->last_node = range->sequence;

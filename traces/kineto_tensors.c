@@ -5,8 +5,6 @@
 
 #include <string.h>
 
-#define OPTIMIZER "Optimizer.step#"
-
 enum { UNKNOWN = UINT32_MAX };
 
 struct parameter {
@@ -139,8 +137,8 @@ static const char *find_optimizer(const struct kineto_parts *parts)
         const struct kineto_range *range = &g_array_index(ranges, struct kineto_range, i);
         const char *name = text(parts, range->name);
         if (range->annotation && range->start_ns >= parts->step->start_ns &&
-            range->start_ns < parts->step->end_ns && g_str_has_prefix(name, OPTIMIZER))
-            return name + strlen(OPTIMIZER);
+            range->start_ns < parts->step->end_ns && g_str_has_prefix(name, KINETO_OPTIMIZER))
+            return name + strlen(KINETO_OPTIMIZER);
     }
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* Traces from execution traces (Chakra), beside those that the profiler's file of the same run
  * makes. */
-#include "traces/import.h"
+#include "tests/traces/import_fixture.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
@@ -8,35 +8,7 @@
 
 #define DATA PROJECT_DIR "/tests/data/kineto/"
 
-struct fixture {
-    char *folder, *from, *to;
-    GPtrArray *unknown;
-    GError *error;
-};
-
-static void set_up(struct fixture *f, gconstpointer data)
-{
-    (void)data;
-    f->folder = g_dir_make_tmp("import-XXXXXX", NULL);
-    f->from = g_build_filename(f->folder, "trace.json", NULL);
-    f->to = g_build_filename(f->folder, "run.pstar", NULL);
-    f->unknown = g_ptr_array_new_with_free_func(g_free);
-}
-
-static void tear_down(struct fixture *f, gconstpointer data)
-{
-    (void)data;
-    g_unlink(f->from);
-    g_unlink(f->to);
-    g_assert_cmpint(g_rmdir(f->folder), ==, 0);
-    g_free(f->folder);
-    g_free(f->from);
-    g_free(f->to);
-    g_ptr_array_unref(f->unknown);
-    g_clear_error(&f->error);
-}
-
-static struct trace *import(struct fixture *f, importer *read, const char *from)
+static struct trace *import(struct import_fixture *f, importer *read, const char *from)
 {
     g_assert_true(read(from, f->to, f->unknown, &f->error));
     struct trace *trace = trace_read(f->to, &f->error);
@@ -44,7 +16,7 @@ static struct trace *import(struct fixture *f, importer *read, const char *from)
     return trace;
 }
 
-static void test_beside_the_profiler(struct fixture *f, gconstpointer data)
+static void test_beside_the_profiler(struct import_fixture *f, gconstpointer data)
 {
     (void)data;
     struct trace *found = import(f, import_chakra, DATA "gpt.et.json.gz");
@@ -121,7 +93,7 @@ static void add_node(GString *json, const struct node *node)
 }
 
 /* Numbers of storages, not sequence numbers, tell who else uses a parameter: 9. */
-static void test_tied(struct fixture *f, gconstpointer data)
+static void test_tied(struct import_fixture *f, gconstpointer data)
 {
     static const struct node nodes[] = {
         {2, 1, "aten::embedding", 0, 4, {9, 0}, 50},
@@ -153,7 +125,7 @@ static void test_tied(struct fixture *f, gconstpointer data)
     trace_free(trace);
 }
 
-static void test_refused(struct fixture *f, gconstpointer data)
+static void test_refused(struct import_fixture *f, gconstpointer data)
 {
     (void)data;
     g_assert_false(import_chakra(DATA "gpt.json.gz", f->to, f->unknown, &f->error));
@@ -161,14 +133,11 @@ static void test_refused(struct fixture *f, gconstpointer data)
     g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
 }
 
-#define ADD(name, function) \
-    g_test_add("/import_chakra/" name, struct fixture, NULL, set_up, function, tear_down)
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    ADD("beside_the_profiler", test_beside_the_profiler);
-    ADD("tied", test_tied);
-    ADD("refused", test_refused);
+    IMPORT_TEST("/import_chakra/beside_the_profiler", test_beside_the_profiler);
+    IMPORT_TEST("/import_chakra/tied", test_tied);
+    IMPORT_TEST("/import_chakra/refused", test_refused);
     return g_test_run();
 }

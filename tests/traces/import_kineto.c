@@ -1,7 +1,7 @@
 /* Traces from JSON of PyTorch's profiler: a real recording, ones that are made up to know the
  * answer, and damaged ones. */
+#include "tests/traces/import_fixture.h"
 #include "traces/activity_summary.h"
-#include "traces/import.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
@@ -11,37 +11,7 @@
 #define REAL   PROJECT_DIR "/tests/data/kineto/gpt.json.gz"
 #define SHAPES PROJECT_DIR "/tests/data/kineto/gpt.txt"
 
-struct fixture {
-    char *folder, *from, *to;
-    GPtrArray *unknown;
-    GError *error;
-    struct trace *trace;
-};
-
-static void set_up(struct fixture *f, gconstpointer data)
-{
-    (void)data;
-    f->folder = g_dir_make_tmp("import-XXXXXX", NULL);
-    f->from = g_build_filename(f->folder, "profile.json", NULL);
-    f->to = g_build_filename(f->folder, "run.pstar", NULL);
-    f->unknown = g_ptr_array_new_with_free_func(g_free);
-}
-
-static void tear_down(struct fixture *f, gconstpointer data)
-{
-    (void)data;
-    g_unlink(f->from);
-    g_unlink(f->to);
-    g_assert_cmpint(g_rmdir(f->folder), ==, 0); /* nothing else was left */
-    g_free(f->folder);
-    g_free(f->from);
-    g_free(f->to);
-    g_ptr_array_unref(f->unknown);
-    g_clear_error(&f->error);
-    trace_free(f->trace);
-}
-
-static bool is_unknown(const struct fixture *f, const char *what)
+static bool is_unknown(const struct import_fixture *f, const char *what)
 {
     for (guint i = 0; i < f->unknown->len; i++)
         if (strstr((char *)g_ptr_array_index(f->unknown, i), what) != NULL)
@@ -49,13 +19,14 @@ static bool is_unknown(const struct fixture *f, const char *what)
     return false;
 }
 
-static void import(struct fixture *f, const char *from)
+static struct trace *import(struct import_fixture *f, const char *from)
 {
     g_assert_true(import_kineto(from, f->to, f->unknown, &f->error));
     g_assert_no_error(f->error);
-    f->trace = trace_read(f->to, &f->error);
+    struct trace *trace = trace_read(f->to, &f->error);
     g_assert_no_error(f->error);
     g_assert_true(trace_verify(f->to, &f->error));
+    return trace;
 }
 
 /* Of an event in microseconds. */
@@ -95,7 +66,7 @@ static void add_kernel(GString *json, unsigned correlation, double start, double
         correlation);
 }
 
-static void write_events(const struct fixture *f, const GString *events, bool packed)
+static void write_events(const struct import_fixture *f, const GString *events, bool packed)
 {
     g_autofree char *text = g_strdup_printf("{\"schemaVersion\": 1, \"traceEvents\": [%s], "
                                             "\"deviceProperties\": [{\"id\": 0, \"name\": "
@@ -187,90 +158,94 @@ static bool accesses(const struct trace *trace, const char *name, uint32_t tenso
     return false;
 }
 
-static void test_device_times(struct fixture *f, gconstpointer data)
+static void test_device_times(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(3, 1);
     (void)data;
     write_events(f, events, false);
-    import(f, f->from);
+    struct trace *trace = import(f, f->from);
     /* The device is done with them at 30, 35, 40 and 60, and with the update at 176; the operator
      * without a kernel is part of the one before it. */
-    g_assert_cmpuint(f->trace->operator_count, ==, 6);
-    g_assert_cmpuint(operator_named(f->trace, "forward aten::linear")->duration_ns, ==, 20000);
-    g_assert_cmpuint(operator_named(f->trace, "forward aten::mse_loss")->duration_ns, ==, 5000);
-    g_assert_cmpuint(operator_named(f->trace, "backward MseLossBackward0")->duration_ns, ==, 5000);
-    g_assert_cmpuint(operator_named(f->trace, "backward AddmmBackward0")->duration_ns, ==, 20000);
-    uint64_t first = operator_named(f->trace, "update parameter 0 [64, 32]")->duration_ns;
-    uint64_t second = operator_named(f->trace, "update parameter 1 [64]")->duration_ns;
+    g_assert_cmpuint(trace->operator_count, ==, 6);
+    g_assert_cmpuint(operator_named(trace, "forward aten::linear")->duration_ns, ==, 20000);
+    g_assert_cmpuint(operator_named(trace, "forward aten::mse_loss")->duration_ns, ==, 5000);
+    g_assert_cmpuint(operator_named(trace, "backward MseLossBackward0")->duration_ns, ==, 5000);
+    g_assert_cmpuint(operator_named(trace, "backward AddmmBackward0")->duration_ns, ==, 20000);
+    uint64_t first = operator_named(trace, "update parameter 0 [64, 32]")->duration_ns;
+    uint64_t second = operator_named(trace, "update parameter 1 [64]")->duration_ns;
     g_assert_cmpuint(first + second, ==, 116000);
     g_assert_cmpuint(first, ==, UINT64_C(116000) * 2048 / 2112);
-    g_assert_cmpstr(f->trace->machine, ==, "Card");
-    g_assert_cmpstr(f->trace->precision, ==, "fp32");
+    g_assert_cmpstr(trace->machine, ==, "Card");
+    g_assert_cmpstr(trace->precision, ==, "fp32");
+    trace_free(trace);
 }
 
-static void test_accesses(struct fixture *f, gconstpointer data)
+static void test_accesses(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(2, 1);
     (void)data;
     write_events(f, events, true);
-    import(f, f->from);
-    g_assert_cmpuint(f->trace->tensor_count, ==, 2);
-    g_assert_cmpuint(f->trace->tensors[0].elements, ==, 64 * 32);
-    g_assert_cmpuint(f->trace->tensors[1].elements, ==, 64);
+    struct trace *trace = import(f, f->from);
+    g_assert_cmpuint(trace->tensor_count, ==, 2);
+    g_assert_cmpuint(trace->tensors[0].elements, ==, 64 * 32);
+    g_assert_cmpuint(trace->tensors[1].elements, ==, 64);
     for (uint32_t t = 0; t < 2; t++) {
         const char *update = t == 0 ? "update parameter 0 [64, 32]" : "update parameter 1 [64]";
         const char *backward = "backward AddmmBackward0";
-        g_assert_true(accesses(f->trace, "forward aten::linear", t, TRACE_PARAM, TRACE_READ));
-        g_assert_true(accesses(f->trace, backward, t, TRACE_PARAM, TRACE_READ));
-        g_assert_true(accesses(f->trace, backward, t, TRACE_GRAD, TRACE_OVERWRITE));
-        g_assert_true(accesses(f->trace, update, t, TRACE_PARAM, TRACE_UPDATE));
-        g_assert_true(accesses(f->trace, update, t, TRACE_GRAD, TRACE_READ));
-        g_assert_true(accesses(f->trace, update, t, TRACE_EXP_AVG_SQ, TRACE_UPDATE));
+        g_assert_true(accesses(trace, "forward aten::linear", t, TRACE_PARAM, TRACE_READ));
+        g_assert_true(accesses(trace, backward, t, TRACE_PARAM, TRACE_READ));
+        g_assert_true(accesses(trace, backward, t, TRACE_GRAD, TRACE_OVERWRITE));
+        g_assert_true(accesses(trace, update, t, TRACE_PARAM, TRACE_UPDATE));
+        g_assert_true(accesses(trace, update, t, TRACE_GRAD, TRACE_READ));
+        g_assert_true(accesses(trace, update, t, TRACE_EXP_AVG_SQ, TRACE_UPDATE));
     }
-    g_assert_cmpuint(f->trace->access_count, ==, 2 * (1 + 2 + 4));
+    g_assert_cmpuint(trace->access_count, ==, 2 * (1 + 2 + 4));
+    trace_free(trace);
 }
 
 /* The gradient is no non-model data, neither this step's nor the last one's. */
-static void test_memory(struct fixture *f, gconstpointer data)
+static void test_memory(struct import_fixture *f, gconstpointer data)
 {
     static const uint64_t expected[] = {4096, 4096, 4096, 4096 + 1024};
     g_autoptr(GString) events = make_run(2, 1);
     (void)data;
     write_events(f, events, false);
-    import(f, f->from);
+    struct trace *trace = import(f, f->from);
     for (uint32_t m = 0; m < G_N_ELEMENTS(expected); m++)
-        g_assert_cmpuint(f->trace->non_model_bytes[m], ==, expected[m]);
-    g_assert_cmpuint(f->trace->non_model_bytes[4], ==, 2112 * 64 * 32 / (64 * 32 + 64));
-    g_assert_cmpuint(f->trace->non_model_bytes[5], ==, 2112 * 64 / (64 * 32 + 64));
-    const struct trace_buffer *activation = &f->trace->buffers[0];
+        g_assert_cmpuint(trace->non_model_bytes[m], ==, expected[m]);
+    g_assert_cmpuint(trace->non_model_bytes[4], ==, 2112 * 64 * 32 / (64 * 32 + 64));
+    g_assert_cmpuint(trace->non_model_bytes[5], ==, 2112 * 64 / (64 * 32 + 64));
+    const struct trace_buffer *activation = &trace->buffers[0];
     g_assert_cmpuint(activation->bytes, ==, 4096);
     g_assert_true(activation->saved);
     g_assert_cmpuint(activation->first, ==, 0);
     g_assert_cmpuint(activation->last, ==, 3);
+    trace_free(trace);
 }
 
-static void test_micro_batches(struct fixture *f, gconstpointer data)
+static void test_micro_batches(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(2, 3);
     (void)data;
     write_events(f, events, false);
-    import(f, f->from);
-    g_assert_cmpuint(f->trace->micro_batches, ==, 3);
-    g_assert_cmpuint(f->trace->tensor_count, ==, 2);
-    g_assert_cmpuint(f->trace->operator_count, ==, 3 * 4 + 2);
+    struct trace *trace = import(f, f->from);
+    g_assert_cmpuint(trace->micro_batches, ==, 3);
+    g_assert_cmpuint(trace->tensor_count, ==, 2);
+    g_assert_cmpuint(trace->operator_count, ==, 3 * 4 + 2);
     for (uint32_t m = 0; m < 12; m++)
-        g_assert_cmpuint(f->trace->operators[m].micro_batch, ==, m / 4);
+        g_assert_cmpuint(trace->operators[m].micro_batch, ==, m / 4);
     uint32_t updates = 0, overwrites = 0;
-    for (uint32_t i = 0; i < f->trace->access_count; i++) {
-        const struct trace_access *access = &f->trace->accesses[i];
+    for (uint32_t i = 0; i < trace->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[i];
         updates += access->list == TRACE_GRAD && access->mode == TRACE_UPDATE;
         overwrites += access->list == TRACE_GRAD && access->mode == TRACE_OVERWRITE;
     }
     g_assert_cmpuint(overwrites, ==, 2);
     g_assert_cmpuint(updates, ==, 4);
+    trace_free(trace);
 }
 
-static void test_records(struct fixture *f, gconstpointer data)
+static void test_records(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(2, 1);
     (void)data;
@@ -278,7 +253,7 @@ static void test_records(struct fixture *f, gconstpointer data)
         "\"device\": 0, \"context\": 1, \"stream\": 9, \"bytes\": 77");
     add(events, "python_function", "main", 1669783687000500.0, 5, "\"Ev Idx\": 1");
     write_events(f, events, false);
-    import(f, f->from);
+    struct trace *trace = import(f, f->from);
     struct activity *activity = activity_read(f->to, ACTIVITY_ALL, &f->error);
     g_assert_no_error(f->error);
     g_assert_cmpuint(activity->kernel_count, ==, 10);
@@ -296,15 +271,16 @@ static void test_records(struct fixture *f, gconstpointer data)
     g_assert_cmpstr(records_text(records, activity->kernels[0].short_name), ==, "scale");
     records_free(records);
     activity_free(activity);
+    trace_free(trace);
 }
 
 /* The steps of a run are found again without their marks. */
-static void test_repetition(struct fixture *f, gconstpointer data)
+static void test_repetition(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(6, 1);
     (void)data;
     write_events(f, events, false);
-    import(f, f->from);
+    struct trace *trace = import(f, f->from);
     struct records *records = records_read(f->to, &f->error);
     struct activity *activity = activity_read(f->to, ACTIVITY_SUMMARY_PARTS, &f->error);
     struct activity_summary *summary = activity_summary_new(activity, records);
@@ -317,35 +293,37 @@ static void test_repetition(struct fixture *f, gconstpointer data)
     activity_summary_free(summary);
     activity_free(activity);
     records_free(records);
+    trace_free(trace);
 }
 
-static void test_real(struct fixture *f, gconstpointer data)
+static void test_real(struct import_fixture *f, gconstpointer data)
 {
     g_autofree char *text = NULL;
     uint32_t phases[3] = {0}, parameter = 0;
     (void)data;
-    import(f, REAL);
+    struct trace *trace = import(f, REAL);
     g_assert_true(g_file_get_contents(SHAPES, &text, NULL, NULL));
     g_auto(GStrv) lines = g_strsplit(g_strchomp(text), "\n", -1);
     for (; lines[parameter] != NULL; parameter++) {
         g_autofree char *shape = g_strndup(lines[parameter], strcspn(lines[parameter], "]") + 1);
         g_autofree char *name = g_strdup_printf("parameter %u %s", parameter, shape);
-        g_assert_cmpstr(f->trace->tensors[parameter].name, ==, name);
+        g_assert_cmpstr(trace->tensors[parameter].name, ==, name);
     }
-    g_assert_cmpuint(f->trace->tensor_count, ==, parameter);
-    g_assert_cmpuint(f->trace->batch, ==, 2);
-    g_assert_cmpuint(f->trace->sequence, ==, 16);
-    for (uint32_t m = 0; m < f->trace->operator_count; m++)
-        phases[f->trace->operators[m].phase]++;
+    g_assert_cmpuint(trace->tensor_count, ==, parameter);
+    g_assert_cmpuint(trace->batch, ==, 2);
+    g_assert_cmpuint(trace->sequence, ==, 16);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        phases[trace->operators[m].phase]++;
     g_assert_cmpuint(phases[TRACE_FORWARD], ==, 25);
     g_assert_cmpuint(phases[TRACE_UPDATE_PHASE], ==, parameter);
     /* What is left when backward ends is what was there when forward began. */
-    uint32_t last = f->trace->operator_count - parameter - 1;
-    g_assert_cmpuint(f->trace->non_model_bytes[last], <, f->trace->non_model_bytes[0] * 2);
+    uint32_t last = trace->operator_count - parameter - 1;
+    g_assert_cmpuint(trace->non_model_bytes[last], <, trace->non_model_bytes[0] * 2);
     g_assert_true(is_unknown(f, "kernels"));
+    trace_free(trace);
 }
 
-static void test_without_shapes(struct fixture *f, gconstpointer data)
+static void test_without_shapes(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(2, 1);
     (void)data;
@@ -359,17 +337,14 @@ static void test_without_shapes(struct fixture *f, gconstpointer data)
     records_free(records);
 }
 
-static void check_refused(struct fixture *f, const char *text, gssize bytes, const char *reason)
+static void check_refused(struct import_fixture *f, const char *text, gssize bytes,
+                          const char *reason)
 {
     g_assert_true(g_file_set_contents(f->from, text, bytes, NULL));
-    g_assert_false(import_kineto(f->from, f->to, f->unknown, &f->error));
-    g_assert_nonnull(strstr(f->error->message, f->from));
-    g_assert_nonnull(strstr(f->error->message, reason));
-    g_clear_error(&f->error);
-    g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
+    import_check_refused(f, import_kineto, reason);
 }
 
-static void test_refused(struct fixture *f, gconstpointer data)
+static void test_refused(struct import_fixture *f, gconstpointer data)
 {
     g_autofree char *packed = NULL;
     gsize bytes;
@@ -385,7 +360,7 @@ static void test_refused(struct fixture *f, gconstpointer data)
 }
 
 /* Whatever is changed or missing, a trace that is written is a valid one. */
-static void test_damaged(struct fixture *f, gconstpointer data)
+static void test_damaged(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(2, 2);
     g_autofree char *whole = NULL;
@@ -413,21 +388,18 @@ static void test_damaged(struct fixture *f, gconstpointer data)
     }
 }
 
-#define ADD(name, function) \
-    g_test_add("/import_kineto/" name, struct fixture, NULL, set_up, function, tear_down)
-
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    ADD("device_times", test_device_times);
-    ADD("accesses", test_accesses);
-    ADD("memory", test_memory);
-    ADD("micro_batches", test_micro_batches);
-    ADD("records", test_records);
-    ADD("repetition", test_repetition);
-    ADD("real", test_real);
-    ADD("without_shapes", test_without_shapes);
-    ADD("refused", test_refused);
-    ADD("damaged", test_damaged);
+    IMPORT_TEST("/import_kineto/device_times", test_device_times);
+    IMPORT_TEST("/import_kineto/accesses", test_accesses);
+    IMPORT_TEST("/import_kineto/memory", test_memory);
+    IMPORT_TEST("/import_kineto/micro_batches", test_micro_batches);
+    IMPORT_TEST("/import_kineto/records", test_records);
+    IMPORT_TEST("/import_kineto/repetition", test_repetition);
+    IMPORT_TEST("/import_kineto/real", test_real);
+    IMPORT_TEST("/import_kineto/without_shapes", test_without_shapes);
+    IMPORT_TEST("/import_kineto/refused", test_refused);
+    IMPORT_TEST("/import_kineto/damaged", test_damaged);
     return g_test_run();
 }

@@ -1,6 +1,6 @@
 /* Traces from SQLite exports of Nsight Systems: what was recorded is copied whole. */
+#include "tests/traces/import_fixture.h"
 #include "tests/traces/random_activity.h"
-#include "traces/import.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
@@ -8,34 +8,6 @@
 #include <string.h>
 
 enum { MOST = 200 };
-
-struct fixture {
-    char *folder, *from, *to;
-    GPtrArray *unknown;
-    GError *error;
-};
-
-static void set_up(struct fixture *f, gconstpointer data)
-{
-    (void)data;
-    f->folder = g_dir_make_tmp("import-XXXXXX", NULL);
-    f->from = g_build_filename(f->folder, "report.sqlite", NULL);
-    f->to = g_build_filename(f->folder, "run.pstar", NULL);
-    f->unknown = g_ptr_array_new_with_free_func(g_free);
-}
-
-static void tear_down(struct fixture *f, gconstpointer data)
-{
-    (void)data;
-    g_unlink(f->from);
-    g_unlink(f->to);
-    g_assert_cmpint(g_rmdir(f->folder), ==, 0); /* nothing else was left */
-    g_free(f->folder);
-    g_free(f->from);
-    g_free(f->to);
-    g_ptr_array_unref(f->unknown);
-    g_clear_error(&f->error);
-}
 
 static void execute(const char *path, const char *sql)
 {
@@ -48,7 +20,7 @@ static void execute(const char *path, const char *sql)
 }
 
 /* The tables that an export has and we have not, and the other way round. */
-static void write_export(const struct fixture *f, const struct activity *activity)
+static void write_export(const struct import_fixture *f, const struct activity *activity)
 {
     struct record_string *strings = random_activity_strings();
     const struct records records = {
@@ -91,7 +63,7 @@ static void check_same(const struct activity *found, const struct activity *expe
     CHECK_SAME(memory, memory_count);
 }
 
-static void test_copied(struct fixture *f, gconstpointer data)
+static void test_copied(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
     struct activity *made = random_activity(random, MOST);
@@ -118,7 +90,7 @@ static void test_copied(struct fixture *f, gconstpointer data)
     activity_free(made);
 }
 
-static void test_texts(struct fixture *f, gconstpointer data)
+static void test_texts(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
     struct activity *made = random_activity(random, 5);
@@ -140,42 +112,31 @@ static void test_texts(struct fixture *f, gconstpointer data)
     activity_free(made);
 }
 
-static void check_refused(struct fixture *f, const char *reason)
-{
-    g_assert_false(import_nsys(f->from, f->to, f->unknown, &f->error));
-    g_assert_nonnull(strstr(f->error->message, f->from));
-    g_assert_nonnull(strstr(f->error->message, reason));
-    g_clear_error(&f->error);
-    g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
-}
-
-static void test_refused(struct fixture *f, gconstpointer data)
+static void test_refused(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
     struct activity *made = random_activity(random, 5);
     (void)data;
-    check_refused(f, "No such file");
+    import_check_refused(f, import_nsys, "No such file");
     g_assert_false(g_file_test(f->from, G_FILE_TEST_EXISTS));
     g_assert_true(g_file_set_contents(f->from, "SQLite", -1, NULL));
-    check_refused(f, "no SQLite database");
+    import_check_refused(f, import_nsys, "no SQLite database");
     g_unlink(f->from);
     execute(f->from, "CREATE TABLE other (id INTEGER)");
-    check_refused(f, "no table StringIds");
+    import_check_refused(f, import_nsys, "no table StringIds");
     g_unlink(f->from);
     write_export(f, made);
     execute(f->from, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1");
-    check_refused(f, "CUPTI_ACTIVITY_KIND_KERNEL: row 1: ends before it begins");
+    import_check_refused(f, import_nsys,
+                         "CUPTI_ACTIVITY_KIND_KERNEL: row 1: ends before it begins");
     activity_free(made);
 }
-
-#define ADD(name, function) \
-    g_test_add("/import_nsys/" name, struct fixture, NULL, set_up, function, tear_down)
 
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    ADD("copied", test_copied);
-    ADD("texts", test_texts);
-    ADD("refused", test_refused);
+    IMPORT_TEST("/import_nsys/copied", test_copied);
+    IMPORT_TEST("/import_nsys/texts", test_texts);
+    IMPORT_TEST("/import_nsys/refused", test_refused);
     return g_test_run();
 }
