@@ -1,0 +1,57 @@
+"""A small model's training runs on this machine's CPU device, for the benches that measure it."""
+
+import json
+import pathlib
+import random
+import shlex
+import subprocess
+import sys
+
+CONFIG = dict(
+    model_type="gpt2", architectures=["GPT2LMHeadModel"], activation_function="gelu_new",
+    n_layer=6, n_embd=384, n_head=6, n_positions=256, vocab_size=256, tie_word_embeddings=True,
+    embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0, layer_norm_epsilon=1e-5, initializer_range=0.02,
+)
+BATCH, SEQUENCE = 2, 128
+
+
+class CpuDevice:
+    """Our programs, called within a folder that holds the model and its data."""
+
+    def __init__(self, programs, folder, prefix=""):
+        self.programs = pathlib.Path(programs).resolve()
+        self.folder = pathlib.Path(folder)
+        self.prefix = shlex.split(prefix)
+        (self.folder / "config.json").write_text(json.dumps(CONFIG))
+        words = random.Random(1)
+        (self.folder / "data.txt").write_bytes(bytes(words.randrange(32, 127) for _ in range(1 << 18)))
+
+    def call(self, program, *arguments, timed=False, allowed=(0,)):
+        """Whoever is timed runs behind the prefix, as in chrt -f 10."""
+        command = [*(self.prefix if timed else []), str(self.programs / program), *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
+        if done.returncode not in allowed:
+            name = pathlib.Path(sys.argv[0]).name
+            raise SystemExit(f"{name}: {shlex.join(command)}: {done.stderr.strip()}")
+        return done
+
+    def probe(self, path="machine.json"):
+        print("probing the machine", file=sys.stderr)
+        self.call("pstar-run", "--probe", "-o", path, timed=True)
+        return path
+
+    def job(self, precision, *step):
+        return ["--model", "config.json", "--data", "data.txt", "--batch", BATCH, "--seq", SEQUENCE,
+                "--precision", precision, *step]
+
+    def collect(self, path, first, last, job):
+        """A trace of the job's iterations first to last, of last + 1."""
+        self.call("pstar-collect", "-o", path, "--iterations", f"{first}:{last}", "--",
+                  self.programs / "pstar-run", *job, "--steps", last + 1, timed=True)
+        return path
+
+    def steps(self, job, steps, uncounted):
+        """What each iteration after the uncounted ones logs."""
+        self.call("pstar-run", *job, "--steps", steps, "--log", "run.jsonl", timed=True)
+        lines = map(json.loads, (self.folder / "run.jsonl").read_text().splitlines())
+        return [line for line in lines if "step" in line][uncounted:]
