@@ -30,8 +30,10 @@ struct device {
 };
 
 enum device_error {
+    DEVICE_ERROR_NONE_HERE, /* no such device, or no driver for it */
     DEVICE_ERROR_MEMORY,
-    DEVICE_ERROR_MODEL /* no operators for such a model */
+    DEVICE_ERROR_MODEL, /* no operators for such a model */
+    DEVICE_ERROR_WORK   /* queued work failed */
 };
 #define DEVICE_ERROR device_error_quark()
 GQuark device_error_quark(void);
@@ -41,7 +43,7 @@ struct device_ops {
 
     /* Whether the device has operators for the model; fails with DEVICE_ERROR_MODEL where not. */
     bool (*supports)(const struct model_config *config, GError **error);
-    /* Takes all memory at once. DEVICE_ERROR_MEMORY where the machine has not that much. */
+    /* Takes all memory at once, zeroed. DEVICE_ERROR_MEMORY where the machine has not that much. */
     struct device *(*open)(const struct device_options *options, GError **error);
     /* Completes what is queued first. */
     void (*close)(struct device *device);
@@ -52,8 +54,11 @@ struct device_ops {
     /* Within the arena, in the compute queue; the ranges may overlap. */
     mover_ticket (*move)(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
                          const struct mover_after *after);
+    /* Bytes that the caller has go to the arena, in the compute queue; they are taken at once. */
+    mover_ticket (*send)(struct device *device, uint64_t to, uint64_t bytes, const void *from,
+                         const struct mover_after *after);
     /* Runs an operator on the arena, in the compute queue; its scalar results are valid when the
-     * ticket is complete. */
+     * ticket is complete, and lie in memory of `scalars`. */
     mover_ticket (*compute)(struct device *device, const struct operation *operation,
                             const struct mover_after *after);
     /* The same on the host pool, in the host's queue. The operation is copied. */
@@ -65,6 +70,11 @@ struct device_ops {
     void (*wait)(struct device *device, const struct mover_after *after);
     /* Returns when all work is. */
     void (*drain)(struct device *device);
+
+    /* `count` numbers for the results of operators, 0 at first; the device's, until it is closed. */
+    double *(*scalars)(struct device *device, uint32_t count);
+    /* Fails with DEVICE_ERROR_WORK where work that was waited for has failed. */
+    bool (*check)(struct device *device, GError **error);
 
     /* Seconds in which the compute queue, or the caller of wait, waited for others, since the
      * device was opened. */

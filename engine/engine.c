@@ -37,8 +37,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .activations = activations_new(options->iteration, engine->places, plan->device_bytes),
         .use = tensor_use_new(trace->tensor_count),
         .annotate = options->annotate,
-        .norms = g_new0(double, trace->tensor_count),
-        .losses = g_new0(double, options->iteration->job.micro_batches),
+        .norms = opened->ops->scalars(opened, trace->tensor_count),
+        .losses = opened->ops->scalars(opened, options->iteration->job.micro_batches),
     };
     return engine;
 }
@@ -52,8 +52,6 @@ void engine_close(struct engine *engine)
     usage_free(engine->usage);
     activations_free(engine->executor.activations);
     tensor_use_free(engine->executor.use);
-    g_free(engine->executor.norms);
-    g_free(engine->executor.losses);
     g_clear_error(&engine->executor.error);
     accesses_free(engine->accesses);
     non_model_free(engine->places);
@@ -82,7 +80,7 @@ static double seconds_now(void)
 static bool take_error(struct engine *engine, GError **error)
 {
     if (!engine->executor.error)
-        return true;
+        return engine->device->ops->check(engine->device, error);
     g_propagate_error(error, g_steal_pointer(&engine->executor.error));
     return false;
 }
@@ -91,6 +89,7 @@ static bool run_moments(struct engine *engine, uint32_t end, GError **error)
 {
     for (uint32_t moment = 0; moment < end && !engine->executor.error; moment++)
         residency_step(engine->residency, moment);
+    executor_wait(&engine->executor);
     return take_error(engine, error);
 }
 

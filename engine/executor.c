@@ -108,19 +108,15 @@ static void send_tokens(struct executor *x, const struct model_operator *op,
                         const struct mover_after *after)
 {
     struct device *device = device_of(x);
-    device->ops->wait(device, after);
-    device->ops->write(device, DEVICE_ARENA, buffer_address(x, op->in[0]),
-                       2 * rows(x) * sizeof(uint32_t),
-                       x->step.tokens + 2 * rows(x) * op->micro_batch);
+    device->ops->send(device, buffer_address(x, op->in[0]), 2 * rows(x) * sizeof(uint32_t),
+                      x->step.tokens + 2 * rows(x) * op->micro_batch, after);
 }
 
 /* Before the first update: the gradient's norm, over tensors in the model's order, and the factor
  * of clip_grad_norm_ (PyTorch): max_norm / (norm + 1e-6), at most 1. */
 static void begin_update(struct executor *x)
 {
-    struct device *device = device_of(x);
-    struct mover_after gradients = {.queue = {[MOVER_HOST] = x->last_gradient_on_host}};
-    device->ops->wait(device, &gradients);
+    executor_wait(x);
     double sum = 0;
     for (uint32_t t = 0; t < x->iteration->trace->tensor_count; t++)
         sum += x->norms[t];
@@ -134,6 +130,7 @@ static void begin_update(struct executor *x)
 
 /* ---- running ---- */
 
+/* A collector's range is the caller's: with one, every operator is waited for. */
 static mover_ticket run_on_device(struct executor *x, uint32_t moment,
                                   const struct mover_after *after)
 {
@@ -142,9 +139,14 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     if (x->annotate)
         device->ops->wait(device, after);
     annotate_operator_begin(x->annotate, moment);
-    mover_ticket ticket = device->ops->compute(device, &operation, after);
+    struct mover_after done = {.queue = {0}};
+    done.queue[MOVER_COMPUTE] = device->ops->compute(device, &operation, after);
+    if (x->annotate)
+        device->ops->wait(device, &done);
     annotate_operator_end(x->annotate);
-    return ticket;
+    if (operation.op->kind != MODEL_UPDATE)
+        x->computed.queue[MOVER_COMPUTE] = done.queue[MOVER_COMPUTE];
+    return done.queue[MOVER_COMPUTE];
 }
 
 /* The gradient of the embedding's output comes down before the operator runs. */
@@ -179,7 +181,6 @@ static mover_ticket send_up(struct executor *x, const struct trace_operator *at,
     return device->ops->join_on_host(device, &sent);
 }
 
-/* A collector's range is the caller's, so that with one the host's operators are waited for. */
 static mover_ticket run_on_host(struct executor *x, uint32_t moment,
                                 const struct mover_after *after)
 {
@@ -196,7 +197,7 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
         device->ops->wait(device, &done);
     annotate_operator_end(x->annotate);
     if (operation.op->kind == MODEL_EMBED_BACKWARD)
-        x->last_gradient_on_host = done.queue[MOVER_HOST];
+        x->computed.queue[MOVER_HOST] = done.queue[MOVER_HOST];
     return send_up(x, at, operation.op, done.queue[MOVER_HOST], &ready);
 }
 
@@ -241,4 +242,10 @@ mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_af
     mover_ticket ticket = on_host ? run_on_host(x, moment, &all) : run_on_device(x, moment, &all);
     end(x, moment);
     return ticket;
+}
+
+void executor_wait(const struct executor *x)
+{
+    struct device *device = device_of(x);
+    device->ops->wait(device, &x->computed);
 }

@@ -31,17 +31,20 @@ struct executor {
     struct annotate *annotate; /* NULL: nobody listens */
 
     struct executor_step step;
-    double *norms;  /* [tensor_count] sums of squares of finished gradients */
-    double *losses; /* [micro_batches] */
+    double *norms;  /* [tensor_count] sums of squares of finished gradients; the device's */
+    double *losses; /* [micro_batches]; the device's */
     double gradient_norm;
     struct adamw_step adamw;
     bool updating;              /* gradient_norm and adamw are this step's */
     struct mover_after pending; /* reads of buffers that are still going on */
-    mover_ticket last_gradient_on_host;
+    struct mover_after computed; /* the last operators of forward and backward */
     GError *error; /* the first; operators after it do nothing */
 };
 
 /* For chunk_mover.run; `executor` is a struct executor. */
 mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after);
+
+/* Returns when the losses and the activations of what ran so far are there. */
+void executor_wait(const struct executor *executor);
 
 #endif

@@ -17,6 +17,7 @@ struct cpu_device {
     struct queues *queues;
     struct link link[MOVER_QUEUES]; /* H2D and D2H */
     struct cpu_operators compute, host;
+    GPtrArray *scalars; /* of double arrays */
     uint64_t stall_ns;
 };
 
@@ -89,6 +90,7 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->compute = (struct cpu_operators){cpu_context_new(threads), cpu->memory.arena, NULL, 0};
     cpu->host = (struct cpu_operators){cpu_context_new(cpu->cores.host_count), cpu->memory.host,
                                        NULL, 0};
+    cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
     queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu);
     queues_start(cpu->queues, MOVER_D2H, run_copy, enter_copies, cpu);
@@ -108,6 +110,7 @@ static void cpu_close(struct device *device)
     queues_free(cpu->queues);
     free_operators(&cpu->compute);
     free_operators(&cpu->host);
+    g_ptr_array_unref(cpu->scalars);
     cores_bind(&cpu->cores.all);
     cpu_memory_close(&cpu->memory);
     g_free(cpu);
@@ -140,6 +143,16 @@ static mover_ticket cpu_move(struct device *device, uint64_t to, uint64_t from, 
     return queues_complete(cpu->queues, MOVER_COMPUTE);
 }
 
+static mover_ticket cpu_send(struct device *device, uint64_t to, uint64_t bytes, const void *from,
+                             const struct mover_after *after)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    g_assert(to + bytes <= cpu->memory.arena_bytes);
+    cpu_wait(device, after);
+    memcpy(cpu->memory.arena + to, from, bytes);
+    return queues_complete(cpu->queues, MOVER_COMPUTE);
+}
+
 static mover_ticket cpu_compute(struct device *device, const struct operation *operation,
                                 const struct mover_after *after)
 {
@@ -165,6 +178,20 @@ static void cpu_drain(struct device *device)
 {
     struct mover_after all = queues_all(cpu_of(device)->queues);
     cpu_wait(device, &all);
+}
+
+static double *cpu_scalars(struct device *device, uint32_t count)
+{
+    double *scalars = g_new0(double, count);
+    g_ptr_array_add(cpu_of(device)->scalars, scalars);
+    return scalars;
+}
+
+/* Nothing here can fail and leave the program running. */
+static bool cpu_check(struct device *device, GError **error)
+{
+    (void)device, (void)error;
+    return true;
 }
 
 static double cpu_stall_seconds(const struct device *device)
@@ -238,11 +265,14 @@ const struct device_ops device_cpu = {
     .close = cpu_close,
     .copy = cpu_copy,
     .move = cpu_move,
+    .send = cpu_send,
     .compute = cpu_compute,
     .compute_on_host = cpu_compute_on_host,
     .join_on_host = cpu_join_on_host,
     .wait = cpu_wait,
     .drain = cpu_drain,
+    .scalars = cpu_scalars,
+    .check = cpu_check,
     .stall_seconds = cpu_stall_seconds,
     .traffic = cpu_traffic,
     .peak_flops = cpu_peak_flops,
