@@ -8,6 +8,7 @@
 #define PSTAR_TRACES_ACTIVITY_H
 
 #include <glib.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* As in CUPTI's CUpti_ActivityMemcpyKind. */
@@ -43,6 +44,9 @@ enum memory_kind {
 };
 
 enum memory_operation { MEMORY_ALLOCATE, MEMORY_FREE, MEMORY_OPERATIONS };
+
+enum pool_operation { POOL_CREATE, POOL_DESTROY, POOL_TRIM, POOL_OPERATIONS };
+enum pool_type { POOL_LOCAL, POOL_IMPORTED, POOL_TYPES };
 
 /* As in CUPTI's CUpti_ActivitySynchronizationType. */
 enum sync_type {
@@ -137,6 +141,23 @@ struct memory_record {
     uint32_t operation; /* enum memory_operation */
 };
 
+/* What became of a pool that allocations are made from. */
+struct pool_record {
+    uint64_t start_ns;
+    uint64_t address;
+    uint64_t kept_bytes, release_bytes, bytes, used_bytes;
+    uint32_t device, process, correlation;
+    uint32_t operation; /* enum pool_operation */
+    uint32_t type;      /* enum pool_type */
+};
+
+/* The innermost NVTX range in which a call was made. */
+struct correlation_record {
+    uint64_t range;       /* struct record's range_id */
+    uint32_t correlation; /* of the call */
+    uint32_t kind;        /* as in CUPTI's CUpti_ExternalCorrelationKind */
+};
+
 enum activity_part {
     ACTIVITY_GPUS = 1 << 0,
     ACTIVITY_KERNELS = 1 << 1,
@@ -147,7 +168,9 @@ enum activity_part {
     ACTIVITY_CALLS = 1 << 6,
     ACTIVITY_OVERHEADS = 1 << 7,
     ACTIVITY_MEMORY = 1 << 8,
-    ACTIVITY_ALL = (1 << 9) - 1
+    ACTIVITY_POOLS = 1 << 9,
+    ACTIVITY_CORRELATIONS = 1 << 10,
+    ACTIVITY_ALL = (1 << 11) - 1
 };
 
 /* Arrays that are empty are NULL. */
@@ -161,10 +184,17 @@ struct activity {
     struct call_record *calls;
     struct overhead_record *overheads;
     struct memory_record *memory;
+    struct pool_record *pools;
+    struct correlation_record *correlations;
     uint32_t gpu_count, kernel_count, copy_count, set_count, sync_count, call_count, overhead_count,
-        memory_count;
+        memory_count, pool_count, correlation_count;
     uint32_t recorded; /* parts that the file has, read or not; of activity_read alone */
-    uint64_t dropped;  /* records that were lost because the profiler had no room for them */
+    /* Records that are not there: */
+    uint64_t dropped;    /* the profiler had no room for them */
+    uint64_t unfinished; /* they had not ended when the recording did */
+    uint64_t untimed;    /* the profiler could not tell when they ran */
+    uint64_t unreadable; /* bytes, of kinds that the collector did not know */
+    bool chosen_calls;   /* calls that neither start nor wait for anything were not recorded */
 };
 
 /* Reads the wanted parts (enum activity_part, combined) of the trace at `path`, each in order of

@@ -35,13 +35,23 @@ const char activity_enumerations[] = ENUMERATION(
         ENUMERATION("ENUM_CUDA_DEV_MEM_EVENT_OPER",
                     "(0, 'CUDA_DEV_MEM_EVENT_OPR_ALLOCATION', 'Allocation'),"
                     "(1, 'CUDA_DEV_MEM_EVENT_OPR_DEALLOCATION', 'Deallocation')")
-            ENUMERATION(
-                "ENUM_CUPTI_SYNC_TYPE",
-                "(0, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_UNKNOWN', 'Unknown'),"
-                "(1, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE', 'Event sync'),"
-                "(2, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT', 'Stream wait sync'),"
-                "(3, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE', 'Stream sync'),"
-                "(4, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE', 'Context sync')");
+            ENUMERATION("ENUM_CUDA_MEMPOOL_OPER",
+                        "(0, 'CUDA_MEMPOOL_OPR_CREATED', 'Creation'),"
+                        "(1, 'CUDA_MEMPOOL_OPR_DESTROYED', 'Destruction'),"
+                        "(2, 'CUDA_MEMPOOL_OPR_TRIMMED', 'Trimming')")
+                ENUMERATION("ENUM_CUDA_MEMPOOL_TYPE",
+                            "(0, 'CUDA_MEMPOOL_TYPE_LOCAL', 'Local'),"
+                            "(1, 'CUDA_MEMPOOL_TYPE_IMPORTED', 'Imported')")
+                    ENUMERATION("ENUM_CUPTI_SYNC_TYPE",
+                                "(0, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_UNKNOWN', 'Unknown'),"
+                                "(1, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE', "
+                                "'Event sync'),"
+                                "(2, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT', "
+                                "'Stream wait sync'),"
+                                "(3, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE', "
+                                "'Stream sync'),"
+                                "(4, 'CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE', "
+                                "'Context sync')");
 
 const char *copy_kind_label(uint32_t kind)
 {

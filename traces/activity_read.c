@@ -8,6 +8,7 @@
 #include "traces/trace.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct loading {
     const struct database *database;
@@ -222,19 +223,28 @@ static bool load_table(const struct database *database, const struct activity_ta
     return good;
 }
 
-static bool load_dropped(const struct database *database, struct activity *activity, GError **error)
+static void take_meta(struct activity *activity, const char *key, sqlite3_int64 value)
 {
-    sqlite3_stmt *row =
-        database_prepare(database, "SELECT value FROM meta WHERE key = 'dropped_records'", error);
+    if (strcmp(key, ACTIVITY_CHOSEN_CALLS) == 0)
+        activity->chosen_calls = value == 1;
+    for (int c = 0; c < ACTIVITY_COUNTS; c++)
+        if (strcmp(key, activity_counts[c].key) == 0)
+            *(uint64_t *)(void *)((char *)activity + activity_counts[c].offset) = (uint64_t)value;
+}
+
+static bool load_meta(const struct database *database, struct activity *activity, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "SELECT key, value FROM meta", error);
     if (row == NULL)
         return false;
-    int status = sqlite3_step(row);
-    if (status == SQLITE_ROW)
-        activity->dropped = (uint64_t)sqlite3_column_int64(row, 0);
-    else if (status != SQLITE_DONE)
+    int status;
+    while ((status = sqlite3_step(row)) == SQLITE_ROW)
+        take_meta(activity, (const char *)sqlite3_column_text(row, 0),
+                  sqlite3_column_int64(row, 1));
+    if (status != SQLITE_DONE)
         database_set_error(database, error);
     sqlite3_finalize(row);
-    return status == SQLITE_ROW || status == SQLITE_DONE;
+    return status == SQLITE_DONE;
 }
 
 struct activity *activity_read(const char *path, uint32_t parts, GError **error)
@@ -246,8 +256,7 @@ struct activity *activity_read(const char *path, uint32_t parts, GError **error)
         parts |= ACTIVITY_KERNELS;
     struct activity *activity = g_new0(struct activity, 1);
     /* One transaction, so that all tables are of one state of the file. */
-    bool good = database_execute(database, "BEGIN", error) &&
-                load_dropped(database, activity, error);
+    bool good = database_execute(database, "BEGIN", error) && load_meta(database, activity, error);
     for (int t = 0; good && t < ACTIVITY_TABLES; t++)
         good = load_table(database, &activity_tables[t], parts, activity, error);
     database_close(database);
@@ -273,5 +282,7 @@ void activity_free(struct activity *activity)
     g_free(activity->calls);
     g_free(activity->overheads);
     g_free(activity->memory);
+    g_free(activity->pools);
+    g_free(activity->correlations);
     g_free(activity);
 }

@@ -109,21 +109,37 @@ static bool add_rows(struct activity_store *store, int t, const struct activity 
     return good;
 }
 
-static bool add_dropped(const struct activity_store *store, uint64_t dropped, GError **error)
+static bool add_count(const struct activity_store *store, const char *key, uint64_t count,
+                      GError **error)
 {
-    if (dropped == 0)
+    if (count == 0)
         return true;
     g_autofree char *sql =
-        g_strdup_printf("INSERT INTO meta VALUES ('dropped_records', %" G_GUINT64_FORMAT
+        g_strdup_printf("INSERT INTO meta VALUES ('%s', %" G_GUINT64_FORMAT
                         ") ON CONFLICT (key) DO UPDATE SET value = value + excluded.value",
-                        dropped);
+                        key, count);
     return database_execute(store->database, sql, error);
+}
+
+static bool add_meta(const struct activity_store *store, const struct activity *activity,
+                     GError **error)
+{
+    bool good = !activity->chosen_calls ||
+                database_execute(
+                    store->database,
+                    "INSERT OR REPLACE INTO meta VALUES ('" ACTIVITY_CHOSEN_CALLS "', 1)", error);
+    for (int c = 0; good && c < ACTIVITY_COUNTS; c++) {
+        const char *count = (const char *)activity + activity_counts[c].offset;
+        good = add_count(store, activity_counts[c].key, *(const uint64_t *)(const void *)count,
+                         error);
+    }
+    return good;
 }
 
 bool activity_store_add(struct activity_store *store, const struct activity *activity,
                         GError **error)
 {
-    bool good = add_dropped(store, activity->dropped, error);
+    bool good = add_meta(store, activity, error);
     for (int t = 0; good && t < ACTIVITY_TABLES; t++)
         good = add_rows(store, t, activity, error);
     return good;

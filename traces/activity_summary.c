@@ -177,6 +177,12 @@ void activity_summary_free(struct activity_summary *summary)
     g_free(summary);
 }
 
+static void add_lost(GPtrArray *missing, uint64_t count, const char *what)
+{
+    if (count > 0)
+        g_ptr_array_add(missing, g_strdup_printf("%" G_GUINT64_FORMAT " %s", count, what));
+}
+
 void activity_summary_missing(const struct activity_summary *summary,
                               const struct activity *activity, GPtrArray *missing)
 {
@@ -192,11 +198,13 @@ void activity_summary_missing(const struct activity_summary *summary,
     for (size_t i = 0; summary != NULL && i < G_N_ELEMENTS(parts); i++)
         if (!(activity->recorded & parts[i].part))
             g_ptr_array_add(missing, g_strdup(parts[i].what));
-    if (activity->dropped > 0)
-        g_ptr_array_add(missing,
-                        g_strdup_printf("%" G_GUINT64_FORMAT " records of what the device did: the "
-                                        "profiler had no room for them",
-                                        activity->dropped));
+    add_lost(missing, activity->dropped,
+             "records of what the device did: the profiler had no room for them");
+    add_lost(missing, activity->unfinished, "records of what had not ended when the recording did");
+    add_lost(missing, activity->untimed,
+             "records of what the device did: the profiler could not tell when");
+    add_lost(missing, activity->unreadable,
+             "bytes of records: their kinds were not known to the collector");
     if (summary != NULL && summary->memory->unseen > 0)
         g_ptr_array_add(missing, g_strdup_printf("what %u frees released: it was allocated before "
                                                  "the recording began",

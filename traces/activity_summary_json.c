@@ -94,11 +94,13 @@ json_t *activity_summary_json(const struct activity_summary *summary,
 {
     if (summary == NULL)
         return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:I}", "devices",
-                     devices_json(summary), "kernels", kernels_json(summary), "traffic",
-                     traffic_json(summary), "pinned", level_json(&summary->memory->pinned),
-                     "managed", level_json(&summary->memory->managed), "host_waits",
-                     (json_int_t)summary->wait_count, "host_wait_seconds",
-                     seconds(summary->wait_ns), "profiler_seconds", seconds(summary->overhead_ns),
-                     "dropped_records", (json_int_t)activity->dropped);
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:I, s:I, s:I, s:I}", "devices",
+        devices_json(summary), "kernels", kernels_json(summary), "traffic", traffic_json(summary),
+        "pinned", level_json(&summary->memory->pinned), "managed",
+        level_json(&summary->memory->managed), "host_waits", (json_int_t)summary->wait_count,
+        "host_wait_seconds", seconds(summary->wait_ns), "profiler_seconds",
+        seconds(summary->overhead_ns), "dropped_records", (json_int_t)activity->dropped,
+        "unfinished_records", (json_int_t)activity->unfinished, "untimed_records",
+        (json_int_t)activity->untimed, "unreadable_bytes", (json_int_t)activity->unreadable);
 }

@@ -127,6 +127,33 @@ static const struct activity_column memory_columns[] = {
     COLUMN(struct memory_record, "localMemoryPoolUtilizedSize", COLUMN_64_OR_NULL, pool_used_bytes),
 };
 
+static const struct activity_column pool_columns[] = {
+    COLUMN(struct pool_record, "start", COLUMN_64, start_ns),
+    COLUMN(struct pool_record, "globalPid", COLUMN_PROCESS, process),
+    COLUMN(struct pool_record, "deviceId", COLUMN_32, device),
+    COLUMN(struct pool_record, "address", COLUMN_64, address),
+    NAMED(struct pool_record, "operationType", operation, POOL_OPERATIONS),
+    NAMED(struct pool_record, "poolType", type, POOL_TYPES),
+    COLUMN(struct pool_record, "correlationId", COLUMN_32_OR_NULL, correlation),
+    COLUMN(struct pool_record, "minBytesToKeep", COLUMN_64_OR_NULL, kept_bytes),
+    COLUMN(struct pool_record, "localMemoryPoolReleaseThreshold", COLUMN_64_OR_NULL, release_bytes),
+    COLUMN(struct pool_record, "localMemoryPoolSize", COLUMN_64_OR_NULL, bytes),
+    COLUMN(struct pool_record, "localMemoryPoolUtilizedSize", COLUMN_64_OR_NULL, used_bytes),
+};
+
+static const struct activity_column correlation_columns[] = {
+    COLUMN(struct correlation_record, "externalId", COLUMN_64, range),
+    COLUMN(struct correlation_record, "correlationId", COLUMN_32, correlation),
+    COLUMN(struct correlation_record, "externalKind", COLUMN_32, kind),
+};
+
+const struct activity_count activity_counts[ACTIVITY_COUNTS] = {
+    {"dropped_records", offsetof(struct activity, dropped)},
+    {"unfinished_records", offsetof(struct activity, unfinished)},
+    {"untimed_records", offsetof(struct activity, untimed)},
+    {"unreadable_bytes", offsetof(struct activity, unreadable)},
+};
+
 const struct activity_table activity_tables[ACTIVITY_TABLES] = {
     {.name = "TARGET_INFO_GPU",
      .columns = "vmId INTEGER, id INTEGER NOT NULL, name TEXT, busLocation TEXT, totalMemory "
@@ -199,4 +226,21 @@ const struct activity_table activity_tables[ACTIVITY_TABLES] = {
      .times = 1,
      .slice_count = 1,
      .slices = {SLICE(ACTIVITY_MEMORY, struct memory_record, memory, memory_columns)}},
+    {.name = "CUDA_GPU_MEMORY_POOL_EVENTS",
+     .columns = "start INTEGER NOT NULL, globalPid INTEGER NOT NULL, deviceId INTEGER NOT NULL, "
+                "address INTEGER NOT NULL, operationType INTEGER NOT NULL, poolType INTEGER NOT "
+                "NULL, correlationId INTEGER, minBytesToKeep INTEGER, "
+                "localMemoryPoolReleaseThreshold INTEGER, localMemoryPoolSize INTEGER, "
+                "localMemoryPoolUtilizedSize INTEGER",
+     .count_offset = offsetof(struct activity, pool_count),
+     .times = 1,
+     .slice_count = 1,
+     .slices = {SLICE(ACTIVITY_POOLS, struct pool_record, pools, pool_columns)}},
+    {.name = "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION",
+     .columns = "externalKind INTEGER NOT NULL, externalId INTEGER NOT NULL, correlationId INTEGER "
+                "NOT NULL",
+     .count_offset = offsetof(struct activity, correlation_count),
+     .slice_count = 1,
+     .slices = {SLICE(ACTIVITY_CORRELATIONS, struct correlation_record, correlations,
+                      correlation_columns)}},
 };

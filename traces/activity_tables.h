@@ -43,8 +43,19 @@ struct activity_table {
     struct activity_slice slices[ACTIVITY_SLICES];
 };
 
-enum { ACTIVITY_TABLES = 8 };
+enum { ACTIVITY_TABLES = 10 };
 extern const struct activity_table activity_tables[ACTIVITY_TABLES];
+
+/* Numbers of what is not in the tables, in meta, where they are not 0. */
+struct activity_count {
+    const char *key;
+    size_t offset; /* in struct activity */
+};
+
+enum { ACTIVITY_COUNTS = 4 };
+extern const struct activity_count activity_counts[ACTIVITY_COUNTS];
+
+#define ACTIVITY_CHOSEN_CALLS "chosen_calls" /* a key of meta; its value is 1 */
 
 /* The tables that spell out the numbers of the others, with their contents. */
 extern const char activity_enumerations[];

@@ -88,6 +88,7 @@ bool activity_verify(const struct activity *activity, const struct records *reco
     g_autoptr(GHashTable) devices = g_hash_table_new(NULL, NULL);
     g_autoptr(GHashTable) calls = g_hash_table_new(NULL, NULL);
     bool complete = activity->call_count > 0 && activity->dropped == 0 && !partial &&
+                    activity->unreadable == 0 && !activity->chosen_calls &&
                     records->unknown == NULL; /* other tools leave calls out */
     for (uint32_t i = 0; i < records->string_count; i++)
         g_hash_table_add(names, GUINT_TO_POINTER(records->strings[i].id));

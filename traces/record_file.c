@@ -15,9 +15,9 @@ struct record_file {
 /* Columns of NVTX_EVENTS that we fill. */
 #define INSERT_EVENT                                                                         \
     "INSERT INTO NVTX_EVENTS (start, end, eventType, rangeId, category, globalTid, textId, " \
-    "domainId, uint64Value, int64Value, doubleValue, uint32Value, int32Value, floatValue) "  \
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-enum { FIRST_PAYLOAD_COLUMN = 9 };
+    "domainId, uint64Value, int64Value, doubleValue, uint32Value, int32Value, floatValue, "  \
+    "parentRangeId) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+enum { FIRST_PAYLOAD_COLUMN = 9, PARENT_COLUMN = 15 };
 
 static bool store(const struct database *database, const struct trace *trace, GError **error)
 {
@@ -121,6 +121,7 @@ static bool add_event(const struct record_file *file, const struct record *event
     bind_or_null(file->event, 7, event->text);
     sqlite3_bind_int64(file->event, 8, event->domain);
     bind_payload(file->event, event);
+    bind_or_null(file->event, PARENT_COLUMN, event->parent);
     return database_insert(file->database, file->event, error);
 }
 

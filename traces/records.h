@@ -31,6 +31,7 @@ struct record {
     uint64_t end_ns;  /* 0: it has none */
     uint64_t payload; /* its bytes, the first in memory first */
     uint64_t range_id;
+    uint64_t parent; /* range_id of the range around it; 0: none, or not known. Not read back */
     uint32_t process, thread;
     uint32_t domain;   /* 0: the default one */
     uint32_t category; /* 0: none */

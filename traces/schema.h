@@ -26,7 +26,7 @@
     " id INTEGER PRIMARY KEY REFERENCES operators, non_model_bytes INTEGER NOT NULL);"
 
 /* What was recorded while it ran. The first two have the names and the columns of Nsight Systems'
- * export. */
+ * export; parentRangeId is ours. */
 #define SCHEMA_RECORDS                                                                      \
     "CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);"        \
     "CREATE TABLE NVTX_EVENTS ("                                                            \
@@ -34,7 +34,8 @@
     " category INTEGER, color INTEGER, text TEXT, globalTid INTEGER, endGlobalTid INTEGER," \
     " textId INTEGER REFERENCES StringIds(id), domainId INTEGER, uint64Value INTEGER,"      \
     " int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER,"       \
-    " floatValue REAL, jsonTextId INTEGER, jsonText TEXT, binaryData TEXT);"                \
+    " floatValue REAL, jsonTextId INTEGER, jsonText TEXT, binaryData TEXT,"                 \
+    " parentRangeId INTEGER);"                                                              \
     "CREATE TABLE samples (time INTEGER NOT NULL, counter TEXT NOT NULL, value INTEGER NOT NULL);"
 
 #endif

@@ -94,7 +94,13 @@ static void assert_same(const struct activity *a, const struct activity *b)
     ASSERT_SAME(a, b, calls, call_count);
     ASSERT_SAME(a, b, overheads, overhead_count);
     ASSERT_SAME(a, b, memory, memory_count);
+    ASSERT_SAME(a, b, pools, pool_count);
+    ASSERT_SAME(a, b, correlations, correlation_count);
     g_assert_cmpuint(a->dropped, ==, b->dropped);
+    g_assert_cmpuint(a->unfinished, ==, b->unfinished);
+    g_assert_cmpuint(a->untimed, ==, b->untimed);
+    g_assert_cmpuint(a->unreadable, ==, b->unreadable);
+    g_assert_cmpint(a->chosen_calls, ==, b->chosen_calls);
     g_assert_cmpuint(a->gpu_count, ==, b->gpu_count);
     for (uint32_t i = 0; i < a->gpu_count; i++) {
         g_assert_cmpuint(a->gpus[i].id, ==, b->gpus[i].id);

@@ -202,10 +202,14 @@ static void test_missing(struct fixture *f, gconstpointer data)
     struct activity only = *f->activity;
     only.recorded = ACTIVITY_KERNELS;
     only.dropped = 5;
+    only.unfinished = 6;
+    only.untimed = 7;
+    only.unreadable = 8;
     only.memory_count = 0;
     struct activity_summary *summary = activity_summary_new(&only, &f->records);
     activity_summary_missing(summary, &only, missing);
-    static const char *const begin[] = {"copies", "allocations", "the calls", "5 records"};
+    static const char *const begin[] = {"copies",    "allocations", "the calls", "5 records",
+                                        "6 records", "7 records",   "8 bytes"};
     g_assert_cmpuint(missing->len, ==, G_N_ELEMENTS(begin));
     for (guint i = 0; i < missing->len; i++)
         g_assert_true(g_str_has_prefix(g_ptr_array_index(missing, i), begin[i]));
@@ -251,7 +255,8 @@ static void test_verify(struct fixture *f, gconstpointer data)
         "MEMCPY: the row",
         "MEMSET: the row",
     };
-    activity->dropped = 0;
+    activity->dropped = activity->unreadable = 0;
+    activity->chosen_calls = false;
     refuse(f, false, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(fields); i++) {
         uint32_t right = *fields[i];
@@ -262,6 +267,9 @@ static void test_verify(struct fixture *f, gconstpointer data)
     activity->kernels[0].correlation = 99999; /* its call may be among what was lost */
     refuse(f, true, NULL);
     activity->dropped = 1;
+    refuse(f, false, NULL);
+    activity->dropped = 0;
+    activity->chosen_calls = true;
     refuse(f, false, NULL);
 }
 
@@ -274,7 +282,8 @@ static void test_check(struct fixture *f, gconstpointer data)
     struct trace *trace = random_trace(f->random, 10);
     for (int wrong = 0; wrong < 2; wrong++) {
         GError *error = NULL;
-        f->activity->dropped = 0;
+        f->activity->dropped = f->activity->unreadable = 0;
+        f->activity->chosen_calls = false;
         f->activity->copies[0].correlation = wrong ? 77777 : f->activity->copies[0].correlation;
         f->records.activity = f->activity;
         struct record_file *file = record_file_new(path, trace, NULL);

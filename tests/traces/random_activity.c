@@ -149,12 +149,40 @@ static void add_memory(struct activity *activity, uint32_t calls, GRand *random,
     }
 }
 
+static void add_pools(struct activity *activity, uint32_t calls, GRand *random, uint64_t now)
+{
+    activity->pools = NEW(activity->pool_count, struct pool_record);
+    for (uint32_t i = 0; i < activity->pool_count; i++)
+        activity->pools[i] = (struct pool_record){.start_ns = later(random, &now),
+                                                  .address = wide(random),
+                                                  .kept_bytes = below(random, 2) * wide(random),
+                                                  .release_bytes = below(random, 2) * wide(random),
+                                                  .bytes = below(random, 2) * wide(random),
+                                                  .used_bytes = below(random, 2) * wide(random),
+                                                  .device = below(random, 2),
+                                                  .process = below(random, 1 << 24),
+                                                  .correlation = 1 + below(random, calls),
+                                                  .operation = below(random, POOL_OPERATIONS),
+                                                  .type = below(random, POOL_TYPES)};
+}
+
+static void add_correlations(struct activity *activity, uint32_t calls, GRand *random)
+{
+    activity->correlations = NEW(activity->correlation_count, struct correlation_record);
+    for (uint32_t i = 0; i < activity->correlation_count; i++)
+        activity->correlations[i] =
+            (struct correlation_record){.range = wide(random),
+                                        .correlation = 1 + below(random, calls),
+                                        .kind = below(random, 6)};
+}
+
 struct activity *random_activity(GRand *random, uint32_t most)
 {
     struct activity *activity = g_new0(struct activity, 1);
-    uint32_t *counts[] = {&activity->kernel_count, &activity->copy_count, &activity->set_count,
-                          &activity->sync_count,   &activity->call_count, &activity->overhead_count,
-                          &activity->memory_count};
+    uint32_t *counts[] = {
+        &activity->kernel_count, &activity->copy_count, &activity->set_count,
+        &activity->sync_count,   &activity->call_count, &activity->overhead_count,
+        &activity->memory_count, &activity->pool_count, &activity->correlation_count};
     uint64_t now = UINT64_C(1700000000000000000);
     for (size_t i = 0; i < G_N_ELEMENTS(counts); i++)
         *counts[i] = 1 + below(random, most);
@@ -172,7 +200,13 @@ struct activity *random_activity(GRand *random, uint32_t most)
     add_sets(activity, activity->call_count, random, now);
     add_syncs(activity, activity->call_count, random, now);
     add_memory(activity, activity->call_count, random, now);
+    add_pools(activity, activity->call_count, random, now);
+    add_correlations(activity, activity->call_count, random);
     activity->dropped = below(random, 2) * wide(random);
+    activity->unfinished = below(random, 2) * wide(random);
+    activity->untimed = below(random, 2) * wide(random);
+    activity->unreadable = below(random, 2) * wide(random);
+    activity->chosen_calls = below(random, 2) == 1;
     return activity;
 }
 
