@@ -23,17 +23,36 @@ struct recording {
     GArray *durations; /* of struct duration */
 };
 
+static void free_string(void *data)
+{
+    struct record_string *string = (struct record_string *)data;
+    g_free(string->text);
+    g_free(string);
+}
+
 struct recording *recording_new(void)
 {
     struct recording *recording = g_new0(struct recording, 1);
-    recording->strings_by_text = g_hash_table_new(g_str_hash, g_str_equal);
-    recording->domains_by_name = g_hash_table_new(g_str_hash, g_str_equal);
-    recording->strings = g_ptr_array_new();
+    recording->strings_by_text = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    recording->domains_by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_free);
+    recording->strings = g_ptr_array_new_with_free_func(free_string);
     recording->names = g_array_new(false, false, sizeof(struct record));
     recording->events = g_array_new(false, false, sizeof(struct record));
     recording->samples = g_array_new(false, false, sizeof(struct record_sample));
     recording->durations = g_array_new(false, false, sizeof(struct duration));
     return recording;
+}
+
+void recording_free(struct recording *recording)
+{
+    g_hash_table_unref(recording->strings_by_text);
+    g_hash_table_unref(recording->domains_by_name);
+    g_ptr_array_unref(recording->strings);
+    g_array_unref(recording->names);
+    g_array_unref(recording->events);
+    g_array_unref(recording->samples);
+    g_array_unref(recording->durations);
+    g_free(recording);
 }
 
 static uint64_t nanoseconds(clockid_t clock)
@@ -61,6 +80,11 @@ const struct record_string *recording_string(struct recording *recording, const 
     g_ptr_array_add(recording->strings, string);
     g_hash_table_insert(recording->strings_by_text, g_strdup(text), string);
     return string;
+}
+
+const char *recording_text(const struct recording *recording, uint32_t id)
+{
+    return ((const struct record_string *)g_ptr_array_index(recording->strings, id - 1))->text;
 }
 
 static void add_name(struct recording *recording, enum record_type type, uint32_t domain,

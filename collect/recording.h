@@ -8,8 +8,10 @@
 struct recording;
 
 struct recording *recording_new(void);
+void recording_free(struct recording *recording);
 
 const struct record_string *recording_string(struct recording *recording, const char *text);
+const char *recording_text(const struct recording *recording, uint32_t id);
 const struct collector_domain *recording_domain(struct recording *recording, const char *name);
 
 void recording_name_category(struct recording *recording, const struct collector_domain *domain,

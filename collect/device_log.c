@@ -1,0 +1,207 @@
+#include "collect/device_log.h"
+
+#include "collect/device_rows.h"
+
+#include <stdlib.h>
+
+struct device_log {
+    struct device_log_source source;
+    struct device_rows rows;
+    uint64_t dropped, unreadable;
+};
+
+struct device_log *device_log_new(const struct device_log_source *source,
+                                  struct recording *recording, uint32_t process)
+{
+    struct device_log *log = g_new0(struct device_log, 1);
+    log->source = *source;
+    log->rows.recording = recording;
+    log->rows.call_name = source->call_name;
+    log->rows.process = process;
+    device_rows_set_up(&log->rows);
+    return log;
+}
+
+void device_log_free(struct device_log *log)
+{
+    if (log == NULL)
+        return;
+    device_rows_tear_down(&log->rows);
+    g_free(log);
+}
+
+void device_log_add_buffer(struct device_log *log, uint8_t *buffer, size_t valid_bytes)
+{
+    CUpti_Activity *record = NULL;
+    const uint8_t *read_to = buffer;
+    while (log->source.next_record(buffer, valid_bytes, &record) == CUPTI_SUCCESS) {
+        device_rows_add(&log->rows, record);
+        size_t bytes = record->kind < CUPTI_ACTIVITY_KIND_COUNT
+                           ? log->source.record_bytes[record->kind]
+                           : 0;
+        /* Of a kind that was not measured: what comes next says how long it was. */
+        read_to = bytes > 0 ? (const uint8_t *)record + bytes : buffer + valid_bytes;
+    }
+    if (read_to < buffer + valid_bytes)
+        log->unreadable += (uint64_t)(buffer + valid_bytes - read_to);
+}
+
+void device_log_add_dropped(struct device_log *log, uint64_t records)
+{
+    log->dropped += records;
+}
+
+/* By the first field, start_ns. Equal ones stay in their order. */
+static int by_start(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+/* Allocations whose address is not freed later on. */
+static void keep_allocated(GArray *memory)
+{
+    g_autoptr(GHashTable) last = g_hash_table_new(g_int64_hash, g_int64_equal);
+    g_autoptr(GArray) kept = g_array_new(FALSE, FALSE, sizeof(struct memory_record));
+    g_array_sort(memory, by_start);
+    for (guint i = 0; i < memory->len; i++) {
+        struct memory_record *record = &g_array_index(memory, struct memory_record, i);
+        g_hash_table_replace(last, &record->address, record);
+    }
+    for (guint i = 0; i < memory->len; i++) {
+        struct memory_record *record = &g_array_index(memory, struct memory_record, i);
+        record->correlation = 0; /* its call was not recorded */
+        if (record->operation == MEMORY_ALLOCATE &&
+            g_hash_table_lookup(last, &record->address) == record)
+            g_array_append_val(kept, *record);
+    }
+    g_array_set_size(memory, 0);
+    g_array_append_vals(memory, kept->data, kept->len);
+}
+
+void device_log_forget_past(struct device_log *log)
+{
+    struct device_rows *rows = &log->rows;
+    GArray *arrays[] = {rows->kernels,   rows->launches, rows->copies,
+                        rows->sets,      rows->syncs,    rows->calls,
+                        rows->overheads, rows->pools,    rows->correlations};
+    for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
+        g_array_set_size(arrays[i], 0);
+    rows->unfinished = rows->untimed = 0;
+    keep_allocated(rows->memory);
+}
+
+bool device_log_has_sync_after(const struct device_log *log, uint64_t cupti_ns)
+{
+    return log->rows.last_sync_ns >= cupti_ns;
+}
+
+struct shift {
+    const struct device_clock *begin, *end;
+};
+
+static uint64_t moved(const struct shift *shift, uint64_t cupti_ns)
+{
+    int64_t since = (int64_t)(cupti_ns - shift->begin->cupti_ns);
+    uint64_t cupti = shift->end->cupti_ns - shift->begin->cupti_ns;
+    uint64_t monotonic = shift->end->monotonic_ns - shift->begin->monotonic_ns;
+    double drift = cupti > 0 ? ((double)monotonic - (double)cupti) / (double)cupti : 0;
+    return shift->begin->monotonic_ns + (uint64_t)(since + (int64_t)((double)since * drift));
+}
+
+/* `times` as of struct activity_table. */
+static void move_times(const struct shift *shift, GArray *rows, int times)
+{
+    guint bytes = g_array_get_element_size(rows);
+    for (guint i = 0; i < rows->len; i++) {
+        uint64_t *fields = (uint64_t *)(void *)(rows->data + (size_t)i * bytes);
+        for (int t = 0; t < times; t++)
+            fields[t] = moved(shift, fields[t]);
+    }
+}
+
+struct place {
+    uint64_t start_ns;
+    guint row;
+};
+
+/* Kernels and launches in the same order. */
+static void sort_kernels(struct device_rows *rows)
+{
+    guint count = rows->kernels->len;
+    g_autoptr(GArray) places = g_array_sized_new(FALSE, FALSE, sizeof(struct place), count);
+    GArray *kernels = g_array_sized_new(FALSE, FALSE, sizeof(struct kernel_record), count);
+    GArray *launches = g_array_sized_new(FALSE, FALSE, sizeof(struct launch_record), count);
+    for (guint i = 0; i < count; i++) {
+        struct place place = {g_array_index(rows->kernels, struct kernel_record, i).start_ns, i};
+        g_array_append_val(places, place);
+    }
+    g_array_sort(places, by_start);
+    for (guint i = 0; i < count; i++) {
+        guint row = g_array_index(places, struct place, i).row;
+        g_array_append_val(kernels, g_array_index(rows->kernels, struct kernel_record, row));
+        g_array_append_val(launches, g_array_index(rows->launches, struct launch_record, row));
+    }
+    g_array_unref(rows->kernels);
+    g_array_unref(rows->launches);
+    rows->kernels = kernels;
+    rows->launches = launches;
+}
+
+static void find_devices(struct device_rows *rows)
+{
+    for (guint i = 0; i < rows->syncs->len; i++) {
+        struct sync_record *sync = &g_array_index(rows->syncs, struct sync_record, i);
+        sync->device =
+            GPOINTER_TO_UINT(g_hash_table_lookup(rows->devices, GUINT_TO_POINTER(sync->context)));
+    }
+}
+
+/* Moves the elements out of an array, which is empty afterwards; NULL where it was before. */
+static void *take(GArray *array, uint32_t *count)
+{
+    gsize length = 0;
+    void *elements = g_array_steal(array, &length);
+    *count = (uint32_t)length;
+    if (length == 0)
+        g_clear_pointer(&elements, g_free);
+    return elements;
+}
+
+struct activity *device_log_take(struct device_log *log, const struct device_clock *begin,
+                                 const struct device_clock *end)
+{
+    struct device_rows *rows = &log->rows;
+    const struct shift shift = {begin, end};
+    struct activity *activity = g_new0(struct activity, 1);
+    GArray *with_end[] = {rows->copies, rows->sets, rows->syncs, rows->calls, rows->overheads};
+    GArray *with_start[] = {rows->memory, rows->pools};
+    sort_kernels(rows);
+    move_times(&shift, rows->kernels, 2);
+    for (size_t i = 0; i < G_N_ELEMENTS(with_end); i++) {
+        g_array_sort(with_end[i], by_start);
+        move_times(&shift, with_end[i], 2);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(with_start); i++) {
+        g_array_sort(with_start[i], by_start);
+        move_times(&shift, with_start[i], 1);
+    }
+    find_devices(rows);
+    activity->launches = take(rows->launches, &activity->kernel_count);
+    activity->kernels = take(rows->kernels, &activity->kernel_count);
+    activity->copies = take(rows->copies, &activity->copy_count);
+    activity->sets = take(rows->sets, &activity->set_count);
+    activity->syncs = take(rows->syncs, &activity->sync_count);
+    activity->calls = take(rows->calls, &activity->call_count);
+    activity->overheads = take(rows->overheads, &activity->overhead_count);
+    activity->memory = take(rows->memory, &activity->memory_count);
+    activity->pools = take(rows->pools, &activity->pool_count);
+    activity->correlations = take(rows->correlations, &activity->correlation_count);
+    activity->dropped = log->dropped;
+    activity->unfinished = rows->unfinished;
+    activity->untimed = rows->untimed;
+    activity->unreadable = log->unreadable;
+    activity->chosen_calls = true;
+    log->dropped = log->unreadable = rows->unfinished = rows->untimed = 0;
+    return activity;
+}

@@ -1,0 +1,52 @@
+/* From CUPTI's activity records to rows of the trace's tables. Calls nothing of CUPTI's: what it
+ * needs to know from the library comes through struct device_log_source, so that a test can play
+ * any run. Not safe for several threads. */
+#ifndef PSTAR_COLLECT_DEVICE_LOG_H
+#define PSTAR_COLLECT_DEVICE_LOG_H
+
+#include "collect/recording.h"
+#include "traces/activity.h"
+
+#include <cupti_activity.h>
+
+struct device_log;
+
+struct device_log_source {
+    /* cuptiActivityGetNextRecord. */
+    CUptiResult (*next_record)(uint8_t *buffer, size_t valid_bytes, CUpti_Activity **record);
+    /* The name of a call of the API; NULL: not known. It stays valid. */
+    const char *(*call_name)(enum call_class api, uint32_t callback);
+    /* [CUPTI_ACTIVITY_KIND_COUNT] bytes of a record; 0: not known. */
+    const size_t *record_bytes;
+};
+
+/* CUPTI's clock, and the one of the trace, at one time. */
+struct device_clock {
+    uint64_t cupti_ns, monotonic_ns;
+};
+
+/* Names become strings of the recording, which outlives the log. */
+struct device_log *device_log_new(const struct device_log_source *source,
+                                  struct recording *recording, uint32_t process);
+void device_log_free(struct device_log *log); /* NULL is allowed */
+
+/* Reads all records of a buffer of CUPTI's, in any order of buffers. What lies behind a record of a
+ * kind that the library does not know cannot be read: it is counted. */
+void device_log_add_buffer(struct device_log *log, uint8_t *buffer, size_t valid_bytes);
+
+void device_log_add_dropped(struct device_log *log, uint64_t records);
+
+/* Drops allocations that were freed, and their frees, and all that is not an allocation: what is
+ * left is what is allocated when a window opens. */
+void device_log_forget_past(struct device_log *log);
+
+/* Whether a synchronisation has been read that ended at `cupti_ns` or later. */
+bool device_log_has_sync_after(const struct device_log *log, uint64_t cupti_ns);
+
+/* All that was read since the last time, each kind in order of start, times moved from CUPTI's
+ * clock to the trace's: exactly at both of the given times, in proportion elsewhere. To be freed
+ * with activity_free. */
+struct activity *device_log_take(struct device_log *log, const struct device_clock *begin,
+                                 const struct device_clock *end);
+
+#endif
