@@ -71,18 +71,19 @@ struct device_ops {
     /* Returns when all work is. */
     void (*drain)(struct device *device);
 
-    /* `count` numbers for the results of operators, 0 at first; the device's, until it is closed. */
+    /* `count` numbers for the results of operators, 0 at first; the device's, until it is closed.
+     */
     double *(*scalars)(struct device *device, uint32_t count);
     /* Fails with DEVICE_ERROR_WORK where work that was waited for has failed. */
     bool (*check)(struct device *device, GError **error);
 
     /* Seconds in which the compute queue, or the caller of wait, waited for others, since the
      * device was opened. */
-    double (*stall_seconds)(const struct device *device);
+    double (*stall_seconds)(struct device *device);
     /* Nothing may be queued. */
     struct device_traffic (*traffic)(const struct device *device);
-    /* Operations a second of a large matrix product: what the device can do at best. Takes a
-     * fraction of a second. */
+    /* Operations a second of a large matrix product: what the device can do at best; 0 where that
+     * cannot be tried. Takes a fraction of a second. */
     double (*peak_flops)(struct device *device, enum model_precision precision);
 
     /* Direct access for loading and saving; queued work on these bytes must be complete. */
@@ -93,5 +94,8 @@ struct device_ops {
 };
 
 extern const struct device_ops device_cpu;
+#ifdef PSTAR_CUDA
+extern const struct device_ops device_cuda;
+#endif
 
 #endif

@@ -35,10 +35,10 @@ struct executor {
     double *losses; /* [micro_batches]; the device's */
     double gradient_norm;
     struct adamw_step adamw;
-    bool updating;              /* gradient_norm and adamw are this step's */
-    struct mover_after pending; /* reads of buffers that are still going on */
+    bool updating;               /* gradient_norm and adamw are this step's */
+    struct mover_after pending;  /* reads of buffers that are still going on */
     struct mover_after computed; /* the last operators of forward and backward */
-    GError *error; /* the first; operators after it do nothing */
+    GError *error;               /* the first; operators after it do nothing */
 };
 
 /* For chunk_mover.run; `executor` is a struct executor. */

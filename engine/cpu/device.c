@@ -194,9 +194,9 @@ static bool cpu_check(struct device *device, GError **error)
     return true;
 }
 
-static double cpu_stall_seconds(const struct device *device)
+static double cpu_stall_seconds(struct device *device)
 {
-    return (double)((const struct cpu_device *)device)->stall_ns * 1e-9;
+    return (double)cpu_of(device)->stall_ns * 1e-9;
 }
 
 static struct device_traffic cpu_traffic(const struct device *device)

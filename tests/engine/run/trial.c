@@ -212,7 +212,8 @@ static void open_training(struct training *t, const struct trial_job *job,
     g_assert_no_error(error);
     const struct engine_options options = {.iteration = t->iteration,
                                            .plan = t->plan,
-                                           .device = &device_cpu,
+                                           .device = placement->device ? placement->device
+                                                                       : &device_cpu,
                                            .h2d_rate = placement->link_rate,
                                            .d2h_rate = placement->link_rate,
                                            .threads = 1};

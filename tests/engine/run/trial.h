@@ -18,6 +18,7 @@ struct trial_job {
 
 /* What it must not depend on. */
 struct trial_placement {
+    const struct device_ops *device; /* NULL: the CPU's */
     uint64_t chunk_bytes;
     const struct policy_ops *policy;
     const char

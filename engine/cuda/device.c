@@ -1,0 +1,290 @@
+/* The CUDA device: one GPU, whose copies and operators are queued on streams, and the host's
+ * threads for the operators that the plan leaves there. */
+#include "engine/device.h"
+
+#include "engine/cpu/operators.h"
+#include "engine/cpu/queues.h"
+#include "engine/cuda/memory.h"
+#include "engine/cuda/operators.h"
+#include "engine/cuda/peak.h"
+#include "engine/cuda/staging.h"
+#include "engine/cuda/streams.h"
+
+#include <string.h>
+
+struct cuda_device {
+    struct device device;
+    struct cuda_failure failure;
+    struct cuda_memory memory;
+    struct cuda_streams *streams;
+    struct cuda_staging staging;
+    struct cuda_operators *compute;
+    struct cpu_operators host;
+    struct queues *queues; /* of the host's operators alone */
+    mover_ticket host_done;
+    GPtrArray *scalars; /* of pinned double arrays */
+    struct device_traffic traffic;
+};
+
+struct host_work {
+    struct mover_after after; /* on streams */
+    struct operation operation;
+};
+
+static struct cuda_device *cuda_of(struct device *device)
+{
+    return (struct cuda_device *)device;
+}
+
+static void enter_host(void *self)
+{
+    CUDA_TRY(&((struct cuda_device *)self)->failure, cudaSetDevice(0));
+}
+
+static void run_on_host(void *self, const void *work, bool at_once)
+{
+    struct cuda_device *cuda = self;
+    const struct host_work *host = work;
+    (void)at_once;
+    cuda_streams_wait(cuda->streams, &host->after);
+    if (host->operation.op)
+        cpu_operators_run(&cuda->host, &host->operation);
+    cuda_streams_host_done(cuda->streams, ++cuda->host_done);
+}
+
+static bool find_device(GError **error)
+{
+    int count = 0;
+    cudaError_t failed = cudaGetDeviceCount(&count);
+    if (failed == cudaSuccess && count > 0)
+        failed = cudaSetDevice(0);
+    else if (failed == cudaSuccess)
+        failed = cudaErrorNoDevice;
+    if (failed == cudaSuccess)
+        return true;
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_NONE_HERE, "no CUDA device: %s",
+                cudaGetErrorString(failed));
+    return false;
+}
+
+static void free_pinned(void *memory)
+{
+    if (memory)
+        cudaFreeHost(memory);
+}
+
+static void cuda_close(struct device *device)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    if (cuda->queues)
+        queues_free(cuda->queues);
+    if (cuda->streams)
+        cuda_streams_free(cuda->streams);
+    g_clear_pointer(&cuda->compute, cuda_operators_free);
+    g_clear_pointer(&cuda->host.cpu, cpu_context_free);
+    g_free(cuda->host.order);
+    cuda_staging_close(&cuda->staging);
+    g_ptr_array_unref(cuda->scalars);
+    cuda_memory_close(&cuda->memory);
+    g_mutex_clear(&cuda->failure.lock);
+    g_free(cuda);
+}
+
+static bool open_queues(struct cuda_device *cuda, GError **error)
+{
+    cuda->streams = cuda_streams_new(&cuda->failure);
+    if (cuda->streams && cuda_staging_open(&cuda->staging, &cuda->failure))
+        return true;
+    cuda_failure_check(&cuda->failure, DEVICE_ERROR_NONE_HERE, error);
+    return false;
+}
+
+static struct device *cuda_open(const struct device_options *options, GError **error)
+{
+    if (!find_device(error))
+        return NULL;
+    struct cuda_device *cuda = g_new0(struct cuda_device, 1);
+    cuda->device.ops = &device_cuda;
+    cuda->scalars = g_ptr_array_new_with_free_func(free_pinned);
+    g_mutex_init(&cuda->failure.lock);
+    if (!open_queues(cuda, error) ||
+        !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_bytes, error) ||
+        !(cuda->compute = cuda_operators_new(
+              cuda->memory.arena, cuda_streams_stream(cuda->streams, MOVER_COMPUTE), error))) {
+        cuda_close(&cuda->device);
+        return NULL;
+    }
+    uint32_t threads = options->threads ? options->threads : g_get_num_processors();
+    cuda->host = (struct cpu_operators){cpu_context_new(threads), cuda->memory.host, NULL, 0};
+    cuda->queues = queues_new();
+    queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda);
+    return &cuda->device;
+}
+
+static mover_ticket cuda_copy(struct device *device, enum mover_queue queue,
+                              uint64_t device_address, uint64_t host_address, uint64_t bytes,
+                              const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    g_assert(queue == MOVER_H2D || queue == MOVER_D2H);
+    g_assert(device_address + bytes <= cuda->memory.arena_bytes);
+    g_assert(host_address + bytes <= cuda->memory.host_bytes);
+    uint8_t *on_device = cuda->memory.arena + device_address;
+    uint8_t *on_host = cuda->memory.host + host_address;
+    bool down = queue == MOVER_D2H;
+    cuda_streams_begin(cuda->streams, queue, after);
+    CUDA_TRY(&cuda->failure,
+             cudaMemcpyAsync(down ? on_host : on_device, down ? on_device : on_host, bytes,
+                             down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
+                             cuda_streams_stream(cuda->streams, queue)));
+    cuda->traffic.bytes[queue] += bytes;
+    cuda->traffic.copies[queue]++;
+    return cuda_streams_end(cuda->streams, queue);
+}
+
+static mover_ticket cuda_move(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
+                              const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    g_assert(MAX(to, from) + bytes <= cuda->memory.arena_bytes);
+    cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
+    CUDA_TRY(&cuda->failure, cuda_memory_move(&cuda->memory, to, from, bytes,
+                                              cuda_streams_stream(cuda->streams, MOVER_COMPUTE)));
+    return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
+}
+
+static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes, const void *from,
+                              const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    g_assert(to + bytes <= cuda->memory.arena_bytes);
+    return cuda_staging_send(&cuda->staging, cuda->streams, &cuda->failure, cuda->memory.arena + to,
+                             bytes, from, after);
+}
+
+static mover_ticket cuda_compute(struct device *device, const struct operation *operation,
+                                 const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
+    CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, operation));
+    return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
+}
+
+/* What it waits for on streams it waits for itself, in the host's thread. */
+static mover_ticket put_on_host(struct device *device, struct host_work *work,
+                                const struct mover_after *after)
+{
+    static const struct mover_after nothing = {.queue = {0}};
+    work->after = *after;
+    return queues_put(cuda_of(device)->queues, MOVER_HOST, work, sizeof *work, &nothing);
+}
+
+static mover_ticket cuda_compute_on_host(struct device *device, const struct operation *operation,
+                                         const struct mover_after *after)
+{
+    struct host_work work = {.operation = *operation};
+    return put_on_host(device, &work, after);
+}
+
+static mover_ticket cuda_join_on_host(struct device *device, const struct mover_after *after)
+{
+    struct host_work work = {.operation = {.op = NULL}};
+    return put_on_host(device, &work, after);
+}
+
+static void cuda_wait(struct device *device, const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    const struct mover_after host = {.queue = {[MOVER_HOST] = after->queue[MOVER_HOST]}};
+    cuda_streams_wait(cuda->streams, after);
+    queues_wait(cuda->queues, &host);
+}
+
+/* The host's work first: it waits for streams, which may wait for it. */
+static void cuda_drain(struct device *device)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    struct mover_after all = cuda_streams_all(cuda->streams);
+    all.queue[MOVER_HOST] = queues_all(cuda->queues).queue[MOVER_HOST];
+    cuda_wait(device, &all);
+}
+
+static double *cuda_scalars(struct device *device, uint32_t count)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    double *scalars = NULL;
+    if (CUDA_TRY(&cuda->failure, cudaHostAlloc((void **)&scalars, count * sizeof *scalars,
+                                               cudaHostAllocMapped | cudaHostAllocPortable)))
+        memset(scalars, 0, count * sizeof *scalars);
+    else
+        g_error("no pinned memory for %u numbers", count);
+    g_ptr_array_add(cuda->scalars, scalars);
+    return scalars;
+}
+
+static bool cuda_check(struct device *device, GError **error)
+{
+    return cuda_failure_check(&cuda_of(device)->failure, DEVICE_ERROR_WORK, error);
+}
+
+static double cuda_stall_seconds(struct device *device)
+{
+    return cuda_streams_stall_seconds(cuda_of(device)->streams);
+}
+
+static struct device_traffic cuda_traffic(const struct device *device)
+{
+    return ((const struct cuda_device *)device)->traffic;
+}
+
+static double peak_flops(struct device *device, enum model_precision precision)
+{
+    (void)device;
+    return cuda_peak_flops(precision);
+}
+
+static uint8_t *locate(const struct device *device, enum device_memory memory, uint64_t address,
+                       uint64_t bytes)
+{
+    const struct cuda_memory *cuda = &((const struct cuda_device *)device)->memory;
+    bool arena = memory == DEVICE_ARENA;
+    g_assert(address + bytes <= (arena ? cuda->arena_bytes : cuda->host_bytes));
+    return (arena ? cuda->arena : cuda->host) + address;
+}
+
+static void cuda_read(struct device *device, enum device_memory memory, uint64_t address,
+                      uint64_t bytes, void *to)
+{
+    CUDA_TRY(&cuda_of(device)->failure,
+             cudaMemcpy(to, locate(device, memory, address, bytes), bytes, cudaMemcpyDefault));
+}
+
+static void cuda_write(struct device *device, enum device_memory memory, uint64_t address,
+                       uint64_t bytes, const void *from)
+{
+    CUDA_TRY(&cuda_of(device)->failure,
+             cudaMemcpy(locate(device, memory, address, bytes), from, bytes, cudaMemcpyDefault));
+}
+
+const struct device_ops device_cuda = {
+    .name = "cuda",
+    .supports = cuda_operators_support,
+    .open = cuda_open,
+    .close = cuda_close,
+    .copy = cuda_copy,
+    .move = cuda_move,
+    .send = cuda_send,
+    .compute = cuda_compute,
+    .compute_on_host = cuda_compute_on_host,
+    .join_on_host = cuda_join_on_host,
+    .wait = cuda_wait,
+    .drain = cuda_drain,
+    .scalars = cuda_scalars,
+    .check = cuda_check,
+    .stall_seconds = cuda_stall_seconds,
+    .traffic = cuda_traffic,
+    .peak_flops = peak_flops,
+    .read = cuda_read,
+    .write = cuda_write,
+};

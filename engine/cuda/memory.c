@@ -1,0 +1,92 @@
+#include "engine/cuda/memory.h"
+
+#include "traces/size.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static bool refuse(GError **error, const char *what, uint64_t bytes, const char *why)
+{
+    g_autofree char *size = size_format(bytes);
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY, "no %s of %s: %s", what, size, why);
+    return false;
+}
+
+static bool take_on_device(uint8_t **memory, const char *what, uint64_t bytes, GError **error)
+{
+    cudaError_t failed = cudaMalloc((void **)memory, bytes);
+    if (failed == cudaSuccess)
+        failed = cudaMemset(*memory, 0, bytes);
+    return failed == cudaSuccess || refuse(error, what, bytes, cudaGetErrorString(failed));
+}
+
+/* Mapped rather than allocated by CUDA, so that all threads of the kernel's fault it in, and its
+ * size is the plan's to the page. */
+static bool take_on_host(struct cuda_memory *memory, GError **error)
+{
+    static const char what[] = "pinned host memory";
+    void *pool = mmap(NULL, memory->host_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pool == MAP_FAILED)
+        return refuse(error, what, memory->host_bytes, g_strerror(errno));
+    memory->host = pool;
+    madvise(pool, memory->host_bytes, MADV_HUGEPAGE);
+    if (madvise(pool, memory->host_bytes, MADV_POPULATE_WRITE) != 0 && errno == ENOMEM)
+        return refuse(error, what, memory->host_bytes, g_strerror(errno));
+    cudaError_t failed = cudaHostRegister(pool, memory->host_bytes, cudaHostRegisterPortable);
+    return failed == cudaSuccess ||
+           refuse(error, what, memory->host_bytes, cudaGetErrorString(failed));
+}
+
+bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
+                      GError **error)
+{
+    *memory = (struct cuda_memory){.arena_bytes = arena_bytes, .host_bytes = host_bytes};
+    bool open = take_on_device(&memory->bounce, "device memory", CUDA_MEMORY_BOUNCE, error) &&
+                (!arena_bytes || take_on_device(&memory->arena, "arena", arena_bytes, error)) &&
+                (!host_bytes || take_on_host(memory, error));
+    if (!open)
+        cuda_memory_close(memory);
+    return open;
+}
+
+void cuda_memory_close(struct cuda_memory *memory)
+{
+    cudaFree(memory->arena);
+    cudaFree(memory->bounce);
+    if (memory->host) {
+        cudaHostUnregister(memory->host);
+        munmap(memory->host, memory->host_bytes);
+    }
+    (void)cudaGetLastError(); /* of memory that was never pinned */
+    *memory = (struct cuda_memory){0};
+}
+
+static cudaError_t copy(uint8_t *to, const uint8_t *from, uint64_t bytes, cudaStream_t stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+/* A piece at a time, from the end that is not written over. Pieces as long as the distance lie
+ * apart; where that is short they go by way of the bounce. */
+cudaError_t cuda_memory_move(const struct cuda_memory *memory, uint64_t to, uint64_t from,
+                             uint64_t bytes, cudaStream_t stream)
+{
+    uint64_t distance = to < from ? from - to : to - from;
+    bool bounce = distance < MIN(bytes, CUDA_MEMORY_BOUNCE);
+    uint64_t piece = bounce ? CUDA_MEMORY_BOUNCE : distance;
+    cudaError_t failed = cudaSuccess;
+    for (uint64_t done = 0; distance && done < bytes && failed == cudaSuccess; done += piece) {
+        uint64_t now = MIN(piece, bytes - done);
+        uint64_t at = to < from ? done : bytes - done - now;
+        if (bounce) {
+            failed = copy(memory->bounce, memory->arena + from + at, now, stream);
+            if (failed == cudaSuccess)
+                failed = copy(memory->arena + to + at, memory->bounce, now, stream);
+        } else {
+            failed = copy(memory->arena + to + at, memory->arena + from + at, now, stream);
+        }
+    }
+    return failed;
+}

@@ -1,0 +1,27 @@
+/* The CUDA device's memories, all taken when it is opened: the arena, a pinned pool on the host of
+ * the very size that the plan asks for, and what moves within the arena pass through. */
+#ifndef PSTAR_ENGINE_CUDA_MEMORY_H
+#define PSTAR_ENGINE_CUDA_MEMORY_H
+
+#include "engine/cuda/failure.h"
+
+enum { CUDA_MEMORY_BOUNCE = 16 << 20 };
+
+struct cuda_memory {
+    uint8_t *arena;  /* device memory, zeroed; NULL where arena_bytes is 0 */
+    uint8_t *host;   /* pinned, zeroed; NULL where host_bytes is 0 */
+    uint8_t *bounce; /* device memory, CUDA_MEMORY_BOUNCE bytes */
+    uint64_t arena_bytes, host_bytes;
+};
+
+/* DEVICE_ERROR_MEMORY where the device or the machine has less. */
+bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
+                      GError **error);
+/* Nothing may be queued on them. */
+void cuda_memory_close(struct cuda_memory *memory);
+
+/* Queues a copy within the arena; the ranges may overlap. */
+cudaError_t cuda_memory_move(const struct cuda_memory *memory, uint64_t to, uint64_t from,
+                             uint64_t bytes, cudaStream_t stream);
+
+#endif

@@ -1,0 +1,223 @@
+#include "engine/cuda/streams.h"
+
+#include "engine/cuda/stalls.h"
+
+#include <cuda.h>
+#include <stdatomic.h>
+
+enum { RING = 1024 };
+
+typedef CUresult CUDAAPI wait_value(CUstream stream, CUdeviceptr address, cuuint64_t value,
+                                    unsigned int flags);
+
+struct stream {
+    cudaStream_t stream;
+    cudaEvent_t behind[RING]; /* of ticket t: t % RING */
+    uint32_t waiting[RING];   /* threads in cudaEventSynchronize */
+    mover_ticket put;         /* of the thread that queues */
+    mover_ticket complete;    /* known to be */
+};
+
+struct cuda_streams {
+    struct cuda_failure *failure;
+    struct stream stream[MOVER_QUEUES]; /* not MOVER_HOST's */
+    struct cuda_stalls *stalls;
+    _Atomic uint64_t *host_done; /* pinned, and mapped at the same address on the device */
+    wait_value *wait_value;
+    GMutex lock; /* of `waiting` and `complete` */
+    GCond changed;
+};
+
+static bool open_stream(struct cuda_streams *streams, struct stream *stream)
+{
+    struct cuda_failure *failure = streams->failure;
+    if (!CUDA_TRY(failure, cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking)))
+        return false;
+    for (int i = 0; i < RING; i++)
+        if (!CUDA_TRY(failure,
+                      cudaEventCreateWithFlags(&stream->behind[i], cudaEventDisableTiming)))
+            return false;
+    return true;
+}
+
+static bool find_wait_value(struct cuda_streams *streams)
+{
+    enum cudaDriverEntryPointQueryResult found;
+    void *function = NULL;
+    if (!CUDA_TRY(streams->failure,
+                  cudaGetDriverEntryPointByVersion("cuStreamWaitValue64", &function, 12000,
+                                                   cudaEnableDefault, &found)))
+        return false;
+    if (found != cudaDriverEntryPointSuccess)
+        return cuda_failure_note(streams->failure, cudaErrorCallRequiresNewerDriver,
+                                 "cuStreamWaitValue64");
+    streams->wait_value = (wait_value *)function;
+    return true;
+}
+
+struct cuda_streams *cuda_streams_new(struct cuda_failure *failure)
+{
+    struct cuda_streams *streams = g_new0(struct cuda_streams, 1);
+    streams->failure = failure;
+    g_mutex_init(&streams->lock);
+    g_cond_init(&streams->changed);
+    bool open = find_wait_value(streams) &&
+                CUDA_TRY(failure, cudaHostAlloc((void **)&streams->host_done, sizeof(uint64_t),
+                                                cudaHostAllocMapped | cudaHostAllocPortable));
+    for (int q = 0; open && q < MOVER_QUEUES; q++)
+        if (q != MOVER_HOST)
+            open = open_stream(streams, &streams->stream[q]);
+    if (open)
+        open = (streams->stalls = cuda_stalls_new(failure)) != NULL;
+    if (!open) {
+        cuda_streams_free(streams);
+        return NULL;
+    }
+    atomic_store(streams->host_done, 0);
+    return streams;
+}
+
+static void close_stream(struct stream *stream)
+{
+    for (int i = 0; i < RING; i++)
+        if (stream->behind[i])
+            cudaEventDestroy(stream->behind[i]);
+    if (stream->stream)
+        cudaStreamDestroy(stream->stream);
+}
+
+void cuda_streams_free(struct cuda_streams *streams)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (streams->stream[q].stream)
+            cudaStreamSynchronize(streams->stream[q].stream);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        close_stream(&streams->stream[q]);
+    cuda_stalls_free(streams->stalls);
+    if (streams->host_done)
+        cudaFreeHost((void *)streams->host_done);
+    g_cond_clear(&streams->changed);
+    g_mutex_clear(&streams->lock);
+    g_free(streams);
+}
+
+cudaStream_t cuda_streams_stream(const struct cuda_streams *streams, enum mover_queue queue)
+{
+    return streams->stream[queue].stream;
+}
+
+static bool known_complete(struct cuda_streams *streams, enum mover_queue queue,
+                           mover_ticket ticket)
+{
+    if (queue == MOVER_HOST)
+        return atomic_load_explicit(streams->host_done, memory_order_acquire) >= ticket;
+    struct stream *stream = &streams->stream[queue];
+    g_mutex_lock(&streams->lock);
+    bool complete = stream->complete >= ticket;
+    g_mutex_unlock(&streams->lock);
+    if (complete)
+        return true;
+    cudaError_t state = cudaEventQuery(stream->behind[ticket % RING]);
+    if (state == cudaErrorNotReady)
+        (void)cudaGetLastError(); /* it is no error */
+    else
+        cuda_failure_note(streams->failure, state, "cudaEventQuery");
+    return state == cudaSuccess;
+}
+
+static void wait_on_stream(struct cuda_streams *streams, cudaStream_t waiting,
+                           enum mover_queue queue, mover_ticket ticket)
+{
+    if (queue != MOVER_HOST) {
+        CUDA_TRY(streams->failure,
+                 cudaStreamWaitEvent(waiting, streams->stream[queue].behind[ticket % RING], 0));
+        return;
+    }
+    CUresult result = streams->wait_value((CUstream)waiting, (CUdeviceptr)streams->host_done,
+                                          ticket, CU_STREAM_WAIT_VALUE_GEQ);
+    if (result != CUDA_SUCCESS)
+        cuda_failure_note(streams->failure, cudaErrorUnknown, "cuStreamWaitValue64");
+}
+
+void cuda_streams_begin(struct cuda_streams *streams, enum mover_queue queue,
+                        const struct mover_after *after)
+{
+    cudaStream_t stream = streams->stream[queue].stream;
+    bool timed = false;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        mover_ticket ticket = after->queue[q];
+        if (q == (int)queue || ticket == 0 || known_complete(streams, q, ticket))
+            continue;
+        if (queue == MOVER_COMPUTE && !timed)
+            cuda_stalls_begin(streams->stalls, stream);
+        timed = queue == MOVER_COMPUTE;
+        wait_on_stream(streams, stream, q, ticket);
+    }
+    if (timed)
+        cuda_stalls_end(streams->stalls, stream);
+}
+
+/* Until it is complete. While threads wait for its event, that is not used for another ticket: they
+ * would wait for work that may need what they do next. */
+static void wait_for(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
+{
+    uint32_t place = (uint32_t)(ticket % RING);
+    g_mutex_lock(&streams->lock);
+    if (stream->complete >= ticket) {
+        g_mutex_unlock(&streams->lock);
+        return;
+    }
+    stream->waiting[place]++;
+    g_mutex_unlock(&streams->lock);
+    CUDA_TRY(streams->failure, cudaEventSynchronize(stream->behind[place]));
+    g_mutex_lock(&streams->lock);
+    stream->complete = MAX(stream->complete, ticket);
+    stream->waiting[place]--;
+    g_cond_broadcast(&streams->changed);
+    g_mutex_unlock(&streams->lock);
+}
+
+static void make_place(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
+{
+    if (ticket <= RING)
+        return;
+    wait_for(streams, stream, ticket - RING);
+    g_mutex_lock(&streams->lock);
+    while (stream->waiting[ticket % RING])
+        g_cond_wait(&streams->changed, &streams->lock);
+    g_mutex_unlock(&streams->lock);
+}
+
+mover_ticket cuda_streams_end(struct cuda_streams *streams, enum mover_queue queue)
+{
+    struct stream *stream = &streams->stream[queue];
+    mover_ticket ticket = ++stream->put;
+    make_place(streams, stream, ticket);
+    CUDA_TRY(streams->failure, cudaEventRecord(stream->behind[ticket % RING], stream->stream));
+    return ticket;
+}
+
+void cuda_streams_host_done(struct cuda_streams *streams, mover_ticket ticket)
+{
+    atomic_store_explicit(streams->host_done, ticket, memory_order_release);
+}
+
+void cuda_streams_wait(struct cuda_streams *streams, const struct mover_after *after)
+{
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (q != MOVER_HOST && after->queue[q])
+            wait_for(streams, &streams->stream[q], after->queue[q]);
+}
+
+struct mover_after cuda_streams_all(const struct cuda_streams *streams)
+{
+    struct mover_after all;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        all.queue[q] = streams->stream[q].put;
+    return all;
+}
+
+double cuda_streams_stall_seconds(struct cuda_streams *streams)
+{
+    return cuda_stalls_seconds(streams->stalls);
+}

@@ -1,0 +1,198 @@
+/* The CUDA device's queues, memories and errors, over a runtime that needs no GPU. */
+#include "fake_cuda.h"
+#include "tests/engine/run/trial.h"
+
+#include <string.h>
+
+enum { ARENA = 48 << 20, HOST = 1 << 20, DELAY = 200 };
+
+static const struct mover_after nothing = {.queue = {0}};
+
+static struct device *open_device(void)
+{
+    const struct device_options options = {.arena_bytes = ARENA, .host_bytes = HOST, .threads = 1};
+    GError *error = NULL;
+    struct device *device = device_cuda.open(&options, &error);
+    g_assert_no_error(error);
+    return device;
+}
+
+static void close_device(struct device *device)
+{
+    GError *error = NULL;
+    device_cuda.drain(device);
+    device_cuda.check(device, &error);
+    g_assert_no_error(error);
+    device_cuda.close(device);
+    fake_cuda_check_all_freed();
+}
+
+static uint8_t *draw_bytes(size_t count)
+{
+    uint8_t *bytes = g_malloc(count);
+    for (size_t i = 0; i < count; i++)
+        bytes[i] = (uint8_t)g_test_rand_int();
+    return bytes;
+}
+
+/* Chains across the queues, far more of them than there are events. */
+static void test_round_trips(void)
+{
+    enum { TRIPS = 3000, BYTES = 256, PLACES = 64 };
+    struct device *device = open_device();
+    uint8_t received[BYTES];
+    g_autofree uint8_t *sent = draw_bytes(BYTES);
+    struct mover_after after = nothing;
+    device_cuda.write(device, DEVICE_HOST_POOL, 0, BYTES, sent);
+    for (uint64_t i = 0; i < TRIPS; i++) {
+        uint64_t from = i % PLACES * BYTES, to = (i + 1) % PLACES * BYTES;
+        after.queue[MOVER_H2D] = device_cuda.copy(device, MOVER_H2D, from, from, BYTES, &after);
+        after.queue[MOVER_COMPUTE] = device_cuda.move(device, 1 << 20, from, BYTES, &after);
+        after.queue[MOVER_HOST] = device_cuda.join_on_host(device, &after);
+        after.queue[MOVER_D2H] = device_cuda.copy(device, MOVER_D2H, 1 << 20, to, BYTES, &after);
+    }
+    device_cuda.wait(device, &after);
+    device_cuda.read(device, DEVICE_HOST_POOL, TRIPS % PLACES * BYTES, BYTES, received);
+    g_assert_cmpmem(sent, BYTES, received, BYTES);
+    struct device_traffic traffic = device_cuda.traffic(device);
+    g_assert_cmpuint(traffic.bytes[MOVER_H2D], ==, TRIPS * BYTES);
+    g_assert_cmpuint(traffic.copies[MOVER_D2H], ==, TRIPS);
+    close_device(device);
+}
+
+/* Work on the host may come to wait for a piece whose event would long have been taken again. */
+static void test_late_host(void)
+{
+    enum { PIECES = 2500 };
+    struct device *device = open_device();
+    struct mover_after last = nothing;
+    for (int i = 0; i < PIECES; i++) {
+        struct mover_after copied = nothing;
+        copied.queue[MOVER_D2H] = device_cuda.copy(device, MOVER_D2H, 0, 0, 64, &nothing);
+        last.queue[MOVER_HOST] = device_cuda.join_on_host(device, &copied);
+        if (i % 100 == 0) /* the copies after this one wait for the host to come so far */
+            device_cuda.copy(device, MOVER_D2H, 0, 0, 64, &last);
+    }
+    device_cuda.wait(device, &last);
+    close_device(device);
+}
+
+static void check_move(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
+                       uint8_t *model)
+{
+    g_autofree uint8_t *there = g_malloc(ARENA);
+    struct mover_after moved = nothing;
+    moved.queue[MOVER_COMPUTE] = device_cuda.move(device, to, from, bytes, &nothing);
+    memmove(model + to, model + from, bytes);
+    device_cuda.wait(device, &moved);
+    device_cuda.read(device, DEVICE_ARENA, 0, ARENA, there);
+    g_assert_true(memcmp(there, model, ARENA) == 0);
+}
+
+/* As memmove, however far the ranges lie apart. */
+static void test_moves(void)
+{
+    static const uint64_t distances[] = {0, 256, 4096, 1 << 20, 17 << 20};
+    static const uint64_t sizes[] = {256, 4096, (1 << 20) + 256, 20 << 20, (16 << 20) + 512};
+    struct device *device = open_device();
+    g_autofree uint8_t *model = draw_bytes(ARENA);
+    device_cuda.write(device, DEVICE_ARENA, 0, ARENA, model);
+    for (size_t d = 0; d < G_N_ELEMENTS(distances); d++)
+        for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
+            check_move(device, 512, 512 + distances[d], sizes[s], model);
+            check_move(device, 512 + distances[d], 512, sizes[s], model);
+        }
+    close_device(device);
+}
+
+/* More than the staging places hold, from memory that is written over at once. */
+static void test_send(void)
+{
+    enum { BYTES = (7 << 20) + 12 };
+    struct device *device = open_device();
+    g_autofree uint8_t *sent = draw_bytes(BYTES), *kept = g_memdup2(sent, BYTES);
+    g_autofree uint8_t *received = g_malloc(BYTES);
+    struct mover_after after = nothing;
+    after.queue[MOVER_COMPUTE] = device_cuda.send(device, 4096, BYTES, sent, &nothing);
+    memset(sent, 0, BYTES);
+    device_cuda.wait(device, &after);
+    device_cuda.read(device, DEVICE_ARENA, 4096, BYTES, received);
+    g_assert_true(memcmp(kept, received, BYTES) == 0);
+    close_device(device);
+}
+
+/* Whichever call fails, opening and working end, nothing leaks, and the error names the call. */
+static void test_failures(void)
+{
+    const struct device_options options = {.arena_bytes = 1 << 20, .host_bytes = 1 << 20};
+    uint32_t opened = 0;
+    for (uint64_t nth = 1; opened < 8; nth += nth < 40 ? 1 : 97) {
+        GError *error = NULL;
+        fake_cuda_fail(nth, cudaErrorIllegalAddress);
+        struct device *device = device_cuda.open(&options, &error);
+        if (device) {
+            struct mover_after after = nothing;
+            for (int i = 0; i < 200; i++) {
+                after.queue[MOVER_H2D] = device_cuda.copy(device, MOVER_H2D, 0, 0, 64, &after);
+                after.queue[MOVER_HOST] = device_cuda.join_on_host(device, &after);
+                after.queue[MOVER_COMPUTE] = device_cuda.move(device, 64, 0, 64, &after);
+            }
+            device_cuda.wait(device, &after);
+            device_cuda.check(device, &error);
+            device_cuda.close(device);
+            opened++;
+        }
+        g_assert_nonnull(error);
+        g_assert_nonnull(strstr(error->message, "made to fail"));
+        g_clear_error(&error);
+        fake_cuda_fail(0, cudaSuccess);
+        fake_cuda_check_all_freed();
+    }
+}
+
+/* Law 3, and the plan's own figures, whatever runs late. */
+static void test_training(gconstpointer data)
+{
+    enum { TRIALS = 6 };
+    const struct trial_job *job = data;
+    const guint32 seed[] = {(guint32)g_test_rand_int(), job->precision, job->micro_batches};
+    GRand *random = g_rand_new_with_seed_array(seed, G_N_ELEMENTS(seed));
+    struct trial_placement resident = trial_resident();
+    struct trial_result expected = trial_run(job, &resident);
+    for (int i = 0; i < TRIALS; i++) {
+        struct trial_placement placement = trial_draw(random);
+        placement.device = &device_cuda;
+        placement.link_rate = 0;
+        placement.evaluate_at = TRIAL_STEPS;
+        g_autofree char *name = trial_describe(job, &placement);
+        g_test_message("%s", name);
+        struct trial_result result = trial_run(job, &placement);
+        g_assert_cmpmem(expected.loss, sizeof expected.loss, result.loss, sizeof result.loss);
+        g_assert_cmpmem(expected.gradient_norm, sizeof expected.gradient_norm, result.gradient_norm,
+                        sizeof result.gradient_norm);
+        g_assert_cmpstr(expected.weights, ==, result.weights);
+        g_free(result.weights);
+        fake_cuda_check_all_freed();
+    }
+    g_free(expected.weights);
+    g_rand_free(random);
+}
+
+static const struct trial_job jobs[] = {
+    {MODEL_FP32, 1, true, 0}, {MODEL_BF16, 1, true, 0.2}, {MODEL_BF16, 2, false, 0.2}};
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    fake_cuda_delay(DELAY);
+    g_test_add_func("/cuda-device/round-trips", test_round_trips);
+    g_test_add_func("/cuda-device/late-host", test_late_host);
+    g_test_add_func("/cuda-device/moves", test_moves);
+    g_test_add_func("/cuda-device/send", test_send);
+    g_test_add_func("/cuda-device/failures", test_failures);
+    for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        g_autofree char *path = g_strdup_printf("/cuda-device/training/%zu", i);
+        g_test_add_data_func(path, &jobs[i], test_training);
+    }
+    return g_test_run();
+}

@@ -1,0 +1,52 @@
+/* The CUDA device's operators without a GPU: the CPU's, queued on the stream. */
+#include "engine/cuda/operators.h"
+
+#include "engine/cpu/operators.h"
+#include "engine/device.h"
+#include "fake_cuda.h"
+
+struct cuda_operators {
+    struct cpu_operators cpu;
+    cudaStream_t stream;
+};
+
+bool cuda_operators_support(const struct model_config *config, GError **error)
+{
+    return device_cpu.supports(config, error);
+}
+
+struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, GError **error)
+{
+    struct cuda_operators *operators = g_new0(struct cuda_operators, 1);
+    (void)error;
+    operators->cpu = (struct cpu_operators){.cpu = cpu_context_new(1), .memory = arena};
+    operators->stream = stream;
+    return operators;
+}
+
+void cuda_operators_free(struct cuda_operators *operators)
+{
+    cpu_context_free(operators->cpu.cpu);
+    g_free(operators->cpu.order);
+    g_free(operators);
+}
+
+struct launch {
+    struct cuda_operators *operators;
+    struct operation operation;
+};
+
+static void run(void *data)
+{
+    struct launch *launch = data;
+    cpu_operators_run(&launch->operators->cpu, &launch->operation);
+}
+
+/* The tokens in the operation are the caller's: on a GPU they are gone when the kernel runs. */
+cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
+{
+    struct launch *launch = g_new0(struct launch, 1);
+    *launch = (struct launch){operators, *operation};
+    launch->operation.tokens = NULL;
+    return fake_cuda_launch(operators->stream, run, launch);
+}
