@@ -228,7 +228,7 @@ static bool show_best(const struct arguments *a, const struct inputs *in,
                       const struct sweep_options *options, struct sweep *sweep, GError **error)
 {
     g_autoptr(GArray) ranked = sweep_rank(sweep);
-    struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
+    const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
     if (!best->fits)
         return true;
     struct timeline *timeline = timeline_new();
@@ -238,11 +238,8 @@ static bool show_best(const struct arguments *a, const struct inputs *in,
 
     if (written && a->stalls)
         timeline_print_stalls(timeline, plan, in->trace, (uint32_t)a->stalls, stdout);
-    if (written && a->phases) {
-        best->phases = g_new(struct phases, 1);
-        *best->phases = phases_of(timeline, in->trace);
+    if (written && a->phases)
         phases_print(best->phases, stdout);
-    }
     plan_free(plan);
     timeline_free(timeline);
     return written;
@@ -324,6 +321,7 @@ static int run(const struct arguments *a)
             .strategies = in.strategies,
             .platform = in.platform,
             .host_bytes = in.host_bytes,
+            .phases = a->phases,
             .costs = in.costs,
             .threads = a->threads == ALL_PROCESSORS ? 0 : (uint32_t)a->threads,
             .progress = progress_update,

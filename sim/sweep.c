@@ -18,7 +18,7 @@ struct sweep_job {
     const struct non_model *non_model;
     struct shared_layout *layouts; /* [layouts->len] */
     struct sweep *sweep;
-    struct timeline *timeline; /* of the one row that is run; NULL: none is kept */
+    struct timeline *timeline; /* of the row that is run; NULL: none is kept */
 };
 
 static uint32_t policy_count(const struct sweep_options *options)
@@ -135,15 +135,24 @@ static struct plan *plan_row(const struct sweep_job *job, const struct shared_la
                        : plan_strategy(job, shared, row, error);
 }
 
+static struct phases *copy_phases(struct phases phases)
+{
+    return g_memdup2(&phases, sizeof phases);
+}
+
 static void run_row(void *data, uint32_t index)
 {
-    struct sweep_job *job = data;
-    struct sweep_row *row = &job->sweep->rows[index];
+    struct sweep_job job = *(struct sweep_job *)data; /* its timeline is the row's own */
+    struct sweep_row *row = &job.sweep->rows[index];
     g_autoptr(GError) error = NULL;
-    if (row_like(job, index) != index)
+    if (row_like(&job, index) != index)
         return;
-    struct plan *plan = plan_row(job, &job->layouts[layout_index(job, index)], row, &error);
+    job.timeline = job.options->phases ? timeline_new() : NULL;
+    struct plan *plan = plan_row(&job, &job.layouts[layout_index(&job, index)], row, &error);
 
+    if (plan && job.timeline)
+        row->phases = copy_phases(phases_of(job.timeline, job.trace));
+    timeline_free(job.timeline);
     if (!plan)
         row->reason = g_strdup(error->message);
     row->failed = !plan && !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
@@ -166,6 +175,7 @@ static void copy_rows(const struct sweep_job *job)
         row->layout = layout;
         row->chunk_bytes = chunk_bytes;
         row->reason = g_strdup(like->reason);
+        row->phases = like->phases ? copy_phases(*like->phases) : NULL;
     }
 }
 

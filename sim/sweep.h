@@ -18,6 +18,7 @@ struct sweep_options {
     const GPtrArray *strategies;              /* struct strategy; NULL: none */
     const struct platform *platform; /* for updates that a strategy moves; NULL: not known */
     uint64_t host_bytes;             /* budget; UINT64_MAX: unlimited */
+    bool phases;                     /* rows have theirs */
     const struct costs *costs;
     uint32_t threads; /* 0: as many as there are processors */
 
@@ -42,7 +43,7 @@ struct sweep_row {
                                     strategy, with what it keeps beside them; 0: not known */
     char *reason;                /* why it does not fit, or failed; NULL where it fits */
     struct plan_figures figures; /* the steady iteration's; all 0 where it does not fit */
-    struct phases *phases;       /* the same iteration's, where somebody looked; NULL: not known */
+    struct phases *phases;       /* the same iteration's; NULL: not asked for, or it does not fit */
 };
 
 struct sweep {

@@ -126,6 +126,11 @@ static json_t *event(const struct timeline *timeline, const char *name, int row,
                      row, "ts", start, "dur", (double)(end_ns - start_ns) * 1e-3);
 }
 
+static json_t *phase_of(const struct trace *trace, uint32_t moment)
+{
+    return json_string(trace_phase_name((enum trace_phase)trace->operators[moment].phase));
+}
+
 static void append_spans(const struct timeline *timeline, int queue, const struct plan *plan,
                          const struct trace *trace, json_t *events)
 {
@@ -136,9 +141,11 @@ static void append_spans(const struct timeline *timeline, int queue, const struc
             continue;
         g_autofree char *name = span_name(timeline, span, plan, trace);
         json_t *object = event(timeline, name, queue, span->start_ns, span->end_ns);
-        json_object_set_new(
-            object, "args",
-            json_pack("{s:i, s:I}", "moment", (int)span->moment, "bytes", (json_int_t)span->bytes));
+        json_t *arguments = json_pack("{s:i, s:I}", "moment", (int)span->moment, "bytes",
+                                      (json_int_t)span->bytes);
+        if (span->kind == TIMELINE_OPERATOR)
+            json_object_set_new(arguments, "phase", phase_of(trace, span->moment));
+        json_object_set_new(object, "args", arguments);
         json_array_append_new(events, object);
     }
 }
@@ -163,7 +170,11 @@ static void append_stalls(const struct timeline *timeline, const struct plan *pl
         g_autofree char *name = g_strdup_printf("%s waits for %s on %s",
                                                 operator_name(timeline, stall->moment), chunk,
                                                 rows[stall->queue]);
-        json_array_append_new(events, event(timeline, name, STALL_ROW, stall->start_ns, end_ns));
+        json_t *object = event(timeline, name, STALL_ROW, stall->start_ns, end_ns);
+        json_object_set_new(
+            object, "args",
+            json_pack("{s:i, s:s}", "moment", (int)stall->moment, "waits_for", rows[stall->queue]));
+        json_array_append_new(events, object);
     }
 }
 
@@ -171,6 +182,17 @@ static void name_row(json_t *events, int row, const char *name)
 {
     json_array_append_new(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "name", "thread_name",
                                             "ph", "M", "pid", 0, "tid", row, "args", "name", name));
+}
+
+/* Which iteration it is: under the names that sweeps use. */
+static json_t *made_of(const struct plan *plan)
+{
+    const struct plan_figures *f = &plan->predicted;
+    return json_pack("{s:s?, s:s?, s:s?, s:I, s:I, s:I, s:f, s:f}", "digest", plan->digest, "model",
+                     plan->model, "made_by", plan->made_by, "chunk_bytes",
+                     (json_int_t)plan->layout->chunk_bytes[TRACE_PARAM], "device_memory_bytes",
+                     (json_int_t)plan->device_budget, "look_ahead", (json_int_t)plan->look_ahead,
+                     "stall_seconds", f->stall_seconds, "iteration_seconds", f->iteration_seconds);
 }
 
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,
@@ -183,7 +205,8 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
     }
     name_row(events, STALL_ROW, "stalls");
     append_stalls(timeline, plan, trace, events);
-    json_t *root = json_pack("{s:s, s:o}", "displayTimeUnit", "ms", "traceEvents", events);
+    json_t *root = json_pack("{s:s, s:o, s:o}", "displayTimeUnit", "ms", "otherData", made_of(plan),
+                             "traceEvents", events);
     bool done = output_file_write_json(path, root, JSON_COMPACT | JSON_REAL_PRECISION(12), error);
     json_decref(root);
     return done;
