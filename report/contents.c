@@ -1,5 +1,6 @@
 #include "report/contents.h"
 
+#include "report/advice.h"
 #include "report/findings.h"
 #include "report/tables.h"
 
@@ -10,6 +11,16 @@ static void free_finding(void *data)
     g_free(finding->answer);
     g_free(finding->detail);
     g_free(finding);
+}
+
+static void free_advice(void *data)
+{
+    struct advice *advice = data;
+    g_free(advice->claim);
+    g_free(advice->detail);
+    g_free(advice->command);
+    g_free(advice->figure);
+    g_free(advice);
 }
 
 static void clear_missing(void *data)
@@ -35,16 +46,32 @@ static void replay_plans(struct contents *contents)
     }
 }
 
+/* Lines over chunk sizes need two of them; bars show what a single one does. */
+static void add_sweep(struct contents *contents, const struct sweep_file *sweep, guint *drawn)
+{
+    g_autoptr(GArray) sizes = sweep_file_sizes(sweep);
+    if (sizes->len > 1 || !contents->splits->len)
+        g_ptr_array_add(contents->figures,
+                        figure_sweep(sweep, contents->inputs->plans, (*drawn)++));
+}
+
 static void add_figures(struct contents *contents)
 {
     const struct inputs *inputs = contents->inputs;
+    if (contents->splits->len)
+        g_ptr_array_add(contents->figures, figure_bars(contents->splits));
+    for (guint i = 0; i < inputs->strips->len; i++) {
+        const struct strips *strips = g_ptr_array_index(inputs->strips, i);
+        g_ptr_array_add(contents->figures, figure_busy(strips, i));
+        if (strips->known[STRIP_H2D])
+            g_ptr_array_add(contents->figures, figure_link(strips, i));
+    }
     for (guint i = 0; i < contents->replays->len; i++) {
         const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, i);
         g_ptr_array_add(contents->figures, figure_memory(replayed->plan, replayed->memory, i));
     }
-    for (guint s = 0; s < inputs->sweeps->len; s++)
-        g_ptr_array_add(contents->figures,
-                        figure_sweep(g_ptr_array_index(inputs->sweeps, s), inputs->plans, s));
+    for (guint s = 0, drawn = 0; s < inputs->sweeps->len; s++)
+        add_sweep(contents, g_ptr_array_index(inputs->sweeps, s), &drawn);
     if (contents->pairs->len)
         g_ptr_array_add(contents->figures, figure_predicted(contents->pairs));
     if (inputs->runs->len)
@@ -81,6 +108,8 @@ struct contents *contents_new(const struct inputs *inputs)
     contents->replays = g_array_new(FALSE, FALSE, sizeof(struct replayed));
     g_array_set_clear_func(contents->replays, clear_replayed);
     contents->pairs = pairs_find(inputs);
+    contents->splits = splits_find(inputs);
+    contents->advice = g_ptr_array_new_with_free_func(free_advice);
     contents->figures = g_ptr_array_new_with_free_func((GDestroyNotify)figure_free);
     contents->tables = g_ptr_array_new_with_free_func((GDestroyNotify)table_free);
     contents->findings = g_ptr_array_new_with_free_func(free_finding);
@@ -89,6 +118,7 @@ struct contents *contents_new(const struct inputs *inputs)
     replay_plans(contents);
     add_figures(contents);
     add_tables(contents);
+    advice_add(contents);
     findings_add(contents);
     missing_add(contents);
     return contents;
@@ -100,6 +130,9 @@ void contents_free(struct contents *contents)
         return;
     g_array_unref(contents->replays);
     g_array_unref(contents->pairs);
+    g_ptr_array_unref(contents->splits);
+    g_ptr_array_unref(contents->advice);
+    g_free(contents->verdict);
     g_ptr_array_unref(contents->figures);
     g_ptr_array_unref(contents->tables);
     g_ptr_array_unref(contents->findings);

@@ -12,6 +12,15 @@ struct finding {
     char *detail;   /* a sentence */
 };
 
+/* What to change, and what it would bring. */
+struct advice {
+    char *claim;    /* a sentence: what is slow */
+    char *detail;   /* sentences: what that means, and what helps */
+    char *command;  /* that does it, or finds out */
+    char *figure;   /* the id of the section of the page that shows it */
+    double seconds; /* of a step that are at stake; 0: it is memory that is */
+};
+
 /* A figure that the files are not enough for. */
 struct missing {
     const char *figure; /* its title */
@@ -28,6 +37,9 @@ struct replayed {
 struct contents {
     const struct inputs *inputs;
     GArray *replays;     /* struct replayed */
+    GPtrArray *splits;   /* struct split */
+    char *verdict;       /* a sentence: why the step takes as long as it does; NULL: not known */
+    GPtrArray *advice;   /* struct advice, the most seconds first */
     GArray *pairs;       /* struct pair */
     GPtrArray *figures;  /* struct figure */
     GPtrArray *tables;   /* struct table */

@@ -2,6 +2,7 @@
 
 #include "report/axis.h"
 #include "report/palette.h"
+#include "report/phase_bands.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -55,41 +56,6 @@ static void append_data(GString *data, const struct parts *parts, const struct m
         }
         append_row(data, parts, start, fullest);
         append_row(data, parts, end, fullest);
-    }
-}
-
-/* In the middle of a phase that is wide enough; at the end of the last one, however narrow. */
-static void append_phase_name(GString *drawing, const struct memory *memory,
-                              const struct memory_phase *phase, double share)
-{
-    bool last = phase->last + 1 == memory->moment_count;
-    double start = memory->moments[phase->first].start, end = memory->moments[phase->last].end;
-    bool narrow = share < 0.1;
-    if (narrow && !last)
-        return;
-    g_string_append_printf(drawing, "    if (%s) { set label '%s' at ",
-                           share < 0.2 && !last ? "!phone" : "1", trace_phase_name(phase->phase));
-    axis_append(drawing, narrow ? end : (start + end) / 2);
-    g_string_append_printf(drawing, "/second, graph 0.955 %s textcolor rgb ink }\n",
-                           narrow ? "right" : "center");
-}
-
-static void append_phases(GString *drawing, const struct memory *memory)
-{
-    double duration = memory_duration(memory) > 0 ? memory_duration(memory) : 1;
-    for (guint i = 0; i < memory->phases->len; i++) {
-        const struct memory_phase *phase = &g_array_index(memory->phases, struct memory_phase, i);
-        double start = memory->moments[phase->first].start, end = memory->moments[phase->last].end;
-        static const char *const shade[] = {"0.05", "0.16", "0.09"};
-        g_string_append(drawing, "    set object rectangle from ");
-        axis_append(drawing, start);
-        g_string_append(drawing, "/second, graph 0 to ");
-        axis_append(drawing, end);
-        g_string_append_printf(drawing,
-                               "/second, graph 1 behind fc rgb muted fs transparent solid %s "
-                               "noborder\n",
-                               shade[phase->phase]);
-        append_phase_name(drawing, memory, phase, (end - start) / duration);
     }
 }
 
@@ -191,6 +157,18 @@ static void describe(struct figure *figure, const struct input_plan *input,
         budget_shown ? "" : " The budget lies above the picture.");
 }
 
+static GArray *memory_phases(const struct memory *memory)
+{
+    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct strip_phase));
+    for (guint i = 0; i < memory->phases->len; i++) {
+        const struct memory_phase *phase = &g_array_index(memory->phases, struct memory_phase, i);
+        const struct strip_phase band = {phase->phase, memory->moments[phase->first].start,
+                                         memory->moments[phase->last].end};
+        g_array_append_val(phases, band);
+    }
+    return phases;
+}
+
 struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
                              unsigned number)
 {
@@ -204,7 +182,8 @@ struct figure *figure_memory(const struct input_plan *plan, const struct memory 
     bool budget_shown = (double)budget <= BUDGET_SHOWN * peak;
     append_data(figure->data, &parts, memory);
     append_axes(figure, memory, budget, budget_shown);
-    append_phases(figure->drawing, memory);
+    g_autoptr(GArray) phases = memory_phases(memory);
+    phase_bands_append(figure->drawing, phases, memory_duration(memory));
     append_peak(figure->drawing, plan->trace->trace, memory);
     append_stack(figure->drawing, &parts, budget_shown);
     describe(figure, plan, memory, budget_shown);

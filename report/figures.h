@@ -7,6 +7,7 @@
 #include "report/inputs.h"
 #include "report/memory.h"
 #include "report/pairs.h"
+#include "report/split.h"
 
 /* Device memory over one iteration. `number` counts the figures of this kind from 0. */
 struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
@@ -23,5 +24,15 @@ struct figure *figure_predicted(const GArray *pairs);
 
 /* Loss over steps of all runs (GPtrArray of struct run_log), of which there is at least one. */
 struct figure *figure_loss(const GPtrArray *runs);
+
+/* Steps, split into compute and waiting: a bar each (GPtrArray of struct split), of which there is
+ * at least one. */
+struct figure *figure_bars(const GPtrArray *splits);
+
+/* Who is busy when: a strip a resource. */
+struct figure *figure_busy(const struct strips *strips, unsigned number);
+
+/* Rates of the copies over time, each direction; `strips` knows them. */
+struct figure *figure_link(const struct strips *strips, unsigned number);
 
 #endif

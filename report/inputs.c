@@ -1,7 +1,9 @@
 #include "report/inputs.h"
 
 #include "report/error.h"
+#include "report/strips_file.h"
 #include "traces/input_file.h"
+#include "traces/records.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_UNKNOWN, KIND_TRACE, KIND_PLAN, KIND_SWEEP, KIND_RUN_LOG };
+enum kind { KIND_UNKNOWN, KIND_TRACE, KIND_PLAN, KIND_SWEEP, KIND_RUN_LOG, KIND_TIMELINE };
 
 static const char sqlite_magic[] = "SQLite format 3";
 
@@ -21,6 +23,8 @@ static enum kind kind_of_object(const json_t *root)
         return KIND_RUN_LOG;
     if (json_object_get(root, "pstar_plan"))
         return KIND_PLAN;
+    if (json_is_array(json_object_get(root, "traceEvents")))
+        return KIND_TIMELINE;
     return KIND_UNKNOWN;
 }
 
@@ -55,7 +59,7 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
     enum kind kind = *root ? kind_of_object(*root) : KIND_UNKNOWN;
     if (kind == KIND_UNKNOWN && *root)
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                    "%s: JSON, but neither a plan nor a sweep nor a run log", path);
+                    "%s: JSON, but neither a plan nor a sweep nor a timeline nor a run log", path);
     else if (kind == KIND_UNKNOWN)
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
                     "%s:%d:%d: not a trace, and not the JSON of a plan, a sweep or a run log: %s",
@@ -106,15 +110,45 @@ static void free_plan(void *data)
     g_free(input);
 }
 
+static bool has_no_iteration(const char *path)
+{
+    struct records *records = records_read(path, NULL);
+    bool without = records && !records->has_iteration;
+    if (records)
+        records_free(records);
+    return without;
+}
+
+/* A recording without an iteration and without anything of the device shows nothing. */
+static bool add_strips(struct inputs *inputs, const char *path, const struct trace *trace,
+                       GError **error)
+{
+    struct strips *strips = NULL;
+    if (!strips_of_records(path, trace, &strips, error))
+        return false;
+    if (strips)
+        g_ptr_array_add(inputs->strips, strips);
+    else if (!trace)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                    "%s: a trace with neither an iteration nor work of a device", path);
+    return strips || trace;
+}
+
 static bool add_trace(struct inputs *inputs, const char *path, GError **error)
 {
-    struct trace *trace = trace_read(path, error);
-    if (!trace)
+    GError *wrong = NULL;
+    struct trace *trace = trace_read(path, &wrong);
+    if (!trace && !has_no_iteration(path)) {
+        g_propagate_error(error, wrong);
         return false;
-    struct input_trace *input = g_new0(struct input_trace, 1);
-    *input = (struct input_trace){g_strdup(path), trace_digest(trace), trace};
-    g_ptr_array_add(inputs->traces, input);
-    return true;
+    }
+    g_clear_error(&wrong);
+    if (trace) {
+        struct input_trace *input = g_new0(struct input_trace, 1);
+        *input = (struct input_trace){g_strdup(path), trace_digest(trace), trace};
+        g_ptr_array_add(inputs->traces, input);
+    }
+    return add_strips(inputs, path, trace, error);
 }
 
 static bool add_plan(struct inputs *inputs, const char *path, GError **error)
@@ -133,6 +167,7 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
     json_t *root = NULL;
     struct sweep_file *sweep = NULL;
     struct run_log *log = NULL;
+    struct strips *strips = NULL;
     bool good = false;
     switch (recognise(path, &root, error)) {
     case KIND_TRACE:
@@ -147,9 +182,14 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
     case KIND_RUN_LOG:
         good = (log = run_log_read(path, error)) != NULL;
         break;
+    case KIND_TIMELINE:
+        good = (strips = strips_of_timeline(root, path, error)) != NULL;
+        break;
     case KIND_UNKNOWN:
         break;
     }
+    if (strips)
+        g_ptr_array_add(inputs->strips, strips);
     if (sweep)
         g_ptr_array_add(inputs->sweeps, sweep);
     if (log)
@@ -180,6 +220,7 @@ struct inputs *inputs_read(const char *const *paths, GError **error)
     inputs->plans = g_ptr_array_new_with_free_func(free_plan);
     inputs->sweeps = g_ptr_array_new_with_free_func((GDestroyNotify)sweep_file_free);
     inputs->runs = g_ptr_array_new_with_free_func((GDestroyNotify)run_log_free);
+    inputs->strips = g_ptr_array_new_with_free_func((GDestroyNotify)strips_free);
     bool good = true;
     for (size_t i = 0; good && paths[i]; i++)
         good = add_file(inputs, paths[i], error);
@@ -199,5 +240,6 @@ void inputs_free(struct inputs *inputs)
     g_ptr_array_unref(inputs->traces);
     g_ptr_array_unref(inputs->sweeps);
     g_ptr_array_unref(inputs->runs);
+    g_ptr_array_unref(inputs->strips);
     g_free(inputs);
 }

@@ -3,6 +3,7 @@
 #define PSTAR_REPORT_INPUTS_H
 
 #include "report/run_log.h"
+#include "report/strips.h"
 #include "report/sweep_file.h"
 #include "traces/trace.h"
 
@@ -24,11 +25,13 @@ struct inputs {
     GPtrArray *plans;  /* struct input_plan */
     GPtrArray *sweeps; /* struct sweep_file */
     GPtrArray *runs;   /* struct run_log */
+    GPtrArray *strips; /* struct strips: of timelines, and of what traces have recorded */
 };
 
-/* Reads all files (NULL ends them) and pairs plans with traces by digest. A plan that names a trace
- * by digest and cannot be executed over it is an error. Errors (REPORT_ERROR_INPUT, TRACE_ERROR,
- * PLAN_ERROR) name the file, the place and the reason. */
+/* A trace of a program that annotated no iteration is among `strips` alone. Reads all files (NULL
+ * ends them) and pairs plans with traces by digest. A plan that names a trace by digest and cannot
+ * be executed over it is an error. Errors (REPORT_ERROR_INPUT, TRACE_ERROR, PLAN_ERROR) name the
+ * file, the place and the reason. */
 struct inputs *inputs_read(const char *const *paths, GError **error);
 void inputs_free(struct inputs *inputs);
 

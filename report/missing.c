@@ -1,6 +1,5 @@
+#include "report/commands.h"
 #include "report/findings.h"
-
-#include "report/text.h"
 
 #include <string.h>
 
@@ -9,27 +8,6 @@ static void add(struct contents *contents, const char *figure, char *reason, cha
 {
     struct missing missing = {figure, reason, command};
     g_array_append_val(contents->missing, missing);
-}
-
-/* The name of a trace as a command line takes it: one of the files, or the name that it would
- * have. */
-static char *trace_word(const struct inputs *inputs)
-{
-    if (inputs->traces->len)
-        return text_shell(((const struct input_trace *)g_ptr_array_index(inputs->traces, 0))->path);
-    for (guint s = 0; s < inputs->sweeps->len; s++) {
-        const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
-        if (sweep->trace)
-            return text_shell(sweep->trace);
-    }
-    return g_strdup("run.pstar");
-}
-
-static char *plan_word(const struct inputs *inputs)
-{
-    if (!inputs->plans->len)
-        return g_strdup("plan.json");
-    return text_shell(((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))->path);
 }
 
 static void add_memory(struct contents *contents, const char *trace)
@@ -54,9 +32,13 @@ static void add_memory(struct contents *contents, const char *trace)
 void missing_add(struct contents *contents)
 {
     const struct inputs *inputs = contents->inputs;
-    g_autofree char *trace = trace_word(inputs);
-    g_autofree char *plan = plan_word(inputs);
+    g_autofree char *trace = command_trace(inputs);
+    g_autofree char *plan = command_plan(inputs);
     add_memory(contents, trace);
+    if (!inputs->strips->len)
+        add(contents, "Who is busy, the link and the timeline",
+            g_strdup("needs a timeline, or a trace that has recorded one"),
+            g_strdup_printf("pstar-sim %s --device-memory SIZE --timeline timeline.json", trace));
     if (!inputs->sweeps->len)
         add(contents, "Traffic by chunk size and policy", g_strdup("needs a sweep"),
             g_strdup_printf("pstar-sim %s --device-memory SIZE --policy all --json sweep.json",

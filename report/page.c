@@ -1,8 +1,10 @@
 #include "report/page.h"
 
+#include "report/page_script.h"
 #include "report/page_style.h"
 #include "report/svg.h"
 #include "report/text.h"
+#include "report/timeline.h"
 
 static void append_element(GString *html, const char *open, const char *text, const char *close)
 {
@@ -30,23 +32,47 @@ static char *subject_of(const struct inputs *inputs)
         const struct run_log *run = g_ptr_array_index(inputs->runs, 0);
         return g_strdup(run->model ? run->model : run->origin);
     }
+    if (inputs->strips->len) {
+        const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
+        return g_strdup(strips->model ? strips->model : strips->origin);
+    }
     const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
     return g_strdup(sweep->trace ? sweep->trace : sweep->origin);
 }
 
-static void append_head(GString *html, const char *subject)
+static void append_head(GString *html, const char *subject, const char *verdict)
 {
-    g_string_append(html,
-                    "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                    "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-                    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-                    "style-src 'unsafe-inline'\">\n");
+    g_autofree char *script = page_script_hash();
+    g_string_append_printf(
+        html,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+        "style-src 'unsafe-inline'; script-src %s\">\n",
+        script);
     append_element(html, "<title>", subject, " – pstar report</title>\n<style>\n");
     g_string_append(html, page_style);
-    append_element(html,
-                   "</style>\n</head>\n<body>\n<header>\n<h1>One training iteration, and "
-                   "where its bytes are</h1>\n<p>",
-                   subject, "</p>\n</header>\n<main>\n");
+    append_element(html, "</style>\n</head>\n<body>\n<header>\n<h1>",
+                   verdict ? verdict : "One training iteration, and where its bytes are",
+                   "</h1>\n<p>");
+    append_element(html, "", subject, "</p>\n</header>\n<main>\n");
+}
+
+/* What to change: the first thing that people look for. */
+static void append_advice(GString *html, const GPtrArray *all)
+{
+    if (!all->len)
+        return;
+    g_string_append(html, "<section id=\"advice\">\n<h2>What to change</h2>\n<ol "
+                          "class=\"advice\">\n");
+    for (guint i = 0; i < all->len; i++) {
+        const struct advice *advice = g_ptr_array_index(all, i);
+        append_element(html, "<li><strong>", advice->claim, ".</strong> ");
+        append_element(html, "", advice->detail, "");
+        g_string_append_printf(html, " <a href=\"#%s\">Show</a>", advice->figure);
+        append_element(html, "<code>", advice->command, "</code></li>\n");
+    }
+    g_string_append(html, "</ol>\n</section>\n");
 }
 
 static void append_findings(GString *html, const GPtrArray *findings)
@@ -106,6 +132,15 @@ static void append_missing(GString *html, const GArray *missing)
     g_string_append(html, "</ul>\n</section>\n");
 }
 
+static bool is_trace(const struct inputs *inputs, const char *path)
+{
+    for (guint i = 0; i < inputs->traces->len; i++)
+        if (!g_strcmp0(((const struct input_trace *)g_ptr_array_index(inputs->traces, i))->path,
+                       path))
+            return true;
+    return false;
+}
+
 static void append_files(GString *html, const struct inputs *inputs)
 {
     g_string_append(html, "<footer>Drawn by pstar-report from");
@@ -126,6 +161,14 @@ static void append_files(GString *html, const struct inputs *inputs)
         append_element(html, separator, run->origin,
                        run->cut ? " (run log, its last line incomplete)" : " (run log)");
     }
+    for (guint i = 0; i < inputs->strips->len; i++) {
+        const struct strips *strips = g_ptr_array_index(inputs->strips, i);
+        if (!is_trace(inputs, strips->origin)) {
+            append_element(html, separator, strips->origin,
+                           strips->measured ? " (trace)" : " (timeline)");
+            separator = ", ";
+        }
+    }
     g_string_append(html, ".</footer>\n");
 }
 
@@ -133,14 +176,19 @@ GString *page_new(const struct contents *contents)
 {
     GString *html = g_string_new(NULL);
     g_autofree char *subject = subject_of(contents->inputs);
-    append_head(html, subject);
+    append_head(html, subject, contents->verdict);
+    append_advice(html, contents->advice);
     append_findings(html, contents->findings);
     for (guint i = 0; i < contents->figures->len; i++)
         append_figure(html, g_ptr_array_index(contents->figures, i));
+    for (guint i = 0; i < contents->inputs->strips->len; i++)
+        timeline_append_html(html, g_ptr_array_index(contents->inputs->strips, i), i);
     append_missing(html, contents->missing);
     append_tables(html, contents->tables);
     g_string_append(html, "</main>\n");
     append_files(html, contents->inputs);
+    if (contents->inputs->strips->len)
+        g_string_append_printf(html, "<script>%s</script>\n", page_script);
     g_string_append(html, "</body>\n</html>\n");
     return html;
 }

@@ -26,6 +26,30 @@ const char *palette_list(enum trace_list list)
     return colours[list];
 }
 
+const char *palette_strip(enum strip strip)
+{
+    static const char *const colours[STRIPS] = {
+        [STRIP_COMPUTE] = "#0072b2", [STRIP_H2D] = "#56b4e9",  [STRIP_D2H] = "#009e73",
+        [STRIP_HOST] = "#e69f00",    [STRIP_WAIT] = "#d55e00",
+    };
+    return colours[strip];
+}
+
+const char *palette_compute(enum trace_phase phase)
+{
+    static const char *const blues[] = {"#6cb4e0", "#0072b2", "#2b4a7d"};
+    return blues[phase];
+}
+
+const char *palette_wait(int cause)
+{
+    static const char *const reds[STRIPS + 1] = {
+        [STRIP_COMPUTE] = "#c2857a", [STRIP_H2D] = "#d55e00",     [STRIP_D2H] = "#f0a777",
+        [STRIP_HOST] = "#9c3a1a",    [STRIP_UNKNOWN] = "#c2857a",
+    };
+    return reds[cause];
+}
+
 static const struct maker_style *style_of(const char *maker)
 {
     const char *name = maker ? maker : "";

@@ -3,7 +3,7 @@
 #ifndef PSTAR_REPORT_PALETTE_H
 #define PSTAR_REPORT_PALETTE_H
 
-#include "traces/trace.h"
+#include "report/strips.h"
 
 /* Lines and text; secondary text; the grid; the paper. In the page they follow light and dark. */
 #define PALETTE_INK   "#1b1f24"
@@ -15,6 +15,13 @@
 #define PALETTE_PLAN      "#d55e00"
 
 const char *palette_list(enum trace_list list);
+
+const char *palette_strip(enum strip strip);
+
+/* Parts of a step: compute by phase in blues, waiting by its cause (STRIP_UNKNOWN: none is known)
+ * in reds. */
+const char *palette_compute(enum trace_phase phase);
+const char *palette_wait(int cause);
 
 /* The colour, and gnuplot's point type, of whoever decides what moves: "policy opt", "planner". One
  * that this program does not know gets a colour by its name, always the same. */

@@ -3,6 +3,7 @@
 #include "report/folder.h"
 #include "report/page.h"
 #include "report/summary.h"
+#include "report/timeline.h"
 
 G_DEFINE_QUARK(pstar_report_error, report_error)
 
@@ -27,6 +28,9 @@ static bool write_folder(const struct contents *contents, const char *path, cons
     for (guint i = 0; good && i < contents->figures->len; i++)
         good = figure_draw(g_ptr_array_index(contents->figures, i), folder->figures, gnuplot,
                            error);
+    for (guint i = 0; good && i < contents->inputs->strips->len; i++)
+        good = timeline_write(g_ptr_array_index(contents->inputs->strips, i), folder->figures, i,
+                              error);
     good = good && write_page(contents, folder, error) && folder_publish(folder, error);
     folder_end(folder);
     return good;

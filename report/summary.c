@@ -9,11 +9,26 @@ static void append_printable(GString *text, const char *part)
     g_string_append(text, printable);
 }
 
+static void append_advice(GString *text, guint number, const struct advice *advice)
+{
+    g_string_append_printf(text, "%u. ", number);
+    append_printable(text, advice->claim);
+    g_string_append(text, ".\n   ");
+    append_printable(text, advice->detail);
+    g_string_append(text, "\n       ");
+    append_printable(text, advice->command);
+    g_string_append_c(text, '\n');
+}
+
 char *summary_text(const struct contents *contents, const char *folder)
 {
     GString *text = g_string_new(NULL);
     for (guint i = 0; i < contents->tables->len; i++)
         table_append_text(g_ptr_array_index(contents->tables, i), text);
+    if (contents->verdict)
+        g_string_append_printf(text, "%s.\n", contents->verdict);
+    for (guint i = 0; i < contents->advice->len; i++)
+        append_advice(text, i + 1, g_ptr_array_index(contents->advice, i));
     for (guint i = 0; i < contents->findings->len; i++) {
         const struct finding *finding = g_ptr_array_index(contents->findings, i);
         g_string_append_printf(text, "%s: %s, ", finding->question, finding->answer);
@@ -65,6 +80,21 @@ static json_t *figures_of(const struct contents *contents)
         json_array_append_new(figures, object);
     }
     return figures;
+}
+
+static json_t *advice_of(const struct contents *contents)
+{
+    json_t *all = json_array();
+    for (guint i = 0; i < contents->advice->len; i++) {
+        const struct advice *advice = g_ptr_array_index(contents->advice, i);
+        json_t *object = json_object();
+        json_object_set_new(object, "claim", string_of(advice->claim));
+        json_object_set_new(object, "detail", string_of(advice->detail));
+        json_object_set_new(object, "command", string_of(advice->command));
+        json_object_set_new(object, "figure", string_of(advice->figure));
+        json_array_append_new(all, object);
+    }
+    return all;
 }
 
 static json_t *missing_of(const struct contents *contents)
@@ -134,6 +164,9 @@ char *summary_json(const struct contents *contents, const char *folder)
     json_t *root = json_object();
     json_object_set_new(root, "folder", string_of(folder));
     json_object_set_new(root, "page", json_string("index.html"));
+    json_object_set_new(root, "verdict",
+                        contents->verdict ? string_of(contents->verdict) : json_null());
+    json_object_set_new(root, "advice", advice_of(contents));
     json_object_set_new(root, "figures", figures_of(contents));
     json_object_set_new(root, "missing", missing_of(contents));
     json_object_set_new(root, "memory", memory_of(contents));

@@ -5,9 +5,49 @@
 
 #include <stddef.h>
 
-static void clear_entry(void *entry)
+static void clear_entry(void *data)
 {
-    configuration_clear(&((struct sweep_file_entry *)entry)->configuration);
+    struct sweep_file_entry *entry = data;
+    configuration_clear(&entry->configuration);
+    g_clear_pointer(&entry->phases, g_free);
+}
+
+static double seconds_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+/* What the device waits for is what is busy: the host first, which the copies wait for. */
+static struct strip_sums phase_of(const json_t *object)
+{
+    struct strip_sums sums = {.seconds = seconds_of(object, "seconds")};
+    sums.busy[STRIP_COMPUTE] = seconds_of(object, "compute_seconds");
+    sums.busy[STRIP_H2D] = seconds_of(object, "h2d_seconds");
+    sums.busy[STRIP_D2H] = seconds_of(object, "d2h_seconds");
+    sums.busy[STRIP_HOST] = seconds_of(object, "host_seconds");
+    double left = sums.busy[STRIP_WAIT] = MAX(0, sums.seconds - sums.busy[STRIP_COMPUTE]);
+    for (int s = STRIP_HOST; s >= STRIP_H2D; s--) {
+        sums.wait_for[s] = MIN(left, sums.busy[s]);
+        left -= sums.wait_for[s];
+    }
+    sums.wait_for[STRIP_UNKNOWN] = left;
+    return sums;
+}
+
+static struct strip_sums *phases_of(const json_t *list)
+{
+    if (!json_array_size(list))
+        return NULL;
+    struct strip_sums *phases = g_new0(struct strip_sums, STRIP_NO_PHASE);
+    const json_t *object;
+    size_t index;
+    json_array_foreach (list, index, object) {
+        const char *name = json_string_value(json_object_get(object, "phase"));
+        uint8_t phase;
+        if (name && trace_phase_parse(name, &phase))
+            phases[phase] = phase_of(object);
+    }
+    return phases;
 }
 
 static bool read_entry(const json_t *object, const char *origin, size_t number,
@@ -50,6 +90,7 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
         if (!entry.configuration.digest)
             entry.configuration.digest = g_strdup(digest);
         bool good = read_entry(object, origin, number, &entry, error);
+        entry.phases = phases_of(json_object_get(object, "phases"));
         g_array_append_val(sweep->entries, entry);
         if (!good) {
             sweep_file_free(sweep);

@@ -2,12 +2,13 @@
 #ifndef PSTAR_REPORT_SWEEP_FILE_H
 #define PSTAR_REPORT_SWEEP_FILE_H
 
-#include "report/configuration.h"
+#include "report/strips.h"
 
 struct sweep_file_entry {
     struct configuration configuration;
     bool fits;
     struct plan_figures figures; /* zeros where it does not fit */
+    struct strip_sums *phases;   /* [STRIP_NO_PHASE], by phase; NULL: not said */
 };
 
 struct sweep_file {

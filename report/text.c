@@ -120,6 +120,15 @@ char *text_seconds(double seconds)
     return g_strconcat(digits, " ", unit, NULL);
 }
 
+char *text_rate(double bytes_a_second)
+{
+    if (bytes_a_second == 0)
+        return g_strdup("nothing");
+    bool giga = bytes_a_second >= 0.9995e9;
+    g_autofree char *digits = text_number("%.3g", bytes_a_second / (giga ? 1e9 : 1e6));
+    return g_strconcat(digits, giga ? " GB/s" : " MB/s", NULL);
+}
+
 char *text_count(uint64_t count)
 {
     char digits[32];

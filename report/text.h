@@ -27,6 +27,9 @@ char *text_shell(const char *text);
 /* "1.46 s", "312 ms", "8.1 µs", "0 s": three significant digits. "–" where not a number. */
 char *text_seconds(double seconds);
 
+/* "12.3 GB/s", "340 MB/s": three significant digits, powers of ten; "nothing" of 0. */
+char *text_rate(double bytes_a_second);
+
 /* "1,234,567" */
 char *text_count(uint64_t count);
 

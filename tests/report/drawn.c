@@ -12,7 +12,7 @@ bool drawn_has_gnuplot(void)
 
 char *drawn_report(const struct sample *sample, const char *const *files, enum report_format format)
 {
-    const char *const all[] = {sample->trace, sample->plan,       sample->sweep,
+    const char *const all[] = {sample->trace, sample->plan,       sample->sweep, sample->timeline,
                                sample->run,   sample->policy_run, NULL};
     g_autofree char *folder = sample_path(sample, "out");
     GError *error = NULL;
@@ -76,4 +76,37 @@ void drawn_check(const struct sample *sample, const char *name)
     g_autofree char *script_text = sample_read(script), *data_text = sample_read(data);
     g_assert_cmpuint(strlen(script_text), >, 100);
     g_assert_cmpuint(strlen(data_text), >, 20);
+}
+
+/* The page's own script, and no other, is allowed to run. */
+static void check_script(const char *page)
+{
+    const char *script = strstr(page, "<script>");
+    if (!script)
+        return;
+    script += strlen("<script>");
+    const char *end = strstr(script, "</script>");
+    g_assert_nonnull(end);
+    g_assert_null(strstr(end, "<script"));
+    g_autoptr(GChecksum) checksum = g_checksum_new(G_CHECKSUM_SHA256);
+    guint8 digest[32];
+    gsize length = sizeof digest;
+    g_checksum_update(checksum, (const guchar *)script, end - script);
+    g_checksum_get_digest(checksum, digest, &length);
+    g_autofree char *base64 = g_base64_encode(digest, length);
+    g_autofree char *policy = g_strdup_printf("default-src 'none'; style-src 'unsafe-inline'; "
+                                              "script-src 'sha256-%s'\"",
+                                              base64);
+    g_assert_nonnull(strstr(page, policy));
+}
+
+void drawn_check_page(const char *page)
+{
+    check_script(page);
+    static const char *const absent[] = {"http:",   "https:",  "src=",    "<script ", "<link",
+                                         "@import", "<iframe", "<object", "<embed",   "<base",
+                                         "url(//",  "xlink:",  "onload",  "file:"};
+    for (size_t i = 0; i < G_N_ELEMENTS(absent); i++)
+        if (strstr(page, absent[i]))
+            g_error("the page has \"%s\"", absent[i]);
 }

@@ -19,6 +19,9 @@ char *drawn_page(const struct sample *sample);
 /* The path of a file of a figure: ".svg", "-phone.svg", ".png", ".gp", ".dat". Free with g_free. */
 char *drawn_path(const struct sample *sample, const char *name, const char *suffix);
 
+/* A page holds nothing that a browser would fetch by itself, and no script but its own may run. */
+void drawn_check_page(const char *page);
+
 /* The figure is there in every form, and none is empty or damaged. */
 void drawn_check(const struct sample *sample, const char *name);
 

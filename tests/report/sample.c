@@ -4,6 +4,7 @@
 #include "traces/trace_file.h"
 
 #include <ftw.h>
+#include <jansson.h>
 #include <stdio.h>
 
 #define OPERATORS (3 * SAMPLE_TENSORS)
@@ -155,6 +156,50 @@ static char *sweep_text(const struct plan_figures *opt, const struct plan_figure
         third, fourth, fifth);
 }
 
+static void append_event(GString *text, const char *name, int row, int start_ms, int length_ms,
+                         const char *arguments)
+{
+    json_t *quoted = json_string(name);
+    char *dumped = quoted ? json_dumps(quoted, JSON_ENCODE_ANY) : g_strdup("\"no UTF-8\"");
+    g_string_append_printf(text,
+                           ",\n{\"ph\": \"X\", \"pid\": 0, \"tid\": %d, \"name\": %s, "
+                           "\"ts\": %d, \"dur\": %d, \"args\": {%s}}",
+                           row, dumped, start_ms * 1000, length_ms * 1000, arguments);
+    free(dumped);
+    json_decref(quoted);
+}
+
+/* As pstar-sim --timeline writes it: what the first operator waits for begins before 0. */
+static char *timeline_text(const struct trace *trace)
+{
+    static const char *const rows[] = {"compute", "H2D", "D2H", "host", "stalls"};
+    GString *text = g_string_new(NULL);
+    g_string_append_printf(text,
+                           "{\"otherData\": {\"model\": \"sample\", \"made_by\": "
+                           "\"zero3-offload\", \"chunk_bytes\": %d, \"device_memory_bytes\": %d, "
+                           "\"iteration_seconds\": %g}, \"traceEvents\": [{\"ph\": \"M\"}",
+                           SAMPLE_CHUNK_BYTES, SAMPLE_DEVICE_BYTES, SAMPLE_STEP_MS / 1e3);
+    for (int row = 0; row < 5; row++)
+        g_string_append_printf(text,
+                               ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"tid\": %d, "
+                               "\"args\": {\"name\": \"%s\"}}",
+                               row, rows[row]);
+    for (int t = 0; t < SAMPLE_TENSORS; t++) {
+        append_event(text, trace->operators[t].name, 0, t, 1, "\"phase\": \"forward\"");
+        append_event(text, trace->operators[SAMPLE_TENSORS + t].name, 0, 4 + 3 * t, 2,
+                     "\"phase\": \"backward\"");
+        append_event(text, "write back", 2, 6 + 3 * t, 1, "\"bytes\": 1024");
+        append_event(text, "backward waits", 4, 6 + 3 * t, 1, "\"waits_for\": \"D2H\"");
+        append_event(text, trace->operators[2 * SAMPLE_TENSORS + t].name, 3, 16 + 5 * t, 5,
+                     "\"phase\": \"update\"");
+        append_event(text, "fetch", 1, 36 + t, 1, "\"bytes\": 1024");
+    }
+    append_event(text, "forward waits", 4, 16 - SAMPLE_STEP_MS, SAMPLE_STEP_MS - 16,
+                 "\"waits_for\": \"H2D\"");
+    g_string_append(text, "]}\n");
+    return g_string_free(text, FALSE);
+}
+
 static char *run_text(const char *maker, const struct plan_figures *figures)
 {
     GString *text = g_string_new(NULL);
@@ -188,9 +233,11 @@ struct sample *sample_new(const char *suffix)
     g_assert_no_error(error);
 
     g_autofree char *sweep = sweep_text(&plan->predicted, &fifo->predicted);
+    g_autofree char *timeline = timeline_text(trace);
     g_autofree char *run = run_text("\"made_by\": \"policy opt\"", &plan->predicted);
     g_autofree char *policy_run = run_text("\"policy\": \"fifo\"", &fifo->predicted);
     sample->sweep = sample_file(sample, "sweep.json", sweep);
+    sample->timeline = sample_file(sample, "timeline.json", timeline);
     sample->run = sample_file(sample, "run.jsonl", run);
     sample->policy_run = sample_file(sample, "policy_run.jsonl", policy_run);
     plan_free(plan);
@@ -212,6 +259,7 @@ void sample_free(struct sample *sample)
     g_free(sample->trace);
     g_free(sample->plan);
     g_free(sample->sweep);
+    g_free(sample->timeline);
     g_free(sample->run);
     g_free(sample->policy_run);
     g_free(sample);

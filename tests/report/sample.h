@@ -14,8 +14,13 @@
 /* Names that would break out of HTML, of a gnuplot string, of a shell and of a terminal. */
 #define SAMPLE_EVIL "</script><script>alert('1')</script>&\"`id`$(id)\x1b[31m\\n{/*0 x}"
 
+/* A step of 40 ms under a plain offload that waits for every copy: forward computes for 4 ms; in
+ * backward each of the operators (2 ms) waits 1 ms for the gradient's copy to the host; then the
+ * host updates for 20 ms, and only after it the parameters come back, in 4 ms of 1 KiB copies. */
+#define SAMPLE_STEP_MS 40
+
 struct sample {
-    char *folder, *trace, *plan, *sweep, *run, *policy_run; /* paths */
+    char *folder, *trace, *plan, *sweep, *timeline, *run, *policy_run; /* paths */
 };
 
 /* A trace of forward, backward and update of SAMPLE_TENSORS tensors, with `suffix` at the end of

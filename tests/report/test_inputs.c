@@ -150,7 +150,7 @@ static void test_bad_files(void)
     refuse("", "empty");
     refuse("not one of ours", "not a trace");
     refuse("{\"pstar_plan\": 1, ", "not a trace");
-    refuse("{\"some\": \"json\"}", "neither a plan nor a sweep nor a run log");
+    refuse("{\"some\": \"json\"}", "neither a plan nor a sweep nor a timeline nor a run log");
     refuse("[1, 2]", "neither");
     refuse("SQLite format 3\0damaged", "");
     refuse("{\"pstar_plan\": 1}", "");

@@ -1,0 +1,63 @@
+#include "report/advice.h"
+
+#include "report/text.h"
+
+/* Below this share of a step waiting is not what makes it slow. */
+#define LITTLE 0.05
+
+void advice_append(struct contents *contents, double seconds, const char *figure, char *claim,
+                   char *detail, char *command)
+{
+    struct advice *advice = g_new(struct advice, 1);
+    *advice = (struct advice){claim, detail, command, g_strdup(figure), seconds};
+    g_ptr_array_add(contents->advice, advice);
+}
+
+static int most_seconds_first(const void *left, const void *right)
+{
+    const struct advice *a = *(struct advice *const *)left, *b = *(struct advice *const *)right;
+    return (a->seconds < b->seconds) - (a->seconds > b->seconds);
+}
+
+static double waiting(const struct split *split, int *cause)
+{
+    double all = 0;
+    *cause = STRIP_UNKNOWN;
+    for (int c = 0; c <= STRIP_UNKNOWN; c++) {
+        all += split->wait[c];
+        if (split->wait[c] > split->wait[*cause])
+            *cause = c;
+    }
+    return all;
+}
+
+/* Of the first step: one that was given, else the fastest that could be. */
+static char *verdict_of(const struct split *split)
+{
+    static const char *const causes[STRIPS + 1] = {
+        [STRIP_COMPUTE] = "",
+        [STRIP_H2D] = ", mostly for copies to the device",
+        [STRIP_D2H] = ", mostly for copies to the host",
+        [STRIP_HOST] = ", mostly for the optimizer on the host",
+        [STRIP_UNKNOWN] = "",
+    };
+    int cause;
+    double waits = waiting(split, &cause);
+    g_autofree char *length = text_seconds(split->seconds);
+    if (waits < LITTLE * split->seconds)
+        return g_strdup_printf("A step takes %s, and the device computes nearly all of the time",
+                               length);
+    g_autofree char *share = text_number("%.0f", 100 * waits / split->seconds);
+    return g_strdup_printf("A step takes %s, and the device waits for %s %% of it%s", length, share,
+                           causes[cause]);
+}
+
+void advice_add(struct contents *contents)
+{
+    if (contents->splits->len)
+        contents->verdict = verdict_of(g_ptr_array_index(contents->splits, 0));
+    advice_add_waits(contents);
+    advice_add_choices(contents);
+    advice_add_memory(contents);
+    g_ptr_array_sort(contents->advice, most_seconds_first);
+}

@@ -1,0 +1,19 @@
+/* What the files show, in words: why the step takes as long as it does, and what to change. */
+#ifndef PSTAR_REPORT_ADVICE_H
+#define PSTAR_REPORT_ADVICE_H
+
+#include "report/contents.h"
+
+/* Adds the verdict and all advice that can be given from the inputs and the replays. */
+void advice_add(struct contents *contents);
+
+/* Its parts: of the first step that was given; of plans and sweeps; of memory. */
+void advice_add_waits(struct contents *contents);
+void advice_add_choices(struct contents *contents);
+void advice_add_memory(struct contents *contents);
+
+/* Adds one; takes claim, detail and command over. */
+void advice_append(struct contents *contents, double seconds, const char *figure, char *claim,
+                   char *detail, char *command);
+
+#endif

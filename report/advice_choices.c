@@ -1,0 +1,148 @@
+#include "report/advice.h"
+#include "report/commands.h"
+#include "report/quantities.h"
+#include "report/text.h"
+#include "traces/size.h"
+
+#include <math.h>
+
+/* Gains below this share are noise, or not worth the change. */
+#define WORTH 0.02
+
+/* How much less time or traffic, in words: "12 %". */
+static char *gain(double less, double more)
+{
+    g_autofree char *digits = text_number("%.2g", 100 * (1 - less / more));
+    return g_strconcat(digits, " %", NULL);
+}
+
+/* The first step that was given; NULL: none was. */
+static const struct split *given_of(const struct contents *contents)
+{
+    const struct split *first = contents->splits->len ? g_ptr_array_index(contents->splits, 0)
+                                                      : NULL;
+    return first && first->given ? first : NULL;
+}
+
+static void add_plan(struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    const struct split *given = given_of(contents);
+    const struct input_plan *input = inputs->plans->len ? g_ptr_array_index(inputs->plans, 0)
+                                                        : NULL;
+    double planned = input ? input->plan->predicted.iteration_seconds : 0;
+    if (!given || planned <= 0 || planned > (1 - WORTH) * given->seconds)
+        return;
+    g_autofree char *plan = command_plan(inputs);
+    g_autofree char *length = text_seconds(planned), *less = gain(planned, given->seconds);
+    g_autofree char *stall = text_seconds(input->plan->predicted.stall_seconds);
+    advice_append(contents, given->seconds - planned, "bars",
+                  g_strdup_printf("With the plan a step takes %s: %s less", length, less),
+                  g_strdup_printf("%s is predicted to wait for %s of it, with the same device "
+                                  "memory and the same losses, bit for bit.",
+                                  input->path, stall),
+                  g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s", plan));
+}
+
+/* The fastest of the sweep that is not the planner's; it comes in order of time. */
+static void add_strategy(struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    const struct split *given = given_of(contents), *best = NULL, *plan = NULL;
+    for (guint i = 0; i < contents->splits->len; i++) {
+        const struct split *split = g_ptr_array_index(contents->splits, i);
+        if (split->given)
+            continue;
+        if (!g_strcmp0(split->maker, "planner"))
+            plan = plan ? plan : split;
+        else
+            best = best ? best : split;
+    }
+    g_autofree char *trace = command_trace(inputs), *memory = command_memory(inputs);
+    if (!best || (!plan && !given))
+        return;
+    g_autofree char *length = text_seconds(best->seconds);
+    if (plan) {
+        g_autofree char *more = text_difference(best->seconds, plan->seconds);
+        advice_append(contents, fabs(best->seconds - plan->seconds) * 1e-3, "bars",
+                      g_strdup_printf("The next best, %s, would take %s", best->label, length),
+                      g_strdup_printf("That is %s beside the plan's step.", more),
+                      g_strdup_printf("pstar-sim %s --device-memory %s --policy all --strategy all",
+                                      trace, memory));
+    } else if (best->seconds < (1 - WORTH) * given->seconds) {
+        g_autofree char *less = gain(best->seconds, given->seconds);
+        advice_append(
+            contents, given->seconds - best->seconds, "bars",
+            g_strdup_printf("With %s a step would take %s: %s less", best->label, length, less),
+            g_strdup("It is the fastest of the sweep. The planner is never slower than "
+                     "any row of it."),
+            g_strdup_printf("pstar-plan %s --device-memory %s --platform machine.json "
+                            "-o plan.json",
+                            trace, memory));
+    }
+}
+
+/* The entry of the sweep that is like what ran. */
+static const struct sweep_file_entry *entry_like(const struct sweep_file *sweep,
+                                                 const struct configuration *configuration)
+{
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->fits && configuration_same(&entry->configuration, configuration))
+            return entry;
+    }
+    return NULL;
+}
+
+static void add_chunk_size(struct contents *contents, const struct sweep_file *sweep,
+                           const struct configuration *configuration)
+{
+    const struct sweep_file_entry *used = entry_like(sweep, configuration);
+    const struct sweep_file_entry *best =
+        used ? sweep_file_best(sweep, configuration->device_bytes, configuration->maker) : NULL;
+    if (!best || (double)quantity_traffic(&best->figures) >
+                     (1 - WORTH) * (double)quantity_traffic(&used->figures))
+        return;
+    g_autofree char *now = size_format(used->configuration.chunk_bytes);
+    g_autofree char *then = size_format(best->configuration.chunk_bytes);
+    g_autofree char *less = gain((double)quantity_traffic(&best->figures),
+                                 (double)quantity_traffic(&used->figures));
+    g_autofree char *moved = size_format(quantity_traffic(&used->figures));
+    g_autofree char *step = text_difference(best->figures.iteration_seconds,
+                                            used->figures.iteration_seconds);
+    advice_append(
+        contents, MAX(0, used->figures.iteration_seconds - best->figures.iteration_seconds),
+        "sweep",
+        g_strdup_printf("Chunks of %s waste %s of the traffic; %s do not", now, less, then),
+        g_strdup_printf("With %s the step moves %s; of the sizes that were tried, %s "
+                        "moves least. The step's time: %s.",
+                        configuration->maker, moved, then, step),
+        g_strdup_printf("pstar-run --model CONFIG --data FILE --chunk-size %" G_GUINT64_FORMAT,
+                        best->configuration.chunk_bytes));
+}
+
+/* Of the first run that a sweep has an entry for. */
+static void add_chunks(struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    guint before = contents->advice->len;
+    for (guint s = 0; s < inputs->sweeps->len && contents->advice->len == before; s++) {
+        const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
+        for (guint r = 0; r < inputs->runs->len && contents->advice->len == before; r++)
+            add_chunk_size(
+                contents, sweep,
+                &((const struct run_log *)g_ptr_array_index(inputs->runs, r))->configuration);
+        for (guint i = 0; i < inputs->strips->len && contents->advice->len == before; i++)
+            add_chunk_size(
+                contents, sweep,
+                &((const struct strips *)g_ptr_array_index(inputs->strips, i))->configuration);
+    }
+}
+
+void advice_add_choices(struct contents *contents)
+{
+    add_plan(contents);
+    add_strategy(contents);
+    add_chunks(contents);
+}

@@ -1,0 +1,176 @@
+#include "report/advice.h"
+#include "report/commands.h"
+#include "report/text.h"
+
+/* What is less than this share of a step is not worth a word. */
+#define WORTH 0.03
+
+/* Below this share of its peak the link idles. */
+#define IDLE 0.5
+
+struct step {
+    struct contents *contents;
+    const struct strips *strips;
+    struct strip_sums phases[STRIP_NO_PHASE], all;
+    const char *trace, *memory; /* words of commands */
+};
+
+static char *percent(double part, double whole)
+{
+    g_autofree char *digits = text_number("%.0f", whole > 0 ? 100 * part / whole : 0);
+    return g_strconcat(digits, " %", NULL);
+}
+
+static char *plan_command(const struct step *step)
+{
+    return g_strdup_printf("pstar-plan %s --device-memory %s --platform machine.json -o plan.json",
+                           step->trace, step->memory);
+}
+
+/* "backward (0.9 s), update (12 ms)": where a cause holds the device up. */
+static char *where(const struct step *step, enum strip cause)
+{
+    GString *text = g_string_new(NULL);
+    for (int phase = 0; phase < STRIP_NO_PHASE; phase++) {
+        double seconds = step->phases[phase].wait_for[cause];
+        if (seconds < 0.1 * step->all.wait_for[cause])
+            continue;
+        g_autofree char *length = text_seconds(seconds);
+        g_string_append_printf(text, "%s%s (%s)", text->len ? ", " : "",
+                               trace_phase_name((enum trace_phase)phase), length);
+    }
+    if (!text->len)
+        g_string_append(text, "the step");
+    return g_string_free(text, FALSE);
+}
+
+static char *claim_of(const struct step *step, const char *what, enum strip cause)
+{
+    double seconds = step->all.wait_for[cause];
+    g_autofree char *length = text_seconds(seconds);
+    g_autofree char *share = percent(seconds, step->strips->seconds);
+    return g_strdup_printf("%s for %s, %s of the step", what, length, share);
+}
+
+static void add_host(const struct step *step)
+{
+    const struct strip_sums *update = &step->phases[TRACE_UPDATE_PHASE];
+    double seconds = step->all.wait_for[STRIP_HOST];
+    if (seconds < WORTH * step->strips->seconds)
+        return;
+    g_autofree char *busy = percent(update->busy[STRIP_COMPUTE], update->seconds);
+    advice_append(
+        step->contents, seconds, "busy",
+        claim_of(step, "The optimizer on the host holds the device up", STRIP_HOST),
+        g_strdup_printf("In the update the device computes for %s of the time. Interleave: let the "
+                        "device update every k-th group, or the share that keeps both sides busy; "
+                        "the planner finds which.",
+                        busy),
+        plan_command(step));
+}
+
+static void add_to_host(const struct step *step)
+{
+    double seconds = step->all.wait_for[STRIP_D2H];
+    if (seconds < WORTH * step->strips->seconds)
+        return;
+    g_autofree char *phases = where(step, STRIP_D2H);
+    bool backward = step->phases[TRACE_BACKWARD].wait_for[STRIP_D2H] > seconds / 2;
+    advice_append(step->contents, seconds, "busy",
+                  claim_of(step, "Copies to the host hold the device up", STRIP_D2H),
+                  g_strdup_printf("It waits for them in %s. %s", phases,
+                                  backward ? "Flush gradients asynchronously: let them leave "
+                                             "behind backward, and wait for the last one only."
+                                           : "Write back earlier, behind the operators, what "
+                                             "will have to leave anyway."),
+                  plan_command(step));
+}
+
+static void add_to_device(const struct step *step)
+{
+    double seconds = step->all.wait_for[STRIP_H2D];
+    if (seconds < WORTH * step->strips->seconds)
+        return;
+    g_autofree char *phases = where(step, STRIP_H2D);
+    advice_append(step->contents, seconds, "busy",
+                  claim_of(step, "Copies to the device hold it up", STRIP_H2D),
+                  g_strdup_printf("It waits for them in %s. Fetch ahead of the operators, "
+                                  "or keep on the device what is used next.",
+                                  phases),
+                  g_strdup_printf("pstar-sim %s --device-memory %s --look-ahead 0,1,2,4,8",
+                                  step->trace, step->memory));
+}
+
+/* Simulations say causes; a recording of operators alone does not. */
+static bool others_say_causes(const struct inputs *inputs)
+{
+    for (guint i = 0; i < inputs->strips->len; i++)
+        if (((const struct strips *)g_ptr_array_index(inputs->strips, i))->known[STRIP_H2D])
+            return true;
+    return false;
+}
+
+static void add_unknown(const struct step *step)
+{
+    double seconds = step->all.wait_for[STRIP_UNKNOWN];
+    if (seconds < WORTH * step->strips->seconds)
+        return;
+    g_autofree char *phases = where(step, (enum strip)STRIP_UNKNOWN);
+    bool others = others_say_causes(step->contents->inputs);
+    advice_append(step->contents, seconds, "busy",
+                  claim_of(step, "The device has nothing to compute", (enum strip)STRIP_UNKNOWN),
+                  g_strdup_printf("It waits in %s. %s", phases,
+                                  others ? "What for, the simulation of the step shows below."
+                                         : "The trace has recorded no copies: the simulation of "
+                                           "the same step says what it waits for."),
+                  others ? plan_command(step)
+                         : g_strdup_printf("pstar-sim %s --device-memory %s --timeline step.json",
+                                           step->trace, step->memory));
+}
+
+/* While the update runs. */
+static void add_idle_link(const struct step *step)
+{
+    const struct strips *strips = step->strips;
+    const struct strip_sums *update = &step->phases[TRACE_UPDATE_PHASE];
+    double h2d_peak = strips_peak_rate(strips, STRIP_H2D);
+    double d2h_peak = strips_peak_rate(strips, STRIP_D2H), peak = MAX(h2d_peak, d2h_peak);
+    if (!strips->known[STRIP_H2D] || update->seconds < 0.1 * strips->seconds || !(peak > 0))
+        return;
+    double h2d = update->bytes[STRIP_H2D] / update->seconds;
+    double d2h = update->bytes[STRIP_D2H] / update->seconds;
+    if (MAX(h2d, d2h) > IDLE * peak)
+        return;
+    g_autofree char *up = text_rate(h2d), *down = text_rate(d2h), *most = text_rate(peak);
+    g_autofree char *share = percent(MAX(h2d, d2h), peak);
+    g_autofree char *length = text_seconds(update->seconds);
+    advice_append(step->contents, update->seconds * (1 - MAX(h2d, d2h) / peak) * 0.9, "link",
+                  g_strdup_printf("The link idles while the update runs: %s of its peak", share),
+                  g_strdup_printf("For %s H2D carries %s and D2H %s, of %s that it has carried in "
+                                  "this step. Optimizer states could cross it meanwhile, so that "
+                                  "the device updates a part of the groups.",
+                                  length, up, down, most),
+                  g_strdup_printf("pstar-sim %s --device-memory %s --platform machine.json "
+                                  "--strategy interleave,twinflow --timeline step.json",
+                                  step->trace, step->memory));
+}
+
+void advice_add_waits(struct contents *contents)
+{
+    if (!contents->inputs->strips->len)
+        return;
+    g_autofree char *trace = command_trace(contents->inputs);
+    g_autofree char *memory = command_memory(contents->inputs);
+    struct step step = {.contents = contents,
+                        .strips = g_ptr_array_index(contents->inputs->strips, 0),
+                        .trace = trace,
+                        .memory = memory};
+    step.all = strips_sum_all(step.strips);
+    for (int phase = 0; phase < STRIP_NO_PHASE; phase++)
+        step.phases[phase] = strips_sum(step.strips, (enum trace_phase)phase);
+    add_host(&step);
+    add_to_host(&step);
+    add_to_device(&step);
+    add_unknown(&step);
+    add_idle_link(&step);
+}

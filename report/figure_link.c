@@ -1,0 +1,108 @@
+#include "report/axis.h"
+#include "report/figures.h"
+#include "report/palette.h"
+#include "report/phase_bands.h"
+#include "report/text.h"
+
+#include <string.h>
+
+#define COLUMNS 320 /* parts of the iteration; the rate is the mean over each */
+
+static void append_data(GString *data, const struct strips *strips)
+{
+    double bytes[2][COLUMNS], width = strips->seconds / COLUMNS;
+    strips_byte_columns(strips, STRIP_H2D, bytes[0], COLUMNS);
+    strips_byte_columns(strips, STRIP_D2H, bytes[1], COLUMNS);
+    g_string_append(data,
+                    "# seconds, H2D and D2H in bytes a second: means of the time around it\n");
+    for (guint c = 0; c < COLUMNS; c++)
+        for (int edge = 0; edge < 2; edge++) {
+            axis_append(data, (c + (guint)edge) * width);
+            for (int way = 0; way < 2; way++) {
+                char rate[G_ASCII_DTOSTR_BUF_SIZE];
+                g_string_append_printf(
+                    data, " %s", g_ascii_formatd(rate, sizeof rate, "%.0f", bytes[way][c] / width));
+            }
+            g_string_append_c(data, '\n');
+        }
+}
+
+static const char panels[] =
+    "    set multiplot\n"
+    "    set lmargin at screen (phone ? 0.14 : 0.075); set rmargin at screen 0.985\n"
+    "    set xrange [0:duration/second]\n"
+    "    set yrange [0:1.35*highest/rate]\n"
+    "    array colour[2] = ['%s', '%s']\n"
+    "    array name[2] = ['H2D', 'D2H']\n"
+    "    array peak[2] = [h2d_peak, d2h_peak]\n"
+    "    array peak_label[2] = [h2d_label, d2h_label]\n"
+    "    do for [way = 1:2] {\n"
+    "        set tmargin at screen (way == 1 ? 0.99 : 0.545)\n"
+    "        set bmargin at screen (way == 1 ? 0.585 : 0.14)\n"
+    "        set format x (way == 1 ? '' : '%%g')\n"
+    "        set xlabel (way == 1 ? '' : x_label) offset 0,0.6 textcolor rgb ink\n"
+    "        set ylabel name[way].', '.rate_name offset (phone ? 1.5 : 0),0 textcolor rgb ink\n"
+    "        set label 3 peak_label[way] at graph 0.99, first 1.06*peak[way]/rate right "
+    "textcolor rgb ink\n"
+    "        plot data using ($1/second):(column(way+1)/rate) with filledcurves y1=0 "
+    "lc rgb colour[way] fs solid noborder notitle, \\\n"
+    "            peak[way]/rate with lines lc rgb ink lw 1.5 dt (8,5) notitle\n"
+    "        unset label; unset object\n"
+    "    }\n"
+    "    unset multiplot\n";
+
+static void append_rates(struct figure *figure, const double *peaks)
+{
+    static const char *const names[] = {"h2d", "d2h"};
+    double highest = MAX(peaks[0], peaks[1]);
+    double unit = highest >= 1e9 ? 1e9 : highest >= 1e6 ? 1e6 : 1e3;
+    axis_append_variable(figure->setup, "rate", unit);
+    axis_append_variable(figure->setup, "highest", highest > 0 ? highest : unit);
+    g_string_append_printf(figure->setup, "rate_name = '%s'\n",
+                           unit == 1e9   ? "GB/s"
+                           : unit == 1e6 ? "MB/s"
+                                         : "kB/s");
+    for (int way = 0; way < 2; way++) {
+        g_autofree char *variable = g_strconcat(names[way], "_peak", NULL);
+        g_autofree char *label = text_rate(peaks[way]);
+        axis_append_variable(figure->setup, variable, peaks[way]);
+        g_string_append_printf(figure->setup, "%s_label = '%s%s'\n", names[way],
+                               peaks[way] > 0 ? "peak " : "no copies", peaks[way] > 0 ? label : "");
+    }
+}
+
+static void describe(struct figure *figure, const struct strips *strips, const double *peaks)
+{
+    struct strip_sums sums = strips_sum_all(strips);
+    g_autofree char *h2d = text_rate(sums.bytes[STRIP_H2D] / strips->seconds);
+    g_autofree char *d2h = text_rate(sums.bytes[STRIP_D2H] / strips->seconds);
+    g_autofree char *h2d_peak = text_rate(peaks[0]), *d2h_peak = text_rate(peaks[1]);
+    figure->alt = g_strdup_printf("Rate of the copies over a step, host to device above, device to "
+                                  "host below. Means: %s and %s; the peaks are %s and %s.",
+                                  h2d, d2h, h2d_peak, d2h_peak);
+    figure->caption = g_strdup_printf(
+        "%s, %s. Over the whole step H2D moves %s on average and D2H %s. The dashed line is the "
+        "rate of the fastest copy in it: what lies below the line, the link could have moved.",
+        strips->measured ? "Measured" : "Simulated", strips->origin, h2d, d2h);
+}
+
+struct figure *figure_link(const struct strips *strips, unsigned number)
+{
+    struct figure *figure = figure_new(figure_name("link", number),
+                                       g_strdup("What the link carries, beside its peak"));
+    const double peaks[2] = {strips_peak_rate(strips, STRIP_H2D),
+                             strips_peak_rate(strips, STRIP_D2H)};
+    struct axis_unit second = axis_seconds(strips->seconds);
+    figure->wide_height = 400;
+    figure->phone_height = 360;
+    append_data(figure->data, strips);
+    append_rates(figure, peaks);
+    axis_append_variable(figure->setup, "second", second.size);
+    axis_append_variable(figure->setup, "duration", strips->seconds);
+    g_string_append_printf(figure->setup, "x_label = 'time in the step, %s'\n", second.name);
+    phase_bands_append(figure->drawing, strips->phases, strips->seconds);
+    g_string_append_printf(figure->drawing, panels, palette_strip(STRIP_H2D),
+                           palette_strip(STRIP_D2H));
+    describe(figure, strips, peaks);
+    return figure;
+}

@@ -1,0 +1,131 @@
+#include "report/split.h"
+
+#include "report/text.h"
+#include "traces/size.h"
+
+static void split_free(void *data)
+{
+    struct split *split = data;
+    g_free(split->label);
+    g_free(split->maker);
+    g_free(split);
+}
+
+/* What the device waits for in a phase of which the sums are known. */
+static void add_phase(struct split *split, uint8_t phase, const struct strip_sums *sums)
+{
+    split->compute[phase] += sums->busy[STRIP_COMPUTE];
+    for (int cause = 0; cause <= STRIP_UNKNOWN; cause++)
+        split->wait[cause] += sums->wait_for[cause];
+}
+
+static struct split *split_of_strips(const struct strips *strips)
+{
+    struct split *split = g_new0(struct split, 1);
+    split->label = g_strdup_printf("%s, %s", strips->origin,
+                                   strips->measured ? "measured" : "simulated");
+    split->maker = g_strdup(strips->configuration.maker);
+    split->seconds = strips->seconds;
+    split->given = true;
+    if (!strips->phases->len) {
+        struct strip_sums sums = strips_sum_all(strips);
+        add_phase(split, STRIP_NO_PHASE, &sums);
+    }
+    for (int phase = 0; strips->phases->len && phase < STRIP_NO_PHASE; phase++) {
+        struct strip_sums sums = strips_sum(strips, (enum trace_phase)phase);
+        add_phase(split, (uint8_t)phase, &sums);
+    }
+    return split;
+}
+
+/* Of an iteration of which only sums are known. */
+static struct split *split_of_figures(const struct configuration *configuration,
+                                      const struct plan_figures *figures)
+{
+    struct split *split = g_new0(struct split, 1);
+    split->label = configuration_short_label(configuration);
+    split->maker = g_strdup(configuration->maker);
+    split->seconds = figures->iteration_seconds;
+    split->compute[STRIP_NO_PHASE] = figures->iteration_seconds - figures->stall_seconds;
+    split->wait[STRIP_UNKNOWN] = figures->stall_seconds;
+    return split;
+}
+
+static struct split *split_of_entry(const struct sweep_file_entry *entry)
+{
+    if (!entry->phases)
+        return split_of_figures(&entry->configuration, &entry->figures);
+    struct split *split = split_of_figures(&entry->configuration, &entry->figures);
+    split->compute[STRIP_NO_PHASE] = split->wait[STRIP_UNKNOWN] = 0;
+    for (int phase = 0; phase < STRIP_NO_PHASE; phase++) {
+        const struct strip_sums *sums = &entry->phases[phase];
+        add_phase(split, (uint8_t)phase, sums);
+    }
+    return split;
+}
+
+static int by_seconds(const void *left, const void *right)
+{
+    const struct split *a = *(struct split *const *)left, *b = *(struct split *const *)right;
+    return (a->seconds > b->seconds) - (a->seconds < b->seconds);
+}
+
+/* The fastest that fits the budget. */
+static const struct sweep_file_entry *fastest_of(const struct sweep_file *sweep, uint64_t budget,
+                                                 const char *maker)
+{
+    const struct sweep_file_entry *best = NULL;
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->fits && entry->figures.iteration_seconds > 0 &&
+            entry->configuration.device_bytes == budget &&
+            !g_strcmp0(entry->configuration.maker, maker) &&
+            (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
+            best = entry;
+    }
+    return best;
+}
+
+static uint64_t budget_of(const struct sweep_file *sweep, const GPtrArray *plans)
+{
+    g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
+    for (guint p = 0; p < plans->len; p++)
+        for (guint b = 0; b < budgets->len; b++) {
+            const struct input_plan *plan = g_ptr_array_index(plans, p);
+            if (g_array_index(budgets, uint64_t, b) == plan->configuration.device_bytes)
+                return plan->configuration.device_bytes;
+        }
+    return g_array_index(budgets, uint64_t, budgets->len - 1);
+}
+
+static void add_sweep(const struct sweep_file *sweep, const GPtrArray *plans, GPtrArray *others)
+{
+    uint64_t budget = budget_of(sweep, plans);
+    g_autoptr(GPtrArray) makers = sweep_file_makers(sweep);
+    for (guint m = 0; m < makers->len; m++) {
+        const struct sweep_file_entry *entry = fastest_of(sweep, budget,
+                                                          g_ptr_array_index(makers, m));
+        if (entry)
+            g_ptr_array_add(others, split_of_entry(entry));
+    }
+}
+
+GPtrArray *splits_find(const struct inputs *inputs)
+{
+    GPtrArray *splits = g_ptr_array_new_with_free_func(split_free);
+    GPtrArray *others = g_ptr_array_new();
+    for (guint i = 0; i < inputs->strips->len; i++)
+        g_ptr_array_add(splits, split_of_strips(g_ptr_array_index(inputs->strips, i)));
+    for (guint p = 0; p < inputs->plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
+        if (input->plan->predicted.iteration_seconds > 0)
+            g_ptr_array_add(others,
+                            split_of_figures(&input->configuration, &input->plan->predicted));
+    }
+    for (guint s = 0; s < inputs->sweeps->len; s++)
+        add_sweep(g_ptr_array_index(inputs->sweeps, s), inputs->plans, others);
+    g_ptr_array_sort(others, by_seconds);
+    g_ptr_array_extend_and_steal(splits, others);
+    return splits;
+}

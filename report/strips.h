@@ -1,0 +1,95 @@
+/* Who was busy when, in one iteration: a strip of spans for each resource, and one for the waiting.
+ * It is what pstar-sim --timeline predicts, or what a trace has recorded. */
+#ifndef PSTAR_REPORT_STRIPS_H
+#define PSTAR_REPORT_STRIPS_H
+
+#include "report/configuration.h"
+#include "traces/trace.h"
+
+enum strip {
+    STRIP_COMPUTE, /* the device computes */
+    STRIP_H2D,
+    STRIP_D2H,
+    STRIP_HOST, /* operators on the host: the CPU's optimizer */
+    STRIP_WAIT, /* the device has nothing to compute: it waits */
+    STRIPS
+};
+
+#define STRIP_UNKNOWN STRIPS
+
+struct strip_span {
+    double start, end; /* seconds from the iteration's begin */
+    uint64_t bytes;    /* of a copy; else 0 */
+    const char *name;  /* in names */
+    uint8_t cause;     /* enum strip: of a wait, on which resource ran what was waited for */
+    uint8_t phase;     /* enum trace_phase, of what computes; STRIP_NO_PHASE: nobody says */
+};
+
+#define STRIP_NO_PHASE (TRACE_UPDATE_PHASE + 1)
+
+/* Phases follow each other without gaps from 0 to the iteration's end. */
+struct strip_phase {
+    enum trace_phase phase;
+    double start, end;
+};
+
+struct strips {
+    char *origin;  /* the file's name */
+    char *model;   /* NULL: not said */
+    bool measured; /* else simulated */
+    bool gpu;      /* recorded by a profiler of the device: kernels and copies, not operators */
+    struct configuration configuration; /* of a simulation: who decided what moves */
+    double seconds;                     /* the iteration's */
+    GArray *spans[STRIPS];              /* struct strip_span, by start */
+    GArray *reach[STRIPS];              /* double: the latest end up to each span */
+    bool known[STRIPS];                 /* the file can tell; else there are no spans */
+    GStringChunk *names;
+    GArray *phases; /* struct strip_phase; empty: nobody says */
+};
+
+struct strips *strips_new(const char *origin);
+void strips_free(struct strips *strips); /* NULL is allowed */
+
+/* Adds a span; returns it, for the caller to complete, until the next call. */
+struct strip_span *strips_add(struct strips *strips, enum strip strip, double start, double end,
+                              const char *name);
+
+/* Call when all spans are there: sorts them, clips them to the iteration, makes the phases, where
+ * there are none yet, from those of the spans of compute and host, and, where nothing says what the
+ * device waited for, makes waits of the gaps in its compute. */
+void strips_complete(struct strips *strips);
+
+/* Seconds within [start, end) in which the strip has at least one span. */
+double strips_busy(const struct strips *strips, enum strip strip, double start, double end);
+
+/* Busy seconds of `columns` equal parts of the iteration, for which one pass is enough. */
+void strips_busy_columns(const struct strips *strips, enum strip strip, double *busy,
+                         guint columns);
+
+/* Bytes that the strip's copies moved in each of `columns` equal parts of the iteration, a copy's
+ * evenly over its time. */
+void strips_byte_columns(const struct strips *strips, enum strip strip, double *bytes,
+                         guint columns);
+
+/* The same within [start, end). */
+double strips_bytes(const struct strips *strips, enum strip strip, double start, double end);
+
+/* The rate of the fastest of the copies that are not small, bytes a second; 0: no copy. */
+double strips_peak_rate(const struct strips *strips, enum strip strip);
+
+/* Sums over all parts of one phase; what is not known is 0. */
+struct strip_sums {
+    double seconds;
+    double busy[STRIPS];
+    double wait_for[STRIPS + 1]; /* by cause; STRIP_UNKNOWN: nobody says */
+    double bytes[STRIPS];
+};
+struct strip_sums strips_sum(const struct strips *strips, enum trace_phase phase);
+
+/* Of the whole iteration. */
+struct strip_sums strips_sum_all(const struct strips *strips);
+
+/* "GPU compute", "H2D copies", "host optimizer", "waiting". */
+const char *strip_label(enum strip strip);
+
+#endif

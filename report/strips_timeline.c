@@ -1,0 +1,97 @@
+#include "report/error.h"
+#include "report/strips_file.h"
+
+#include <string.h>
+
+static int strip_by_name(const char *name)
+{
+    static const char *const names[STRIPS] = {[STRIP_COMPUTE] = "compute",
+                                              [STRIP_H2D] = "H2D",
+                                              [STRIP_D2H] = "D2H",
+                                              [STRIP_HOST] = "host",
+                                              [STRIP_WAIT] = "stalls"};
+    for (int s = 0; name && s < STRIPS; s++)
+        if (!strcmp(names[s], name))
+            return s;
+    return STRIP_UNKNOWN;
+}
+
+static const char *string_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+/* `rows`: by tid, the strip and 1. Rows are named before their events. */
+static void name_row(GHashTable *rows, const json_t *event)
+{
+    int strip = strip_by_name(string_of(json_object_get(event, "args"), "name"));
+    if (strip == STRIP_UNKNOWN || strcmp(string_of(event, "name"), "thread_name") != 0)
+        return;
+    json_int_t tid = json_integer_value(json_object_get(event, "tid"));
+    g_hash_table_insert(rows, GINT_TO_POINTER((int)tid), GINT_TO_POINTER(strip + 1));
+}
+
+static bool add_event(struct strips *strips, GHashTable *rows, const json_t *event)
+{
+    const json_t *start = json_object_get(event, "ts"), *length = json_object_get(event, "dur");
+    const json_t *arguments = json_object_get(event, "args");
+    const char *name = json_string_value(json_object_get(event, "name"));
+    json_int_t tid = json_integer_value(json_object_get(event, "tid"));
+    int strip = GPOINTER_TO_INT(g_hash_table_lookup(rows, GINT_TO_POINTER((int)tid))) - 1;
+    json_int_t bytes = json_integer_value(json_object_get(arguments, "bytes"));
+    if (!name || !json_is_number(start) || !json_is_number(length) || strip < 0 || bytes < 0 ||
+        !(json_number_value(length) >= 0))
+        return false;
+    double from = json_number_value(start) * 1e-6;
+    struct strip_span *span = strips_add(strips, (enum strip)strip, from,
+                                         from + json_number_value(length) * 1e-6, name);
+    span->bytes = strip == STRIP_H2D || strip == STRIP_D2H ? (uint64_t)bytes : 0;
+    if (strip == STRIP_WAIT)
+        span->cause = (uint8_t)strip_by_name(string_of(arguments, "waits_for"));
+    trace_phase_parse(string_of(arguments, "phase"), &span->phase);
+    return true;
+}
+
+/* Kinds of events other than complete ones and names carry nothing that strips show. */
+static bool read_events(struct strips *strips, const json_t *events, GError **error)
+{
+    g_autoptr(GHashTable) rows = g_hash_table_new(NULL, NULL);
+    const json_t *event;
+    size_t index;
+    json_array_foreach (events, index, event) {
+        const char *kind = string_of(event, "ph");
+        if (!strcmp(kind, "M"))
+            name_row(rows, event);
+        if (!strcmp(kind, "X") && !add_event(strips, rows, event)) {
+            g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                        "%s: a timeline whose traceEvents[%zu] is not as pstar-sim writes it",
+                        strips->origin, index);
+            return false;
+        }
+    }
+    return true;
+}
+
+struct strips *strips_of_timeline(const json_t *root, const char *origin, GError **error)
+{
+    const json_t *made_of = json_object_get(root, "otherData");
+    const json_t *seconds = json_object_get(made_of, "iteration_seconds");
+    struct strips *strips = strips_new(origin);
+    strips->model = g_strdup(json_string_value(json_object_get(made_of, "model")));
+    strips->configuration = configuration_of_json(made_of);
+    for (int s = 0; s < STRIPS; s++)
+        strips->known[s] = true;
+    strips->seconds = json_number_value(seconds);
+    if (!(strips->seconds > 0))
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                    "%s: Chrome trace events without \"otherData\" that says \"iteration_seconds\""
+                    ": not of pstar-sim --timeline",
+                    origin);
+    else if (read_events(strips, json_object_get(root, "traceEvents"), error)) {
+        strips_complete(strips);
+        return strips;
+    }
+    strips_free(strips);
+    return NULL;
+}

@@ -1,0 +1,69 @@
+#include "report/error.h"
+#include "report/text.h"
+#include "report/timeline.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <zlib.h>
+
+static void write_name(gzFile file, const char *name)
+{
+    g_autofree char *printable = text_printable(name);
+    json_t *string = json_string(printable);
+    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
+    gzputs(file, quoted);
+    free(quoted);
+    json_decref(string);
+}
+
+/* Microseconds, with a point whatever the locale. */
+static void write_time(gzFile file, const char *key, double seconds)
+{
+    char digits[G_ASCII_DTOSTR_BUF_SIZE];
+    gzprintf(file, ",\"%s\":%s", key,
+             g_ascii_formatd(digits, sizeof digits, "%.3f", seconds * 1e6));
+}
+
+static void write_strip(gzFile file, const struct strips *strips, enum strip strip)
+{
+    gzprintf(file,
+             ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":"
+             "\"%s\"}}",
+             strip, strip_label(strip));
+    for (guint i = 0; i < strips->spans[strip]->len; i++) {
+        const struct strip_span *span = &g_array_index(strips->spans[strip], struct strip_span, i);
+        gzprintf(file, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":", strip);
+        write_name(file, span->name);
+        write_time(file, "ts", span->start);
+        write_time(file, "dur", span->end - span->start);
+        if (span->bytes)
+            gzprintf(file, ",\"args\":{\"bytes\":%" G_GUINT64_FORMAT "}", span->bytes);
+        gzputc(file, '}');
+    }
+}
+
+bool timeline_write(const struct strips *strips, const char *folder, unsigned number,
+                    GError **error)
+{
+    g_autofree char *name = timeline_name(number);
+    g_autofree char *base = g_strconcat(name, ".json.gz", NULL);
+    g_autofree char *path = g_build_filename(folder, base, NULL);
+    /* The fastest level: a million spans are much text. */
+    gzFile file = gzopen(path, "wb1");
+    if (file) {
+        gzputs(file,
+               "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+               "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":\"step\"}}");
+        for (int s = 0; s < STRIPS; s++)
+            if (strips->spans[s]->len)
+                write_strip(file, strips, (enum strip)s);
+        gzputs(file, "\n]}\n");
+    }
+    int status = Z_OK;
+    bool broken = !file || (gzerror(file, &status), status != Z_OK);
+    if (file && gzclose(file) != Z_OK)
+        broken = true;
+    if (broken)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "%s: %s", path, g_strerror(errno));
+    return !broken;
+}

@@ -1,0 +1,68 @@
+/* Reports of one file, and of one after another into the same folder. */
+#include "tests/report/drawn.h"
+
+#include <string.h>
+
+/* Each kind alone: its figure, and for the others the command that makes what is missing. */
+static void check_alone(const char *file, const struct sample *sample, const char *figure,
+                        unsigned count, const char *command)
+{
+    const char *const files[] = {file, NULL};
+    g_free(drawn_report(sample, files, REPORT_TEXT));
+    g_autofree char *page = drawn_page(sample);
+    drawn_check_page(page);
+    g_assert_nonnull(strstr(page, "id=\"missing\""));
+    if (!strstr(page, command))
+        g_error("%s alone: the page does not name %s", file, command);
+    g_autofree char *folder = sample_path(sample, "out/figures");
+    g_assert_cmpuint(sample_count(folder), ==, count);
+    if (figure)
+        drawn_check(sample, figure);
+}
+
+static void test_alone(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_autofree char *plan_trace = g_strdup_printf("pstar-plan %s --device", sample->trace);
+    check_alone(sample->trace, sample, NULL, 0, plan_trace);
+    check_alone(sample->plan, sample, NULL, 0, "pstar-collect -o run.pstar");
+    check_alone(sample->sweep, sample, "sweep", 2 * 5, "--log run.jsonl");
+    check_alone(sample->timeline, sample, "link", 3 * 5 + 1, "--json sweep.json");
+    check_alone(sample->run, sample, "loss", 5, "pstar-sim run.pstar");
+    sample_free(sample);
+}
+
+/* A second report takes the place of the first, and leaves what is not a figure of its own. */
+static void test_twice(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_free(drawn_report(sample, NULL, REPORT_TEXT));
+    g_autofree char *first = drawn_page(sample);
+    g_free(drawn_report(sample, NULL, REPORT_TEXT));
+    g_autofree char *second = drawn_page(sample);
+    g_assert_cmpstr(first, ==, second);
+
+    g_autofree char *mine = sample_file(sample, "out/figures/mine.png", "mine");
+    g_autofree char *notes = sample_file(sample, "out/notes.txt", "notes");
+    const char *const files[] = {sample->run, NULL};
+    g_free(drawn_report(sample, files, REPORT_TEXT));
+    g_autofree char *folder = sample_path(sample, "out");
+    g_autofree char *drawn = sample_path(sample, "out/figures");
+    g_assert_cmpuint(sample_count(folder), ==, 3); /* page, figures, notes */
+    g_assert_cmpuint(sample_count(drawn), ==, 6);  /* loss in five files, mine */
+    g_assert_true(g_file_test(mine, G_FILE_TEST_EXISTS));
+    g_assert_true(g_file_test(notes, G_FILE_TEST_EXISTS));
+    sample_free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/alone/alone", test_alone);
+    g_test_add_func("/report/alone/twice", test_twice);
+    return g_test_run();
+}

@@ -1,0 +1,265 @@
+/* Who was busy when: read from timelines and recordings, summed, and joined. */
+#include "report/error.h"
+#include "report/inputs.h"
+#include "report/strips_file.h"
+#include "tests/report/sample.h"
+#include "traces/annotations.h"
+#include "traces/records.h"
+
+#include <string.h>
+
+#define MS          1e-3
+#define CLOSE(a, b) g_assert_cmpfloat_with_epsilon(a, b, 1e-9)
+
+static struct inputs *read_one(const char *path)
+{
+    const char *const paths[] = {path, NULL};
+    GError *error = NULL;
+    struct inputs *inputs = inputs_read(paths, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(inputs->strips->len, ==, 1);
+    return inputs;
+}
+
+static void check_phase(const struct strips *strips, guint index, enum trace_phase phase,
+                        double start, double end)
+{
+    const struct strip_phase *part = &g_array_index(strips->phases, struct strip_phase, index);
+    g_assert_cmpuint(part->phase, ==, phase);
+    CLOSE(part->start, start);
+    CLOSE(part->end, end);
+}
+
+/* The sample's step, as its header describes it. */
+static void test_timeline(void)
+{
+    struct sample *sample = sample_new("");
+    struct inputs *inputs = read_one(sample->timeline);
+    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
+    CLOSE(strips->seconds, SAMPLE_STEP_MS * MS);
+    g_assert_cmpstr(strips->configuration.maker, ==, "zero3-offload");
+    g_assert_cmpuint(strips->phases->len, ==, 3);
+    check_phase(strips, 0, TRACE_FORWARD, 0, 4 * MS);
+    check_phase(strips, 1, TRACE_BACKWARD, 4 * MS, 16 * MS);
+    check_phase(strips, 2, TRACE_UPDATE_PHASE, 16 * MS, 40 * MS);
+
+    const struct strip_sums all = strips_sum_all(strips);
+    CLOSE(all.busy[STRIP_COMPUTE], 12 * MS);
+    CLOSE(all.busy[STRIP_H2D], 4 * MS);
+    CLOSE(all.busy[STRIP_D2H], 4 * MS);
+    CLOSE(all.busy[STRIP_HOST], 20 * MS);
+    CLOSE(all.busy[STRIP_WAIT], 28 * MS);
+    CLOSE(all.bytes[STRIP_H2D], 4096);
+    /* The last wait was for H2D, which itself waited for the host. */
+    CLOSE(all.wait_for[STRIP_D2H], 4 * MS);
+    CLOSE(all.wait_for[STRIP_HOST], 20 * MS);
+    CLOSE(all.wait_for[STRIP_H2D], 4 * MS);
+
+    const struct strip_sums update = strips_sum(strips, TRACE_UPDATE_PHASE);
+    CLOSE(update.seconds, 24 * MS);
+    CLOSE(update.busy[STRIP_COMPUTE], 0);
+    CLOSE(update.wait_for[STRIP_HOST], 20 * MS);
+    CLOSE(strips_peak_rate(strips, STRIP_H2D), 1024 / MS);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+static void check_refused(const struct sample *sample, const char *text, const char *message)
+{
+    g_autofree char *path = sample_file(sample, "bad", text);
+    const char *const paths[] = {path, NULL};
+    GError *error = NULL;
+    g_assert_null(inputs_read(paths, &error));
+    g_assert_error(error, REPORT_ERROR, REPORT_ERROR_INPUT);
+    if (!strstr(error->message, message))
+        g_error("\"%s\" does not say \"%s\"", error->message, message);
+    g_error_free(error);
+}
+
+static void test_refused(void)
+{
+    struct sample *sample = sample_new("");
+    check_refused(sample, "{\"traceEvents\": []}", "not of pstar-sim --timeline");
+    check_refused(sample,
+                  "{\"traceEvents\": [{\"ph\": \"X\", \"ts\": 1, \"dur\": 2, \"name\": \"a\"}],"
+                  " \"otherData\": {\"iteration_seconds\": 1}}",
+                  "traceEvents[0]");
+    sample_free(sample);
+}
+
+/* Spans at random: sums by column are sums of the whole, and busy seconds are those of a slow
+ * count, instant by instant. */
+static void test_sums(void)
+{
+    const char *given = g_getenv("PSTAR_SEED");
+    guint32 seed = given ? (guint32)g_ascii_strtoull(given, NULL, 10) : g_random_int();
+    g_test_message("PSTAR_SEED=%u", seed);
+    GRand *random = g_rand_new_with_seed(seed);
+    struct strips *strips = strips_new("random");
+    enum { INSTANTS = 1000 };
+    bool busy[INSTANTS] = {false};
+    double bytes = 0;
+    strips->measured = strips->known[STRIP_WAIT] = true;
+    strips->seconds = INSTANTS;
+    for (int i = g_rand_int_range(random, 0, 60); i-- > 0;) {
+        int start = g_rand_int_range(random, 0, INSTANTS - 1);
+        int end = g_rand_int_range(random, start + 1, INSTANTS);
+        end = MIN(end, start + 100);
+        struct strip_span *span = strips_add(strips, STRIP_H2D, start, end, "copy");
+        span->bytes = (uint64_t)g_rand_int_range(random, 0, 1000);
+        bytes += (double)span->bytes;
+        for (int at = start; at < end; at++)
+            busy[at] = true;
+    }
+    strips_complete(strips);
+    int from = g_rand_int_range(random, 0, INSTANTS), to = g_rand_int_range(random, from, INSTANTS);
+    double expected = 0, sum = 0, columns[7];
+    for (int at = from; at < to; at++)
+        expected += busy[at];
+    g_assert_cmpfloat_with_epsilon(strips_busy(strips, STRIP_H2D, from, to), expected, 1e-6);
+    strips_busy_columns(strips, STRIP_H2D, columns, G_N_ELEMENTS(columns));
+    for (size_t c = 0; c < G_N_ELEMENTS(columns); c++)
+        sum += columns[c];
+    g_assert_cmpfloat_with_epsilon(sum, strips_busy(strips, STRIP_H2D, 0, INSTANTS), 1e-6);
+    strips_byte_columns(strips, STRIP_H2D, columns, G_N_ELEMENTS(columns));
+    sum = 0;
+    for (size_t c = 0; c < G_N_ELEMENTS(columns); c++)
+        sum += columns[c];
+    g_assert_cmpfloat_with_epsilon(sum, bytes, 1e-6);
+    g_assert_cmpfloat_with_epsilon(strips_bytes(strips, STRIP_H2D, 0, INSTANTS), bytes, 1e-6);
+    strips_free(strips);
+    g_rand_free(random);
+}
+
+static void add_event(GArray *events, uint8_t type, uint32_t domain, uint32_t category,
+                      uint32_t text, uint64_t payload, uint64_t start_ns, uint64_t end_ns)
+{
+    const struct record event = {.type = type,
+                                 .domain = domain,
+                                 .category = category,
+                                 .text = text,
+                                 .payload = payload,
+                                 .payload_type = RECORD_UINT64,
+                                 .process = 1,
+                                 .thread = 1,
+                                 .start_ns = start_ns,
+                                 .end_ns = end_ns};
+    g_array_append_val(events, event);
+}
+
+static char *write_recording(const struct sample *sample, const struct trace *trace,
+                             const struct records *records)
+{
+    GError *error = NULL;
+    char *path = sample_path(sample, "recorded.pstar");
+    struct record_file *file = record_file_new(path, trace, &error);
+    g_assert_no_error(error);
+    g_assert_true(record_file_add(file, records, &error));
+    g_assert_no_error(error);
+    record_file_free(file);
+    return path;
+}
+
+/* Two iterations of ranges: the one of median length is shown, and gaps are waits. */
+static void test_ranges(void)
+{
+    struct sample *sample = sample_new("");
+    struct trace *trace = sample_trace("");
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(struct record));
+    struct record_string strings[] = {{1, (char *)ANNOTATION_DOMAIN}, {2, (char *)"x"}};
+    add_event(events, RECORD_DOMAIN, 1, 0, 1, 0, 1, 0);
+    for (uint64_t step = 0; step < 2; step++) {
+        uint64_t begin = (1 + 100 * step) * 1000000;
+        add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_ITERATION, 2, step, begin,
+                  begin + (20 + step) * 1000000);
+        for (uint64_t m = 0; m < trace->operator_count; m++)
+            add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_OPERATOR, 2, m,
+                      begin + m * 1500000 + step, begin + m * 1500000 + 1000000);
+    }
+    const struct records records = {.events = (struct record *)events->data,
+                                    .event_count = events->len,
+                                    .strings = strings,
+                                    .string_count = 2};
+    g_autofree char *path = write_recording(sample, trace, &records);
+    struct inputs *inputs = read_one(path);
+    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
+    g_assert_true(strips->measured);
+    g_assert_false(strips->known[STRIP_H2D]);
+    CLOSE(strips->seconds, 20 * MS);
+    const struct strip_sums all = strips_sum_all(strips);
+    CLOSE(all.busy[STRIP_COMPUTE], 12 * MS);
+    CLOSE(all.busy[STRIP_WAIT], 8 * MS);
+    CLOSE(all.wait_for[STRIP_UNKNOWN], 8 * MS);
+    check_phase(strips, 1, TRACE_BACKWARD, 6 * MS, 12 * MS);
+    inputs_free(inputs);
+    trace_free(trace);
+    sample_free(sample);
+}
+
+/* What a profiler saw of a program that marks its phases in its own words and annotates no
+ * iteration: the device runs 2 ms behind the host. */
+static void test_device(void)
+{
+    struct sample *sample = sample_new("");
+    struct record_string strings[] = {{1, (char *)"ProfilerStep#3"},
+                                      {2, (char *)"Engine.forward"},
+                                      {3, (char *)"Engine.backward"},
+                                      {4, (char *)"CPUAdam.step"},
+                                      {5, (char *)"gemm"},
+                                      {6, (char *)"cudaLaunchKernel"}};
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(struct record));
+    const uint64_t ms = 1000000;
+    add_event(events, RECORD_PUSH_POP, 0, 0, 1, 0, 1 * ms, 31 * ms);
+    add_event(events, RECORD_PUSH_POP, 0, 0, 2, 0, 1 * ms, 2 * ms);
+    add_event(events, RECORD_PUSH_POP, 0, 0, 3, 0, 3 * ms, 4 * ms);
+    add_event(events, RECORD_PUSH_POP, 0, 0, 4, 0, 17 * ms, 31 * ms);
+    struct kernel_record kernels[] = {
+        {.start_ns = 3 * ms, .end_ns = 7 * ms, .correlation = 1, .name = 5, .short_name = 5},
+        {.start_ns = 8 * ms, .end_ns = 16 * ms, .correlation = 2, .name = 5, .short_name = 5}};
+    struct call_record calls[] = {
+        {.start_ns = 1 * ms, .end_ns = 2 * ms, .correlation = 1, .name = 6},
+        {.start_ns = 3 * ms, .end_ns = 4 * ms, .correlation = 2, .name = 6}};
+    struct copy_record copies[] = {{.start_ns = 7 * ms,
+                                    .end_ns = 8 * ms,
+                                    .bytes = 4 << 20,
+                                    .kind = COPY_DEVICE_TO_HOST,
+                                    .source = MEMORY_DEVICE,
+                                    .destination = MEMORY_PINNED}};
+    const struct activity activity = {.kernels = kernels,
+                                      .kernel_count = 2,
+                                      .calls = calls,
+                                      .call_count = 2,
+                                      .copies = copies,
+                                      .copy_count = 1};
+    const struct records records = {.events = (struct record *)events->data,
+                                    .event_count = events->len,
+                                    .strings = strings,
+                                    .string_count = G_N_ELEMENTS(strings),
+                                    .activity = &activity};
+    g_autofree char *path = write_recording(sample, NULL, &records);
+    struct inputs *inputs = read_one(path);
+    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
+    g_assert_true(strips->gpu);
+    CLOSE(strips->seconds, 28 * MS); /* from the first kernel on */
+    check_phase(strips, 0, TRACE_FORWARD, 0, 5 * MS);
+    check_phase(strips, 1, TRACE_BACKWARD, 5 * MS, 14 * MS);
+    check_phase(strips, 2, TRACE_UPDATE_PHASE, 14 * MS, 28 * MS);
+    const struct strip_sums all = strips_sum_all(strips);
+    CLOSE(all.busy[STRIP_COMPUTE], 12 * MS);
+    CLOSE(all.bytes[STRIP_D2H], 4 << 20);
+    CLOSE(all.wait_for[STRIP_D2H], 1 * MS);
+    CLOSE(all.wait_for[STRIP_HOST], 15 * MS);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/strips/timeline", test_timeline);
+    g_test_add_func("/report/strips/refused", test_refused);
+    g_test_add_func("/report/strips/sums", test_sums);
+    g_test_add_func("/report/strips/ranges", test_ranges);
+    g_test_add_func("/report/strips/device", test_device);
+    return g_test_run();
+}
