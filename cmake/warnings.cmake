@@ -27,3 +27,8 @@ if(PSTAR_SANITIZE)
   endif()
   add_link_options(-fsanitize=address,undefined)
 endif()
+
+# Installed programs find libraries that lie beside them (tools/bundle), and those find each other:
+# what the old tag says holds for the libraries' own needs, what the new one says does not.
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
+add_link_options(-Wl,--disable-new-dtags)
