@@ -36,8 +36,7 @@ void arena_clear(struct arena *arena)
     arena->hole_count = 1;
 }
 
-/* Index of the first hole that ends above `address`: the one it lies in, or the next. */
-static uint32_t first_above(const struct arena *arena, uint64_t address)
+uint32_t arena_hole_above(const struct arena *arena, uint64_t address)
 {
     uint32_t low = 0, high = arena->hole_count - 1;
     while (low < high) {
@@ -66,7 +65,7 @@ static void remove_hole(struct arena *arena, uint32_t index)
 void arena_put(struct arena *arena, uint32_t chunk, uint64_t address)
 {
     uint64_t end = address + arena->bytes[chunk];
-    uint32_t index = first_above(arena, address), below = arena->holes[index].below;
+    uint32_t index = arena_hole_above(arena, address), below = arena->holes[index].below;
     struct arena_hole *hole = &arena->holes[index];
 
     g_assert(hole->begin <= address && end <= hole->end);
@@ -91,7 +90,7 @@ void arena_take(struct arena *arena, uint32_t chunk)
 {
     uint64_t begin = arena->address[chunk], end = begin + arena->bytes[chunk];
     uint32_t below = arena->below[chunk], above = arena->above[chunk];
-    uint32_t index = first_above(arena, begin);
+    uint32_t index = arena_hole_above(arena, begin);
     struct arena_hole *next = &arena->holes[index];
 
     g_assert(begin != ARENA_NOWHERE);
@@ -153,7 +152,7 @@ static void slide_up(struct arena *arena, uint32_t chunk, uint64_t address, uint
 void arena_move(struct arena *arena, uint32_t chunk, uint64_t address)
 {
     uint64_t begin = arena->address[chunk], bytes = arena->bytes[chunk];
-    uint32_t next = first_above(arena, begin);
+    uint32_t next = arena_hole_above(arena, begin);
     const struct arena_hole *above = &arena->holes[next];
     if (address < begin && next > 0 && above[-1].end == begin && above[-1].begin <= address) {
         slide_down(arena, chunk, address, next);
@@ -168,7 +167,8 @@ void arena_move(struct arena *arena, uint32_t chunk, uint64_t address)
 uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor, uint64_t ceiling)
 {
     uint64_t best = ARENA_NOWHERE, least = UINT64_MAX;
-    for (uint32_t i = 0; i < arena->hole_count && arena->holes[i].begin < ceiling; i++) {
+    for (uint32_t i = arena_hole_above(arena, floor);
+         i < arena->hole_count && arena->holes[i].begin < ceiling; i++) {
         uint64_t begin = MAX(arena->holes[i].begin, floor);
         uint64_t end = MIN(arena->holes[i].end, ceiling);
         if (begin + bytes <= end && end - begin < least) {
@@ -182,13 +182,13 @@ uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floo
 bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address)
 {
     uint64_t end = address + arena->bytes[chunk], own = arena->address[chunk];
-    const struct arena_hole *hole = &arena->holes[first_above(arena, address)];
+    const struct arena_hole *hole = &arena->holes[arena_hole_above(arena, address)];
 
     if (hole->begin <= address)
         address = MIN(end, hole->end);
     if (own != ARENA_NOWHERE && own <= address && address < own + arena->bytes[chunk]) {
         address = MIN(end, own + arena->bytes[chunk]);
-        hole = &arena->holes[first_above(arena, address)];
+        hole = &arena->holes[arena_hole_above(arena, address)];
         if (hole->begin <= address)
             address = MIN(end, hole->end);
     }
@@ -198,7 +198,7 @@ bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address)
 uint32_t arena_first_above(const struct arena *arena, uint64_t address)
 {
     /* Walks up from the last hole that begins at or below the address: no hole is between. */
-    uint32_t hole = first_above(arena, address), chunk;
+    uint32_t hole = arena_hole_above(arena, address), chunk;
     if (arena->holes[hole].begin <= address)
         return arena->above[arena->holes[hole].below];
     chunk = hole > 0 ? arena->above[arena->holes[hole - 1].below]

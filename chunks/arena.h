@@ -43,6 +43,8 @@ uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floo
                         uint64_t ceiling);
 /* Whether the slot of `chunk` at `address` touches nobody but, perhaps, itself. */
 bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address);
+/* Index of the first hole that ends above `address`: the one it lies in, or the next. */
+uint32_t arena_hole_above(const struct arena *arena, uint64_t address);
 /* The lowest chunk that reaches above `address`; chunk_count: none. */
 uint32_t arena_first_above(const struct arena *arena, uint64_t address);
 /* End of the highest chunk; 0 when empty. */

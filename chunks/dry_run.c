@@ -3,6 +3,7 @@
 #include "chunks/decide.h"
 #include "chunks/place.h"
 #include "chunks/plan_make.h"
+#include "chunks/slots.h"
 
 /* The least device memory with the device-homed chunks always there; *moment needs it. */
 static uint64_t least_device_bytes(const struct accesses *accesses, const struct layout *layout,
@@ -56,14 +57,15 @@ static struct plan *plan_of_decisions(const struct decisions *decisions, const s
     plan->made_by = g_strdup_printf("policy %s", options->policy->name);
     plan->policy = g_strdup(options->policy->name);
     plan->look_ahead = options->look_ahead;
-    place_decisions(decisions, layout, accesses, homes, trace, options->device_bytes, plan);
+    place_decisions(decisions, layout, accesses, homes, trace, options->device_bytes, PLACE_QUICKLY,
+                    plan);
     plan_count_traffic(plan, trace);
     return plan;
 }
 
-struct plan *dry_run_accesses(const struct trace *trace, const struct layout *layout,
-                              const struct accesses *accesses,
-                              const struct dry_run_options *options, GError **error)
+static struct plan *plan_in(const struct trace *trace, const struct layout *layout,
+                            const struct accesses *accesses, const struct dry_run_options *options,
+                            GError **error)
 {
     struct homes *homes = homes_choose(trace, layout, accesses, options->host_bytes, error);
     struct plan *plan = NULL;
@@ -80,12 +82,33 @@ struct plan *dry_run_accesses(const struct trace *trace, const struct layout *la
     return plan;
 }
 
+static bool holds_everything(uint64_t device_bytes, const struct layout *layout,
+                             const struct accesses *accesses)
+{
+    uint64_t non_model = 0;
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        non_model = MAX(non_model, accesses->non_model[m]);
+    return layout_bytes(layout) + non_model <= device_bytes;
+}
+
+struct plan *dry_run_accesses(const struct trace *trace, const struct layout *layout,
+                              const struct layout *slots, const struct accesses *accesses,
+                              const struct dry_run_options *options, GError **error)
+{
+    struct plan *plan = NULL;
+    if (slots && !holds_everything(options->device_bytes, layout, accesses))
+        plan = plan_in(trace, slots, accesses, options, NULL);
+    return plan ? plan : plan_in(trace, layout, accesses, options, error);
+}
+
 struct plan *dry_run(const struct trace *trace, const struct layout *layout,
                      const struct dry_run_options *options, GError **error)
 {
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-    struct plan *plan = dry_run_accesses(trace, layout, accesses, options, error);
+    struct layout *slots = slots_round(layout);
+    struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, options, error);
+    layout_free(slots);
     accesses_free(accesses);
     non_model_free(non_model);
     return plan;

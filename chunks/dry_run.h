@@ -20,9 +20,11 @@ struct dry_run_options {
 struct plan *dry_run(const struct trace *trace, const struct layout *layout,
                      const struct dry_run_options *options, GError **error);
 
-/* The same with what a sweep computes once a layout. */
+/* The same with what a sweep computes once a layout. `slots`: the layout in slots of few sizes
+ * (chunks/slots.h), which the plan has where the device cannot hold everything, but is not so small
+ * that what slots waste is missed; NULL: slots are what chunks hold. */
 struct plan *dry_run_accesses(const struct trace *trace, const struct layout *layout,
-                              const struct accesses *accesses,
+                              const struct layout *slots, const struct accesses *accesses,
                               const struct dry_run_options *options, GError **error);
 
 #endif

@@ -25,8 +25,9 @@ struct layout_spec {
 /* A chunk is filled up to its list's chunk_bytes and then cut to what it holds: memory and link are
  * spent on tensors, not on padding. */
 struct chunk {
-    uint64_t bytes; /* its slot, in device and host memory */
-    uint64_t used;  /* bytes that hold tensors, alignment included: what a copy moves; equal */
+    uint64_t bytes; /* its slot on the device: what it holds, or more (chunks/slots.h) */
+    uint64_t used;  /* bytes that hold tensors, alignment included: what a copy moves, and its slot
+                       on the host */
     uint32_t group; /* the chunk of the coarsest list that covers the same tensors */
     uint8_t list;   /* enum trace_list */
 };

@@ -11,8 +11,10 @@ struct growth {
     uint64_t slid, moved;     /* bytes: of those that slide, of all that move */
     uint32_t chunk;           /* that it meets next; chunk_count: none */
     uint32_t next;            /* index of the hole that it meets next */
-    struct arena_hole *holes; /* [hole_count] the arena's below the ceiling, less what is taken */
-    uint32_t hole_count;
+    struct arena_hole *holes; /* [hole_count] the arena's below the ceiling, less what is taken;
+                                 those before `first` are left out */
+    uint32_t first, hole_count;
+    uint64_t floor;   /* below it nobody moves, and no hole is used */
     uint64_t largest; /* no hole is larger */
     uint32_t count;   /* chunks that move: where recorded, in p->chunks, where to in p->targets */
     bool records;
@@ -21,13 +23,16 @@ struct growth {
 /* Holes below the ceiling, cut off there. */
 static void list_holes(const struct placing *p, uint64_t ceiling, struct growth *g)
 {
-    g->hole_count = 0;
+    const struct arena_hole *holes = p->arena->holes;
+    g->first = arena_hole_above(p->arena, g->floor);
+    g->hole_count = p->arena->hole_count;
+    while (g->hole_count > g->first && holes[g->hole_count - 1].begin >= ceiling)
+        g->hole_count--;
     g->largest = 0;
-    for (uint32_t i = 0; i < p->arena->hole_count && p->arena->holes[i].begin < ceiling; i++) {
-        struct arena_hole *hole = &g->holes[g->hole_count++];
-        *hole = p->arena->holes[i];
-        hole->end = MIN(hole->end, ceiling);
-        g->largest = MAX(g->largest, hole->end - hole->begin);
+    for (uint32_t i = g->first; i < g->hole_count; i++) {
+        g->holes[i] = holes[i];
+        g->holes[i].end = MIN(holes[i].end, ceiling);
+        g->largest = MAX(g->largest, g->holes[i].end - holes[i].begin);
     }
 }
 
@@ -37,7 +42,7 @@ static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
     struct arena_hole *best = NULL;
     if (bytes > g->largest)
         return ARENA_NOWHERE;
-    for (uint32_t i = 0; i < g->hole_count; i++) {
+    for (uint32_t i = g->first; i < g->hole_count; i++) {
         uint64_t room = g->holes[i].end - g->holes[i].begin;
         if (room >= bytes && (!best || room < best->end - best->begin))
             best = &g->holes[i];
@@ -53,7 +58,7 @@ static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
 /* Takes in the hole at the edge, if there is one; false: somebody was to go into it. */
 static bool join_next(const struct placing *p, struct growth *g)
 {
-    if (g->next >= g->hole_count)
+    if (g->next < g->first || g->next >= g->hole_count)
         return true;
     const struct arena_hole *hole = &p->arena->holes[g->next];
     struct arena_hole *left = &g->holes[g->next];
@@ -74,7 +79,7 @@ static bool take_chunk(struct placing *p, uint64_t ceiling, struct growth *g)
 {
     const struct arena *arena = p->arena;
     uint64_t bytes = arena->bytes[g->chunk], address = arena->address[g->chunk];
-    if (g->upwards ? address + bytes > ceiling : address < p->floor)
+    if (g->upwards ? address + bytes > ceiling : address < g->floor)
         return false;
     uint64_t target = g->rehouses ? find_elsewhere(g, bytes) : ARENA_NOWHERE;
     if (g->records) {
@@ -115,12 +120,13 @@ static void begin_growth(const struct placing *p, uint64_t ceiling, struct growt
 }
 
 /* The largest holes below the ceiling. */
-static uint32_t choose_holes(const struct placing *p, uint64_t ceiling,
+static uint32_t choose_holes(const struct placing *p, uint64_t floor, uint64_t ceiling,
                              uint32_t chosen[PLACING_TRIED])
 {
     uint64_t rooms[PLACING_TRIED];
     uint32_t count = 0;
-    for (uint32_t i = 0; i < p->arena->hole_count && p->arena->holes[i].begin < ceiling; i++) {
+    for (uint32_t i = arena_hole_above(p->arena, floor);
+         i < p->arena->hole_count && p->arena->holes[i].begin < ceiling; i++) {
         uint64_t room = MIN(p->arena->holes[i].end, ceiling) - p->arena->holes[i].begin;
         uint32_t at = MIN(count, PLACING_TRIED - 1);
         if (count == PLACING_TRIED && room <= rooms[at])
@@ -166,12 +172,14 @@ static struct growth *find_least(struct growth *growths, uint32_t count, uint64_
  * that has moved the least so far goes on. False: none suffices. */
 static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, struct growth *best)
 {
-    uint32_t chosen[PLACING_TRIED], count = 2 * choose_holes(p, ceiling, chosen);
+    uint64_t floor = bytes < p->small ? p->floor : p->small_end;
+    uint32_t chosen[PLACING_TRIED], count = 2 * choose_holes(p, floor, ceiling, chosen);
     struct growth growths[2 * PLACING_TRIED];
     for (uint32_t i = 0; i < count; i++) {
         growths[i] = (struct growth){.hole = chosen[i / 2],
                                      .upwards = i % 2,
                                      .rehouses = true,
+                                     .floor = floor,
                                      .holes = p->holes + i * (p->arena->chunk_count + 1)};
         begin_growth(p, ceiling, &growths[i]);
     }
@@ -217,7 +225,8 @@ uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
     struct growth best;
     if (!find_cheapest(p, bytes, ceiling, &best)) {
         /* All holes together suffice: the lowest meets them all. */
-        best = (struct growth){.upwards = true, .holes = p->holes, .records = true};
+        best =
+            (struct growth){.upwards = true, .floor = p->floor, .holes = p->holes, .records = true};
         begin_growth(p, ceiling, &best);
         bool found = grow_up_to(p, bytes, ceiling, UINT64_MAX, &best);
         g_assert(found);
@@ -248,7 +257,7 @@ static bool reach_down(struct placing *p, struct growth *g, uint64_t bytes, uint
  */
 static void press_below(struct placing *p, uint64_t ceiling)
 {
-    struct growth g = {.rehouses = true, .holes = p->holes, .records = true};
+    struct growth g = {.rehouses = true, .floor = p->floor, .holes = p->holes, .records = true};
     uint64_t excess = arena_end(p->arena) - ceiling;
     if (!reach_down(p, &g, excess, ceiling)) {
         g.rehouses = false;

@@ -2,21 +2,21 @@
 
 #include "chunks/ceilings.h"
 #include "chunks/placing.h"
+#include "chunks/slots.h"
 
 #include <math.h>
 
 /* Rounds of the iteration, each from where the last one left the chunks, at most. They end when the
  * best one's addresses cost little beside the copies that were decided: this share; or with one
  * that is given up. */
-#define ROUNDS       6
-#define LITTLE_SHARE 0.001
+static const struct effort {
+    int rounds;
+    double little_share;
+} efforts[] = {[PLACE_QUICKLY] = {2, 0.1}, [PLACE_WELL] = {6, 0.001}};
 
 /* A byte that comes home through the host costs as much as so many that move within the device: it
  * takes a link twice, and memory is that much faster. */
 #define RETURN_COST 128
-
-/* A chunk is small below this share of the largest. */
-#define SMALL_SHARE 64
 
 enum { FIRST_ACTIONS = 1024 }; /* there is room for; it grows */
 
@@ -254,11 +254,13 @@ static bool place_round(struct placing *p, struct job *job, double least)
     return true;
 }
 
-static void place_rounds(struct placing *p, struct job *job, struct plan *plan)
+static void place_rounds(struct placing *p, struct job *job, const struct effort *effort,
+                         struct plan *plan)
 {
-    double little = LITTLE_SHARE * RETURN_COST / 2 * (double)job->copied, least = INFINITY;
+    double little = effort->little_share * RETURN_COST / 2 * (double)job->copied;
+    double least = INFINITY;
     place_start(p, job);
-    for (int round = 0; round < ROUNDS && least > little; round++) {
+    for (int round = 0; round < effort->rounds && least > little; round++) {
         if (!place_round(p, job, least))
             break;
         if (cost_of(p) < least) {
@@ -273,10 +275,8 @@ static void place_rounds(struct placing *p, struct job *job, struct plan *plan)
 static void survey(struct placing *p, struct job *job)
 {
     const struct decisions *decisions = job->decisions;
-    uint64_t largest = 0, now = 0;
-    for (uint32_t c = 0; c < job->layout->chunk_count; c++)
-        largest = MAX(largest, p->arena->bytes[c]);
-    p->small = largest / SMALL_SHARE;
+    uint64_t now = 0;
+    p->small = slots_small(job->layout);
     for (uint32_t c = 0; c < job->layout->chunk_count; c++)
         if (decisions->initial[c] && !job->homes->on_device[c] && is_small(p, c))
             now += p->arena->bytes[c];
@@ -311,7 +311,8 @@ static void placing_clear(struct placing *p)
 
 void place_decisions(const struct decisions *decisions, const struct layout *layout,
                      const struct accesses *accesses, const struct homes *homes,
-                     const struct trace *trace, uint64_t device_budget, struct plan *plan)
+                     const struct trace *trace, uint64_t device_budget, enum place_effort effort,
+                     struct plan *plan)
 {
     uint32_t chunks = layout->chunk_count, moments = accesses->moment_count;
     g_autofree uint64_t *bytes = g_new(uint64_t, chunks);
@@ -342,7 +343,7 @@ void place_decisions(const struct decisions *decisions, const struct layout *lay
     plan->initial_address = g_new(uint64_t, chunks);
     plan->first_action = g_new(uint32_t, moments + 2);
     survey(&p, &job);
-    place_rounds(&p, &job, plan);
+    place_rounds(&p, &job, &efforts[effort], plan);
     placing_clear(&p);
     ceilings_free(job.ceilings);
 }

@@ -135,7 +135,7 @@ static struct plan *resident_plan(const struct trace *trace, GError **error)
                                                             places->peak_bytes,
                                             .host_bytes = UINT64_MAX,
                                             .policy = &policy_opt};
-    struct plan *plan = dry_run_accesses(trace, layout, accesses, &options, error);
+    struct plan *plan = dry_run_accesses(trace, layout, NULL, accesses, &options, error);
     accesses_free(accesses);
     non_model_free(places);
     layout_free(layout);

@@ -3,6 +3,7 @@
 #include "chunks/dry_run.h"
 #include "chunks/homes.h"
 #include "chunks/layout_file.h"
+#include "chunks/slots.h"
 #include "engine/device.h"
 #include "engine/run_choices.h"
 #include "policies/plugin.h"
@@ -95,10 +96,12 @@ static struct plan *plan_of_policy(const struct run_options *options,
     struct accesses *accesses = accesses_new(trace, layout, places->extent);
     const struct dry_run_options dry = dry_run_of(options, policy, trace, layout, accesses,
                                                   places->peak_bytes);
-    struct plan *plan = dry_run_accesses(trace, layout, accesses, &dry, error);
+    struct layout *slots = slots_round(layout);
+    struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
     GError *wrong = NULL;
     if (plan && !plan_check(plan, trace, &wrong))
         g_error("the dry run's plan: %s", wrong->message);
+    layout_free(slots);
     accesses_free(accesses);
     non_model_free(places);
     layout_free(layout);

@@ -101,7 +101,7 @@ static void place_chunks(const struct candidate *candidate, const struct decisio
                          const struct homes *homes, struct plan *plan)
 {
     place_decisions(decisions, candidate->layout, candidate->accesses, homes, candidate->trace,
-                    candidate->job->device_bytes, plan);
+                    candidate->job->device_bytes, PLACE_WELL, plan);
 }
 
 struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,

@@ -1,6 +1,7 @@
 #include "sim/sweep.h"
 
 #include "chunks/dry_run.h"
+#include "chunks/slots.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
 #include "sim/workers.h"
@@ -8,7 +9,8 @@
 /* What the configurations of one layout share. */
 struct shared_layout {
     const struct layout *layout;
-    struct accesses *accesses; /* NULL where it is like another */
+    struct layout *slots;      /* the same, of few sizes; NULL where it is like another */
+    struct accesses *accesses; /* likewise */
     uint32_t like; /* index of the first layout with the same chunks: its own, or lower */
 };
 
@@ -46,11 +48,14 @@ static struct shared_layout layout_of(const struct trace *trace, const struct no
                                       const struct named_layout *named)
 {
     return (struct shared_layout){
-        .layout = named->layout, .accesses = accesses_new(trace, named->layout, non_model->extent)};
+        .layout = named->layout,
+        .slots = slots_round(named->layout),
+        .accesses = accesses_new(trace, named->layout, non_model->extent)};
 }
 
 static void clear_layout(struct shared_layout *shared)
 {
+    layout_free(shared->slots);
     accesses_free(shared->accesses);
 }
 
@@ -95,8 +100,8 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
     struct replay_view view = {job->trace, shared->accesses, job->options->costs};
     row->least_device_bytes = accesses_least_device_bytes(shared->accesses, shared->layout, NULL) +
                               job->trace->library_bytes;
-    struct plan *plan = dry_run_accesses(job->trace, shared->layout, shared->accesses, &options,
-                                         error);
+    struct plan *plan = dry_run_accesses(job->trace, shared->layout, shared->slots,
+                                         shared->accesses, &options, error);
     if (plan)
         row->figures = replay_with(plan, &view, job->timeline).steady;
     return plan;

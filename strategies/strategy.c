@@ -183,7 +183,7 @@ static struct plan *make_plan(const struct strategy_context *context,
         plan->made_by = g_strdup(strategy->name);
         plan->look_ahead = look_ahead;
         place_decisions(decisions, context->layout, context->accesses, homes, context->trace,
-                        context->device_bytes, plan);
+                        context->device_bytes, PLACE_WELL, plan);
         plan_count_traffic(plan, context->trace);
     }
     decisions_free(decisions);

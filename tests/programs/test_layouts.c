@@ -85,11 +85,14 @@ static void assert_measured(const json_t *predicted, const json_t *step)
     g_assert_cmpint(json_integer_value(json_object_get(predicted, "evictions")), >, 0);
 }
 
-static void assert_same_layout(const struct workshop *workshop, const char *a, const char *b)
+/* `member`: of the layouts. */
+static void assert_same_layout(const struct workshop *workshop, const char *a, const char *b,
+                               const char *member)
 {
     json_t *first = workshop_read_json(workshop, a), *second = workshop_read_json(workshop, b);
-    g_assert_nonnull(json_object_get(first, "layout"));
-    g_assert_true(json_equal(json_object_get(first, "layout"), json_object_get(second, "layout")));
+    const json_t *of_first = json_object_get(json_object_get(first, "layout"), member);
+    g_assert_nonnull(of_first);
+    g_assert_true(json_equal(of_first, json_object_get(json_object_get(second, "layout"), member)));
     json_decref(first);
     json_decref(second);
 }
@@ -117,12 +120,13 @@ static void check_way(const struct workshop *workshop, const char *way, const do
     assert_losses(losses, resident);
     assert_measured(entry, step);
     json_decref(step);
-    assert_same_layout(workshop, "next.json", "run.json");
+    assert_same_layout(workshop, "next.json", "run.json", "tensors");
+    assert_same_layout(workshop, "next.json", "run.json", "chunks");
 
     run(workshop, "pstar-plan run.pstar --device-memory %lld %s --time-limit 5 -o plan.json",
         budget, way);
     run(workshop, "pstar-plan --verify plan.json run.pstar");
-    assert_same_layout(workshop, "next.json", "plan.json");
+    assert_same_layout(workshop, "next.json", "plan.json", "tensors");
     run(workshop,
         "pstar-run --model model --data text.txt " JOB " --steps %d --plan plan.json "
         "--log plan.jsonl",

@@ -258,7 +258,7 @@ static void draw(struct example *e, GRand *random)
         .host_bytes = UINT64_MAX,
         .policy = random_policy(random),
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
-    e->plan = dry_run_accesses(e->trace, e->layout, e->accesses, &options, NULL);
+    e->plan = dry_run_accesses(e->trace, e->layout, NULL, e->accesses, &options, NULL);
 }
 
 static void clear(struct example *e)

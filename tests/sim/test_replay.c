@@ -56,7 +56,7 @@ static struct plan *random_plan(const struct fixture *f, GRand *random)
         .policy = policy_all[g_rand_int_range(random, 0, policy_count())],
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
 
-    return dry_run_accesses(f->trace, f->layout, f->accesses, &options, NULL);
+    return dry_run_accesses(f->trace, f->layout, NULL, f->accesses, &options, NULL);
 }
 
 static uint64_t operators_ns(const struct trace *trace)
@@ -184,7 +184,7 @@ static void test_everything_resident(void)
                                                           f.non_model->peak_bytes,
                                           .host_bytes = UINT64_MAX,
                                           .policy = &policy_opt};
-        struct plan *plan = dry_run_accesses(f.trace, f.layout, f.accesses, &options, NULL);
+        struct plan *plan = dry_run_accesses(f.trace, f.layout, NULL, f.accesses, &options, NULL);
         struct replay_view view = {f.trace, f.accesses, f.costs};
         struct plan_figures steady = replay(plan, &view).steady;
         bool on_host = false;

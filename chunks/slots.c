@@ -1,0 +1,116 @@
+#include "chunks/slots.h"
+
+/* A chunk is small below this share of the largest. */
+#define SMALL_SHARE 64
+
+/* Waste is below this share of the chunks that are rounded. */
+#define WASTE_SHARE 256
+
+/* What a grain may exceed its divisor by, so that a sum of tensors which is a little larger than a
+ * multiple finds room in it: a quarter of the waste. */
+#define MARGIN_SHARE (4 * WASTE_SHARE)
+
+enum {
+    DIVISORS = 256, /* a size is divided by at most */
+    HEAVIEST = 4    /* sizes that are divided: those that have the most bytes */
+};
+
+/* Chunks of one size. */
+struct size {
+    uint64_t bytes, all; /* of one, of all of them */
+};
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct size *a = left, *b = right;
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
+static int heaviest_first(const void *left, const void *right)
+{
+    const struct size *a = left, *b = right;
+    return a->all != b->all ? (a->all < b->all) - (a->all > b->all) : by_bytes(left, right);
+}
+
+/* The sizes of chunks with at least `least` and less than `most` bytes, the heaviest first. */
+static GArray *list_sizes(const struct layout *layout, uint64_t least, uint64_t most)
+{
+    GArray *sizes = g_array_new(FALSE, FALSE, sizeof(struct size));
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        const struct size size = {layout->chunks[c].bytes, layout->chunks[c].bytes};
+        if (least <= size.bytes && size.bytes < most)
+            g_array_append_val(sizes, size);
+    }
+    g_array_sort(sizes, by_bytes);
+    guint count = 0;
+    for (guint i = 0; i < sizes->len; i++) {
+        const struct size *size = &g_array_index(sizes, struct size, i);
+        if (count && g_array_index(sizes, struct size, count - 1).bytes == size->bytes)
+            g_array_index(sizes, struct size, count - 1).all += size->bytes;
+        else
+            g_array_index(sizes, struct size, count++) = *size;
+    }
+    g_array_set_size(sizes, count);
+    g_array_sort(sizes, heaviest_first);
+    return sizes;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t grain)
+{
+    return (bytes + grain - 1) / grain * grain;
+}
+
+static bool wastes_little(const GArray *sizes, uint64_t grain, uint64_t limit)
+{
+    uint64_t waste = 0;
+    for (guint i = 0; i < sizes->len && waste <= limit; i++) {
+        const struct size *size = &g_array_index(sizes, struct size, i);
+        waste += (round_up(size->bytes, grain) - size->bytes) * (size->all / size->bytes);
+    }
+    return waste <= limit;
+}
+
+/* For chunks with at least `least` and less than `most` bytes; LAYOUT_ALIGNMENT where no larger one
+ * wastes little. */
+static uint64_t choose_grain(const struct layout *layout, uint64_t least, uint64_t most)
+{
+    g_autoptr(GArray) sizes = list_sizes(layout, least, most);
+    uint64_t best = LAYOUT_ALIGNMENT, all = 0;
+    for (guint i = 0; i < sizes->len; i++)
+        all += g_array_index(sizes, struct size, i).all;
+    for (guint i = 0; i < MIN(sizes->len, HEAVIEST); i++) {
+        uint64_t bytes = g_array_index(sizes, struct size, i).bytes;
+        for (uint64_t divisor = 1; divisor <= DIVISORS; divisor++) {
+            uint64_t part = layout_align((bytes + divisor - 1) / divisor);
+            uint64_t wider = layout_align(part + part / MARGIN_SHARE);
+            if (wider <= best)
+                break;
+            if (wastes_little(sizes, part, all / WASTE_SHARE))
+                best = MAX(best, part);
+            else if (wastes_little(sizes, wider, all / WASTE_SHARE))
+                best = wider;
+        }
+    }
+    return best;
+}
+
+uint64_t slots_small(const struct layout *layout)
+{
+    uint64_t largest = 0;
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        largest = MAX(largest, layout->chunks[c].bytes);
+    return largest / SMALL_SHARE;
+}
+
+struct layout *slots_round(const struct layout *layout)
+{
+    uint64_t small = slots_small(layout);
+    uint64_t of_small = choose_grain(layout, 0, small);
+    uint64_t of_large = choose_grain(layout, small, UINT64_MAX);
+    struct layout *slots = layout_copy(layout);
+    for (uint32_t c = 0; c < slots->chunk_count; c++) {
+        uint64_t *bytes = &slots->chunks[c].bytes;
+        *bytes = round_up(*bytes, *bytes < small ? of_small : of_large);
+    }
+    return slots;
+}
