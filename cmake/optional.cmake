@@ -1,5 +1,5 @@
-# What this build could have and has not. Nothing uses these yet: the CPU device on one rank, with
-# host memory as the last tier, is all there is.
+# What this build could have and has not. Nothing uses the libraries yet: the CPU device on one rank,
+# with host memory as the last tier, is all there is to train on.
 find_package(CUDAToolkit QUIET)
 find_package(MPI QUIET COMPONENTS C)
 pkg_check_modules(LIBURING QUIET liburing)
@@ -12,6 +12,11 @@ function(pstar_left_out part library found)
   endif()
 endfunction()
 
+if(PSTAR_CUPTI)
+  message(STATUS "CUDA devices are recorded by pstar-collect (CUPTI's headers: ${CUPTI_INCLUDE_DIR})")
+else()
+  message(STATUS "Left out: what CUDA devices do, in pstar-collect (no headers of CUPTI 13 here)")
+endif()
 pstar_left_out("the CUDA device" "CUDA toolkit" "${CUDAToolkit_FOUND}")
 pstar_left_out("several ranks" "MPI" "${MPI_C_FOUND}")
 pstar_left_out("the NVMe tier" "liburing" "${LIBURING_FOUND}")

@@ -1,12 +1,7 @@
-#include "collect/collector.h"
-
-#include "collect/declarations.h"
-#include "collect/machine.h"
-#include "collect/open_ranges.h"
-#include "collect/recording.h"
+#include "collect/collector_parts.h"
+#include "collect/step_marks.h"
 #include "traces/annotations.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 enum {
@@ -15,218 +10,23 @@ enum {
     PLAIN_FLUSH_NS = 1000000000
 };
 
-enum state {
-    PLAIN,     /* no annotation of ours has come: every range is recorded */
-    WAITING,   /* for the window's first iteration */
-    RECORDING, /* the window is open */
-    OVER       /* nothing more is recorded */
-};
-
-struct collector {
-    GMutex lock; /* of all that follows, but `state` may be read without it */
-    gint state;  /* enum state; atomic */
-    char *output;
-    struct window window;
-    int64_t launch_ns;
-    struct recording *recording;
-    struct declarations *declarations;
-    struct record_file *file; /* NULL: not begun */
-    uint32_t operator_count;  /* of the trace in the file; 0: it has no iteration */
-    uint64_t begun;           /* iterations */
-    bool in_iteration;
-    uint32_t process;
-    uint64_t window_ns; /* what began before is not recorded */
-    uint64_t flushed_ns;
-    uint64_t last_range;
-    GHashTable *started; /* of struct open_range by id: ranges that any thread may end */
-};
-
-static enum state state_of(struct collector *collector)
-{
-    return (enum state)g_atomic_int_get(&collector->state);
-}
-
-static void set_state(struct collector *collector, enum state state)
-{
-    g_atomic_int_set(&collector->state, (gint)state);
-}
-
-static bool is_recording(enum state state)
-{
-    return state == PLAIN || state == RECORDING;
-}
-
-struct collector *collector_new(const char *output, struct window window, int64_t launch_ns)
+struct collector *collector_new(const char *output, struct window window, const char *range,
+                                int64_t launch_ns)
 {
     struct collector *collector = g_new0(struct collector, 1);
     g_mutex_init(&collector->lock);
     collector->output = g_strdup(output);
     collector->window = window;
     collector->launch_ns = launch_ns;
+    collector->range = g_strdup(range);
     collector->process = (uint32_t)getpid();
     collector->recording = recording_new();
     collector->declarations = declarations_new();
     collector->started = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, g_free);
     collector->flushed_ns = recording_now();
+    if (window.whole_run)
+        collector_open_at_once(collector);
     return collector;
-}
-
-/* Stops for good. */
-static void stop(struct collector *collector)
-{
-    set_state(collector, OVER);
-    g_clear_pointer(&collector->file, record_file_free);
-}
-
-/* Takes the error. */
-static void give_up(struct collector *collector, GError *error)
-{
-    fprintf(stderr, "pstar-collect: %s: the program goes on untraced\n", error->message);
-    g_error_free(error);
-    stop(collector);
-}
-
-/* Begins the file, or begins it anew; `trace` NULL: without an iteration. */
-static bool begin_file(struct collector *collector, const struct trace *trace, GError **error)
-{
-    bool ours = collector->file != NULL;
-    if (!ours && window_file_changed(collector->output) > collector->launch_ns) {
-        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
-                    "%s: another process of this run has written it; with %%p in its name each "
-                    "writes its own",
-                    collector->output);
-        return false;
-    }
-    g_clear_pointer(&collector->file, record_file_free);
-    collector->operator_count = trace == NULL ? 0 : trace->operator_count;
-    collector->file = record_file_new(collector->output, trace, error);
-    return collector->file != NULL;
-}
-
-static void flush(struct collector *collector)
-{
-    GError *error = NULL;
-    collector->flushed_ns = recording_now();
-    bool good = collector->file != NULL || begin_file(collector, NULL, &error);
-    if (!good || !recording_flush(collector->recording, collector->file, &error))
-        give_up(collector, error);
-}
-
-static void complete(struct collector *collector, bool partial)
-{
-    flush(collector);
-    if (state_of(collector) == OVER)
-        return;
-    GError *error = NULL;
-    uint64_t *durations = recording_durations(collector->recording, collector->operator_count);
-    if (!record_file_complete(collector->file, durations, collector->operator_count, partial,
-                              &error))
-        give_up(collector, error);
-    g_free(durations);
-    stop(collector);
-}
-
-static void open_window(struct collector *collector)
-{
-    GError *error = NULL;
-    struct trace *trace = declarations_take(collector->declarations, &error);
-    if (trace == NULL) {
-        fprintf(stderr,
-                "pstar-collect: the program's iteration is not recorded, its NVTX ranges "
-                "are: %s\n",
-                error->message);
-        g_clear_error(&error);
-    } else {
-        if (trace->machine == NULL)
-            trace->machine = machine_name();
-        if (trace->producer == NULL)
-            trace->producer = machine_program();
-    }
-    recording_restart(collector->recording);
-    if (begin_file(collector, trace, &error))
-        set_state(collector, RECORDING);
-    else
-        give_up(collector, error);
-    collector->window_ns = recording_now();
-    trace_free(trace);
-}
-
-/* The first annotation of ours: from here on only the window counts. */
-static void expect_iterations(struct collector *collector)
-{
-    if (state_of(collector) == PLAIN)
-        set_state(collector, WAITING);
-}
-
-static void begin_iteration(struct collector *collector)
-{
-    g_mutex_lock(&collector->lock);
-    expect_iterations(collector);
-    if (collector->begun == collector->window.first && state_of(collector) == WAITING)
-        open_window(collector);
-    collector->begun++;
-    collector->in_iteration = true;
-    if (state_of(collector) == RECORDING)
-        recording_sample(collector->recording);
-    g_mutex_unlock(&collector->lock);
-}
-
-/* With the lock. */
-static void end_iteration(struct collector *collector)
-{
-    collector->in_iteration = false;
-    if (state_of(collector) != RECORDING)
-        return;
-    recording_sample(collector->recording);
-    if (collector->begun == collector->window.end)
-        complete(collector, false);
-    else
-        flush(collector);
-}
-
-void collector_close(struct collector *collector)
-{
-    if (state_of(collector) == OVER)
-        return;
-    g_mutex_lock(&collector->lock);
-    enum state state = state_of(collector);
-    if (state == PLAIN &&
-        (collector->file != NULL || recording_event_count(collector->recording) > 0)) {
-        fprintf(stderr,
-                "pstar-collect: %s has the NVTX ranges of the program but no iteration: "
-                "the program did not annotate its tensors and operators\n",
-                collector->output);
-        complete(collector, false);
-    } else if (state == RECORDING) {
-        fprintf(stderr,
-                "pstar-collect: the program ended within the window, after %" G_GUINT64_FORMAT
-                " of its %" G_GUINT64_FORMAT " iterations began: %s is partial\n",
-                collector->begun - collector->window.first,
-                collector->window.end - collector->window.first, collector->output);
-        complete(collector, true);
-    } else if (state == WAITING) {
-        fprintf(stderr,
-                "pstar-collect: no trace: the program ended after %" G_GUINT64_FORMAT
-                " iterations, the first to be recorded is iteration %" G_GUINT64_FORMAT
-                ", counted from 0\n",
-                collector->begun, collector->window.first);
-        if (collector->file != NULL) /* it has but ranges from before the first annotation */
-            unlink(collector->output);
-    }
-    stop(collector);
-    g_mutex_unlock(&collector->lock);
-}
-
-void collector_before_fork(struct collector *collector)
-{
-    g_mutex_lock(&collector->lock);
-}
-
-void collector_after_fork(struct collector *collector, bool in_child)
-{
-    if (in_child) /* the file stays the parent's: it is not even closed */
-        set_state(collector, OVER);
-    g_mutex_unlock(&collector->lock);
 }
 
 const struct record_string *collector_string(struct collector *collector, const char *text)
@@ -254,7 +54,7 @@ const struct collector_domain *collector_default_domain(void)
 void collector_name_category(struct collector *collector, const struct collector_domain *domain,
                              uint32_t category, const char *name)
 {
-    if (state_of(collector) == OVER)
+    if (collector_state(collector) == OVER)
         return;
     g_mutex_lock(&collector->lock);
     recording_name_category(collector->recording, domain, category, name);
@@ -289,26 +89,53 @@ static struct record make_record(const struct collector *collector, enum record_
 static void add(struct collector *collector, const struct record *record)
 {
     recording_add(collector->recording, record);
-    bool late = state_of(collector) == PLAIN &&
+    bool late = collector_state(collector) == PLAIN &&
                 recording_now() - collector->flushed_ns > PLAIN_FLUSH_NS;
     if (late || recording_event_count(collector->recording) >= MOST_EVENTS_IN_MEMORY)
-        flush(collector);
+        collector_flush_annotations(collector);
+}
+
+/* What an annotation is to the program's iterations. */
+static enum source marks_of(const struct collector *collector,
+                            const struct collector_domain *domain,
+                            const struct annotation *annotation)
+{
+    const char *text = annotation->registered != NULL ? annotation->registered->text
+                                                      : annotation->text;
+    if (domain->pstar)
+        return annotation->category == ANNOTATION_ITERATION ? OUR_ANNOTATIONS : NOTHING_MARKS;
+    if (text == NULL || collector->window.whole_run || collector->source == OUR_ANNOTATIONS)
+        return NOTHING_MARKS;
+    if (collector->range != NULL)
+        return g_pattern_match_simple(collector->range, text) ? NAMED_RANGES : NOTHING_MARKS;
+    if (step_marks_is_step(text))
+        return STEP_RANGES;
+    return step_marks_is_optimizer(text) ? OPTIMIZER_STEPS : NOTHING_MARKS;
+}
+
+/* With the lock: one iteration ends where the next begins. */
+static void pass_to_next_iteration(struct collector *collector, enum source source)
+{
+    collector_end_iteration(collector, source);
+    collector_begin_iteration(collector, source);
 }
 
 void collector_mark(struct collector *collector, const struct collector_domain *domain,
                     const struct annotation *annotation)
 {
-    if (state_of(collector) == OVER)
+    if (collector_state(collector) == OVER)
         return;
     uint64_t now = recording_now();
     g_mutex_lock(&collector->lock);
     if (domain->pstar)
-        expect_iterations(collector);
-    enum state state = state_of(collector);
+        collector_expect_iterations(collector);
+    else if (marks_of(collector, domain, annotation) >= STEP_RANGES)
+        pass_to_next_iteration(collector, marks_of(collector, domain, annotation));
+    enum state state = collector_state(collector);
     if (domain->pstar && annotation->category == ANNOTATION_DECLARATION) {
         if (state == WAITING && annotation->text != NULL)
             declarations_add(collector->declarations, annotation->text, annotation->payload);
-    } else if (is_recording(state)) {
+    } else if (collector_is_recording(state)) {
         struct record record = make_record(collector, RECORD_MARK, domain, annotation);
         record.start_ns = now;
         record.text = text_id(collector, annotation);
@@ -327,7 +154,7 @@ static struct open_range begin_range(struct collector *collector, enum record_ty
     };
     if (annotation->registered != NULL) {
         range.record.text = annotation->registered->id;
-    } else if (is_recording(state_of(collector))) {
+    } else if (collector_is_recording(collector_state(collector))) {
         g_mutex_lock(&collector->lock);
         range.record.text = text_id(collector, annotation);
         g_mutex_unlock(&collector->lock);
@@ -339,38 +166,89 @@ static struct open_range begin_range(struct collector *collector, enum record_ty
 static void end_range(struct collector *collector, struct open_range *range, uint64_t now)
 {
     const struct record *record = &range->record;
-    bool ours = range->domain->pstar && record->type == RECORD_PUSH_POP;
+    bool operator= range->domain->pstar && record->category == ANNOTATION_OPERATOR;
     range->record.end_ns = now;
-    if (is_recording(state_of(collector)) && record->start_ns >= collector->window_ns) {
-        if (ours && record->category == ANNOTATION_OPERATOR && collector->in_iteration)
+    if (collector_is_recording(collector_state(collector)) &&
+        record->start_ns >= collector->window_ns) {
+        if (operator&& record->type == RECORD_PUSH_POP && collector->in_iteration)
             recording_add_duration(collector->recording, record->payload, now - record->start_ns);
         add(collector, record);
     }
-    if (ours && record->category == ANNOTATION_ITERATION)
-        end_iteration(collector);
+    if (range->marks == OPTIMIZER_STEPS)
+        pass_to_next_iteration(collector, OPTIMIZER_STEPS);
+    else if (range->marks != NOTHING_MARKS)
+        collector_end_iteration(collector, (enum source)range->marks);
+}
+
+/* Whether a range that begins is an iteration, which then begins: not one within another, nor of
+ * another thread's. */
+static bool begin_marked(struct collector *collector, enum source source)
+{
+    g_mutex_lock(&collector->lock);
+    bool taken = source < collector->source ||
+                 (source == collector->source && source != OUR_ANNOTATIONS &&
+                  (collector->in_iteration || collector->step_thread != open_ranges_thread()));
+    if (!taken)
+        collector_begin_iteration(collector, source);
+    g_mutex_unlock(&collector->lock);
+    return !taken;
+}
+
+/* What the thread asks of a device from now on is the range's. */
+static void correlate(struct collector *collector, struct open_range *range)
+{
+    uint32_t around = open_ranges_count();
+    g_mutex_lock(&collector->lock);
+    range->record.range_id = ++collector->last_range;
+    g_mutex_unlock(&collector->lock);
+    range->record.parent = around > 0 ? open_ranges_at(around - 1)->record.range_id : 0;
+    range->correlated = true;
+    device_session_push(collector->device, range->record.range_id);
+}
+
+/* Ranges of different domains may end in any order, but CUPTI knows the innermost alone: those
+ * within `range` are taken away with it, and put back. */
+static void end_correlation(struct collector *collector, const struct open_range *range,
+                            uint32_t place)
+{
+    if (!range->correlated)
+        return;
+    for (uint32_t i = place; i < open_ranges_count(); i++)
+        if (open_ranges_at(i)->correlated)
+            device_session_pop(collector->device);
+    device_session_pop(collector->device);
+    for (uint32_t i = place; i < open_ranges_count(); i++)
+        if (open_ranges_at(i)->correlated)
+            device_session_push(collector->device, open_ranges_at(i)->record.range_id);
 }
 
 int collector_push(struct collector *collector, const struct collector_domain *domain,
                    const struct annotation *annotation)
 {
-    if (state_of(collector) == OVER)
+    if (collector_state(collector) == OVER)
         return 0;
-    if (domain->pstar && annotation->category == ANNOTATION_ITERATION)
-        begin_iteration(collector);
+    enum source marks = marks_of(collector, domain, annotation);
+    if (marks == OUR_ANNOTATIONS || marks == STEP_RANGES || marks == NAMED_RANGES)
+        marks = begin_marked(collector, marks) ? marks : NOTHING_MARKS;
     struct open_range range = begin_range(collector, RECORD_PUSH_POP, domain, annotation);
+    range.marks = marks;
     range.record.start_ns = recording_now();
+    if (collector->device != NULL && collector_state(collector) == RECORDING)
+        correlate(collector, &range);
     return open_ranges_push(&range);
 }
 
 int collector_pop(struct collector *collector, const struct collector_domain *domain)
 {
-    if (state_of(collector) == OVER)
+    if (collector_state(collector) == OVER)
         return 0;
     uint64_t now = recording_now();
     struct open_range range;
-    int level = open_ranges_pop(domain, &range);
+    uint32_t place;
+    int level = open_ranges_pop(domain, &range, &place);
     if (level < 0) /* nothing was pushed, or before the collector came */
         return level;
+    end_correlation(collector, &range, place);
     g_mutex_lock(&collector->lock);
     end_range(collector, &range, now);
     g_mutex_unlock(&collector->lock);
@@ -380,7 +258,7 @@ int collector_pop(struct collector *collector, const struct collector_domain *do
 uint64_t collector_start(struct collector *collector, const struct collector_domain *domain,
                          const struct annotation *annotation)
 {
-    if (state_of(collector) == OVER)
+    if (collector_state(collector) == OVER)
         return 0;
     struct open_range *range = g_new(struct open_range, 1);
     *range = begin_range(collector, RECORD_START_END, domain, annotation);
@@ -395,7 +273,7 @@ uint64_t collector_start(struct collector *collector, const struct collector_dom
 
 void collector_end(struct collector *collector, uint64_t id)
 {
-    if (state_of(collector) == OVER)
+    if (collector_state(collector) == OVER)
         return;
     uint64_t now = recording_now();
     g_mutex_lock(&collector->lock);

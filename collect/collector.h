@@ -1,6 +1,7 @@
-/* What the injected library does with a program's NVTX annotations: it records those of the window
- * into a trace file. All calls may come from any thread. Nothing here ends or delays the program
- * because of an error: the reason is printed once and recording stops. */
+/* What the injected library does with a program's NVTX annotations, and with what its devices do:
+ * it records those of the window into a trace file. All calls may come from any thread. Nothing
+ * here ends or delays the program because of an error: the reason is printed once and recording
+ * stops. */
 #ifndef PSTAR_COLLECT_COLLECTOR_H
 #define PSTAR_COLLECT_COLLECTOR_H
 
@@ -25,8 +26,14 @@ struct annotation {
 };
 
 /* Records the window's iterations into the file `output`, unless it has changed since `launch_ns`
- * (window_launch_time): then it is another process's of the same run. */
-struct collector *collector_new(const char *output, struct window window, int64_t launch_ns);
+ * (window_launch_time): then it is another process's of the same run. `range` is a pattern with *
+ * and ?: the program's ranges that match are its iterations; NULL: they are found as
+ * docs/formats.md has it. */
+struct collector *collector_new(const char *output, struct window window, const char *range,
+                                int64_t launch_ns);
+
+/* The program begins to use CUDA: what its devices do in the window is recorded, too. */
+void collector_use_device(struct collector *collector);
 
 /* The program ends: completes the trace, or says why there is none. Later calls do nothing. */
 void collector_close(struct collector *collector);

@@ -58,28 +58,30 @@ static int by_start(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Allocations whose address is not freed later on. */
-static void keep_allocated(GArray *memory)
+/* Of what happened before a time: the allocations that were not freed by then. */
+static void keep_allocated(GArray *memory, uint64_t before_ns)
 {
     g_autoptr(GHashTable) last = g_hash_table_new(g_int64_hash, g_int64_equal);
     g_autoptr(GArray) kept = g_array_new(FALSE, FALSE, sizeof(struct memory_record));
     g_array_sort(memory, by_start);
     for (guint i = 0; i < memory->len; i++) {
         struct memory_record *record = &g_array_index(memory, struct memory_record, i);
-        g_hash_table_replace(last, &record->address, record);
+        if (record->start_ns < before_ns)
+            g_hash_table_replace(last, &record->address, record);
     }
     for (guint i = 0; i < memory->len; i++) {
         struct memory_record *record = &g_array_index(memory, struct memory_record, i);
+        bool live = record->operation == MEMORY_ALLOCATE &&
+                    g_hash_table_lookup(last, &record->address) == record;
         record->correlation = 0; /* its call was not recorded */
-        if (record->operation == MEMORY_ALLOCATE &&
-            g_hash_table_lookup(last, &record->address) == record)
+        if (live || record->start_ns >= before_ns)
             g_array_append_val(kept, *record);
     }
     g_array_set_size(memory, 0);
     g_array_append_vals(memory, kept->data, kept->len);
 }
 
-void device_log_forget_past(struct device_log *log)
+void device_log_forget(struct device_log *log, uint64_t before_ns)
 {
     struct device_rows *rows = &log->rows;
     GArray *arrays[] = {rows->kernels,   rows->launches, rows->copies,
@@ -88,7 +90,7 @@ void device_log_forget_past(struct device_log *log)
     for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
         g_array_set_size(arrays[i], 0);
     rows->unfinished = rows->untimed = 0;
-    keep_allocated(rows->memory);
+    keep_allocated(rows->memory, before_ns);
 }
 
 bool device_log_has_sync_after(const struct device_log *log, uint64_t cupti_ns)

@@ -36,9 +36,11 @@ void device_log_add_buffer(struct device_log *log, uint8_t *buffer, size_t valid
 
 void device_log_add_dropped(struct device_log *log, uint64_t records);
 
-/* Drops allocations that were freed, and their frees, and all that is not an allocation: what is
- * left is what is allocated when a window opens. */
-void device_log_forget_past(struct device_log *log);
+/* Before a window: drops all but allocations, and of those, where they and their frees came before
+ * a time of CUPTI's clock, what was freed. What is left in the end, with UINT64_MAX, is what is
+ * allocated when the window opens. Buffers come in no order, so that until then the time must lie
+ * further back than they can be late. */
+void device_log_forget(struct device_log *log, uint64_t before_ns);
 
 /* Whether a synchronisation has been read that ended at `cupti_ns` or later. */
 bool device_log_has_sync_after(const struct device_log *log, uint64_t cupti_ns);

@@ -1,6 +1,7 @@
-/* NVTX's way into a program: NVTX loads this library at the first annotation, and calls
+/* The ways into a program. NVTX loads this library at the first annotation, and calls
  * InitializeInjectionNvtx2 once for each shared object that makes annotations. Its function tables
- * are filled with the functions below, which translate from NVTX's types. */
+ * are filled with the functions below, which translate from NVTX's types. CUDA's driver loads it
+ * when it is initialised, and calls InitializeInjection. */
 #include "collect/collector.h"
 
 #include <nvtx3/nvToolsExt.h>
@@ -306,8 +307,8 @@ static void *set_up(void *unused)
                         " are not as pstar-collect sets them: nothing is recorded\n");
         return NULL;
     }
-    char *path = window_output(output, (uint64_t)getpid());
-    collector = collector_new(path, window, launch_ns);
+    char *path = window_output(output, (uint64_t)getpid(), window_rank());
+    collector = collector_new(path, window, getenv(WINDOW_RANGE_VARIABLE), launch_ns);
     g_free(path);
     pthread_atfork(before_fork, in_parent, in_child);
     atexit(close_at_exit);
@@ -317,14 +318,28 @@ static void *set_up(void *unused)
 __attribute__((visibility("default"))) int NVTX_API
 InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table);
 
-int NVTX_API InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table)
+static bool is_set_up(void)
 {
     static GOnce once = G_ONCE_INIT;
-    if (g_once(&once, set_up, NULL) == NULL)
+    return g_once(&once, set_up, NULL) != NULL;
+}
+
+int NVTX_API InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table)
+{
+    if (!is_set_up())
         return 0;
     const NvtxExportTableCallbacks *callbacks =
         (const NvtxExportTableCallbacks *)get_export_table(NVTX_ETID_CALLBACKS);
     return callbacks != NULL && callbacks->struct_size >= sizeof *callbacks &&
            install(callbacks, NVTX_CB_MODULE_CORE, core, G_N_ELEMENTS(core)) &&
            install(callbacks, NVTX_CB_MODULE_CORE2, core2, G_N_ELEMENTS(core2));
+}
+
+__attribute__((visibility("default"))) int InitializeInjection(void);
+
+int InitializeInjection(void)
+{
+    if (is_set_up())
+        collector_use_device(collector);
+    return 1;
 }

@@ -41,14 +41,19 @@ static char *find_library(GError **error)
 
 /* Free with g_strfreev. */
 static char **make_environment(const char *library, const char *output, const char *iterations,
-                               gint64 launch_ns)
+                               const char *range, gint64 launch_ns)
 {
     char *absolute = g_canonicalize_filename(output, NULL); /* the command may change its folder */
     char *launch_time = g_strdup_printf("%" G_GINT64_FORMAT, launch_ns);
     char **environment = g_get_environ();
     environment = g_environ_setenv(environment, "NVTX_INJECTION64_PATH", library, TRUE);
+    environment = g_environ_setenv(environment, "CUDA_INJECTION64_PATH", library, TRUE);
     environment = g_environ_setenv(environment, WINDOW_OUTPUT_VARIABLE, absolute, TRUE);
     environment = g_environ_setenv(environment, WINDOW_ITERATIONS_VARIABLE, iterations, TRUE);
+    if (range != NULL)
+        environment = g_environ_setenv(environment, WINDOW_RANGE_VARIABLE, range, TRUE);
+    else
+        environment = g_environ_unsetenv(environment, WINDOW_RANGE_VARIABLE);
     environment = g_environ_setenv(environment, WINDOW_LAUNCH_VARIABLE, launch_time, TRUE);
     g_free(launch_time);
     g_free(absolute);
@@ -97,13 +102,13 @@ static int wait_for(pid_t child, const sigset_t *signals)
     }
 }
 
-int launch(char **command, const char *output, const char *iterations, gint64 launch_ns,
-           GError **error)
+int launch(char **command, const char *output, const char *iterations, const char *range,
+           gint64 launch_ns, GError **error)
 {
     char *library = find_library(error);
     if (library == NULL)
         return -1;
-    char **environment = make_environment(library, output, iterations, launch_ns);
+    char **environment = make_environment(library, output, iterations, range, launch_ns);
     sigset_t signals = watched_signals(), before;
     sigprocmask(SIG_BLOCK, &signals, &before);
     pid_t child = start(command, environment, &before, error);

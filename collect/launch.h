@@ -11,10 +11,11 @@ enum launch_error {
 #define LAUNCH_ERROR launch_error_quark()
 GQuark launch_error_quark(void);
 
-/* Starts `command` (NULL-terminated, found by PATH) so that the library records `iterations` into
- * `output` (see collect/window.h), passes signals on to it, and waits for its end. `launch_ns` is
- * window_launch_time. The result is waitpid's status, or -1 on error. */
-int launch(char **command, const char *output, const char *iterations, gint64 launch_ns,
-           GError **error);
+/* Starts `command` (NULL-terminated, found by PATH) so that the library records `iterations`, which
+ * are the ranges named `range` (NULL: found), into `output` (see collect/window.h), passes signals
+ * on to it, and waits for its end. `launch_ns` is window_launch_time. The result is waitpid's
+ * status, or -1 on error. */
+int launch(char **command, const char *output, const char *iterations, const char *range,
+           gint64 launch_ns, GError **error);
 
 #endif

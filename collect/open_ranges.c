@@ -39,7 +39,8 @@ int open_ranges_push(const struct open_range *range)
     return (int)open->len - 1;
 }
 
-int open_ranges_pop(const struct collector_domain *domain, struct open_range *range)
+int open_ranges_pop(const struct collector_domain *domain, struct open_range *range,
+                    uint32_t *place)
 {
     GArray *open = this_thread()->open;
     guint i = open->len;
@@ -49,5 +50,16 @@ int open_ranges_pop(const struct collector_domain *domain, struct open_range *ra
         return -1;
     *range = g_array_index(open, struct open_range, i - 1);
     g_array_remove_index(open, i - 1);
+    *place = i - 1;
     return (int)open->len;
+}
+
+uint32_t open_ranges_count(void)
+{
+    return this_thread()->open->len;
+}
+
+const struct open_range *open_ranges_at(uint32_t place)
+{
+    return &g_array_index(this_thread()->open, struct open_range, place);
 }

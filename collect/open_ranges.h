@@ -6,6 +6,8 @@
 
 struct open_range {
     const struct collector_domain *domain;
+    int marks;            /* enum source: what it is to the iterations */
+    bool correlated;      /* the device session knows that it is open */
     struct record record; /* its end still missing */
 };
 
@@ -15,8 +17,14 @@ uint32_t open_ranges_thread(void);
 /* Begins a range of the calling thread; the result is the number of its ranges around it. */
 int open_ranges_push(const struct open_range *range);
 
-/* Ends the calling thread's innermost range of the domain, into *range; the result is the number of
- * its ranges that are still open, or -1 if there was none to end. */
-int open_ranges_pop(const struct collector_domain *domain, struct open_range *range);
+/* Ends the calling thread's innermost range of the domain, into *range; *place is where it lay
+ * among the open ones, and those behind it have moved there. The result is the number of the
+ * thread's ranges that are still open, or -1 if there was none to end. */
+int open_ranges_pop(const struct collector_domain *domain, struct open_range *range,
+                    uint32_t *place);
+
+/* The calling thread's open ranges, the innermost last. */
+uint32_t open_ranges_count(void);
+const struct open_range *open_ranges_at(uint32_t place);
 
 #endif

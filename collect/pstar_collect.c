@@ -16,7 +16,7 @@
 enum { FAILED = 1, BAD_USAGE = 2 };
 
 struct options {
-    char *output, *iterations, **command;
+    char *output, *iterations, *range, **command;
     gboolean version;
 };
 
@@ -24,9 +24,14 @@ static void read_options(int *argc, char ***argv, struct options *options)
 {
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
-         "The trace (default run.pstar); %p in its name stands for the process's id", "FILE.pstar"},
+         "The trace (default run.pstar); %p in its name stands for the process's id, %r for its "
+         "rank",
+         "FILE.pstar"},
         {"iterations", 0, 0, G_OPTION_ARG_STRING, &options->iterations,
-         "Record iterations A to B - 1, counted from 0 (default 1:2)", "A:B"},
+         "Record iterations A to B - 1, counted from 0 (default 1:2), or all of the run",
+         "A:B|all"},
+        {"range", 0, 0, G_OPTION_ARG_STRING, &options->range,
+         "Iterations are the NVTX ranges of this name; * and ? stand for any text", "NAME"},
         {"version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->command, NULL,
          "-- COMMAND ..."},
@@ -35,7 +40,8 @@ static void read_options(int *argc, char ***argv, struct options *options)
     GOptionContext *context = g_option_context_new(NULL);
     g_option_context_set_summary(
         context, "Runs COMMAND and records what it annotates with NVTX: tensors, operators,\n"
-                 "accesses and buffers of the chosen iterations, with the operators' durations.\n"
+                 "accesses and buffers of the chosen iterations, with the operators' durations;\n"
+                 "and what it does on CUDA devices: kernels, copies, allocations.\n"
                  "COMMAND's exit status is passed on; without a whole trace, 0 becomes 1.");
     g_option_context_set_strict_posix(context, TRUE);
     g_option_context_add_main_entries(context, entries, NULL);
@@ -83,7 +89,7 @@ static bool is_whole(const char *output, int64_t launch_ns)
     if (written == WRITTEN_NOTHING)
         fprintf(stderr,
                 "pstar-collect: %s was not written; without a reason above, the command makes no "
-                "NVTX annotations\n",
+                "NVTX annotations, and uses no CUDA device\n",
                 output);
     else if (written == WRITTEN_PARTIAL)
         fprintf(stderr, "pstar-collect: %s%s\n", error ? error->message : path,
@@ -100,7 +106,7 @@ static int run(const struct options *options)
     int64_t launch_ns = window_launch_time();
     int status = -1;
     if (window_parse(iterations, &window, &error) && output_has_place(output, &error))
-        status = launch(options->command, output, iterations, launch_ns, &error);
+        status = launch(options->command, output, iterations, options->range, launch_ns, &error);
     if (error != NULL) {
         fprintf(stderr, "pstar-collect: %s\n", error->message);
         g_error_free(error);
@@ -128,6 +134,7 @@ int main(int argc, char **argv)
     }
     g_free(options.output);
     g_free(options.iterations);
+    g_free(options.range);
     g_strfreev(options.command);
     return status;
 }

@@ -145,15 +145,19 @@ static uint64_t resident_bytes(void)
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+void recording_add_sample(struct recording *recording, uint64_t time_ns, const char *counter,
+                          uint64_t value)
+{
+    struct record_sample sample = {.time_ns = time_ns, .counter = counter, .value = value};
+    g_array_append_val(recording->samples, sample);
+}
+
 void recording_sample(struct recording *recording)
 {
     uint64_t now = recording_now();
-    const struct record_sample samples[] = {
-        {now, "resident_bytes", resident_bytes()},
-        {now, "processor_ns", nanoseconds(CLOCK_PROCESS_CPUTIME_ID)},
-        {now, "realtime_ns", nanoseconds(CLOCK_REALTIME)},
-    };
-    g_array_append_vals(recording->samples, samples, G_N_ELEMENTS(samples));
+    recording_add_sample(recording, now, "resident_bytes", resident_bytes());
+    recording_add_sample(recording, now, "processor_ns", nanoseconds(CLOCK_PROCESS_CPUTIME_ID));
+    recording_add_sample(recording, now, "realtime_ns", nanoseconds(CLOCK_REALTIME));
 }
 
 void recording_add_duration(struct recording *recording, uint64_t moment, uint64_t duration_ns)
@@ -223,13 +227,15 @@ static bool flush_strings(struct recording *recording, struct record_file *file,
     return good;
 }
 
-bool recording_flush(struct recording *recording, struct record_file *file, GError **error)
+bool recording_flush(struct recording *recording, const struct activity *activity,
+                     struct record_file *file, GError **error)
 {
     const struct records more = {
         .events = (struct record *)(void *)recording->events->data,
         .event_count = recording->events->len,
         .samples = (struct record_sample *)(void *)recording->samples->data,
         .sample_count = recording->samples->len,
+        .activity = activity,
     };
     bool good = flush_strings(recording, file, error) && record_file_add(file, &more, error);
     g_array_set_size(recording->events, 0);

@@ -18,6 +18,10 @@ void recording_name_category(struct recording *recording, const struct collector
                              uint32_t category, const char *name);
 void recording_add(struct recording *recording, const struct record *event);
 
+/* A counter's value at a time; its name is a literal or interned. */
+void recording_add_sample(struct recording *recording, uint64_t time_ns, const char *counter,
+                          uint64_t value);
+
 /* Samples the process: resident bytes, its processor time, and the time of day. */
 void recording_sample(struct recording *recording);
 
@@ -33,8 +37,9 @@ uint32_t recording_event_count(const struct recording *recording);
 /* Drops events, samples and durations; what follows goes to a new file. */
 void recording_restart(struct recording *recording);
 
-/* Moves what is not yet in the file into it. */
-bool recording_flush(struct recording *recording, struct record_file *file, GError **error);
+/* Moves what is not yet in the file into it, and adds what the devices did (NULL: nothing). */
+bool recording_flush(struct recording *recording, const struct activity *activity,
+                     struct record_file *file, GError **error);
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t recording_now(void);

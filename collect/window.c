@@ -9,6 +9,9 @@ G_DEFINE_QUARK(pstar_window_error, window_error)
 bool window_parse(const char *text, struct window *window, GError **error)
 {
     const char *colon = strchr(text, ':');
+    *window = (struct window){.end = UINT64_MAX, .whole_run = strcmp(text, "all") == 0};
+    if (window->whole_run)
+        return true;
     if (colon != NULL) {
         char *first = g_strndup(text, (gsize)(colon - text));
         bool good = g_ascii_string_to_unsigned(first, 10, 0, UINT64_MAX, &window->first, NULL) &&
@@ -17,26 +20,40 @@ bool window_parse(const char *text, struct window *window, GError **error)
         if (good && window->first < window->end)
             return true;
     }
-    g_set_error(
-        error, WINDOW_ERROR, WINDOW_ERROR_SYNTAX,
-        "'%s' are no iterations: write A:B with A below B, such as 1:2 for the second alone", text);
+    g_set_error(error, WINDOW_ERROR, WINDOW_ERROR_SYNTAX,
+                "'%s' are no iterations: write A:B with A below B, such as 1:2 for the second "
+                "alone, or all",
+                text);
     return false;
 }
 
-char *window_output(const char *pattern, uint64_t process)
+char *window_output(const char *pattern, uint64_t process, uint64_t rank)
 {
     const char *folder_end = strrchr(pattern, '/');
     const char *name = folder_end == NULL ? pattern : folder_end + 1;
     GString *output = g_string_new_len(pattern, name - pattern);
     for (const char *c = name; *c != '\0'; c++) {
-        if (c[0] == '%' && c[1] == 'p')
-            g_string_append_printf(output, "%" G_GUINT64_FORMAT, process);
+        if (c[0] == '%' && (c[1] == 'p' || c[1] == 'r'))
+            g_string_append_printf(output, "%" G_GUINT64_FORMAT, c[1] == 'p' ? process : rank);
         else
             g_string_append_c(output, *c);
-        if (c[0] == '%' && (c[1] == 'p' || c[1] == '%'))
+        if (c[0] == '%' && (c[1] == 'p' || c[1] == 'r' || c[1] == '%'))
             c++;
     }
     return g_string_free(output, FALSE);
+}
+
+uint64_t window_rank(void)
+{
+    static const char *const variables[] = {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+                                            "SLURM_PROCID"};
+    for (size_t i = 0; i < G_N_ELEMENTS(variables); i++) {
+        const char *text = g_getenv(variables[i]);
+        uint64_t rank;
+        if (text != NULL && g_ascii_string_to_unsigned(text, 10, 0, UINT64_MAX, &rank, NULL))
+            return rank;
+    }
+    return 0;
 }
 
 static int64_t nanoseconds(struct timespec time)

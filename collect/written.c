@@ -5,15 +5,18 @@
 
 #include <string.h>
 
-/* Whether `name` is window_output's for some process. */
+/* Whether `name` is window_output's for some process and rank. */
 static bool is_output(const char *name, const char *pattern)
 {
-    g_autofree char *of_none = window_output(pattern, 0);
-    size_t common = 0;
-    while (name[common] == of_none[common] && name[common] != '\0')
-        common++;
-    g_autofree char *of_some = window_output(pattern, g_ascii_strtoull(name + common, NULL, 10));
-    return strcmp(name, of_some) == 0;
+    for (; *pattern != '\0'; pattern++) {
+        bool number = pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'r');
+        bool percent = pattern[0] == '%' && pattern[1] == '%';
+        if (number ? !g_ascii_isdigit(*name) : *name != *pattern)
+            return false;
+        name += number ? strspn(name, "0123456789") : 1;
+        pattern += number || percent;
+    }
+    return *name == '\0';
 }
 
 enum written written_since(const char *output, gint64 launch_ns, char **path, GError **error)

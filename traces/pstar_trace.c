@@ -52,52 +52,11 @@ static const char *only_file(char **files)
     return NULL;
 }
 
-static const char no_iteration[] =
-    "the iteration: the traced program did not annotate its tensors and operators";
-
-static void print_json(json_t *json)
+void pstar_trace_print_json(json_t *json)
 {
     json_dumpf(json, stdout, JSON_INDENT(2));
     putchar('\n');
     json_decref(json);
-}
-
-static void print_records_json(const struct records *records, const struct activity *activity,
-                               const struct activity_summary *summary, const GPtrArray *missing,
-                               const char *path)
-{
-    g_autofree char *shown_path = g_filename_display_name(path);
-    json_t *sentences = json_array();
-    for (guint i = 0; i < missing->len; i++)
-        json_array_append_new(sentences, json_string((const char *)g_ptr_array_index(missing, i)));
-    print_json(json_pack("{s:s, s:I, s:I, s:o, s:o}", "trace", shown_path, "nvtx_events",
-                         (json_int_t)records->event_count, "samples",
-                         (json_int_t)records->sample_count, "activity",
-                         activity_summary_json(summary, activity), "missing", sentences));
-}
-
-/* Of a file that holds no iteration. */
-static void print_records(const struct records *records, const struct activity *activity,
-                          const char *path, gboolean as_json)
-{
-    struct activity_summary *summary = activity_summary_new(activity, records);
-    g_autoptr(GPtrArray) missing = g_ptr_array_new_with_free_func(g_free);
-    if (records->unknown == NULL)
-        g_ptr_array_add(missing, g_strdup(no_iteration));
-    records_missing(records, missing);
-    activity_summary_missing(summary, activity, missing);
-    if (as_json) {
-        print_records_json(records, activity, summary, missing, path);
-    } else {
-        printf("%s\n", path);
-        activity_summary_print(summary, stdout);
-        printf("%-18s %u NVTX events, %u samples\n", "recorded", records->event_count,
-               records->sample_count);
-        for (guint i = 0; i < missing->len; i++)
-            printf("%-18s %s\n", i == 0 ? "missing" : "",
-                   (const char *)g_ptr_array_index(missing, i));
-    }
-    activity_summary_free(summary);
 }
 
 static void print_summary(const struct trace *trace, const struct records *records,
@@ -105,7 +64,7 @@ static void print_summary(const struct trace *trace, const struct records *recor
 {
     struct summary *summary = summary_new(trace, records, activity);
     if (as_json)
-        print_json(summary_json(summary, trace, records, activity, path));
+        pstar_trace_print_json(summary_json(summary, trace, records, activity, path));
     else
         summary_print(summary, trace, records, path, stdout);
     summary_free(summary);
@@ -120,7 +79,7 @@ static int info_file(const char *path, gboolean as_json)
     if (records != NULL)
         activity = activity_read(path, ACTIVITY_SUMMARY_PARTS, &error);
     if (activity != NULL && !records->has_iteration)
-        print_records(records, activity, path, as_json);
+        pstar_trace_info_records(records, activity, path, as_json);
     else if (activity != NULL && (trace = trace_read(path, &error)) != NULL)
         print_summary(trace, records, activity, path, as_json);
     trace_free(trace);
@@ -153,7 +112,11 @@ static int check_file(const char *path)
     GError *error = NULL;
     if (!trace_verify(path, &error))
         return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    struct trace *trace = trace_read(path, &error);
+    struct records *records = records_read(path, &error);
+    if (records != NULL && !records->has_iteration)
+        return pstar_trace_check_records(records, path);
+    records_free(records);
+    struct trace *trace = error == NULL ? trace_read(path, &error) : NULL;
     if (trace == NULL)
         return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     printf("%s: a valid%s trace of %u tensors, %u operators, %u accesses and %u buffers\n", path,

@@ -160,6 +160,20 @@ bool record_file_add(struct record_file *file, const struct records *more, GErro
            end(file, add_rows(file, more, error), error);
 }
 
+bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(file->database,
+                                         "INSERT OR REPLACE INTO meta VALUES (?, ?)", error);
+    bool good = row != NULL;
+    if (good) {
+        sqlite3_bind_text(row, 1, key, -1, SQLITE_STATIC);
+        sqlite3_bind_text(row, 2, text, -1, SQLITE_STATIC);
+        good = database_insert(file->database, row, error);
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
 static bool update_durations(const struct record_file *file, const uint64_t *durations_ns,
                              uint32_t operator_count, GError **error)
 {

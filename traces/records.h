@@ -84,6 +84,9 @@ struct record_file *record_file_new(const char *path, const struct trace *trace,
  * nothing. */
 bool record_file_add(struct record_file *file, const struct records *more, GError **error);
 
+/* Sets a text in meta. */
+bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error);
+
 /* Sets the operators' durations (0: unknown) and whether the trace is partial. */
 bool record_file_complete(struct record_file *file, const uint64_t *durations_ns,
                           uint32_t operator_count, bool partial, GError **error);

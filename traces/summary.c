@@ -46,8 +46,9 @@ static void add_longest(struct summary *summary, const struct trace *trace, uint
     summary->longest[place] = moment;
 }
 
-static void add_iterations(struct summary *summary, const struct records *records)
+GArray *summary_iterations(const struct records *records)
 {
+    GArray *iterations = g_array_new(false, false, sizeof(struct summary_iteration));
     for (uint32_t i = 0; i < records->event_count; i++) {
         const struct record *event = &records->events[i];
         if (event->type != RECORD_PUSH_POP || event->category != ANNOTATION_ITERATION ||
@@ -55,8 +56,9 @@ static void add_iterations(struct summary *summary, const struct records *record
             continue;
         struct summary_iteration iteration = {.step = event->payload,
                                               .duration_ns = event->end_ns - event->start_ns};
-        g_array_append_val(summary->iterations, iteration);
+        g_array_append_val(iterations, iteration);
     }
+    return iterations;
 }
 
 static void add_missing(struct summary *summary, const struct trace *trace)
@@ -86,13 +88,12 @@ struct summary *summary_new(const struct trace *trace, const struct records *rec
                             const struct activity *activity)
 {
     struct summary *summary = g_new0(struct summary, 1);
-    summary->iterations = g_array_new(false, false, sizeof(struct summary_iteration));
+    summary->iterations = summary_iterations(records);
     summary->missing = g_ptr_array_new_with_free_func(g_free);
     add_operators(summary, trace);
     add_lists(summary, trace);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_longest(summary, trace, m);
-    add_iterations(summary, records);
     summary->activity = activity_summary_new(activity, records);
     add_missing(summary, trace);
     records_missing(records, summary->missing);

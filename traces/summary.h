@@ -36,6 +36,12 @@ struct summary_iteration {
     uint64_t duration_ns; /* from its beginning to its end, waiting included */
 };
 
+/* Those that were recorded: of struct summary_iteration, the array is the caller's. Their table,
+ * and a list for programs. */
+GArray *summary_iterations(const struct records *records);
+void summary_print_iterations(const GArray *iterations, FILE *out);
+json_t *summary_iterations_json(const GArray *iterations);
+
 /* `records` and `activity` (of which ACTIVITY_SUMMARY_PARTS are read) may hold nothing; they
  * outlive the summary. Free with summary_free. */
 struct summary *summary_new(const struct trace *trace, const struct records *records,

@@ -41,17 +41,16 @@ static json_t *longest_json(const struct summary *summary, const struct trace *t
     return longest;
 }
 
-static json_t *iterations_json(const struct summary *summary)
+json_t *summary_iterations_json(const GArray *iterations)
 {
-    json_t *iterations = json_array();
-    for (guint i = 0; i < summary->iterations->len; i++) {
-        const struct summary_iteration *iteration = &g_array_index(summary->iterations,
+    json_t *list = json_array();
+    for (guint i = 0; i < iterations->len; i++) {
+        const struct summary_iteration *iteration = &g_array_index(iterations,
                                                                    struct summary_iteration, i);
-        json_array_append_new(iterations,
-                              json_pack("{s:I, s:f}", "step", (json_int_t)iteration->step,
-                                        "seconds", seconds(iteration->duration_ns)));
+        json_array_append_new(list, json_pack("{s:I, s:f}", "step", (json_int_t)iteration->step,
+                                              "seconds", seconds(iteration->duration_ns)));
     }
-    return iterations;
+    return list;
 }
 
 static json_t *missing_json(const struct summary *summary)
@@ -115,7 +114,8 @@ json_t *summary_json(const struct summary *summary, const struct trace *trace,
         seconds(summary->duration_ns), "nvtx_events", (json_int_t)records->event_count, "samples",
         (json_int_t)records->sample_count, "lists", lists_json(summary, trace), "phases",
         phases_json(summary), "longest", longest_json(summary, trace), "iterations",
-        iterations_json(summary), "missing", missing_json(summary), "choices", choices_json(trace));
+        summary_iterations_json(summary->iterations), "missing", missing_json(summary), "choices",
+        choices_json(trace));
     json_object_update(json, figures);
     json_decref(figures);
     json_object_set_new(json, "activity", activity_summary_json(summary->activity, activity));

@@ -71,26 +71,26 @@ static double share(const struct summary *summary, uint64_t duration_ns)
 }
 
 /* Each, or where they are many, how long the shortest and the longest were. */
-static void print_iterations(const struct summary *summary, FILE *out)
+void summary_print_iterations(const GArray *iterations, FILE *out)
 {
     enum { MOST_LINES = 8 };
     uint64_t least = UINT64_MAX, most = 0;
-    for (guint i = 0; i < summary->iterations->len; i++) {
-        const struct summary_iteration *iteration = &g_array_index(summary->iterations,
+    for (guint i = 0; i < iterations->len; i++) {
+        const struct summary_iteration *iteration = &g_array_index(iterations,
                                                                    struct summary_iteration, i);
         least = MIN(least, iteration->duration_ns);
         most = MAX(most, iteration->duration_ns);
-        if (summary->iterations->len > MOST_LINES)
+        if (iterations->len > MOST_LINES)
             continue;
         char *time = summary_format_time(iteration->duration_ns);
         fprintf(out, "step %-13" G_GUINT64_FORMAT " %12s   from begin to end\n", iteration->step,
                 time);
         g_free(time);
     }
-    if (summary->iterations->len > MOST_LINES) {
+    if (iterations->len > MOST_LINES) {
         char *shortest = summary_format_time(least), *longest = summary_format_time(most);
-        fprintf(out, "%-5u %-12s %12s   to %s from begin to end\n", summary->iterations->len,
-                "steps", shortest, longest);
+        fprintf(out, "%-5u %-12s %12s   to %s from begin to end\n", iterations->len, "steps",
+                shortest, longest);
         g_free(shortest);
         g_free(longest);
     }
@@ -113,7 +113,7 @@ static void print_phases(const struct summary *summary, FILE *out)
         fprintf(out, "   %.1f GFLOP/s", (double)summary->flops / seconds / 1e9);
     fputc('\n', out);
     g_free(time);
-    print_iterations(summary, out);
+    summary_print_iterations(summary->iterations, out);
     fputc('\n', out);
 }
 

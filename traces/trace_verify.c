@@ -35,6 +35,7 @@ static uint32_t find_domain(const struct records *records)
     return 0;
 }
 
+/* `trace` NULL: the file holds no iteration. */
 static bool verify_ranges(const char *path, const struct trace *trace,
                           const struct records *records, GError **error)
 {
@@ -44,8 +45,9 @@ static bool verify_ranges(const char *path, const struct trace *trace,
         const char *fault = NULL;
         if (event->end_ns != 0 && event->end_ns < event->start_ns)
             fault = "ends before it begins";
-        else if (domain != 0 && event->domain == domain && event->type == RECORD_PUSH_POP &&
-                 event->category == ANNOTATION_OPERATOR && event->payload >= trace->operator_count)
+        else if (domain != 0 && trace != NULL && event->domain == domain &&
+                 event->type == RECORD_PUSH_POP && event->category == ANNOTATION_OPERATOR &&
+                 event->payload >= trace->operator_count)
             fault = "is of an operator that the trace does not have";
         if (fault != NULL) {
             g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
@@ -64,11 +66,15 @@ bool trace_verify(const char *path, GError **error)
     database_close(database);
     if (!good)
         return false;
-    struct trace *trace = trace_read(path, error);
-    struct records *records = trace == NULL ? NULL : records_read(path, error);
-    struct activity *activity = records == NULL ? NULL : activity_read(path, ACTIVITY_ALL, error);
+    bool partial = false;
+    struct trace *trace = NULL;
+    struct activity *activity = NULL;
+    struct records *records = records_read(path, error);
+    if (records != NULL && trace_is_partial(path, &partial, error) &&
+        (!records->has_iteration || (trace = trace_read(path, error)) != NULL))
+        activity = activity_read(path, ACTIVITY_ALL, error);
     good = activity != NULL && verify_ranges(path, trace, records, error) &&
-           activity_verify(activity, records, trace->partial, path, error);
+           activity_verify(activity, records, partial, path, error);
     activity_free(activity);
     records_free(records);
     trace_free(trace);

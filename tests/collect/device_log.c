@@ -289,13 +289,31 @@ static void test_order(struct fixture *f, gconstpointer data)
     activity_free(activity);
 }
 
-/* A window finds allocated what a count of addresses says. */
+/* Hands over in any order. */
+static void hand_over_mixed(struct fixture *f, GPtrArray *events, uint64_t forget_before)
+{
+    while (events->len > 0) {
+        guint any = (guint)g_rand_int_range(f->random, 0, (gint32)events->len);
+        put(f, g_ptr_array_index(events, any), f->bytes[CUPTI_ACTIVITY_KIND_MEMORY2]);
+        g_ptr_array_remove_index_fast(events, any);
+        if (g_rand_int_range(f->random, 0, 10) == 0) {
+            hand_over(f);
+            device_log_forget(f->log, cupti_ns(forget_before));
+        }
+    }
+    hand_over(f);
+}
+
+/* A window finds allocated what a count of addresses says, in whatever order buffers come within
+ * some time. */
 static void test_past(struct fixture *f, gconstpointer data)
 {
-    enum { EVENTS = 400, ADDRESSES = 30 };
+    enum { EVENTS = 400, ADDRESSES = 30, LATE = 50 };
     (void)data;
     uint64_t live[ADDRESSES] = {0}; /* bytes */
-    GPtrArray *events = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) events = g_ptr_array_new_with_free_func(g_free);
+    put_kernel(f, "before", 1, 2);
+    hand_over(f);
     for (uint64_t i = 1; i <= EVENTS; i++) {
         uint32_t place = (uint32_t)g_rand_int_range(f->random, 0, ADDRESSES);
         bool release = live[place] > 0;
@@ -306,15 +324,10 @@ static void test_past(struct fixture *f, gconstpointer data)
                    0x1000 + place, i, i);
         g_ptr_array_add(events, g_memdup2(f->buffer->data, f->buffer->len));
         g_array_set_size(f->buffer, 0);
+        if (i % LATE == 0)
+            hand_over_mixed(f, events, i - LATE + 1);
     }
-    put_kernel(f, "before", 1, 2);
-    while (events->len > 0) { /* in any order */
-        guint any = (guint)g_rand_int_range(f->random, 0, (gint32)events->len);
-        put(f, g_ptr_array_index(events, any), f->bytes[CUPTI_ACTIVITY_KIND_MEMORY2]);
-        g_ptr_array_remove_index_fast(events, any);
-    }
-    hand_over(f);
-    device_log_forget_past(f->log);
+    device_log_forget(f->log, UINT64_MAX);
     put_kernel(f, "within", 500, 501);
     hand_over(f);
     struct activity *activity = device_log_take(f->log, &begin, &end);
@@ -327,7 +340,6 @@ static void test_past(struct fixture *f, gconstpointer data)
     for (uint32_t i = 0; i < count; i++)
         g_assert_cmpuint(activity->memory[i].bytes, ==, live[activity->memory[i].address - 0x1000]);
     activity_free(activity);
-    g_ptr_array_unref(events);
 }
 
 /* Both clocks agree at both ends, whatever the one did in between. */

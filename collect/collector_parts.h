@@ -1,0 +1,74 @@
+/* Shared by the files of the collector alone. */
+#ifndef PSTAR_COLLECT_COLLECTOR_PARTS_H
+#define PSTAR_COLLECT_COLLECTOR_PARTS_H
+
+#include "collect/collector.h"
+#include "collect/declarations.h"
+#include "collect/device_session.h"
+#include "collect/open_ranges.h"
+#include "collect/recording.h"
+#include "collect/sampler.h"
+
+enum state {
+    PLAIN,     /* nothing has marked an iteration: every range is recorded */
+    WAITING,   /* for the window's first iteration */
+    RECORDING, /* the window is open */
+    OVER       /* nothing more is recorded */
+};
+
+/* What marks iterations; what tells more of them comes later here, and takes over. */
+enum source { NOTHING_MARKS, OPTIMIZER_STEPS, STEP_RANGES, NAMED_RANGES, OUR_ANNOTATIONS };
+
+struct collector {
+    GMutex lock; /* of all that follows, but `state` may be read without it */
+    gint state;  /* enum state; atomic */
+    char *output;
+    struct window window;
+    int64_t launch_ns;
+    struct recording *recording;
+    struct declarations *declarations;
+    struct device_session *device; /* NULL: the program uses none, or it cannot be recorded */
+    struct sampler *sampler;       /* runs where there is a device */
+    char *unrecorded;              /* why the device is not recorded; NULL: it is */
+    struct record_file *file;      /* NULL: not begun */
+    uint32_t operator_count;       /* of the trace in the file; 0: it has no iteration */
+    char *range; /* of the program's ranges those that match are iterations; NULL: not asked for */
+    enum source source;
+    uint32_t step_thread; /* whose ranges are the iterations */
+    uint64_t begun;       /* iterations */
+    bool in_iteration, closing;
+    uint64_t iteration_ns; /* when the last one began */
+    uint32_t process;
+    uint64_t window_ns; /* what began before is not recorded */
+    uint64_t flushed_ns;
+    uint64_t last_range;
+    GHashTable *started; /* of struct open_range by id: ranges that any thread may end */
+};
+
+static inline enum state collector_state(struct collector *collector)
+{
+    return (enum state)g_atomic_int_get(&collector->state);
+}
+
+static inline bool collector_is_recording(enum state state)
+{
+    return state == PLAIN || state == RECORDING;
+}
+
+/* All of these with the lock. */
+
+/* The first annotation of ours: from here on only the window counts. */
+void collector_expect_iterations(struct collector *collector);
+
+/* An iteration begins, ends, or both, as `source` has it: of lower ones than the highest that was
+ * seen nothing is heard. */
+void collector_begin_iteration(struct collector *collector, enum source source);
+void collector_end_iteration(struct collector *collector, enum source source);
+
+/* Opens a window that is to hold the whole run. */
+void collector_open_at_once(struct collector *collector);
+
+/* Moves the annotations that were recorded into the file, which it begins where there is none. */
+void collector_flush_annotations(struct collector *collector);
+
+#endif

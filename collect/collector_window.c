@@ -1,0 +1,363 @@
+/* The collector's window: when it opens and closes, and what goes into the file. */
+#include "collect/collector_parts.h"
+#include "collect/machine.h"
+#include "traces/annotations.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static void set_state(struct collector *collector, enum state state)
+{
+    g_atomic_int_set(&collector->state, (gint)state);
+}
+
+/* Stops for good. */
+static void stop(struct collector *collector)
+{
+    set_state(collector, OVER);
+    if (collector->sampler != NULL)
+        sampler_turn(collector->sampler, false);
+    g_clear_pointer(&collector->file, record_file_free);
+}
+
+/* Takes the error. */
+static void give_up(struct collector *collector, GError *error)
+{
+    fprintf(stderr, "pstar-collect: %s: the program goes on untraced\n", error->message);
+    g_error_free(error);
+    if (collector->device != NULL)
+        activity_free(device_session_close(collector->device, 0));
+    stop(collector);
+}
+
+/* Begins the file, or begins it anew; `trace` NULL: without an iteration. */
+static bool begin_file(struct collector *collector, const struct trace *trace, GError **error)
+{
+    bool ours = collector->file != NULL;
+    if (!ours && window_file_changed(collector->output) > collector->launch_ns) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
+                    "%s: another process of this run has written it; with %%p in its name each "
+                    "writes its own",
+                    collector->output);
+        return false;
+    }
+    g_clear_pointer(&collector->file, record_file_free);
+    collector->operator_count = trace == NULL ? 0 : trace->operator_count;
+    collector->file = record_file_new(collector->output, trace, error);
+    return collector->file != NULL &&
+           (collector->unrecorded == NULL ||
+            record_file_note(collector->file, "unknown", collector->unrecorded, error));
+}
+
+/* Takes the activity, which may be NULL. */
+static void flush(struct collector *collector, struct activity *activity)
+{
+    GError *error = NULL;
+    collector->flushed_ns = recording_now();
+    bool good = collector->file != NULL || begin_file(collector, NULL, &error);
+    if (!good || !recording_flush(collector->recording, activity, collector->file, &error))
+        give_up(collector, error);
+    activity_free(activity);
+}
+
+static bool has_device(const struct collector *collector)
+{
+    return collector->device != NULL && collector->unrecorded == NULL;
+}
+
+void collector_flush_annotations(struct collector *collector)
+{
+    flush(collector, NULL);
+}
+
+static void complete(struct collector *collector, uint64_t waited, bool partial)
+{
+    flush(collector,
+          has_device(collector) ? device_session_close(collector->device, waited) : NULL);
+    if (collector_state(collector) == OVER)
+        return;
+    GError *error = NULL;
+    uint64_t *durations = recording_durations(collector->recording, collector->operator_count);
+    if (!record_file_complete(collector->file, durations, collector->operator_count, partial,
+                              &error))
+        give_up(collector, error);
+    g_free(durations);
+    stop(collector);
+}
+
+/* The end of the window's last iteration. What the device does may need the lock to go on. */
+static void complete_after_device(struct collector *collector)
+{
+    uint64_t waited = 0;
+    collector->closing = true;
+    if (has_device(collector)) {
+        g_mutex_unlock(&collector->lock);
+        waited = device_session_wait(collector->device);
+        g_mutex_lock(&collector->lock);
+    }
+    if (collector_state(collector) == RECORDING)
+        complete(collector, waited, false);
+}
+
+/* Prints the reason, and keeps it for the file. Takes the error. */
+static void leave_out_device(struct collector *collector, GError *error)
+{
+    fprintf(stderr, "pstar-collect: what the device does is not recorded: %s\n", error->message);
+    collector->unrecorded = g_strdup_printf("what the device did: %s", error->message);
+    g_error_free(error);
+}
+
+static void open_device(struct collector *collector)
+{
+    GError *error = NULL;
+    if (!has_device(collector))
+        return;
+    if (device_session_open(collector->device, &error)) {
+        sampler_turn(collector->sampler, true);
+        return;
+    }
+    leave_out_device(collector, error);
+    if (!record_file_note(collector->file, "unknown", collector->unrecorded, &error))
+        give_up(collector, error);
+}
+
+/* NULL where the program declares none; why not is said only where it should. */
+static struct trace *take_trace(struct collector *collector)
+{
+    GError *error = NULL;
+    if (collector->source != OUR_ANNOTATIONS)
+        return NULL;
+    struct trace *trace = declarations_take(collector->declarations, &error);
+    if (trace == NULL) {
+        fprintf(stderr,
+                "pstar-collect: the program's iteration is not recorded, its NVTX ranges "
+                "are: %s\n",
+                error->message);
+        g_clear_error(&error);
+    } else {
+        if (trace->machine == NULL)
+            trace->machine = machine_name();
+        if (trace->producer == NULL)
+            trace->producer = machine_program();
+    }
+    return trace;
+}
+
+static void open_window(struct collector *collector)
+{
+    GError *error = NULL;
+    struct trace *trace = take_trace(collector);
+    recording_restart(collector->recording);
+    if (begin_file(collector, trace, &error)) {
+        set_state(collector, RECORDING);
+        open_device(collector);
+    } else {
+        give_up(collector, error);
+    }
+    collector->window_ns = recording_now();
+    trace_free(trace);
+}
+
+void collector_open_at_once(struct collector *collector)
+{
+    if (collector_state(collector) == PLAIN)
+        open_window(collector);
+}
+
+void collector_expect_iterations(struct collector *collector)
+{
+    collector->source = OUR_ANNOTATIONS;
+    if (collector_state(collector) == PLAIN)
+        set_state(collector, WAITING);
+}
+
+/* Whether `source` is to be heard. What was counted by a lower one is forgotten; where only the
+ * ends of iterations are marked the first has been under way when that comes out. */
+static bool takes_over(struct collector *collector, enum source source)
+{
+    enum state state = collector_state(collector);
+    if (source > collector->source && (state == PLAIN || state == WAITING)) {
+        collector->source = source;
+        collector->begun = source == OPTIMIZER_STEPS ? 1 : 0;
+        collector->in_iteration = source == OPTIMIZER_STEPS;
+        collector->step_thread = open_ranges_thread();
+        set_state(collector, WAITING);
+    }
+    return source == collector->source && state != OVER;
+}
+
+void collector_begin_iteration(struct collector *collector, enum source source)
+{
+    if (!takes_over(collector, source))
+        return;
+    struct window *window = &collector->window;
+    if (collector->begun >= window->first && collector_state(collector) == WAITING) {
+        uint64_t late = collector->begun - window->first;
+        window->first += late;
+        window->end += late;
+        open_window(collector);
+    }
+    collector->begun++;
+    collector->in_iteration = true;
+    collector->iteration_ns = recording_now();
+    if (collector_state(collector) == RECORDING)
+        recording_sample(collector->recording);
+}
+
+/* As a program that annotates would have made it. */
+static void add_iteration(struct collector *collector)
+{
+    const struct record record = {
+        .type = RECORD_PUSH_POP,
+        .start_ns = collector->iteration_ns,
+        .end_ns = recording_now(),
+        .process = collector->process,
+        .thread = open_ranges_thread(),
+        .domain = recording_domain(collector->recording, ANNOTATION_DOMAIN)->id,
+        .category = ANNOTATION_ITERATION,
+        .payload_type = RECORD_UINT64,
+        .payload = collector->begun - 1,
+        .text = recording_string(collector->recording, "iteration")->id,
+    };
+    recording_add(collector->recording, &record);
+}
+
+void collector_end_iteration(struct collector *collector, enum source source)
+{
+    if (!takes_over(collector, source) || !collector->in_iteration)
+        return;
+    collector->in_iteration = false;
+    if (collector_state(collector) != RECORDING || collector->closing)
+        return;
+    if (source != OUR_ANNOTATIONS)
+        add_iteration(collector);
+    recording_sample(collector->recording);
+    if (collector->begun == collector->window.end)
+        complete_after_device(collector);
+    else
+        flush(collector, has_device(collector) ? device_session_take(collector->device) : NULL);
+}
+
+static void add_counter(void *data, const char *counter, uint64_t value)
+{
+    const struct record_sample sample = {recording_now(), counter, value};
+    g_array_append_val((GArray *)data, sample);
+}
+
+/* In the sampler's thread. The management library may take its time: not with the lock. */
+static void work(void *data)
+{
+    struct collector *collector = data;
+    g_autoptr(GArray) counters = g_array_new(FALSE, FALSE, sizeof(struct record_sample));
+    if (collector_state(collector) == RECORDING)
+        device_session_sample(collector->device, add_counter, counters);
+    g_mutex_lock(&collector->lock);
+    if (collector_state(collector) != OVER)
+        device_session_read(collector->device);
+    if (collector_state(collector) == RECORDING) {
+        recording_sample(collector->recording);
+        for (guint i = 0; i < counters->len; i++) {
+            const struct record_sample *sample = &g_array_index(counters, struct record_sample, i);
+            recording_add_sample(collector->recording, sample->time_ns, sample->counter,
+                                 sample->value);
+        }
+    }
+    g_mutex_unlock(&collector->lock);
+}
+
+static void wake_sampler(void *data)
+{
+    struct collector *collector = data;
+    if (collector->sampler != NULL && collector_state(collector) != OVER)
+        sampler_wake(collector->sampler);
+}
+
+void collector_use_device(struct collector *collector)
+{
+    GError *error = NULL;
+    const struct device_hooks hooks = {wake_sampler, collector};
+    g_mutex_lock(&collector->lock);
+    if (collector->device == NULL && collector->unrecorded == NULL &&
+        collector_state(collector) != OVER) {
+        collector->device = device_session_new(collector->recording, &hooks, &error);
+        if (collector->device == NULL)
+            leave_out_device(collector, error);
+        else
+            collector->sampler = sampler_new(work, collector);
+        if (collector_state(collector) == RECORDING)
+            open_device(collector);
+    }
+    g_mutex_unlock(&collector->lock);
+}
+
+static void say_why_none(const struct collector *collector)
+{
+    fprintf(stderr,
+            "pstar-collect: no trace: the program ended after %" G_GUINT64_FORMAT
+            " iterations, the first to be recorded is iteration %" G_GUINT64_FORMAT
+            ", counted from 0\n",
+            collector->begun, collector->window.first);
+}
+
+static void close_plain(struct collector *collector)
+{
+    if (collector->file == NULL && recording_event_count(collector->recording) == 0) {
+        if (has_device(collector))
+            fprintf(stderr, "pstar-collect: no trace: nothing marks the program's iterations; "
+                            "--iterations all records the whole run\n");
+        return;
+    }
+    fprintf(stderr,
+            "pstar-collect: %s has the NVTX ranges of the program but no iteration: "
+            "the program did not annotate its tensors and operators\n",
+            collector->output);
+    complete(collector, 0, false);
+}
+
+static void close_window(struct collector *collector)
+{
+    bool whole = collector->window.whole_run;
+    if (!whole)
+        fprintf(stderr,
+                "pstar-collect: the program ended within the window, after %" G_GUINT64_FORMAT
+                " of its %" G_GUINT64_FORMAT " iterations began: %s is partial\n",
+                collector->begun - collector->window.first,
+                collector->window.end - collector->window.first, collector->output);
+    complete(collector, 0, !whole);
+}
+
+void collector_close(struct collector *collector)
+{
+    if (collector_state(collector) == OVER) {
+        sampler_stop(g_steal_pointer(&collector->sampler));
+        return;
+    }
+    g_mutex_lock(&collector->lock);
+    enum state state = collector_state(collector);
+    if (state == PLAIN) {
+        close_plain(collector);
+    } else if (state == RECORDING) {
+        close_window(collector);
+    } else if (state == WAITING) {
+        say_why_none(collector);
+        if (collector->file != NULL) /* it has but ranges from before the first annotation */
+            unlink(collector->output);
+    }
+    stop(collector);
+    g_mutex_unlock(&collector->lock);
+    sampler_stop(g_steal_pointer(&collector->sampler));
+}
+
+void collector_before_fork(struct collector *collector)
+{
+    g_mutex_lock(&collector->lock);
+}
+
+void collector_after_fork(struct collector *collector, bool in_child)
+{
+    if (in_child) { /* the file stays the parent's: it is not even closed; nor is there a thread */
+        set_state(collector, OVER);
+        collector->sampler = NULL;
+    }
+    g_mutex_unlock(&collector->lock);
+}

@@ -1,0 +1,314 @@
+#include "collect/device_session.h"
+
+#include "collect/api_calls.h"
+#include "collect/buffer_queue.h"
+#include "collect/cuda_driver.h"
+#include "collect/cupti_library.h"
+#include "collect/device_log.h"
+#include "collect/nvml.h"
+
+#include <unistd.h>
+
+enum { LONGEST_WAIT_US = 2000000, WAIT_STEP_US = 1000 };
+
+/* No buffer comes later than this after one that it should have come before. */
+static const uint64_t LATEST_BUFFER_NS = 10000000000;
+
+enum phase { BEFORE, OPEN, CLOSED };
+
+struct device_session {
+    struct cupti_library cupti;
+    struct cuda_driver driver;
+    CUpti_SubscriberHandle subscriber;
+    struct recording *recording;
+    struct device_log *log;
+    struct nvml *nvml; /* NULL: not there */
+    enum phase phase;
+    struct device_clock taken_to; /* where the last activity ended */
+    bool described;               /* the devices are in an activity */
+    GMutex lock;                  /* of what follows */
+    GPtrArray *contexts;          /* of CUcontext: those that there are */
+};
+
+/* cuptiGetCallbackName is asked with no context of ours: there is one session a process. */
+static struct device_session *the_session;
+
+static const char *call_name(enum call_class api, uint32_t callback)
+{
+    return api_calls_name(&the_session->cupti, api, callback);
+}
+
+static const CUpti_ActivityKind memory_kinds[] = {CUPTI_ACTIVITY_KIND_MEMORY2,
+                                                  CUPTI_ACTIVITY_KIND_MEMORY_POOL};
+
+/* Of the window alone. */
+static const CUpti_ActivityKind window_kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                                  CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
+                                                  CUPTI_ACTIVITY_KIND_OVERHEAD,
+                                                  CUPTI_ACTIVITY_KIND_MEMCPY,
+                                                  CUPTI_ACTIVITY_KIND_MEMCPY2,
+                                                  CUPTI_ACTIVITY_KIND_MEMSET,
+                                                  CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
+
+static bool enable(const struct device_session *session, const CUpti_ActivityKind *kinds,
+                   size_t count, GError **error)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < count; i++)
+        good = cupti_library_good(&session->cupti, session->cupti.cuptiActivityEnable(kinds[i]),
+                                  "cuptiActivityEnable", error);
+    return good;
+}
+
+static void disable_all(struct device_session *session)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(window_kinds); i++)
+        session->cupti.cuptiActivityDisable(window_kinds[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(memory_kinds); i++)
+        session->cupti.cuptiActivityDisable(memory_kinds[i]);
+    api_calls_record(&session->cupti, false, NULL);
+    session->cupti.cuptiUnsubscribe(session->subscriber);
+    session->phase = CLOSED;
+}
+
+static void CUPTIAPI on_callback(void *data, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                                 const void *details)
+{
+    struct device_session *session = data;
+    if (domain != CUPTI_CB_DOMAIN_RESOURCE)
+        return;
+    const CUpti_ResourceData *resource = details;
+    g_mutex_lock(&session->lock);
+    if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED)
+        g_ptr_array_add(session->contexts, resource->context);
+    else if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        g_ptr_array_remove(session->contexts, resource->context);
+    g_mutex_unlock(&session->lock);
+}
+
+/* Only one tool at a time may subscribe: says which one has, where CUPTI knows. */
+static bool subscribe(struct device_session *session, GError **error)
+{
+    char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN + 1] = "";
+    CUpti_SubscriberParams names = {.structSize = CUpti_SubscriberParams_STRUCT_SIZE,
+                                    .subscriberName = "pstar-collect",
+                                    .oldSubscriberName = holder,
+                                    .oldSubscriberSize = CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN};
+    CUptiResult result =
+        session->cupti.cuptiSubscribe_v2 != NULL
+            ? session->cupti.cuptiSubscribe_v2(&session->subscriber, on_callback, session, &names)
+            : session->cupti.cuptiSubscribe(&session->subscriber, on_callback, session);
+    if (result != CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
+        return cupti_library_good(&session->cupti, result, "cuptiSubscribe", error);
+    g_set_error(error, CUPTI_ERROR, CUPTI_ERROR_CALL,
+                "%s uses CUPTI in this program, and only one tool at a time can (CUPTI error %d)",
+                *holder != '\0' ? holder : "another profiler", (int)result);
+    return false;
+}
+
+static bool follow_contexts(struct device_session *session, GError **error)
+{
+    static const CUpti_CallbackId ids[] = {CUPTI_CBID_RESOURCE_CONTEXT_CREATED,
+                                           CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING};
+    bool good = true;
+    for (size_t i = 0; good && i < G_N_ELEMENTS(ids); i++)
+        good = cupti_library_good(&session->cupti,
+                                  session->cupti.cuptiEnableCallback(
+                                      1, session->subscriber, CUPTI_CB_DOMAIN_RESOURCE, ids[i]),
+                                  "cuptiEnableCallback", error);
+    return good;
+}
+
+static bool begin(struct device_session *session, GError **error)
+{
+    if (!subscribe(session, error))
+        return false;
+    /* Threads as the kernel numbers them, as those of NVTX ranges are. */
+    session->cupti.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+    bool good = cupti_library_good(&session->cupti,
+                                   session->cupti.cuptiActivityRegisterCallbacks(
+                                       buffer_queue_request, buffer_queue_complete),
+                                   "cuptiActivityRegisterCallbacks", error) &&
+                follow_contexts(session, error) &&
+                enable(session, memory_kinds, G_N_ELEMENTS(memory_kinds), error);
+    if (!good)
+        disable_all(session);
+    return good;
+}
+
+struct device_session *device_session_new(struct recording *recording,
+                                          const struct device_hooks *hooks, GError **error)
+{
+    struct device_session *session = g_new0(struct device_session, 1);
+    g_mutex_init(&session->lock);
+    session->recording = recording;
+    session->contexts = g_ptr_array_new();
+    the_session = session;
+    buffer_queue_set_up(hooks->records_wait, hooks->data);
+    if (!cupti_library_load(&session->cupti, error) || !begin(session, error))
+        return NULL; /* not freed: CUPTI may know its address */
+    const struct device_log_source source = {session->cupti.cuptiActivityGetNextRecord, call_name,
+                                             session->cupti.record_bytes};
+    session->log = device_log_new(&source, recording, (uint32_t)getpid());
+    return session;
+}
+
+void device_session_read(struct device_session *session)
+{
+    struct full_buffer buffer;
+    while (buffer_queue_take(&buffer)) {
+        device_log_add_buffer(session->log, buffer.bytes, buffer.valid_bytes);
+        buffer_queue_release(&buffer);
+    }
+    uint64_t now = 0;
+    if (session->phase == BEFORE && session->cupti.cuptiGetTimestamp(&now) == CUPTI_SUCCESS)
+        device_log_forget(session->log, now - LATEST_BUFFER_NS);
+}
+
+/* Of all records that are complete, or of all that there are. */
+static void flush(struct device_session *session, bool all)
+{
+    size_t dropped = 0;
+    session->cupti.cuptiActivityFlushAll(all ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0);
+    if (session->cupti.cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_SUCCESS)
+        device_log_add_dropped(session->log, dropped);
+    device_session_read(session);
+}
+
+/* Also into the samples, so that the day's time of every record can be told. */
+static struct device_clock read_clock(struct device_session *session)
+{
+    struct device_clock clock = {0};
+    uint64_t before = recording_now();
+    session->cupti.cuptiGetTimestamp(&clock.cupti_ns);
+    clock.monotonic_ns = before + (recording_now() - before) / 2;
+    recording_add_sample(session->recording, clock.monotonic_ns, "cupti_ns", clock.cupti_ns);
+    return clock;
+}
+
+/* [.., NULL] those that there are now. */
+static GPtrArray *list_contexts(struct device_session *session)
+{
+    g_mutex_lock(&session->lock);
+    GPtrArray *contexts = g_ptr_array_copy(session->contexts, NULL, NULL);
+    g_mutex_unlock(&session->lock);
+    return contexts;
+}
+
+static uint64_t free_bytes(struct device_session *session, const GPtrArray *contexts)
+{
+    uint64_t bytes = 0;
+    for (guint i = 0; i < contexts->len; i++)
+        bytes += cuda_driver_free_bytes(&session->driver, g_ptr_array_index(contexts, i));
+    return bytes;
+}
+
+/* On the devices that the program sees. */
+static void open_nvml(struct device_session *session)
+{
+    uint32_t count;
+    struct gpu_record *gpus = cuda_driver_devices(&session->driver, &count);
+    session->nvml = session->driver.cuDeviceGetPCIBusId == NULL ? NULL : nvml_new();
+    for (uint32_t device = 0; device < count; device++) {
+        char bus[32] = "";
+        if (session->nvml != NULL &&
+            session->driver.cuDeviceGetPCIBusId(bus, sizeof bus, (CUdevice)device) == CUDA_SUCCESS)
+            nvml_add(session->nvml, device, bus);
+        g_free(gpus[device].name);
+        g_free(gpus[device].uuid);
+    }
+    g_free(gpus);
+}
+
+bool device_session_open(struct device_session *session, GError **error)
+{
+    if (session->phase != BEFORE)
+        return false;
+    cuda_driver_find(&session->driver);
+    flush(session, false);
+    device_log_forget(session->log, UINT64_MAX);
+    open_nvml(session);
+    g_autoptr(GPtrArray) contexts = list_contexts(session);
+    uint64_t before = free_bytes(session, contexts);
+    session->phase = OPEN;
+    session->taken_to = read_clock(session);
+    bool good = enable(session, window_kinds, G_N_ELEMENTS(window_kinds), error) &&
+                api_calls_record(&session->cupti, true, error);
+    uint64_t after = free_bytes(session, contexts);
+    recording_add_sample(session->recording, recording_now(), "collector_device_bytes",
+                         before > after ? before - after : 0);
+    if (!good)
+        disable_all(session);
+    return good;
+}
+
+static struct activity *take(struct device_session *session)
+{
+    struct device_clock now = read_clock(session);
+    struct activity *activity = device_log_take(session->log, &session->taken_to, &now);
+    session->taken_to = now;
+    if (!session->described)
+        activity->gpus = cuda_driver_devices(&session->driver, &activity->gpu_count);
+    session->described = true;
+    return activity;
+}
+
+struct activity *device_session_take(struct device_session *session)
+{
+    if (session->phase != OPEN)
+        return NULL;
+    flush(session, false);
+    return take(session);
+}
+
+uint64_t device_session_wait(struct device_session *session)
+{
+    uint64_t asked = 0;
+    g_autoptr(GPtrArray) contexts = list_contexts(session);
+    session->cupti.cuptiGetTimestamp(&asked);
+    for (guint i = 0; i < contexts->len; i++)
+        cuda_driver_synchronize(&session->driver, g_ptr_array_index(contexts, i));
+    return contexts->len > 0 ? asked : 0;
+}
+
+/* Records come after what they tell of; that of a synchronisation comes when all before it have. */
+static void read_up_to(struct device_session *session, uint64_t waited)
+{
+    gint64 latest = g_get_monotonic_time() + LONGEST_WAIT_US;
+    flush(session, false);
+    while (!device_log_has_sync_after(session->log, waited) && g_get_monotonic_time() < latest) {
+        g_usleep(WAIT_STEP_US);
+        flush(session, false);
+    }
+}
+
+struct activity *device_session_close(struct device_session *session, uint64_t waited)
+{
+    if (session->phase != OPEN)
+        return NULL;
+    if (waited > 0)
+        read_up_to(session, waited);
+    disable_all(session);
+    flush(session, true);
+    return take(session);
+}
+
+void device_session_push(struct device_session *session, uint64_t range)
+{
+    session->cupti.cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1,
+                                                          range);
+}
+
+void device_session_pop(struct device_session *session)
+{
+    uint64_t range;
+    session->cupti.cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1,
+                                                         &range);
+}
+
+void device_session_sample(struct device_session *session,
+                           void (*take_one)(void *, const char *, uint64_t), void *data)
+{
+    if (session->nvml != NULL)
+        nvml_sample(session->nvml, take_one, data);
+}

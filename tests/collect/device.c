@@ -1,0 +1,397 @@
+/* pstar-collect on a program that uses a CUDA device: the driver, the profiler and the management
+ * library are fakes (tests/collect/fake), all else is real. */
+#include "tests/collect/process.h"
+#include "tests/collect/trained.h"
+#include "traces/memory_use.h"
+#include "traces/records.h"
+#include "traces/trace_file.h"
+
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* For the traced program alone, after what it inherits. */
+static void set_up_fakes(struct fixture *fixture, gconstpointer data)
+{
+    g_setenv("LD_LIBRARY_PATH", FAKES, TRUE);
+    g_setenv("FAKE", data == NULL ? "" : (const char *)data, TRUE);
+    set_up(fixture, data);
+}
+
+struct traced {
+    struct records *records;
+    struct activity *activity;
+};
+
+static struct traced read_traced(const struct fixture *fixture)
+{
+    GError *error = NULL;
+    struct traced traced = {.records = records_read(fixture->path, &error)};
+    g_assert_no_error(error);
+    traced.activity = activity_read(fixture->path, ACTIVITY_ALL, &error);
+    g_assert_no_error(error);
+    return traced;
+}
+
+static void free_traced(struct traced *traced)
+{
+    records_free(traced->records);
+    activity_free(traced->activity);
+}
+
+/* The first value of the first row, as a tool that knows nothing of ours has it. */
+static gint64 query(const struct fixture *fixture, const char *sql)
+{
+    sqlite3 *database;
+    sqlite3_stmt *row;
+    g_assert_cmpint(sqlite3_open_v2(fixture->path, &database, SQLITE_OPEN_READONLY, NULL), ==, 0);
+    if (sqlite3_prepare_v2(database, sql, -1, &row, NULL) != SQLITE_OK)
+        g_error("%s: %s", sql, sqlite3_errmsg(database));
+    g_assert_cmpint(sqlite3_step(row), ==, SQLITE_ROW);
+    gint64 value = sqlite3_column_int64(row, 0);
+    sqlite3_finalize(row);
+    sqlite3_close(database);
+    return value;
+}
+
+static void assert_checked(struct fixture *fixture, const char *info_says)
+{
+    run_line(fixture, PROGRAM_DIR "/pstar-trace check %s", fixture->path);
+    assert_exit(fixture, 0);
+    run_line(fixture, PROGRAM_DIR "/pstar-trace info %s", fixture->path);
+    assert_exit(fixture, 0);
+    if (strstr(fixture->output, info_says) == NULL)
+        g_error("'%s' does not say '%s'", fixture->output, info_says);
+}
+
+static uint32_t count_kernels(const struct traced *traced, const char *name)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < traced->activity->kernel_count; i++)
+        count += strcmp(records_text(traced->records, traced->activity->kernels[i].short_name),
+                        name) == 0;
+    return count;
+}
+
+/* Kernels of a range, by its name, as far as SQL can tell. */
+static gint64 kernels_in(const struct fixture *fixture, const char *range)
+{
+    g_autofree char *sql = g_strdup_printf(
+        "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k "
+        "JOIN CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION c USING (correlationId) "
+        "JOIN NVTX_EVENTS e ON e.rangeId = c.externalId JOIN StringIds s ON s.id = e.textId "
+        "WHERE s.value = '%s'",
+        range);
+    return query(fixture, sql);
+}
+
+static void test_whole_run(struct fixture *fixture, gconstpointer data)
+{
+    bool mixed = data != NULL;
+    collect(fixture, "--iterations 2:4 -- %s ranges 6", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    g_assert_cmpstr(fixture->output, ==, "trained\n");
+    struct traced traced = read_traced(fixture);
+    const struct activity *activity = traced.activity;
+    g_assert_cmpuint(activity->kernel_count, ==, 2 * TRAINED_KERNELS);
+    g_assert_cmpuint(count_kernels(&traced, "linear"), ==, 2 * TRAINED_LAYERS);
+    g_assert_cmpuint(count_kernels(&traced, "adamw"), ==, 2 * TRAINED_LAYERS);
+    g_assert_cmpuint(activity->copy_count, ==, 2);
+    g_assert_cmpuint(activity->copies[0].bytes, ==, TRAINED_INPUT_BYTES);
+    g_assert_cmpuint(activity->set_count, ==, 2);
+    g_assert_cmpuint(
+        activity->dropped + activity->unfinished + activity->untimed + activity->unreadable, ==, 0);
+    for (uint32_t i = 1; i < activity->kernel_count && !mixed; i++)
+        g_assert_cmpuint(activity->kernels[i - 1].end_ns, <=, activity->kernels[i].start_ns);
+    g_assert_cmpuint(activity->gpu_count, ==, 1);
+    g_assert_cmpstr(activity->gpus[0].name, ==, "Fake device");
+    g_assert_cmpstr(activity->gpus[0].uuid, ==, "GPU-abababab-abab-abab-abab-abababababab");
+
+    /* What was allocated before the window is known, and when it was. */
+    struct memory_use *use = memory_use_of(activity);
+    g_assert_cmpuint(use->unseen + use->reused, ==, 0);
+    const struct device_memory *memory = &g_array_index(use->devices, struct device_memory, 0);
+    g_assert_cmpuint(memory->allocated.peak_bytes, ==, TRAINED_PEAK_BYTES);
+    g_assert_cmpuint(memory->allocated.live_bytes, ==, TRAINED_MODEL_BYTES);
+    g_assert_cmpuint(use->pinned.peak_bytes, ==, TRAINED_INPUT_BYTES);
+    memory_use_free(use);
+
+    /* One clock: what a range asked for ran after it began. */
+    g_assert_cmpint(query(fixture,
+                          "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME r, NVTX_EVENTS "
+                          "e JOIN StringIds s ON s.id = e.textId WHERE s.value = 'step 3' "
+                          "AND r.start BETWEEN e.start AND e.end"),
+                    >, TRAINED_KERNELS);
+    g_assert_cmpint(kernels_in(fixture, "forward"), ==, 2 * (2 * TRAINED_LAYERS + 1));
+    g_assert_cmpint(kernels_in(fixture, "backward"), ==, 2 * 3 * TRAINED_LAYERS);
+    g_assert_cmpint(kernels_in(fixture, "update"), ==, 2 * TRAINED_LAYERS);
+    g_assert_cmpint(query(fixture,
+                          "SELECT count(*) FROM NVTX_EVENTS i JOIN NVTX_EVENTS o ON "
+                          "i.parentRangeId = o.rangeId JOIN StringIds s ON s.id = o.textId "
+                          "WHERE s.value LIKE 'step %'"),
+                    ==, 2 * 3);
+    free_traced(&traced);
+    assert_checked(fixture, "Fake device");
+}
+
+/* The innermost open range counts, in whatever order ranges end. */
+static void test_crossed_ranges(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 1:2 -- %s crossed 3", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    /* It begins after layer 1 and ends after layer 2's backward, but "backward" begins within. */
+    g_assert_cmpint(kernels_in(fixture, "crossing"), ==, 2 * (TRAINED_LAYERS - 2) + 1);
+    g_assert_cmpint(kernels_in(fixture, "forward"), ==, 2 * 2);
+    g_assert_cmpint(kernels_in(fixture, "backward"), ==, 3 * TRAINED_LAYERS);
+    assert_checked(fixture, "kernels");
+}
+
+/* However a program marks its iterations, the window holds the second. */
+static void test_marks(struct fixture *fixture, gconstpointer data)
+{
+    static const struct {
+        const char *marks, *options;
+    } cases[] = {{"ranges", ""}, {"batches", "--range 'my b*'"}, {"optimizer", ""}, {"marks", ""}};
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        collect(fixture, "%s -- %s %s 4", cases[i].options, TRACED_TRAINED, cases[i].marks);
+        assert_exit(fixture, 0);
+        g_assert_cmpstr(fixture->errors, ==, "");
+        struct traced traced = read_traced(fixture);
+        g_assert_cmpuint(traced.activity->kernel_count, ==, TRAINED_KERNELS);
+        g_assert_cmpuint(count_kernels(&traced, "adamw"), ==, TRAINED_LAYERS);
+        free_traced(&traced);
+        g_assert_cmpint(query(fixture,
+                              "SELECT count(*) FROM NVTX_EVENTS JOIN StringIds s ON s.id = "
+                              "textId WHERE s.value = 'iteration' AND uint64Value = 1"),
+                        ==, 1);
+        assert_checked(fixture, "step 1 ");
+    }
+    collect(fixture, "--range nothing -- %s batches 4", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    assert_says(fixture, "no iteration");
+}
+
+static void test_whole_program(struct fixture *fixture, gconstpointer data)
+{
+    static const char *const marks[] = {"none", "ranges"};
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
+        collect(fixture, "--iterations all -- %s %s 3", TRACED_TRAINED, marks[i]);
+        assert_exit(fixture, 0);
+        g_assert_cmpstr(fixture->errors, ==, "");
+        struct traced traced = read_traced(fixture);
+        g_assert_cmpuint(count_kernels(&traced, "adamw"), ==, 3 * TRAINED_LAYERS);
+        g_assert_cmpuint(count_kernels(&traced, "initialize"), ==, TRAINED_LAYERS);
+        free_traced(&traced);
+        assert_checked(fixture, "kernels");
+    }
+}
+
+/* 20 a second, while a kernel of half a second runs. */
+static void test_samples(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- %s ranges 3 long 1", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    static const struct {
+        const char *counter;
+        gint64 value;
+    } counters[] = {{"device0_busy_percent", 42},
+                    {"device0_memory_busy_percent", 17},
+                    {"device0_used_bytes", 1 << 30},
+                    {"device0_pcie_sent_bytes", 4096},
+                    {"device0_pcie_received_bytes", INT64_C(1) << 40},
+                    {"collector_device_bytes", 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(counters); i++) {
+        g_autofree char *sql = g_strdup_printf(
+            "SELECT max(value) FROM samples WHERE counter = '%s'", counters[i].counter);
+        g_assert_cmpint(query(fixture, sql), ==, counters[i].value);
+    }
+    g_assert_cmpint(query(fixture, "SELECT count(*) FROM samples WHERE counter = 'resident_bytes'"),
+                    >=, 3);
+    g_assert_cmpint(query(fixture, "SELECT count(*) FROM samples WHERE counter = 'cupti_ns'"), >=,
+                    2);
+    g_assert_cmpint(query(fixture, "SELECT count(*) FROM samples WHERE counter = 'realtime_ns'"),
+                    >=, 2);
+}
+
+/* The window's last kernel runs still when its last range ends: it is waited for. */
+static void test_kernel_at_end(struct fixture *fixture, gconstpointer data)
+{
+    bool told = data == NULL;
+    collect(fixture, "-- %s ranges 3 long 1", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, ==, TRAINED_KERNELS + 1);
+    g_assert_cmpuint(count_kernels(&traced, "long_kernel"), ==, 1);
+    g_assert_cmpuint(traced.activity->unfinished, ==, 0);
+    g_assert_cmpint(traced.activity->sync_count > 0, ==, told);
+    free_traced(&traced);
+}
+
+/* The program ends while a kernel runs. */
+static void test_kernel_at_exit(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 1:9 -- %s ranges 3 long 2", TRACED_TRAINED);
+    assert_exit(fixture, 1);
+    assert_says(fixture, "is partial");
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, ==, 2 * TRAINED_KERNELS);
+    g_assert_cmpuint(traced.activity->unfinished, ==, 1);
+    free_traced(&traced);
+    assert_checked(fixture, "1 records of what had not ended");
+}
+
+/* The iterations that were complete are there. */
+static void test_ends(struct fixture *fixture, gconstpointer data)
+{
+    static const struct {
+        const char *action;
+        int signal, status;
+    } ends[] = {{"kill", SIGKILL, 0}, {"term", SIGTERM, 0}, {"_exit", 0, 8}, {"exit", 0, 9}};
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(ends); i++) {
+        collect(fixture, "--iterations 1:5 -- %s ranges 6 %s 3", TRACED_TRAINED, ends[i].action);
+        if (ends[i].signal != 0)
+            g_assert_true(WIFSIGNALED(fixture->status) &&
+                          WTERMSIG(fixture->status) == ends[i].signal);
+        else
+            assert_exit(fixture, ends[i].status);
+        bool partial = false;
+        g_assert_true(trace_is_partial(fixture->path, &partial, NULL));
+        g_assert_true(partial);
+        struct traced traced = read_traced(fixture);
+        g_assert_cmpuint(count_kernels(&traced, "adamw"), ==, 2 * TRAINED_LAYERS);
+        g_assert_cmpuint(traced.activity->kernel_count, >=, 2 * TRAINED_KERNELS);
+        free_traced(&traced);
+        assert_checked(fixture, "the end: the traced run ended within the recorded window");
+    }
+}
+
+static void test_fork(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    /* The collector's thread is not there in the child, and what it had looks lost. */
+    g_setenv("ASAN_OPTIONS", "detect_leaks=0", TRUE);
+    collect(fixture, "-- %s ranges 4 fork 1", TRACED_TRAINED);
+    g_unsetenv("ASAN_OPTIONS");
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, ==, TRAINED_KERNELS);
+    g_assert_cmpuint(count_kernels(&traced, "of_the_child"), ==, 0);
+    free_traced(&traced);
+    assert_checked(fixture, "kernels");
+}
+
+static void test_dropped(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- %s ranges 4", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, <, TRAINED_KERNELS);
+    g_assert_cmpuint(traced.activity->dropped, >, 0);
+    free_traced(&traced);
+    assert_checked(fixture, "records of what the device did: the profiler had no room");
+}
+
+/* The program goes on as it would have, the reason is printed once, and is in the trace, which has
+ * the ranges. */
+static void test_refused(struct fixture *fixture, gconstpointer data)
+{
+    static const struct {
+        const char *fake, *says;
+    } cases[] = {
+        {"busy", "CUPTI for the other tool uses CUPTI in this program, and only one tool"},
+        {"no-version", "(CUPTI error 999)"},
+        {"odd-records", "libcupti's records of kernels have 512 bytes"},
+        {"cannot-copy", "cuptiActivityEnable: FAKE_ERROR_"},
+    };
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_setenv("FAKE", cases[i].fake, TRUE);
+        collect(fixture, "-- %s ranges 4", TRACED_TRAINED);
+        assert_exit(fixture, 0);
+        g_assert_cmpstr(fixture->output, ==, "trained\n");
+        g_assert_cmpint(count_lines(fixture->errors), ==, 1);
+        assert_says(fixture, "what the device does is not recorded: ");
+        assert_says(fixture, cases[i].says);
+        struct traced traced = read_traced(fixture);
+        g_assert_cmpuint(traced.activity->kernel_count, ==, 0);
+        g_assert_cmpuint(traced.records->event_count, >, 3);
+        free_traced(&traced);
+        assert_checked(fixture, cases[i].says);
+    }
+}
+
+/* As a full disk: writing beyond it fails. */
+static void limit_files(void *unused)
+{
+    const struct rlimit limit = {96 << 10, 96 << 10};
+    (void)unused;
+    setrlimit(RLIMIT_FSIZE, &limit);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static void test_disk_is_full(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    fixture->before_exec = limit_files;
+    collect(fixture, "--iterations 0:50 -- %s ranges 50", TRACED_TRAINED);
+    assert_exit(fixture, 1);
+    g_assert_cmpstr(fixture->output, ==, "trained\n");
+    assert_says(fixture, "the program goes on untraced");
+    bool partial = false;
+    g_assert_true(trace_is_partial(fixture->path, &partial, NULL));
+    g_assert_true(partial);
+    fixture->before_exec = NULL;
+    assert_checked(fixture, "the end");
+}
+
+static void test_no_library(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *only_driver = g_build_filename(fixture->folder, "libcuda.so.1", NULL);
+    g_assert_cmpint(symlink(FAKES "/libcuda.so.1", only_driver), ==, 0);
+    g_setenv("LD_LIBRARY_PATH", fixture->folder, TRUE);
+    /* Where the toolkit is, its library is found: it does nothing without a real driver. */
+    collect(fixture, "-- %s ranges 4", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->output, ==, "trained\n");
+    assert_says(fixture, "what the device does is not recorded: ");
+    g_assert_cmpint(count_lines(fixture->errors), ==, 1);
+    g_unlink(only_driver);
+}
+
+#define ADD(name, function, fake) \
+    g_test_add(name, struct fixture, fake, set_up_fakes, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("/device/whole-run", test_whole_run, NULL);
+    ADD("/device/mixed-buffers", test_whole_run, "mixed");
+    ADD("/device/crossed-ranges", test_crossed_ranges, NULL);
+    ADD("/device/marks", test_marks, NULL);
+    ADD("/device/whole-program", test_whole_program, NULL);
+    ADD("/device/samples", test_samples, NULL);
+    ADD("/device/kernel-at-end", test_kernel_at_end, NULL);
+    ADD("/device/kernel-at-end/not-told", test_kernel_at_end, "no-sync");
+    ADD("/device/kernel-at-exit", test_kernel_at_exit, NULL);
+    ADD("/device/ends", test_ends, NULL);
+    ADD("/device/fork", test_fork, NULL);
+    ADD("/device/dropped", test_dropped, "drop");
+    ADD("/device/refused", test_refused, NULL);
+    ADD("/device/disk-is-full", test_disk_is_full, NULL);
+    ADD("/device/no-library", test_no_library, NULL);
+    return g_test_run();
+}

@@ -1,0 +1,80 @@
+/* What pstar-trace says of a file without an iteration: what was recorded, and what the devices
+ * did.
+ */
+#include "traces/activity_summary.h"
+#include "traces/pstar_trace.h"
+#include "traces/summary.h"
+#include "traces/trace_file.h"
+
+#include <stdio.h>
+
+static GPtrArray *list_missing(const struct records *records, const struct activity *activity,
+                               const struct activity_summary *summary, const char *path)
+{
+    GPtrArray *missing = g_ptr_array_new_with_free_func(g_free);
+    bool partial = false;
+    if (trace_is_partial(path, &partial, NULL) && partial)
+        g_ptr_array_add(missing,
+                        g_strdup("the end: the traced run ended within the recorded window"));
+    if (records->unknown == NULL)
+        g_ptr_array_add(missing, g_strdup("the iteration: the traced program did not annotate its "
+                                          "tensors and operators"));
+    records_missing(records, missing);
+    activity_summary_missing(summary, activity, missing);
+    return missing;
+}
+
+static void print_json(const struct records *records, const struct activity *activity,
+                       const struct activity_summary *summary, const GPtrArray *missing,
+                       const char *path)
+{
+    g_autofree char *shown_path = g_filename_display_name(path);
+    g_autoptr(GArray) iterations = summary_iterations(records);
+    json_t *sentences = json_array();
+    for (guint i = 0; i < missing->len; i++)
+        json_array_append_new(sentences, json_string((const char *)g_ptr_array_index(missing, i)));
+    pstar_trace_print_json(
+        json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "trace", shown_path, "nvtx_events",
+                  (json_int_t)records->event_count, "samples", (json_int_t)records->sample_count,
+                  "iterations", summary_iterations_json(iterations), "activity",
+                  activity_summary_json(summary, activity), "missing", sentences));
+}
+
+static void print(const struct records *records, const struct activity_summary *summary,
+                  const GPtrArray *missing, const char *path)
+{
+    g_autoptr(GArray) iterations = summary_iterations(records);
+    printf("%s\n", path);
+    activity_summary_print(summary, stdout);
+    summary_print_iterations(iterations, stdout);
+    printf("%-18s %u NVTX events, %u samples\n", "recorded", records->event_count,
+           records->sample_count);
+    for (guint i = 0; i < missing->len; i++)
+        printf("%-18s %s\n", i == 0 ? "missing" : "", (const char *)g_ptr_array_index(missing, i));
+}
+
+void pstar_trace_info_records(const struct records *records, const struct activity *activity,
+                              const char *path, bool as_json)
+{
+    struct activity_summary *summary = activity_summary_new(activity, records);
+    g_autoptr(GPtrArray) missing = list_missing(records, activity, summary, path);
+    if (as_json)
+        print_json(records, activity, summary, missing, path);
+    else
+        print(records, summary, missing, path);
+    activity_summary_free(summary);
+}
+
+int pstar_trace_check_records(struct records *records, const char *path)
+{
+    GError *error = NULL;
+    struct activity *activity = activity_read(path, ACTIVITY_ALL, &error);
+    bool partial = false;
+    if (activity != NULL && trace_is_partial(path, &partial, &error))
+        printf("%s: a valid%s trace without an iteration: %u NVTX events, %u kernels, %u copies\n",
+               path, partial ? ", partial" : "", records->event_count, activity->kernel_count,
+               activity->copy_count);
+    activity_free(activity);
+    records_free(records);
+    return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+}
