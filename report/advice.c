@@ -5,12 +5,17 @@
 /* Below this share of a step waiting is not what makes it slow. */
 #define LITTLE 0.05
 
-void advice_append(struct contents *contents, double seconds, const char *figure, char *claim,
-                   char *detail, char *command)
+struct advice *advice_append(struct contents *contents, double seconds, const char *figure,
+                             char *claim, char *detail, char *command)
 {
     struct advice *advice = g_new(struct advice, 1);
-    *advice = (struct advice){claim, detail, command, g_strdup(figure), seconds};
+    *advice = (struct advice){.claim = claim,
+                              .detail = detail,
+                              .command = command,
+                              .figure = g_strdup(figure),
+                              .seconds = seconds};
     g_ptr_array_add(contents->advice, advice);
+    return advice;
 }
 
 static int most_seconds_first(const void *left, const void *right)

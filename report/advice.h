@@ -12,8 +12,8 @@ void advice_add_waits(struct contents *contents);
 void advice_add_choices(struct contents *contents);
 void advice_add_memory(struct contents *contents);
 
-/* Adds one; takes claim, detail and command over. */
-void advice_append(struct contents *contents, double seconds, const char *figure, char *claim,
-                   char *detail, char *command);
+/* Adds one, which may be completed until the next is; takes claim, detail and command over. */
+struct advice *advice_append(struct contents *contents, double seconds, const char *figure,
+                             char *claim, char *detail, char *command);
 
 #endif

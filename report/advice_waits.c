@@ -1,6 +1,7 @@
 #include "report/advice.h"
 #include "report/commands.h"
 #include "report/text.h"
+#include "report/timeline.h"
 
 /* What is less than this share of a step is not worth a word. */
 #define WORTH 0.03
@@ -11,6 +12,7 @@
 struct step {
     struct contents *contents;
     const struct strips *strips;
+    guint number; /* of the strips */
     struct strip_sums phases[STRIP_NO_PHASE], all;
     const char *trace, *memory; /* words of commands */
 };
@@ -49,7 +51,27 @@ static char *claim_of(const struct step *step, const char *what, enum strip caus
     double seconds = step->all.wait_for[cause];
     g_autofree char *length = text_seconds(seconds);
     g_autofree char *share = percent(seconds, step->strips->seconds);
-    return g_strdup_printf("%s for %s, %s of the step", what, length, share);
+    return g_strdup_printf("%s for %s, %s of the step%s", what, length, share,
+                           step->number ? ", in the simulation" : "");
+}
+
+/* The longest wait for it, with a little of what is around. */
+static void show_longest(const struct step *step, int cause, struct advice *advice)
+{
+    const GArray *waits = step->strips->spans[STRIP_WAIT];
+    const struct strip_span *longest = NULL;
+    for (guint i = 0; i < waits->len; i++) {
+        const struct strip_span *wait = &g_array_index(waits, struct strip_span, i);
+        if (wait->cause == cause &&
+            (!longest || wait->end - wait->start > longest->end - longest->start))
+            longest = wait;
+    }
+    if (!longest)
+        return;
+    double margin = 0.05 * (longest->end - longest->start);
+    advice->timeline = timeline_name(step->number);
+    advice->from = MAX(0, longest->start - margin);
+    advice->to = MIN(step->strips->seconds, longest->end + margin);
 }
 
 static void add_host(const struct step *step)
@@ -59,7 +81,7 @@ static void add_host(const struct step *step)
     if (seconds < WORTH * step->strips->seconds)
         return;
     g_autofree char *busy = percent(update->busy[STRIP_COMPUTE], update->seconds);
-    advice_append(
+    struct advice *advice = advice_append(
         step->contents, seconds, "busy",
         claim_of(step, "The optimizer on the host holds the device up", STRIP_HOST),
         g_strdup_printf("In the update the device computes for %s of the time. Interleave: let the "
@@ -67,6 +89,7 @@ static void add_host(const struct step *step)
                         "the planner finds which.",
                         busy),
         plan_command(step));
+    show_longest(step, STRIP_HOST, advice);
 }
 
 static void add_to_host(const struct step *step)
@@ -76,14 +99,16 @@ static void add_to_host(const struct step *step)
         return;
     g_autofree char *phases = where(step, STRIP_D2H);
     bool backward = step->phases[TRACE_BACKWARD].wait_for[STRIP_D2H] > seconds / 2;
-    advice_append(step->contents, seconds, "busy",
-                  claim_of(step, "Copies to the host hold the device up", STRIP_D2H),
-                  g_strdup_printf("It waits for them in %s. %s", phases,
-                                  backward ? "Flush gradients asynchronously: let them leave "
-                                             "behind backward, and wait for the last one only."
-                                           : "Write back earlier, behind the operators, what "
-                                             "will have to leave anyway."),
-                  plan_command(step));
+    struct advice *advice =
+        advice_append(step->contents, seconds, "busy",
+                      claim_of(step, "Copies to the host hold the device up", STRIP_D2H),
+                      g_strdup_printf("It waits for them in %s. %s", phases,
+                                      backward ? "Flush gradients asynchronously: let them leave "
+                                                 "behind backward, and wait for the last one only."
+                                               : "Write back earlier, behind the operators, what "
+                                                 "will have to leave anyway."),
+                      plan_command(step));
+    show_longest(step, STRIP_D2H, advice);
 }
 
 static void add_to_device(const struct step *step)
@@ -92,22 +117,15 @@ static void add_to_device(const struct step *step)
     if (seconds < WORTH * step->strips->seconds)
         return;
     g_autofree char *phases = where(step, STRIP_H2D);
-    advice_append(step->contents, seconds, "busy",
-                  claim_of(step, "Copies to the device hold it up", STRIP_H2D),
-                  g_strdup_printf("It waits for them in %s. Fetch ahead of the operators, "
-                                  "or keep on the device what is used next.",
-                                  phases),
-                  g_strdup_printf("pstar-sim %s --device-memory %s --look-ahead 0,1,2,4,8",
-                                  step->trace, step->memory));
-}
-
-/* Simulations say causes; a recording of operators alone does not. */
-static bool others_say_causes(const struct inputs *inputs)
-{
-    for (guint i = 0; i < inputs->strips->len; i++)
-        if (((const struct strips *)g_ptr_array_index(inputs->strips, i))->known[STRIP_H2D])
-            return true;
-    return false;
+    struct advice *advice =
+        advice_append(step->contents, seconds, "busy",
+                      claim_of(step, "Copies to the device hold it up", STRIP_H2D),
+                      g_strdup_printf("It waits for them in %s. Fetch ahead of the operators, "
+                                      "or keep on the device what is used next.",
+                                      phases),
+                      g_strdup_printf("pstar-sim %s --device-memory %s --look-ahead 0,1,2,4,8",
+                                      step->trace, step->memory));
+    show_longest(step, STRIP_H2D, advice);
 }
 
 static void add_unknown(const struct step *step)
@@ -116,16 +134,18 @@ static void add_unknown(const struct step *step)
     if (seconds < WORTH * step->strips->seconds)
         return;
     g_autofree char *phases = where(step, (enum strip)STRIP_UNKNOWN);
-    bool others = others_say_causes(step->contents->inputs);
-    advice_append(step->contents, seconds, "busy",
-                  claim_of(step, "The device has nothing to compute", (enum strip)STRIP_UNKNOWN),
-                  g_strdup_printf("It waits in %s. %s", phases,
-                                  others ? "What for, the simulation of the step shows below."
-                                         : "The trace has recorded no copies: the simulation of "
-                                           "the same step says what it waits for."),
-                  others ? plan_command(step)
-                         : g_strdup_printf("pstar-sim %s --device-memory %s --timeline step.json",
-                                           step->trace, step->memory));
+    bool copies = step->strips->known[STRIP_H2D];
+    struct advice *advice = advice_append(
+        step->contents, seconds, "busy",
+        claim_of(step, "The device has nothing to compute", (enum strip)STRIP_UNKNOWN),
+        g_strdup_printf("It waits in %s. %s", phases,
+                        copies ? "No copy and no optimizer runs meanwhile: the program itself does "
+                                 "not give it work in time."
+                               : "The trace has recorded no copies: the simulation of the same "
+                                 "step says what it waits for."),
+        g_strdup_printf("pstar-sim %s --device-memory %s --timeline step.json", step->trace,
+                        step->memory));
+    show_longest(step, STRIP_UNKNOWN, advice);
 }
 
 /* While the update runs. */
@@ -155,14 +175,26 @@ static void add_idle_link(const struct step *step)
                                   step->trace, step->memory));
 }
 
+/* The first that can tell what is waited for; else the first. */
+static guint telling(const GPtrArray *all)
+{
+    for (guint i = 0; i < all->len; i++)
+        if (((const struct strips *)g_ptr_array_index(all, i))->known[STRIP_H2D])
+            return i;
+    return 0;
+}
+
 void advice_add_waits(struct contents *contents)
 {
-    if (!contents->inputs->strips->len)
+    const GPtrArray *all = contents->inputs->strips;
+    if (!all->len)
         return;
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *memory = command_memory(contents->inputs);
+    guint number = telling(all);
     struct step step = {.contents = contents,
-                        .strips = g_ptr_array_index(contents->inputs->strips, 0),
+                        .strips = g_ptr_array_index(all, number),
+                        .number = number,
                         .trace = trace,
                         .memory = memory};
     step.all = strips_sum_all(step.strips);

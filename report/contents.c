@@ -20,6 +20,7 @@ static void free_advice(void *data)
     g_free(advice->detail);
     g_free(advice->command);
     g_free(advice->figure);
+    g_free(advice->timeline);
     g_free(advice);
 }
 

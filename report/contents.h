@@ -14,11 +14,13 @@ struct finding {
 
 /* What to change, and what it would bring. */
 struct advice {
-    char *claim;    /* a sentence: what is slow */
-    char *detail;   /* sentences: what that means, and what helps */
-    char *command;  /* that does it, or finds out */
-    char *figure;   /* the id of the section of the page that shows it */
-    double seconds; /* of a step that are at stake; 0: it is memory that is */
+    char *claim;     /* a sentence: what is slow */
+    char *detail;    /* sentences: what that means, and what helps */
+    char *command;   /* that does it, or finds out */
+    char *figure;    /* the id of the section of the page that shows it */
+    double seconds;  /* of a step that are at stake; 0: it is memory that is */
+    char *timeline;  /* where it is longest: the timeline that shows it; NULL: none does */
+    double from, to; /* seconds in that timeline */
 };
 
 /* A figure that the files are not enough for. */

@@ -91,7 +91,7 @@ static void append_plot(GString *drawing, const GPtrArray *splits, guint bars)
         if (is_used(splits, bars, part)) {
             g_string_append_printf(
                 drawing,
-                "%s data using (0):1:($%d/second):($%d/second):($1-0.18):($1+0.3) with boxxyerror "
+                "%s data using (0):1:($%d/second):($%d/second):($1-0.1):($1+0.3) with boxxyerror "
                 "lc rgb '%s' fs solid noborder title '%s'",
                 separator, column, column + 1, colour_of(part), part_names[part]);
             separator = ", \\\n        ";
@@ -99,7 +99,7 @@ static void append_plot(GString *drawing, const GPtrArray *splits, guint bars)
         column += 2;
     }
     g_string_append_printf(drawing,
-                           "%s data using ($2/second):($1+0.06):3 with labels left offset 0.5,0 "
+                           "%s data using ($2/second):($1+0.1):3 with labels left offset 0.5,0 "
                            "textcolor rgb ink notitle\n",
                            separator);
 }
@@ -145,10 +145,10 @@ struct figure *figure_bars(const GPtrArray *splits)
         figure->drawing,
         "    set border 1 lc rgb muted lw 1\n    unset ytics\n"
         "    set grid xtics lc rgb grid lw 1 lt 1\n"
-        "    set lmargin 1; set rmargin 1; set tmargin 0.3\n"
+        "    set lmargin 1; set rmargin 3; set tmargin 0.3\n"
         "    set xrange [0:(phone ? 1.22 : 1.1)*longest/second]\n    set yrange [bars+0.4:0.4]\n"
         "    set xlabel 'time of a step, %s' offset 0,0.6 textcolor rgb ink\n"
-        "    do for [b = 1:bars] { set label name[b] at graph 0.003, first b-0.33 left "
+        "    do for [b = 1:bars] { set label name[b] at graph 0.003, first b-0.34 left "
         "textcolor rgb ink }\n",
         second.name);
     append_plot(figure->drawing, splits, bars);

@@ -6,6 +6,8 @@
 #include "report/text.h"
 #include "report/timeline.h"
 
+#define ADVICE_FIRST 3u /* what is shown at once; the rest on demand */
+
 static void append_element(GString *html, const char *open, const char *text, const char *close)
 {
     g_string_append(html, open);
@@ -58,6 +60,19 @@ static void append_head(GString *html, const char *subject, const char *verdict)
     append_element(html, "", subject, "</p>\n</header>\n<main>\n");
 }
 
+/* A link that zooms a timeline to where it is worst. */
+static void append_zoom(GString *html, const struct advice *advice)
+{
+    if (!advice->timeline)
+        return;
+    g_autofree char *from = text_number("%.9g", advice->from);
+    g_autofree char *to = text_number("%.9g", advice->to);
+    g_string_append_printf(html,
+                           " · <a href=\"#%s\" data-in=\"%s-box\" data-from=\"%s\" "
+                           "data-to=\"%s\">Longest wait</a>",
+                           advice->timeline, advice->timeline, from, to);
+}
+
 /* What to change: the first thing that people look for. */
 static void append_advice(GString *html, const GPtrArray *all)
 {
@@ -70,9 +85,16 @@ static void append_advice(GString *html, const GPtrArray *all)
         append_element(html, "<li><strong>", advice->claim, ".</strong> ");
         append_element(html, "", advice->detail, "");
         g_string_append_printf(html, " <a href=\"#%s\">Show</a>", advice->figure);
+        append_zoom(html, advice);
         append_element(html, "<code>", advice->command, "</code></li>\n");
+        if (i + 1 == ADVICE_FIRST && i + 1 < all->len)
+            g_string_append_printf(html,
+                                   "</ol>\n<details><summary>%u more</summary>\n<ol "
+                                   "class=\"advice\" start=\"%u\">\n",
+                                   all->len - ADVICE_FIRST, ADVICE_FIRST + 1);
     }
-    g_string_append(html, "</ol>\n</section>\n");
+    g_string_append(html, all->len > ADVICE_FIRST ? "</ol>\n</details>\n</section>\n"
+                                                  : "</ol>\n</section>\n");
 }
 
 static void append_findings(GString *html, const GPtrArray *findings)

@@ -62,6 +62,7 @@ const char page_style[] =
     ".note { margin: 0.4rem 0 0; overflow-wrap: anywhere; }\n"
     /* what to change, and what is missing */
     ".advice li, .missing li { margin-bottom: 0.75rem; overflow-wrap: anywhere; }\n"
+    "summary { cursor: pointer; color: var(--link); }\n"
     ".advice { padding-left: 1.5rem; margin: 0.5rem 0; max-width: 52rem; }\n"
     ".advice code, .missing code { display: block; background: var(--panel); border-radius: "
     "0.375rem; "

@@ -6,14 +6,18 @@
 #include <jansson.h>
 #include <zlib.h>
 
-static void write_name(gzFile file, const char *name)
+/* A name in quotes. Equal names are one string (struct strips), so each is quoted once. */
+static const char *quoted(GHashTable *names, const char *name)
 {
+    char *known = g_hash_table_lookup(names, name);
+    if (known)
+        return known;
     g_autofree char *printable = text_printable(name);
     json_t *string = json_string(printable);
-    char *quoted = json_dumps(string, JSON_ENCODE_ANY);
-    gzputs(file, quoted);
-    free(quoted);
+    char *dumped = json_dumps(string, JSON_ENCODE_ANY);
+    g_hash_table_insert(names, (void *)name, dumped);
     json_decref(string);
+    return dumped;
 }
 
 /* Microseconds, with a point whatever the locale. */
@@ -26,14 +30,15 @@ static void write_time(gzFile file, const char *key, double seconds)
 
 static void write_strip(gzFile file, const struct strips *strips, enum strip strip)
 {
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, free);
     gzprintf(file,
              ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":"
              "\"%s\"}}",
              strip, strip_label(strip));
     for (guint i = 0; i < strips->spans[strip]->len; i++) {
         const struct strip_span *span = &g_array_index(strips->spans[strip], struct strip_span, i);
-        gzprintf(file, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":", strip);
-        write_name(file, span->name);
+        gzprintf(file, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":%s", strip,
+                 quoted(names, span->name));
         write_time(file, "ts", span->start);
         write_time(file, "dur", span->end - span->start);
         if (span->bytes)

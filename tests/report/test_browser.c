@@ -1,0 +1,220 @@
+/* The page in a real browser: a headless Chromium looks at it light and dark, wide and as narrow as
+ * a phone. Skipped where there is none. */
+#include "tests/report/drawn.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#define PHONE 360
+#define WIDE  1000
+
+static const char *const figures[] = {"bars",  "busy",      "link", "memory",
+                                      "sweep", "predicted", "loss", "timeline"};
+
+static char *find_browser(void)
+{
+    static const char *const names[] = {"chromium-headless-shell", "chromium", "chromium-browser",
+                                        "google-chrome", "google-chrome-stable"};
+    char *path = NULL;
+    for (size_t i = 0; !path && i < G_N_ELEMENTS(names); i++)
+        path = g_find_program_in_path(names[i]);
+    if (!path)
+        g_test_skip("no Chromium");
+    return path;
+}
+
+/* The page that holds the report in a frame: frames may be narrower than windows. */
+static char *write_harness(const struct sample *sample, int width)
+{
+    g_autofree char *script = sample_read(BROWSER_SCRIPT);
+    g_autofree char *html = g_strdup_printf(
+        "<!DOCTYPE html><meta charset=\"utf-8\"><style>iframe { border: 0; height: 6000px; width: "
+        "%dpx; }</style><iframe src=\"out/index.html\"></iframe><pre id=\"found\"></pre>"
+        "<script>%s</script>",
+        width, script);
+    return sample_file(sample, "harness.html", html);
+}
+
+/* What the script has found: the contents of <pre>, unescaped. */
+static json_t *found_in(const char *dump)
+{
+    const char *start = strstr(dump, "<pre id=\"found\">");
+    const char *end = start ? strstr(start, "</pre>") : NULL;
+    if (!end)
+        g_error("the browser has not dumped the page: %s", dump);
+    start += strlen("<pre id=\"found\">");
+    GString *text = g_string_new_len(start, end - start);
+    g_string_replace(text, "&lt;", "<", 0);
+    g_string_replace(text, "&gt;", ">", 0);
+    g_string_replace(text, "&nbsp;", "\u00a0", 0);
+    g_string_replace(text, "&amp;", "&", 0);
+    json_error_t wrong;
+    json_t *found = json_loads(text->str, 0, &wrong);
+    if (!found || json_object_get(found, "error"))
+        g_error("%s: %s", wrong.text, text->str);
+    g_string_free(text, TRUE);
+    return found;
+}
+
+/* Requests that the browser made, by its own log. */
+static void check_network(const char *log)
+{
+    g_autofree char *text = sample_read(log);
+    static const char *const absent[] = {"\"url\":\"http:", "\"url\":\"https:", "\"url\":\"ws"};
+    for (size_t i = 0; i < G_N_ELEMENTS(absent); i++)
+        if (strstr(text, absent[i]))
+            g_error("the browser has asked for something: %s", strstr(text, absent[i]));
+}
+
+static json_t *look(const struct sample *sample, const char *browser, int width, bool dark)
+{
+    g_autofree char *harness = write_harness(sample, width);
+    g_autofree char *url = g_strconcat("file://", harness, NULL);
+    g_autofree char *profile_path = sample_path(sample, "profile");
+    g_autofree char *profile = g_strconcat("--user-data-dir=", profile_path, NULL);
+    g_autofree char *log = sample_path(sample, "net.json");
+    g_autofree char *log_option = g_strconcat("--log-net-log=", log, NULL);
+    /* preferredColorScheme: 0 is dark, 1 light. */
+    const char *const command[] = {browser,
+                                   "--headless",
+                                   "--no-sandbox",
+                                   "--disable-gpu",
+                                   "--disable-dev-shm-usage",
+                                   "--disable-background-networking",
+                                   "--disable-component-update",
+                                   "--allow-file-access-from-files",
+                                   "--window-size=1100,900",
+                                   "--virtual-time-budget=5000",
+                                   dark ? "--blink-settings=preferredColorScheme=0"
+                                        : "--blink-settings=preferredColorScheme=1",
+                                   profile,
+                                   log_option,
+                                   "--dump-dom",
+                                   url,
+                                   NULL};
+    g_autofree char *out = NULL, *err = NULL;
+    int status;
+    GError *error = NULL;
+    g_spawn_sync(NULL, (char **)command, NULL, G_SPAWN_DEFAULT, NULL, NULL, &out, &err, &status,
+                 &error);
+    g_assert_no_error(error);
+    if (!g_spawn_check_wait_status(status, NULL))
+        g_error("%s: %s", browser, err);
+    check_network(log);
+    return found_in(out);
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    g_assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+static const char *string_of(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return value ? value : "";
+}
+
+static void check_figures(const json_t *found, int width)
+{
+    const json_t *drawn = json_object_get(found, "figures"), *figure;
+    size_t index;
+    g_assert_cmpuint(json_array_size(drawn), ==, G_N_ELEMENTS(figures));
+    json_array_foreach (drawn, index, figure) {
+        g_test_message("%s: %s", string_of(figure, "id"), string_of(figure, "label"));
+        g_assert_true(g_strv_contains((const char *const[]){figures[0], figures[1], figures[2],
+                                                            figures[3], figures[4], figures[5],
+                                                            figures[6], figures[7], NULL},
+                                      string_of(figure, "id")));
+        g_assert_cmpfloat(number_of(figure, "width"), >=, 0.85 * width);
+        g_assert_cmpfloat(number_of(figure, "width"), <=, width);
+        g_assert_cmpfloat(number_of(figure, "height"), >=, 150);
+        g_assert_cmpfloat(number_of(figure, "shapes"), >=, 5);
+        g_assert_cmpuint(strlen(string_of(figure, "label")), >=, 40);
+    }
+}
+
+static void check_texts(const json_t *found)
+{
+    const json_t *texts = json_object_get(found, "texts");
+    g_test_message("smallest %.1f px \"%s\", palest %.1f \"%s\"", number_of(texts, "smallest"),
+                   string_of(texts, "smallestText"), number_of(texts, "palest"),
+                   string_of(texts, "palestText"));
+    g_assert_cmpfloat(number_of(texts, "count"), >, 100);
+    g_assert_cmpfloat(number_of(texts, "smallest"), >=, 10.5);
+    g_assert_cmpfloat(number_of(texts, "palest"), >=, 4.5); /* WCAG's level AA */
+    g_assert_cmpfloat(number_of(found, "scrollWidth"), <=, number_of(found, "width"));
+}
+
+static const json_t *step_of(const json_t *seen, size_t index, const char *what)
+{
+    const json_t *step = json_array_get(seen, index);
+    g_assert_cmpstr(string_of(step, "what"), ==, what);
+    g_assert_cmpfloat_with_epsilon(
+        number_of(step, "view") / 1e5,
+        (number_of(step, "to") - number_of(step, "from")) / (SAMPLE_STEP_MS * 1e-3), 1e-6);
+    return step;
+}
+
+static void check_span(const json_t *step, double from_ms, double to_ms)
+{
+    g_assert_cmpfloat_with_epsilon(number_of(step, "from"), from_ms * 1e-3, 1e-4);
+    g_assert_cmpfloat_with_epsilon(number_of(step, "to"), to_ms * 1e-3, 1e-4);
+}
+
+static void check_zoom(const json_t *found)
+{
+    const json_t *zoom = json_object_get(found, "zoom"), *seen = json_object_get(zoom, "seen");
+    check_span(step_of(seen, 0, "whole"), 0, 40);
+    check_span(step_of(seen, 1, "button"), 10, 30);
+    check_span(step_of(seen, 2, "wheel"), 15, 25);
+    check_span(step_of(seen, 3, "left"), 10, 20);
+    check_span(step_of(seen, 4, "all"), 0, 40);
+    /* Nearer, more spans are wide enough for their names. */
+    const json_t *whole = json_object_get(json_array_get(seen, 0), "names");
+    const json_t *near = json_object_get(json_array_get(seen, 3), "names"), *name;
+    size_t index;
+    bool backward = false;
+    g_assert_cmpuint(json_array_size(whole), >, 0);
+    json_array_foreach (near, index, name)
+        backward = backward || strstr(json_string_value(name), "backward layer.") != NULL;
+    g_assert_true(backward);
+    /* The longest wait is the update's. */
+    check_span(step_of(seen, 5, "link"), 14.8, 40);
+    g_assert_nonnull(strstr(string_of(zoom, "said"), "forward"));
+}
+
+static void check_page(const struct sample *sample, const char *browser, int width, bool dark)
+{
+    json_t *found = look(sample, browser, width, dark);
+    g_assert_cmpfloat(number_of(found, "width"), ==, width);
+    g_assert_cmpstr(string_of(found, "background"), ==,
+                    dark ? "rgb(20, 23, 26)" : "rgb(255, 255, 255)");
+    g_assert_cmpuint(json_array_size(json_object_get(found, "fetched")), ==, 0);
+    check_figures(found, width);
+    check_texts(found);
+    check_zoom(found);
+    json_decref(found);
+}
+
+static void test_browser(void)
+{
+    g_autofree char *browser = find_browser();
+    if (!browser || !drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_free(drawn_report(sample, NULL, REPORT_TEXT));
+    check_page(sample, browser, WIDE, false);
+    check_page(sample, browser, PHONE, true);
+    check_page(sample, browser, PHONE, false);
+    sample_free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/browser", test_browser);
+    return g_test_run();
+}

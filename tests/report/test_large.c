@@ -1,0 +1,112 @@
+/* A recording of a million kernels gives a page that a phone can load: in size it does not grow
+ * with the recording. */
+#include "tests/report/drawn.h"
+#include "traces/records.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { KERNELS = 1000000, KERNELS_A_COPY = 50, NAMES = 300 };
+
+#define PAGE_BYTES 5000000
+
+static void make_names(struct record_string *strings)
+{
+    for (uint32_t i = 0; i < NAMES; i++)
+        strings[i] = (struct record_string){i + 1, g_strdup_printf("kernel_%u<float>", i)};
+}
+
+/* Kernels of 5 to 55 us in one stream with gaps between them, and a copy behind every fiftieth. */
+static struct activity make_activity(void)
+{
+    struct activity activity = {.kernels = g_new0(struct kernel_record, KERNELS),
+                                .copies = g_new0(struct copy_record, KERNELS / KERNELS_A_COPY),
+                                .calls = g_new0(struct call_record, KERNELS)};
+    uint64_t now = UINT64_C(1700000000000000000);
+    for (uint32_t i = 0; i < KERNELS; i++) {
+        uint64_t ns = 5000 + i * UINT64_C(7919) % 50000;
+        uint32_t name = 1 + i % NAMES;
+        activity.calls[activity.call_count++] = (struct call_record){
+            .start_ns = now - 5000, .end_ns = now - 4000, .correlation = i + 1, .name = name};
+        activity.kernels[activity.kernel_count++] = (struct kernel_record){.start_ns = now,
+                                                                           .end_ns = now + ns,
+                                                                           .correlation = i + 1,
+                                                                           .name = name,
+                                                                           .short_name = name};
+        now += ns + (i % 7 ? 500 : 40000);
+        if (i % KERNELS_A_COPY == 0)
+            activity.copies[activity.copy_count++] =
+                (struct copy_record){.start_ns = now,
+                                     .end_ns = now + 300000,
+                                     .bytes = 4 << 20,
+                                     .kind = i % 3 ? COPY_DEVICE_TO_HOST : COPY_HOST_TO_DEVICE};
+    }
+    return activity;
+}
+
+static char *write_recording(const struct sample *sample)
+{
+    GError *error = NULL;
+    char *path = sample_path(sample, "million.pstar");
+    struct record_string *strings = g_new(struct record_string, NAMES);
+    struct activity activity = make_activity();
+    make_names(strings);
+    const struct records records = {
+        .strings = strings, .string_count = NAMES, .activity = &activity};
+    struct record_file *file = record_file_new(path, NULL, &error);
+    g_assert_no_error(error);
+    record_file_add(file, &records, &error);
+    g_assert_no_error(error);
+    record_file_free(file);
+    for (uint32_t i = 0; i < NAMES; i++)
+        g_free(strings[i].text);
+    g_free(strings);
+    g_free(activity.kernels);
+    g_free(activity.copies);
+    g_free(activity.calls);
+    return path;
+}
+
+/* The Chrome trace has every kernel: an event a line, beside one of metadata a row and the ends. */
+static unsigned count_lines(const char *path)
+{
+    gzFile file = gzopen(path, "rb");
+    g_assert_nonnull(file);
+    static char buffer[1 << 20];
+    unsigned lines = 0;
+    int length;
+    while ((length = gzread(file, buffer, sizeof buffer)) > 0)
+        for (const char *at = buffer; (at = memchr(at, '\n', (size_t)(buffer + length - at))); at++)
+            lines++;
+    g_assert_cmpint(length, ==, 0);
+    gzclose(file);
+    return lines;
+}
+
+static void test_million(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_autofree char *path = write_recording(sample);
+    const char *const files[] = {path, NULL};
+    gint64 begin = g_get_monotonic_time();
+    g_free(drawn_report(sample, files, REPORT_TEXT));
+    g_test_message("%.2f s", (double)(g_get_monotonic_time() - begin) / 1e6);
+    g_autofree char *page = drawn_page(sample);
+    g_test_message("%zu bytes", strlen(page));
+    g_assert_cmpuint(strlen(page), <, PAGE_BYTES);
+    drawn_check_page(page);
+    g_assert_nonnull(strstr(page, "kernel_"));
+    g_autofree char *chrome = drawn_path(sample, "timeline", ".json.gz");
+    g_assert_cmpuint(count_lines(chrome), >, KERNELS + KERNELS / KERNELS_A_COPY);
+    sample_free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/large/million", test_million);
+    return g_test_run();
+}
