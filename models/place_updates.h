@@ -13,8 +13,8 @@
  * own updates there, or, where there are none, as long as it took where it was; unknown stays
  * unknown. The result is marked as estimated where any operator moved.
  *
- * Nothing else can be derived: recomputation, the size of micro-batches and the place of the
- * embedding change activations, and take a trace of their own. Fails (TRACE_ERROR_INVALID) where
+ * Recomputation is models/derive.h's; the size of micro-batches and the place of the embedding take
+ * a trace of their own. Fails (TRACE_ERROR_INVALID) where
  * one operator updates tensors of both kinds. The caller frees the result with trace_free. */
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
                                   const struct platform *platform, GError **error);

@@ -21,6 +21,12 @@ struct trace_choices *trace_choices_of(const struct trace *trace);
 void trace_choices_free(struct trace_choices *choices); /* NULL is allowed */
 bool trace_choices_equal(const struct trace_choices *a, const struct trace_choices *b);
 
+/* Layers as --recompute takes them: "all", "none", or numbers and ranges, "0,2,5-7". The caller
+ * frees the text with g_free. Parsing sets `marks` [count]; false where the text is no such list.
+ */
+char *trace_layers_format(const uint8_t *marks, uint32_t count);
+bool trace_layers_parse(const char *text, uint8_t *marks, uint32_t count);
+
 /* "recomputes 2 of 12 layers, updates all on the host", for people; free with g_free. */
 char *trace_choices_describe(const struct trace_choices *choices);
 

@@ -1,0 +1,64 @@
+#include "models/derive.h"
+
+#define RECOMPUTE "recompute "
+#define FORWARD   "forward "
+
+static char *key_of(const char *verb, const char *rest, uint32_t micro_batch)
+{
+    return g_strdup_printf("%u %s%s", micro_batch, verb, rest);
+}
+
+/* The trace's operators by name and micro-batch. */
+static GHashTable *index_operators(const struct trace *trace)
+{
+    GHashTable *index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        struct trace_operator *op = &trace->operators[m];
+        g_hash_table_insert(index, key_of("", op->name, op->micro_batch), op);
+    }
+    return index;
+}
+
+static const struct trace_operator *find(GHashTable *index, const char *verb, const char *rest,
+                                         uint32_t micro_batch)
+{
+    g_autofree char *key = key_of(verb, rest, micro_batch);
+    return g_hash_table_lookup(index, key);
+}
+
+/* Returns whether the duration is another operator's. */
+static bool take_duration(GHashTable *index, struct trace_operator *op)
+{
+    const struct trace_operator *same = find(index, "", op->name, op->micro_batch), *twin = same;
+
+    if (!same) {
+        g_assert(g_str_has_prefix(op->name, RECOMPUTE));
+        twin = find(index, FORWARD, op->name + sizeof RECOMPUTE - 1, op->micro_batch);
+        g_assert(twin);
+    }
+    op->duration_ns = twin->duration_ns;
+    return !same;
+}
+
+struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
+                           const uint8_t *recompute)
+{
+    struct model_job job = recognised->iteration->job;
+    job.recompute = recompute;
+    struct model_iteration *iteration = model_iteration_new(recognised->config, &job, NULL);
+    g_assert(iteration); /* the job went with the model before */
+    struct trace *derived = g_steal_pointer(&iteration->trace);
+    g_autoptr(GHashTable) index = index_operators(trace);
+    bool borrowed = false;
+
+    model_iteration_free(iteration);
+    for (uint32_t m = 0; m < derived->operator_count; m++)
+        borrowed |= take_duration(index, &derived->operators[m]);
+    derived->producer = g_strdup(trace->producer);
+    derived->machine = g_strdup(trace->machine);
+    derived->library_bytes = trace->library_bytes;
+    derived->partial = trace->partial;
+    derived->estimated = trace->estimated || borrowed;
+    return derived;
+}

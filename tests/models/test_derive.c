@@ -1,0 +1,203 @@
+/* From a trace of some layers recomputed to that of others: exactly what describing or synthesising
+ * those makes; and what is no model of ours is not taken for one. */
+#include "models/derive.h"
+#include "models/synth.h"
+#include "small_model.h"
+
+#include <string.h>
+
+enum { LAYERS = 3, TRIALS = 60 };
+
+static uint32_t seed(void)
+{
+    const char *given = g_getenv("PSTAR_SEED");
+    uint32_t seed = given ? (uint32_t)g_ascii_strtoull(given, NULL, 10) : g_random_int();
+    g_test_message("PSTAR_SEED=%u", seed);
+    return seed;
+}
+
+static double some_dropout(GRand *random)
+{
+    return g_rand_boolean(random) ? 0.25 : 0;
+}
+
+static struct model_config random_config(GRand *random)
+{
+    struct model_config config = small_model(g_rand_boolean(random), 0);
+    config.heads = (uint32_t)g_rand_int_range(random, 1, 5);
+    config.width = config.heads * (uint32_t)g_rand_int_range(random, 1, 40);
+    config.inner = (uint32_t)g_rand_int_range(random, 1, 200);
+    config.positions = (uint32_t)g_rand_int_range(random, 4, 40);
+    config.vocabulary = (uint32_t)g_rand_int_range(random, 1, 300);
+    config.embedding_dropout = some_dropout(random);
+    config.attention_dropout = some_dropout(random);
+    config.residual_dropout = some_dropout(random);
+    return config;
+}
+
+static struct model_job random_job(const struct model_config *config, GRand *random)
+{
+    struct model_job job = small_job(g_rand_boolean(random) ? MODEL_BF16 : MODEL_FP32,
+                                     (uint32_t)g_rand_int_range(random, 1, 4));
+    job.batch = (uint32_t)g_rand_int_range(random, 1, 5);
+    job.sequence = (uint32_t)g_rand_int_range(random, 1, (gint32)config->positions + 1);
+    job.host_embedding = g_rand_boolean(random);
+    job.unfused = g_rand_boolean(random);
+    return job;
+}
+
+static void random_layers(GRand *random, uint8_t layers[LAYERS])
+{
+    for (int l = 0; l < LAYERS; l++)
+        layers[l] = (uint8_t)g_rand_boolean(random);
+}
+
+static void assert_same_text(const char *a, const char *b)
+{
+    g_assert_cmpstr(a, ==, b);
+}
+
+static void assert_same(const struct trace *a, const struct trace *b)
+{
+    g_autofree char *of_a = trace_digest(a), *of_b = trace_digest(b);
+    assert_same_text(of_a, of_b);
+    assert_same_text(a->model, b->model);
+    assert_same_text(a->machine, b->machine);
+    g_assert_cmpuint(a->operator_count, ==, b->operator_count);
+    for (uint32_t m = 0; m < a->operator_count; m++) {
+        g_assert_cmpuint(a->operators[m].duration_ns, ==, b->operators[m].duration_ns);
+        g_assert_cmpuint(a->operators[m].flops, ==, b->operators[m].flops);
+        g_assert_cmpuint(a->operators[m].bytes, ==, b->operators[m].bytes);
+        g_assert_cmpuint(a->non_model_bytes[m], ==, b->non_model_bytes[m]);
+    }
+    for (uint32_t i = 0; i < a->buffer_count; i++) {
+        assert_same_text(a->buffers[i].name, b->buffers[i].name);
+        g_assert_cmpint(a->buffers[i].saved, ==, b->buffers[i].saved);
+        g_assert_cmpuint(a->buffers[i].recompute_flops, ==, b->buffers[i].recompute_flops);
+    }
+}
+
+static struct trace *synthesise(const struct model_config *config, struct model_job job,
+                                const uint8_t *recompute, const struct platform *platform)
+{
+    GError *error = NULL;
+    job.recompute = recompute;
+    struct trace *trace = model_synthesise(config, &job, platform, &error);
+    g_assert_no_error(error);
+    return trace;
+}
+
+static struct trace *derive(const struct trace *trace, const uint8_t *recompute)
+{
+    GError *error = NULL;
+    struct recognised *recognised = recognise(trace, &error);
+    g_assert_no_error(error);
+    struct trace *derived = model_derive(recognised, trace, recompute);
+    g_assert_true(trace_check(derived, "derived", &error));
+    recognised_free(recognised);
+    return derived;
+}
+
+/* From any choice to any other, as synthesis has it. */
+static void test_synthesised(void)
+{
+    GRand *random = g_rand_new_with_seed(seed());
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", NULL);
+    g_assert_nonnull(platform);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        struct model_config config = random_config(random);
+        struct model_job job = random_job(&config, random);
+        g_autofree uint8_t *on_host = model_every_tensor(&config);
+        uint8_t from[LAYERS], to[LAYERS];
+        for (uint32_t t = 0; t < model_tensor_count(&config); t++)
+            on_host[t] = (uint8_t)g_rand_boolean(random);
+        job.host_update = on_host;
+        random_layers(random, from);
+        random_layers(random, to);
+        struct trace *trace = synthesise(&config, job, from, platform);
+        struct trace *expected = synthesise(&config, job, to, platform);
+        struct trace *derived = derive(trace, to);
+        assert_same(derived, expected);
+        trace_free(derived);
+        trace_free(expected);
+        trace_free(trace);
+    }
+    platform_free(platform);
+    g_rand_free(random);
+}
+
+static const struct trace_operator *operator_of(const struct trace *trace, const char *name,
+                                                uint32_t micro_batch)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (g_str_equal(trace->operators[m].name, name) &&
+            trace->operators[m].micro_batch == micro_batch)
+            return &trace->operators[m];
+    g_assert_not_reached();
+}
+
+/* What was measured stays; what was not takes as long as the forward of its own micro-batch. */
+static void test_measured(void)
+{
+    const struct model_config config = small_model(true, 0.1);
+    const struct model_job job = small_job(MODEL_FP32, 2);
+    const uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0}, none[LAYERS] = {0};
+    struct trace *trace = synthesise(&config, job, first, NULL);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = 1000 + m;
+    trace->library_bytes = 77;
+
+    struct trace *derived = derive(trace, both);
+    g_assert_cmpuint(operator_of(derived, "recompute h.0.attn", 1)->duration_ns, ==,
+                     operator_of(trace, "recompute h.0.attn", 1)->duration_ns);
+    g_assert_cmpuint(operator_of(derived, "recompute h.1.attn", 1)->duration_ns, ==,
+                     operator_of(trace, "forward h.1.attn", 1)->duration_ns);
+    g_assert_cmpuint(operator_of(derived, "backward h.1.ln_2", 0)->duration_ns, ==,
+                     operator_of(trace, "backward h.1.ln_2", 0)->duration_ns);
+    g_assert_true(derived->estimated);
+    g_assert_cmpuint(derived->library_bytes, ==, 77);
+    trace_free(derived);
+
+    derived = derive(trace, none);
+    g_assert_false(derived->estimated);
+    trace_free(derived);
+    trace_free(trace);
+}
+
+/* Another program's trace, though it looks alike: one access, one count or one buffer differs. */
+static void test_strangers(void)
+{
+    const struct model_config config = small_model(false, 0.1);
+    const struct model_job job = small_job(MODEL_BF16, 1);
+    for (int change = 0; change < 4; change++) {
+        GError *error = NULL;
+        struct trace *trace = synthesise(&config, job, NULL, NULL);
+        switch (change) {
+        case 0:
+            trace->accesses[3].mode = TRACE_UPDATE;
+            break;
+        case 1:
+            trace->operators[5].flops++;
+            break;
+        case 2:
+            trace->buffers[4].last++;
+            break;
+        default:
+            g_free(trace->tensors[2].name);
+            trace->tensors[2].name = g_strdup("layers.0.weight");
+        }
+        g_assert_null(recognise(trace, &error));
+        g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+        g_clear_error(&error);
+        trace_free(trace);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/derive/synthesised", test_synthesised);
+    g_test_add_func("/derive/measured", test_measured);
+    g_test_add_func("/derive/strangers", test_strangers);
+    return g_test_run();
+}
