@@ -14,6 +14,21 @@ double certificate_gap(uint64_t achieved, uint64_t bound)
     return bound ? (double)(achieved - bound) / (double)bound : INFINITY;
 }
 
+void certificate_alternatives_free(struct certificate_alternative *alternatives, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        g_free(alternatives[i].recompute);
+    g_free(alternatives);
+}
+
+const char *certificate_outcome_name(enum certificate_outcome outcome)
+{
+    static const char *const names[] = {[CERTIFICATE_SEARCHED] = "searched",
+                                        [CERTIFICATE_BOUNDED] = "bounded",
+                                        [CERTIFICATE_DOES_NOT_FIT] = "does not fit"};
+    return names[outcome];
+}
+
 void certificate_free(struct certificate *certificate)
 {
     if (!certificate)
@@ -23,6 +38,7 @@ void certificate_free(struct certificate *certificate)
     g_free(certificate->link);
     g_free(certificate->traffic.prices);
     g_free(certificate->time.windows);
+    certificate_alternatives_free(certificate->alternatives, certificate->alternative_count);
     g_free(certificate);
 }
 

@@ -40,16 +40,41 @@ struct certificate_time {
     uint32_t window_count;              /* 0: nothing ever runs on the device; the bound is 0 */
 };
 
+enum certificate_outcome {
+    CERTIFICATE_SEARCHED,    /* no plan that was found is better */
+    CERTIFICATE_BOUNDED,     /* no plan can take less time than this one */
+    CERTIFICATE_DOES_NOT_FIT /* no plan fits */
+};
+
+/* Another choice of layers to compute again, which the bounds above say nothing of. */
+struct certificate_alternative {
+    char *recompute;           /* layers, as trace_layers_format writes them */
+    uint8_t outcome;           /* enum certificate_outcome */
+    uint64_t host_price;       /* of BOUND_PRICE_SCALE: the host's share in the bound */
+    uint64_t bound;            /* nanoseconds that no plan with any layout beats */
+    uint64_t achieved;         /* by the best plan that was found; 0: none was made */
+    uint64_t achieved_traffic; /* its bytes over the link */
+};
+
 struct certificate {
     char *trace_sha256; /* of the trace's file; NULL: it was made in memory */
     char *platform;     /* contents of the platform's file; NULL: none */
     char *link;         /* as --link says; NULL: none */
     struct certificate_traffic traffic;
     struct certificate_time time;
+    struct certificate_alternative
+        *alternatives; /* [alternative_count] in the order of the search */
+    uint32_t alternative_count;
 };
 
 /* How far above the bound: 0.01 is one per cent; INFINITY above a bound of 0. */
 double certificate_gap(uint64_t achieved, uint64_t bound);
+
+/* Frees what they hold, and the array. */
+void certificate_alternatives_free(struct certificate_alternative *alternatives, uint32_t count);
+
+/* "searched", "bounded", "does not fit" */
+const char *certificate_outcome_name(enum certificate_outcome outcome);
 
 void certificate_free(struct certificate *certificate);
 

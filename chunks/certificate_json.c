@@ -38,18 +38,36 @@ static json_t *time_json(const struct certificate_time *time)
                      "window_prices", windows);
 }
 
+static json_t *alternatives_json(const struct certificate *certificate)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < certificate->alternative_count; i++) {
+        const struct certificate_alternative *a = &certificate->alternatives[i];
+        bool planned = a->achieved > 0;
+        json_array_append_new(
+            array,
+            json_pack("{s:s,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute, "outcome",
+                      certificate_outcome_name(a->outcome), "host_price", (json_int_t)a->host_price,
+                      "lower_bound_ns", (json_int_t)a->bound, "achieved_ns",
+                      planned ? json_integer((json_int_t)a->achieved) : json_null(),
+                      "achieved_bytes",
+                      planned ? json_integer((json_int_t)a->achieved_traffic) : json_null()));
+    }
+    return array;
+}
+
 json_t *certificate_to_json(const struct certificate *certificate)
 {
     const struct certificate_traffic *traffic = &certificate->traffic;
     const struct certificate_time *time = &certificate->time;
     char seal[CERTIFICATE_SEAL_DIGITS + 1] = {0};
     memset(seal, '0', CERTIFICATE_SEAL_DIGITS);
-    return json_pack("{s:{s:o,s:o},s:o,s:o,s:{s:o,s:o},s:o,s:s}", "gap", "traffic",
-                     gap_json(traffic->achieved, traffic->bound), "time",
-                     gap_json(time->achieved, time->bound), "traffic", traffic_json(traffic),
-                     "time", time_json(time), "costs", "platform", text(certificate->platform),
-                     "link", text(certificate->link), "trace_sha256",
-                     text(certificate->trace_sha256), "seal", seal);
+    return json_pack(
+        "{s:{s:o,s:o},s:o,s:o,s:o,s:{s:o,s:o},s:o,s:s}", "gap", "traffic",
+        gap_json(traffic->achieved, traffic->bound), "time", gap_json(time->achieved, time->bound),
+        "traffic", traffic_json(traffic), "time", time_json(time), "alternatives",
+        alternatives_json(certificate), "costs", "platform", text(certificate->platform), "link",
+        text(certificate->link), "trace_sha256", text(certificate->trace_sha256), "seal", seal);
 }
 
 /* ---- reading ---- */
@@ -142,6 +160,48 @@ static void read_time(struct reader *reader, const json_t *root, struct certific
         time->windows[i] = read_window(reader, json_array_get(windows, i));
 }
 
+static uint8_t read_outcome(struct reader *reader, const json_t *entry)
+{
+    const char *name = json_string_value(json_object_get(entry, "outcome"));
+    for (uint8_t o = 0; name && o <= CERTIFICATE_DOES_NOT_FIT; o++)
+        if (!strcmp(name, certificate_outcome_name(o)))
+            return o;
+    fault(reader, "an alternative without an outcome");
+    return CERTIFICATE_DOES_NOT_FIT;
+}
+
+static struct certificate_alternative read_alternative(struct reader *reader, const json_t *entry)
+{
+    struct certificate_alternative a = {
+        .recompute = read_text(reader, entry, "recompute"),
+        .outcome = read_outcome(reader, entry),
+        .host_price = read_number(reader, json_object_get(entry, "host_price"), UINT32_MAX),
+        .bound = read_number(reader, json_object_get(entry, "lower_bound_ns"), INT64_MAX)};
+    if (!a.recompute)
+        fault(reader, "an alternative without its layers");
+    if (json_is_null(json_object_get(entry, "achieved_ns")))
+        return a;
+    a.achieved = read_number(reader, json_object_get(entry, "achieved_ns"), INT64_MAX);
+    a.achieved_traffic = read_number(reader, json_object_get(entry, "achieved_bytes"), INT64_MAX);
+    return a;
+}
+
+static void read_alternatives(struct reader *reader, const json_t *root,
+                              struct certificate *certificate)
+{
+    const json_t *array = json_object_get(root, "alternatives");
+
+    if (!json_is_array(array) || json_array_size(array) > UINT16_MAX) {
+        fault(reader, "no alternatives");
+        return;
+    }
+    certificate->alternatives = g_new0(struct certificate_alternative, json_array_size(array));
+    for (size_t i = 0; i < json_array_size(array) && !reader->reason; i++) {
+        certificate->alternatives[i] = read_alternative(reader, json_array_get(array, i));
+        certificate->alternative_count++;
+    }
+}
+
 struct certificate *certificate_from_json(const json_t *object, const char **reason)
 {
     struct reader reader = {NULL};
@@ -153,6 +213,7 @@ struct certificate *certificate_from_json(const json_t *object, const char **rea
     certificate->link = read_text(&reader, costs, "link");
     read_traffic(&reader, object, &certificate->traffic);
     read_time(&reader, object, &certificate->time);
+    read_alternatives(&reader, object, certificate);
     if (!reader.reason)
         return certificate;
     *reason = reader.reason;

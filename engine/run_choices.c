@@ -2,53 +2,12 @@
 
 #include <string.h>
 
-/* ---- recomputation ---- */
-
-static bool refuse_layers(const struct run_options *options, uint32_t layers, GError **error)
+static void refuse_layers(const struct run_options *options, uint32_t layers, GError **error)
 {
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                 "--recompute %s: not all, none or layers of 0 to %u, as in 0,2,5-7",
                 options->recompute, layers - 1);
-    return false;
 }
-
-/* "5" or "5-7" */
-static bool mark_range(const char *text, uint32_t layers, uint8_t *marks)
-{
-    char *end;
-    guint64 first = g_ascii_strtoull(text, &end, 10), last = first;
-    if (end == text || !g_ascii_isdigit(*text))
-        return false;
-    if (*end == '-') {
-        text = end + 1;
-        last = g_ascii_strtoull(text, &end, 10);
-        if (end == text || !g_ascii_isdigit(*text))
-            return false;
-    }
-    if (*end || first > last || last >= layers)
-        return false;
-    for (guint64 layer = first; layer <= last; layer++)
-        marks[layer] = 1;
-    return true;
-}
-
-static bool read_layers(const struct run_options *options, uint32_t layers, uint8_t *marks,
-                        GError **error)
-{
-    const char *text = options->recompute ? options->recompute : "none";
-    bool all = g_str_equal(text, "all");
-    for (uint32_t layer = 0; layer < layers; layer++)
-        marks[layer] = all;
-    if (all || g_str_equal(text, "none"))
-        return true;
-    g_auto(GStrv) ranges = g_strsplit(text, ",", -1);
-    for (char **range = ranges; *range; range++)
-        if (!mark_range(*range, layers, marks))
-            return refuse_layers(options, layers, error);
-    return *ranges || refuse_layers(options, layers, error);
-}
-
-/* ---- choices ---- */
 
 static struct trace_choices *choices_of_options(const struct run_options *options,
                                                 const struct model_config *config, GError **error)
@@ -57,8 +16,10 @@ static struct trace_choices *choices_of_options(const struct run_options *option
     struct trace_choices *choices = trace_choices_new(config->layers, tensors);
     choices->host_embedding = options->host_embedding;
     memset(choices->host_update, options->host_update, tensors);
-    if (read_layers(options, config->layers, choices->recompute, error))
+    if (trace_layers_parse(options->recompute ? options->recompute : "none", choices->recompute,
+                           config->layers))
         return choices;
+    refuse_layers(options, config->layers, error);
     trace_choices_free(choices);
     return NULL;
 }
@@ -69,11 +30,20 @@ static bool contradicts(GError **error, const char *option, const char *plan, co
     return false;
 }
 
+/* Whether the planner weighed other layers to recompute: then they are its choice, and --recompute
+ * is what the run would do without a plan. No result depends on it. */
+static bool chose_layers(const struct plan *plan)
+{
+    return plan->certificate && plan->certificate->alternative_count > 0;
+}
+
 /* Options may be left out; those that are given must be the plan's. */
 static bool check_options(const struct run_options *options, const struct trace_choices *given,
-                          const struct trace_choices *plan, GError **error)
+                          const struct plan *of_plan, GError **error)
 {
-    if (options->recompute && memcmp(given->recompute, plan->recompute, plan->layer_count) != 0)
+    const struct trace_choices *plan = of_plan->choices;
+    if (options->recompute && !chose_layers(of_plan) &&
+        memcmp(given->recompute, plan->recompute, plan->layer_count) != 0)
         return contradicts(error, "--recompute", options->plan, "recomputes other layers");
     if (options->host_embedding && !plan->host_embedding)
         return contradicts(error, "--host-embedding", options->plan, "embeds on the device");
@@ -93,7 +63,7 @@ struct trace_choices *run_choices(const struct run_options *options,
     if (!choices || !of_plan || of_plan->layer_count != choices->layer_count ||
         of_plan->tensor_count != choices->tensor_count)
         return choices;
-    bool agree = check_options(options, choices, of_plan, error);
+    bool agree = check_options(options, choices, plan, error);
     memcpy(choices->recompute, of_plan->recompute, choices->layer_count);
     memcpy(choices->host_update, of_plan->host_update, choices->tensor_count);
     choices->host_embedding = of_plan->host_embedding;

@@ -204,6 +204,29 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
     fprintf(out, "  (%u of %u actions)\n", plan->first_action[m], plan->action_count);
 }
 
+static void print_alternative(const struct certificate_alternative *a, FILE *out)
+{
+    fprintf(out, "    %-16s at least %.4f s", a->recompute, (double)a->bound * 1e-9);
+    if (a->achieved) {
+        g_autofree char *moved = size_format(a->achieved_traffic);
+        fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
+    } else {
+        fputs(a->outcome == CERTIFICATE_DOES_NOT_FIT ? "; does not fit"
+              : a->outcome == CERTIFICATE_BOUNDED    ? "; so no better"
+                                                     : "; nothing found",
+              out);
+    }
+    fputc('\n', out);
+}
+
+static void print_alternatives(const struct certificate *certificate, FILE *out)
+{
+    if (certificate->alternative_count)
+        fputs("  other layers computed again, with any chunks\n", out);
+    for (uint32_t i = 0; i < certificate->alternative_count; i++)
+        print_alternative(&certificate->alternatives[i], out);
+}
+
 void explain_certificate(const struct certificate *certificate, FILE *out)
 {
     const struct certificate_traffic *traffic = &certificate->traffic;
@@ -216,6 +239,7 @@ void explain_certificate(const struct certificate *certificate, FILE *out)
     fprintf(out, "  time: bound %.4f s, plan %.4f s, gap %.2f %%%s\n", (double)time->bound * 1e-9,
             (double)time->achieved * 1e-9, 100 * certificate_gap(time->achieved, time->bound),
             time->either_side ? "; on whichever side each group's optimizer runs" : "");
+    print_alternatives(certificate, out);
 }
 
 void explain_plan(const struct plan *plan, const struct trace *trace, FILE *out)

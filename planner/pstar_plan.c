@@ -1,10 +1,11 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
 #include "planner/certificate.h"
+#include "planner/choices.h"
 #include "planner/emit.h"
 #include "planner/explain.h"
 #include "planner/placement.h"
 #include "planner/questions.h"
-#include "planner/search.h"
+#include "planner/traced.h"
 #include "planner/verify.h"
 #include "sim/layout_list.h"
 #include "sim/progress.h"
@@ -20,7 +21,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
-        *chunk_size, *layout, *emit;
+        *chunk_size, *layout, *recompute, *emit;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -44,6 +45,8 @@ static GOptionContext *describe(struct arguments *a)
          "A:B|LIST|NAME=SIZE,.."},
         {"layout", 0, 0, G_OPTION_ARG_FILENAME, &a->layout,
          "Use the chunks of a layout file or a plan", "FILE"},
+        {"recompute", 0, 0, G_OPTION_ARG_STRING, &a->recompute,
+         "Which layers compute activations again: any (default), or as traced", "any|traced"},
         {"objective", 0, 0, G_OPTION_ARG_STRING, &a->objective,
          "Least time (default), traffic or memory", "NAME"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &a->output, "Where the plan goes", "PLAN"},
@@ -66,17 +69,17 @@ static GOptionContext *describe(struct arguments *a)
     g_option_context_add_group(context, question_group(&a->question));
     g_option_context_set_summary(
         context,
-        "Searches chunk sizes, tensor orders, homes, where the optimizer runs, and the schedule "
-        "of\n"
-        "fetches, evictions and write-backs for the plan with which pstar-run trains fastest.");
+        "Searches chunk sizes, tensor orders, homes, where the optimizer runs, which layers are\n"
+        "computed again, and the schedule of fetches, evictions and write-backs for the plan with\n"
+        "which pstar-run trains fastest.");
     return context;
 }
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,   a->platform,
-                       a->output,        a->explain,     a->verify, a->objective,
-                       a->chunk_size,    a->layout,      a->emit};
+    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,
+                       a->output,        a->explain,     a->verify,    a->objective,
+                       a->chunk_size,    a->layout,      a->recompute, a->emit};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -122,11 +125,13 @@ static struct trace *read_trace_of(const struct plan *plan, const struct argumen
                                    GError **error)
 {
     struct platform *platform = NULL;
-    struct trace *trace = trace_read(a->rest[0], error), *placed = NULL;
+    struct trace *trace = trace_read(a->rest[0], error), *traced = NULL, *placed = NULL;
 
-    if (trace && read_platform(a, plan->certificate, &platform, error))
-        placed = placement_of_plan(plan, trace, platform, error);
+    if (trace && (traced = traced_for_plan(plan, trace, error)) &&
+        read_platform(a, plan->certificate, &platform, error))
+        placed = placement_of_plan(plan, traced, platform, error);
     platform_free(platform);
+    trace_free(traced);
     trace_free(trace);
     return placed;
 }
@@ -204,6 +209,15 @@ static double host_share(const struct plan *plan, const struct trace *trace)
     return all ? 100.0 * (double)on_host / (double)all : 0;
 }
 
+static void print_choices(const struct plan *plan)
+{
+    if (!plan->choices || !plan->choices->layer_count)
+        return;
+    g_autofree char *layers = trace_layers_format(plan->choices->recompute,
+                                                  plan->choices->layer_count);
+    printf("  layers whose activations are computed again: %s\n", layers);
+}
+
 static void print_result(const struct search_result *result)
 {
     const struct plan_figures *f = &result->plan->predicted;
@@ -218,6 +232,7 @@ static void print_result(const struct search_result *result)
     print_rival(&result->policy);
     print_rival(&result->strategy);
     print_row("plan", f, remark);
+    print_choices(result->plan);
     explain_certificate(result->plan->certificate, stdout);
 }
 
@@ -257,8 +272,7 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
 }
 
 /* Proves how good the plan is, and writes it. */
-static bool write_result(const struct arguments *a, const struct trace *traced,
-                         const struct search_result *result, GError **error)
+static bool write_result(const struct arguments *a, struct choices_result *result, GError **error)
 {
     g_autofree char *platform = NULL, *hash = NULL;
 
@@ -266,9 +280,11 @@ static bool write_result(const struct arguments *a, const struct trace *traced,
         return false;
     if (!(hash = certificate_hash_file(a->rest[0], error)))
         return false;
-    const struct certificate_source source = {hash, platform, a->link, traced};
-    return certificate_make(result->plan, result->trace, &source, error) &&
-           plan_write(result->plan, a->output, error);
+    const struct certificate_source source = {hash, platform, a->link, result->traced};
+    if (!certificate_make(result->best->plan, result->best->trace, &source, error))
+        return false;
+    choices_list(result, result->best->plan->certificate);
+    return plan_write(result->best->plan, a->output, error);
 }
 
 static struct search_options options_of(const struct arguments *a, const struct inputs *in,
@@ -315,19 +331,21 @@ static int search(const struct arguments *a, const struct inputs *in)
     g_autoptr(GError) error = NULL;
     struct progress *progress = progress_begin("candidates");
     const struct search_options options = options_of(a, in, progress);
-    struct search_result *result = search_plan(in->trace, &options, &error);
+    bool as_traced = a->recompute && g_str_equal(a->recompute, "traced");
+    struct choices_result *result = choices_search(in->trace, &options, as_traced, &error);
 
     progress_end(progress);
     if (!result)
         return fail(EXIT_DOES_NOT_FIT, error);
-    bool ok = write_result(a, in->trace, result, &error);
+    bool ok = write_result(a, result, &error);
     if (ok)
-        print_result(result);
+        print_result(result->best);
     if (ok && !replay_is_timed(in->trace))
         fputs("pstar-plan: the trace has no durations: times are those of copies alone\n", stderr);
     if (ok && a->emit)
-        ok = emit_beside(a->output, a->emit, result->plan, result->trace, stdout, &error);
-    search_result_free(result);
+        ok = emit_beside(a->output, a->emit, result->best->plan, result->best->trace, stdout,
+                         &error);
+    choices_result_free(result);
     return ok ? EXIT_DONE : fail(EXIT_FAILED, error);
 }
 
@@ -364,7 +382,7 @@ static int ask(const struct arguments *a)
     if (wrong)
         return usage(wrong);
     if (a->explain || a->verify || a->emit || a->output || a->objective || a->chunk_size ||
-        a->layout || a->time_limit > 0)
+        a->layout || a->recompute || a->time_limit > 0)
         return usage("a question goes with budgets, --platform, --link, --seed and --threads only");
     if (models && (a->rest || !a->platform))
         return usage("--max-model and --max-batch take a --platform and no TRACE");
@@ -387,6 +405,8 @@ static int run(const struct arguments *a)
         return usage(question_usage(&a->question));
     if (a->emit && !emit_knows(a->emit))
         return usage("--emit takes deepspeed or fsdp");
+    if (a->recompute && !g_str_equal(a->recompute, "any") && !g_str_equal(a->recompute, "traced"))
+        return usage("--recompute takes any or traced");
     if (a->explain && a->emit && !one)
         return usage("--explain with --emit takes one TRACE");
     if (a->explain)

@@ -288,7 +288,8 @@ static bool run_search(struct search *search, struct search_result *result, GErr
         place_optimizer(search);
     else
         try_layouts(search, as_traced);
-    try_rivals(search);
+    if (!search->options->alone)
+        try_rivals(search);
     try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
     try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
     describe(search, result);

@@ -20,6 +20,7 @@ struct search_options {
     const struct costs *costs;
     const struct platform *platform; /* of updates that are moved to the other side; NULL: they take
                                         what the trace's own take there, if it has any */
+    bool alone;                      /* do not try what others do */
     uint32_t seed;     /* the same seed gives the same plan, unless time or a person stops it */
     double time_limit; /* seconds; 0: none */
     uint32_t threads;  /* 0: as many as there are processors */

@@ -1,6 +1,8 @@
 #include "planner/verify.h"
 
 #include "planner/certificate.h"
+#include "planner/choices.h"
+#include "planner/traced.h"
 #include "sim/replay.h"
 #include "traces/trace_file.h"
 
@@ -97,15 +99,36 @@ static bool check_times(const struct plan *plan, const struct trace *trace, GErr
                         error);
 }
 
+/* The bounds of the plan's own choice and of the others, from the trace as it was recorded. */
+static bool check_bounds(const struct plan *plan, const struct trace *trace,
+                         const struct trace *recorded, GError **error)
+{
+    const struct certificate *certificate = plan->certificate;
+    struct platform *platform = NULL;
+    struct costs *costs = NULL;
+    struct trace *traced = traced_for_plan(plan, recorded, error);
+    bool ok = traced && certificate_check(plan, trace, traced, error) &&
+              (!certificate->platform || (platform = certificate_platform(certificate, error))) &&
+              (costs = certificate_costs(certificate, error));
+
+    if (ok && platform && certificate->link)
+        platform_keep_apart(platform);
+    ok = ok && choices_check(plan, recorded, costs, platform, error);
+    trace_free(traced);
+    platform_free(platform);
+    costs_free(costs);
+    return ok;
+}
+
 bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
                         const char *trace_path, GError **error)
 {
     if (!certificate_check_seal(plan_path, error) ||
         !check_trace_file(plan->certificate, trace_path, error))
         return false;
-    struct trace *traced = trace_read(trace_path, error);
-    bool ok = traced && check_times(plan, trace, error) &&
-              certificate_check(plan, trace, traced, error);
-    trace_free(traced);
+    struct trace *recorded = trace_read(trace_path, error);
+    bool ok = recorded && check_times(plan, trace, error) &&
+              check_bounds(plan, trace, recorded, error);
+    trace_free(recorded);
     return ok;
 }

@@ -1,0 +1,36 @@
+/* The search over what a trace can be rewritten to: which layers are computed again.
+ *
+ * A plan's bounds hold for its own choice. The others that were looked at are listed with it, each
+ * with a bound of its own and with what became of it. */
+#ifndef PSTAR_PLANNER_CHOICES_H
+#define PSTAR_PLANNER_CHOICES_H
+
+#include "planner/search.h"
+
+struct choices_result {
+    struct search_result *best;
+    struct trace *traced; /* with the layers computed again that the plan has, updates as traced */
+    struct certificate_alternative *alternatives; /* [alternative_count] the others */
+    uint32_t alternative_count;
+};
+
+/* search_plan of the trace as it is; and, where it is of a model that others can be derived for
+ * (models/recognise.h) and not `as_traced`, of its first layers computed again and its last ones
+ * kept, in shares that are halved about the best. Only what may be better by its bound is tried,
+ * at a glance; the best is searched again. Fails as search_plan does where no choice fits. The
+ * caller frees the result with choices_result_free. */
+struct choices_result *choices_search(const struct trace *trace,
+                                      const struct search_options *options, bool as_traced,
+                                      GError **error);
+void choices_result_free(struct choices_result *result);
+
+/* Moves the alternatives into the certificate of the best plan. */
+void choices_list(struct choices_result *result, struct certificate *certificate);
+
+/* The alternatives of a plan's certificate against its trace, as it was recorded: their bounds,
+ * and that what was left out for its bound or its need could be. PLAN_ERROR_INVALID names what
+ * differs. `platform` may be NULL. */
+bool choices_check(const struct plan *plan, const struct trace *trace, const struct costs *costs,
+                   const struct platform *platform, GError **error);
+
+#endif

@@ -1,0 +1,29 @@
+#include "planner/glance.h"
+
+#include "planner/least.h"
+#include "planner/tries.h"
+
+struct plan *glance(const struct trace *trace, struct plan *best,
+                    const struct search_options *options)
+{
+    struct non_model *non_model = non_model_place(trace);
+    const struct candidate_job job = {.trace = trace,
+                                      .non_model = non_model,
+                                      .costs = options->costs,
+                                      .platform = options->platform,
+                                      .device_bytes = options->device_bytes,
+                                      .host_bytes = options->host_bytes};
+    const gint stop = 0;
+    const struct outcome known = {.plan = best,
+                                  .promise = least_of(options->objective, objective_traffic(best),
+                                                      best->predicted.iteration_seconds)};
+    const struct tries tries = {
+        .job = &job, .objective = options->objective, .stop = &stop, .best = &known};
+    const struct layout_spec spec = {.given = best->layout};
+    struct outcome outcome = {.placement = {PLACEMENT_TRACED, 0}, .effort = EFFORT_GLANCE};
+
+    tries_plans(&tries, &spec, options->seed, &outcome);
+    g_clear_error(&outcome.error);
+    non_model_free(non_model);
+    return outcome.plan;
+}

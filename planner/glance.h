@@ -1,0 +1,14 @@
+/* A plan for a trace with a given layout and its updates where they are, in a fraction of a
+ * search's time. */
+#ifndef PSTAR_PLANNER_GLANCE_H
+#define PSTAR_PLANNER_GLANCE_H
+
+#include "planner/search.h"
+
+/* The best plan of a short local search, replayed, with the layout of `best`, a plan for the same
+ * tensors. NULL where it does not fit, or promises clearly less than `best` (planner/tries.h). Of
+ * `options` the objective, the budgets, the costs and the seed count. */
+struct plan *glance(const struct trace *trace, struct plan *best,
+                    const struct search_options *options);
+
+#endif

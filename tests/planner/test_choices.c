@@ -1,0 +1,284 @@
+/* Which layers are computed again, chosen by the planner: never worse than as traced, and what is
+ * said of the other choices holds when they are searched. */
+#include "models/derive.h"
+#include "models/synth.h"
+#include "planner/any_layout.h"
+#include "planner/certificate.h"
+#include "planner/choices.h"
+#include "planner/needs.h"
+#include "planner/traced.h"
+#include "planner/verify.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { CASES = 2, LAYERS = 4 };
+
+struct fixture {
+    struct model_config config;
+    struct platform *platform;
+    struct costs *costs;
+    struct trace *trace;
+    struct search_options options;
+};
+
+/* Between what the choices need and what all of them and the model data take. */
+static uint64_t some_budget(const struct fixture *f, GRand *random)
+{
+    uint8_t every[LAYERS];
+    struct recognised *recognised = recognise(f->trace, NULL);
+    memset(every, 1, LAYERS);
+    struct trace *least = model_derive(recognised, f->trace, every);
+    struct non_model *low = non_model_place(least), *high = non_model_place(f->trace);
+    double from = 0.9 * (double)low->peak_bytes;
+    double to = (double)high->peak_bytes + 0.5 * (double)trace_model_bytes(f->trace);
+
+    non_model_free(low);
+    non_model_free(high);
+    trace_free(least);
+    recognised_free(recognised);
+    return (uint64_t)g_rand_double_range(random, from, to);
+}
+
+static void set_up(struct fixture *f, GRand *random)
+{
+    static const char *const links[] = {"h2d=100MB/s,d2h=100MB/s", "h2d=2GB/s,d2h=1GB/s"};
+    g_autofree uint8_t *recompute = g_new0(uint8_t, LAYERS);
+
+    f->config = (struct model_config){.name = "small",
+                                      .layers = LAYERS,
+                                      .width = 64,
+                                      .heads = 4,
+                                      .inner = 256,
+                                      .positions = 64,
+                                      .vocabulary = 100,
+                                      .tied = true};
+    for (int l = 0; l < LAYERS; l++)
+        recompute[l] = (uint8_t)g_rand_boolean(random);
+    struct model_job job = {.batch = (uint32_t)g_rand_int_range(random, 1, 9),
+                            .sequence = 64,
+                            .micro_batches = (uint32_t)g_rand_int_range(random, 1, 3),
+                            .precision = MODEL_BF16,
+                            .recompute = recompute};
+    f->platform = platform_read(PROJECT_DIR "/platforms/cpu-2core.json", NULL);
+    g_assert_nonnull(f->platform);
+    f->trace = model_synthesise(&f->config, &job, f->platform, NULL);
+    f->costs = costs_new(f->platform, links[g_rand_int_range(random, 0, 2)], NULL);
+    f->options =
+        (struct search_options){.objective = (enum objective)g_rand_int_range(random, 0, 3),
+                                .device_bytes = some_budget(f, random),
+                                .host_bytes = UINT64_MAX,
+                                .costs = f->costs,
+                                .platform = g_rand_boolean(random) ? f->platform : NULL,
+                                .seed = 1,
+                                .threads = 1};
+}
+
+static void tear_down(struct fixture *f)
+{
+    trace_free(f->trace);
+    costs_free(f->costs);
+    platform_free(f->platform);
+}
+
+/* What write_result of pstar-plan does, without files. */
+static void certify(struct choices_result *result)
+{
+    struct plan *plan = result->best->plan;
+    struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
+
+    choices_list(result, certificate);
+    certificate->time.achieved = (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
+}
+
+static double achieved(const struct fixture *f, const struct plan *plan)
+{
+    return f->options.objective == OBJECTIVE_TRAFFIC  ? (double)objective_traffic(plan)
+           : f->options.objective == OBJECTIVE_MEMORY ? (double)plan->device_budget
+                                                      : plan->predicted.iteration_seconds;
+}
+
+static void check_plan(const struct fixture *f, const struct choices_result *result)
+{
+    GError *error = NULL;
+    struct search_result *as_traced = search_plan(f->trace, &f->options, NULL);
+    struct trace *traced = traced_for_plan(result->best->plan, f->trace, &error);
+    g_autofree char *a = traced ? trace_digest(traced) : NULL;
+    g_autofree char *b = trace_digest(result->traced);
+
+    g_assert_no_error(error);
+    g_assert_cmpstr(a, ==, b);
+    verify_plan(result->best->plan, result->best->trace, f->costs, NULL, &error);
+    g_assert_no_error(error);
+    if (as_traced)
+        g_assert_cmpfloat(achieved(f, result->best->plan), <=, achieved(f, as_traced->plan));
+    search_result_free(as_traced);
+    trace_free(traced);
+}
+
+/* A search of its own for each of the others. */
+static void check_alternatives(const struct fixture *f, const struct plan *plan)
+{
+    struct recognised *recognised = recognise(f->trace, NULL);
+
+    for (uint32_t i = 0; i < plan->certificate->alternative_count; i++) {
+        const struct certificate_alternative *a = &plan->certificate->alternatives[i];
+        struct search_options options = f->options;
+        uint8_t recompute[LAYERS];
+        g_assert_true(trace_layers_parse(a->recompute, recompute, LAYERS));
+        options.device_bytes = plan->device_budget;
+        struct trace *trace = model_derive(recognised, f->trace, recompute);
+        struct search_result *result = search_plan(trace, &options, NULL);
+        if (result) {
+            uint64_t ns = (uint64_t)llround(result->plan->predicted.iteration_seconds * 1e9);
+            g_assert_cmpuint(ns + 1, >=, a->bound); /* seconds are rounded */
+            g_assert_cmpint(a->outcome, !=, CERTIFICATE_DOES_NOT_FIT);
+            if (a->outcome == CERTIFICATE_BOUNDED)
+                g_assert_cmpuint(ns + 1, >=, plan->certificate->time.achieved);
+        }
+        search_result_free(result);
+        trace_free(trace);
+    }
+    recognised_free(recognised);
+}
+
+static bool passes(const struct fixture *f, const struct plan *plan)
+{
+    g_autoptr(GError) error = NULL;
+    bool ok = choices_check(plan, f->trace, f->costs, f->options.platform, &error);
+
+    g_assert_true(ok || g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+    return ok;
+}
+
+/* A changed figure of any alternative is found. */
+static void check_lies(const struct fixture *f, struct plan *plan)
+{
+    g_assert_true(passes(f, plan));
+    for (uint32_t i = 0; i < plan->certificate->alternative_count; i++) {
+        struct certificate_alternative *a = &plan->certificate->alternatives[i];
+        const struct certificate_alternative as_it_was = *a;
+        a->bound++;
+        g_assert_false(passes(f, plan));
+        *a = as_it_was;
+        a->recompute = "0-99";
+        g_assert_false(passes(f, plan));
+        *a = as_it_was;
+        if (a->outcome == CERTIFICATE_SEARCHED) {
+            a->outcome = CERTIFICATE_BOUNDED;
+            g_assert_cmpint(passes(f, plan), ==, a->bound >= plan->certificate->time.achieved);
+        } else if (a->outcome == CERTIFICATE_BOUNDED) {
+            a->outcome = CERTIFICATE_DOES_NOT_FIT;
+            passes(f, plan); /* it may not fit either */
+        } else {
+            a->outcome = CERTIFICATE_BOUNDED;
+            g_assert_cmpint(passes(f, plan), ==, a->bound >= plan->certificate->time.achieved);
+        }
+        *a = as_it_was;
+    }
+}
+
+static void test_property(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < CASES; i++) {
+        g_autoptr(GError) error = NULL;
+        struct fixture f;
+        set_up(&f, random);
+        struct choices_result *result = choices_search(f.trace, &f.options, false, &error);
+        if (result) {
+            check_plan(&f, result);
+            certify(result);
+            check_alternatives(&f, result->best->plan);
+            check_lies(&f, result->best->plan);
+        } else {
+            g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+        }
+        choices_result_free(result);
+        tear_down(&f);
+    }
+}
+
+/* On a fast device with a slow link, room is worth more than operations. */
+static void test_room_pays(void)
+{
+    const struct model_config config = {.name = "small",
+                                        .layers = LAYERS,
+                                        .width = 256,
+                                        .heads = 4,
+                                        .inner = 1024,
+                                        .positions = 512,
+                                        .vocabulary = 100,
+                                        .tied = true};
+    const struct model_job job = {
+        .batch = 8, .sequence = 512, .micro_batches = 1, .precision = MODEL_BF16};
+    g_autoptr(GError) error = NULL;
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", &error);
+    struct trace *trace = model_synthesise(&config, &job, platform, &error);
+    struct costs *costs = costs_new(platform, NULL, &error);
+    struct non_model *non_model = non_model_place(trace);
+    const struct search_options options = {.device_bytes = non_model->peak_bytes + (4 << 20),
+                                           .host_bytes = UINT64_MAX,
+                                           .costs = costs,
+                                           .platform = platform,
+                                           .seed = 1};
+    g_assert_no_error(error);
+    struct choices_result *kept = choices_search(trace, &options, true, &error);
+    struct choices_result *chosen = choices_search(trace, &options, false, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(kept->alternative_count, ==, 0);
+    g_assert_cmpuint(chosen->alternative_count, >=, 3);
+    g_assert_cmpint(chosen->best->plan->choices->recompute[0], ==, 1);
+    g_assert_cmpfloat(chosen->best->plan->predicted.iteration_seconds, <,
+                      0.9 * kept->best->plan->predicted.iteration_seconds);
+    choices_result_free(kept);
+    choices_result_free(chosen);
+    non_model_free(non_model);
+    costs_free(costs);
+    trace_free(trace);
+    platform_free(platform);
+}
+
+/* Where activations that are kept do not fit, those that are computed again may. */
+static void test_only_way(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(7);
+    g_autoptr(GError) error = NULL;
+    const uint8_t none[LAYERS] = {0}, every[LAYERS] = {1, 1, 1, 1};
+    struct fixture f;
+
+    set_up(&f, random);
+    struct recognised *recognised = recognise(f.trace, NULL);
+    struct trace *kept = model_derive(recognised, f.trace, none);
+    struct trace *again = model_derive(recognised, f.trace, every);
+    f.options.objective = OBJECTIVE_TIME;
+    f.options.device_bytes = needs_device(again, &f.options, &error);
+    g_assert_null(choices_search(kept, &f.options, true, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+    g_clear_error(&error);
+
+    struct choices_result *result = choices_search(kept, &f.options, false, &error);
+    g_assert_no_error(error);
+    g_assert_cmpint(result->best->plan->choices->recompute[0], ==, 1);
+    g_assert_cmpint(result->alternatives[0].outcome, ==, CERTIFICATE_DOES_NOT_FIT);
+    choices_result_free(result);
+
+    f.options.device_bytes--;
+    g_assert_null(choices_search(kept, &f.options, false, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+    trace_free(again);
+    trace_free(kept);
+    recognised_free(recognised);
+    tear_down(&f);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/choices/property", test_property);
+    g_test_add_func("/choices/room-pays", test_room_pays);
+    g_test_add_func("/choices/only-way", test_only_way);
+    return g_test_run();
+}

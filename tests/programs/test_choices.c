@@ -1,0 +1,155 @@
+/* Which layers are computed again is the planner's choice: the run takes it from the plan, moves
+ * what was predicted, and its losses are those of the recorded run. */
+#include "workshop.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { STEPS = 4, LAYERS = 4 };
+
+#define CHUNKS "--chunk-size 64KiB" /* less to search */
+
+static const char model[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 64, \"n_embd\": 64,\n"
+    " \"n_layer\": 4, \"n_head\": 4, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,\n"
+    " \"attn_pdrop\": 0.1}\n";
+
+struct job {
+    const char *name, *options, *recorded; /* --recompute of the recorded run */
+    const char *search;                    /* of pstar-plan */
+};
+
+static const struct job jobs[] = {
+    {"kept", "--batch 4 --seq 64 --precision bf16", "none", "--objective traffic"},
+    {"recomputed", "--batch 4 --seq 64 --precision fp32", "all", "--objective memory"},
+    {"some", "--batch 2 --seq 64 --micro-batches 2 --precision bf16", "1,3",
+     "--link h2d=60MB/s,d2h=60MB/s"},
+};
+
+G_GNUC_PRINTF(2, 3)
+static void run(const struct workshop *workshop, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *command = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    workshop_must_run(workshop, command);
+}
+
+static json_t *steps_of(const struct workshop *workshop, const char *log)
+{
+    json_t *objects = workshop_read_json_lines(workshop, log), *steps = json_array(), *object;
+    size_t i;
+
+    json_array_foreach (objects, i, object)
+        if (json_object_get(object, "step"))
+            json_array_append(steps, object);
+    json_decref(objects);
+    g_assert_cmpuint(json_array_size(steps), ==, STEPS);
+    return steps;
+}
+
+static void assert_same_losses(const json_t *a, const json_t *b)
+{
+    for (size_t step = 0; step < STEPS; step++) {
+        const json_t *first = json_object_get(json_array_get(a, step), "loss");
+        g_assert_true(isfinite(json_real_value(first)) && json_real_value(first) > 0);
+        g_assert_true(json_equal(first, json_object_get(json_array_get(b, step), "loss")));
+    }
+}
+
+static void assert_measured(const json_t *predicted, const json_t *steps)
+{
+    static const char *const names[] = {
+        "h2d_bytes",      "d2h_bytes",         "h2d_copies",
+        "d2h_copies",     "evictions",         "moves",
+        "moved_bytes",    "peak_device_bytes", "peak_live_device_bytes",
+        "peak_host_bytes"};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_test_message("%s", names[i]);
+        g_assert_true(json_is_integer(json_object_get(predicted, names[i])));
+        g_assert_true(json_equal(json_object_get(predicted, names[i]),
+                                 json_object_get(json_array_get(steps, STEPS - 1), names[i])));
+    }
+}
+
+static uint32_t count_recomputed(const json_t *plan)
+{
+    const json_t *layers = json_object_get(json_object_get(plan, "choices"), "recompute");
+    uint32_t count = 0;
+
+    g_assert_cmpuint(json_array_size(layers), ==, LAYERS);
+    for (size_t l = 0; l < LAYERS; l++)
+        count += json_is_true(json_array_get(layers, l));
+    return count;
+}
+
+static void assert_listed(const json_t *plan)
+{
+    const json_t *list = json_object_get(json_object_get(plan, "certificate"), "alternatives");
+
+    g_assert_cmpuint(json_array_size(list), >=, 1);
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *bound = json_object_get(json_array_get(list, i), "lower_bound_ns");
+        g_assert_cmpint(json_integer_value(bound), >, 0);
+    }
+}
+
+static void test_job(gconstpointer data)
+{
+    const struct job *job = data;
+    struct workshop *workshop = workshop_new();
+
+    workshop_write(workshop, "model/config.json", model);
+    run(workshop,
+        "pstar-collect -o run.pstar --iterations 1:3 -- pstar-run --model model --data text.txt "
+        "--steps %d %s --recompute %s --log recorded.jsonl",
+        STEPS, job->options, job->recorded);
+    run(workshop, "pstar-plan run.pstar --device-memory 25%% %s " CHUNKS " -o plan.json",
+        job->search);
+    run(workshop, "pstar-plan --verify plan.json run.pstar");
+    run(workshop, "pstar-plan --explain plan.json run.pstar");
+    /* An option that says otherwise is what a run without a plan would do. */
+    run(workshop,
+        "pstar-run --model model --data text.txt --steps %d %s --recompute %s --plan plan.json "
+        "--log planned.jsonl",
+        STEPS, job->options, job->recorded);
+
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    json_t *recorded = steps_of(workshop, "recorded.jsonl");
+    json_t *planned = steps_of(workshop, "planned.jsonl");
+    assert_listed(plan);
+    assert_measured(json_object_get(plan, "predicted"), planned);
+    assert_same_losses(recorded, planned);
+    /* Both ask for room, whatever operators take: layers that were kept are not any more. */
+    if (!strcmp(job->search, "--objective traffic"))
+        g_assert_cmpuint(count_recomputed(plan), >, 0);
+    if (!strcmp(job->search, "--objective memory"))
+        g_assert_cmpuint(count_recomputed(plan), ==, LAYERS);
+
+    run(workshop,
+        "pstar-plan run.pstar --device-memory 25%% %s " CHUNKS " --recompute traced -o kept.json",
+        job->search);
+    json_t *kept = workshop_read_json(workshop, "kept.json");
+    json_t *info = workshop_must_print_json(workshop, "pstar-trace info --json run.pstar");
+    g_assert_true(json_equal(json_object_get(json_object_get(kept, "choices"), "recompute"),
+                             json_object_get(json_object_get(info, "choices"), "recompute")));
+    json_decref(info);
+    json_decref(kept);
+    json_decref(planned);
+    json_decref(recorded);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        g_autofree char *path = g_strconcat("/programs/choices/", jobs[i].name, NULL);
+        g_test_add_data_func(path, &jobs[i], test_job);
+    }
+    return g_test_run();
+}
