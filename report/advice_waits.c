@@ -15,6 +15,7 @@ struct step {
     guint number; /* of the strips */
     struct strip_sums phases[STRIP_NO_PHASE], all;
     const char *trace, *memory; /* words of commands */
+    const char *busy, *link;    /* names of its figures */
 };
 
 static char *percent(double part, double whole)
@@ -82,7 +83,7 @@ static void add_host(const struct step *step)
         return;
     g_autofree char *busy = percent(update->busy[STRIP_COMPUTE], update->seconds);
     struct advice *advice = advice_append(
-        step->contents, seconds, "busy",
+        step->contents, seconds, step->busy,
         claim_of(step, "The optimizer on the host holds the device up", STRIP_HOST),
         g_strdup_printf("In the update the device computes for %s of the time. Interleave: let the "
                         "device update every k-th group, or the share that keeps both sides busy; "
@@ -100,7 +101,7 @@ static void add_to_host(const struct step *step)
     g_autofree char *phases = where(step, STRIP_D2H);
     bool backward = step->phases[TRACE_BACKWARD].wait_for[STRIP_D2H] > seconds / 2;
     struct advice *advice =
-        advice_append(step->contents, seconds, "busy",
+        advice_append(step->contents, seconds, step->busy,
                       claim_of(step, "Copies to the host hold the device up", STRIP_D2H),
                       g_strdup_printf("It waits for them in %s. %s", phases,
                                       backward ? "Flush gradients asynchronously: let them leave "
@@ -118,7 +119,7 @@ static void add_to_device(const struct step *step)
         return;
     g_autofree char *phases = where(step, STRIP_H2D);
     struct advice *advice =
-        advice_append(step->contents, seconds, "busy",
+        advice_append(step->contents, seconds, step->busy,
                       claim_of(step, "Copies to the device hold it up", STRIP_H2D),
                       g_strdup_printf("It waits for them in %s. Fetch ahead of the operators, "
                                       "or keep on the device what is used next.",
@@ -136,7 +137,7 @@ static void add_unknown(const struct step *step)
     g_autofree char *phases = where(step, (enum strip)STRIP_UNKNOWN);
     bool copies = step->strips->known[STRIP_H2D];
     struct advice *advice = advice_append(
-        step->contents, seconds, "busy",
+        step->contents, seconds, step->busy,
         claim_of(step, "The device has nothing to compute", (enum strip)STRIP_UNKNOWN),
         g_strdup_printf("It waits in %s. %s", phases,
                         copies ? "No copy and no optimizer runs meanwhile: the program itself does "
@@ -164,7 +165,7 @@ static void add_idle_link(const struct step *step)
     g_autofree char *up = text_rate(h2d), *down = text_rate(d2h), *most = text_rate(peak);
     g_autofree char *share = percent(MAX(h2d, d2h), peak);
     g_autofree char *length = text_seconds(update->seconds);
-    advice_append(step->contents, update->seconds * (1 - MAX(h2d, d2h) / peak) * 0.9, "link",
+    advice_append(step->contents, update->seconds * (1 - MAX(h2d, d2h) / peak) * 0.9, step->link,
                   g_strdup_printf("The link idles while the update runs: %s of its peak", share),
                   g_strdup_printf("For %s H2D carries %s and D2H %s, of %s that it has carried in "
                                   "this step. Optimizer states could cross it meanwhile, so that "
@@ -192,11 +193,14 @@ void advice_add_waits(struct contents *contents)
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *memory = command_memory(contents->inputs);
     guint number = telling(all);
+    g_autofree char *busy = figure_name("busy", number), *link = figure_name("link", number);
     struct step step = {.contents = contents,
                         .strips = g_ptr_array_index(all, number),
                         .number = number,
                         .trace = trace,
-                        .memory = memory};
+                        .memory = memory,
+                        .busy = busy,
+                        .link = link};
     step.all = strips_sum_all(step.strips);
     for (int phase = 0; phase < STRIP_NO_PHASE; phase++)
         step.phases[phase] = strips_sum(step.strips, (enum trace_phase)phase);

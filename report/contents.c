@@ -88,6 +88,10 @@ static void add_table(struct contents *contents, struct table *table)
 static void add_tables(struct contents *contents)
 {
     const struct inputs *inputs = contents->inputs;
+    add_table(contents, table_compare(inputs));
+    add_table(contents, table_compare_operators(inputs));
+    for (guint i = 0; i < inputs->strips->len; i++)
+        add_table(contents, table_busy(g_ptr_array_index(inputs->strips, i)));
     for (guint i = 0; i < contents->pairs->len; i++)
         add_table(contents, table_pair(&g_array_index(contents->pairs, struct pair, i)));
     for (guint s = 0; s < inputs->sweeps->len; s++)
@@ -134,6 +138,7 @@ void contents_free(struct contents *contents)
     g_ptr_array_unref(contents->splits);
     g_ptr_array_unref(contents->advice);
     g_free(contents->verdict);
+    g_free(contents->comparison);
     g_ptr_array_unref(contents->figures);
     g_ptr_array_unref(contents->tables);
     g_ptr_array_unref(contents->findings);

@@ -41,6 +41,7 @@ struct contents {
     GArray *replays;     /* struct replayed */
     GPtrArray *splits;   /* struct split */
     char *verdict;       /* a sentence: why the step takes as long as it does; NULL: not known */
+    char *comparison;    /* a sentence: two steps side by side; NULL: there are no two */
     GPtrArray *advice;   /* struct advice, the most seconds first */
     GArray *pairs;       /* struct pair */
     GPtrArray *figures;  /* struct figure */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define PIXELS_A_LINE 14 /* of characters */
+
 struct figure *figure_new(char *name, char *title)
 {
     struct figure *figure = g_new0(struct figure, 1);
@@ -83,7 +85,7 @@ static void append_terminals(const struct figure *figure, GString *script)
                            FIGURE_PHONE, figure->phone_height, figure->name);
 }
 
-static GString *script_of(const struct figure *figure)
+static GString *script_begin(const struct figure *figure)
 {
     GString *script = g_string_new(NULL);
     g_autofree char *title = text_printable(figure->title);
@@ -92,11 +94,32 @@ static GString *script_of(const struct figure *figure)
     g_string_append(script, style);
     g_string_append_printf(script, "data = '%s.dat'\n", figure->name);
     g_string_append(script, figure->setup->str);
+    return script;
+}
+
+static GString *script_of(const struct figure *figure)
+{
+    GString *script = script_begin(figure);
     g_string_append(script, "do for [page = 1:3] {\n");
     append_terminals(figure, script);
     g_string_append(script, page_style);
     g_string_append(script, figure->drawing->str);
     g_string_append(script, "    unset output\n}\n");
+    return script;
+}
+
+/* Without grids: a terminal has no paler characters for them. */
+static GString *text_script_of(const struct figure *figure)
+{
+    GString *script = script_begin(figure), *drawing = g_string_new(page_style);
+    g_string_append(drawing, figure->drawing->str);
+    g_string_append_printf(script, "page = 4\nset terminal dumb noenhanced size %d,%d\n",
+                           FIGURE_COLUMNS, figure->wide_height / PIXELS_A_LINE);
+    g_auto(GStrv) lines = g_strsplit(drawing->str, "\n", -1);
+    for (size_t i = 0; lines[i]; i++)
+        if (!g_str_has_prefix(g_strchug(lines[i]), "set grid "))
+            g_string_append_printf(script, "%s\n", lines[i]);
+    g_string_free(drawing, TRUE);
     return script;
 }
 
@@ -126,7 +149,9 @@ static char *read_back(const char *folder, const char *name, const char *suffix,
     return NULL;
 }
 
-static bool run_gnuplot(const char *gnuplot, const char *folder, const char *name, GError **error)
+/* `out` (may be NULL) is what it prints, to g_free. */
+static bool run_gnuplot(const char *gnuplot, const char *folder, const char *name, char **out,
+                        GError **error)
 {
     g_autofree char *program = g_strdup(gnuplot);
     g_autofree char *script = g_strconcat(name, ".gp", NULL);
@@ -134,7 +159,8 @@ static bool run_gnuplot(const char *gnuplot, const char *folder, const char *nam
     g_autofree char *complaint = NULL;
     int status = 0;
     GError *inner = NULL;
-    bool ran = g_spawn_sync(folder, command, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL,
+    bool ran = g_spawn_sync(folder, command, NULL,
+                            out ? G_SPAWN_DEFAULT : G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, out,
                             &complaint, &status, &inner) &&
                g_spawn_check_wait_status(status, &inner);
     if (!ran)
@@ -150,7 +176,7 @@ bool figure_draw(struct figure *figure, const char *folder, const char *gnuplot,
     GString *script = script_of(figure);
     bool drawn = write_file(folder, figure->name, ".dat", figure->data, error) &&
                  write_file(folder, figure->name, ".gp", script, error) &&
-                 run_gnuplot(gnuplot, folder, figure->name, error);
+                 run_gnuplot(gnuplot, folder, figure->name, NULL, error);
     g_string_free(script, TRUE);
     if (!drawn)
         return false;
@@ -158,4 +184,25 @@ bool figure_draw(struct figure *figure, const char *folder, const char *gnuplot,
     if (figure->svg)
         figure->phone_svg = read_back(folder, figure->name, "-phone.svg", error);
     return figure->svg && figure->phone_svg;
+}
+
+bool figure_draw_text(const struct figure *figure, const char *folder, const char *gnuplot,
+                      GString *text, GError **error)
+{
+    GString *script = text_script_of(figure);
+    g_autofree char *drawn = NULL, *title = text_printable(figure->title);
+    g_autofree char *caption = text_printable(figure->caption);
+    bool good = write_file(folder, figure->name, ".dat", figure->data, error) &&
+                write_file(folder, figure->name, ".gp", script, error) &&
+                run_gnuplot(gnuplot, folder, figure->name, &drawn, error);
+    g_string_free(script, TRUE);
+    if (!good)
+        return false;
+    g_string_append_printf(text, "%s\n", title);
+    g_auto(GStrv) lines = g_strsplit(drawn, "\n", -1);
+    for (size_t i = 0; lines[i]; i++)
+        if (*g_strchomp(lines[i]))
+            g_string_append_printf(text, "%s\n", lines[i]);
+    g_string_append_printf(text, "%s\n\n", caption);
+    return true;
 }

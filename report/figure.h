@@ -9,6 +9,8 @@
 #define FIGURE_WIDE  960 /* pixels across */
 #define FIGURE_PHONE 360
 
+#define FIGURE_COLUMNS 100 /* characters across, in a terminal */
+
 struct figure {
     char *name;    /* of its files: NAME.gp, NAME.dat, NAME.svg, NAME.png, NAME-phone.svg */
     char *title;   /* what is shown; a heading */
@@ -34,5 +36,9 @@ char *figure_find_gnuplot(GError **error);
 
 /* Writes the files into `folder`, which exists. The script can be run again there by itself. */
 bool figure_draw(struct figure *figure, const char *folder, const char *gnuplot, GError **error);
+
+/* Appends the figure as characters, FIGURE_COLUMNS wide; its data goes into `folder`. */
+bool figure_draw_text(const struct figure *figure, const char *folder, const char *gnuplot,
+                      GString *text, GError **error);
 
 #endif

@@ -12,7 +12,7 @@ static const char *const part_names[PARTS] = {
     [0] = "forward",
     [1] = "backward",
     [2] = "update on the device",
-    [3] = "compute",
+    [3] = "compute, all phases",
     [4 + STRIP_H2D] = "waits for H2D",
     [4 + STRIP_D2H] = "waits for D2H",
     [4 + STRIP_HOST] = "waits for the host",
@@ -30,8 +30,7 @@ static const char *colour_of(int part)
 {
     if (part < STRIP_NO_PHASE)
         return palette_compute((enum trace_phase)part);
-    return part == STRIP_NO_PHASE ? palette_compute(TRACE_BACKWARD)
-                                  : palette_wait(part - STRIP_NO_PHASE - 1);
+    return part == STRIP_NO_PHASE ? PALETTE_COMPUTE : palette_wait(part - STRIP_NO_PHASE - 1);
 }
 
 static void append_data(GString *data, const GPtrArray *splits, guint bars)

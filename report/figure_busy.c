@@ -111,7 +111,8 @@ static void describe(struct figure *figure, const struct strips *strips, const s
 
 struct figure *figure_busy(const struct strips *strips, unsigned number)
 {
-    struct figure *figure = figure_new(figure_name("busy", number), g_strdup("Who is busy, when"));
+    struct figure *figure = figure_new(figure_name("busy", number),
+                                       strips_title("Who is busy, when", strips));
     struct known known = known_of(strips);
     struct strip_sums sums = strips_sum_all(strips);
     figure->wide_height = 75 + 58 * (int)known.count;

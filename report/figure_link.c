@@ -42,7 +42,7 @@ static const char panels[] =
     "        set format x (way == 1 ? '' : '%%g')\n"
     "        set xlabel (way == 1 ? '' : x_label) offset 0,0.6 textcolor rgb ink\n"
     "        set ylabel name[way].', '.rate_name offset (phone ? 1.5 : 0),0 textcolor rgb ink\n"
-    "        set label 3 peak_label[way] at graph 0.99, first 1.06*peak[way]/rate right "
+    "        set label 3 peak_label[way] at graph 0.99, first 1.15*peak[way]/rate right "
     "textcolor rgb ink\n"
     "        plot data using ($1/second):(column(way+1)/rate) with filledcurves y1=0 "
     "lc rgb colour[way] fs solid noborder notitle, \\\n"
@@ -88,8 +88,9 @@ static void describe(struct figure *figure, const struct strips *strips, const d
 
 struct figure *figure_link(const struct strips *strips, unsigned number)
 {
-    struct figure *figure = figure_new(figure_name("link", number),
-                                       g_strdup("What the link carries, beside its peak"));
+    struct figure *figure =
+        figure_new(figure_name("link", number),
+                   strips_title("What the link carries, beside its peak", strips));
     const double peaks[2] = {strips_peak_rate(strips, STRIP_H2D),
                              strips_peak_rate(strips, STRIP_D2H)};
     struct axis_unit second = axis_seconds(strips->seconds);

@@ -91,7 +91,7 @@ bool folder_publish(struct folder *folder, GError **error)
            move_files(folder->temporary, folder->path, error);
 }
 
-static void remove_files(const char *path)
+void folder_remove(const char *path)
 {
     GDir *dir = g_dir_open(path, 0, NULL);
     const char *name;
@@ -111,8 +111,8 @@ void folder_end(struct folder *folder)
         return;
     if (folder->temporary) {
         if (folder->figures)
-            remove_files(folder->figures);
-        remove_files(folder->temporary);
+            folder_remove(folder->figures);
+        folder_remove(folder->temporary);
     }
     g_free(folder->path);
     g_free(folder->temporary);

@@ -22,4 +22,7 @@ bool folder_publish(struct folder *folder, GError **error);
 /* Removes what is still temporary, and frees. */
 void folder_end(struct folder *folder);
 
+/* Removes a folder and the files in it. */
+void folder_remove(const char *path);
+
 #endif

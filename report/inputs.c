@@ -232,6 +232,16 @@ struct inputs *inputs_read(const char *const *paths, GError **error)
     return NULL;
 }
 
+const struct input_trace *inputs_trace_of(const struct inputs *inputs, const struct strips *strips)
+{
+    for (guint t = 0; strips->measured && t < inputs->traces->len; t++) {
+        const struct input_trace *input = g_ptr_array_index(inputs->traces, t);
+        if (!g_strcmp0(input->path, strips->origin))
+            return input;
+    }
+    return NULL;
+}
+
 void inputs_free(struct inputs *inputs)
 {
     if (!inputs)

@@ -33,6 +33,10 @@ struct inputs {
  * be executed over it is an error. Errors (REPORT_ERROR_INPUT, TRACE_ERROR, PLAN_ERROR) name the
  * file, the place and the reason. */
 struct inputs *inputs_read(const char *const *paths, GError **error);
+
+/* The trace that has recorded the strips; NULL: they are of a timeline, or it has no iteration. */
+const struct input_trace *inputs_trace_of(const struct inputs *inputs, const struct strips *strips);
+
 void inputs_free(struct inputs *inputs);
 
 #endif

@@ -8,7 +8,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_BAD_INPUT = 2 };
 
 struct options {
     char *folder;
-    gboolean json, version;
+    gboolean json, text, version;
     char **files;
 };
 
@@ -17,13 +17,16 @@ static bool parse(struct options *options, int *argc, char ***argv, GError **err
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->folder, "Write the report here", "DIR"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options->json, "Print JSON instead of tables", NULL},
+        {"text", 0, 0, G_OPTION_ARG_NONE, &options->text,
+         "Print the figures too, as characters; -o may be left out", NULL},
         {"version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->files, NULL, "FILES..."},
         {0}};
     GOptionContext *context = g_option_context_new(NULL);
     g_option_context_set_summary(
         context,
-        "Draws traces (*.pstar), plans (plan.json), sweeps (pstar-sim --json) and run logs\n"
+        "Says why a training step is slow and what to change, from traces (*.pstar), timelines\n"
+        "(pstar-sim --timeline), plans (plan.json), sweeps (pstar-sim --json) and run logs\n"
         "(pstar-run --log) in any mixture: DIR/index.html shows everything, DIR/figures\n"
         "holds each figure as SVG and PNG with its gnuplot script and data.");
     g_option_context_add_main_entries(context, entries, NULL);
@@ -32,19 +35,32 @@ static bool parse(struct options *options, int *argc, char ***argv, GError **err
     return parsed;
 }
 
+/* What to print; NULL on error. With --text the folder's summary is part of the text. */
+static char *print_of(const struct options *options, bool folder, GError **error)
+{
+    const char *const *files = (const char *const *)options->files;
+    char *summary = folder ? report_write(files, options->folder,
+                                          options->json ? REPORT_JSON : REPORT_TEXT, error)
+                           : NULL;
+    if (!options->text || (folder && !summary))
+        return summary;
+    g_free(summary);
+    return report_text(files, error);
+}
+
 static int run(const struct options *options, GError **error)
 {
     if (options->version) {
         puts("pstar-report " PSTAR_VERSION);
         return EXIT_DONE;
     }
-    if (!options->files || !options->folder || !*options->folder) {
+    bool folder = options->folder && *options->folder;
+    if (!options->files || (!folder && !options->text) || (options->json && options->text)) {
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                    "usage: pstar-report FILES... -o DIR (--help says more)");
+                    "usage: pstar-report FILES... -o DIR, or --text (--help says more)");
         return EXIT_BAD_INPUT;
     }
-    char *summary = report_write((const char *const *)options->files, options->folder,
-                                 options->json ? REPORT_JSON : REPORT_TEXT, error);
+    char *summary = print_of(options, folder, error);
     if (!summary)
         return g_error_matches(*error, REPORT_ERROR, REPORT_ERROR_FAILED) ? EXIT_FAILED
                                                                           : EXIT_BAD_INPUT;

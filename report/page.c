@@ -154,15 +154,6 @@ static void append_missing(GString *html, const GArray *missing)
     g_string_append(html, "</ul>\n</section>\n");
 }
 
-static bool is_trace(const struct inputs *inputs, const char *path)
-{
-    for (guint i = 0; i < inputs->traces->len; i++)
-        if (!g_strcmp0(((const struct input_trace *)g_ptr_array_index(inputs->traces, i))->path,
-                       path))
-            return true;
-    return false;
-}
-
 static void append_files(GString *html, const struct inputs *inputs)
 {
     g_string_append(html, "<footer>Drawn by pstar-report from");
@@ -185,7 +176,7 @@ static void append_files(GString *html, const struct inputs *inputs)
     }
     for (guint i = 0; i < inputs->strips->len; i++) {
         const struct strips *strips = g_ptr_array_index(inputs->strips, i);
-        if (!is_trace(inputs, strips->origin)) {
+        if (!inputs_trace_of(inputs, strips)) {
             append_element(html, separator, strips->origin,
                            strips->measured ? " (trace)" : " (timeline)");
             separator = ", ";
@@ -199,6 +190,8 @@ GString *page_new(const struct contents *contents)
     GString *html = g_string_new(NULL);
     g_autofree char *subject = subject_of(contents->inputs);
     append_head(html, subject, contents->verdict);
+    if (contents->comparison)
+        append_element(html, "<p class=\"comparison\">", contents->comparison, "</p>\n");
     append_advice(html, contents->advice);
     append_findings(html, contents->findings);
     for (guint i = 0; i < contents->figures->len; i++)

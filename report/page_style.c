@@ -14,6 +14,7 @@ const char page_style[] =
     "h1 { font-size: 1.6rem; line-height: 1.2; margin: 0; }\n"
     "h2 { font-size: 1.2rem; margin: 2.5rem 0 0.5rem; }\n"
     "header p { color: var(--muted); margin: 0.25rem 0 0; overflow-wrap: anywhere; }\n"
+    ".comparison { font-size: 1.125rem; margin: 1rem 0 0; overflow-wrap: anywhere; }\n"
     "a { color: var(--link); }\n"
     "code { font: 0.875rem/1.5 ui-monospace, 'DejaVu Sans Mono', monospace; }\n"
     "a:focus-visible, .table:focus-visible { outline: 2px solid var(--link); }\n"

@@ -12,6 +12,7 @@
 #define PALETTE_PAPER "#ffffff"
 
 #define PALETTE_NON_MODEL "#e69f00"
+#define PALETTE_COMPUTE   "#64748b" /* of no known phase */
 #define PALETTE_PLAN      "#d55e00"
 
 const char *palette_list(enum trace_list list);

@@ -36,6 +36,36 @@ static bool write_folder(const struct contents *contents, const char *path, cons
     return good;
 }
 
+static char *text_of(const struct contents *contents, const char *gnuplot, GError **error)
+{
+    g_autofree char *folder = g_dir_make_tmp("pstar-report-XXXXXX", error);
+    GString *text = folder ? g_string_new(NULL) : NULL;
+    bool good = text != NULL;
+    for (guint i = 0; good && i < contents->figures->len; i++)
+        good = figure_draw_text(g_ptr_array_index(contents->figures, i), folder, gnuplot, text,
+                                error);
+    if (good) {
+        g_autofree char *summary = summary_text(contents, NULL);
+        g_string_append(text, summary);
+    }
+    if (folder)
+        folder_remove(folder);
+    return text ? g_string_free(text, !good) : NULL;
+}
+
+char *report_text(const char *const *files, GError **error)
+{
+    struct inputs *inputs = inputs_read(files, error);
+    if (!inputs)
+        return NULL;
+    g_autofree char *gnuplot = figure_find_gnuplot(error);
+    struct contents *contents = gnuplot ? contents_new(inputs) : NULL;
+    char *text = contents ? text_of(contents, gnuplot, error) : NULL;
+    contents_free(contents);
+    inputs_free(inputs);
+    return text;
+}
+
 char *report_write(const char *const *files, const char *folder, enum report_format format,
                    GError **error)
 {

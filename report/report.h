@@ -8,6 +8,10 @@
 
 enum report_format { REPORT_TEXT, REPORT_JSON };
 
+/* Reads `files` as report_write does, and writes nothing. Returns the figures as characters, the
+ * tables and the advice; the caller's, to g_free. NULL on error, as report_write. */
+char *report_text(const char *const *files, GError **error);
+
 /* Reads `files` (NULL ends them; traces, plans, sweeps and run logs in any order) and writes
  * `folder`/index.html and `folder`/figures/. All is written into a temporary folder beside
  * `folder` first and moved when complete; nothing is written where an input is bad. Figures of an

@@ -18,6 +18,11 @@ const char *strip_label(enum strip strip)
     return labels[strip];
 }
 
+char *strips_title(const char *what, const struct strips *strips)
+{
+    return g_strconcat(what, strips->measured ? ": measured" : ": simulated", NULL);
+}
+
 struct strips *strips_new(const char *origin)
 {
     struct strips *strips = g_new0(struct strips, 1);

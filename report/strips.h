@@ -89,7 +89,10 @@ struct strip_sums strips_sum(const struct strips *strips, enum trace_phase phase
 /* Of the whole iteration. */
 struct strip_sums strips_sum_all(const struct strips *strips);
 
-/* "GPU compute", "H2D copies", "host optimizer", "waiting". */
+/* "What it shows: measured", or ": simulated". Free with g_free. */
+char *strips_title(const char *what, const struct strips *strips);
+
+/* "device computes", "H2D copies", "D2H copies", "host optimizer", "device waits". */
 const char *strip_label(enum strip strip);
 
 #endif

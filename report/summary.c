@@ -27,6 +27,10 @@ char *summary_text(const struct contents *contents, const char *folder)
         table_append_text(g_ptr_array_index(contents->tables, i), text);
     if (contents->verdict)
         g_string_append_printf(text, "%s.\n", contents->verdict);
+    if (contents->comparison) {
+        append_printable(text, contents->comparison);
+        g_string_append_c(text, '\n');
+    }
     for (guint i = 0; i < contents->advice->len; i++)
         append_advice(text, i + 1, g_ptr_array_index(contents->advice, i));
     for (guint i = 0; i < contents->findings->len; i++) {
@@ -42,6 +46,8 @@ char *summary_text(const struct contents *contents, const char *folder)
         append_printable(text, missing->command);
         g_string_append_c(text, '\n');
     }
+    if (!folder)
+        return g_string_free(text, FALSE);
     g_autofree char *page = g_build_filename(folder, "index.html", NULL);
     g_string_append_printf(text, "%u figure%s in ", contents->figures->len,
                            contents->figures->len == 1 ? "" : "s");
@@ -166,6 +172,8 @@ char *summary_json(const struct contents *contents, const char *folder)
     json_object_set_new(root, "page", json_string("index.html"));
     json_object_set_new(root, "verdict",
                         contents->verdict ? string_of(contents->verdict) : json_null());
+    json_object_set_new(root, "comparison",
+                        contents->comparison ? string_of(contents->comparison) : json_null());
     json_object_set_new(root, "advice", advice_of(contents));
     json_object_set_new(root, "figures", figures_of(contents));
     json_object_set_new(root, "missing", missing_of(contents));

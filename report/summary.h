@@ -4,10 +4,11 @@
 
 #include "report/contents.h"
 
-/* Findings, tables, and what is missing. `folder` is where the report is. Free with g_free. */
+/* Tables, what is missing, the verdict and the advice. `folder` is where the report is; NULL: it is
+ * nowhere. Free with g_free. */
 char *summary_text(const struct contents *contents, const char *folder);
 
-/* One JSON object: "folder", "page", "figures", "missing", "memory", "predicted_beside_measured".
+/* One JSON object: "folder", "page", "verdict", "comparison", "advice", "figures", "missing", "memory", "predicted_beside_measured".
  * docs/report.md has an example. Free with g_free. */
 char *summary_json(const struct contents *contents, const char *folder);
 

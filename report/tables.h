@@ -11,6 +11,15 @@ struct table *table_configuration(const struct inputs *inputs);
 /* Operators and times by phase of one trace. */
 struct table *table_phases(const struct input_trace *trace);
 
+/* Time and busy shares by phase of one step. */
+struct table *table_busy(const struct strips *strips);
+
+/* The first two steps that traces have recorded, side by side: what got faster, what moved more. */
+struct table *table_compare(const struct inputs *inputs);
+
+/* Operators of the two whose time differs most. */
+struct table *table_compare_operators(const struct inputs *inputs);
+
 /* Bytes over the link by phase, of chunks, under a plan. */
 struct table *table_phase_traffic(const struct replayed *replayed);
 

@@ -169,11 +169,11 @@ void timeline_append_html(GString *html, const struct strips *strips, unsigned n
                                              {"right", "▶", "Later"},
                                              {"all", "whole step", "The whole step"}};
     g_autoptr(GString) row_names = g_string_new(NULL);
-    g_autofree char *name = timeline_name(number);
+    g_autofree char *name = timeline_name(number), *title = strips_title("Timeline", strips);
     g_string_append_printf(html,
-                           "<section id=\"%s\">\n<h2>Timeline</h2>\n<figure>\n"
+                           "<section id=\"%s\">\n<h2>%s</h2>\n<figure>\n"
                            "<div class=\"timeline\" id=\"%s-box\" data-seconds=\"",
-                           name, name);
+                           name, title, name);
     char seconds[G_ASCII_DTOSTR_BUF_SIZE];
     g_string_append(html, g_ascii_dtostr(seconds, sizeof seconds, strips->seconds));
     g_string_append(html, "\">\n<p class=\"buttons\">");

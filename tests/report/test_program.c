@@ -58,6 +58,8 @@ static void test_usage(void)
     check_refused(nothing, NULL, 2, "usage");
     check_refused(no_files, NULL, 2, "usage");
     check_refused(no_folder, NULL, 2, "usage");
+    const char *const both[] = {"x", "--text", "--json", NULL};
+    check_refused(both, NULL, 2, "usage");
     check_refused(unknown, NULL, 2, "--nonsense");
     const char *const version[] = {"--version", NULL}, *const help[] = {"--help", NULL};
     struct outcome outcome = run(version, NULL);
@@ -86,6 +88,11 @@ static void test_statuses(void)
         g_assert_cmpstr(outcome.err, ==, "");
         g_assert_nonnull(strstr(outcome.out, "Best of the sweep"));
         g_assert_true(g_file_test(out, G_FILE_TEST_IS_DIR));
+        clear(&outcome);
+        const char *const text[] = {sample->run, "--text", NULL};
+        outcome = run(text, NULL);
+        g_assert_cmpint(outcome.status, ==, 0);
+        g_assert_nonnull(strstr(outcome.out, "Loss\n"));
         clear(&outcome);
     } else {
         g_test_skip("no gnuplot");

@@ -1,0 +1,113 @@
+/* What is printed: figures as characters, and two steps side by side. */
+#include "report/compare.h"
+#include "report/contents.h"
+#include "tests/report/drawn.h"
+
+#include <string.h>
+
+static void test_text(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new(SAMPLE_EVIL);
+    const char *const files[] = {sample->trace,    sample->plan, sample->sweep,
+                                 sample->timeline, sample->run,  NULL};
+    unsigned before = sample_count(sample->folder);
+    GError *error = NULL;
+    g_autofree char *text = report_text(files, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(sample_count(sample->folder), ==, before);
+    static const char *const shown[] = {
+        "Where the time of a step goes\n",
+        "Who is busy, when: simulated\n",
+        "What the link carries, beside its peak: simulated\n",
+        "Device memory over one iteration\n",
+        "Traffic by chunk size and policy\n",
+        "Predicted beside measured\n",
+        "Loss\n",
+        "Who is busy, by phase: ",
+        "Best of the sweep",
+        ". The optimizer on the host holds the device up",
+    };
+    const char *at = text;
+    for (size_t i = 0; i < G_N_ELEMENTS(shown); i++) {
+        at = strstr(at, shown[i]);
+        if (!at)
+            g_error("no \"%s\", or not in order, in %s", shown[i], text);
+    }
+    g_assert_nonnull(strstr(text, "device waits  70 %"));
+    g_assert_nonnull(strstr(text, "XXXXXXXXXX")); /* an area */
+    g_assert_null(strchr(text, '\x1b'));
+    g_assert_null(strchr(text, '\f'));
+    sample_free(sample);
+}
+
+/* The same step, but that the host updates in 2 ms each, and nobody waits for it. */
+static char *write_faster(const struct sample *sample)
+{
+    g_autofree char *timeline = sample_read(sample->timeline);
+    GString *text = g_string_new(timeline);
+    g_string_replace(text, "\"iteration_seconds\": 0.04", "\"iteration_seconds\": 0.03", 0);
+    g_string_replace(text, "\"dur\": 5000", "\"dur\": 2000", 0);
+    g_string_replace(text, "\"ts\": -24000, \"dur\": 24000", "\"ts\": -14000, \"dur\": 14000", 0);
+    char *path = sample_file(sample, "faster.json", text->str);
+    g_string_free(text, TRUE);
+    return path;
+}
+
+static void test_compare(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *other = write_faster(sample);
+    const char *const files[] = {sample->timeline, other, NULL};
+    GError *error = NULL;
+    struct inputs *inputs = inputs_read(files, &error);
+    g_assert_no_error(error);
+    const struct strips *a, *b;
+    g_assert_true(compare_pair(inputs, &a, &b));
+    g_assert_cmpstr(a->origin, ==, sample->timeline);
+    g_autoptr(GArray) changes = compare_names(a, b);
+    /* Differences sum to that of the wholes; the two span different iterations, but all is in both.
+     */
+    double differ = 0,
+           whole = strips_sum_all(b).busy[STRIP_COMPUTE] + strips_sum_all(b).busy[STRIP_HOST] -
+                   strips_sum_all(a).busy[STRIP_COMPUTE] - strips_sum_all(a).busy[STRIP_HOST];
+    for (guint i = 0; i < changes->len; i++) {
+        const struct compare_change *change = &g_array_index(changes, struct compare_change, i);
+        differ += change->seconds[1] - change->seconds[0];
+    }
+    g_assert_cmpuint(changes->len, ==, 3 * SAMPLE_TENSORS);
+    g_assert_cmpfloat_with_epsilon(differ, whole, 1e-9);
+
+    struct contents *contents = contents_new(inputs);
+    g_assert_nonnull(contents->comparison);
+    g_autofree char *expected =
+        g_strdup_printf("%s is 10.0 ms (25 %%) faster than %s; the device waits for 10.0 ms less.",
+                        other, sample->timeline);
+    g_assert_cmpstr(contents->comparison, ==, expected);
+    contents_free(contents);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+/* One step has nothing beside it. */
+static void test_alone(void)
+{
+    struct sample *sample = sample_new("");
+    const char *const files[] = {sample->timeline, sample->trace, NULL};
+    struct inputs *inputs = inputs_read(files, NULL);
+    struct contents *contents = contents_new(inputs);
+    g_assert_null(contents->comparison);
+    contents_free(contents);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/terminal/text", test_text);
+    g_test_add_func("/report/terminal/compare", test_compare);
+    g_test_add_func("/report/terminal/alone", test_alone);
+    return g_test_run();
+}
