@@ -166,11 +166,11 @@ static struct open_range begin_range(struct collector *collector, enum record_ty
 static void end_range(struct collector *collector, struct open_range *range, uint64_t now)
 {
     const struct record *record = &range->record;
-    bool operator= range->domain->pstar && record->category == ANNOTATION_OPERATOR;
+    bool timed = range->domain->pstar && record->category == ANNOTATION_OPERATOR;
     range->record.end_ns = now;
     if (collector_is_recording(collector_state(collector)) &&
         record->start_ns >= collector->window_ns) {
-        if (operator&& record->type == RECORD_PUSH_POP && collector->in_iteration)
+        if (timed && collector->in_iteration)
             recording_add_duration(collector->recording, record->payload, now - record->start_ns);
         add(collector, record);
     }

@@ -27,6 +27,7 @@ struct collector {
     int64_t launch_ns;
     struct recording *recording;
     struct declarations *declarations;
+    struct declared declared;      /* beside the trace in the file */
     struct device_session *device; /* NULL: the program uses none, or it cannot be recorded */
     struct sampler *sampler;       /* runs where there is a device */
     char *unrecorded;              /* why the device is not recorded; NULL: it is */

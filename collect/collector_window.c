@@ -17,6 +17,7 @@ static void stop(struct collector *collector)
     set_state(collector, OVER);
     if (collector->sampler != NULL)
         sampler_turn(collector->sampler, false);
+    declared_clear(&collector->declared);
     g_clear_pointer(&collector->file, record_file_free);
 }
 
@@ -28,6 +29,16 @@ static void give_up(struct collector *collector, GError *error)
     if (collector->device != NULL)
         activity_free(device_session_close(collector->device, 0));
     stop(collector);
+}
+
+/* In the file: what the program could not tell, and what of it we could not record. */
+static bool note_unknown(const struct collector *collector, GError **error)
+{
+    const char *of_program = collector->declared.unknown, *of_device = collector->unrecorded;
+    g_autofree char *both = of_program != NULL && of_device != NULL
+                                ? g_strconcat(of_program, "\n", of_device, NULL)
+                                : g_strdup(of_program != NULL ? of_program : of_device);
+    return both == NULL || record_file_note(collector->file, "unknown", both, error);
 }
 
 /* Begins the file, or begins it anew; `trace` NULL: without an iteration. */
@@ -44,9 +55,7 @@ static bool begin_file(struct collector *collector, const struct trace *trace, G
     g_clear_pointer(&collector->file, record_file_free);
     collector->operator_count = trace == NULL ? 0 : trace->operator_count;
     collector->file = record_file_new(collector->output, trace, error);
-    return collector->file != NULL &&
-           (collector->unrecorded == NULL ||
-            record_file_note(collector->file, "unknown", collector->unrecorded, error));
+    return collector->file != NULL && note_unknown(collector, error);
 }
 
 /* Takes the activity, which may be NULL. */
@@ -78,6 +87,8 @@ static void complete(struct collector *collector, uint64_t waited, bool partial)
         return;
     GError *error = NULL;
     uint64_t *durations = recording_durations(collector->recording, collector->operator_count);
+    if (collector->declared.fused != NULL)
+        fused_divide(collector->declared.fused, durations);
     if (!record_file_complete(collector->file, durations, collector->operator_count, partial,
                               &error))
         give_up(collector, error);
@@ -117,7 +128,7 @@ static void open_device(struct collector *collector)
         return;
     }
     leave_out_device(collector, error);
-    if (!record_file_note(collector->file, "unknown", collector->unrecorded, &error))
+    if (!note_unknown(collector, &error))
         give_up(collector, error);
 }
 
@@ -127,7 +138,7 @@ static struct trace *take_trace(struct collector *collector)
     GError *error = NULL;
     if (collector->source != OUR_ANNOTATIONS)
         return NULL;
-    struct trace *trace = declarations_take(collector->declarations, &error);
+    struct trace *trace = declarations_take(collector->declarations, &collector->declared, &error);
     if (trace == NULL) {
         fprintf(stderr,
                 "pstar-collect: the program's iteration is not recorded, its NVTX ranges "

@@ -4,7 +4,8 @@
 
 struct declarations {
     struct trace *trace; /* meta only; the arrays are below */
-    GArray *tensors, *operators, *accesses, *buffers, *moments;
+    GArray *tensors, *operators, *accesses, *buffers, *moments, *fused;
+    char *unknown; /* lines; NULL: none */
     bool complete; /* "declared" has come and its counts agree */
     char *fault;   /* the first; NULL: none */
 };
@@ -64,6 +65,14 @@ static bool set_text(char **field, const struct words *words)
     return *field != NULL;
 }
 
+static bool add_line(char **lines, const struct words *words)
+{
+    g_autofree char *line = rest_as_name(words);
+    g_autofree char *before = *lines;
+    *lines = before == NULL ? g_strdup(line) : g_strconcat(before, "\n", line, NULL);
+    return line != NULL;
+}
+
 static bool set_number(uint32_t *field, uint64_t payload)
 {
     *field = (uint32_t)payload;
@@ -94,6 +103,8 @@ static bool add_meta(struct declarations *declarations, struct words *words, uin
         good = set_text(&trace->precision, words);
     else if (strcmp(key, "machine") == 0)
         good = set_text(&trace->machine, words);
+    else if (strcmp(key, "unknown") == 0)
+        good = add_line(&declarations->unknown, words);
     else if (strcmp(key, "batch") == 0)
         good = set_number(&trace->batch, payload);
     else if (strcmp(key, "sequence") == 0)
@@ -181,6 +192,15 @@ static bool add_moment(struct declarations *declarations, struct words *words, u
     return true;
 }
 
+static bool add_fused(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct fused fused = {.count = (uint32_t)payload};
+    if (payload > UINT32_MAX || !next_number_32(words, &fused.first))
+        return false;
+    g_array_append_val(declarations->fused, fused);
+    return true;
+}
+
 static bool end(struct declarations *declarations, struct words *words, uint64_t payload)
 {
     uint32_t tensors, operators, accesses, buffers;
@@ -200,7 +220,7 @@ static const struct {
 } kinds[] = {
     {"meta", add_meta},     {"tensor", add_tensor}, {"operator", add_operator},
     {"access", add_access}, {"buffer", add_buffer}, {"moment", add_moment},
-    {"declared", end},
+    {"fused", add_fused},   {"declared", end},
 };
 
 static void clear_tensor(void *tensor)
@@ -233,6 +253,8 @@ static void set_up(struct declarations *declarations)
     declarations->accesses = new_array(sizeof(struct trace_access), NULL);
     declarations->buffers = new_array(sizeof(struct trace_buffer), clear_buffer);
     declarations->moments = new_array(sizeof(uint64_t), NULL);
+    declarations->fused = fused_new();
+    declarations->unknown = NULL;
     declarations->complete = false;
     declarations->fault = NULL;
 }
@@ -245,6 +267,8 @@ static void tear_down(struct declarations *declarations)
     g_array_unref(declarations->accesses);
     g_array_unref(declarations->buffers);
     g_array_unref(declarations->moments);
+    g_array_unref(declarations->fused);
+    g_free(declarations->unknown);
     g_free(declarations->fault);
 }
 
@@ -317,9 +341,17 @@ static bool lifetimes_are_in_range(const struct trace *trace)
     return true;
 }
 
-struct trace *declarations_take(struct declarations *declarations, GError **error)
+void declared_clear(struct declared *declared)
+{
+    g_clear_pointer(&declared->fused, g_array_unref);
+    g_clear_pointer(&declared->unknown, g_free);
+}
+
+struct trace *declarations_take(struct declarations *declarations, struct declared *declared,
+                                GError **error)
 {
     struct trace *trace = NULL;
+    *declared = (struct declared){0};
     if (declarations->fault != NULL || !declarations->complete) {
         g_set_error_literal(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                             declarations->fault != NULL
@@ -329,8 +361,13 @@ struct trace *declarations_take(struct declarations *declarations, GError **erro
         trace = assemble(declarations);
         if (trace->buffer_count > 0 && lifetimes_are_in_range(trace))
             trace_sum_buffers(trace);
-        if (!trace_check(trace, "declarations", error))
+        if (!trace_check(trace, "declarations", error) ||
+            !fused_weigh(declarations->fused, trace, error))
             g_clear_pointer(&trace, trace_free);
+    }
+    if (trace != NULL) {
+        declared->fused = g_array_ref(declarations->fused);
+        declared->unknown = g_steal_pointer(&declarations->unknown);
     }
     tear_down(declarations);
     set_up(declarations);

@@ -3,7 +3,7 @@
 #ifndef PSTAR_COLLECT_DECLARATIONS_H
 #define PSTAR_COLLECT_DECLARATIONS_H
 
-#include "traces/trace.h"
+#include "collect/fused.h"
 
 struct declarations;
 
@@ -15,9 +15,19 @@ void declarations_free(struct declarations *declarations);
 /* One mark. After a declaration that cannot be understood the rest is ignored. */
 void declarations_add(struct declarations *declarations, const char *text, uint64_t payload);
 
+/* What was declared beside the trace. */
+struct declared {
+    GArray *fused; /* of struct fused, weighed */
+    char *unknown; /* what the program cannot tell, a line each; NULL: nothing */
+};
+
 /* The trace of all that was declared, with durations of 0; to be freed with trace_free. Fails
  * (TRACE_ERROR_INVALID) with the reason where a declaration was bad, or where they are incomplete
- * or contradict each other. `declarations` is empty afterwards. */
-struct trace *declarations_take(struct declarations *declarations, GError **error);
+ * or contradict each other; *declared is empty then. `declarations` is empty afterwards. */
+struct trace *declarations_take(struct declarations *declarations, struct declared *declared,
+                                GError **error);
+
+/* Frees what *declared holds, and empties it. */
+void declared_clear(struct declared *declared);
 
 #endif

@@ -1,3 +1,4 @@
+#include "collect/allocator.h"
 #include "collect/launch.h"
 #include "collect/window.h"
 #include "collect/written.h"
@@ -17,7 +18,7 @@ enum { FAILED = 1, BAD_USAGE = 2 };
 
 struct options {
     char *output, *iterations, *range, **command;
-    gboolean version;
+    gboolean visible_tensors, version;
 };
 
 static void read_options(int *argc, char ***argv, struct options *options)
@@ -32,6 +33,8 @@ static void read_options(int *argc, char ***argv, struct options *options)
          "A:B|all"},
         {"range", 0, 0, G_OPTION_ARG_STRING, &options->range,
          "Iterations are the NVTX ranges of this name; * and ? stand for any text", "NAME"},
+        {"visible-tensors", 0, 0, G_OPTION_ARG_NONE, &options->visible_tensors,
+         "Switch PyTorch to the allocator that shows each tensor to CUPTI", NULL},
         {"version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->command, NULL,
          "-- COMMAND ..."},
@@ -130,6 +133,8 @@ int main(int argc, char **argv)
                 "pstar-collect: no command given: pstar-collect [OPTIONS] -- COMMAND ...\n");
         status = BAD_USAGE;
     } else {
+        if (options.visible_tensors)
+            allocator_show_tensors();
         status = run(&options);
     }
     g_free(options.output);

@@ -451,6 +451,28 @@ static void test_statuses(struct fixture *fixture, gconstpointer data)
 }
 
 /* Collector's errors never harm the program, and are told once. */
+/* What a command gets to see of PyTorch's options; NULL: not set. */
+static char *allocator_options(struct fixture *fixture, const char *before)
+{
+    g_setenv("PYTORCH_CUDA_ALLOC_CONF", before, TRUE);
+    collect(fixture, "--visible-tensors -- sh -c 'echo $PYTORCH_ALLOC_CONF; "
+                     "test $PYTORCH_ALLOC_CONF = $PYTORCH_CUDA_ALLOC_CONF'");
+    g_unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+    assert_exit(fixture, 1); /* nothing was annotated */
+    assert_says(fixture, "cudaMallocAsync");
+    return g_strchomp(g_strdup(fixture->output));
+}
+
+static void test_visible_tensors(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *alone = allocator_options(fixture, "");
+    g_assert_cmpstr(alone, ==, "backend:cudaMallocAsync");
+    g_autofree char *others = allocator_options(fixture,
+                                                "max_split_size_mb:64, backend:native,a:b");
+    g_assert_cmpstr(others, ==, "backend:cudaMallocAsync,max_split_size_mb:64,a:b");
+}
+
 static void test_errors(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -519,6 +541,7 @@ int main(int argc, char **argv)
     ADD("/collect/process-in-name", test_process_in_name);
     ADD("/collect/two-processes", test_two_processes);
     ADD("/collect/statuses", test_statuses);
+    ADD("/collect/visible-tensors", test_visible_tensors);
     ADD("/collect/errors", test_errors);
     ADD("/collect/signals", test_signals);
     return g_test_run();

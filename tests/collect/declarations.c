@@ -18,6 +18,9 @@ static const struct {
     {"operator backward device 0 0 11 21 0 0 backward h.0.ln_1", 1},
     {"access 1 param update", 1},
     {"buffer 512 0 1 1 77 h.0.x", 0},
+    {"fused 0", 2},
+    {"meta unknown FLOPs", 0},
+    {"meta unknown of some", 0},
     {"declared 2 2 2 1", 0},
 };
 
@@ -30,7 +33,10 @@ static struct trace *declare(size_t replaced, const char *text, uint64_t payload
             declarations_add(declarations, good[i].text, good[i].payload);
         else if (text != NULL)
             declarations_add(declarations, text, payload);
-    struct trace *trace = declarations_take(declarations, error);
+    struct declared declared;
+    struct trace *trace = declarations_take(declarations, &declared, error);
+    g_assert_true(trace != NULL || (declared.fused == NULL && declared.unknown == NULL));
+    declared_clear(&declared);
     declarations_free(declarations);
     return trace;
 }
@@ -61,7 +67,7 @@ static void test_good(void)
 
 static void test_each_is_needed(void)
 {
-    static const size_t optional[] = {0, 1, 5};
+    static const size_t optional[] = {0, 1, 5, 14, 15, 16};
     for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
         bool needed = true;
         for (size_t j = 0; j < G_N_ELEMENTS(optional); j++)
@@ -111,8 +117,15 @@ static void test_bad(void)
         {13, "buffer 512 0 2 1 77 h.0.x", 0},
         {13, "buffer 512 0 4294967295 1 77 h.0.x", 0},
         {13, "buffer 512 0 1 2 77 h.0.x", 0},
-        {14, "declared 2 2 3 1", 0},
-        {14, "declared 2 2 2", 0},
+        {14, "fused 0", 0},
+        {14, "fused 0", 3},
+        {14, "fused 1", 2},
+        {14, "fused 2", 1},
+        {14, "fused 0", UINT64_C(1) << 32},
+        {14, "fused", 2},
+        {15, "meta unknown", 0},
+        {17, "declared 2 2 3 1", 0},
+        {17, "declared 2 2 2", 0},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;
@@ -152,10 +165,30 @@ static void test_again(void)
     for (int times = 0; times < 2; times++)
         for (size_t i = 0; i < G_N_ELEMENTS(good); i++)
             declarations_add(declarations, good[i].text, good[i].payload);
-    struct trace *trace = declarations_take(declarations, NULL);
+    struct declared declared, empty;
+    struct trace *trace = declarations_take(declarations, &declared, NULL);
     g_assert_nonnull(trace);
     g_assert_cmpuint(trace->operator_count, ==, 2);
-    g_assert_null(declarations_take(declarations, NULL));
+    g_assert_cmpstr(declared.unknown, ==, "FLOPs\nof some");
+    g_assert_null(declarations_take(declarations, &empty, NULL));
+    declared_clear(&declared);
+    trace_free(trace);
+    declarations_free(declarations);
+}
+
+/* The operators of the good declarations have 20 and 21 bytes. */
+static void test_fused(void)
+{
+    struct declarations *declarations = declarations_new();
+    for (size_t i = 0; i < G_N_ELEMENTS(good); i++)
+        declarations_add(declarations, good[i].text, good[i].payload);
+    struct declared declared;
+    struct trace *trace = declarations_take(declarations, &declared, NULL);
+    uint64_t durations_ns[] = {410, 0};
+    fused_divide(declared.fused, durations_ns);
+    g_assert_cmpuint(durations_ns[0], ==, 200);
+    g_assert_cmpuint(durations_ns[1], ==, 210);
+    declared_clear(&declared);
     trace_free(trace);
     declarations_free(declarations);
 }
@@ -168,5 +201,6 @@ int main(int argc, char **argv)
     g_test_add_func("/declarations/bad", test_bad);
     g_test_add_func("/declarations/garbage", test_garbage);
     g_test_add_func("/declarations/again", test_again);
+    g_test_add_func("/declarations/fused", test_fused);
     return g_test_run();
 }

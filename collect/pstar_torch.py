@@ -1,0 +1,1056 @@
+"""Names what a PyTorch training loop does, for pstar-collect.
+
+    import pstar_torch
+    pstar_torch.annotate(model, optimizer)      # before the loop
+
+    pstar-collect -o run.pstar -- python3 train.py
+
+One file, no dependency but torch. Without pstar-collect annotate() does nothing. With it, the
+iteration before the recorded ones is observed: a dispatch mode sees every operator of ATen, and by
+their storages which parameters, gradients and optimizer states each one touches, and when
+activations come and go. That becomes the declarations of docs/formats.md. The recorded iterations
+carry nothing but hooks that mark where an operator begins; after them all hooks are removed.
+
+    python3 -m pstar_torch snapshot.pickle -o snapshot.json
+
+makes a snapshot of torch.cuda.memory's history into a file for pstar-trace import.
+"""
+import ctypes
+import functools
+import os
+import re
+import sys
+import threading
+import weakref
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+DECLARATION, ITERATION, OPERATOR = 1, 2, 3  # categories of the domain "pstar"
+STATE_LISTS = ("exp_avg", "exp_avg_sq", "master")  # the optimizer's states, in its order
+FILLS = {"zero_", "fill_"}
+OVERWRITES = FILLS | {"copy_", "normal_", "uniform_", "bernoulli_", "random_"}
+PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+
+def annotate(model, *optimizers):
+    """Names the iterations that train `model`: each ends with a step of the last optimizer.
+
+    Call it once, before the first iteration, when the model is on its device and is what the
+    optimizers have. Never fails: what goes wrong is printed once, and training goes on.
+    """
+    library, window = (os.environ.get(name)
+                       for name in ("NVTX_INJECTION64_PATH", "PSTAR_COLLECT_ITERATIONS"))
+    if not library or not window or window == "all":
+        return
+    try:
+        first, end = map(int, window.split(":"))
+        if first == 0:
+            raise ValueError("iteration 0 cannot be recorded, it is the one before the recorded "
+                             "that is observed: --iterations 1:2")
+        _Session(_Nvtx(library), model, optimizers, first, end)
+    except Exception as error:
+        _say(error)
+
+
+def _say(error):
+    print(f"pstar_torch: {type(error).__name__}: {error}: training goes on unannotated",
+          file=sys.stderr)
+
+
+# ---- NVTX: what its header does in a C program ----------------------------------------------------
+
+
+class _Attributes(ctypes.Structure):
+    """nvtxEventAttributes_t"""
+    _fields_ = [("version", ctypes.c_uint16), ("size", ctypes.c_uint16),
+                ("category", ctypes.c_uint32), ("color_type", ctypes.c_int32),
+                ("color", ctypes.c_uint32), ("payload_type", ctypes.c_int32),
+                ("reserved", ctypes.c_int32), ("payload", ctypes.c_uint64),
+                ("message_type", ctypes.c_int32), ("message", ctypes.c_void_p)]
+
+
+_GetTable = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_void_p),
+                             ctypes.POINTER(ctypes.c_uint))
+_GetExport = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)
+
+
+class _Callbacks(ctypes.Structure):
+    """NvtxExportTableCallbacks"""
+    _fields_ = [("size", ctypes.c_size_t), ("get_table", _GetTable)]
+
+
+class _Nvtx:
+    """The domain "pstar" of the tool that NVTX_INJECTION64_PATH names."""
+    CALLBACKS = 1                # NVTX_ETID_CALLBACKS
+    SIZES = {1: 16, 5: 16}       # functions of the modules CORE and CORE2
+    PAYLOAD_UINT64, ASCII, REGISTERED = 1, 1, 3
+    kept = []                    # the tool keeps pointers to all of it for as long as the process runs
+
+    def __init__(self, library):
+        tables = {}
+        for module, size in self.SIZES.items():
+            slots = (ctypes.c_void_p * size)()
+            table = (ctypes.c_void_p * (size + 1))(
+                *(ctypes.addressof(slots) + i * ctypes.sizeof(ctypes.c_void_p)
+                  for i in range(size)))
+            tables[module] = slots, table
+
+        def get_table(module, table, size):
+            if module not in tables:
+                return 0
+            table[0] = ctypes.addressof(tables[module][1])
+            size[0] = self.SIZES[module]
+            return 1
+
+        callbacks = _Callbacks(ctypes.sizeof(_Callbacks), _GetTable(get_table))
+        export = _GetExport(
+            lambda which: ctypes.addressof(callbacks) if which == self.CALLBACKS else None)
+        tool = ctypes.CDLL(library)
+        self.kept.append((tables, callbacks, export, tool))
+        initialize = tool.InitializeInjectionNvtx2
+        initialize.argtypes = [_GetExport]
+        if not initialize(export):
+            raise RuntimeError(f"{library} records nothing")
+        slots = tables[5][0]
+        attributes = ctypes.POINTER(_Attributes)
+
+        def function(slot, result, *arguments):
+            if not slots[slot]:
+                raise RuntimeError(f"{library} lacks function {slot} of NVTX's domains")
+            return ctypes.CFUNCTYPE(result, *arguments)(slots[slot])
+
+        handle = ctypes.c_void_p
+        self._mark = function(1, None, handle, attributes)
+        self._start = function(2, ctypes.c_uint64, handle, attributes)
+        self._end = function(3, None, handle, ctypes.c_uint64)
+        self._push = function(4, ctypes.c_int, handle, attributes)
+        self._pop = function(5, ctypes.c_int, handle)
+        name_category = function(8, None, handle, ctypes.c_uint32, ctypes.c_char_p)
+        self._register = function(10, handle, handle, ctypes.c_char_p)
+        self.domain = function(12, handle, ctypes.c_char_p)(b"pstar")
+        for category, name in enumerate((b"declaration", b"iteration", b"operator"), 1):
+            name_category(self.domain, category, name)
+
+    def event(self, category, text, payload):
+        """Attributes to be passed to push and start again and again."""
+        message = self._register(self.domain, text.encode())
+        return _Attributes(3, ctypes.sizeof(_Attributes), category, 0, 0, self.PAYLOAD_UINT64, 0,
+                           payload, self.REGISTERED, message)
+
+    def declare(self, text, payload=0):
+        line = text.replace("\n", " ").encode()
+        attributes = _Attributes(3, ctypes.sizeof(_Attributes), DECLARATION, 0, 0,
+                                 self.PAYLOAD_UINT64, 0, payload, self.ASCII,
+                                 ctypes.cast(ctypes.c_char_p(line), ctypes.c_void_p))
+        self._mark(self.domain, attributes)
+
+    def push(self, event):
+        self._push(self.domain, event)
+
+    def pop(self):
+        self._pop(self.domain)
+
+    def start(self, event):
+        return self._start(self.domain, event)
+
+    def end(self, range_id):
+        self._end(self.domain, range_id)
+
+
+# ---- The hooks, and what they make of an iteration ------------------------------------------------
+
+
+class _Segment:
+    """What runs from one event of the hooks to the next."""
+
+    def __init__(self, name, phase, module, micro_batch, inside=True):
+        self.name, self.phase, self.module = name, phase, module
+        self.micro_batch = micro_batch
+        self.inside = inside  # of a module; what runs outside is divided by parameters
+        self.thread = threading.get_ident()
+
+
+def _guarded(hook):
+    """Our failures are not the program's."""
+    @functools.wraps(hook)
+    def call(self, *arguments, **keywords):
+        if torch.compiler.is_compiling():  # in compiled code modules have no boundaries
+            return
+        if self.mode is not None and os.getpid() == self.process:
+            try:
+                hook(self, *arguments, **keywords)
+            except Exception as error:
+                _say(error)
+                self.close()
+    return call
+
+
+class _Session:
+    """From annotate() to the end of the window. `mode` is what the current iteration is for: "wait",
+    "observe", "record"; None: no more."""
+
+    def __init__(self, nvtx, model, optimizers, first, end):
+        self.nvtx, self.first, self.end = nvtx, first, end
+        self.model, self.optimizers = model, optimizers
+        self.process = os.getpid()
+        self.mode = "wait"
+        self.iteration = -1       # the current one, or the last
+        self.inside = False       # an iteration
+        self.stepping = False     # an optimizer
+        self.observer = self.observed = None
+        self.open = None          # the operator's range: thread, id of a start-end range or None
+        self.names, self.handles, self.installed = _hooked_modules(model), [], False
+        self.whole = nvtx.event(ITERATION, "iteration", 0)
+        self.backward = torch.autograd.backward
+        if not optimizers:
+            raise ValueError("annotate(model, optimizer): no optimizer")
+        for i, optimizer in enumerate(optimizers):
+            self.handles.append(optimizer.register_step_pre_hook(
+                functools.partial(self.before_step, i)))
+            self.handles.append(optimizer.register_step_post_hook(
+                functools.partial(self.after_step, i)))
+        if first == 1:
+            self.install()
+
+    def __reduce__(self):
+        """A copy of the model, or one in a file, has hooks that do nothing."""
+        return _inert_session, ()
+
+    def install(self):
+        """The hooks that cost something, from the observed iteration on."""
+        for index, (module, _) in enumerate(self.names):
+            self.handles.append(module.register_forward_pre_hook(
+                functools.partial(self.before_forward, index), with_kwargs=True))
+            self.handles.append(module.register_forward_hook(
+                functools.partial(self.after_forward, index), always_call=True))
+        self.installed = True
+
+        @functools.wraps(self.backward)
+        def backward(*arguments, **keywords):
+            nested = torch._C._current_graph_task_id() != -1
+            if not nested:
+                self.backward_event("begin")
+            result = self.backward(*arguments, **keywords)
+            if not nested:
+                self.backward_event("end")
+            return result
+        torch.autograd.backward = self.patch = backward
+
+    def close(self):
+        self.mode = None
+        if self.observer is not None:
+            self.observer.leave()
+        for handle in self.handles:
+            handle.remove()
+        if self.installed and torch.autograd.backward is self.patch:
+            torch.autograd.backward = self.backward
+
+    # Each hook is an event, named by its key. In the observed iteration it begins a segment, in
+    # the recorded ones the operator that was made of that segment.
+
+    def event(self, key, make):
+        position = self.position
+        self.position += 1
+        if self.mode == "observe":
+            self.keys.append(key)
+            self.observer.begin(make())
+        elif not self.diverged:
+            if position >= len(self.keys) or self.keys[position] != key:
+                self.diverge(f"{key} came in place of "
+                             f"{self.keys[position] if position < len(self.keys) else 'the end'}")
+            elif self.observed.events[position] is not None:
+                self.switch(self.observed.events[position])
+
+    def diverge(self, what):
+        self.diverged = True
+        self.switch(-1)
+        print(f"pstar_torch: iteration {self.iteration} does not go on as the observed one did "
+              f"({what}): operators after that have no times in it", file=sys.stderr)
+
+    def switch(self, moment):
+        """From the open operator to `moment`; -1: to none."""
+        if self.open is not None:
+            thread, range_id = self.open
+            if range_id is not None:
+                self.nvtx.end(range_id)
+            elif thread == threading.get_ident():
+                self.nvtx.pop()
+            else:
+                raise RuntimeError("an operator ends in another thread than it began in")
+            self.open = None
+        if moment >= 0:
+            event, crosses = self.observed.ranges[moment]
+            if crosses:
+                self.open = None, self.nvtx.start(event)
+            else:
+                self.nvtx.push(event)
+                self.open = threading.get_ident(), None
+
+    def begin_iteration(self, given):
+        self.inside = True
+        self.iteration += 1
+        self.whole.payload = self.iteration
+        self.position, self.micro_batch, self.went_back = 0, 0, False
+        self.stack, self.last_backward, self.diverged = [], None, False
+        if self.iteration == self.first - 1:
+            self.mode, self.keys = "observe", []
+            self.observer = _Observer(self)
+            self.observer.enter()
+            self.batch, self.sequence = _batch_of(given)
+        elif self.iteration == self.first:
+            self.observed = _Declarations(self.observer, self)
+            self.mode = "record"
+        self.nvtx.push(self.whole)
+
+    def end_iteration(self):
+        self.inside = False
+        if self.mode == "observe":
+            self.observer.finish()
+            self.observer.leave()
+        else:
+            if not self.diverged and self.position != len(self.keys):
+                self.diverge(f"it ended after {self.position} of {len(self.keys)} events")
+            self.switch(-1)
+        self.nvtx.pop()
+        if self.iteration + 1 == self.end:
+            self.close()
+
+    @_guarded
+    def before_forward(self, index, module, arguments, keywords):
+        if self.stepping:
+            raise RuntimeError("the optimizer's step has a closure")
+        if not self.inside:
+            if not torch.is_grad_enabled():
+                return  # an evaluation
+            self.begin_iteration((arguments, keywords))
+        again = torch._C._current_graph_task_id() != -1
+        if not again:
+            if not self.stack and self.went_back:
+                self.micro_batch += 1
+                self.went_back = False
+            self.mark((arguments, keywords))
+        self.stack.append((index, again))
+        self.event(("forward", index), lambda: self.forward_segment(index, again))
+
+    @_guarded
+    def after_forward(self, index, module, arguments, result):
+        if not self.inside:
+            return
+        while self.stack and self.stack[-1][0] != index:
+            self.stack.pop()
+        again = self.stack.pop()[1] if self.stack else False
+        if not again:
+            self.mark(result)
+        self.event(("after", index), lambda: self.resumed_segment(again))
+
+    def forward_segment(self, index, again):
+        name = self.names[index][1]
+        return _Segment(f"recompute {name}" if again else f"forward {name}",
+                        "backward" if again else "forward", name, self.micro_batch)
+
+    def resumed_segment(self, again):
+        """After a module: the one that called it, or what backward was at when it had to compute
+        again, or what lies outside of all."""
+        if self.stack and self.stack[-1][1] == again:
+            return self.forward_segment(*self.stack[-1])
+        if again and self.last_backward is not None:
+            return self.backward_segment(self.last_backward)
+        return _Segment("forward loss", "forward", "", self.micro_batch, inside=False)
+
+    def backward_segment(self, module):
+        return _Segment(f"backward {module}", "backward", module, self.micro_batch)
+
+    def mark(self, value):
+        """Backward will come to the nodes of these tensors: what it does from there on belongs to
+        the segment that made them."""
+        position = self.position - 1
+        if position < 0:
+            return
+        for tensor in _tensors(value):
+            node = tensor.grad_fn
+            if node is None or "pstar" in node.metadata:
+                continue
+            node.metadata["pstar"] = True
+            module = self.observer.segments[position].module if self.mode == "observe" else None
+            node.register_prehook(functools.partial(self.on_node, self.iteration, position, module))
+
+    @_guarded
+    def on_node(self, iteration, position, module, gradients):
+        if not self.inside or iteration != self.iteration:
+            return
+        self.last_backward = module or "loss"
+        self.event(("node", position), lambda: self.backward_segment(self.last_backward))
+
+    @_guarded
+    def backward_event(self, which):
+        if not self.inside:
+            return
+        if self.mode == "observe":
+            self.observer.follow(which == "begin")
+        self.stack.clear()
+        self.went_back, self.last_backward = True, "loss"
+        self.event(("backward", which), lambda: self.backward_segment("loss") if which == "begin"
+                   else _Segment("update gradients", "update", "", 0, inside=False))
+
+    @_guarded
+    def before_step(self, i, optimizer, arguments, keywords):
+        self.stepping = True
+        if self.inside:
+            self.event(("step", i), lambda: _Segment("update", "update", "", 0, inside=False))
+
+    @_guarded
+    def after_step(self, i, optimizer, arguments, keywords):
+        self.stepping = False
+        last = i + 1 == len(self.optimizers)
+        if self.mode == "wait" and not self.installed:
+            if not last:
+                return
+            self.iteration += 1  # counted by the collector, too
+            self.nvtx.push(self.whole)
+            self.nvtx.pop()
+            if self.iteration + 2 == self.first:
+                self.install()
+        elif self.inside:
+            self.event(("stepped", i),
+                       lambda: _Segment("update gradients", "update", "", 0, inside=False))
+            if last:
+                self.end_iteration()
+
+
+def _inert_session():
+    session = _Session.__new__(_Session)
+    session.mode = None
+    return session
+
+
+def _hooked_modules(model):
+    """(module, name) of all but what lies within a compiled module, which hooks would change."""
+    found, hidden = [], set()
+    for name, module in model.named_modules():
+        if id(module) in hidden:
+            continue
+        found.append((module, name or type(module).__name__))
+        if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
+            hidden.update(id(inner) for inner in module.modules() if inner is not module)
+    return found
+
+
+def _batch_of(given):
+    """Sequences and tokens of the model's first input; a sequence of what has none is 1."""
+    tensor = next(_tensors(given), None)
+    shape = tensor.shape if tensor is not None else ()
+    tokens = len(shape) == 3 or (len(shape) == 2 and not tensor.is_floating_point())
+    return max(1, shape[0]) if shape else 1, max(1, shape[1]) if tokens else 1
+
+
+def _tensors(value, depth=4):
+    """All tensors in lists, tuples and dictionaries."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth > 0 and isinstance(value, (list, tuple, dict)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _tensors(inner, depth - 1)
+
+
+# ---- The observed iteration -----------------------------------------------------------------------
+
+
+class _Storage:
+    """A storage, for as long as it lives."""
+
+    def __init__(self, nbytes, device, made):
+        self.nbytes, self.device = nbytes, device
+        self.made = made          # by an operator that we saw, which `maker` names
+        self.maker, self.flops = "", 0
+        self.kind = None          # None: non-model data; "param", "grad", a list of states; "fixed"
+        self.spans = []           # of model data: (begin, end, index of the tensor)
+        self.dead = False
+        self.reference = None
+
+
+def _span(tensor):
+    """The bytes of its storage that a tensor may touch."""
+    width = tensor.element_size()
+    begin = tensor.storage_offset() * width
+    if tensor.numel() == 0:
+        return begin, begin
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * width
+
+
+@functools.lru_cache(maxsize=None)
+def _written(function):
+    """The arguments that an operator of ATen writes: positions and names."""
+    return frozenset(key for i, argument in enumerate(function._schema.arguments)
+                     if argument.alias_info is not None and argument.alias_info.is_write
+                     for key in (i, argument.name))
+
+
+def _count_flops(function, arguments, keywords, result):
+    """Of matrix products, convolutions and attention; others count as none."""
+    from torch.utils.flop_counter import flop_registry
+    count = flop_registry.get(function._overloadpacket)
+    try:
+        return int(count(*arguments, **keywords, out_val=result)) if count else 0
+    except Exception:
+        return 0
+
+
+class _Observer(TorchDispatchMode):
+    """Sees every operator of ATen, in forward and in backward, whatever thread runs it."""
+
+    def __init__(self, session):
+        super().__init__()
+        self.session = session
+        self.segments = []
+        self.log = []      # (segment, what, of what): "alloc", "free" of a storage; "work"
+        self.live = {}     # storages by the address of their C++ object
+        self.seen = []     # all storages
+        self.hooks = []
+        self.remarks = []
+        self.entered = False
+        self.followed = False
+        self.failure = None
+        self.tensors = _model_tensors(session.model, session.optimizers, self.remarks)
+        self.index = {}    # of parameters' tensors, by the id of the parameter
+        for index, (name, parameters) in enumerate(self.tensors):
+            for parameter in parameters:
+                self.index[id(parameter)] = index
+            self.claim(parameters[0], "param", index)
+            if parameters[0].grad is not None:
+                self.claim(parameters[0].grad, "grad", index)
+            for parameter in parameters:
+                if parameter.requires_grad and parameter.is_leaf:
+                    self.hooks.append(parameter.register_post_accumulate_grad_hook(
+                        functools.partial(self.on_gradient, index)))
+        self.fixed = []    # (name, storage): what lives on, beside model data
+        for name, buffer in session.model.named_buffers():
+            storage = self.claim(buffer, "fixed")
+            if storage is not None:
+                self.fixed.append((name, storage))
+        devices = [p[0].device for _, p in self.tensors for _ in range(p[0].numel() > 0)]
+        self.device = max(set(devices), key=devices.count) if devices else torch.device("cpu")
+
+    def enter(self):
+        if torch._C._len_torch_dispatch_stack() > 0:
+            raise RuntimeError("another dispatch mode is active where the iteration begins")
+        self.__enter__()
+        self.entered = True
+
+    def leave(self):
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks.clear()
+        if not self.entered:
+            return
+        self.entered = False
+        from torch.utils._python_dispatch import _pop_mode, _push_mode
+        above = []  # modes that the program has entered within the iteration stay
+        while torch._C._len_torch_dispatch_stack() > 0:
+            mode = _pop_mode()
+            if mode is self:
+                break
+            above.append(mode)
+        for mode in reversed(above):
+            _push_mode(mode)
+
+    def follow(self, begins):
+        """Backward may be called in a thread of the program's own, where modes are not active; in
+        autograd's threads they are."""
+        if begins and torch._C._len_torch_dispatch_stack() == 0:
+            self.__enter__()
+            self.followed = True
+        elif not begins and self.followed:
+            self.__exit__(None, None, None)
+            self.followed = False
+
+    def begin(self, segment):
+        if self.failure is not None:
+            raise self.failure
+        self.segments.append(segment)
+
+    def segment(self):
+        return len(self.segments) - 1
+
+    def storage(self, tensor, made=False):
+        """That of a tensor; None where it has none (sparse, and the like)."""
+        try:
+            storage = tensor.untyped_storage()
+            key = storage._cdata
+        except (NotImplementedError, RuntimeError):
+            return None
+        found = self.live.get(key)
+        if found is None:
+            found = _Storage(storage.nbytes(), storage.device, made)
+            found.reference = weakref.ref(storage, functools.partial(self.on_death, key, found))
+            self.live[key] = found
+            self.seen.append(found)
+            if made:
+                self.log.append((self.segment(), "alloc", found))
+        return found
+
+    def on_death(self, key, storage, _):
+        storage.dead = True
+        if self.live.get(key) is storage:
+            del self.live[key]
+        if self.session.inside and self.session.mode == "observe":
+            self.log.append((self.segment(), "free", storage))
+
+    def claim(self, tensor, kind, index=None):
+        """This tensor's storage is of that kind, its bytes are those of a tensor of the model."""
+        storage = self.storage(tensor)
+        if storage is None:
+            return None
+        if storage.kind is None or kind != "fixed":
+            storage.kind = kind
+        if index is not None:
+            span = (*_span(tensor), index)
+            if span not in storage.spans:
+                storage.spans.append(span)
+        return storage
+
+    def on_gradient(self, index, parameter):
+        if parameter.grad is not None and self.claim(parameter.grad, "grad", index) is None:
+            self.remarks.append(f"sparse gradients: that of {self.tensors[index][0]} is not counted")
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        keywords = keywords or {}
+        result = function(*arguments, **keywords)
+        if self.entered and os.getpid() == self.session.process:
+            try:
+                self.note(function, arguments, keywords, result)
+            except Exception as error:  # the program must not get it: the next hook does
+                self.failure = self.failure or error
+        return result
+
+    def note(self, function, arguments, keywords, result):
+        written, name = _written(function), function._overloadpacket.__name__
+        reads = not name.endswith("_like") and not name.startswith("new_")
+        touches, given = [], set()
+        for place, value in [*enumerate(arguments), *keywords.items()]:
+            for tensor in _tensors(value):
+                storage = self.storage(tensor)
+                if storage is not None:
+                    given.add(storage)
+                    mode = "read" if place not in written else "update"
+                    if mode == "update" and (place == "out" or name in OVERWRITES):
+                        mode = "fill" if name in FILLS else "overwrite"
+                    if mode == "read" and not reads:
+                        continue
+                    touches.append((storage, *_span(tensor), mode))
+        made, results = [], 0
+        flops = _count_flops(function, arguments, keywords, result)
+        for tensor in _tensors(result):
+            results += 1
+            storage = self.storage(tensor, made=True)
+            if storage is not None and storage not in given:
+                storage.maker, storage.flops = name, flops
+                touches.append((storage, *_span(tensor), "overwrite" if given and reads else "fill"))
+                made.append(storage)
+        if touches and (made or written or not results):  # else it has made but a view
+            self.log.append((self.segment(), "work", (touches, flops)))
+
+    def finish(self):
+        """The iteration has ended, and the optimizers have their states."""
+        self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
+        for index, (name, parameters) in enumerate(self.tensors):
+            self.widths["param"][index] = _bytes(parameters[0])
+            for parameter in parameters:
+                if parameter.grad is not None and self.claim(parameter.grad, "grad", index):
+                    self.widths["grad"][index] = _bytes(parameter.grad)
+        self.states = {}   # list: the state's name in the optimizer
+        lists = iter(STATE_LISTS)
+        for key, found in self.find_states().items():
+            fitting = [(index, state) for index, state in found if key != "step" and
+                       state.numel() == self.tensors[index][1][0].numel()]
+            most = sum(self.widths["grad"].values()) // 2
+            name = None
+            if fitting and sum(self.widths["grad"].get(index, 0) for index, _ in fitting) >= most:
+                name = next(lists, None)
+            if name is not None:
+                self.states[name] = key
+                self.widths[name] = {index: _bytes(state) for index, state in fitting}
+                for index, state in fitting:
+                    self.claim(state, name, index)
+            listed = {id(state) for _, state in fitting} if name is not None else set()
+            others = [state for _, state in found if id(state) not in listed]
+            storages = [storage for storage in (self.claim(state, "fixed") for state in others)
+                        if storage is not None]
+            if storages:
+                self.fixed.append((f"optimizer's {key} ({len(storages)} tensors)", *storages))
+
+    def find_states(self):
+        """By name: (index of the tensor, the state)."""
+        found = {}
+        for optimizer in self.session.optimizers:
+            for parameter, states in optimizer.state.items():
+                for key, state in states.items():
+                    if isinstance(state, torch.Tensor) and id(parameter) in self.index:
+                        found.setdefault(key, []).append((self.index[id(parameter)], state))
+        return found
+
+
+def _bytes(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
+def _model_tensors(model, optimizers, remarks):
+    """[(name, the parameters that share its bytes)]: trained ones first, in the model's order, so
+    that chunks of gradients and states hold nothing else; then frozen ones; then those that only
+    an optimizer has."""
+    found = list(model.named_parameters())
+    known = {id(parameter) for _, parameter in found}
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in known:
+                    known.add(id(parameter))
+                    found.append((f"parameter {len(known) - 1} of the optimizer", parameter))
+    shared = {}
+    for name, parameter in found:
+        if parameter.numel() > 0:
+            key = parameter.untyped_storage()._cdata, *_span(parameter)
+            shared.setdefault(key, []).append((name, parameter))
+    tensors = []
+    for same in shared.values():
+        tensors.append((same[0][0], [parameter for _, parameter in same]))
+        if len(same) > 1:
+            remarks.append(f"{', '.join(name for name, _ in same)} lie in the same bytes, and are "
+                           "one tensor")
+    tensors.sort(key=lambda tensor: not tensor[1][0].requires_grad)
+    return tensors
+
+
+# ---- From what was observed to declarations -------------------------------------------------------
+
+
+class _Moment:
+    def __init__(self, segment, name, micro_batch):
+        self.name, self.phase, self.micro_batch = name, segment.phase, micro_batch
+        layer = re.search(r"(?:^|[. ])(\d+)(?:\.|$)", name)
+        self.layer = int(layer[1]) if layer else -1
+        self.accesses = {}  # (tensor, list): mode
+        self.touched = {}   # storage: bytes
+        self.flops = 0
+        self.workspace = 0
+
+    def add(self, touches, flops):
+        for storage, begin, end, mode in touches:
+            self.touched[storage] = max(self.touched.get(storage, 0), end - begin)
+            for tensor, kind, mode_there in _accesses(storage, begin, end, mode):
+                before = self.accesses.get((tensor, kind))
+                if before is None:
+                    self.accesses[tensor, kind] = mode_there
+                elif before == "read" and mode_there != "read":
+                    self.accesses[tensor, kind] = "update"
+        self.flops += flops
+
+    def bytes(self):
+        return sum(self.touched.values())
+
+
+def _accesses(storage, begin, end, mode):
+    """(tensor, list, mode) of the model data that lies in these bytes."""
+    if storage.kind in STATE_LISTS and mode in ("fill", "overwrite"):
+        if mode == "fill":
+            return  # a state is made once, in the optimizer's first step
+        mode = "update"  # made of a gradient in the first step, changed by it in the others
+    elif mode == "fill":
+        mode = "overwrite"
+    for first, after, tensor in storage.spans:
+        if begin < after and first < end:
+            covers = begin <= first and after <= end
+            yield tensor, storage.kind, "update" if mode == "overwrite" and not covers else mode
+
+
+class _Declarations:
+    """The observed iteration as operators, accesses and buffers, all declared; and for the recorded
+    iterations the operator that each event of the hooks begins."""
+
+    def __init__(self, observer, session):
+        self.observer, self.session, self.nvtx = observer, session, session.nvtx
+        self.moments, self.fused = [], []
+        self.events = []  # by event: the moment that it begins; None: it goes on; -1: none
+        self.where = []   # by entry of the log: its moment
+        self.place_segments()
+        self.overwrite_zeroed_gradients()
+        self.buffers = self.make_buffers()
+        self.declare()
+        self.ranges = self.make_ranges()
+
+    def place_segments(self):
+        observer = self.observer
+        entries = [[] for _ in observer.segments]
+        for entry in observer.log:
+            entries[entry[0]].append(entry)
+        for number, segment in enumerate(observer.segments):
+            mine = entries[number]
+            works = [work for _, what, work in mine if what == "work"]
+            first = len(self.moments)
+            if not works:
+                key = self.session.keys[number]
+                self.events.append(-1 if key == ("backward", "end") else None)
+                self.where += [max(first - 1, 0)] * len(mine)
+                continue
+            self.events.append(first)
+            tensors = {a[0] for touches, _ in works for t in touches for a in _accesses(*t)}
+            if segment.inside or len(tensors) < 2:
+                moment = _Moment(segment, segment.name, segment.micro_batch)
+                self.moments.append(moment)
+                for work in works:
+                    moment.add(*work)
+                self.where += [first] * len(mine)
+            else:
+                self.divide(segment, mine)
+
+    def divide(self, segment, entries):
+        """What runs outside of modules, into an operator for each parameter that it goes over; what
+        first reads all and then writes all (clipping by a norm) becomes two for each."""
+        first = len(self.moments)
+        pieces, alone, current, writes = {}, True, first, None
+        where, early = [], []
+        for _, what, of in entries:
+            tensors = {}
+            if what == "work":
+                found = [a for touch in of[0] for a in _accesses(*touch)]
+                tensors = dict.fromkeys(a[0] for a in found)
+                if tensors and segment.name != "update":
+                    now = any(a[2] != "read" for a in found)
+                    if now != writes:
+                        pieces, writes = {}, now
+                for tensor in tensors:
+                    if tensor not in pieces:
+                        pieces[tensor] = len(self.moments)
+                        name = self.observer.tensors[tensor][0]
+                        self.moments.append(_Moment(segment, f"{segment.name} {name}", 0))
+                if len(tensors) == 1:
+                    before, current = current, pieces[next(iter(tensors))]
+                    alone = alone and current >= before
+                alone = alone and len(tensors) <= 1
+                if len(tensors) > 1:
+                    for touch in of[0]:
+                        for tensor in {a[0] for a in _accesses(*touch)}:
+                            self.moments[pieces[tensor]].add(
+                                [(touch[0], *self.part(touch, tensor), touch[3])], 0)
+                elif current < len(self.moments):
+                    self.moments[current].add(*of)
+                else:
+                    early.append(of)
+            where.append(current)
+        for work in early:
+            self.moments[first].add(*work)
+        if not alone:  # times and temporaries are shares of the whole
+            born = {of for _, what, of in entries if what == "alloc"}
+            last = len(self.moments) - 1
+            where = [last if what == "free" and of not in born else first
+                     for _, what, of in entries]
+        self.where += where
+        self.fused.append((first, len(self.moments) - first, alone))
+
+    @staticmethod
+    def part(touch, tensor):
+        """The bytes of one tensor, of a touch that may be of several."""
+        spans = [span for span in touch[0].spans if span[2] == tensor]
+        return (max(touch[1], min(span[0] for span in spans)),
+                min(touch[2], max(span[1] for span in spans)))
+
+    def overwrite_zeroed_gradients(self):
+        """Gradients that are zero when an iteration begins (set_to_none=False) need not be kept."""
+        zero = {index for index, (_, parameters) in enumerate(self.observer.tensors)
+                for p in parameters if p.grad is not None and not p.grad.is_sparse
+                and not p.grad.any()}
+        for moment in self.moments:
+            for tensor, kind in moment.accesses:
+                if kind == "grad" and tensor in zero:
+                    if moment.accesses[tensor, kind] == "update":
+                        moment.accesses[tensor, kind] = "overwrite"
+                    zero.discard(tensor)
+
+    def counts(self, storage):
+        return storage.kind is None and storage.device == self.observer.device and storage.nbytes > 0
+
+    def make_buffers(self):
+        """(name, bytes, first moment, last moment, saved, FLOPs). What is there when the next
+        iteration begins is taken to stay until the same operator makes its successor."""
+        end = len(self.moments) - 1
+        first, last = self.lifetimes()
+        backward = {storage for moment in self.moments if moment.phase == "backward"
+                    for storage in moment.touched}
+        user = {}
+        for moment in self.moments:
+            for storage in moment.touched:
+                user.setdefault(storage, moment.name)
+        buffers = [(name, sum(s.nbytes for s in storages), 0, end, 0, 0)
+                   for name, *storages in self.observer.fixed
+                   if storages[0].device == self.observer.device and storages[0].nbytes > 0]
+        crossing = [0] * (end + 2)
+        for storage in filter(self.counts, self.observer.seen):
+            begin = first.get(storage, 0)
+            final = last.get(storage, end)
+            if storage.made and begin == final:
+                continue
+            module = user.get(storage, "").partition(" ")[2]
+            name = f"{module} {storage.maker}" if storage.made else f"input of {module}"
+            saved = storage.made and storage in backward and \
+                self.moments[begin].phase == "forward" and final > begin
+            buffers.append((name, storage.nbytes, begin, final, int(saved),
+                            storage.flops if saved else 0))
+            crossing[begin] += storage.nbytes
+            crossing[final + 1] -= storage.nbytes
+            if storage.made and not storage.dead and begin > 0:
+                buffers.append((f"{name} of the iteration before", storage.nbytes, 0, begin, 0, 0))
+        self.add_workspaces(crossing, buffers)
+        return buffers
+
+    def lifetimes(self):
+        """Moments in which storages come and go. What goes before anything new has come is no part
+        of that moment."""
+        first, last, allocated = {}, {}, -1
+        for (_, what, storage), moment in zip(self.observer.log, self.where):
+            if what == "alloc":
+                first[storage] = allocated = moment
+            elif what == "free":
+                begin = first.get(storage, 0)
+                last[storage] = moment if allocated == moment else max(begin, moment - 1)
+        return first, last
+
+    def add_workspaces(self, crossing, buffers):
+        """The most beside those buffers within a moment."""
+        live = sum(s.nbytes for s in self.observer.seen if self.counts(s) and not s.made)
+        peak = [0] * len(self.moments)
+        for (_, what, storage), moment in zip(self.observer.log, self.where):
+            if what != "work" and self.counts(storage):
+                live += storage.nbytes if what == "alloc" else -storage.nbytes
+                peak[moment] = max(peak[moment], live)
+        around = 0
+        for moment, most in enumerate(peak):
+            around += crossing[moment]
+            self.moments[moment].workspace = max(0, most - around)
+        for start, count, alone in self.fused:
+            if not alone:
+                group = self.moments[start:start + count]
+                whole, total = group[0].workspace, sum(m.bytes() for m in group) or 1
+                for moment in group:
+                    moment.workspace = whole * moment.bytes() // total
+        for number, moment in enumerate(self.moments):
+            if moment.workspace > 0:
+                buffers.append((f"{moment.name} workspace", moment.workspace, number, number, 0, 0))
+
+    def make_ranges(self):
+        """By moment: its event, and whether it ends in another thread than it begins in."""
+        segments = self.observer.segments
+        begins = [(number, moment) for number, moment in enumerate(self.events)
+                  if moment is not None]
+        ranges = {}
+        for (number, moment), after in zip(begins, [*begins[1:], (0, None)]):
+            if moment >= 0:
+                event = self.nvtx.event(OPERATOR, self.moments[moment].name, moment)
+                ranges[moment] = event, segments[number].thread != segments[after[0]].thread
+        return ranges
+
+    def declare(self):
+        declare, session = self.nvtx.declare, self.session
+        tensors, widths, remarks = self.sizes()
+        declare(f"meta producer PyTorch {torch.__version__}")
+        declare(f"meta model {type(session.model).__name__}, "
+                f"{sum(p.numel() for p in session.model.parameters())} parameters")
+        declare(f"meta precision {self.precision()}")
+        for key, value in (("batch", session.batch), ("sequence", session.sequence),
+                           ("micro_batches", 1 + max(m.micro_batch for m in self.moments))):
+            declare(f"meta {key}", value)
+        for kind, width in widths.items():
+            declare(f"meta element_bytes_{kind}", width)
+        for line in [*self.observer.remarks, *remarks, *self.remarks()]:
+            declare(f"meta unknown {line}")
+        for index, (name, elements) in enumerate(tensors):
+            declare(f"tensor {elements} {name}", index)
+        accesses = 0
+        for number, moment in enumerate(self.moments):
+            declare(f"operator {moment.phase} {self.place(moment)} {moment.layer} "
+                    f"{moment.micro_batch} {moment.flops} {moment.bytes()} 0 0 {moment.name}", number)
+            for (tensor, kind), mode in moment.accesses.items():
+                declare(f"access {number} {kind} {mode}", tensor)
+            accesses += len(moment.accesses)
+        for first, count, _ in self.fused:
+            declare(f"fused {first}", count)
+        for number, (name, nbytes, first, last, saved, flops) in enumerate(self.buffers):
+            declare(f"buffer {nbytes} {first} {last} {saved} {flops} {name}", number)
+        for number in range(len(self.moments) if not self.buffers else 0):
+            declare(f"moment {number}", 0)
+        declare(f"declared {len(tensors)} {len(self.moments)} {accesses} {len(self.buffers)}")
+
+    def place(self, moment):
+        """An operator whose model data lies on the processor runs there."""
+        devices = {storage.device.type for storage in moment.touched if storage.spans}
+        return "host" if devices == {"cpu"} and self.observer.device.type != "cpu" else "device"
+
+    def precision(self):
+        sizes = {}
+        for _, parameters in self.observer.tensors:
+            dtype = parameters[0].dtype
+            sizes[dtype] = sizes.get(dtype, 0) + _bytes(parameters[0])
+        dtype = max(sizes, key=sizes.get)
+        return PRECISIONS.get(dtype, str(dtype).rpartition(".")[2])
+
+    def sizes(self):
+        """Tensors as (name, elements), the bytes of an element in each list, and where these are
+        not what the program has: in a trace they are alike for all tensors."""
+        found, widths, remarks = self.observer.widths, {}, []
+        tensors = [(name, parameters[0].numel())
+                   for name, parameters in self.observer.tensors]
+        for kind, by_tensor in found.items():
+            if not by_tensor:
+                continue
+            votes = {}
+            for index, nbytes in by_tensor.items():
+                width = nbytes // tensors[index][1]
+                votes[width] = votes.get(width, 0) + nbytes
+            widths[kind] = max(votes, key=votes.get)
+            if kind == "param":  # one that is wider counts as so many more
+                tensors = [(name, -(-found["param"][i] // widths[kind]))
+                           for i, (name, _) in enumerate(tensors)]
+            there = widths[kind] * sum(elements for _, elements in tensors)
+            if there != sum(by_tensor.values()):
+                remarks.append(f"{kind}: every tensor of a trace has each list, {there} bytes; the "
+                               f"program has {sum(by_tensor.values())} (parameters that are frozen, "
+                               "unused, or of another type)")
+            state = self.observer.states.get(kind, kind)
+            if state != kind:
+                remarks.append(f"{kind}: it is what the optimizer calls {state}")
+        return tensors, widths, remarks
+
+    def remarks(self):
+        """What a trace of this kind cannot tell."""
+        yield "FLOPs: those of matrix products, convolutions and attention alone"
+        yield "non-model data: what PyTorch's kernels allocate within themselves is not seen"
+        if any(moment.phase == "update" for moment in self.moments):
+            yield ("times of updates: the optimizer's step is one range, divided among the "
+                   "parameters by bytes")
+        if any(not alone for _, _, alone in self.fused):
+            yield ("temporaries of updates: the optimizer goes over all parameters at once; they "
+                   "are shares by bytes")
+        idle = set(range(len(self.observer.tensors)))
+        for moment in self.moments:
+            idle -= {tensor for tensor, kind in moment.accesses
+                     if kind == "param" and moment.phase != "update"}
+        if idle:
+            names = [self.observer.tensors[index][0] for index in sorted(idle)]
+            yield (f"uses of {len(idle)} parameters that no operator in forward and backward "
+                   f"touches (unused, or within compiled code): {', '.join(names[:4])}"
+                   f"{', ...' if len(names) > 4 else ''}")
+        elsewhere = {}
+        for storage in self.observer.seen:
+            if storage.device != self.observer.device and not storage.spans:
+                elsewhere[str(storage.device)] = elsewhere.get(str(storage.device), 0) + storage.nbytes
+        for device, nbytes in elsewhere.items():
+            yield f"non-model data on {device}: {nbytes} bytes over the iteration"
+        if self.observer.device.type == "cuda":
+            yield "library_bytes: what the driver and libraries hold"
+            if torch.cuda.get_allocator_backend() == "native":
+                yield ("addresses: PyTorch's native allocator shows the driver segments and not "
+                       "tensors; pstar-collect --visible-tensors switches to one that shows each")
+
+
+if __name__ == "__main__":
+    sys.exit(convert_snapshot(sys.argv[1:]))
