@@ -113,13 +113,20 @@ static void find_next_uses(struct accesses *accesses)
 struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
                               const uint64_t *non_model)
 {
+    g_autofree char *digest = trace_digest(trace);
+    return accesses_new_digested(trace, digest, layout, non_model);
+}
+
+struct accesses *accesses_new_digested(const struct trace *trace, const char *digest,
+                                       const struct layout *layout, const uint64_t *non_model)
+{
     struct liveness live = {.trace = trace, .layout = layout};
     live.next_overwrites = g_new0(uint8_t, trace->access_count);
     live.alive = g_new0(uint32_t, layout->chunk_count);
     look_forward(&live);
 
     struct accesses *accesses = g_new0(struct accesses, 1);
-    accesses->digest = trace_digest(trace);
+    accesses->digest = g_strdup(digest);
     accesses->moment_count = trace->operator_count;
     accesses->chunk_count = layout->chunk_count;
     accesses->first = g_new(uint32_t, trace->operator_count + 1);

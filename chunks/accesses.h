@@ -34,6 +34,9 @@ struct accesses {
  * fails on a checked trace and a layout made for it. */
 struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
                               const uint64_t *non_model);
+/* The same where the trace's digest is known, as it is to whoever does it for many layouts. */
+struct accesses *accesses_new_digested(const struct trace *trace, const char *digest,
+                                       const struct layout *layout, const uint64_t *non_model);
 void accesses_free(struct accesses *accesses);
 
 /* The least device memory with which every operator finds its chunks and its non-model data at

@@ -19,7 +19,8 @@ struct sim_clock {
     struct plan_figures lap;        /* counts so far in this lap */
     struct occupancy on_device;
     struct in_flight in_flight; /* where queues are independent */
-    bool repeats;               /* see sim_clock_repeats */
+    struct plan_figures before; /* of the last lap */
+    uint64_t stall_before_ns;   /* in it */
 };
 
 static uint64_t move_ns(const struct costs *costs, uint64_t bytes, double scale)
@@ -380,27 +381,52 @@ const struct mover_ops sim_clock_mover = {
     .run = run,
 };
 
+static void set_times(struct plan_figures *figures, uint64_t stall_ns, uint64_t lasts_ns)
+{
+    figures->stall_seconds = (double)stall_ns * 1e-9;
+    figures->iteration_seconds = (double)lasts_ns * 1e-9;
+}
+
 struct plan_figures sim_clock_lap(struct sim_clock *clock)
 {
-    struct plan_figures figures = clock->lap;
-
-    clock->repeats = in_flight_repeats(&clock->in_flight, clock->free_ns[MOVER_COMPUTE]) &&
-                     !clock->cores && !clock->duplex;
     if (clock->cores)
         clock->last_end_ns = cores_now_ns(clock->cores);
     if (clock->duplex)
         clock->last_end_ns = duplex_end_ns(clock->duplex);
     if (clock->job.timeline)
         timeline_show(clock->job.timeline, clock->lap_ns, clock->last_end_ns);
-    figures.stall_seconds = (double)clock->stall_ns * 1e-9;
-    figures.iteration_seconds = (double)(clock->last_end_ns - clock->lap_ns) * 1e-9;
+    set_times(&clock->lap, clock->stall_ns, clock->last_end_ns - clock->lap_ns);
+    in_flight_next_lap(&clock->in_flight);
+    clock->before = clock->lap;
+    clock->stall_before_ns = clock->stall_ns;
     clock->lap = (struct plan_figures){0};
     clock->stall_ns = 0;
     clock->lap_ns = clock->last_end_ns;
-    return figures;
+    return clock->before;
 }
 
-bool sim_clock_repeats(const struct sim_clock *clock)
+void sim_clock_await_copies(struct sim_clock *clock)
 {
-    return clock->repeats;
+    uint64_t *compute = &clock->free_ns[MOVER_COMPUTE];
+    if (clock->cores || clock->duplex)
+        return;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        *compute = MAX(*compute, clock->free_ns[q]);
+    clock->last_end_ns = *compute;
+}
+
+bool sim_clock_follows(struct sim_clock *clock)
+{
+    return !clock->cores && !clock->duplex &&
+           in_flight_mark(&clock->in_flight, clock->free_ns[MOVER_COMPUTE], clock->stall_ns);
+}
+
+struct plan_figures sim_clock_finish(const struct sim_clock *clock)
+{
+    const struct in_flight_mark *mark = in_flight_mark_before(&clock->in_flight);
+    uint64_t now_ns = clock->free_ns[MOVER_COMPUTE], rest_ns = clock->lap_ns - mark->now_ns;
+    struct plan_figures figures = clock->before;
+    set_times(&figures, clock->stall_ns + clock->stall_before_ns - mark->stall_ns,
+              now_ns + rest_ns - clock->lap_ns);
+    return figures;
 }

@@ -44,9 +44,17 @@ extern const struct mover_ops sim_clock_mover;
  * stall_seconds, for which the device had nothing to compute but waited for copies or the host. */
 struct plan_figures sim_clock_lap(struct sim_clock *clock);
 
-/* Whether the last lap left the clock as the lap before had left it, but for the time that has
- * passed: if the same is called again, it takes the same again. False also where nobody knows:
- * where threads or directions share. */
-bool sim_clock_repeats(const struct sim_clock *clock);
+/* The device waits for all copies so far, and the next lap begins then. Where threads or directions
+ * share, it does not. */
+void sim_clock_await_copies(struct sim_clock *clock);
+
+/* After each moment's calls: whether the clock is as it was after that moment's of the lap before,
+ * but for the time that has passed: if the same calls follow, they take the same. False also where
+ * nobody knows: where threads or directions share. */
+bool sim_clock_follows(struct sim_clock *clock);
+
+/* Instead of the rest of a lap that follows the one before: the figures of the whole, which the
+ * next will have too. The last call. */
+struct plan_figures sim_clock_finish(const struct sim_clock *clock);
 
 #endif

@@ -1,27 +1,50 @@
-/* What is still going on when an iteration of the device's work ends: whether it is the same, as
- * seen from that end, as one iteration before. The next iteration is then like the last. */
+/* What is still going on at marks along an iteration of the device's work: whether it is the same,
+ * as seen from there, as it was at the same mark of the iteration before. All that follows is then
+ * like what followed then. */
 #ifndef PSTAR_SIM_IN_FLIGHT_H
 #define PSTAR_SIM_IN_FLIGHT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+struct in_flight_work {
+    uint64_t end_ns; /* its completion */
+    uint64_t number; /* in the order of issue; at marks: how many were issued since */
+};
+
+struct in_flight_mark {
+    uint64_t now_ns, stall_ns; /* the device's time, and how long it has stalled in the iteration */
+    uint32_t end;              /* of the mark's works among all marks' */
+};
+
+/* An iteration's marks. */
+struct in_flight_lap {
+    struct in_flight_mark *marks; /* [mark_room] */
+    struct in_flight_work
+        *works; /* [work_room] of one mark after the other: times from its now on */
+    uint32_t mark_count, mark_room, work_count, work_room;
+};
+
 struct in_flight {
-    uint64_t *ends; /* [room] ns: completions, count so far, in the order of issue */
+    struct in_flight_work
+        *works; /* [room] count that may still be going on, in the order of issue */
     uint32_t count, room;
-    uint64_t *ahead; /* [ahead_count] ns: those that the last iteration left, from its end */
-    uint32_t ahead_count;
+    uint64_t issued;
+    struct in_flight_lap lap, before; /* this iteration, and the last */
 };
 
 void in_flight_init(struct in_flight *in_flight);
 void in_flight_clear(struct in_flight *in_flight);
 
-/* Work apart from the device's is complete at `end_ns`. */
+/* Work was issued that is complete at `end_ns`. */
 void in_flight_add(struct in_flight *in_flight, uint64_t end_ns);
-
-/* The device's work of an iteration is complete at `now_ns`, and nothing later begins before that.
- * Returns whether all that ends later does so as long after it as it did an iteration ago. Equal
- * iterations issue the same work in the same order, so equal lists are the same pieces of work. */
-bool in_flight_repeats(struct in_flight *in_flight, uint64_t now_ns);
+/* The device's work has gone on until `now_ns`: forgets what has ended by then, and returns whether
+ * the rest is issued by the same calls, and lies as far ahead, as at this mark of the iteration
+ * before. */
+bool in_flight_mark(struct in_flight *in_flight, uint64_t now_ns, uint64_t stall_ns);
+/* The last iteration's mark at the place of this one's latest. */
+const struct in_flight_mark *in_flight_mark_before(const struct in_flight *in_flight);
+/* The next iteration begins. */
+void in_flight_next_lap(struct in_flight *in_flight);
 
 #endif

@@ -16,12 +16,22 @@ static bool same_counts(const struct plan_figures *a, const struct plan_figures 
            a->peak_host_bytes == b->peak_host_bytes;
 }
 
-static struct plan_figures iterate(struct residency *residency, struct sim_clock *clock,
-                                   uint32_t moment_count)
+/* False, and the figures are final: from some moment on, it is like the iteration before. A
+ * timeline is of a whole one. */
+static bool iterate(struct residency *residency, struct sim_clock *clock, const struct sim_job *job,
+                    struct plan_figures *figures)
 {
-    for (uint32_t m = 0; m < moment_count; m++)
+    bool follows = false;
+    for (uint32_t m = 0; m < job->plan->moment_count; m++) {
         residency_step(residency, m);
-    return sim_clock_lap(clock);
+        follows = sim_clock_follows(clock);
+        if (follows && !job->timeline) {
+            *figures = sim_clock_finish(clock);
+            return false;
+        }
+    }
+    *figures = sim_clock_lap(clock);
+    return !follows;
 }
 
 struct replay_figures replay_with(const struct plan *plan, const struct replay_view *view,
@@ -38,15 +48,16 @@ struct replay_figures replay_with(const struct plan *plan, const struct replay_v
     struct replay_figures figures;
 
     residency_load(residency);
+    sim_clock_await_copies(clock);
     sim_clock_lap(clock);
-    figures.first = iterate(residency, clock, plan->moment_count);
+    iterate(residency, clock, &job, &figures.first);
     figures.steady = figures.first;
     /* Queues that run ahead of each other settle into a period of one iteration. */
     for (int i = 2; i <= ITERATIONS_MOST; i++) {
         struct plan_figures before = figures.steady;
-        figures.steady = iterate(residency, clock, plan->moment_count);
+        bool goes_on = iterate(residency, clock, &job, &figures.steady);
         g_assert(same_counts(&figures.steady, &figures.first));
-        if (sim_clock_repeats(clock))
+        if (!goes_on)
             break;
         if (i >= ITERATIONS_LEAST && figures.steady.iteration_seconds == before.iteration_seconds)
             break;

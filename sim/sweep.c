@@ -18,6 +18,7 @@ struct sweep_job {
     const struct trace *trace;
     const struct sweep_options *options;
     const struct non_model *non_model;
+    const char *digest;            /* of the trace */
     struct shared_layout *layouts; /* [layouts->len] */
     struct sweep *sweep;
     struct timeline *timeline; /* of the row that is run; NULL: none is kept */
@@ -44,13 +45,13 @@ static uint32_t layout_index(const struct sweep_job *job, uint32_t row)
     return row / ways(job->options) % job->options->layouts->len;
 }
 
-static struct shared_layout layout_of(const struct trace *trace, const struct non_model *non_model,
-                                      const struct named_layout *named)
+static struct shared_layout layout_of(const struct sweep_job *job, const struct named_layout *named)
 {
-    return (struct shared_layout){
-        .layout = named->layout,
-        .slots = slots_round(named->layout),
-        .accesses = accesses_new(trace, named->layout, non_model->extent)};
+    return (struct shared_layout){.layout = named->layout,
+                                  .slots = slots_round(named->layout),
+                                  .accesses = accesses_new_digested(job->trace, job->digest,
+                                                                    named->layout,
+                                                                    job->non_model->extent)};
 }
 
 static void clear_layout(struct shared_layout *shared)
@@ -73,8 +74,7 @@ static void make_layout(void *data, uint32_t index)
     while (!layout_same_chunks(layout_at(job, like), layout_at(job, index)))
         like++;
     if (like == index)
-        *shared = layout_of(job->trace, job->non_model,
-                            g_ptr_array_index(job->options->layouts, index));
+        *shared = layout_of(job, g_ptr_array_index(job->options->layouts, index));
     shared->layout = layout_at(job, index);
     shared->like = like;
 }
@@ -188,9 +188,13 @@ struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *o
                         const struct sweep_row *row, struct timeline *timeline)
 {
     struct non_model *non_model = non_model_place(trace);
-    struct sweep_job job = {
-        .trace = trace, .options = options, .non_model = non_model, .timeline = timeline};
-    struct shared_layout shared = layout_of(trace, non_model, row->layout);
+    g_autofree char *digest = trace_digest(trace);
+    struct sweep_job job = {.trace = trace,
+                            .options = options,
+                            .non_model = non_model,
+                            .digest = digest,
+                            .timeline = timeline};
+    struct shared_layout shared = layout_of(&job, row->layout);
     struct sweep_row again = *row;
     struct plan *plan = plan_row(&job, &shared, &again, NULL);
 
@@ -240,10 +244,12 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
 {
     uint32_t sizes = options->layouts->len;
     struct non_model *non_model = non_model_place(trace);
+    g_autofree char *digest = trace_digest(trace);
     struct sweep *sweep = g_new0(struct sweep, 1);
     struct sweep_job job = {.trace = trace,
                             .options = options,
                             .non_model = non_model,
+                            .digest = digest,
                             .layouts = g_new0(struct shared_layout, sizes),
                             .sweep = sweep};
 

@@ -123,35 +123,47 @@ static void test_random_plans(void)
     g_assert_cmpint(fitting, >, CASES / 2);
 }
 
-/* A lap that the clock says will repeat is like the next. */
-static uint32_t check_repetition(const struct fixture *f, const struct plan *plan)
+static void assert_same_times(const struct plan_figures *a, const struct plan_figures *b)
+{
+    g_assert_cmpfloat(a->iteration_seconds, ==, b->iteration_seconds);
+    g_assert_cmpfloat(a->stall_seconds, ==, b->stall_seconds);
+}
+
+/* From where a lap follows the one before, its figures are known, and the next lap's are the same.
+ * Returns the moments at which it was known. */
+static uint32_t check_repetition(const struct fixture *f, const struct plan *plan, bool awaits)
 {
     struct sim_job job = {
         .trace = f->trace, .plan = plan, .non_model = f->accesses->non_model, .costs = f->costs};
     struct sim_clock *clock = sim_clock_new(&job);
     struct residency *residency = residency_new(plan, f->accesses, f->trace, &sim_clock_mover,
                                                 clock);
-    struct plan_figures last = {0};
-    uint32_t repeated = 0;
-    bool repeats = false;
+    struct plan_figures known = {0};
+    uint32_t moments = 0;
 
     residency_load(residency);
+    if (awaits)
+        sim_clock_await_copies(clock);
     sim_clock_lap(clock);
     for (int lap = 0; lap < 10; lap++) {
-        for (uint32_t m = 0; m < plan->moment_count; m++)
+        for (uint32_t m = 0; m < plan->moment_count; m++) {
             residency_step(residency, m);
-        struct plan_figures figures = sim_clock_lap(clock);
-        if (repeats) {
-            g_assert_cmpfloat(figures.iteration_seconds, ==, last.iteration_seconds);
-            g_assert_cmpfloat(figures.stall_seconds, ==, last.stall_seconds);
-            repeated++;
+            if (!sim_clock_follows(clock)) {
+                g_assert_cmpuint(moments, ==, 0);
+                continue;
+            }
+            struct plan_figures figures = sim_clock_finish(clock);
+            if (moments++)
+                assert_same_times(&figures, &known);
+            known = figures;
         }
-        repeats = lap > 0 && sim_clock_repeats(clock);
-        last = figures;
+        struct plan_figures figures = sim_clock_lap(clock);
+        if (moments)
+            assert_same_times(&figures, &known);
     }
     residency_free(residency);
     sim_clock_free(clock);
-    return repeated;
+    return moments;
 }
 
 static void test_laps_that_repeat(void)
@@ -164,12 +176,12 @@ static void test_laps_that_repeat(void)
         set_up(&f, random);
         struct plan *plan = random_plan(&f, random);
         if (plan)
-            repeated += check_repetition(&f, plan);
+            repeated += check_repetition(&f, plan, g_rand_boolean(random)) > 0;
         plan_free(plan);
         tear_down(&f);
     }
-    g_test_message("%u laps were said to repeat", repeated);
-    g_assert_cmpuint(repeated, >, CASES);
+    g_test_message("%u plans repeat", repeated);
+    g_assert_cmpuint(repeated, >, CASES / 4);
 }
 
 /* With room for everything nothing moves, and operators follow each other without a gap. */
