@@ -43,6 +43,9 @@ struct device_ops {
 
     /* Whether the device has operators for the model; fails with DEVICE_ERROR_MODEL where not. */
     bool (*supports)(const struct model_config *config, GError **error);
+    /* The device's name, free with g_free, and how much memory an arena can have at most.
+     * DEVICE_ERROR_NONE_HERE where there is no such device. */
+    char *(*describe)(uint64_t *bytes, GError **error);
     /* Takes all memory at once, zeroed. DEVICE_ERROR_MEMORY where the machine has not that much. */
     struct device *(*open)(const struct device_options *options, GError **error);
     /* Completes what is queued first. */

@@ -103,8 +103,9 @@ static void measure_on(struct platform *platform, const cpu_set_t *cores, uint32
     cpu_context_free(p.cpu);
 }
 
-bool probe_compute(struct platform *platform, GError **error)
+bool probe_compute(const struct device_ops *ops, struct platform *platform, GError **error)
 {
+    (void)ops;
     const struct cores cores = cores_split(true);
     struct platform_curve *extra = platform->extra;
     struct platform_curve *all[] = {&platform->compute[MODEL_FP32], &platform->compute[MODEL_BF16]};
@@ -175,8 +176,9 @@ static void measure_threads(const cpu_set_t *cores, struct update *u, struct pla
     probe_source(curve, g_strdup("AdamW in fp32 on 4 Mi elements, by threads, median"));
 }
 
-bool probe_updates(struct platform *platform, GError **error)
+bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error)
 {
+    (void)ops;
     const struct cores cores = cores_split(true);
     const struct adamw_options options = {
         .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};

@@ -1,12 +1,14 @@
-/* Copies and moves of the CPU device, in trains of equal ones that walk through both memories, so
- * that no copy finds its bytes in a cache. */
+/* Copies and moves of a device, in trains of equal ones that walk through both memories, so that no
+ * copy finds its bytes in a cache. */
 #include "engine/probe_steps.h"
 
 #include "engine/cpu/cores.h"
 #include "engine/cpu/kernels.h"
 #include "engine/probe_measure.h"
+#include "engine/probe_product.h"
 
 enum { MEMORY = 192 << 20, TRAIN = 96 << 20, LONGEST_TRAIN = 256 };
+#define BESIDE_SECONDS 0.01 /* more than a train takes over a fast link */
 
 static const uint64_t sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
 
@@ -14,9 +16,10 @@ struct train {
     struct device *device;
     uint64_t bytes; /* of a copy */
     uint32_t copies;
-    uint64_t memory;          /* that the train walks through */
-    bool queue[MOVER_QUEUES]; /* directions that copy */
-    uint64_t place;           /* of the next copy */
+    uint64_t memory;              /* that the train walks through */
+    bool queue[MOVER_QUEUES];     /* directions that copy */
+    uint64_t place;               /* of the next copy */
+    struct probe_product *beside; /* that the device computes meanwhile; NULL: nothing */
 };
 
 static uint64_t next_place(struct train *train)
@@ -30,6 +33,8 @@ static void run_copies(void *data)
 {
     struct train *train = data;
     struct mover_after last = {{0}}, none = {{0}};
+    if (train->beside)
+        probe_product_queue(train->beside, BESIDE_SECONDS);
     for (uint32_t i = 0; i < train->copies; i++)
         for (int q = 0; q < MOVER_QUEUES; q++)
             if (train->queue[q]) {
@@ -47,24 +52,27 @@ static void run_copies(void *data)
 static void run_moves(void *data)
 {
     struct train *train = data;
+    struct mover_after last = {{0}};
     const struct mover_after none = {{0}};
     for (uint32_t i = 0; i < train->copies; i++) {
         uint64_t to = next_place(train);
-        train->device->ops->move(train->device, to,
-                                 MIN(to + train->bytes, train->memory - train->bytes), train->bytes,
-                                 &none);
+        uint64_t from = MIN(to + train->bytes, train->memory - train->bytes);
+        last.queue[MOVER_COMPUTE] = train->device->ops->move(train->device, to, from, train->bytes,
+                                                             &none);
     }
+    train->device->ops->wait(train->device, &last);
 }
 
 static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
-                    struct platform_curve *curve)
+                    struct probe_product *beside, struct platform_curve *curve)
 {
     for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
         struct train train = {.device = device,
                               .bytes = sizes[s],
                               .memory = MEMORY,
                               .copies = (uint32_t)CLAMP(TRAIN / sizes[s], 1, LONGEST_TRAIN),
-                              .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h}};
+                              .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h},
+                              .beside = beside};
         probe_add(curve, (double)sizes[s], probe_seconds(work, &train) / train.copies);
     }
 }
@@ -106,49 +114,73 @@ static void *compute(void *data)
 }
 
 /* The caller, who waits for the copies, leaves the compute cores to the products. */
-static void measure_beside(struct device *device, const struct cores *cores,
-                           struct platform *platform)
+static void measure_beside_threads(struct device *device, struct platform *platform)
 {
-    struct compute_load load = {.cores = *cores};
-    cores_bind(&cores->host);
+    const struct cores cores = cores_split(true);
+    struct compute_load load = {.cores = cores};
+    cores_bind(&cores.host);
     GThread *thread = g_thread_new("compute", compute, &load);
-    measure(device, run_copies, true, false, &platform->extra[PLATFORM_H2D_BESIDE]);
-    measure(device, run_copies, false, true, &platform->extra[PLATFORM_D2H_BESIDE]);
+    measure(device, run_copies, true, false, NULL, &platform->extra[PLATFORM_H2D_BESIDE]);
+    measure(device, run_copies, false, true, NULL, &platform->extra[PLATFORM_D2H_BESIDE]);
     g_atomic_int_set(&load.stop, 1);
     g_thread_join(thread);
-    cores_bind(&cores->compute);
+    cores_bind(&cores.compute);
 }
 
-bool probe_copies(struct platform *platform, GError **error)
+/* Products are queued before each train. */
+static void measure_beside_products(struct device *device, struct platform *platform)
+{
+    struct probe_product product;
+    probe_product_init(&product, device, MODEL_BF16, 1024, 1024, 1024);
+    measure(device, run_copies, true, false, &product, &platform->extra[PLATFORM_H2D_BESIDE]);
+    measure(device, run_copies, false, true, &product, &platform->extra[PLATFORM_D2H_BESIDE]);
+    device->ops->drain(device);
+}
+
+static void name_sources(struct platform *platform, bool threads)
+{
+    struct platform_curve *extra = platform->extra;
+    probe_source(&platform->h2d,
+                 g_strdup(threads ? "memcpy by the copy thread on the host's cores, trains of "
+                                    "copies, median"
+                                  : "pinned memory, trains of copies, median"));
+    probe_source(&platform->d2h, g_strdup(platform->h2d.source));
+    probe_source(&extra[PLATFORM_H2D_BOTH],
+                 g_strdup("trains in both directions at once, a copy of each"));
+    probe_source(&extra[PLATFORM_D2H_BOTH], g_strdup(extra[PLATFORM_H2D_BOTH].source));
+    probe_source(&extra[PLATFORM_H2D_BESIDE],
+                 g_strdup(threads ? "trains while fp32 matrix products run on the compute cores"
+                                  : "trains while the device computes bf16 matrix products"));
+    probe_source(&extra[PLATFORM_D2H_BESIDE], g_strdup(extra[PLATFORM_H2D_BESIDE].source));
+    probe_source(&extra[PLATFORM_MOVE],
+                 g_strdup(threads ? "memmove by the computing thread into room just left, median"
+                                  : "copies within the device, into room just left, median"));
+}
+
+bool probe_copies(const struct device_ops *ops, struct platform *platform, GError **error)
 {
     const struct device_options options = {.arena_bytes = MEMORY,
                                            .host_bytes = MEMORY,
                                            .h2d_rate = PROBE_FASTEST_LINK,
                                            .d2h_rate = PROBE_FASTEST_LINK};
     struct platform_curve *extra = platform->extra, *both = &extra[PLATFORM_H2D_BOTH];
-    const struct cores cores = cores_split(true);
-    struct device *device = device_cpu.open(&options, error);
+    bool threads = ops == &device_cpu;
+    struct device *device = ops->open(&options, error);
     if (!device)
         return false;
-    measure(device, run_copies, true, false, &platform->h2d);
-    measure(device, run_copies, false, true, &platform->d2h);
-    measure(device, run_copies, true, true, both);
+    measure(device, run_copies, true, false, NULL, &platform->h2d);
+    measure(device, run_copies, false, true, NULL, &platform->d2h);
+    measure(device, run_copies, true, true, NULL, both);
     for (uint32_t i = 0; i < both->count; i++)
         probe_add(&extra[PLATFORM_D2H_BOTH], both->points[i].amount, both->points[i].seconds);
-    measure(device, run_moves, false, false, &extra[PLATFORM_MOVE]);
+    measure(device, run_moves, false, false, NULL, &extra[PLATFORM_MOVE]);
     measure_moves_within(device, &extra[PLATFORM_MOVE_WITHIN]);
-    measure_beside(device, &cores, platform);
-    device->ops->close(device);
-
-    probe_source(&platform->h2d, g_strdup("memcpy by the copy thread on the host's cores, trains "
-                                          "of copies, median"));
-    probe_source(&platform->d2h, g_strdup(platform->h2d.source));
-    probe_source(both, g_strdup("trains in both directions at once, a copy of each"));
-    probe_source(&extra[PLATFORM_D2H_BOTH], g_strdup(both->source));
-    probe_source(&extra[PLATFORM_H2D_BESIDE],
-                 g_strdup("trains while fp32 matrix products run on the compute cores"));
-    probe_source(&extra[PLATFORM_D2H_BESIDE], g_strdup(extra[PLATFORM_H2D_BESIDE].source));
-    probe_source(&extra[PLATFORM_MOVE],
-                 g_strdup("memmove by the computing thread into room just left, median"));
-    return true;
+    if (threads)
+        measure_beside_threads(device, platform);
+    else
+        measure_beside_products(device, platform);
+    bool done = ops->check(device, error);
+    ops->close(device);
+    name_sources(platform, threads);
+    return done;
 }

@@ -131,7 +131,7 @@ static void measure(struct bench *b, struct device *device, const struct cores *
         slow_down[neighbour] = MAX(0, probe_median(added[neighbour], ROUNDS));
 }
 
-bool probe_neighbours(struct platform *platform, GError **error)
+bool probe_neighbours(const struct device_ops *ops, struct platform *platform, GError **error)
 {
     const struct cores cores = cores_split(true);
     const struct device_options options = {.arena_bytes = MEMORY,
@@ -140,7 +140,7 @@ bool probe_neighbours(struct platform *platform, GError **error)
                                            .d2h_rate = PLATFORM_BESIDE_RATE};
     const struct adamw_options adamw = {
         .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
-    struct device *device = device_cpu.open(&options, error);
+    struct device *device = ops->open(&options, error);
     if (!device)
         return false;
     struct bench b = {.cpu = cpu_context_new(cores.compute_count),

@@ -10,20 +10,25 @@
  * as they do with --link. */
 #define PROBE_FASTEST_LINK 1e15
 
-/* Copies by size: each direction alone, both at once, beside a matrix product, and moves. */
-bool probe_copies(struct platform *platform, GError **error);
+/* Copies by size: each direction alone, both at once, beside matrix products, and moves. */
+bool probe_copies(const struct device_ops *ops, struct platform *platform, GError **error);
 
-/* Matrix products and traffic of memory, on all cores and on those that --link leaves to compute.
+/* Matrix products and traffic of memory of the CPU device, on all cores and on those that --link
+ * leaves to compute. */
+bool probe_compute(const struct device_ops *ops, struct platform *platform, GError **error);
+
+/* The same through a device's queue. */
+bool probe_operators(const struct device_ops *ops, struct platform *platform, GError **error);
+
+/* AdamW on the host, by elements and by threads. */
+bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error);
+
+/* Of the CPU device: what waiting and waking threads cost, and the engine's work between two
+ * operators. */
+bool probe_threads(const struct device_ops *ops, struct platform *platform, GError **error);
+
+/* Of the CPU device: how much slower operators are beside copies and beside the host's operators.
  */
-bool probe_compute(struct platform *platform, GError **error);
-
-/* AdamW by elements and by threads. */
-bool probe_updates(struct platform *platform, GError **error);
-
-/* What waiting and waking threads cost, and the engine's work between two operators. */
-bool probe_threads(struct platform *platform, GError **error);
-
-/* How much slower operators are beside copies and beside the host's operators. */
-bool probe_neighbours(struct platform *platform, GError **error);
+bool probe_neighbours(const struct device_ops *ops, struct platform *platform, GError **error);
 
 #endif

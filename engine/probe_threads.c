@@ -168,9 +168,10 @@ static bool measure_gap(struct platform_threads *threads, GError **error)
     return done;
 }
 
-bool probe_threads(struct platform *platform, GError **error)
+bool probe_threads(const struct device_ops *ops, struct platform *platform, GError **error)
 {
     struct platform_threads *threads = &platform->threads;
+    (void)ops;
     threads->host_cores = cores_split(true).host_count;
     threads->source = g_strdup("the CPU device with --link: a copy's way there and back, a copy "
                                "over a link, the engine around the operators of a small model");

@@ -17,7 +17,8 @@ int main(int argc, char **argv)
     else if (options.version)
         puts("pstar-run " PSTAR_VERSION);
     else if (options.probe)
-        status = probe_run(options.output ? options.output : "machine.json", &error);
+        status = probe_run(options.device, options.output ? options.output : "machine.json",
+                           &error);
     else
         status = trainer_run(&options, &error);
     if (error)

@@ -134,12 +134,18 @@ static bool read_choice(const char *option, const char *text, const char *const 
 
 static bool read_device(const char *name, struct run_options *options, GError **error)
 {
-    if (strcmp(name, "cuda") == 0)
-        return refuse(error, "--device", name, "this program was built without the CUDA device");
-    if (strcmp(name, device_cpu.name) != 0)
+    if (!name || strcmp(name, device_cpu.name) == 0) {
+        options->device = &device_cpu;
+        return true;
+    }
+    if (strcmp(name, "cuda") != 0)
         return refuse(error, "--device", name, "not one of cpu, cuda");
-    options->device = &device_cpu;
+#ifdef PSTAR_CUDA
+    options->device = &device_cuda;
     return true;
+#else
+    return refuse(error, "--device", name, "this program was built without the CUDA device");
+#endif
 }
 
 static bool read_names(const struct raw *raw, struct run_options *options, GError **error)
@@ -148,7 +154,7 @@ static bool read_names(const struct raw *raw, struct run_options *options, GErro
         [MODEL_FP32] = "fp32", [MODEL_BF16] = "bf16", [MODEL_BF16 + 1] = NULL};
     static const char *const orders[] = {
         [DATA_RANDOM] = "random", [DATA_SEQUENTIAL] = "sequential", [DATA_SEQUENTIAL + 1] = NULL};
-    return read_device(raw->device ? raw->device : "cpu", options, error) &&
+    return read_device(raw->device, options, error) &&
            read_choice("--precision", raw->precision ? raw->precision : "fp32", precisions,
                        &options->precision, error) &&
            read_choice("--data-order", raw->data_order ? raw->data_order : "random", orders,
@@ -348,7 +354,10 @@ bool run_options_parse(struct run_options *options, int *argc, char ***argv, GEr
     options->json = flags[3];
     options->version = flags[4];
     options->probe = flags[5];
-    parsed = parsed && (options->version || options->probe || finish(&raw, options, error));
+    if (parsed && options->probe)
+        parsed = read_device(raw.device, options, error);
+    else if (parsed && !options->version)
+        parsed = finish(&raw, options, error);
     raw_clear(&raw);
     return parsed;
 }

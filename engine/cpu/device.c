@@ -2,6 +2,7 @@
 #include "engine/device.h"
 
 #include "engine/cpu/cores.h"
+#include "engine/cpu/describe.h"
 #include "engine/cpu/link.h"
 #include "engine/cpu/memory.h"
 #include "engine/cpu/operators.h"
@@ -71,6 +72,12 @@ static bool cpu_supports(const struct model_config *config, GError **error)
                 "n_embd / n_head is %u: the CPU device computes attention heads of at most %d",
                 head_width, CPU_HEAD_LIMIT);
     return false;
+}
+
+static char *describe(uint64_t *bytes, GError **error)
+{
+    (void)error;
+    return cpu_describe(bytes);
 }
 
 /* Threads inherit their creator's cores: the kernels' are created at the first operator. */
@@ -261,6 +268,7 @@ static void cpu_write(struct device *device, enum device_memory memory, uint64_t
 const struct device_ops device_cpu = {
     .name = "cpu",
     .supports = cpu_supports,
+    .describe = describe,
     .open = cpu_open,
     .close = cpu_close,
     .copy = cpu_copy,

@@ -67,6 +67,25 @@ static bool find_device(GError **error)
     return false;
 }
 
+/* What is free now, the driver's share of it taken; the operators' own is small beside it. */
+static char *describe(uint64_t *bytes, GError **error)
+{
+    struct cudaDeviceProp properties;
+    size_t available = 0, total = 0;
+    if (!find_device(error))
+        return NULL;
+    cudaError_t failed = cudaGetDeviceProperties(&properties, 0);
+    if (failed == cudaSuccess)
+        failed = cudaMemGetInfo(&available, &total);
+    if (failed != cudaSuccess) {
+        g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_NONE_HERE, "no CUDA device: %s",
+                    cudaGetErrorString(failed));
+        return NULL;
+    }
+    *bytes = available;
+    return g_strdup(properties.name);
+}
+
 static void free_pinned(void *memory)
 {
     if (memory)
@@ -270,6 +289,7 @@ static void cuda_write(struct device *device, enum device_memory memory, uint64_
 const struct device_ops device_cuda = {
     .name = "cuda",
     .supports = cuda_operators_support,
+    .describe = describe,
     .open = cuda_open,
     .close = cuda_close,
     .copy = cuda_copy,

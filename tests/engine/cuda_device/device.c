@@ -1,7 +1,10 @@
 /* The CUDA device's queues, memories and errors, over a runtime that needs no GPU. */
+#include "engine/probe.h"
 #include "fake_cuda.h"
+#include "platforms/platform.h"
 #include "tests/engine/run/trial.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 enum { ARENA = 48 << 20, HOST = 1 << 20, DELAY = 200 };
@@ -150,6 +153,31 @@ static void test_failures(void)
     }
 }
 
+/* The probe's figures are the machine's; which there are is not. */
+static void test_probe(void)
+{
+    g_autofree char *folder = g_dir_make_tmp("pstar-probe-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
+    GError *error = NULL;
+    fake_cuda_delay(0);
+    g_assert_cmpint(probe_run(&device_cuda, path, &error), ==, 0);
+    g_assert_no_error(error);
+    fake_cuda_delay(DELAY);
+    fake_cuda_check_all_freed();
+    struct platform *platform = platform_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpstr(platform->name, ==, "no GPU");
+    g_assert_cmpuint(platform->h2d.count, ==, 6);
+    g_assert_cmpuint(platform->extra[PLATFORM_D2H_BOTH].count, ==, 6);
+    g_assert_cmpuint(platform->extra[PLATFORM_D2H_BESIDE].count, ==, 6);
+    g_assert_cmpuint(platform->compute[MODEL_FP32].count, >=, 1);
+    g_assert_cmpuint(platform->compute[MODEL_BF16].count, >=, 1);
+    g_assert_null(platform->threads.source);
+    platform_free(platform);
+    g_remove(path);
+    g_rmdir(folder);
+}
+
 /* Law 3, and the plan's own figures, whatever runs late. */
 static void test_training(gconstpointer data)
 {
@@ -190,6 +218,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cuda-device/moves", test_moves);
     g_test_add_func("/cuda-device/send", test_send);
     g_test_add_func("/cuda-device/failures", test_failures);
+    g_test_add_func("/cuda-device/probe", test_probe);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         g_autofree char *path = g_strdup_printf("/cuda-device/training/%zu", i);
         g_test_add_data_func(path, &jobs[i], test_training);

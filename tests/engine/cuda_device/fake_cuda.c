@@ -483,6 +483,23 @@ cudaError_t cudaSetDevice(int device)
     return error;
 }
 
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    cudaError_t error;
+    *properties = (struct cudaDeviceProp){.name = "no GPU"};
+    g_assert_cmpint(device, ==, 0);
+    enter(&error);
+    return error;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
+{
+    cudaError_t error;
+    *available = *total = (size_t)1 << 30;
+    enter(&error);
+    return error;
+}
+
 cudaError_t cudaGetLastError(void)
 {
     return fake.failure;

@@ -15,7 +15,7 @@ static void test_file(void)
     g_autofree char *folder = g_dir_make_tmp("pstar-probe-XXXXXX", NULL);
     g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
     GError *error = NULL;
-    int status = probe_run(path, &error);
+    int status = probe_run(&device_cpu, path, &error);
     g_assert_no_error(error);
     g_assert_cmpint(status, ==, 0);
     struct platform *platform = platform_read(path, &error);
@@ -48,7 +48,7 @@ static void test_file(void)
 static void test_refused(void)
 {
     GError *error = NULL;
-    g_assert_cmpint(probe_run("/nowhere/at/all/machine.json", &error), ==, 2);
+    g_assert_cmpint(probe_run(&device_cpu, "/nowhere/at/all/machine.json", &error), ==, 2);
     g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
     g_error_free(error);
 }
