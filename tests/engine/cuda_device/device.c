@@ -181,7 +181,7 @@ static void test_probe(void)
 /* Law 3, and the plan's own figures, whatever runs late. */
 static void test_training(gconstpointer data)
 {
-    enum { TRIALS = 6 };
+    enum { TRIALS = 3 };
     const struct trial_job *job = data;
     const guint32 seed[] = {(guint32)g_test_rand_int(), job->precision, job->micro_batches};
     GRand *random = g_rand_new_with_seed_array(seed, G_N_ELEMENTS(seed));
