@@ -47,13 +47,29 @@ static void replay_plans(struct contents *contents)
     }
 }
 
+static bool is_timed(const struct sweep_file *sweep)
+{
+    for (guint i = 0; i < sweep->entries->len; i++)
+        if (g_array_index(sweep->entries, struct sweep_file_entry, i).figures.iteration_seconds > 0)
+            return true;
+    return false;
+}
+
 /* Lines over chunk sizes need two of them; bars show what a single one does. */
 static void add_sweep(struct contents *contents, const struct sweep_file *sweep, guint *drawn)
 {
-    g_autoptr(GArray) sizes = sweep_file_sizes(sweep);
-    if (sizes->len > 1 || !contents->splits->len)
+    const GPtrArray *plans = contents->inputs->plans;
+    g_autoptr(GArray) sizes = sweep_file_sizes(sweep), budgets = sweep_file_budgets(sweep);
+    bool timed = is_timed(sweep);
+    if (sizes->len < 2 && contents->splits->len)
+        return;
+    if (timed)
+        g_ptr_array_add(contents->figures, figure_sweep(sweep, &sweep_time, plans, *drawn));
+    g_ptr_array_add(contents->figures, figure_sweep(sweep, &sweep_traffic, plans, *drawn));
+    if (sizes->len > 1 && budgets->len > 1)
         g_ptr_array_add(contents->figures,
-                        figure_sweep(sweep, contents->inputs->plans, (*drawn)++));
+                        figure_heat(sweep, timed ? &sweep_time : &sweep_traffic, plans, *drawn));
+    (*drawn)++;
 }
 
 static void add_figures(struct contents *contents)

@@ -2,7 +2,6 @@
 
 #include "report/axis.h"
 #include "report/palette.h"
-#include "report/quantities.h"
 #include "report/sweep_grid.h"
 #include "report/text.h"
 #include "traces/size.h"
@@ -41,23 +40,24 @@ static void append_names(GString *setup, const struct sweep_grid *grid)
     }
 }
 
-static double greatest_traffic(const struct sweep_file *sweep, const GPtrArray *plans)
+static double greatest_of(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                          const GPtrArray *plans)
 {
     double greatest = 0;
     for (guint i = 0; i < sweep->entries->len; i++)
-        greatest = MAX(greatest,
-                       (double)quantity_traffic(
-                           &g_array_index(sweep->entries, struct sweep_file_entry, i).figures));
+        greatest =
+            MAX(greatest,
+                measure->value(&g_array_index(sweep->entries, struct sweep_file_entry, i).figures));
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
-        greatest = MAX(greatest, (double)quantity_traffic(&input->plan->predicted));
+        greatest = MAX(greatest, measure->value(&input->plan->predicted));
     }
     return greatest;
 }
 
 static void append_axes(struct figure *figure, const struct sweep_grid *grid, double greatest)
 {
-    struct axis_unit byte = axis_bytes(greatest);
+    struct axis_unit byte = grid->measure->seconds ? axis_seconds(greatest) : axis_bytes(greatest);
     axis_append_variable(figure->setup, "byte", byte.size);
     axis_append_variable(figure->setup, "greatest", greatest > 0 ? greatest : 1);
     uint64_t least = g_array_index(grid->sizes, uint64_t, 0);
@@ -74,12 +74,17 @@ static void append_axes(struct figure *figure, const struct sweep_grid *grid, do
     axis_append_size_tics(figure->drawing, grid->sizes, tics_wide[columns_of(grid)]);
     g_string_append_printf(figure->drawing,
                            "    }\n"
-                           "    traffic = 'traffic an iteration, %s'\n",
-                           byte.name);
+                           "    measure = '%s, %s'\n",
+                           grid->measure->name, byte.name);
 }
 
+/* What the key names beside the lines. */
+struct marks {
+    bool misfits, plans, bounds;
+};
+
 /* The size of the key below the panels, a panel of its own so that it has the whole width. */
-static void append_key(GString *drawing, bool misfits, bool marked)
+static void append_key(GString *drawing, const struct marks *marks)
 {
     g_string_append(drawing,
                     "    set origin 0,0; set size 1,(bottom-50)/height\n"
@@ -89,10 +94,13 @@ static void append_key(GString *drawing, bool misfits, bool marked)
                     "    set key inside center center horizontal\n"
                     "    plot for [m = 1:lines] NaN with linespoints lc rgb colour[m] lw 2 "
                     "pt point[m] ps 0.8 title name[m]");
-    if (marked)
+    if (marks->plans)
         g_string_append(drawing, ", \\\n        NaN with points pt 3 ps 1.6 lw 3 lc rgb "
                                  "'" PALETTE_PLAN "' title 'plan'");
-    if (misfits)
+    if (marks->bounds)
+        g_string_append(drawing, ", \\\n        NaN with lines lc rgb ink lw 1.5 dt (8,5) "
+                                 "title 'proven lower bound'");
+    if (marks->misfits)
         g_string_append(drawing, ", \\\n        NaN with points pt 2 ps 0.7 lw 1.5 lc rgb ink "
                                  "title 'does not fit'");
     g_string_append(drawing, "\n    unset multiplot\n");
@@ -108,7 +116,7 @@ static const char panel_drawing[] =
     "    do for [b = 1:panels] {\n"
     "        first = columns == 1 || b % columns == 1\n"
     "        set title budget[b] offset 0,-0.5 textcolor rgb ink\n"
-    "        set ylabel (first ? traffic : '') textcolor rgb ink\n"
+    "        set ylabel (first ? measure : '') textcolor rgb ink\n"
     "        set format y (first ? '%g' : '')\n"
     "        set xlabel (b > panels - columns ? 'chunk size' : '') offset 0,0.3 "
     "textcolor rgb ink\n"
@@ -119,14 +127,17 @@ static const char panel_drawing[] =
     "            for [m = 1:lines] data index (b-1)*lines+m-1 \\\n"
     "            using 1:($3 > 0 ? NaN : 0.03*greatest/byte) \\\n"
     "            with points pt 2 ps 0.7 lw 1.5 lc rgb colour[m], \\\n"
+    "            data index panels*(lines+1)+b-1 using 1:($2/byte) with lines lc rgb ink lw 1.5 "
+    "dt (8,5), \\\n"
     "            data index panels*lines+b-1 using 1:($2/byte) \\\n"
     "            with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN "'\n"
     "    }\n";
 
-static void append_panels(struct figure *figure, const struct sweep_grid *grid, bool misfits,
-                          bool marked)
+static void append_panels(struct figure *figure, const struct sweep_grid *grid,
+                          const struct marks *marks)
 {
-    guint panels = grid->budgets->len, names = grid->makers->len + misfits + marked;
+    guint panels = grid->budgets->len;
+    guint names = grid->makers->len + marks->misfits + marks->plans + marks->bounds;
     guint columns = columns_of(grid), rows = (panels + columns - 1) / columns;
     guint wide_bottom = 75 + 20 * ((names + 5) / 6), phone_bottom = 60 + 20 * ((names + 1) / 2);
     figure->wide_height = (int)(wide_bottom + 300 * rows);
@@ -137,7 +148,7 @@ static void append_panels(struct figure *figure, const struct sweep_grid *grid, 
                            columns, rows, figure->phone_height, figure->wide_height, phone_bottom,
                            wide_bottom);
     g_string_append(figure->drawing, panel_drawing);
-    append_key(figure->drawing, misfits, marked);
+    append_key(figure->drawing, marks);
 }
 
 static bool looks_ahead(const struct sweep_file *sweep)
@@ -152,51 +163,76 @@ static bool looks_ahead(const struct sweep_file *sweep)
 }
 
 /* A sentence. */
-static char *least_text(const struct sweep_file *sweep)
+static char *least_text(const struct sweep_file *sweep, const struct sweep_measure *measure)
 {
-    const struct sweep_file_entry *best = sweep_file_best(sweep, 0, NULL);
+    const struct sweep_file_entry *best = NULL;
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->fits &&
+            (!best || measure->value(&entry->figures) < measure->value(&best->figures)))
+            best = entry;
+    }
     if (!best)
         return g_strdup("Nothing fits.");
+    double value = measure->value(&best->figures);
     g_autofree char *label = configuration_label(&best->configuration);
-    g_autofree char *traffic = size_format(quantity_traffic(&best->figures));
-    return g_strdup_printf("The least, %s, is with %s.", traffic, label);
+    g_autofree char *text = measure->seconds ? text_seconds(value) : size_format((uint64_t)value);
+    return g_strdup_printf("The least, %s, is with %s.", text, label);
 }
 
 static void describe(struct figure *figure, const struct sweep_file *sweep,
-                     const struct sweep_grid *grid, bool marked)
+                     const struct sweep_grid *grid, const struct marks *marks)
 {
-    g_autofree char *least = least_text(sweep);
-    figure->alt = g_strdup_printf("Lines of traffic by chunk size, one for each of %u policies, "
+    g_autofree char *least = least_text(sweep, grid->measure);
+    figure->alt = g_strdup_printf("Lines of %s by chunk size, one for each of %u policies, "
                                   "in %u panel%s, one for each device memory%s. %s",
-                                  grid->makers->len, grid->budgets->len,
+                                  grid->measure->name, grid->makers->len, grid->budgets->len,
                                   grid->budgets->len == 1 ? "" : "s",
-                                  marked ? ", with the plan marked" : "", least);
+                                  marks->plans ? ", with the plan marked" : "", least);
     figure->caption = g_strdup_printf(
-        "What one iteration moves over the link, both ways, in the %u configurations of %s. %s%s%s",
+        "%s in the %u configurations of %s. %s%s%s%s",
+        grid->measure->seconds ? "How long one iteration takes"
+                               : "What one iteration moves over the link, both ways,",
         sweep->entries->len, sweep->origin, least,
-        looks_ahead(sweep) ? " Of several look-aheads the one that moves least is drawn." : "",
-        marked ? " The star is the plan, at the size of its parameter chunks." : "");
+        looks_ahead(sweep) ? " Of several look-aheads the best is drawn." : "",
+        marks->plans ? " The star is the plan, at the size of its parameter chunks." : "",
+        marks->bounds ? " No plan with the layout of that one can be below the dashed line: its "
+                        "certificate proves it."
+                      : "");
 }
 
-struct figure *figure_sweep(const struct sweep_file *sweep, const GPtrArray *plans, unsigned number)
+static struct marks marks_of(const struct sweep_file *sweep, const struct sweep_grid *grid,
+                             const GPtrArray *plans)
 {
-    struct figure *figure = figure_new(figure_name("sweep", number),
-                                       g_strdup("Traffic by chunk size and policy"));
-    struct sweep_grid grid = sweep_grid_new(sweep);
-    bool marked = false, misfits = false;
+    struct marks marks = {0};
     for (guint p = 0; p < plans->len; p++)
-        for (guint b = 0; b < grid.budgets->len; b++) {
+        for (guint b = 0; b < grid->budgets->len; b++) {
             const struct input_plan *input = g_ptr_array_index(plans, p);
-            marked = marked ||
-                     input->configuration.device_bytes == g_array_index(grid.budgets, uint64_t, b);
+            const struct certificate *certificate = input->plan->certificate;
+            if (input->configuration.device_bytes != g_array_index(grid->budgets, uint64_t, b))
+                continue;
+            marks.plans = marks.plans || grid->measure->value(&input->plan->predicted) > 0;
+            marks.bounds = marks.bounds || (certificate && grid->measure->bound(certificate) > 0);
         }
     for (guint i = 0; i < sweep->entries->len; i++)
-        misfits = misfits || !g_array_index(sweep->entries, struct sweep_file_entry, i).fits;
+        marks.misfits = marks.misfits ||
+                        !g_array_index(sweep->entries, struct sweep_file_entry, i).fits;
+    return marks;
+}
+
+struct figure *figure_sweep(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                            const GPtrArray *plans, unsigned number)
+{
+    struct figure *figure = figure_new(figure_name(measure->stem, number),
+                                       g_strdup(measure->title));
+    struct sweep_grid grid = sweep_grid_new(sweep, measure);
+    const struct marks marks = marks_of(sweep, &grid, plans);
     sweep_grid_append_data(figure->data, sweep, &grid, plans);
     append_names(figure->setup, &grid);
-    append_axes(figure, &grid, greatest_traffic(sweep, plans));
-    append_panels(figure, &grid, misfits, marked);
-    describe(figure, sweep, &grid, marked);
+    append_axes(figure, &grid, greatest_of(sweep, measure, plans));
+    append_panels(figure, &grid, &marks);
+    describe(figure, sweep, &grid, &marks);
     sweep_grid_clear(&grid);
     return figure;
 }

@@ -8,15 +8,21 @@
 #include "report/memory.h"
 #include "report/pairs.h"
 #include "report/split.h"
+#include "report/sweep_grid.h"
 
 /* Device memory over one iteration. `number` counts the figures of this kind from 0. */
 struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
                              unsigned number);
 
-/* Traffic by chunk size, a panel a budget, a line a policy; the plans (GPtrArray of struct
- * input_plan) marked in the panels of their budgets. */
-struct figure *figure_sweep(const struct sweep_file *sweep, const GPtrArray *plans,
-                            unsigned number);
+/* Traffic or time by chunk size, a panel a budget, a line a policy; the plans (GPtrArray of struct
+ * input_plan) marked in the panels of their budgets, with the bounds of their certificates. */
+struct figure *figure_sweep(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                            const GPtrArray *plans, unsigned number);
+
+/* The best of all policies for each chunk size and budget, of which there are at least two each,
+ * the plans marked. */
+struct figure *figure_heat(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                           const GPtrArray *plans, unsigned number);
 
 /* Traffic, peak, stall and step time, predicted beside measured; `pairs` (struct pair) is not
  * empty. */

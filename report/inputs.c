@@ -1,6 +1,7 @@
 #include "report/inputs.h"
 
 #include "report/error.h"
+#include "report/plan_trace.h"
 #include "report/strips_file.h"
 #include "traces/input_file.h"
 #include "traces/records.h"
@@ -107,6 +108,8 @@ static void free_plan(void *data)
     g_free(input->path);
     plan_free(input->plan);
     configuration_clear(&input->configuration);
+    if (input->derived)
+        free_trace(input->derived);
     g_free(input);
 }
 
@@ -157,7 +160,7 @@ static bool add_plan(struct inputs *inputs, const char *path, GError **error)
     if (!plan)
         return false;
     struct input_plan *input = g_new0(struct input_plan, 1);
-    *input = (struct input_plan){g_strdup(path), plan, configuration_of_plan(plan), NULL};
+    *input = (struct input_plan){g_strdup(path), plan, configuration_of_plan(plan), NULL, NULL};
     g_ptr_array_add(inputs->plans, input);
     return true;
 }
@@ -198,19 +201,34 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
     return good;
 }
 
+/* One of the same model, with the plan's choices. */
+static void derive_trace(const struct inputs *inputs, struct input_plan *input)
+{
+    for (guint t = 0; t < inputs->traces->len && !input->derived; t++) {
+        const struct input_trace *source = g_ptr_array_index(inputs->traces, t);
+        struct trace *trace = plan_trace_derive(input->plan, source->trace);
+        if (!trace)
+            continue;
+        input->derived = g_new(struct input_trace, 1);
+        *input->derived = (struct input_trace){g_strdup(source->path),
+                                               g_strdup(input->plan->digest), trace};
+    }
+    input->trace = input->derived;
+}
+
 static bool pair_plan(const struct inputs *inputs, struct input_plan *input, GError **error)
 {
-    for (guint t = 0; t < inputs->traces->len; t++) {
+    for (guint t = 0; t < inputs->traces->len && !input->trace; t++) {
         const struct input_trace *trace = g_ptr_array_index(inputs->traces, t);
-        if (g_strcmp0(trace->digest, input->plan->digest))
-            continue;
-        input->trace = trace;
-        if (plan_check(input->plan, trace->trace, error))
-            return true;
-        g_prefix_error(error, "%s: ", input->path);
-        return false;
+        if (!g_strcmp0(trace->digest, input->plan->digest))
+            input->trace = trace;
     }
-    return true;
+    if (!input->trace)
+        derive_trace(inputs, input);
+    if (!input->trace || plan_check(input->plan, input->trace->trace, error))
+        return true;
+    g_prefix_error(error, "%s: ", input->path);
+    return false;
 }
 
 struct inputs *inputs_read(const char *const *paths, GError **error)

@@ -18,6 +18,7 @@ struct input_plan {
     struct plan *plan;
     struct configuration configuration;
     const struct input_trace *trace; /* the one it was made for; NULL: not among the files */
+    struct input_trace *derived;     /* that one, where no file has it but one of the same model */
 };
 
 struct inputs {
@@ -29,7 +30,8 @@ struct inputs {
 };
 
 /* A trace of a program that annotated no iteration is among `strips` alone. Reads all files (NULL
- * ends them) and pairs plans with traces by digest. A plan that names a trace by digest and cannot
+ * ends them) and pairs plans with traces by digest, those that their choices make of a
+ * trace included. A plan that names a trace by digest and cannot
  * be executed over it is an error. Errors (REPORT_ERROR_INPUT, TRACE_ERROR, PLAN_ERROR) name the
  * file, the place and the reason. */
 struct inputs *inputs_read(const char *const *paths, GError **error);

@@ -8,8 +8,8 @@
  * nowhere. Free with g_free. */
 char *summary_text(const struct contents *contents, const char *folder);
 
-/* One JSON object: "folder", "page", "verdict", "comparison", "advice", "figures", "missing", "memory", "predicted_beside_measured".
- * docs/report.md has an example. Free with g_free. */
+/* One JSON object: "folder", "page", "verdict", "comparison", "advice", "figures", "missing",
+ * "memory", "predicted_beside_measured". docs/report.md has an example. Free with g_free. */
 char *summary_json(const struct contents *contents, const char *folder);
 
 #endif

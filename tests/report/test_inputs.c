@@ -1,5 +1,6 @@
 /* Files are recognised by what is in them, paired where they belong together, and refused with the
  * place and the reason where they are damaged. */
+#include "models/place_updates.h"
 #include "report/error.h"
 #include "report/pairs.h"
 #include "report/quantities.h"
@@ -34,6 +35,36 @@ static void test_kinds(void)
     g_assert_cmpfloat(run->unigram_entropy, ==, 3.0);
     g_assert_cmpfloat(g_array_index(run->steps, struct run_step, 1).loss, ==, 2.75);
     inputs_free(inputs);
+    sample_free(sample);
+}
+
+/* A plan that moves the optimizer to the host is executed over another trace than the one that it
+ * was made from: that one is made again. */
+static void test_derived(void)
+{
+    struct sample *sample = sample_new("");
+    struct trace *trace = sample_trace("");
+    static const uint8_t on_host[SAMPLE_TENSORS] = {1, 1, 0, 1};
+    GError *error = NULL;
+    struct trace *placed = model_place_updates(trace, on_host, NULL, &error);
+    g_assert_no_error(error);
+    struct plan *plan = sample_plan(placed, SAMPLE_DEVICE_BYTES);
+    g_autofree char *path = sample_path(sample, "placed.json");
+    plan_write(plan, path, &error);
+    g_assert_no_error(error);
+    const char *const paths[] = {path, sample->trace, NULL};
+    struct inputs *inputs = inputs_read(paths, &error);
+    g_assert_no_error(error);
+    const struct input_plan *input = g_ptr_array_index(inputs->plans, 0);
+    const struct input_trace *source = g_ptr_array_index(inputs->traces, 0);
+    g_assert_nonnull(input->trace);
+    g_assert_true(input->trace == input->derived);
+    g_assert_cmpstr(input->derived->digest, !=, source->digest);
+    g_assert_cmpint(input->trace->trace->operators[2 * SAMPLE_TENSORS].place, ==, TRACE_ON_HOST);
+    inputs_free(inputs);
+    plan_free(plan);
+    trace_free(placed);
+    trace_free(trace);
     sample_free(sample);
 }
 
@@ -265,6 +296,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/inputs/kinds", test_kinds);
+    g_test_add_func("/report/inputs/derived", test_derived);
     g_test_add_func("/report/inputs/names_do_not_matter", test_names_do_not_matter);
     g_test_add_func("/report/inputs/pairs", test_pairs);
     g_test_add_func("/report/inputs/configurations", test_configurations);

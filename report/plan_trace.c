@@ -1,0 +1,55 @@
+#include "report/plan_trace.h"
+
+#include "models/derive.h"
+#include "models/place_updates.h"
+
+#include <string.h>
+
+/* NULL: the trace is not of a model that is known. */
+static struct trace *recompute(const struct plan *plan, const struct trace *trace)
+{
+    struct trace_choices *own = trace_choices_of(trace);
+    bool alike = !memcmp(own->recompute, plan->choices->recompute, own->layer_count);
+    trace_choices_free(own);
+    if (alike)
+        return trace_copy(trace);
+    struct recognised *recognised = recognise(trace, NULL);
+    struct trace *derived = recognised ? model_derive(recognised, trace, plan->choices->recompute)
+                                       : NULL;
+    recognised_free(recognised);
+    return derived;
+}
+
+static bool is_made_for(const struct plan *plan, const struct trace *trace)
+{
+    g_autofree char *digest = trace_digest(trace);
+    return !g_strcmp0(digest, plan->digest);
+}
+
+static bool has_room_for(const struct trace_choices *choices, const struct trace *trace)
+{
+    struct trace_choices *own = trace_choices_of(trace);
+    bool same = own->layer_count == choices->layer_count &&
+                own->tensor_count == choices->tensor_count;
+    trace_choices_free(own);
+    return same;
+}
+
+struct trace *plan_trace_derive(const struct plan *plan, const struct trace *trace)
+{
+    if (!plan->choices || !has_room_for(plan->choices, trace))
+        return NULL;
+    struct platform *platform = plan->certificate && plan->certificate->platform
+                                    ? platform_parse(plan->certificate->platform, "", NULL)
+                                    : NULL;
+    struct trace *computed = recompute(plan, trace);
+    struct trace *placed =
+        computed ? model_place_updates(computed, plan->choices->host_update, platform, NULL) : NULL;
+    if (placed && !is_made_for(plan, placed)) {
+        trace_free(placed);
+        placed = NULL;
+    }
+    trace_free(computed);
+    platform_free(platform);
+    return placed;
+}
