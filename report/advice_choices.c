@@ -140,9 +140,70 @@ static void add_chunks(struct contents *contents)
     }
 }
 
+/* The fastest of a sweep with so much memory. */
+static const struct sweep_file_entry *fastest_with(const struct sweep_file *sweep, uint64_t budget)
+{
+    const struct sweep_file_entry *best = NULL;
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->fits && entry->configuration.device_bytes == budget &&
+            entry->figures.iteration_seconds > 0 &&
+            (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
+            best = entry;
+    }
+    return best;
+}
+
+/* From the smallest budget, or the plan's, to the next. */
+static void add_memory(struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    if (!inputs->sweeps->len)
+        return;
+    const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
+    g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
+    guint now = 0;
+    for (guint b = 0; inputs->plans->len && b < budgets->len; b++)
+        if (g_array_index(budgets, uint64_t, b) ==
+            ((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))
+                ->configuration.device_bytes)
+            now = b;
+    if (now + 1 >= budgets->len)
+        return;
+    const struct sweep_file_entry *less = fastest_with(sweep,
+                                                       g_array_index(budgets, uint64_t, now));
+    const struct sweep_file_entry *more = fastest_with(sweep,
+                                                       g_array_index(budgets, uint64_t, now + 1));
+    if (!less || !more ||
+        more->figures.iteration_seconds > (1 - WORTH) * less->figures.iteration_seconds)
+        return;
+    g_autofree char *from = size_format(less->configuration.device_bytes);
+    g_autofree char *to = size_format(more->configuration.device_bytes);
+    g_autofree char *length = text_seconds(more->figures.iteration_seconds);
+    g_autofree char *slow = text_seconds(less->figures.iteration_seconds);
+    g_autofree char *gained = gain(more->figures.iteration_seconds,
+                                   less->figures.iteration_seconds);
+    g_autofree char *trace = command_trace(inputs);
+    /* Memory costs what other changes do not: it comes after them. */
+    advice_append(
+        contents, 0.1 * (less->figures.iteration_seconds - more->figures.iteration_seconds),
+        "sensitivity",
+        g_strdup_printf("With %s of device memory instead of %s a step would take %s: %s "
+                        "less",
+                        to, from, length, gained),
+        g_strdup_printf("The best of the sweep takes %s with %s. What a faster link would "
+                        "buy, the command says too.",
+                        slow, from),
+        g_strdup_printf("pstar-plan %s --sensitivity more.svg --device-memory "
+                        "%" G_GUINT64_FORMAT " --platform machine.json",
+                        trace, less->configuration.device_bytes));
+}
+
 void advice_add_choices(struct contents *contents)
 {
     add_plan(contents);
     add_strategy(contents);
     add_chunks(contents);
+    add_memory(contents);
 }

@@ -61,11 +61,13 @@ static void add_sweep(struct contents *contents, const struct sweep_file *sweep,
     const GPtrArray *plans = contents->inputs->plans;
     g_autoptr(GArray) sizes = sweep_file_sizes(sweep), budgets = sweep_file_budgets(sweep);
     bool timed = is_timed(sweep);
-    if (sizes->len < 2 && contents->splits->len)
-        return;
-    if (timed)
-        g_ptr_array_add(contents->figures, figure_sweep(sweep, &sweep_time, plans, *drawn));
-    g_ptr_array_add(contents->figures, figure_sweep(sweep, &sweep_traffic, plans, *drawn));
+    if (timed && budgets->len > 1)
+        g_ptr_array_add(contents->figures, figure_sensitivity(sweep, plans, *drawn));
+    if (sizes->len > 1 || !contents->splits->len) {
+        if (timed)
+            g_ptr_array_add(contents->figures, figure_sweep(sweep, &sweep_time, plans, *drawn));
+        g_ptr_array_add(contents->figures, figure_sweep(sweep, &sweep_traffic, plans, *drawn));
+    }
     if (sizes->len > 1 && budgets->len > 1)
         g_ptr_array_add(contents->figures,
                         figure_heat(sweep, timed ? &sweep_time : &sweep_traffic, plans, *drawn));
@@ -86,6 +88,8 @@ static void add_figures(struct contents *contents)
     for (guint i = 0; i < contents->replays->len; i++) {
         const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, i);
         g_ptr_array_add(contents->figures, figure_memory(replayed->plan, replayed->memory, i));
+        if (replayed->memory->host_pool_bytes)
+            g_ptr_array_add(contents->figures, figure_host(replayed->plan, replayed->memory, i));
     }
     for (guint s = 0, drawn = 0; s < inputs->sweeps->len; s++)
         add_sweep(contents, g_ptr_array_index(inputs->sweeps, s), &drawn);

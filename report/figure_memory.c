@@ -157,18 +157,6 @@ static void describe(struct figure *figure, const struct input_plan *input,
         budget_shown ? "" : " The budget lies above the picture.");
 }
 
-static GArray *memory_phases(const struct memory *memory)
-{
-    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct strip_phase));
-    for (guint i = 0; i < memory->phases->len; i++) {
-        const struct memory_phase *phase = &g_array_index(memory->phases, struct memory_phase, i);
-        const struct strip_phase band = {phase->phase, memory->moments[phase->first].start,
-                                         memory->moments[phase->last].end};
-        g_array_append_val(phases, band);
-    }
-    return phases;
-}
-
 struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
                              unsigned number)
 {

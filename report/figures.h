@@ -14,10 +14,18 @@
 struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
                              unsigned number);
 
+/* Slots in host memory over one iteration; the plan's pool is not empty. */
+struct figure *figure_host(const struct input_plan *plan, const struct memory *memory,
+                           unsigned number);
+
 /* Traffic or time by chunk size, a panel a budget, a line a policy; the plans (GPtrArray of struct
  * input_plan) marked in the panels of their budgets, with the bounds of their certificates. */
 struct figure *figure_sweep(const struct sweep_file *sweep, const struct sweep_measure *measure,
                             const GPtrArray *plans, unsigned number);
+
+/* The time of the best step over device memory; a timed sweep of at least two budgets. */
+struct figure *figure_sensitivity(const struct sweep_file *sweep, const GPtrArray *plans,
+                                  unsigned number);
 
 /* The best of all policies for each chunk size and budget, of which there are at least two each,
  * the plans marked. */

@@ -6,34 +6,60 @@ struct replay {
     const struct plan *plan;
     struct memory *memory;
     uint64_t list_bytes[TRACE_LISTS];
+    uint64_t host_bytes[TRACE_LISTS], host_twice_bytes; /* as memory_moment has them */
 };
+
+static void note_host(struct replay *replay, uint32_t c, bool arrives)
+{
+    const struct chunk *chunk = &replay->plan->layout->chunks[c];
+    uint64_t bytes = replay->plan->host_address[c] == PLAN_NOWHERE ? 0 : chunk->bytes;
+    replay->host_bytes[chunk->list] += arrives ? -bytes : bytes;
+    replay->host_twice_bytes += arrives ? bytes : -bytes;
+}
+
+static void arrive(struct replay *replay, uint32_t c)
+{
+    const struct chunk *chunk = &replay->plan->layout->chunks[c];
+    replay->list_bytes[chunk->list] += chunk->bytes;
+    note_host(replay, c, true);
+}
+
+static void leave(struct replay *replay, uint32_t c)
+{
+    const struct chunk *chunk = &replay->plan->layout->chunks[c];
+    replay->list_bytes[chunk->list] -= chunk->bytes;
+    note_host(replay, c, false);
+}
 
 static void start_resident(struct replay *replay)
 {
     const struct layout *layout = replay->plan->layout;
-    for (uint32_t c = 0; c < layout->chunk_count; c++)
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        bool homed = replay->plan->host_address[c] != PLAN_NOWHERE;
+        if (homed)
+            replay->host_bytes[layout->chunks[c].list] += layout->chunks[c].bytes;
         if (replay->plan->initial_address[c] != PLAN_NOWHERE)
-            replay->list_bytes[layout->chunks[c].list] += layout->chunks[c].bytes;
+            arrive(replay, c);
+    }
 }
 
 static void perform(struct replay *replay, const struct plan_action *action, enum trace_phase phase)
 {
     const struct chunk *chunk = &replay->plan->layout->chunks[action->chunk];
-    uint64_t *resident = &replay->list_bytes[chunk->list];
     switch ((enum plan_action_kind)action->kind) {
     case PLAN_FETCH:
         replay->memory->h2d_bytes[phase] += chunk->used;
-        *resident += chunk->bytes;
+        arrive(replay, action->chunk);
         break;
     case PLAN_ALLOCATE:
-        *resident += chunk->bytes;
+        arrive(replay, action->chunk);
         break;
     case PLAN_WRITE_BACK:
         replay->memory->d2h_bytes[phase] += chunk->used;
-        *resident -= chunk->bytes;
+        leave(replay, action->chunk);
         break;
     case PLAN_DROP:
-        *resident -= chunk->bytes;
+        leave(replay, action->chunk);
         break;
     case PLAN_FLUSH:
         replay->memory->d2h_bytes[phase] += chunk->used;
@@ -71,11 +97,14 @@ static struct memory_moment observe(const struct replay *replay, uint32_t m, dou
 {
     const struct trace *trace = replay->trace;
     double length = replay->memory->timed ? (double)trace->operators[m].duration_ns / 1e9 : 1;
-    struct memory_moment moment = {
-        .start = start, .end = start + length, .non_model_bytes = trace->non_model_bytes[m]};
+    struct memory_moment moment = {.start = start,
+                                   .end = start + length,
+                                   .non_model_bytes = trace->non_model_bytes[m],
+                                   .host_twice_bytes = replay->host_twice_bytes};
     for (int list = 0; list < TRACE_LISTS; list++) {
         moment.list_bytes[list] = replay->list_bytes[list];
         moment.chunk_bytes += replay->list_bytes[list];
+        moment.host_bytes[list] = replay->host_bytes[list];
     }
     return moment;
 }
@@ -95,6 +124,7 @@ struct memory *memory_replay(const struct trace *trace, const struct plan *plan)
     memory->moments = g_new0(struct memory_moment, trace->operator_count);
     memory->phases = g_array_new(FALSE, FALSE, sizeof(struct memory_phase));
     memory->timed = is_timed(trace);
+    memory->host_pool_bytes = plan->host_bytes;
 
     struct replay replay = {.trace = trace, .plan = plan, .memory = memory};
     start_resident(&replay);
@@ -131,4 +161,16 @@ uint64_t memory_total(const struct memory_moment *moment)
 double memory_duration(const struct memory *memory)
 {
     return memory->moment_count ? memory->moments[memory->moment_count - 1].end : 0;
+}
+
+GArray *memory_phases(const struct memory *memory)
+{
+    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct strip_phase));
+    for (guint i = 0; i < memory->phases->len; i++) {
+        const struct memory_phase *phase = &g_array_index(memory->phases, struct memory_phase, i);
+        const struct strip_phase band = {phase->phase, memory->moments[phase->first].start,
+                                         memory->moments[phase->last].end};
+        g_array_append_val(phases, band);
+    }
+    return phases;
 }

@@ -3,6 +3,7 @@
 #define PSTAR_REPORT_MEMORY_H
 
 #include "chunks/plan.h"
+#include "report/strips.h"
 
 /* What is alive on the device while one operator runs. */
 struct memory_moment {
@@ -10,6 +11,9 @@ struct memory_moment {
     uint64_t list_bytes[TRACE_LISTS]; /* slots of resident chunks */
     uint64_t chunk_bytes;             /* their sum */
     uint64_t non_model_bytes;
+    uint64_t
+        host_bytes[TRACE_LISTS]; /* slots in host memory of chunks that are not on the device */
+    uint64_t host_twice_bytes;   /* slots of chunks that are on the device, too */
 };
 
 /* Moments that follow each other in one phase. */
@@ -20,6 +24,7 @@ struct memory_phase {
 
 struct memory {
     uint32_t moment_count;
+    uint64_t host_pool_bytes;                   /* pinned: all slots, and staging */
     bool timed;                                 /* the trace knows durations */
     struct memory_moment *moments;              /* [moment_count] */
     GArray *phases;                             /* struct memory_phase, in time's order */
@@ -34,6 +39,9 @@ void memory_free(struct memory *memory);
 
 /* Chunks and non-model data together. */
 uint64_t memory_total(const struct memory_moment *moment);
+
+/* The phases in time (struct strip_phase); the caller's. */
+GArray *memory_phases(const struct memory *memory);
 
 /* The end of the last moment. */
 double memory_duration(const struct memory *memory);

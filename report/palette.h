@@ -13,6 +13,7 @@
 
 #define PALETTE_NON_MODEL "#e69f00"
 #define PALETTE_COMPUTE   "#64748b" /* of no known phase */
+#define PALETTE_TWICE     "#9aa5b1" /* host memory of what is on the device, too */
 #define PALETTE_PLAN      "#d55e00"
 
 const char *palette_list(enum trace_list list);

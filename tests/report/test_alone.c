@@ -28,7 +28,7 @@ static void test_alone(void)
     g_autofree char *plan_trace = g_strdup_printf("pstar-plan %s --device", sample->trace);
     check_alone(sample->trace, sample, NULL, 0, plan_trace);
     check_alone(sample->plan, sample, NULL, 0, "pstar-collect -o run.pstar");
-    check_alone(sample->sweep, sample, "heat", 4 * 5, "--log run.jsonl");
+    check_alone(sample->sweep, sample, "heat", 5 * 5, "--log run.jsonl");
     check_alone(sample->timeline, sample, "link", 3 * 5 + 1, "--json sweep.json");
     check_alone(sample->run, sample, "loss", 5, "pstar-sim run.pstar");
     sample_free(sample);

@@ -8,9 +8,9 @@
 #define PHONE 360
 #define WIDE  1000
 
-static const char *const figures[] = {"bars",  "busy",       "link", "memory",
-                                      "sweep", "sweep-time", "heat", "predicted",
-                                      "loss",  "timeline",   NULL};
+static const char *const figures[] = {
+    "bars",       "busy", "link",      "memory", "host",     "sensitivity", "sweep",
+    "sweep-time", "heat", "predicted", "loss",   "timeline", NULL};
 
 static char *find_browser(void)
 {

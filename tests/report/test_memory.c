@@ -32,6 +32,20 @@ static void test_everything_resident(void)
     trace_free(trace);
 }
 
+/* Every slot of the pool belongs to a chunk on the device, or to one that is not. */
+static void check_host(const struct memory_moment *moment, const struct plan *plan)
+{
+    uint64_t slots = 0, counted = moment->host_twice_bytes, on_device = 0;
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        slots += plan->host_address[c] == PLAN_NOWHERE ? 0 : plan->layout->chunks[c].bytes;
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        counted += moment->host_bytes[list];
+        on_device += moment->list_bytes[list];
+    }
+    g_assert_cmpuint(counted, ==, slots);
+    g_assert_cmpuint(moment->host_twice_bytes, <=, on_device);
+}
+
 /* The chunks' own count, made at placement, is independent of the replay. */
 static void test_little_room(void)
 {
@@ -43,6 +57,7 @@ static void test_little_room(void)
         for (uint32_t m = 0; m < memory->moment_count; m++) {
             peak = MAX(peak, memory_total(&memory->moments[m]));
             g_assert_cmpuint(memory_total(&memory->moments[m]), <=, device_bytes);
+            check_host(&memory->moments[m], plan);
         }
         g_assert_cmpuint(peak, ==, memory_total(&memory->moments[memory->peak]));
         g_assert_cmpuint(peak, ==, plan->predicted.peak_live_device_bytes);

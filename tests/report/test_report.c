@@ -5,8 +5,9 @@
 #include <jansson.h>
 #include <string.h>
 
-static const char *const figures[] = {"bars",       "busy", "link",      "memory", "sweep",
-                                      "sweep-time", "heat", "predicted", "loss"};
+static const char *const figures[] = {"bars", "busy",        "link",  "memory",
+                                      "host", "sensitivity", "sweep", "sweep-time",
+                                      "heat", "predicted",   "loss"};
 
 static void test_all_figures(void)
 {
