@@ -1,6 +1,7 @@
 #include "collect/launch.h"
 
 #include "collect/window.h"
+#include "traces/library_file.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,28 +17,6 @@ G_DEFINE_QUARK(pstar_launch_error, launch_error)
 
 /* What others ask of the command by a signal to us. */
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-
-/* Beside this program in a build folder, or where it was installed. Free with g_free. */
-static char *find_library(GError **error)
-{
-    char *program = g_file_read_link("/proc/self/exe", error);
-    if (program == NULL)
-        return NULL;
-    char *folder = g_path_get_dirname(program);
-    char *library = g_build_filename(folder, INJECTED_LIBRARY, NULL);
-    if (access(library, R_OK) != 0) {
-        g_free(library);
-        library = g_build_filename(folder, PSTAR_LIBRARY_FOLDER, INJECTED_LIBRARY, NULL);
-    }
-    if (access(library, R_OK) != 0) {
-        g_set_error(error, LAUNCH_ERROR, LAUNCH_ERROR_LIBRARY, "%s: %s", library,
-                    g_strerror(errno));
-        g_clear_pointer(&library, g_free);
-    }
-    g_free(folder);
-    g_free(program);
-    return library;
-}
 
 /* Free with g_strfreev. */
 static char **make_environment(const char *library, const char *output, const char *iterations,
@@ -105,7 +84,7 @@ static int wait_for(pid_t child, const sigset_t *signals)
 int launch(char **command, const char *output, const char *iterations, const char *range,
            gint64 launch_ns, GError **error)
 {
-    char *library = find_library(error);
+    char *library = library_file_find(INJECTED_LIBRARY, error);
     if (library == NULL)
         return -1;
     char **environment = make_environment(library, output, iterations, range, launch_ns);

@@ -5,8 +5,7 @@
 #include <glib.h>
 
 enum launch_error {
-    LAUNCH_ERROR_LIBRARY, /* the library to inject is not where it belongs */
-    LAUNCH_ERROR_COMMAND  /* the command cannot be started */
+    LAUNCH_ERROR_COMMAND /* it cannot be started */
 };
 #define LAUNCH_ERROR launch_error_quark()
 GQuark launch_error_quark(void);
@@ -14,7 +13,7 @@ GQuark launch_error_quark(void);
 /* Starts `command` (NULL-terminated, found by PATH) so that the library records `iterations`, which
  * are the ranges named `range` (NULL: found), into `output` (see collect/window.h), passes signals
  * on to it, and waits for its end. `launch_ns` is window_launch_time. The result is waitpid's
- * status, or -1 on error. */
+ * status, or -1 on error: also where the library is not found (library_file_find). */
 int launch(char **command, const char *output, const char *iterations, const char *range,
            gint64 launch_ns, GError **error);
 

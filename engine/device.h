@@ -97,8 +97,5 @@ struct device_ops {
 };
 
 extern const struct device_ops device_cpu;
-#ifdef PSTAR_CUDA
-extern const struct device_ops device_cuda;
-#endif
 
 #endif

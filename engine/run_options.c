@@ -1,7 +1,7 @@
 #include "engine/run_options.h"
 
 #include "engine/data.h"
-#include "engine/device.h"
+#include "engine/devices.h"
 #include "models/iteration.h"
 #include "traces/size.h"
 
@@ -134,18 +134,9 @@ static bool read_choice(const char *option, const char *text, const char *const 
 
 static bool read_device(const char *name, struct run_options *options, GError **error)
 {
-    if (!name || strcmp(name, device_cpu.name) == 0) {
-        options->device = &device_cpu;
-        return true;
-    }
-    if (strcmp(name, "cuda") != 0)
-        return refuse(error, "--device", name, "not one of cpu, cuda");
-#ifdef PSTAR_CUDA
-    options->device = &device_cuda;
-    return true;
-#else
-    return refuse(error, "--device", name, "this program was built without the CUDA device");
-#endif
+    g_autoptr(GError) why = NULL;
+    options->device = devices_find(name ? name : device_cpu.name, &why);
+    return options->device || refuse(error, "--device", name, why->message);
 }
 
 static bool read_names(const struct raw *raw, struct run_options *options, GError **error)
@@ -166,7 +157,9 @@ static bool read_sizes(const struct raw *raw, struct run_options *options, GErro
     return read_size("--device-memory", raw->device_memory, &options->device_memory, error) &&
            read_size("--host-memory", raw->host_memory, &options->host_memory, error) &&
            read_chunk_sizes(raw->chunk_size, options, error) &&
-           read_link(raw->link, options, error);
+           read_link(raw->link, options, error) &&
+           (!raw->link || options->device == &device_cpu ||
+            refuse(error, "--link", raw->link, "paces the CPU device's copies alone"));
 }
 
 static bool check_reals(const struct run_options *o, GError **error)

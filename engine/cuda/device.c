@@ -1,6 +1,6 @@
 /* The CUDA device: one GPU, whose copies and operators are queued on streams, and the host's
  * threads for the operators that the plan leaves there. */
-#include "engine/device.h"
+#include "engine/cuda/device.h"
 
 #include "engine/cpu/operators.h"
 #include "engine/cpu/queues.h"

@@ -1,4 +1,5 @@
 /* The CUDA device's queues, memories and errors, over a runtime that needs no GPU. */
+#include "engine/cuda/device.h"
 #include "engine/probe.h"
 #include "fake_cuda.h"
 #include "platforms/platform.h"

@@ -1,0 +1,23 @@
+#include "traces/library_file.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+char *library_file_find(const char *name, GError **error)
+{
+    g_autofree char *program = g_file_read_link("/proc/self/exe", error);
+    if (program == NULL)
+        return NULL;
+    g_autofree char *folder = g_path_get_dirname(program);
+    char *library = g_build_filename(folder, name, NULL);
+    if (access(library, R_OK) == 0)
+        return library;
+    g_free(library);
+    library = g_build_filename(folder, PSTAR_LIBRARY_FOLDER, name, NULL);
+    if (access(library, R_OK) == 0)
+        return library;
+    g_set_error(error, G_FILE_ERROR, g_file_error_from_errno(errno), "%s: %s", library,
+                g_strerror(errno));
+    g_free(library);
+    return NULL;
+}
