@@ -15,9 +15,12 @@ carry nothing but hooks that mark where an operator begins; after them all hooks
 
 makes a snapshot of torch.cuda.memory's history into a file for pstar-trace import.
 """
+import argparse
 import ctypes
 import functools
+import json
 import os
+import pickle
 import re
 import sys
 import threading
@@ -177,13 +180,24 @@ def _guarded(hook):
     def call(self, *arguments, **keywords):
         if torch.compiler.is_compiling():  # in compiled code modules have no boundaries
             return
-        if self.mode is not None and os.getpid() == self.process:
+        if self.mode is not None:
             try:
                 hook(self, *arguments, **keywords)
             except Exception as error:
                 _say(error)
                 self.close()
     return call
+
+
+_sessions = weakref.WeakSet()
+
+
+def _forget_sessions():
+    for session in _sessions:
+        session.mode = None
+
+
+os.register_at_fork(after_in_child=_forget_sessions)  # the child is not traced
 
 
 class _Session:
@@ -193,8 +207,8 @@ class _Session:
     def __init__(self, nvtx, model, optimizers, first, end):
         self.nvtx, self.first, self.end = nvtx, first, end
         self.model, self.optimizers = model, optimizers
-        self.process = os.getpid()
         self.mode = "wait"
+        _sessions.add(self)
         self.iteration = -1       # the current one, or the last
         self.inside = False       # an iteration
         self.stepping = False     # an optimizer
@@ -329,7 +343,8 @@ class _Session:
             if not self.stack and self.went_back:
                 self.micro_batch += 1
                 self.went_back = False
-            self.mark((arguments, keywords))
+            for given in (*arguments, *keywords.values()):
+                self.mark(given)
         self.stack.append((index, again))
         self.event(("forward", index), lambda: self.forward_segment(index, again))
 
@@ -367,7 +382,7 @@ class _Session:
         position = self.position - 1
         if position < 0:
             return
-        for tensor in _tensors(value):
+        for tensor in (value,) if isinstance(value, torch.Tensor) else _tensors(value):
             node = tensor.grad_fn
             if node is None or "pstar" in node.metadata:
                 continue
@@ -617,7 +632,7 @@ class _Observer(TorchDispatchMode):
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         keywords = keywords or {}
         result = function(*arguments, **keywords)
-        if self.entered and os.getpid() == self.session.process:
+        if self.entered and self.session.mode is not None:
             try:
                 self.note(function, arguments, keywords, result)
             except Exception as error:  # the program must not get it: the next hook does
@@ -1050,6 +1065,91 @@ class _Declarations:
             if torch.cuda.get_allocator_backend() == "native":
                 yield ("addresses: PyTorch's native allocator shows the driver segments and not "
                        "tensors; pstar-collect --visible-tensors switches to one that shows each")
+
+
+# ---- Snapshots of the allocator's history ---------------------------------------------------------
+
+
+class _Plain(pickle.Unpickler):
+    """A snapshot consists of lists, dictionaries, texts and numbers; nothing else is made of it."""
+
+    def find_class(self, module, name):
+        raise pickle.UnpicklingError(f"{module}.{name} has no place in a snapshot")
+
+
+def _changes(trace, segments):
+    """(microseconds, address, bytes; < 0: given back) of one device, in order. What a tensor gave
+    back while another stream used it counts until that has finished."""
+    frees = "free_completed" if any(e["action"] == "free_completed" for e in trace) \
+        else "free_requested"
+    start = min((entry.get("time_us", 0) for entry in trace), default=0)
+    changes, live, before = [], {}, []
+    for entry in trace:
+        time = entry.get("time_us", start)
+        if entry["action"] == "alloc":
+            live[entry["addr"]] = entry["size"]
+            changes.append((time, entry["addr"], entry["size"]))
+        elif entry["action"] == frees:
+            if live.pop(entry["addr"], None) is None:  # it was there before the history began
+                before.append((start, entry["addr"], entry["size"]))
+            changes.append((time, entry["addr"], -entry["size"]))
+    for segment in segments:
+        address = segment["address"]
+        for block in segment["blocks"]:
+            where = block.get("address", address)
+            address = where + block["size"]
+            if block["state"] != "inactive" and where not in live:
+                before.append((start, where, block["size"]))
+    return before + changes
+
+
+def _snapshot_events(snapshot, remarks):
+    """Instants "[memory]", as PyTorch's profiler writes them."""
+    for device, trace in enumerate(snapshot["device_traces"]):
+        mine = [s for s in snapshot["segments"] if s.get("device", 0) == device]
+        total = 0
+        changes = _changes(trace, mine)
+        for time, address, nbytes in changes:
+            total += nbytes
+            yield {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": time, "pid": 0,
+                   "tid": 0, "args": {"Addr": address, "Bytes": nbytes, "Device Type": 1,
+                                      "Device Id": device, "Total Allocated": total}}
+        for entry in trace:
+            if entry["action"] == "oom":
+                remarks.append(f"device {device} had no room for {entry['size']} bytes, "
+                               f"{entry.get('device_free', 0)} were free")
+        if not trace and changes:
+            remarks.append(f"the history of device {device}: it was not recorded "
+                           "(torch.cuda.memory._record_memory_history)")
+
+
+def convert_snapshot(arguments):
+    """The command: a snapshot as a file that pstar-trace import reads."""
+    parser = argparse.ArgumentParser(
+        prog="pstar_torch", description="Makes a snapshot of PyTorch's memory on CUDA devices "
+        "(torch.cuda.memory._dump_snapshot) into JSON for pstar-trace import.")
+    parser.add_argument("snapshot")
+    parser.add_argument("-o", "--output", help="default: the snapshot's name with .json")
+    options = parser.parse_args(arguments)
+    output = options.output or os.path.splitext(options.snapshot)[0] + ".json"
+    try:
+        with open(options.snapshot, "rb") as file:
+            snapshot = _Plain(file).load()
+        remarks = ["where memory was asked for: a snapshot's stack traces, streams, segments and "
+                   "pools are not kept"]
+        events = list(_snapshot_events(snapshot, remarks))
+        with open(output, "w") as file:
+            json.dump({"schemaVersion": 1, "pstar_unknown": remarks, "traceEvents": events}, file)
+    except OSError as error:
+        print(f"pstar_torch: {error}", file=sys.stderr)
+        return 2
+    except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, AttributeError,
+            IndexError) as error:
+        print(f"pstar_torch: {options.snapshot}: no snapshot of PyTorch's memory: {error!r}",
+              file=sys.stderr)
+        return 2
+    print(f"{output}: {len(events)} allocations and frees")
+    return 0
 
 
 if __name__ == "__main__":

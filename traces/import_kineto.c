@@ -20,6 +20,8 @@ static struct record *make_events(const struct kineto *kineto)
 
 static void note_events(const struct kineto *kineto, GPtrArray *unknown)
 {
+    for (guint i = 0; i < kineto->notes->len; i++)
+        g_ptr_array_add(unknown, g_strdup((const char *)g_ptr_array_index(kineto->notes, i)));
     GHashTableIter categories;
     gpointer category, count;
     g_hash_table_iter_init(&categories, kineto->ignored);

@@ -28,6 +28,7 @@ struct kineto *kineto_new(void)
     kineto->uses = g_array_new(FALSE, FALSE, sizeof(struct kineto_use));
     kineto->gpus = g_array_new(FALSE, FALSE, sizeof(struct gpu_record));
     g_array_set_clear_func(kineto->gpus, clear_gpu);
+    kineto->notes = g_ptr_array_new_with_free_func(g_free);
     kineto->ignored = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     return kineto;
 }
@@ -42,6 +43,7 @@ void kineto_free(struct kineto *kineto)
     for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
         g_array_unref(arrays[i]);
     g_hash_table_unref(kineto->ignored);
+    g_ptr_array_unref(kineto->notes);
     string_table_free(kineto->strings);
     g_free(kineto);
 }
@@ -172,6 +174,16 @@ static void take_gpus(struct kineto *kineto, const json_t *others)
     }
 }
 
+/* Of files that collect/pstar_torch.py has made. */
+static void take_notes(struct kineto *kineto, const json_t *others)
+{
+    size_t i;
+    const json_t *note;
+    json_array_foreach (json_object_get(others, "pstar_unknown"), i, note)
+        if (json_is_string(note))
+            g_ptr_array_add(kineto->notes, g_strdup(json_string_value(note)));
+}
+
 static int by_start(const void *left, const void *right)
 {
     const struct kineto_range *a = (const struct kineto_range *)left;
@@ -203,6 +215,7 @@ struct kineto *kineto_read(const char *path, GError **error)
         return NULL;
     }
     take_gpus(kineto, others);
+    take_notes(kineto, others);
     json_decref(others);
     kineto_sort(kineto);
     return kineto;

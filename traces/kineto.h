@@ -63,6 +63,7 @@ struct kineto {
     GArray *uses;        /* struct kineto_use, by time; empty where storages were not recorded */
     bool shapes;         /* were recorded */
     bool untimed;        /* times are places in the order of starts and ends alone */
+    GPtrArray *notes;    /* char *: what the file says that it lacks */
     GHashTable *ignored; /* categories of ranges that are not read (char *), and how many */
 };
 

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Snapshots of PyTorch's memory on CUDA devices become traces.
+
+    torch_snapshot.py PSTAR_TRACE
+
+A snapshot needs a CUDA device to be made, so these are built here after the structure that
+torch.cuda.memory._snapshot documents, by an allocator that hands out addresses of one segment at
+random; what the trace must say is counted beside it. Returns 77 where PyTorch is missing.
+"""
+import json
+import os
+import pathlib
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    sys.exit(77)
+
+HELPER = pathlib.Path(__file__).resolve().parents[2] / "collect" / "pstar_torch.py"
+BASE, SLOT, SLOTS = 0x7F0000000000, 1 << 20, 64
+FRAMES = [{"filename": "train.py", "line": 7, "name": "forward"}]
+
+
+class Allocator:
+    def __init__(self, seed, history):
+        self.random = random.Random(seed)
+        self.time = 1_700_000_000_000_000
+        self.live = {}      # slot: bytes
+        self.waiting = {}   # given back, but another stream still uses it
+        self.trace = []
+        self.segment = {"device": 0, "address": BASE, "total_size": SLOT * SLOTS, "stream": 0,
+                        "segment_type": "large", "segment_pool_id": (0, 0)}
+        self.peak = 0
+        self.recording = False
+        self.run(40)
+        self.recording = True
+        self.peak = self.bytes()
+        self.run(history)
+
+    def bytes(self):
+        return sum(self.live.values()) + sum(self.waiting.values())
+
+    def note(self, action, slot, size):
+        self.time += self.random.randint(1, 50)
+        if self.recording:
+            self.trace.append({"action": action, "addr": BASE + slot * SLOT, "size": size,
+                               "stream": 0, "time_us": self.time, "frames": FRAMES,
+                               "pool_id": (0, 0)})
+
+    def run(self, steps):
+        for _ in range(steps):
+            free = [s for s in range(SLOTS) if s not in self.live and s not in self.waiting]
+            if free and self.random.random() < 0.55:
+                slot, size = self.random.choice(free), 512 * self.random.randint(1, 2048)
+                self.live[slot] = size
+                self.note("alloc", slot, size)
+            elif self.live:
+                slot = self.random.choice(list(self.live))
+                self.waiting[slot] = self.live.pop(slot)
+                self.note("free_requested", slot, self.waiting[slot])
+            if self.waiting and self.random.random() < 0.8:
+                slot = self.random.choice(list(self.waiting))
+                self.note("free_completed", slot, self.waiting.pop(slot))
+            self.peak = max(self.peak, self.bytes())
+
+    def blocks(self):
+        for slot in range(SLOTS):
+            used = self.live.get(slot) or self.waiting.get(slot) or 0
+            if used > 0:
+                yield {"address": BASE + slot * SLOT, "size": used, "requested_size": used - 1,
+                       "state": "active_allocated" if slot in self.live
+                       else "active_awaiting_free", "frames": FRAMES}
+            if used < SLOT:
+                yield {"address": BASE + slot * SLOT + used, "size": SLOT - used,
+                       "requested_size": 0, "state": "inactive", "frames": []}
+
+    def snapshot(self):
+        segment = dict(self.segment, allocated_size=sum(self.live.values()),
+                       active_size=self.bytes(), blocks=list(self.blocks()))
+        return {"segments": [segment], "device_traces": [self.trace], "allocator_settings": {}}
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit(f"torch_snapshot: {what}")
+
+
+def convert(path, *options):
+    return subprocess.run([sys.executable, HELPER, path, *options], capture_output=True, text=True)
+
+
+def check_snapshot(program, folder, seed, history):
+    allocator = Allocator(seed, history)
+    source, converted = folder / "snapshot.pickle", folder / "snapshot.json"
+    source.write_bytes(pickle.dumps(allocator.snapshot()))
+    done = convert(source)
+    check(done.returncode == 0, f"seed {seed}: {done.stderr}")
+    trace = folder / "run.pstar"
+    subprocess.run([program, "import", converted, "-o", trace], check=True,
+                   stdout=subprocess.DEVNULL)
+    subprocess.run([program, "check", trace], check=True, stdout=subprocess.DEVNULL)
+    info = json.loads(subprocess.run([program, "info", "--json", trace], check=True,
+                                     capture_output=True).stdout)
+    memory = info["activity"]["devices"][0]["memory"]
+    check(memory["live_bytes"] == allocator.bytes() and memory["peak_bytes"] == allocator.peak,
+          f"seed {seed}: {memory} instead of {allocator.bytes()} live, {allocator.peak} at most")
+    check(any("stack traces" in line for line in info["missing"]), info["missing"])
+
+
+def check_refused(folder):
+    bad = {"text": b"no pickle", "list": pickle.dumps([1, 2]), "empty": b"",
+           "call": pickle.dumps(os.getcwd)}
+    for name, content in bad.items():
+        path = folder / name
+        path.write_bytes(content)
+        done = convert(path)
+        check(done.returncode == 2 and "no snapshot" in done.stderr, f"{name}: {done.stderr}")
+    check(convert(folder / "nothing").returncode == 2, "a file that is not there")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for history in (0, 300):
+            seed = int(os.environ.get("PSTAR_SEED", random.randrange(1 << 30))) + history
+            print(f"seed {seed}")
+            check_snapshot(sys.argv[1], folder, seed, history)
+        check_refused(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
