@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-enum { MOST_CALLS = 4096 }; /* more than either interface has */
-
 static const char *const beginnings[] = {
     "cudaLaunch",
     "cudaGraphLaunch",
@@ -72,7 +70,7 @@ bool api_calls_record(const struct cupti_library *library, bool on, GError **err
     if (library->cuptiActivityEnableRuntimeApi == NULL ||
         library->cuptiActivityEnableDriverApi == NULL)
         return record_all(library, on, error);
-    for (uint32_t callback = 1; callback < MOST_CALLS; callback++) {
+    for (uint32_t callback = 1; callback < API_CALLS; callback++) {
         const char *runtime = api_calls_name(library, CALL_RUNTIME, callback);
         const char *driver = api_calls_name(library, CALL_DRIVER, callback);
         if (runtime == NULL && driver == NULL)
@@ -86,4 +84,44 @@ bool api_calls_record(const struct cupti_library *library, bool on, GError **err
             return false;
     }
     return true;
+}
+
+static enum api_role role_of(const char *name)
+{
+    static const char *const launches[] = {"cuLaunch", "cudaLaunch", "cuGraphLaunch",
+                                           "cudaGraphLaunch"};
+    static const char *const waits[] = {"cuCtxSynchronize",      "cuStreamSynchronize",
+                                        "cuEventSynchronize",    "cudaDeviceSynchronize",
+                                        "cudaStreamSynchronize", "cudaEventSynchronize",
+                                        "cuMemcpyDtoH_v2",       "cudaMemcpy_v"};
+    for (size_t i = 0; i < G_N_ELEMENTS(launches); i++)
+        if (g_str_has_prefix(name, launches[i]) && strstr(name, "HostFunc") == NULL)
+            return API_LAUNCH;
+    for (size_t i = 0; i < G_N_ELEMENTS(waits); i++)
+        if (g_str_has_prefix(name, waits[i]))
+            return API_WAIT;
+    return API_OTHER;
+}
+
+void api_calls_find_roles(const struct cupti_library *library, enum call_class api, uint8_t *roles)
+{
+    memset(roles, API_OTHER, API_CALLS);
+    for (uint32_t callback = 1; callback < API_CALLS; callback++) {
+        const char *name = api_calls_name(library, api, callback);
+        if (name == NULL)
+            break;
+        roles[callback] = (uint8_t)role_of(name);
+    }
+}
+
+bool api_calls_watch(const struct cupti_library *library, CUpti_SubscriberHandle subscriber,
+                     enum call_class api, const uint8_t *roles, bool on, GError **error)
+{
+    bool good = true;
+    for (uint32_t callback = 1; good && callback < API_CALLS; callback++)
+        if (roles[callback] != API_OTHER)
+            good = cupti_library_good(
+                library, library->cuptiEnableCallback(on, subscriber, domain_of(api), callback),
+                "cuptiEnableCallback", error);
+    return good;
 }

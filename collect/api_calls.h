@@ -15,4 +15,16 @@ bool api_calls_record(const struct cupti_library *library, bool on, GError **err
 const char *api_calls_name(const struct cupti_library *library, enum call_class api,
                            uint32_t callback);
 
+/* What a call is to the search for iterations. */
+enum api_role { API_OTHER, API_LAUNCH, API_WAIT };
+
+enum { API_CALLS = 4096 }; /* more than either interface has */
+
+/* Of each call of an interface: roles[API_CALLS]. */
+void api_calls_find_roles(const struct cupti_library *library, enum call_class api, uint8_t *roles);
+
+/* Turns on or off callbacks of the calls that have a role. */
+bool api_calls_watch(const struct cupti_library *library, CUpti_SubscriberHandle subscriber,
+                     enum call_class api, const uint8_t *roles, bool on, GError **error);
+
 #endif

@@ -15,6 +15,7 @@ struct collector *collector_new(const char *output, struct window window, const 
 {
     struct collector *collector = g_new0(struct collector, 1);
     g_mutex_init(&collector->lock);
+    g_mutex_init(&collector->pattern_lock);
     collector->output = g_strdup(output);
     collector->window = window;
     collector->launch_ns = launch_ns;

@@ -5,6 +5,7 @@
 #include "collect/collector.h"
 #include "collect/declarations.h"
 #include "collect/device_session.h"
+#include "collect/launch_pattern.h"
 #include "collect/open_ranges.h"
 #include "collect/recording.h"
 #include "collect/sampler.h"
@@ -17,7 +18,14 @@ enum state {
 };
 
 /* What marks iterations; what tells more of them comes later here, and takes over. */
-enum source { NOTHING_MARKS, OPTIMIZER_STEPS, STEP_RANGES, NAMED_RANGES, OUR_ANNOTATIONS };
+enum source {
+    NOTHING_MARKS,
+    REPEATED_LAUNCHES,
+    OPTIMIZER_STEPS,
+    STEP_RANGES,
+    NAMED_RANGES,
+    OUR_ANNOTATIONS
+};
 
 struct collector {
     GMutex lock; /* of all that follows, but `state` may be read without it */
@@ -44,6 +52,8 @@ struct collector {
     uint64_t flushed_ns;
     uint64_t last_range;
     GHashTable *started; /* of struct open_range by id: ranges that any thread may end */
+    GMutex pattern_lock; /* of what follows; the other lock is never taken while it is held */
+    struct launch_pattern *pattern; /* NULL: launches are not watched */
 };
 
 static inline enum state collector_state(struct collector *collector)
@@ -56,7 +66,30 @@ static inline bool collector_is_recording(enum state state)
     return state == PLAIN || state == RECORDING;
 }
 
+static inline bool collector_has_device(const struct collector *collector)
+{
+    return collector->device != NULL && collector->unrecorded == NULL;
+}
+
 /* All of these with the lock. */
+
+/* Says why, and stops for good. Takes the error. */
+void collector_give_up(struct collector *collector, GError *error);
+
+/* The device goes on unrecorded: says why, and keeps it for the file. Takes the error. */
+void collector_leave_out_device(struct collector *collector, GError *error);
+
+/* Into the file: what the program could not tell, and what of it we could not record. */
+bool collector_note_unknown(const struct collector *collector, GError **error);
+
+/* The file has been begun: records the device, where there is one. */
+void collector_open_device(struct collector *collector);
+
+/* Writes the rest of what was recorded, and stops for good. `waited` as of device_session_close. */
+void collector_complete(struct collector *collector, uint64_t waited, bool partial);
+
+/* Whether `source` is to be heard. What was counted by a lower one is forgotten. */
+bool collector_takes_over(struct collector *collector, enum source source);
 
 /* The first annotation of ours: from here on only the window counts. */
 void collector_expect_iterations(struct collector *collector);

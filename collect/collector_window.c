@@ -21,8 +21,7 @@ static void stop(struct collector *collector)
     g_clear_pointer(&collector->file, record_file_free);
 }
 
-/* Takes the error. */
-static void give_up(struct collector *collector, GError *error)
+void collector_give_up(struct collector *collector, GError *error)
 {
     fprintf(stderr, "pstar-collect: %s: the program goes on untraced\n", error->message);
     g_error_free(error);
@@ -31,8 +30,7 @@ static void give_up(struct collector *collector, GError *error)
     stop(collector);
 }
 
-/* In the file: what the program could not tell, and what of it we could not record. */
-static bool note_unknown(const struct collector *collector, GError **error)
+bool collector_note_unknown(const struct collector *collector, GError **error)
 {
     const char *of_program = collector->declared.unknown, *of_device = collector->unrecorded;
     g_autofree char *both = of_program != NULL && of_device != NULL
@@ -55,7 +53,7 @@ static bool begin_file(struct collector *collector, const struct trace *trace, G
     g_clear_pointer(&collector->file, record_file_free);
     collector->operator_count = trace == NULL ? 0 : trace->operator_count;
     collector->file = record_file_new(collector->output, trace, error);
-    return collector->file != NULL && note_unknown(collector, error);
+    return collector->file != NULL && collector_note_unknown(collector, error);
 }
 
 /* Takes the activity, which may be NULL. */
@@ -65,13 +63,8 @@ static void flush(struct collector *collector, struct activity *activity)
     collector->flushed_ns = recording_now();
     bool good = collector->file != NULL || begin_file(collector, NULL, &error);
     if (!good || !recording_flush(collector->recording, activity, collector->file, &error))
-        give_up(collector, error);
+        collector_give_up(collector, error);
     activity_free(activity);
-}
-
-static bool has_device(const struct collector *collector)
-{
-    return collector->device != NULL && collector->unrecorded == NULL;
 }
 
 void collector_flush_annotations(struct collector *collector)
@@ -79,10 +72,10 @@ void collector_flush_annotations(struct collector *collector)
     flush(collector, NULL);
 }
 
-static void complete(struct collector *collector, uint64_t waited, bool partial)
+void collector_complete(struct collector *collector, uint64_t waited, bool partial)
 {
     flush(collector,
-          has_device(collector) ? device_session_close(collector->device, waited) : NULL);
+          collector_has_device(collector) ? device_session_close(collector->device, waited) : NULL);
     if (collector_state(collector) == OVER)
         return;
     GError *error = NULL;
@@ -91,7 +84,7 @@ static void complete(struct collector *collector, uint64_t waited, bool partial)
         fused_divide(collector->declared.fused, durations);
     if (!record_file_complete(collector->file, durations, collector->operator_count, partial,
                               &error))
-        give_up(collector, error);
+        collector_give_up(collector, error);
     g_free(durations);
     stop(collector);
 }
@@ -101,35 +94,13 @@ static void complete_after_device(struct collector *collector)
 {
     uint64_t waited = 0;
     collector->closing = true;
-    if (has_device(collector)) {
+    if (collector_has_device(collector)) {
         g_mutex_unlock(&collector->lock);
         waited = device_session_wait(collector->device);
         g_mutex_lock(&collector->lock);
     }
     if (collector_state(collector) == RECORDING)
-        complete(collector, waited, false);
-}
-
-/* Prints the reason, and keeps it for the file. Takes the error. */
-static void leave_out_device(struct collector *collector, GError *error)
-{
-    fprintf(stderr, "pstar-collect: what the device does is not recorded: %s\n", error->message);
-    collector->unrecorded = g_strdup_printf("what the device did: %s", error->message);
-    g_error_free(error);
-}
-
-static void open_device(struct collector *collector)
-{
-    GError *error = NULL;
-    if (!has_device(collector))
-        return;
-    if (device_session_open(collector->device, &error)) {
-        sampler_turn(collector->sampler, true);
-        return;
-    }
-    leave_out_device(collector, error);
-    if (!note_unknown(collector, &error))
-        give_up(collector, error);
+        collector_complete(collector, waited, false);
 }
 
 /* NULL where the program declares none; why not is said only where it should. */
@@ -154,16 +125,43 @@ static struct trace *take_trace(struct collector *collector)
     return trace;
 }
 
+/* Free with g_free; NULL: annotations of ours, or none. */
+static char *describe_source(struct collector *collector)
+{
+    char *text = NULL;
+    switch (collector->source) {
+    case REPEATED_LAUNCHES:
+        g_mutex_lock(&collector->pattern_lock);
+        text = launch_pattern_describe(collector->pattern);
+        g_mutex_unlock(&collector->pattern_lock);
+        return text;
+    case OPTIMIZER_STEPS:
+        return g_strdup("ranges around the optimizer's steps");
+    case STEP_RANGES:
+        return g_strdup("ranges or marks with a step's number");
+    case NAMED_RANGES:
+        return g_strdup_printf("ranges of the name '%s'", collector->range);
+    default:
+        return NULL;
+    }
+}
+
+static bool note_source(struct collector *collector, GError **error)
+{
+    g_autofree char *text = describe_source(collector);
+    return text == NULL || record_file_note(collector->file, "iterations_by", text, error);
+}
+
 static void open_window(struct collector *collector)
 {
     GError *error = NULL;
     struct trace *trace = take_trace(collector);
     recording_restart(collector->recording);
-    if (begin_file(collector, trace, &error)) {
+    if (begin_file(collector, trace, &error) && note_source(collector, &error)) {
         set_state(collector, RECORDING);
-        open_device(collector);
+        collector_open_device(collector);
     } else {
-        give_up(collector, error);
+        collector_give_up(collector, error);
     }
     collector->window_ns = recording_now();
     trace_free(trace);
@@ -180,17 +178,21 @@ void collector_expect_iterations(struct collector *collector)
     collector->source = OUR_ANNOTATIONS;
     if (collector_state(collector) == PLAIN)
         set_state(collector, WAITING);
+    if (collector_has_device(collector))
+        device_session_watch(collector->device, false);
 }
 
-/* Whether `source` is to be heard. What was counted by a lower one is forgotten; where only the
- * ends of iterations are marked the first has been under way when that comes out. */
-static bool takes_over(struct collector *collector, enum source source)
+/* Where only the ends of iterations are marked the first has been under way when that comes out. */
+bool collector_takes_over(struct collector *collector, enum source source)
 {
     enum state state = collector_state(collector);
     if (source > collector->source && (state == PLAIN || state == WAITING)) {
         collector->source = source;
-        collector->begun = source == OPTIMIZER_STEPS ? 1 : 0;
-        collector->in_iteration = source == OPTIMIZER_STEPS;
+        bool under_way = source <= OPTIMIZER_STEPS;
+        collector->begun = under_way;
+        collector->in_iteration = under_way;
+        if (source > REPEATED_LAUNCHES && collector_has_device(collector))
+            device_session_watch(collector->device, false);
         collector->step_thread = open_ranges_thread();
         set_state(collector, WAITING);
     }
@@ -199,7 +201,7 @@ static bool takes_over(struct collector *collector, enum source source)
 
 void collector_begin_iteration(struct collector *collector, enum source source)
 {
-    if (!takes_over(collector, source))
+    if (!collector_takes_over(collector, source))
         return;
     struct window *window = &collector->window;
     if (collector->begun >= window->first && collector_state(collector) == WAITING) {
@@ -235,7 +237,7 @@ static void add_iteration(struct collector *collector)
 
 void collector_end_iteration(struct collector *collector, enum source source)
 {
-    if (!takes_over(collector, source) || !collector->in_iteration)
+    if (!collector_takes_over(collector, source) || !collector->in_iteration)
         return;
     collector->in_iteration = false;
     if (collector_state(collector) != RECORDING || collector->closing)
@@ -246,59 +248,8 @@ void collector_end_iteration(struct collector *collector, enum source source)
     if (collector->begun == collector->window.end)
         complete_after_device(collector);
     else
-        flush(collector, has_device(collector) ? device_session_take(collector->device) : NULL);
-}
-
-static void add_counter(void *data, const char *counter, uint64_t value)
-{
-    const struct record_sample sample = {recording_now(), counter, value};
-    g_array_append_val((GArray *)data, sample);
-}
-
-/* In the sampler's thread. The management library may take its time: not with the lock. */
-static void work(void *data)
-{
-    struct collector *collector = data;
-    g_autoptr(GArray) counters = g_array_new(FALSE, FALSE, sizeof(struct record_sample));
-    if (collector_state(collector) == RECORDING)
-        device_session_sample(collector->device, add_counter, counters);
-    g_mutex_lock(&collector->lock);
-    if (collector_state(collector) != OVER)
-        device_session_read(collector->device);
-    if (collector_state(collector) == RECORDING) {
-        recording_sample(collector->recording);
-        for (guint i = 0; i < counters->len; i++) {
-            const struct record_sample *sample = &g_array_index(counters, struct record_sample, i);
-            recording_add_sample(collector->recording, sample->time_ns, sample->counter,
-                                 sample->value);
-        }
-    }
-    g_mutex_unlock(&collector->lock);
-}
-
-static void wake_sampler(void *data)
-{
-    struct collector *collector = data;
-    if (collector->sampler != NULL && collector_state(collector) != OVER)
-        sampler_wake(collector->sampler);
-}
-
-void collector_use_device(struct collector *collector)
-{
-    GError *error = NULL;
-    const struct device_hooks hooks = {wake_sampler, collector};
-    g_mutex_lock(&collector->lock);
-    if (collector->device == NULL && collector->unrecorded == NULL &&
-        collector_state(collector) != OVER) {
-        collector->device = device_session_new(collector->recording, &hooks, &error);
-        if (collector->device == NULL)
-            leave_out_device(collector, error);
-        else
-            collector->sampler = sampler_new(work, collector);
-        if (collector_state(collector) == RECORDING)
-            open_device(collector);
-    }
-    g_mutex_unlock(&collector->lock);
+        flush(collector,
+              collector_has_device(collector) ? device_session_take(collector->device) : NULL);
 }
 
 static void say_why_none(const struct collector *collector)
@@ -313,16 +264,17 @@ static void say_why_none(const struct collector *collector)
 static void close_plain(struct collector *collector)
 {
     if (collector->file == NULL && recording_event_count(collector->recording) == 0) {
-        if (has_device(collector))
-            fprintf(stderr, "pstar-collect: no trace: nothing marks the program's iterations; "
-                            "--iterations all records the whole run\n");
+        if (collector_has_device(collector))
+            fprintf(stderr, "pstar-collect: no trace: nothing marks the program's iterations, and "
+                            "its launches do not repeat often enough to tell them; --iterations "
+                            "all records the whole run\n");
         return;
     }
     fprintf(stderr,
             "pstar-collect: %s has the NVTX ranges of the program but no iteration: "
             "the program did not annotate its tensors and operators\n",
             collector->output);
-    complete(collector, 0, false);
+    collector_complete(collector, 0, false);
 }
 
 static void close_window(struct collector *collector)
@@ -334,7 +286,7 @@ static void close_window(struct collector *collector)
                 " of its %" G_GUINT64_FORMAT " iterations began: %s is partial\n",
                 collector->begun - collector->window.first,
                 collector->window.end - collector->window.first, collector->output);
-    complete(collector, 0, !whole);
+    collector_complete(collector, 0, !whole);
 }
 
 void collector_close(struct collector *collector)

@@ -20,14 +20,17 @@ struct device_session {
     struct cupti_library cupti;
     struct cuda_driver driver;
     CUpti_SubscriberHandle subscriber;
+    struct device_hooks hooks;
     struct recording *recording;
     struct device_log *log;
     struct nvml *nvml; /* NULL: not there */
     enum phase phase;
     struct device_clock taken_to; /* where the last activity ended */
     bool described;               /* the devices are in an activity */
-    GMutex lock;                  /* of what follows */
-    GPtrArray *contexts;          /* of CUcontext: those that there are */
+    bool watching;
+    uint8_t roles[CALL_CLASSES][API_CALLS]; /* enum api_role */
+    GMutex lock;                            /* of what follows */
+    GPtrArray *contexts;                    /* of CUcontext: those that there are */
 };
 
 /* cuptiGetCallbackName is asked with no context of ours: there is one session a process. */
@@ -60,6 +63,23 @@ static bool enable(const struct device_session *session, const CUpti_ActivityKin
     return good;
 }
 
+/* A call within another of the two interfaces is the other's; what the hook calls is nobody's. */
+static _Thread_local struct {
+    int depth; /* of calls */
+    bool in_hook;
+} thread;
+
+void device_session_watch(struct device_session *session, bool on)
+{
+    for (int api = 0; api < CALL_CLASSES && on != session->watching; api++) {
+        if (on)
+            api_calls_find_roles(&session->cupti, (enum call_class)api, session->roles[api]);
+        api_calls_watch(&session->cupti, session->subscriber, (enum call_class)api,
+                        session->roles[api], on, NULL);
+    }
+    session->watching = on;
+}
+
 static void disable_all(struct device_session *session)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(window_kinds); i++)
@@ -67,14 +87,41 @@ static void disable_all(struct device_session *session)
     for (size_t i = 0; i < G_N_ELEMENTS(memory_kinds); i++)
         session->cupti.cuptiActivityDisable(memory_kinds[i]);
     api_calls_record(&session->cupti, false, NULL);
-    session->cupti.cuptiUnsubscribe(session->subscriber);
+    device_session_watch(session, false);
+    if (!thread.in_hook) /* CUPTI would wait for its own callback to end */
+        session->cupti.cuptiUnsubscribe(session->subscriber);
     session->phase = CLOSED;
+}
+
+/* At its end, when its place in the stream is certain. */
+static void on_call(struct device_session *session, enum call_class api, CUpti_CallbackId id,
+                    const CUpti_CallbackData *call)
+{
+    if (thread.in_hook)
+        return;
+    if (call->callbackSite == CUPTI_API_ENTER) {
+        thread.depth++;
+        return;
+    }
+    bool outermost = thread.depth == 1;
+    thread.depth = MAX(thread.depth - 1, 0);
+    if (!outermost || id >= API_CALLS)
+        return;
+    bool wait = session->roles[api][id] == API_WAIT;
+    thread.in_hook = true;
+    session->hooks.launched(session->hooks.data, wait                       ? NULL
+                                                 : call->symbolName != NULL ? call->symbolName
+                                                                            : "graph");
+    thread.in_hook = false;
 }
 
 static void CUPTIAPI on_callback(void *data, CUpti_CallbackDomain domain, CUpti_CallbackId id,
                                  const void *details)
 {
     struct device_session *session = data;
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API || domain == CUPTI_CB_DOMAIN_DRIVER_API)
+        on_call(session, domain == CUPTI_CB_DOMAIN_DRIVER_API ? CALL_DRIVER : CALL_RUNTIME, id,
+                details);
     if (domain != CUPTI_CB_DOMAIN_RESOURCE)
         return;
     const CUpti_ResourceData *resource = details;
@@ -142,6 +189,7 @@ struct device_session *device_session_new(struct recording *recording,
     struct device_session *session = g_new0(struct device_session, 1);
     g_mutex_init(&session->lock);
     session->recording = recording;
+    session->hooks = *hooks;
     session->contexts = g_ptr_array_new();
     the_session = session;
     buffer_queue_set_up(hooks->records_wait, hooks->data);

@@ -16,6 +16,9 @@ struct device_hooks {
     /* Many records wait for device_session_read. From any thread, with locks of CUPTI's held: it
      * must not wait for a thread that calls functions of the session. */
     void (*records_wait)(void *data);
+    /* A kernel was launched, or (NULL) the host has waited; in the thread that did, without the
+     * caller's lock. Only while launches are watched. */
+    void (*launched)(void *data, const char *kernel);
     void *data;
 };
 
@@ -24,6 +27,9 @@ struct device_hooks {
  * recording. */
 struct device_session *device_session_new(struct recording *recording,
                                           const struct device_hooks *hooks, GError **error);
+
+/* Begins or ends to tell of launches. Where CUPTI refuses none is told of. */
+void device_session_watch(struct device_session *session, bool on);
 
 /* Reads what CUPTI has handed back. */
 void device_session_read(struct device_session *session);

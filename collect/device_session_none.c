@@ -11,6 +11,12 @@ struct device_session *device_session_new(struct recording *recording,
     return NULL;
 }
 
+void device_session_watch(struct device_session *session, bool on)
+{
+    (void)session;
+    (void)on;
+}
+
 void device_session_read(struct device_session *session)
 {
     (void)session;

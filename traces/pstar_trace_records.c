@@ -33,11 +33,11 @@ static void print_json(const struct records *records, const struct activity *act
     json_t *sentences = json_array();
     for (guint i = 0; i < missing->len; i++)
         json_array_append_new(sentences, json_string((const char *)g_ptr_array_index(missing, i)));
-    pstar_trace_print_json(
-        json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "trace", shown_path, "nvtx_events",
-                  (json_int_t)records->event_count, "samples", (json_int_t)records->sample_count,
-                  "iterations", summary_iterations_json(iterations), "activity",
-                  activity_summary_json(summary, activity), "missing", sentences));
+    pstar_trace_print_json(json_pack(
+        "{s:s, s:I, s:I, s:s*, s:o, s:o, s:o}", "trace", shown_path, "nvtx_events",
+        (json_int_t)records->event_count, "samples", (json_int_t)records->sample_count,
+        "iterations_by", records->iterations_by, "iterations", summary_iterations_json(iterations),
+        "activity", activity_summary_json(summary, activity), "missing", sentences));
 }
 
 static void print(const struct records *records, const struct activity_summary *summary,
@@ -47,6 +47,8 @@ static void print(const struct records *records, const struct activity_summary *
     printf("%s\n", path);
     activity_summary_print(summary, stdout);
     summary_print_iterations(iterations, stdout);
+    if (records->iterations_by != NULL)
+        printf("%-18s %s\n", "steps found by", records->iterations_by);
     printf("%-18s %u NVTX events, %u samples\n", "recorded", records->event_count,
            records->sample_count);
     for (guint i = 0; i < missing->len; i++)

@@ -120,12 +120,13 @@ static void *take(const struct database *database, const char *table, const char
     return g_array_free(rows, rows->len == 0);
 }
 
-/* NULL where there is none. */
-static char *read_unknown(const struct database *database, GError **error)
+/* A text of meta; NULL where there is none. */
+static char *read_meta(const struct database *database, const char *key, GError **error)
 {
-    sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = 'unknown'",
-                                         error);
+    sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
     char *lines = NULL;
+    if (row != NULL)
+        sqlite3_bind_text(row, 1, key, -1, SQLITE_STATIC);
     if (row != NULL && sqlite3_step(row) == SQLITE_ROW)
         lines = text(row, 0);
     sqlite3_finalize(row);
@@ -149,7 +150,9 @@ struct records *records_read(const char *path, GError **error)
         take(database, "samples", "SELECT time, counter, value FROM samples ORDER BY time",
              sizeof(struct record_sample), read_sample, &records->sample_count, &fault);
     if (fault == NULL)
-        records->unknown = read_unknown(database, &fault);
+        records->unknown = read_meta(database, "unknown", &fault);
+    if (fault == NULL)
+        records->iterations_by = read_meta(database, "iterations_by", &fault);
     database_close(database);
     if (fault != NULL) {
         g_propagate_error(error, fault);
@@ -168,6 +171,7 @@ void records_free(struct records *records)
     g_free(records->strings);
     g_free(records->samples);
     g_free(records->unknown);
+    g_free(records->iterations_by);
     g_free(records);
 }
 

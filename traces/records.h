@@ -57,7 +57,9 @@ struct records {
     struct record_string *strings;
     struct record_sample *samples;   /* by time */
     const struct activity *activity; /* for writing; NULL: none. It is read by activity_read */
-    char *unknown; /* what an import could not know, a line each; NULL: not imported */
+    char
+        *iterations_by; /* how the collector found iterations; NULL: they were annotated, or none */
+    char *unknown;      /* what an import could not know, a line each; NULL: not imported */
     uint32_t event_count, string_count, sample_count;
     bool has_iteration; /* the file holds one, which trace_read reads */
 };

@@ -401,6 +401,24 @@ static void test_process_in_name(struct fixture *fixture, gconstpointer data)
     g_free(name);
 }
 
+/* A file a rank, as several processes of one run write them. */
+static void test_rank_in_name(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-o rank-%%r%%%%.pstar -- sh -c 'RANK=0 %s 1 3; RANK=12 %s 2 3'",
+            TRACED_ANNOTATED, TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    static const char *const names[] = {"rank-0%.pstar", "rank-12%.pstar"};
+    for (guint i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *path = g_build_filename(fixture->folder, names[i], NULL);
+        struct trace *trace = trace_read(path, NULL);
+        g_assert_nonnull(trace);
+        assert_collected(expected_trace(i + 1), trace);
+        trace_free(trace);
+        g_unlink(path);
+    }
+}
+
 /* The second finds the first's trace, and leaves it alone. */
 static void test_two_processes(struct fixture *fixture, gconstpointer data)
 {
@@ -539,6 +557,7 @@ int main(int argc, char **argv)
     ADD("/collect/threads", test_threads);
     ADD("/collect/no-annotations", test_no_annotations);
     ADD("/collect/process-in-name", test_process_in_name);
+    ADD("/collect/rank-in-name", test_rank_in_name);
     ADD("/collect/two-processes", test_two_processes);
     ADD("/collect/statuses", test_statuses);
     ADD("/collect/visible-tensors", test_visible_tensors);

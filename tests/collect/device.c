@@ -178,6 +178,47 @@ static void test_marks(struct fixture *fixture, gconstpointer data)
     assert_says(fixture, "no iteration");
 }
 
+/* A program that marks nothing: found by what it launches, over and over. */
+static void test_no_marks(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- %s none 12", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    struct traced traced = read_traced(fixture);
+    const struct activity *activity = traced.activity;
+    g_assert_cmpuint(activity->kernel_count, ==, TRAINED_KERNELS);
+    g_assert_cmpuint(count_kernels(&traced, "adamw"), ==, TRAINED_LAYERS);
+    g_assert_cmpstr(records_text(traced.records, activity->kernels[0].short_name), ==, "linear");
+    g_assert_cmpstr(
+        records_text(traced.records, activity->kernels[activity->kernel_count - 1].short_name), ==,
+        "adamw");
+    struct memory_use *use = memory_use_of(activity);
+    g_assert_cmpuint(use->unseen + use->reused, ==, 0);
+    g_assert_cmpuint(g_array_index(use->devices, struct device_memory, 0).allocated.peak_bytes, ==,
+                     TRAINED_PEAK_BYTES);
+    memory_use_free(use);
+    free_traced(&traced);
+    assert_checked(fixture, "38 launches and waits that repeat, 100.0 % alike");
+
+    collect(fixture, "--iterations 8:11 -- %s none 20", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, ==, 3 * TRAINED_KERNELS);
+    free_traced(&traced);
+    assert_checked(fixture, "step 10 ");
+
+    collect(fixture, "-- %s none 3", TRACED_TRAINED);
+    assert_exit(fixture, 1);
+    assert_says(fixture, "no trace: nothing marks the program's iterations");
+    g_assert_cmpint(count_lines(fixture->errors), ==, 2);
+
+    collect(fixture, "--iterations 8:90 -- %s none 20", TRACED_TRAINED);
+    assert_exit(fixture, 1);
+    assert_says(fixture, "is partial");
+    assert_checked(fixture, "the end");
+}
+
 static void test_whole_program(struct fixture *fixture, gconstpointer data)
 {
     static const char *const marks[] = {"none", "ranges"};
@@ -382,6 +423,7 @@ int main(int argc, char **argv)
     ADD("/device/mixed-buffers", test_whole_run, "mixed");
     ADD("/device/crossed-ranges", test_crossed_ranges, NULL);
     ADD("/device/marks", test_marks, NULL);
+    ADD("/device/no-marks", test_no_marks, NULL);
     ADD("/device/whole-program", test_whole_program, NULL);
     ADD("/device/samples", test_samples, NULL);
     ADD("/device/kernel-at-end", test_kernel_at_end, NULL);

@@ -1,0 +1,347 @@
+#include "collect/launch_pattern.h"
+
+#include "traces/period.h"
+
+#include <glib.h>
+#include <string.h>
+
+enum {
+    FIRST_SEARCH = 32,
+    MOST_LAUNCHES = 1 << 20, /* before the search is given up */
+    REPETITIONS = 4,         /* that are needed where the host waits in each */
+    REPETITIONS_WITHOUT_WAIT = 150,
+    ENDING = 2,    /* runs of equal launches by which an iteration's end is known */
+    MOST_PARTS = 6 /* iterations that are taken for one */
+};
+
+static const double needed_alike = 0.9, shortest = 0.8, longest = 1.25;
+
+struct symbol {
+    char *name;
+    uint32_t number;
+};
+
+/* Equal launches one after the other: an optimizer's kernels, say, one a tensor. */
+struct runs {
+    uint32_t symbols[ENDING]; /* the newest last */
+    uint32_t count;           /* of runs */
+    uint32_t newest_length;
+};
+
+struct launch_pattern {
+    GHashTable *by_name;    /* of struct symbol */
+    GHashTable *by_address; /* of its name in the program: of struct symbol */
+    GArray *symbols;        /* of uint32_t: all launches, until the pattern is found */
+    GArray *times;          /* of uint64_t */
+    GPtrArray *optimizer;   /* by number: whether the name is an optimizer's */
+    uint32_t next_search;
+    struct period period; /* length 0: not found */
+    uint32_t passed;
+    struct runs ending, last; /* of an iteration; of what was launched */
+    uint32_t since;           /* launches since the last end */
+    bool waits;               /* in what repeats */
+};
+
+static const uint32_t WAIT = 0;
+
+static void free_symbol(void *data)
+{
+    struct symbol *symbol = data;
+    g_free(symbol->name);
+    g_free(symbol);
+}
+
+struct launch_pattern *launch_pattern_new(void)
+{
+    struct launch_pattern *pattern = g_new0(struct launch_pattern, 1);
+    pattern->by_name = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, free_symbol);
+    pattern->by_address = g_hash_table_new(NULL, NULL);
+    pattern->symbols = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    pattern->times = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    pattern->optimizer = g_ptr_array_new();
+    pattern->next_search = FIRST_SEARCH;
+    g_ptr_array_add(pattern->optimizer, GINT_TO_POINTER(FALSE)); /* WAIT's */
+    return pattern;
+}
+
+void launch_pattern_free(struct launch_pattern *pattern)
+{
+    if (pattern == NULL)
+        return;
+    g_hash_table_unref(pattern->by_address);
+    g_hash_table_unref(pattern->by_name);
+    g_array_unref(pattern->symbols);
+    g_array_unref(pattern->times);
+    g_ptr_array_unref(pattern->optimizer);
+    g_free(pattern);
+}
+
+static bool names_optimizer(const char *kernel)
+{
+    static const char *const words[] = {"adam", "sgd",      "optimizer", "multi_tensor_apply",
+                                        "lamb", "adagrad",  "rmsprop",   "adadelta",
+                                        "lion", "momentum", "muon",      "shampoo"};
+    g_autofree char *lower = g_ascii_strdown(kernel, -1);
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
+        if (strstr(lower, words[i]) != NULL && strstr(lower, "lambda") == NULL)
+            return true;
+    return false;
+}
+
+/* Addresses of names may come again for others when a module is unloaded. */
+static uint32_t number_of(struct launch_pattern *pattern, const char *kernel)
+{
+    if (kernel == NULL)
+        return WAIT;
+    struct symbol *symbol = g_hash_table_lookup(pattern->by_address, kernel);
+    if (symbol != NULL && strcmp(symbol->name, kernel) == 0)
+        return symbol->number;
+    symbol = g_hash_table_lookup(pattern->by_name, kernel);
+    if (symbol == NULL) {
+        symbol = g_new(struct symbol, 1);
+        symbol->name = g_strdup(kernel);
+        symbol->number = pattern->optimizer->len;
+        g_ptr_array_add(pattern->optimizer, GINT_TO_POINTER(names_optimizer(kernel)));
+        g_hash_table_insert(pattern->by_name, symbol->name, symbol);
+    }
+    g_hash_table_insert(pattern->by_address, (void *)kernel, symbol);
+    return symbol->number;
+}
+
+static uint32_t symbol_at(const struct launch_pattern *pattern, uint32_t place)
+{
+    return g_array_index(pattern->symbols, uint32_t, place);
+}
+
+/* From the one before to the one at `place`, on average over the repetitions. */
+static double gap_at(const struct launch_pattern *pattern, uint32_t place)
+{
+    double sum = 0;
+    uint32_t count = 0;
+    for (uint32_t i = place; i < pattern->times->len; i += pattern->period.length) {
+        if (i == 0)
+            continue;
+        sum += (double)(g_array_index(pattern->times, uint64_t, i) -
+                        g_array_index(pattern->times, uint64_t, i - 1));
+        count++;
+    }
+    return count > 0 ? sum / count : 0;
+}
+
+/* The optimizer's kernel after which it is longest until another. -1: none is named so. */
+static int64_t last_of_optimizer(const struct launch_pattern *pattern)
+{
+    uint32_t length = pattern->period.length, begin = pattern->symbols->len - 2 * length;
+    uint32_t previous = UINT32_MAX, most = 0;
+    int64_t last = -1;
+    for (uint32_t i = begin; i < begin + 2 * length; i++) {
+        if (!GPOINTER_TO_INT(g_ptr_array_index(pattern->optimizer, symbol_at(pattern, i))))
+            continue;
+        if (previous != UINT32_MAX && i - previous > most) {
+            most = i - previous;
+            last = previous;
+        }
+        previous = i;
+    }
+    return last;
+}
+
+/* Where the host waits longest, or what comes before the longest pause. */
+static uint32_t longest_pause(const struct launch_pattern *pattern)
+{
+    uint32_t length = pattern->period.length, begin = pattern->symbols->len - length;
+    uint32_t place = begin;
+    double most = -1;
+    for (uint32_t i = begin; i < begin + length; i++) {
+        bool wait = symbol_at(pattern, i) == WAIT;
+        uint32_t in_first = pattern->period.first + (i - pattern->period.first) % length;
+        double gap = gap_at(pattern, in_first);
+        if (pattern->waits && !wait)
+            continue;
+        if (gap > most) {
+            most = gap;
+            place = wait ? i : i - 1;
+        }
+    }
+    return place;
+}
+
+static void add_to_runs(struct runs *runs, uint32_t symbol)
+{
+    bool same = runs->newest_length > 0 && runs->symbols[ENDING - 1] == symbol;
+    runs->newest_length = same ? runs->newest_length + 1 : 1;
+    if (same)
+        return;
+    memmove(runs->symbols, runs->symbols + 1, sizeof runs->symbols - sizeof runs->symbols[0]);
+    runs->symbols[ENDING - 1] = symbol;
+    runs->count = MIN(runs->count + 1, ENDING);
+}
+
+/* The newest run is as long as the ending's, those before are of the same symbols. */
+static bool runs_end(const struct runs *last, const struct runs *ending)
+{
+    uint32_t compared = MIN(last->count, ending->count);
+    return compared > 0 && last->newest_length == ending->newest_length &&
+           memcmp(last->symbols + ENDING - compared, ending->symbols + ENDING - compared,
+                  compared * sizeof last->symbols[0]) == 0;
+}
+
+/* What an iteration that ends at a place ends with. */
+static struct runs runs_before(const struct launch_pattern *pattern, uint32_t place,
+                               uint32_t length)
+{
+    struct runs runs = {0};
+    for (uint32_t i = place + 1 - MIN(length, place + 1); i <= place; i++)
+        add_to_runs(&runs, symbol_at(pattern, i));
+    return runs;
+}
+
+/* Whether the launches up to `place` and as many up to `other` are of the same kernels, but for a
+ * tenth. */
+static bool same_kernels(const struct launch_pattern *pattern, uint32_t place, uint32_t other,
+                         uint32_t length)
+{
+    g_autofree int32_t *counts = g_new0(int32_t, pattern->optimizer->len);
+    uint32_t different = 0;
+    for (uint32_t i = 0; i < length; i++) {
+        counts[symbol_at(pattern, place - i)]++;
+        counts[symbol_at(pattern, other - i)]--;
+    }
+    for (guint symbol = 0; symbol < pattern->optimizer->len; symbol++)
+        different += (uint32_t)ABS(counts[symbol]);
+    return different <= (1 - needed_alike) * 2 * length;
+}
+
+/* Whether the iteration that ends at `end` is `back` launches long. */
+static bool is_length(const struct launch_pattern *pattern, uint32_t end, uint32_t back)
+{
+    if (back == 0 || end + 1 < 2 * back)
+        return false;
+    struct runs runs = runs_before(pattern, end - back, back);
+    return runs_end(&runs, &pattern->ending) && same_kernels(pattern, end, end - back, back);
+}
+
+/* Several iterations repeat, too; where each differs by a launch they may do so before one does. */
+static void divide(struct launch_pattern *pattern, uint32_t end)
+{
+    uint32_t whole = pattern->period.length;
+    for (uint32_t parts = MOST_PARTS; parts > 1; parts--) {
+        uint32_t length = whole / parts, slack = length / 20 + 1;
+        for (uint32_t back = length - MIN(slack, length); back <= length + slack; back++) {
+            if (!is_length(pattern, end, back))
+                continue;
+            pattern->period.length = back;
+            pattern->passed += (parts - 1) * pattern->period.count;
+            return;
+        }
+    }
+}
+
+/* How the iteration ends, and how long ago the last one did. */
+static void find_end(struct launch_pattern *pattern)
+{
+    uint32_t count = pattern->symbols->len;
+    int64_t optimizer = last_of_optimizer(pattern);
+    uint32_t end = optimizer >= 0 ? (uint32_t)optimizer : longest_pause(pattern);
+    pattern->ending = runs_before(pattern, end, pattern->period.length);
+    divide(pattern, end);
+    uint32_t length = pattern->period.length;
+    pattern->last = (struct runs){0};
+    pattern->since = 0;
+    for (uint32_t i = end + 1; i < count; i++) {
+        add_to_runs(&pattern->last, symbol_at(pattern, i));
+        pattern->since++;
+        if (pattern->since >= shortest * length && runs_end(&pattern->last, &pattern->ending)) {
+            pattern->since = 0;
+            pattern->last = (struct runs){0};
+        }
+    }
+}
+
+/* Whether the host waits in each repetition, and each time at the same place. */
+static bool waits_repeat(const struct launch_pattern *pattern, const struct period *period)
+{
+    uint32_t waits = 0, count = pattern->symbols->len;
+    for (uint32_t i = period->first; i < count; i++) {
+        if (symbol_at(pattern, i) != WAIT)
+            continue;
+        waits++;
+        if (i + period->length < count && symbol_at(pattern, i + period->length) != WAIT)
+            return false;
+    }
+    return waits >= period->count;
+}
+
+static bool is_sure(struct launch_pattern *pattern, const struct period *period)
+{
+    if (period->length == 0 || period->alike < needed_alike || period->count < REPETITIONS)
+        return false;
+    pattern->waits = waits_repeat(pattern, period);
+    return pattern->waits || period->count >= REPETITIONS_WITHOUT_WAIT;
+}
+
+/* Where now and then a launch is more than else, what repeats is short: the newest launches are
+ * asked, fewer and fewer. */
+static void search(struct launch_pattern *pattern)
+{
+    uint32_t count = pattern->symbols->len;
+    const uint32_t *symbols = (const uint32_t *)(void *)pattern->symbols->data;
+    pattern->next_search = count + count / 8;
+    for (uint32_t begin = 0; count - begin >= FIRST_SEARCH; begin += (count - begin + 1) / 2) {
+        struct period period = period_find(symbols + begin, count - begin, pattern->optimizer->len);
+        period.first += begin;
+        if (!is_sure(pattern, &period))
+            continue;
+        pattern->period = period;
+        pattern->passed += period.count;
+        find_end(pattern);
+        g_array_set_size(pattern->symbols, 0);
+        g_array_set_size(pattern->times, 0);
+        return;
+    }
+}
+
+static enum launch_place follow(struct launch_pattern *pattern, uint32_t symbol)
+{
+    uint32_t length = pattern->period.length;
+    add_to_runs(&pattern->last, symbol);
+    pattern->since++;
+    if (pattern->since >= shortest * length && runs_end(&pattern->last, &pattern->ending)) {
+        pattern->since = 0;
+        pattern->last = (struct runs){0};
+        return LAUNCH_LAST;
+    }
+    if (pattern->since <= longest * length)
+        return LAUNCH_WITHIN;
+    pattern->period = (struct period){0};
+    pattern->next_search = FIRST_SEARCH;
+    return LAUNCH_LOST;
+}
+
+enum launch_place launch_pattern_add(struct launch_pattern *pattern, const char *kernel,
+                                     uint64_t now_ns)
+{
+    uint32_t symbol = number_of(pattern, kernel);
+    if (pattern->period.length > 0)
+        return follow(pattern, symbol);
+    if (pattern->symbols->len == MOST_LAUNCHES)
+        return LAUNCH_NEVER;
+    g_array_append_val(pattern->symbols, symbol);
+    g_array_append_val(pattern->times, now_ns);
+    if (pattern->symbols->len >= pattern->next_search)
+        search(pattern);
+    if (pattern->period.length == 0)
+        return LAUNCH_UNKNOWN;
+    return pattern->since == 0 ? LAUNCH_LAST : LAUNCH_WITHIN;
+}
+
+uint32_t launch_pattern_passed(const struct launch_pattern *pattern)
+{
+    return pattern->passed;
+}
+
+char *launch_pattern_describe(const struct launch_pattern *pattern)
+{
+    return g_strdup_printf("%u launches and waits that repeat, %.1f %% alike, found after %u times",
+                           pattern->period.length, 100 * pattern->period.alike, pattern->passed);
+}

@@ -1,0 +1,191 @@
+/* Iterations found while a program runs, on programs made at random: layers of forward and
+ * backward, an optimizer, things that happen now and then. */
+#include "collect/launch_pattern.h"
+
+#include <glib.h>
+#include <stdbool.h>
+#include <string.h>
+
+struct program {
+    GRand *random;
+    struct launch_pattern *pattern;
+    uint64_t now_ns;
+    guint layers, forward, backward, setup, updates;
+    bool optimizer_named, waits;
+    double odd;              /* chance of one launch more in an iteration */
+    enum launch_place place; /* of the last launch */
+    GPtrArray *names;
+};
+
+static const char *name_of(struct program *p, const char *kind, guint number)
+{
+    char *name = g_strdup_printf("%s_%u", kind, number);
+    g_ptr_array_add(p->names, name);
+    return g_intern_string(name);
+}
+
+static void launch(struct program *p, const char *kernel, uint64_t pause_ns)
+{
+    p->now_ns += pause_ns;
+    p->place = launch_pattern_add(p->pattern, kernel, p->now_ns);
+}
+
+static void set_up(struct program *p, bool waits)
+{
+    *p = (struct program){.random = g_rand_new_with_seed((guint32)g_test_rand_int()),
+                          .pattern = launch_pattern_new(),
+                          .waits = waits,
+                          .names = g_ptr_array_new_with_free_func(g_free)};
+    p->layers = (guint)g_rand_int_range(p->random, 1, 40);
+    p->forward = (guint)g_rand_int_range(p->random, 1, 9);
+    p->backward = (guint)g_rand_int_range(p->random, 1, 12);
+    p->updates = (guint)g_rand_int_range(p->random, 1, 20);
+    p->setup = (guint)g_rand_int_range(p->random, 0, 200);
+    p->optimizer_named = g_rand_boolean(p->random);
+    p->odd = g_rand_boolean(p->random) ? 0.1 : 0;
+}
+
+static void tear_down(struct program *p)
+{
+    launch_pattern_free(p->pattern);
+    g_ptr_array_unref(p->names);
+    g_rand_free(p->random);
+}
+
+/* Whether any launch before the iteration's last was said to be the last. */
+static bool iterate(struct program *p)
+{
+    bool early = false;
+    guint odd_layer = g_rand_double(p->random) < p->odd ? p->layers / 2 : G_MAXUINT;
+    launch(p, "embedding", 1000);
+    for (guint layer = 0; layer < p->layers; layer++)
+        for (guint k = 0; k < p->forward; k++) {
+            launch(p, name_of(p, "forward", k), 10);
+            early = early || p->place == LAUNCH_LAST;
+        }
+    launch(p, "loss", 10);
+    for (guint layer = 0; layer < p->layers; layer++) {
+        for (guint k = 0; k < p->backward; k++) {
+            launch(p, name_of(p, "backward", k), 10);
+            early = early || p->place == LAUNCH_LAST;
+        }
+        if (layer == odd_layer)
+            launch(p, "rescale", 10);
+    }
+    launch(p, "embedding_backward", 10);
+    early = early || p->place == LAUNCH_LAST;
+    for (guint k = 0; k < p->updates; k++) {
+        launch(p, p->optimizer_named ? "fused_adam_kernel" : "update", 10);
+        bool last = k + 1 == p->updates && (p->optimizer_named || !p->waits);
+        early = early || (p->place == LAUNCH_LAST && !last);
+    }
+    bool ended = p->place == LAUNCH_LAST;
+    if (p->waits) {
+        launch(p, NULL, 5000);
+        ended = ended || p->place == LAUNCH_LAST;
+    }
+    p->place = ended ? LAUNCH_LAST : p->place;
+    return early;
+}
+
+static bool is_known(enum launch_place place)
+{
+    return place == LAUNCH_WITHIN || place == LAUNCH_LAST;
+}
+
+static void check_program(bool waits, guint within)
+{
+    struct program p;
+    set_up(&p, waits);
+    p.odd = waits ? p.odd : 0;
+    g_test_message("%u layers of %u and %u, %u updates%s, %u before", p.layers, p.forward,
+                   p.backward, p.updates, p.optimizer_named ? " (named)" : "", p.setup);
+    for (guint i = 0; i < p.setup; i++)
+        launch(&p, name_of(&p, "setup", (guint)g_rand_int_range(p.random, 0, 30)), 10);
+    guint iteration = 0;
+    bool early = false;
+    while (!is_known(p.place) && iteration < within + p.setup) {
+        early = iterate(&p) || early;
+        g_assert_cmpint(p.place, !=, LAUNCH_LOST);
+        iteration++;
+    }
+    g_assert_true(is_known(p.place));
+    g_autofree char *says = launch_pattern_describe(p.pattern);
+    g_test_message("after %u: %s", iteration, says);
+    g_assert_false(early);
+    if (p.odd == 0) /* else what was found may have been lost in between */
+        g_assert_cmpuint(launch_pattern_passed(p.pattern), <=, iteration);
+    g_assert_cmpuint(launch_pattern_passed(p.pattern), >=, 4);
+    guint ended = 0;
+    for (guint i = 0; i < 30; i++) { /* each ends where it ends, and nowhere else */
+        g_assert_false(iterate(&p));
+        ended += p.place == LAUNCH_LAST;
+    }
+    /* Where iterations differ by chance, what was found first may have been several of them. */
+    g_assert_cmpuint(ended, >=, p.odd == 0 ? 30 : 20);
+    tear_down(&p);
+}
+
+static void test_waits(void)
+{
+    for (int round = 0; round < 10; round++)
+        check_program(true, 40);
+}
+
+static void test_without_waits(void)
+{
+    for (int round = 0; round < 3; round++)
+        check_program(false, 300);
+}
+
+/* One forward alone, of however many layers, is no iteration; nor is noise. */
+static void test_not_fooled(void)
+{
+    struct program p;
+    set_up(&p, true);
+    for (guint layer = 0; layer < 140; layer++)
+        for (guint k = 0; k < p.forward; k++) {
+            launch(&p, name_of(&p, "forward", k), 10);
+            g_assert_cmpint(p.place, ==, LAUNCH_UNKNOWN);
+        }
+    tear_down(&p);
+    set_up(&p, true);
+    for (guint i = 0; i < 5000; i++) {
+        launch(&p, name_of(&p, "any", (guint)g_rand_int_range(p.random, 0, 20)), 10);
+        g_assert_cmpint(p.place, ==, LAUNCH_UNKNOWN);
+    }
+    tear_down(&p);
+}
+
+static void test_lost(void)
+{
+    struct program p;
+    set_up(&p, true);
+    p.odd = 0;
+    for (guint i = 0; i < 300 && !is_known(p.place); i++)
+        iterate(&p);
+    g_assert_true(is_known(p.place));
+    g_autofree char *says = launch_pattern_describe(p.pattern);
+    g_assert_nonnull(strstr(says, "% alike"));
+    bool lost = false;
+    for (guint i = 0; i < 2000; i++) {
+        launch(&p, name_of(&p, "other", (guint)g_rand_int_range(p.random, 0, 30)), 10);
+        g_assert_false(lost && p.place != LAUNCH_UNKNOWN);
+        lost = lost || p.place == LAUNCH_LOST;
+    }
+    g_assert_true(lost);
+    for (guint i = 0; i < 300 && !is_known(p.place); i++)
+        iterate(&p);
+    g_assert_true(is_known(p.place)); /* again */
+    tear_down(&p);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/launch-pattern/waits", test_waits);
+    g_test_add_func("/launch-pattern/without-waits", test_without_waits);
+    g_test_add_func("/launch-pattern/not-fooled", test_not_fooled);
+    g_test_add_func("/launch-pattern/lost", test_lost);
+    return g_test_run();
+}
