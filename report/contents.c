@@ -47,6 +47,13 @@ static void replay_plans(struct contents *contents)
     }
 }
 
+/* NULL: there is nothing to draw. */
+static void add_figure(struct contents *contents, struct figure *figure)
+{
+    if (figure)
+        g_ptr_array_add(contents->figures, figure);
+}
+
 static bool is_timed(const struct sweep_file *sweep)
 {
     for (guint i = 0; i < sweep->entries->len; i++)
@@ -84,6 +91,8 @@ static void add_figures(struct contents *contents)
         g_ptr_array_add(contents->figures, figure_busy(strips, i));
         if (strips->known[STRIP_H2D])
             g_ptr_array_add(contents->figures, figure_link(strips, i));
+        add_figure(contents, figure_allocated(strips, i));
+        add_figure(contents, figure_host_measured(strips, i));
     }
     for (guint i = 0; i < contents->replays->len; i++) {
         const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, i);

@@ -44,17 +44,26 @@ static const char panels[] =
     "        set ylabel name[way].', '.rate_name offset (phone ? 1.5 : 0),0 textcolor rgb ink\n"
     "        set label 3 peak_label[way] at graph 0.99, first 1.15*peak[way]/rate right "
     "textcolor rgb ink\n"
-    "        plot data using ($1/second):(column(way+1)/rate) with filledcurves y1=0 "
+    "        plot data index 0 using ($1/second):(column(way+1)/rate) with filledcurves y1=0 "
     "lc rgb colour[way] fs solid noborder notitle, \\\n"
-    "            peak[way]/rate with lines lc rgb ink lw 1.5 dt (8,5) notitle\n"
+    "            peak[way]/rate with lines lc rgb ink lw 1.5 dt (8,5) notitle%s\n"
     "        unset label; unset object\n"
     "    }\n"
     "    unset multiplot\n";
 
-static void append_rates(struct figure *figure, const double *peaks)
+/* A block a direction. */
+static void append_nvml(struct figure *figure, const struct strips *strips)
+{
+    g_string_append(figure->data, "\n\n# seconds, bytes a second: H2D by NVML\n");
+    curve_append_data(figure->data, strips->curves[CURVE_H2D], strips->seconds, COLUMNS);
+    g_string_append(figure->data, "\n\n# D2H by NVML, likewise\n");
+    curve_append_data(figure->data, strips->curves[CURVE_D2H], strips->seconds, COLUMNS);
+}
+
+static void append_rates(struct figure *figure, const double *peaks, double nvml)
 {
     static const char *const names[] = {"h2d", "d2h"};
-    double highest = MAX(peaks[0], peaks[1]);
+    double highest = MAX(MAX(peaks[0], peaks[1]), nvml);
     double unit = highest >= 1e9 ? 1e9 : highest >= 1e6 ? 1e6 : 1e3;
     axis_append_variable(figure->setup, "rate", unit);
     axis_append_variable(figure->setup, "highest", highest > 0 ? highest : unit);
@@ -82,8 +91,9 @@ static void describe(struct figure *figure, const struct strips *strips, const d
                                   h2d, d2h, h2d_peak, d2h_peak);
     figure->caption = g_strdup_printf(
         "%s, %s. Over the whole step H2D moves %s on average and D2H %s. The dashed line is the "
-        "rate of the fastest copy in it: what lies below the line, the link could have moved.",
-        strips->measured ? "Measured" : "Simulated", strips->origin, h2d, d2h);
+        "rate of the fastest copy in it: what lies below the line, the link could have moved.%s",
+        strips->measured ? "Measured" : "Simulated", strips->origin, h2d, d2h,
+        strips->curves[CURVE_H2D]->len ? " The dark line is all of PCIe, by NVML." : "");
 }
 
 struct figure *figure_link(const struct strips *strips, unsigned number)
@@ -97,13 +107,20 @@ struct figure *figure_link(const struct strips *strips, unsigned number)
     figure->wide_height = 400;
     figure->phone_height = 360;
     append_data(figure->data, strips);
-    append_rates(figure, peaks);
+    append_rates(figure, peaks,
+                 MAX(curve_most(strips->curves[CURVE_H2D]), curve_most(strips->curves[CURVE_D2H])));
     axis_append_variable(figure->setup, "second", second.size);
     axis_append_variable(figure->setup, "duration", strips->seconds);
     g_string_append_printf(figure->setup, "x_label = 'time in the step, %s'\n", second.name);
     phase_bands_append(figure->drawing, strips->phases, strips->seconds);
+    bool nvml = strips->curves[CURVE_H2D]->len || strips->curves[CURVE_D2H]->len;
     g_string_append_printf(figure->drawing, panels, palette_strip(STRIP_H2D),
-                           palette_strip(STRIP_D2H));
+                           palette_strip(STRIP_D2H),
+                           nvml ? ", data index way using ($1/second):($2/rate) with lines lc rgb "
+                                  "ink lw 2 notitle"
+                                : "");
+    if (nvml)
+        append_nvml(figure, strips);
     describe(figure, strips, peaks);
     return figure;
 }

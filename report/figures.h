@@ -14,6 +14,11 @@
 struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
                              unsigned number);
 
+/* Memory over a recorded step, as allocations and counters say; NULL: the recording says nothing.
+ */
+struct figure *figure_allocated(const struct strips *strips, unsigned number);
+struct figure *figure_host_measured(const struct strips *strips, unsigned number);
+
 /* Slots in host memory over one iteration; the plan's pool is not empty. */
 struct figure *figure_host(const struct input_plan *plan, const struct memory *memory,
                            unsigned number);

@@ -31,6 +31,8 @@ struct strips *strips_new(const char *origin)
         strips->spans[s] = g_array_new(FALSE, FALSE, sizeof(struct strip_span));
         strips->reach[s] = g_array_new(FALSE, FALSE, sizeof(double));
     }
+    for (int c = 0; c < CURVES; c++)
+        strips->curves[c] = g_array_new(FALSE, FALSE, sizeof(struct curve_point));
     strips->names = g_string_chunk_new(4096);
     strips->phases = g_array_new(FALSE, FALSE, sizeof(struct strip_phase));
     return strips;
@@ -47,6 +49,8 @@ void strips_free(struct strips *strips)
         g_array_unref(strips->spans[s]);
         g_array_unref(strips->reach[s]);
     }
+    for (int c = 0; c < CURVES; c++)
+        g_array_unref(strips->curves[c]);
     g_string_chunk_free(strips->names);
     g_array_unref(strips->phases);
     g_free(strips);

@@ -4,6 +4,7 @@
 #define PSTAR_REPORT_STRIPS_H
 
 #include "report/configuration.h"
+#include "report/curves.h"
 #include "traces/trace.h"
 
 enum strip {
@@ -43,6 +44,7 @@ struct strips {
     GArray *spans[STRIPS];              /* struct strip_span, by start */
     GArray *reach[STRIPS];              /* double: the latest end up to each span */
     bool known[STRIPS];                 /* the file can tell; else there are no spans */
+    GArray *curves[CURVES];             /* struct curve_point */
     GStringChunk *names;
     GArray *phases; /* struct strip_phase; empty: nobody says */
 };

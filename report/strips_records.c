@@ -289,6 +289,8 @@ static void add_recorded(struct recording *recording)
     recording->window = (struct window){device_time(launches, recording->host.start_ns),
                                         device_time(launches, recording->host.end_ns)};
     strips->seconds = (double)(recording->window.end_ns - recording->window.start_ns) * 1e-9;
+    curves_find(recording->records, recording->activity, recording->window.start_ns,
+                recording->window.end_ns, strips->curves);
     if (recording->activity->kernel_count || recording->activity->copy_count) {
         add_device(recording);
         add_phases(recording, launches);
@@ -327,7 +329,7 @@ static struct strips *strips_of(struct recording *recording, const char *path)
 bool strips_of_records(const char *path, const struct trace *trace, struct strips **strips,
                        GError **error)
 {
-    const uint32_t parts = ACTIVITY_KERNELS | ACTIVITY_COPIES | ACTIVITY_CALLS;
+    const uint32_t parts = ACTIVITY_KERNELS | ACTIVITY_COPIES | ACTIVITY_CALLS | ACTIVITY_MEMORY;
     struct records *records = records_read(path, error);
     struct activity *activity = records ? activity_read(path, parts, error) : NULL;
     bool read = activity != NULL;

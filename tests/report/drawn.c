@@ -45,7 +45,7 @@ static void check_png(const struct sample *sample, const char *name)
     g_assert_cmpmem(bytes, 16, "\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
     const guint8 *size = (const guint8 *)bytes + 16;
     g_assert_cmpuint(size[2] << 8 | size[3], ==, 1920);
-    g_assert_cmpuint(size[6] << 8 | size[7], >, 400);
+    g_assert_cmpuint(size[6] << 8 | size[7], >, 250);
     g_free(bytes);
 }
 

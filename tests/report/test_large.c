@@ -22,7 +22,8 @@ static struct activity make_activity(void)
 {
     struct activity activity = {.kernels = g_new0(struct kernel_record, KERNELS),
                                 .copies = g_new0(struct copy_record, KERNELS / KERNELS_A_COPY),
-                                .calls = g_new0(struct call_record, KERNELS)};
+                                .calls = g_new0(struct call_record, KERNELS),
+                                .memory = g_new0(struct memory_record, KERNELS / KERNELS_A_COPY)};
     uint64_t now = UINT64_C(1700000000000000000);
     for (uint32_t i = 0; i < KERNELS; i++) {
         uint64_t ns = 5000 + i * UINT64_C(7919) % 50000;
@@ -35,12 +36,20 @@ static struct activity make_activity(void)
                                                                            .name = name,
                                                                            .short_name = name};
         now += ns + (i % 7 ? 500 : 40000);
-        if (i % KERNELS_A_COPY == 0)
-            activity.copies[activity.copy_count++] =
-                (struct copy_record){.start_ns = now,
-                                     .end_ns = now + 300000,
-                                     .bytes = 4 << 20,
-                                     .kind = i % 3 ? COPY_DEVICE_TO_HOST : COPY_HOST_TO_DEVICE};
+        if (i % KERNELS_A_COPY != 0)
+            continue;
+        activity.memory[activity.memory_count] = (struct memory_record){
+            .start_ns = now,
+            .address = (1 + i / KERNELS_A_COPY % 400) << 20,
+            .bytes = 64 << 20,
+            .kind = i % 4 ? MEMORY_DEVICE : MEMORY_PINNED,
+            .operation = i / KERNELS_A_COPY / 400 % 2 ? MEMORY_FREE : MEMORY_ALLOCATE};
+        activity.memory_count++;
+        activity.copies[activity.copy_count++] =
+            (struct copy_record){.start_ns = now,
+                                 .end_ns = now + 300000,
+                                 .bytes = 4 << 20,
+                                 .kind = i % 3 ? COPY_DEVICE_TO_HOST : COPY_HOST_TO_DEVICE};
     }
     return activity;
 }
@@ -65,6 +74,7 @@ static char *write_recording(const struct sample *sample)
     g_free(activity.kernels);
     g_free(activity.copies);
     g_free(activity.calls);
+    g_free(activity.memory);
     return path;
 }
 
@@ -99,6 +109,9 @@ static void test_million(void)
     g_assert_cmpuint(strlen(page), <, PAGE_BYTES);
     drawn_check_page(page);
     g_assert_nonnull(strstr(page, "kernel_"));
+    static const char *const figures[] = {"bars", "busy", "link", "allocated", "host-measured"};
+    for (size_t i = 0; i < G_N_ELEMENTS(figures); i++)
+        drawn_check(sample, figures[i]);
     g_autofree char *chrome = drawn_path(sample, "timeline", ".json.gz");
     g_assert_cmpuint(count_lines(chrome), >, KERNELS + KERNELS / KERNELS_A_COPY);
     sample_free(sample);

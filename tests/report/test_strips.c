@@ -196,6 +196,19 @@ static void test_ranges(void)
     sample_free(sample);
 }
 
+/* Times in ms, and values, in turn. */
+static void check_curve(const struct strips *strips, enum curve curve, guint count,
+                        const double *expected)
+{
+    const GArray *points = strips->curves[curve];
+    g_assert_cmpuint(points->len, ==, count);
+    for (guint i = 0; i < count; i++) {
+        const struct curve_point *point = &g_array_index(points, struct curve_point, i);
+        CLOSE(point->time, expected[2 * i] * MS);
+        g_assert_cmpfloat_with_epsilon(point->value, expected[2 * i + 1], 1e-3);
+    }
+}
+
 /* What a profiler saw of a program that marks its phases in its own words and annotates no
  * iteration: the device runs 2 ms behind the host. */
 static void test_device(void)
@@ -225,7 +238,19 @@ static void test_device(void)
                                     .kind = COPY_DEVICE_TO_HOST,
                                     .source = MEMORY_DEVICE,
                                     .destination = MEMORY_PINNED}};
-    const struct activity activity = {.kernels = kernels,
+    struct memory_record memory[] = {
+        {.start_ns = 1 * ms, .address = 256, .bytes = 1 << 20, .kind = MEMORY_DEVICE},
+        {.start_ns = 2 * ms, .address = 1 << 30, .bytes = 3000, .kind = MEMORY_PINNED},
+        {.start_ns = 5 * ms, .address = 1 << 22, .bytes = 1 << 21, .kind = MEMORY_DEVICE},
+        {.start_ns = 9 * ms, .address = 256, .kind = MEMORY_DEVICE, .operation = MEMORY_FREE}};
+    struct record_sample samples[] = {{1 * ms, "device0_pcie_sent_bytes", 100},
+                                      {1 * ms, "resident_bytes", 5000},
+                                      {11 * ms, "device0_pcie_sent_bytes", 10100},
+                                      {13 * ms, "device0_pcie_sent_bytes", 7}, /* wrapped */
+                                      {15 * ms, "device0_pcie_sent_bytes", 2007}};
+    const struct activity activity = {.memory = memory,
+                                      .memory_count = G_N_ELEMENTS(memory),
+                                      .kernels = kernels,
                                       .kernel_count = 2,
                                       .calls = calls,
                                       .call_count = 2,
@@ -235,6 +260,8 @@ static void test_device(void)
                                     .event_count = events->len,
                                     .strings = strings,
                                     .string_count = G_N_ELEMENTS(strings),
+                                    .samples = samples,
+                                    .sample_count = G_N_ELEMENTS(samples),
                                     .activity = &activity};
     g_autofree char *path = write_recording(sample, NULL, &records);
     struct inputs *inputs = read_one(path);
@@ -249,6 +276,12 @@ static void test_device(void)
     CLOSE(all.bytes[STRIP_D2H], 4 << 20);
     CLOSE(all.wait_for[STRIP_D2H], 1 * MS);
     CLOSE(all.wait_for[STRIP_HOST], 15 * MS);
+    /* The window begins at 3 ms, with what was allocated until then. */
+    check_curve(strips, CURVE_ALLOCATED, 3, (const double[]){0, 1 << 20, 2, 3 << 20, 6, 2 << 20});
+    check_curve(strips, CURVE_PINNED, 1, (const double[]){0, 3000});
+    check_curve(strips, CURVE_RESIDENT, 1, (const double[]){0, 5000});
+    check_curve(strips, CURVE_D2H, 2, (const double[]){8, 1e6, 12, 1e6});
+    check_curve(strips, CURVE_MANAGED, 0, NULL);
     inputs_free(inputs);
     sample_free(sample);
 }
