@@ -178,6 +178,43 @@ static void set_places(GArray *nodes)
     g_hash_table_unref(threads);
 }
 
+static GHashTable *ranges_by_number(const struct kineto *times)
+{
+    GHashTable *ranges = g_hash_table_new(g_int64_hash, g_int64_equal);
+    for (guint i = 0; i < times->ranges->len; i++) {
+        struct kineto_range *range = &g_array_index(times->ranges, struct kineto_range, i);
+        if (range->number > 0)
+            g_hash_table_insert(ranges, &range->number, range);
+    }
+    return ranges;
+}
+
+/* Of each node, by its number; nodes without are dropped. */
+static void set_times(const struct reading *reading, const struct kineto *times)
+{
+    GHashTable *ranges = ranges_by_number(times);
+    guint kept = 0, all = reading->nodes->len;
+    g_array_sort(reading->nodes, by_order);
+    for (guint i = 0; i < all; i++) {
+        struct node node = g_array_index(reading->nodes, struct node, i);
+        const struct kineto_range *range =
+            (const struct kineto_range *)g_hash_table_lookup(ranges, &node.order);
+        if (range == NULL)
+            continue;
+        node.range.start_ns = range->start_ns;
+        node.range.end_ns = range->end_ns;
+        node.range.process = range->process;
+        node.range.thread = range->thread;
+        g_array_index(reading->nodes, struct node, kept++) = node;
+    }
+    g_array_set_size(reading->nodes, kept);
+    if (kept < all)
+        g_ptr_array_add(reading->kineto->notes,
+                        g_strdup_printf("%u of %u operators: the profiler has no times of them",
+                                        all - kept, all));
+    g_hash_table_unref(ranges);
+}
+
 /* What an operator yields without having been given it is new: its storage's number may have been
  * another's, whose bytes were free. */
 static bool is_new(const struct reading *reading, const struct node *node,
@@ -257,15 +294,25 @@ static void add_storages(const struct kineto *kineto)
     g_hash_table_unref(storages);
 }
 
-struct kineto *chakra_read(const char *path, GError **error)
+struct kineto *chakra_read(const char *path, const struct kineto *times, GError **error)
 {
     struct reading reading = {.kineto = kineto_new(),
                               .nodes = g_array_new(FALSE, FALSE, sizeof(struct node)),
                               .uses = g_array_new(FALSE, FALSE, sizeof(struct kineto_use))};
     json_t *others = json_events_read(path, "nodes", take_node, &reading, error);
-    reading.kineto->untimed = true;
-    if (others != NULL) {
+    reading.kineto->untimed = times == NULL;
+    if (others != NULL && times != NULL)
+        set_times(&reading, times);
+    else if (others != NULL)
         set_places(reading.nodes);
+    if (others != NULL && times != NULL && reading.nodes->len == 0) {
+        g_set_error(
+            error, TRACE_ERROR, TRACE_ERROR_INVALID,
+            "%s: the profiler's file has times of none of its operators: they are not of one "
+            "run",
+            path);
+        g_clear_pointer(&reading.kineto, kineto_free);
+    } else if (others != NULL) {
         number_executions(reading.nodes);
         add_ranges(&reading);
         add_storages(reading.kineto);

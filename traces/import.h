@@ -16,12 +16,23 @@ importer import_kineto;
 /* A Chakra execution trace in JSON, as PyTorch's observer writes it, gzipped or not. */
 importer import_chakra;
 
+/* The same, with the times and what the device did from `times`, the profiler's JSON of the same
+ * run. */
+bool import_chakra_timed(const char *from, const char *times, const char *to, GPtrArray *unknown,
+                         GError **error);
+
 /* An SQLite export of Nsight Systems. */
 importer import_nsys;
 
 /* Writes the trace of an import: an iteration (or NULL) and what was recorded. */
 bool import_write(const char *to, const struct trace *trace, const struct records *records,
                   const GPtrArray *unknown, GError **error);
+
+struct kineto;
+
+/* The same, with what the profiler has recorded; adds to `unknown` what that lacks. */
+bool import_write_profile(const char *to, const struct trace *trace, const struct kineto *profile,
+                          GPtrArray *unknown, GError **error);
 
 /* Completes a trace that was written to `from`, and moves it to `to`. */
 bool import_publish(const char *from, const char *to, const GPtrArray *unknown, GError **error);

@@ -90,6 +90,7 @@ static void take_range(struct kineto *kineto, const json_t *event, bool annotati
     struct kineto_range range = {
         .start_ns = kineto_event_ns(event, "ts"),
         .end_ns = kineto_event_end_ns(event),
+        .number = kineto_event_number(args, "Record function id"),
         .sequence = sequence_of(args),
         .process = kineto_event_number32(event, "pid") & 0xffffff,
         .thread = kineto_event_number32(event, "tid"),

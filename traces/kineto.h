@@ -18,6 +18,8 @@
 /* A range of a host thread: an operator of PyTorch, or what the program annotated. */
 struct kineto_range {
     uint64_t start_ns, end_ns;
+    uint64_t number; /* of the operator in its process, by which an execution trace has it, too; 0:
+                        unknown */
     uint64_t sequence; /* of the autograd node that it makes or executes; or KINETO_NO_SEQUENCE */
     uint32_t process, thread;
     uint32_t name; /* string */

@@ -31,11 +31,13 @@ static int report(const char *path, const GPtrArray *unknown)
     return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_FAILED, error);
 }
 
-static int import_file(const char *from, const char *to, importer *import)
+/* `times` NULL: a file alone. */
+static int import_file(const char *from, const char *times, const char *to, importer *import)
 {
     GError *error = NULL;
     g_autoptr(GPtrArray) unknown = g_ptr_array_new_with_free_func(g_free);
-    if (!import(from, to, unknown, &error))
+    if (times == NULL ? !import(from, to, unknown, &error)
+                      : !import_chakra_timed(from, times, to, unknown, &error))
         return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     return report(to, unknown);
 }
@@ -64,14 +66,22 @@ static const char *guess_format(const char *path)
     return strstr(begin, "-chakra.") != NULL ? "chakra" : "kineto";
 }
 
+static const char *name_of(const char *format, const char *path)
+{
+    return format != NULL ? format : guess_format(path);
+}
+
 int pstar_trace_import(int argc, char **argv)
 {
-    char *format = NULL, *output = NULL, **files = NULL;
+    char *format = NULL, *times = NULL, *output = NULL, **files = NULL;
     const GOptionEntry entries[] = {
         {"format", 0, 0, G_OPTION_ARG_STRING, &format,
          "JSON of PyTorch's profiler, JSON of execution traces, SQLite export of Nsight Systems "
          "(default: as the file begins)",
          "kineto|chakra|nsys"},
+        {"times", 0, 0, G_OPTION_ARG_FILENAME, &times,
+         "With an execution trace: the profiler's JSON of the same run, which has its times",
+         "FILE"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "The trace to write", "TRACE"},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE"},
         {0}};
@@ -86,11 +96,13 @@ int pstar_trace_import(int argc, char **argv)
             status = pstar_trace_usage("give one file");
         else if (output == NULL)
             status = pstar_trace_usage("give the trace to write: -o TRACE");
+        else if (times != NULL && strcmp(name_of(format, files[0]), "chakra") != 0)
+            status = pstar_trace_usage("--times is for execution traces alone: others have theirs");
         else
-            status = import_file(files[0], output,
-                                 find_format(format != NULL ? format : guess_format(files[0])));
+            status = import_file(files[0], times, output, find_format(name_of(format, files[0])));
     }
     g_free(format);
+    g_free(times);
     g_free(output);
     g_strfreev(files);
     return status;

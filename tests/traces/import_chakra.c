@@ -45,6 +45,39 @@ static void test_beside_the_profiler(struct import_fixture *f, gconstpointer dat
     trace_free(found);
 }
 
+/* With the profiler's file of the same run its operators take as long as in that. */
+static void test_timed(struct import_fixture *f, gconstpointer data)
+{
+    (void)data;
+    struct trace *profiled = import(f, import_kineto, DATA "gpt.json.gz");
+    struct trace *places = import(f, import_chakra, DATA "gpt.et.json.gz");
+    g_assert_true(import_chakra_timed(DATA "gpt.et.json.gz", DATA "gpt.json.gz", f->to, f->unknown,
+                                      &f->error));
+    struct trace *timed = trace_read(f->to, &f->error);
+    g_assert_no_error(f->error);
+    g_assert_cmpuint(timed->operator_count, ==, profiled->operator_count);
+    for (uint32_t m = 0; m < timed->operator_count; m++) {
+        g_assert_cmpstr(timed->operators[m].name, ==, profiled->operators[m].name);
+        g_assert_cmpuint(timed->operators[m].duration_ns, ==, profiled->operators[m].duration_ns);
+        g_assert_cmpuint(timed->operators[m].duration_ns, >, 0);
+        g_assert_cmpuint(timed->non_model_bytes[m], ==, places->non_model_bytes[m]);
+    }
+    trace_free(timed);
+    trace_free(places);
+    trace_free(profiled);
+}
+
+/* The profiler's file of the test is of another run. */
+static void test_times_of_another_run(struct import_fixture *f, gconstpointer data)
+{
+    (void)data;
+    g_assert_true(g_file_set_contents(f->from, "{\"traceEvents\": []}", -1, NULL));
+    g_assert_false(
+        import_chakra_timed(DATA "gpt.et.json.gz", f->from, f->to, f->unknown, &f->error));
+    g_assert_nonnull(strstr(f->error->message, "not of one run"));
+    g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
+}
+
 static bool reads(const struct trace *trace, uint32_t moment, uint32_t tensor)
 {
     const struct trace_operator *op = &trace->operators[moment];
@@ -137,6 +170,8 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     IMPORT_TEST("/import_chakra/beside_the_profiler", test_beside_the_profiler);
+    IMPORT_TEST("/import_chakra/timed", test_timed);
+    IMPORT_TEST("/import_chakra/times_of_another_run", test_times_of_another_run);
     IMPORT_TEST("/import_chakra/tied", test_tied);
     IMPORT_TEST("/import_chakra/refused", test_refused);
     return g_test_run();
