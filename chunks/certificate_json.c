@@ -38,20 +38,25 @@ static json_t *time_json(const struct certificate_time *time)
                      "window_prices", windows);
 }
 
+static json_t *number_if(bool there, uint64_t value)
+{
+    return there ? json_integer((json_int_t)value) : json_null();
+}
+
 static json_t *alternatives_json(const struct certificate *certificate)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; i < certificate->alternative_count; i++) {
         const struct certificate_alternative *a = &certificate->alternatives[i];
-        bool planned = a->achieved > 0;
+        bool found = a->achieved > 0;
         json_array_append_new(
             array,
-            json_pack("{s:s,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute, "outcome",
-                      certificate_outcome_name(a->outcome), "host_price", (json_int_t)a->host_price,
-                      "lower_bound_ns", (json_int_t)a->bound, "achieved_ns",
-                      planned ? json_integer((json_int_t)a->achieved) : json_null(),
-                      "achieved_bytes",
-                      planned ? json_integer((json_int_t)a->achieved_traffic) : json_null()));
+            json_pack("{s:s,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute, "batch",
+                      (json_int_t)a->batch, "micro_batches", (json_int_t)a->micro_batches,
+                      "outcome", certificate_outcome_name(a->outcome), "host_price",
+                      (json_int_t)a->host_price, "lower_bound_ns", (json_int_t)a->bound,
+                      "achieved_ns", number_if(found, a->achieved), "achieved_bytes",
+                      number_if(found, a->achieved_traffic)));
     }
     return array;
 }
@@ -174,6 +179,9 @@ static struct certificate_alternative read_alternative(struct reader *reader, co
 {
     struct certificate_alternative a = {
         .recompute = read_text(reader, entry, "recompute"),
+        .batch = (uint32_t)read_number(reader, json_object_get(entry, "batch"), UINT32_MAX),
+        .micro_batches = (uint32_t)read_number(reader, json_object_get(entry, "micro_batches"),
+                                               UINT32_MAX),
         .outcome = read_outcome(reader, entry),
         .host_price = read_number(reader, json_object_get(entry, "host_price"), UINT32_MAX),
         .bound = read_number(reader, json_object_get(entry, "lower_bound_ns"), INT64_MAX)};

@@ -57,11 +57,16 @@ static bool read_optional(const char *option, gint64 value, gint64 most, uint64_
 static bool read_optional32(const struct raw *raw, struct run_options *o, GError **error)
 {
     enum { MOST_THREADS = 1024 };
-    uint64_t threads = 0, sequence = 0;
+    uint64_t threads = 0, sequence = 0, batch = 0, micro_batches = 0;
     bool done = read_optional("--threads", raw->threads, MOST_THREADS, &threads, error) &&
-                read_optional("--seq", raw->sequence, INT32_MAX, &sequence, error);
+                read_optional("--seq", raw->sequence, INT32_MAX, &sequence, error) &&
+                read_optional("--batch", raw->batch, INT32_MAX, &batch, error) &&
+                read_optional("--micro-batches", raw->micro_batches, INT32_MAX, &micro_batches,
+                              error);
     o->threads = (uint32_t)threads;
     o->sequence = (uint32_t)sequence;
+    o->batch = (uint32_t)batch;
+    o->micro_batches = (uint32_t)micro_batches;
     return done;
 }
 
@@ -75,8 +80,6 @@ static bool read_counts(const struct raw *raw, struct run_options *o, GError **e
            read_count("--eval-every", raw->eval_every, 0, most, &o->eval_every, error) &&
            read_count("--save-every", raw->save_every, 0, most, &o->save_every, error) &&
            read_count("--seed", raw->seed, 0, most, &o->seed, error) &&
-           read_count32("--batch", raw->batch, 1, &o->batch, error) &&
-           read_count32("--micro-batches", raw->micro_batches, 1, &o->micro_batches, error) &&
            read_count32("--look-ahead", raw->look_ahead, 0, &o->look_ahead, error) &&
            read_optional32(raw, o, error) &&
            read_count32("--sample", raw->sample, 0, &o->sample, error);
@@ -276,9 +279,10 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int
         TEXT("link", &raw->link, "Copies take as long as over this link", "h2d=RATE,d2h=RATE"),
         COUNT("threads", &raw->threads, "Of operators; all cores they may use by default"),
         COUNT("steps", &raw->steps, "Steps of training, resumed ones included (100)"),
-        COUNT("batch", &raw->batch, "Sequences a micro-batch (4)"),
+        COUNT("batch", &raw->batch, "Sequences a micro-batch (the plan's, or 4)"),
         COUNT("seq", &raw->sequence, "Tokens a sequence (256, or the model's positions)"),
-        COUNT("micro-batches", &raw->micro_batches, "A step: their gradients are summed (1)"),
+        COUNT("micro-batches", &raw->micro_batches,
+              "A step: their gradients are summed (the plan's, or 1)"),
         TEXT("precision", &raw->precision, "fp32 (default) or bf16", "NAME"),
         TEXT("recompute", &o->recompute,
              "Layers whose activations are computed twice; with --plan, those of the plan",
@@ -324,9 +328,9 @@ bool run_options_parse(struct run_options *options, int *argc, char ***argv, GEr
     struct raw raw = {.steps = 100,
                       .schedule_steps = NOT_GIVEN,
                       .warm_up_steps = 10,
-                      .batch = 4,
+                      .batch = NOT_GIVEN,
                       .sequence = NOT_GIVEN,
-                      .micro_batches = 1,
+                      .micro_batches = NOT_GIVEN,
                       .threads = NOT_GIVEN};
     gboolean flags[6] = {FALSE};
     *options = (struct run_options){

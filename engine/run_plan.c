@@ -8,9 +8,15 @@
 #include "engine/run_choices.h"
 #include "policies/plugin.h"
 
-enum { DEFAULT_SEQUENCE = 256 };
+enum { DEFAULT_BATCH = 4, DEFAULT_SEQUENCE = 256 };
 
 /* ---- model ---- */
+
+/* What an option does not say the plan does; 0: not said. */
+static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
+{
+    return option ? option : plan ? plan : otherwise;
+}
 
 static bool describe(struct run_plan *run, const struct run_options *options, GError **error)
 {
@@ -24,11 +30,12 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     struct trace_choices *choices = run_choices(options, run->config, run->plan, error);
     if (!choices)
         return false;
+    const struct plan *plan = run->plan;
     const struct model_job job = {
-        .batch = options->batch,
-        .sequence = options->sequence ? options->sequence
-                                      : MIN(run->config->positions, DEFAULT_SEQUENCE),
-        .micro_batches = options->micro_batches,
+        .batch = first_given(options->batch, plan ? plan->batch : 0, DEFAULT_BATCH),
+        .sequence = first_given(options->sequence, plan ? plan->sequence : 0,
+                                MIN(run->config->positions, DEFAULT_SEQUENCE)),
+        .micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0, 1),
         .precision = options->precision,
         .recompute = choices->recompute,
         .host_embedding = choices->host_embedding,

@@ -1,5 +1,7 @@
 #include "models/derive.h"
 
+#include "models/synth.h"
+
 #define RECOMPUTE "recompute "
 #define FORWARD   "forward "
 
@@ -41,6 +43,15 @@ static bool take_duration(GHashTable *index, struct trace_operator *op)
     return !same;
 }
 
+static void describe_alike(struct trace *derived, const struct trace *trace)
+{
+    g_free(derived->machine);
+    derived->machine = g_strdup(trace->machine);
+    derived->producer = g_strdup(trace->producer);
+    derived->library_bytes = trace->library_bytes;
+    derived->partial = trace->partial;
+}
+
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
                            const uint8_t *recompute)
 {
@@ -55,10 +66,35 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
     model_iteration_free(iteration);
     for (uint32_t m = 0; m < derived->operator_count; m++)
         borrowed |= take_duration(index, &derived->operators[m]);
-    derived->producer = g_strdup(trace->producer);
-    derived->machine = g_strdup(trace->machine);
-    derived->library_bytes = trace->library_bytes;
-    derived->partial = trace->partial;
+    describe_alike(derived, trace);
     derived->estimated = trace->estimated || borrowed;
     return derived;
+}
+
+bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
+                          const struct platform *platform)
+{
+    struct trace *again = model_synthesise(recognised->config, &recognised->iteration->job,
+                                           platform, NULL);
+    bool same = true;
+
+    for (uint32_t m = 0; same && m < trace->operator_count; m++)
+        same = trace->operators[m].duration_ns == again->operators[m].duration_ns;
+    trace_free(again);
+    return same;
+}
+
+struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
+                            const struct platform *platform, uint32_t batch, uint32_t micro_batches,
+                            const uint8_t *recompute)
+{
+    struct model_job job = recognised->iteration->job;
+    job.batch = batch;
+    job.micro_batches = micro_batches;
+    job.recompute = recompute;
+    struct trace *rebatched = model_synthesise(recognised->config, &job, platform, NULL);
+
+    if (rebatched)
+        describe_alike(rebatched, trace);
+    return rebatched;
 }

@@ -1,8 +1,10 @@
-/* From a trace, the one of the same model with other layers computed again. */
+/* From a trace, the one of the same model with other layers computed again, or other micro-batches.
+ */
 #ifndef PSTAR_MODELS_DERIVE_H
 #define PSTAR_MODELS_DERIVE_H
 
 #include "models/recognise.h"
+#include "platforms/platform.h"
 
 /* `recompute` [layers]: nonzero computes the layer's activations again in backward. `recognised` is
  * that of `trace`.
@@ -14,5 +16,16 @@
  * result with trace_free. */
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
                            const uint8_t *recompute);
+
+/* Whether the trace's durations are those of a synthesis for the platform. */
+bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
+                          const struct platform *platform);
+
+/* The synthesis of the same model with other micro-batches. What operators take with other
+ * micro-batches no measurement tells: this is for a trace that model_is_synthesised. NULL where the
+ * step would be too large. The caller frees the result with trace_free. */
+struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
+                            const struct platform *platform, uint32_t batch, uint32_t micro_batches,
+                            const uint8_t *recompute);
 
 #endif

@@ -1,9 +1,6 @@
-#include "planner/choices.h"
+#include "planner/choices_tried.h"
 
-#include "models/derive.h"
-#include "models/place_updates.h"
 #include "planner/any_layout.h"
-#include "planner/glance.h"
 #include "planner/least.h"
 #include "planner/needs.h"
 #include "planner/placement.h"
@@ -16,32 +13,12 @@
 /* How much worse than the best plan a choice's may be at a glance to be searched wholly. */
 #define NEARLY 1.03
 
+#define FIRST_SHARE 0.6  /* of a limited time, for the choice that is searched first */
+#define LEAST_TIME  1e-3 /* seconds; 0 would be no limit */
+
 enum {
     SHARES = 4,   /* of the layers, tried first */
     HALVINGS = 3, /* of a share, about the best */
-    COARSE_STEP = PLACEMENT_PARTS / 8,
-    FINE_STEP = PLACEMENT_PARTS / 32,
-};
-
-/* One choice of layers, and what became of it. */
-struct tried {
-    uint8_t *recompute; /* [layers] */
-    uint32_t first;     /* the layers before it are computed again, those from it on kept */
-    struct trace *trace;
-    struct plan *plan; /* NULL: none was made */
-    struct certificate_alternative as_alternative;
-};
-
-struct choices {
-    const struct trace *trace; /* as it was recorded */
-    const struct search_options *options;
-    struct recognised *recognised;
-    uint32_t layers;
-    GPtrArray *tried;           /* struct tried */
-    struct tried *best;         /* with the best plan; NULL: none yet */
-    struct search_result *full; /* of the choice that was searched first */
-    gint64 deadline;            /* microseconds, monotonic; 0: none */
-    bool stopped;
 };
 
 static void tried_free(void *data)
@@ -55,28 +32,25 @@ static void tried_free(void *data)
     g_free(tried);
 }
 
-static uint64_t nanoseconds(const struct plan *plan)
-{
-    return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
-}
-
-/* Time that is left, of the options' limit; where there is none, the search is over. */
-static struct search_options remaining(struct choices *c)
+/* With a share of the time that is left of the options' limit; where there is none, the search is
+ * over. */
+static struct search_options remaining(struct choices *c, double share)
 {
     struct search_options options = *c->options;
 
     if (c->deadline) {
-        options.time_limit = (double)(c->deadline - g_get_monotonic_time()) * 1e-6;
-        c->stopped |= options.time_limit <= 0;
+        double left = (double)(c->deadline - g_get_monotonic_time()) * 1e-6;
+        c->stopped |= left <= 0;
+        options.time_limit = fmax(share * left, LEAST_TIME);
     }
     return options;
 }
 
-static struct tried *find(const struct choices *c, const uint8_t *recompute)
+static struct tried *find(const struct choices *c, const uint8_t *recompute, uint32_t batch)
 {
     for (guint i = 0; i < c->tried->len; i++) {
         struct tried *tried = g_ptr_array_index(c->tried, i);
-        if (!memcmp(tried->recompute, recompute, c->layers))
+        if (tried->as_alternative.batch == batch && !memcmp(tried->recompute, recompute, c->layers))
             return tried;
     }
     return NULL;
@@ -93,88 +67,11 @@ static struct tried *add(struct choices *c, uint8_t *recompute, struct trace *tr
         tried->first++;
     tried->trace = trace;
     a->recompute = trace_layers_format(recompute, c->layers);
+    a->batch = trace->batch;
+    a->micro_batches = trace->micro_batches;
     a->bound = any_layout_best(trace, c->options->platform, &a->host_price);
     g_ptr_array_add(c->tried, tried);
     return tried;
-}
-
-/* For least memory, plans of different budgets are no equals. */
-static bool prefers(const struct choices *c, const struct plan *plan, const struct plan *than)
-{
-    if (c->options->objective == OBJECTIVE_MEMORY && than &&
-        plan->device_budget != than->device_budget)
-        return plan->device_budget < than->device_budget;
-    return objective_prefers(c->options->objective, plan, than);
-}
-
-/* Keeps the better plan of a choice, and the best of all. */
-static void take_plan(struct choices *c, struct tried *tried, struct plan *plan)
-{
-    if (!plan || !prefers(c, plan, tried->plan)) {
-        plan_free(plan);
-        return;
-    }
-    plan_free(tried->plan);
-    tried->plan = plan;
-    tried->as_alternative.achieved = nanoseconds(plan);
-    tried->as_alternative.achieved_traffic = objective_traffic(plan);
-    if (!c->best || tried == c->best || prefers(c, plan, c->best->plan))
-        c->best = tried;
-}
-
-/* A plan with the layout of the best so far; returns whether it is this choice's best. */
-static bool try_placed(struct choices *c, struct tried *tried, struct trace *placed)
-{
-    struct plan *plan = placed ? glance(placed, c->best->plan, c->options) : NULL;
-    bool better = plan && prefers(c, plan, tried->plan);
-
-    trace_free(placed);
-    take_plan(c, tried, plan);
-    return better;
-}
-
-/* Of PLACEMENT_PARTS, what the host updates. */
-static int host_parts(const struct choices *c, const struct plan *plan)
-{
-    double on_host = 0, all = 0;
-
-    for (uint32_t t = 0; t < c->trace->tensor_count; t++) {
-        double elements = (double)c->trace->tensors[t].elements;
-        all += elements;
-        on_host += plan->choices->host_update[t] ? elements : 0;
-    }
-    return (int)lround(PLACEMENT_PARTS * on_host / all);
-}
-
-/* In one direction, as long as that helps. */
-static void shift_updates(struct choices *c, struct tried *tried, int *parts, int step)
-{
-    bool better = true;
-
-    for (int next = *parts + step; better && next >= 0 && next <= (int)PLACEMENT_PARTS;
-         next += step) {
-        const struct placement placement = {PLACEMENT_SPREAD, (uint8_t)next};
-        struct trace *placed = placement_trace(&placement, tried->trace, c->best->plan->layout,
-                                               c->options->platform);
-        better = try_placed(c, tried, placed);
-        *parts = better ? next : *parts;
-    }
-}
-
-/* With the updates where the best plan so far has them, and with more or fewer on the host: room
- * on the device changes what pays. */
-static void try_choice(struct choices *c, struct tried *tried)
-{
-    static const int steps[] = {-COARSE_STEP, COARSE_STEP, -FINE_STEP, FINE_STEP};
-    int parts = host_parts(c, c->best->plan);
-
-    try_placed(c, tried,
-               model_place_updates(tried->trace, c->best->plan->choices->host_update,
-                                   c->options->platform, NULL));
-    if (!placement_is_possible(tried->trace, c->options->platform))
-        return;
-    for (size_t i = 0; i < G_N_ELEMENTS(steps); i++)
-        shift_updates(c, tried, &parts, steps[i]);
 }
 
 static void judge_by_time(struct choices *c, struct tried *tried)
@@ -182,52 +79,63 @@ static void judge_by_time(struct choices *c, struct tried *tried)
     uint8_t *outcome = &tried->as_alternative.outcome;
 
     if (c->options->objective == OBJECTIVE_TIME &&
-        tried->as_alternative.bound >= nanoseconds(c->best->plan))
+        tried->as_alternative.bound >= choices_nanoseconds(c->best->plan))
         *outcome = CERTIFICATE_BOUNDED;
     else if (!needs_are_met(tried->trace, c->options, NULL))
         *outcome = CERTIFICATE_DOES_NOT_FIT;
     else
-        try_choice(c, tried);
+        choices_glance(c, tried);
 }
 
 /* What needs more than the best plan's budget is no better; what does not, is searched wholly. */
 static void judge_by_memory(struct choices *c, struct tried *tried)
 {
-    struct search_options options = remaining(c);
+    struct search_options options = remaining(c, 1);
 
     options.device_bytes = c->best->plan->device_budget;
     if (!needs_are_met(tried->trace, &options, NULL)) {
         tried->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return;
     }
-    struct search_result *result = search_plan(tried->trace, &options, NULL);
+    struct search_result *result = choices_search_wholly(tried->trace, &options, NULL);
     if (!result)
         return;
     c->stopped |= result->stopped;
-    take_plan(c, tried, g_steal_pointer(&result->plan));
+    choices_take_plan(c, tried, g_steal_pointer(&result->plan));
     search_result_free(result);
 }
 
 static bool go_on(struct choices *c)
 {
-    const struct search_options options = remaining(c);
+    const struct search_options options = remaining(c, 1);
 
     c->stopped |= options.progress &&
                   !options.progress(options.progress_data, c->tried->len, c->tried->len + 1);
     return !c->stopped;
 }
 
-/* The first layers computed again, as many as `first`. */
-static void consider(struct choices *c, int64_t first)
+/* NULL where there is no such step. */
+static struct trace *make_trace(const struct choices *c, const uint8_t *recompute, uint32_t batch)
+{
+    uint32_t micro_batches = c->trace->batch * c->trace->micro_batches / batch;
+
+    if (batch == c->trace->batch)
+        return model_derive(c->recognised, c->trace, recompute);
+    return model_rebatch(c->recognised, c->trace, c->options->platform, batch, micro_batches,
+                         recompute);
+}
+
+/* The first layers computed again, as many as `first`, with micro-batches of `batch`. */
+static void consider(struct choices *c, int64_t first, uint32_t batch)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
+    struct trace *trace;
 
     if (first < 0 || first > c->layers || !go_on(c))
         return;
     memset(recompute, 1, (size_t)first);
-    if (find(c, recompute))
+    if (find(c, recompute, batch) || !(trace = make_trace(c, recompute, batch)))
         return;
-    struct trace *trace = model_derive(c->recognised, c->trace, recompute);
     struct tried *tried = add(c, g_steal_pointer(&recompute), trace);
     if (c->options->objective == OBJECTIVE_MEMORY)
         judge_by_memory(c, tried);
@@ -235,21 +143,42 @@ static void consider(struct choices *c, int64_t first)
         judge_by_time(c, tried);
 }
 
-static void explore(struct choices *c)
+/* What is between none and all needs what is between theirs. */
+static uint32_t first_step(const struct choices *c)
 {
-    uint32_t step = MAX(1, c->layers / SHARES);
+    return c->options->objective == OBJECTIVE_MEMORY ? c->layers : MAX(1, c->layers / SHARES);
+}
 
-    if (c->options->objective == OBJECTIVE_MEMORY)
-        step = c->layers; /* what is between none and all needs what is between theirs */
-    for (uint32_t first = 0; first < c->layers; first += step)
-        consider(c, first);
-    consider(c, c->layers);
+static void explore_layers(struct choices *c, uint32_t batch)
+{
+    for (uint32_t first = 0; first < c->layers; first += first_step(c))
+        consider(c, first, batch);
+    consider(c, c->layers, batch);
+}
+
+static void refine_layers(struct choices *c)
+{
+    uint32_t step = first_step(c);
+
     for (int i = 0; i < HALVINGS && step > 1 && step < c->layers; i++) {
         int64_t best = c->best->first;
+        uint32_t batch = c->best->as_alternative.batch;
         step /= 2;
-        consider(c, best - step);
-        consider(c, best + step);
+        consider(c, best - step, batch);
+        consider(c, best + step, batch);
     }
+}
+
+/* Every size that divides the step's batch. */
+static void explore(struct choices *c, bool micro_batches)
+{
+    uint32_t step = c->trace->batch * c->trace->micro_batches;
+
+    explore_layers(c, c->trace->batch);
+    for (uint32_t batch = step; micro_batches && batch > 0; batch--)
+        if (step % batch == 0)
+            explore_layers(c, batch);
+    refine_layers(c);
 }
 
 /* The best of the choices that have not been searched wholly; NULL where none has a plan. */
@@ -259,7 +188,8 @@ static struct tried *find_contender(const struct choices *c, const struct tried 
 
     for (guint i = 0; i < c->tried->len; i++) {
         struct tried *tried = g_ptr_array_index(c->tried, i);
-        if (tried != searched && tried->plan && (!best || prefers(c, tried->plan, best->plan)))
+        if (tried != searched && tried->plan &&
+            (!best || choices_prefers(c, tried->plan, best->plan)))
             best = tried;
     }
     return best;
@@ -277,7 +207,7 @@ static void search_contender(struct choices *c, const struct tried *searched)
 {
     struct tried *contender = find_contender(c, searched);
     g_autoptr(GPtrArray) layouts = g_ptr_array_new();
-    struct search_options narrow = remaining(c);
+    struct search_options narrow = remaining(c, 1);
 
     if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY ||
         value_of(c, contender->plan) > NEARLY * value_of(c, c->best->plan))
@@ -292,7 +222,7 @@ static void search_contender(struct choices *c, const struct tried *searched)
         return;
     c->stopped |= result->stopped;
     c->full->plans_tried += result->plans_tried;
-    take_plan(c, contender, g_steal_pointer(&result->plan));
+    choices_take_plan(c, contender, g_steal_pointer(&result->plan));
     search_result_free(result);
 }
 
@@ -300,39 +230,41 @@ static void search_contender(struct choices *c, const struct tried *searched)
 static bool search_first(struct choices *c, struct trace *trace, GError **error)
 {
     struct trace_choices *own = trace_choices_of(trace);
-    const struct search_options options = remaining(c);
+    const struct search_options options = remaining(c, c->recognised ? FIRST_SHARE : 1);
     struct tried *tried = add(c, g_memdup2(own->recompute, c->layers), trace);
 
     trace_choices_free(own);
-    c->full = search_plan(trace, &options, error);
+    c->full = choices_search_wholly(trace, &options, error);
     if (!c->full) {
         if (!needs_are_met(trace, &options, NULL))
             tried->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return false;
     }
-    c->stopped |= c->full->stopped;
-    take_plan(c, tried, g_steal_pointer(&c->full->plan));
+    c->stopped |= c->full->stopped && !c->deadline;
+    choices_take_plan(c, tried, g_steal_pointer(&c->full->plan));
     return true;
 }
 
-static bool all_are_recomputed(const struct choices *c)
-{
-    const struct tried *tried = g_ptr_array_index(c->tried, 0);
-    return tried->first == c->layers;
-}
-
-/* As traced; where that does not fit, with as little as any choice needs. */
-static bool begin(struct choices *c, GError **error)
+/* The whole search for what needs little, where the traced choice does not fit. */
+static bool search_lean(struct choices *c, uint32_t batch, GError **error)
 {
     g_autofree uint8_t *every = g_malloc(c->layers);
+    struct trace *trace;
 
-    if (search_first(c, trace_copy(c->trace), error))
-        return true;
-    if (!c->recognised || all_are_recomputed(c) || c->stopped)
-        return false;
     memset(every, 1, c->layers);
+    if (c->stopped || find(c, every, batch) || !(trace = make_trace(c, every, batch)))
+        return false;
     g_clear_error(error);
-    return search_first(c, model_derive(c->recognised, c->trace, every), error);
+    return search_first(c, trace, error);
+}
+
+/* As traced; where that does not fit, with all layers computed again; where that does not, with the
+ * smallest micro-batches too. */
+static bool begin(struct choices *c, bool micro_batches, GError **error)
+{
+    return search_first(c, trace_copy(c->trace), error) ||
+           (c->recognised && search_lean(c, c->trace->batch, error)) ||
+           (c->recognised && micro_batches && search_lean(c, 1, error));
 }
 
 static struct choices_result *finish(struct choices *c)
@@ -356,13 +288,24 @@ static struct choices_result *finish(struct choices *c)
     trace_free(result->best->trace);
     result->best->trace = placement_of_plan(result->best->plan, result->traced,
                                             c->options->platform, NULL);
-    result->best->stopped = c->stopped;
+    result->best->stopped |= c->stopped;
     return result;
 }
 
+static bool can_rebatch(const struct choices *c, GError **error)
+{
+    if (c->recognised && c->options->platform &&
+        model_is_synthesised(c->recognised, c->trace, c->options->platform))
+        return true;
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                "what other micro-batches take is not known of a measured run: collect one with "
+                "each, or synthesise one for the platform");
+    return false;
+}
+
 struct choices_result *choices_search(const struct trace *trace,
-                                      const struct search_options *options, bool as_traced,
-                                      GError **error)
+                                      const struct search_options *options,
+                                      struct choices_scope scope, GError **error)
 {
     struct trace_choices *own = trace_choices_of(trace);
     struct choices c = {.trace = trace,
@@ -374,12 +317,12 @@ struct choices_result *choices_search(const struct trace *trace,
     trace_choices_free(own);
     if (options->time_limit > 0)
         c.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
-    if (!as_traced && replay_is_timed(trace))
+    if (scope.layers && replay_is_timed(trace))
         c.recognised = recognise(trace, NULL);
-    if (begin(&c, error)) {
+    if ((!scope.micro_batches || can_rebatch(&c, error)) && begin(&c, scope.micro_batches, error)) {
         const struct tried *searched = c.best;
         if (c.recognised && !c.stopped)
-            explore(&c);
+            explore(&c, scope.micro_batches);
         search_contender(&c, searched);
         result = finish(&c);
     }

@@ -1,4 +1,5 @@
-/* The search over what a trace can be rewritten to: which layers are computed again.
+/* The search over what a trace can be rewritten to: which layers are computed again, and in how
+ * many micro-batches a step is done.
  *
  * A plan's bounds hold for its own choice. The others that were looked at are listed with it, each
  * with a bound of its own and with what became of it. */
@@ -7,21 +8,31 @@
 
 #include "planner/search.h"
 
+/* What may be other than as traced. */
+struct choices_scope {
+    bool layers;        /* which are computed again: no result depends on it */
+    bool micro_batches; /* only with `layers`; sums of gradients are rounded otherwise then, in bf16
+                           they may take a list of their own */
+};
+
 struct choices_result {
     struct search_result *best;
-    struct trace *traced; /* with the layers computed again that the plan has, updates as traced */
+    struct trace
+        *traced; /* with the layers and micro-batches that the plan has, updates as traced */
     struct certificate_alternative *alternatives; /* [alternative_count] the others */
     uint32_t alternative_count;
 };
 
 /* search_plan of the trace as it is; and, where it is of a model that others can be derived for
- * (models/recognise.h) and not `as_traced`, of its first layers computed again and its last ones
- * kept, in shares that are halved about the best. Only what may be better by its bound is tried,
- * at a glance; the best is searched again. Fails as search_plan does where no choice fits. The
- * caller frees the result with choices_result_free. */
+ * (models/recognise.h), of its first layers computed again and its last ones kept, in shares that
+ * are halved about the best, with every size of micro-batches that divides the step's batch. Only
+ * what may be better by its bound is tried, at a glance; the best is searched again. Fails as
+ * search_plan does where no choice fits, and with TRACE_ERROR_INVALID where micro-batches are to be
+ * chosen for a trace that was not synthesised for the options' platform. The caller frees the
+ * result with choices_result_free. */
 struct choices_result *choices_search(const struct trace *trace,
-                                      const struct search_options *options, bool as_traced,
-                                      GError **error);
+                                      const struct search_options *options,
+                                      struct choices_scope scope, GError **error);
 void choices_result_free(struct choices_result *result);
 
 /* Moves the alternatives into the certificate of the best plan. */

@@ -1,9 +1,9 @@
 #include "planner/choices.h"
 
-#include "models/derive.h"
 #include "planner/any_layout.h"
 #include "planner/bound.h"
 #include "planner/needs.h"
+#include "planner/traced.h"
 
 static const char *what_is_wrong(const struct plan *plan, const struct certificate_alternative *a,
                                  const struct trace *trace, const struct costs *costs,
@@ -36,12 +36,17 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
     uint32_t layers = recognised->config->layers;
     g_autofree uint8_t *recompute = g_new0(uint8_t, layers);
     const char *wrong = "layers that the model has not";
+    struct trace *derived = NULL;
 
-    if (trace_layers_parse(a->recompute, recompute, layers)) {
-        struct trace *derived = model_derive(recognised, trace, recompute);
+    if (trace_layers_parse(a->recompute, recompute, layers) &&
+        !(derived = traced_derive(recognised, trace, platform, recompute, a->batch, error)))
+        return false;
+    if (derived && derived->micro_batches != a->micro_batches) {
+        wrong = "micro-batches of another step";
+    } else if (derived) {
         wrong = what_is_wrong(plan, a, derived, costs, platform);
-        trace_free(derived);
     }
+    trace_free(derived);
     if (wrong)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                     "certificate: the alternative that computes layers again: %s: %s", a->recompute,

@@ -206,7 +206,8 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
 
 static void print_alternative(const struct certificate_alternative *a, FILE *out)
 {
-    fprintf(out, "    %-16s at least %.4f s", a->recompute, (double)a->bound * 1e-9);
+    fprintf(out, "    %-16s %3u x %-3u at least %.4f s", a->recompute, a->micro_batches, a->batch,
+            (double)a->bound * 1e-9);
     if (a->achieved) {
         g_autofree char *moved = size_format(a->achieved_traffic);
         fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
@@ -222,7 +223,7 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
 static void print_alternatives(const struct certificate *certificate, FILE *out)
 {
     if (certificate->alternative_count)
-        fputs("  other layers computed again, with any chunks\n", out);
+        fputs("  other layers computed again, micro-batches x sequences, with any chunks\n", out);
     for (uint32_t i = 0; i < certificate->alternative_count; i++)
         print_alternative(&certificate->alternatives[i], out);
 }

@@ -3,7 +3,7 @@
 #include "planner/least.h"
 #include "planner/tries.h"
 
-struct plan *glance(const struct trace *trace, struct plan *best,
+struct plan *glance(const struct trace *trace, const struct layout *layout, struct plan *best,
                     const struct search_options *options)
 {
     struct non_model *non_model = non_model_place(trace);
@@ -19,7 +19,7 @@ struct plan *glance(const struct trace *trace, struct plan *best,
                                                       best->predicted.iteration_seconds)};
     const struct tries tries = {
         .job = &job, .objective = options->objective, .stop = &stop, .best = &known};
-    const struct layout_spec spec = {.given = best->layout};
+    const struct layout_spec spec = {.given = layout};
     struct outcome outcome = {.placement = {PLACEMENT_TRACED, 0}, .effort = EFFORT_GLANCE};
 
     tries_plans(&tries, &spec, options->seed, &outcome);

@@ -5,10 +5,10 @@
 
 #include "planner/search.h"
 
-/* The best plan of a short local search, replayed, with the layout of `best`, a plan for the same
- * tensors. NULL where it does not fit, or promises clearly less than `best` (planner/tries.h). Of
- * `options` the objective, the budgets, the costs and the seed count. */
-struct plan *glance(const struct trace *trace, struct plan *best,
+/* The best plan of a short local search, replayed. NULL where it does not fit, or promises clearly
+ * less than `best` (planner/tries.h). Of `options` the objective, the budgets, the costs and the
+ * seed count. */
+struct plan *glance(const struct trace *trace, const struct layout *layout, struct plan *best,
                     const struct search_options *options);
 
 #endif

@@ -21,7 +21,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
-        *chunk_size, *layout, *recompute, *emit;
+        *chunk_size, *layout, *recompute, *micro_batch, *emit;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -47,6 +47,8 @@ static GOptionContext *describe(struct arguments *a)
          "Use the chunks of a layout file or a plan", "FILE"},
         {"recompute", 0, 0, G_OPTION_ARG_STRING, &a->recompute,
          "Which layers compute activations again: any (default), or as traced", "any|traced"},
+        {"micro-batch", 0, 0, G_OPTION_ARG_STRING, &a->micro_batch,
+         "Its size in a step of the same batch: any, or as traced (default)", "any|traced"},
         {"objective", 0, 0, G_OPTION_ARG_STRING, &a->objective,
          "Least time (default), traffic or memory", "NAME"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &a->output, "Where the plan goes", "PLAN"},
@@ -77,9 +79,9 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,
-                       a->output,        a->explain,     a->verify,    a->objective,
-                       a->chunk_size,    a->layout,      a->recompute, a->emit};
+    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,   a->output,
+                       a->explain,       a->verify,      a->objective, a->chunk_size, a->layout,
+                       a->recompute,     a->micro_batch, a->emit};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -127,8 +129,8 @@ static struct trace *read_trace_of(const struct plan *plan, const struct argumen
     struct platform *platform = NULL;
     struct trace *trace = trace_read(a->rest[0], error), *traced = NULL, *placed = NULL;
 
-    if (trace && (traced = traced_for_plan(plan, trace, error)) &&
-        read_platform(a, plan->certificate, &platform, error))
+    if (trace && read_platform(a, plan->certificate, &platform, error) &&
+        (traced = traced_for_plan(plan, trace, platform, error)))
         placed = placement_of_plan(plan, traced, platform, error);
     platform_free(platform);
     trace_free(traced);
@@ -215,7 +217,8 @@ static void print_choices(const struct plan *plan)
         return;
     g_autofree char *layers = trace_layers_format(plan->choices->recompute,
                                                   plan->choices->layer_count);
-    printf("  layers whose activations are computed again: %s\n", layers);
+    printf("  layers whose activations are computed again: %s; a step is %u x %u sequences\n",
+           layers, plan->micro_batches, plan->batch);
 }
 
 static void print_result(const struct search_result *result)
@@ -326,17 +329,30 @@ static int answer(const struct arguments *a, const struct inputs *in)
     return fail(fits ? EXIT_USAGE : EXIT_DOES_NOT_FIT, error);
 }
 
+static bool is_given(const char *option, const char *value)
+{
+    return option && g_str_equal(option, value);
+}
+
+static bool is_any_or_traced(const char *option)
+{
+    return !option || is_given(option, "any") || is_given(option, "traced");
+}
+
 static int search(const struct arguments *a, const struct inputs *in)
 {
     g_autoptr(GError) error = NULL;
     struct progress *progress = progress_begin("candidates");
     const struct search_options options = options_of(a, in, progress);
-    bool as_traced = a->recompute && g_str_equal(a->recompute, "traced");
-    struct choices_result *result = choices_search(in->trace, &options, as_traced, &error);
+    const struct choices_scope scope = {!is_given(a->recompute, "traced"),
+                                        is_given(a->micro_batch, "any")};
+    struct choices_result *result = choices_search(in->trace, &options, scope, &error);
 
     progress_end(progress);
     if (!result)
-        return fail(EXIT_DOES_NOT_FIT, error);
+        return fail(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT) ? EXIT_DOES_NOT_FIT
+                                                                                : EXIT_USAGE,
+                    error);
     bool ok = write_result(a, result, &error);
     if (ok)
         print_result(result->best);
@@ -382,7 +398,7 @@ static int ask(const struct arguments *a)
     if (wrong)
         return usage(wrong);
     if (a->explain || a->verify || a->emit || a->output || a->objective || a->chunk_size ||
-        a->layout || a->recompute || a->time_limit > 0)
+        a->layout || a->recompute || a->micro_batch || a->time_limit > 0)
         return usage("a question goes with budgets, --platform, --link, --seed and --threads only");
     if (models && (a->rest || !a->platform))
         return usage("--max-model and --max-batch take a --platform and no TRACE");
@@ -405,8 +421,13 @@ static int run(const struct arguments *a)
         return usage(question_usage(&a->question));
     if (a->emit && !emit_knows(a->emit))
         return usage("--emit takes deepspeed or fsdp");
-    if (a->recompute && !g_str_equal(a->recompute, "any") && !g_str_equal(a->recompute, "traced"))
-        return usage("--recompute takes any or traced");
+    if (!is_any_or_traced(a->recompute) || !is_any_or_traced(a->micro_batch))
+        return usage("--recompute and --micro-batch take any or traced");
+    if (is_given(a->recompute, "traced") && is_given(a->micro_batch, "any"))
+        return usage("--micro-batch any chooses layers, too");
+    if (a->layout && is_given(a->micro_batch, "any"))
+        return usage(
+            "--layout names the chunks of the traced micro-batches: not with --micro-batch any");
     if (a->explain && a->emit && !one)
         return usage("--explain with --emit takes one TRACE");
     if (a->explain)

@@ -1,31 +1,51 @@
 #include "planner/traced.h"
 
-#include "models/derive.h"
-
 #include <string.h>
 
-static bool recomputes_alike(const struct plan *plan, const struct trace *trace)
+static bool chooses_alike(const struct plan *plan, const struct trace *trace)
 {
     struct trace_choices *own = trace_choices_of(trace);
     const struct trace_choices *choices = plan->choices;
-    bool alike = !choices || choices->layer_count != own->layer_count ||
-                 choices->tensor_count != own->tensor_count ||
-                 !memcmp(choices->recompute, own->recompute, own->layer_count);
+    bool other_model = !choices || choices->layer_count != own->layer_count ||
+                       choices->tensor_count != own->tensor_count ||
+                       plan->batch * plan->micro_batches != trace->batch * trace->micro_batches;
+    bool alike = other_model || (plan->batch == trace->batch &&
+                                 !memcmp(choices->recompute, own->recompute, own->layer_count));
 
     trace_choices_free(own);
     return alike;
 }
 
-struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace, GError **error)
+struct trace *traced_derive(const struct recognised *recognised, const struct trace *trace,
+                            const struct platform *platform, const uint8_t *recompute,
+                            uint32_t batch, GError **error)
 {
-    if (recomputes_alike(plan, trace))
+    uint32_t step = trace->batch * trace->micro_batches;
+    struct trace *derived = NULL;
+
+    if (batch == trace->batch)
+        return model_derive(recognised, trace, recompute);
+    if (batch && step % batch == 0 && platform && model_is_synthesised(recognised, trace, platform))
+        derived = model_rebatch(recognised, trace, platform, batch, step / batch, recompute);
+    if (!derived)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "micro-batches of %u cannot be derived from a trace of %u", batch,
+                    trace->batch);
+    return derived;
+}
+
+struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace,
+                              const struct platform *platform, GError **error)
+{
+    if (chooses_alike(plan, trace))
         return trace_copy(trace);
     struct recognised *recognised = recognise(trace, error);
-    if (!recognised) {
-        g_prefix_error(error, "the plan computes other layers again than the trace: ");
-        return NULL;
-    }
-    struct trace *derived = model_derive(recognised, trace, plan->choices->recompute);
+    struct trace *derived = recognised ? traced_derive(recognised, trace, platform,
+                                                       plan->choices->recompute, plan->batch, error)
+                                       : NULL;
+    if (!derived)
+        g_prefix_error(error, "the plan computes other layers again than the trace, or has other "
+                              "micro-batches: ");
     recognised_free(recognised);
     return derived;
 }

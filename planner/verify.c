@@ -106,14 +106,15 @@ static bool check_bounds(const struct plan *plan, const struct trace *trace,
     const struct certificate *certificate = plan->certificate;
     struct platform *platform = NULL;
     struct costs *costs = NULL;
-    struct trace *traced = traced_for_plan(plan, recorded, error);
-    bool ok = traced && certificate_check(plan, trace, traced, error) &&
-              (!certificate->platform || (platform = certificate_platform(certificate, error))) &&
+    struct trace *traced = NULL;
+    bool ok = (!certificate->platform || (platform = certificate_platform(certificate, error))) &&
               (costs = certificate_costs(certificate, error));
 
     if (ok && platform && certificate->link)
         platform_keep_apart(platform);
-    ok = ok && choices_check(plan, recorded, costs, platform, error);
+    ok = ok && (traced = traced_for_plan(plan, recorded, platform, error)) &&
+         certificate_check(plan, trace, traced, error) &&
+         choices_check(plan, recorded, costs, platform, error);
     trace_free(traced);
     platform_free(platform);
     costs_free(costs);

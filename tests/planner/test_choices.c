@@ -4,16 +4,19 @@
 #include "models/synth.h"
 #include "planner/any_layout.h"
 #include "planner/certificate.h"
-#include "planner/choices.h"
+#include "planner/choices_tried.h"
 #include "planner/needs.h"
 #include "planner/traced.h"
 #include "planner/verify.h"
+#include "sim/layout_list.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { CASES = 2, LAYERS = 4 };
+enum { CASES = 3, LAYERS = 4 };
+
+static const struct choices_scope as_traced = {false, false}, layers = {true, false};
 
 struct fixture {
     struct model_config config;
@@ -21,6 +24,7 @@ struct fixture {
     struct costs *costs;
     struct trace *trace;
     struct search_options options;
+    struct choices_scope scope;
 };
 
 /* Between what the choices need and what all of them and the model data take. */
@@ -102,8 +106,9 @@ static double achieved(const struct fixture *f, const struct plan *plan)
 static void check_plan(const struct fixture *f, const struct choices_result *result)
 {
     GError *error = NULL;
-    struct search_result *as_traced = search_plan(f->trace, &f->options, NULL);
-    struct trace *traced = traced_for_plan(result->best->plan, f->trace, &error);
+    struct search_result *kept = search_plan(f->trace, &f->options, NULL);
+    struct trace *traced = traced_for_plan(result->best->plan, f->trace, f->options.platform,
+                                           &error);
     g_autofree char *a = traced ? trace_digest(traced) : NULL;
     g_autofree char *b = trace_digest(result->traced);
 
@@ -111,9 +116,9 @@ static void check_plan(const struct fixture *f, const struct choices_result *res
     g_assert_cmpstr(a, ==, b);
     verify_plan(result->best->plan, result->best->trace, f->costs, NULL, &error);
     g_assert_no_error(error);
-    if (as_traced)
-        g_assert_cmpfloat(achieved(f, result->best->plan), <=, achieved(f, as_traced->plan));
-    search_result_free(as_traced);
+    if (kept)
+        g_assert_cmpfloat(achieved(f, result->best->plan), <=, achieved(f, kept->plan));
+    search_result_free(kept);
     trace_free(traced);
 }
 
@@ -128,8 +133,12 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         uint8_t recompute[LAYERS];
         g_assert_true(trace_layers_parse(a->recompute, recompute, LAYERS));
         options.device_bytes = plan->device_budget;
-        struct trace *trace = model_derive(recognised, f->trace, recompute);
-        struct search_result *result = search_plan(trace, &options, NULL);
+        g_assert_cmpuint(a->batch * a->micro_batches, ==,
+                         f->trace->batch * f->trace->micro_batches);
+        struct trace *trace = traced_derive(recognised, f->trace, f->options.platform, recompute,
+                                            a->batch, NULL);
+        g_assert_true(f->scope.micro_batches || a->batch == f->trace->batch);
+        struct search_result *result = choices_search_wholly(trace, &options, NULL);
         if (result) {
             uint64_t ns = (uint64_t)llround(result->plan->predicted.iteration_seconds * 1e9);
             g_assert_cmpuint(ns + 1, >=, a->bound); /* seconds are rounded */
@@ -148,7 +157,8 @@ static bool passes(const struct fixture *f, const struct plan *plan)
     g_autoptr(GError) error = NULL;
     bool ok = choices_check(plan, f->trace, f->costs, f->options.platform, &error);
 
-    g_assert_true(ok || g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+    g_assert_true(ok || g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID) ||
+                  g_error_matches(error, TRACE_ERROR, TRACE_ERROR_INVALID));
     return ok;
 }
 
@@ -163,6 +173,12 @@ static void check_lies(const struct fixture *f, struct plan *plan)
         g_assert_false(passes(f, plan));
         *a = as_it_was;
         a->recompute = "0-99";
+        g_assert_false(passes(f, plan));
+        *a = as_it_was;
+        a->micro_batches++;
+        g_assert_false(passes(f, plan));
+        *a = as_it_was;
+        a->batch = 0;
         g_assert_false(passes(f, plan));
         *a = as_it_was;
         if (a->outcome == CERTIFICATE_SEARCHED) {
@@ -187,7 +203,10 @@ static void test_property(void)
         g_autoptr(GError) error = NULL;
         struct fixture f;
         set_up(&f, random);
-        struct choices_result *result = choices_search(f.trace, &f.options, false, &error);
+        /* Two sizes of chunks, to be quick. */
+        g_autoptr(GPtrArray) sizes = layout_list_parse("8KiB,48KiB", NULL, f.trace, &error);
+        f.options.layouts = sizes;
+        struct choices_result *result = choices_search(f.trace, &f.options, f.scope, &error);
         if (result) {
             check_plan(&f, result);
             certify(result);
@@ -225,8 +244,8 @@ static void test_room_pays(void)
                                            .platform = platform,
                                            .seed = 1};
     g_assert_no_error(error);
-    struct choices_result *kept = choices_search(trace, &options, true, &error);
-    struct choices_result *chosen = choices_search(trace, &options, false, &error);
+    struct choices_result *kept = choices_search(trace, &options, as_traced, &error);
+    struct choices_result *chosen = choices_search(trace, &options, layers, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(kept->alternative_count, ==, 0);
     g_assert_cmpuint(chosen->alternative_count, >=, 3);
@@ -255,21 +274,59 @@ static void test_only_way(void)
     struct trace *again = model_derive(recognised, f.trace, every);
     f.options.objective = OBJECTIVE_TIME;
     f.options.device_bytes = needs_device(again, &f.options, &error);
-    g_assert_null(choices_search(kept, &f.options, true, &error));
+    g_assert_null(choices_search(kept, &f.options, as_traced, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct choices_result *result = choices_search(kept, &f.options, false, &error);
+    struct choices_result *result = choices_search(kept, &f.options, layers, &error);
     g_assert_no_error(error);
     g_assert_cmpint(result->best->plan->choices->recompute[0], ==, 1);
     g_assert_cmpint(result->alternatives[0].outcome, ==, CERTIFICATE_DOES_NOT_FIT);
     choices_result_free(result);
 
     f.options.device_bytes--;
-    g_assert_null(choices_search(kept, &f.options, false, &error));
+    g_assert_null(choices_search(kept, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     trace_free(again);
     trace_free(kept);
+    recognised_free(recognised);
+    tear_down(&f);
+}
+
+/* Smaller micro-batches take less room; what is in between is weighed, and a measured run's is not
+ * known. */
+static void test_micro_batches(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(7);
+    g_autoptr(GError) error = NULL;
+    const struct choices_scope both = {true, true};
+    const uint8_t every[LAYERS] = {1, 1, 1, 1};
+    struct fixture f;
+
+    set_up(&f, random);
+    struct recognised *recognised = recognise(f.trace, NULL);
+    struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 8, 1, every);
+    struct trace *parts = model_rebatch(recognised, f.trace, f.platform, 2, 4, every);
+    f.options.objective = OBJECTIVE_TIME;
+    f.options.platform = f.platform;
+    f.options.device_bytes = needs_device(parts, &f.options, &error);
+    g_assert_null(choices_search(whole, &f.options, layers, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+    g_clear_error(&error);
+
+    struct choices_result *result = choices_search(whole, &f.options, both, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(result->best->plan->batch, <=, 2);
+    g_assert_cmpuint(result->best->plan->batch * result->best->plan->micro_batches, ==, 8);
+    verify_plan(result->best->plan, result->best->trace, f.costs, NULL, &error);
+    g_assert_no_error(error);
+    choices_result_free(result);
+
+    whole->operators[0].duration_ns += 5;
+    g_assert_null(choices_search(whole, &f.options, both, &error));
+    g_assert_true(g_error_matches(error, TRACE_ERROR, TRACE_ERROR_INVALID));
+    trace_free(parts);
+    trace_free(whole);
     recognised_free(recognised);
     tear_down(&f);
 }
@@ -280,5 +337,6 @@ int main(int argc, char **argv)
     g_test_add_func("/choices/property", test_property);
     g_test_add_func("/choices/room-pays", test_room_pays);
     g_test_add_func("/choices/only-way", test_only_way);
+    g_test_add_func("/choices/micro-batches", test_micro_batches);
     return g_test_run();
 }

@@ -15,6 +15,8 @@ static const char model[] =
     " \"n_layer\": 4, \"n_head\": 4, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1,\n"
     " \"attn_pdrop\": 0.1}\n";
 
+#define PLATFORM "--platform " PROJECT_DIR "/platforms/cpu-2core.json "
+
 struct job {
     const char *name, *options, *recorded; /* --recompute of the recorded run */
     const char *search;                    /* of pstar-plan */
@@ -86,6 +88,11 @@ static uint32_t count_recomputed(const json_t *plan)
     return count;
 }
 
+static json_int_t count(const json_t *plan, const char *name)
+{
+    return json_integer_value(json_object_get(json_object_get(plan, "made_for"), name));
+}
+
 static void assert_listed(const json_t *plan)
 {
     const json_t *list = json_object_get(json_object_get(plan, "certificate"), "alternatives");
@@ -144,6 +151,60 @@ static void test_job(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* The run takes its micro-batches from the plan; with the same without a plan, losses are equal. */
+static void test_micro_batches(void)
+{
+    struct workshop *workshop = workshop_new();
+
+    workshop_write(workshop, "model/config.json", model);
+    run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 --precision bf16 " PLATFORM
+                  " -o made.pstar");
+    run(workshop, "pstar-plan made.pstar --device-memory 1200KiB " PLATFORM CHUNKS
+                  " --micro-batch any -o plan.json");
+    run(workshop, "pstar-plan --verify plan.json made.pstar");
+    run(workshop,
+        "pstar-run --model model --data text.txt --steps %d --precision bf16 --plan plan.json "
+        "--log planned.jsonl",
+        STEPS);
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    json_int_t batch = count(plan, "batch"), micro_batches = count(plan, "micro_batches");
+    g_assert_cmpint(batch, <, 8);
+    g_assert_cmpint(batch * micro_batches, ==, 8);
+    run(workshop,
+        "pstar-run --model model --data text.txt --steps %d --precision bf16 --seq 64 "
+        "--batch %d --micro-batches %d --log resident.jsonl",
+        STEPS, (int)batch, (int)micro_batches);
+    json_t *planned = steps_of(workshop, "planned.jsonl");
+    json_t *resident = steps_of(workshop, "resident.jsonl");
+    assert_listed(plan);
+    assert_measured(json_object_get(plan, "predicted"), planned);
+    assert_same_losses(resident, planned);
+
+    struct outcome other = workshop_run(workshop, "pstar-run --model model --data text.txt --batch "
+                                                  "8 --precision bf16 --plan plan.json");
+    g_assert_cmpint(other.status, ==, 2);
+    outcome_clear(&other);
+    json_decref(resident);
+    json_decref(planned);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
+/* What other micro-batches take is not known of a measured run. */
+static void test_measured(void)
+{
+    struct workshop *workshop = workshop_new();
+
+    run(workshop, "pstar-collect -o run.pstar --iterations 1:2 -- pstar-run --model model --data "
+                  "text.txt --steps 3 --batch 4");
+    struct outcome outcome = workshop_run(workshop, "pstar-plan run.pstar --device-memory 2MiB "
+                                                    "--micro-batch any " PLATFORM "-o plan.json");
+    g_assert_cmpint(outcome.status, ==, 2);
+    g_assert_nonnull(strstr(outcome.err, "micro-batches"));
+    outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -151,5 +212,7 @@ int main(int argc, char **argv)
         g_autofree char *path = g_strconcat("/programs/choices/", jobs[i].name, NULL);
         g_test_add_data_func(path, &jobs[i], test_job);
     }
+    g_test_add_func("/programs/choices/micro-batches", test_micro_batches);
+    g_test_add_func("/programs/choices/measured", test_measured);
     return g_test_run();
 }

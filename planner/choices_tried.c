@@ -1,0 +1,133 @@
+#include "planner/choices_tried.h"
+
+#include "models/place_updates.h"
+#include "planner/glance.h"
+#include "planner/placement.h"
+#include "sim/layout_list.h"
+
+#include <math.h>
+
+enum {
+    COARSE_STEP = PLACEMENT_PARTS / 8,
+    FINE_STEP = PLACEMENT_PARTS / 32,
+};
+
+uint64_t choices_nanoseconds(const struct plan *plan)
+{
+    return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
+}
+
+bool choices_prefers(const struct choices *c, const struct plan *plan, const struct plan *than)
+{
+    if (c->options->objective == OBJECTIVE_MEMORY && than &&
+        plan->device_budget != than->device_budget)
+        return plan->device_budget < than->device_budget;
+    return objective_prefers(c->options->objective, plan, than);
+}
+
+void choices_take_plan(struct choices *c, struct tried *tried, struct plan *plan)
+{
+    if (!plan || !choices_prefers(c, plan, tried->plan)) {
+        plan_free(plan);
+        return;
+    }
+    plan_free(tried->plan);
+    tried->plan = plan;
+    tried->as_alternative.achieved = choices_nanoseconds(plan);
+    tried->as_alternative.achieved_traffic = objective_traffic(plan);
+    if (!c->best || tried == c->best || choices_prefers(c, plan, c->best->plan))
+        c->best = tried;
+}
+
+struct layout *choices_layout(const struct layout *layout, const struct trace *trace)
+{
+    struct layout_spec spec = {.given = layout};
+
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        uint64_t bytes = layout->chunk_bytes[list];
+        spec.chunk_bytes[list] = bytes ? bytes : layout->chunk_bytes[TRACE_PARAM];
+        if (!layout->places[list] != !trace->list_element_bytes[list])
+            spec.given = NULL;
+    }
+    return layout_pack(trace, &spec, NULL);
+}
+
+static void free_named(void *data)
+{
+    struct named_layout *named = data;
+
+    layout_free(named->layout);
+    g_free(named);
+}
+
+struct search_result *choices_search_wholly(const struct trace *trace,
+                                            const struct search_options *options, GError **error)
+{
+    struct search_options own = *options;
+    g_autoptr(GPtrArray) layouts = g_ptr_array_new_with_free_func(free_named);
+
+    for (guint i = 0; options->layouts && i < options->layouts->len; i++) {
+        const struct named_layout *given = g_ptr_array_index(options->layouts, i);
+        struct named_layout *named = g_new0(struct named_layout, 1);
+        named->layout = choices_layout(given->layout, trace);
+        g_ptr_array_add(layouts, named);
+    }
+    own.layouts = options->layouts ? layouts : NULL;
+    return search_plan(trace, &own, error);
+}
+
+/* Returns whether the plan is this choice's best. Takes `placed`, which may be NULL. */
+static bool try_placed(struct choices *c, struct tried *tried, const struct layout *layout,
+                       struct trace *placed)
+{
+    struct plan *plan = placed ? glance(placed, layout, c->best->plan, c->options) : NULL;
+    bool better = plan && choices_prefers(c, plan, tried->plan);
+
+    trace_free(placed);
+    choices_take_plan(c, tried, plan);
+    return better;
+}
+
+/* Of PLACEMENT_PARTS, what the host updates. */
+static int host_parts(const struct choices *c, const struct plan *plan)
+{
+    double on_host = 0, all = 0;
+
+    for (uint32_t t = 0; t < c->trace->tensor_count; t++) {
+        double elements = (double)c->trace->tensors[t].elements;
+        all += elements;
+        on_host += plan->choices->host_update[t] ? elements : 0;
+    }
+    return (int)lround(PLACEMENT_PARTS * on_host / all);
+}
+
+/* In one direction, as long as that helps. */
+static void shift_updates(struct choices *c, struct tried *tried, const struct layout *layout,
+                          int *parts, int step)
+{
+    bool better = true;
+
+    for (int next = *parts + step; better && next >= 0 && next <= (int)PLACEMENT_PARTS;
+         next += step) {
+        const struct placement placement = {PLACEMENT_SPREAD, (uint8_t)next};
+        struct trace *placed = placement_trace(&placement, tried->trace, layout,
+                                               c->options->platform);
+        better = try_placed(c, tried, layout, placed);
+        *parts = better ? next : *parts;
+    }
+}
+
+void choices_glance(struct choices *c, struct tried *tried)
+{
+    static const int steps[] = {-COARSE_STEP, COARSE_STEP, -FINE_STEP, FINE_STEP};
+    int parts = host_parts(c, c->best->plan);
+    struct layout *layout = choices_layout(c->best->plan->layout, tried->trace);
+    bool possible = placement_is_possible(tried->trace, c->options->platform);
+
+    try_placed(c, tried, layout,
+               model_place_updates(tried->trace, c->best->plan->choices->host_update,
+                                   c->options->platform, NULL));
+    for (size_t i = 0; possible && i < G_N_ELEMENTS(steps); i++)
+        shift_updates(c, tried, layout, &parts, steps[i]);
+    layout_free(layout);
+}

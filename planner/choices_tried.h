@@ -1,0 +1,52 @@
+/* What the search over choices knows, and how one choice gets its plan. */
+#ifndef PSTAR_PLANNER_CHOICES_TRIED_H
+#define PSTAR_PLANNER_CHOICES_TRIED_H
+
+#include "models/derive.h"
+#include "planner/choices.h"
+
+/* One choice of layers and micro-batches, and what became of it. */
+struct tried {
+    uint8_t *recompute; /* [layers] */
+    uint32_t first;     /* the layers before it are computed again, those from it on kept */
+    struct trace *trace;
+    struct plan *plan; /* NULL: none was made */
+    struct certificate_alternative as_alternative;
+};
+
+struct choices {
+    const struct trace *trace; /* as it was recorded */
+    const struct search_options *options;
+    struct recognised *recognised; /* NULL: nothing can be derived */
+    uint32_t layers;
+    GPtrArray *tried;           /* struct tried */
+    struct tried *best;         /* with the best plan; NULL: none yet */
+    struct search_result *full; /* of the choice that was searched first */
+    gint64 deadline;            /* microseconds, monotonic; 0: none */
+    bool stopped;
+};
+
+/* A step's time in whole nanoseconds. */
+uint64_t choices_nanoseconds(const struct plan *plan);
+
+/* Whether a plan is better by the objective; for least memory, plans of different budgets are no
+ * equals. `than` may be NULL. */
+bool choices_prefers(const struct choices *choices, const struct plan *plan,
+                     const struct plan *than);
+
+/* Keeps the better plan of a choice, and the best of all. Takes `plan`, which may be NULL. */
+void choices_take_plan(struct choices *choices, struct tried *tried, struct plan *plan);
+
+/* The same chunks; where the trace has a list that the layout lacks, or the other way round, chunks
+ * of the same sizes. The caller frees it with layout_free. */
+struct layout *choices_layout(const struct layout *layout, const struct trace *trace);
+
+/* search_plan with the options' layouts, if they name any, made for this trace. */
+struct search_result *choices_search_wholly(const struct trace *trace,
+                                            const struct search_options *options, GError **error);
+
+/* Plans at a glance, with the layout of the best plan so far: with the updates where that has them,
+ * and with more or fewer on the host, since room on the device changes what pays. */
+void choices_glance(struct choices *choices, struct tried *tried);
+
+#endif
