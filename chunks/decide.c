@@ -51,6 +51,30 @@ static void open_view(struct run *run)
     run->policy = run->ops->open(&run->view);
 }
 
+/* Bytes that the moment's operator needs of the policy's chunks at once. */
+static uint64_t needed_at(const struct run *run, uint32_t moment)
+{
+    const struct accesses *accesses = run->accesses;
+    uint64_t bytes = 0;
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
+        const struct chunk_access *access = &accesses->items[a];
+        if (!(access->flags & ACCESS_ON_HOST) && run->place[access->chunk] != RUN_AT_HOME)
+            bytes += run->bytes[access->chunk];
+    }
+    return bytes;
+}
+
+static void set_capacity(struct run *run, const struct homes *homes,
+                         const struct dry_run_options *options)
+{
+    uint32_t moments = run->accesses->moment_count;
+    for (uint32_t m = 0; m < moments; m++) {
+        uint64_t most = options->device_bytes - run->accesses->non_model[m] - homes->device_bytes;
+        run->capacity[m] = MAX(most - MIN(most, options->spare_bytes), needed_at(run, m));
+    }
+    run->capacity[moments] = run->capacity[moments - 1]; /* after the last operator as at it */
+}
+
 static void open_run(struct run *run, const struct layout *layout, const struct homes *homes,
                      const struct dry_run_options *options)
 {
@@ -71,10 +95,7 @@ static void open_run(struct run *run, const struct layout *layout, const struct 
         run->bytes[c] = layout->chunks[c].bytes;
         run->place[c] = homes->on_device[c] ? RUN_AT_HOME : RUN_ON_HOST;
     }
-    for (uint32_t m = 0; m < moments; m++)
-        run->capacity[m] = options->device_bytes - run->accesses->non_model[m] -
-                           homes->device_bytes;
-    run->capacity[moments] = run->capacity[moments - 1]; /* after the last operator as at it */
+    set_capacity(run, homes, options);
     open_view(run);
 }
 

@@ -5,6 +5,9 @@
 #include "chunks/plan_make.h"
 #include "chunks/slots.h"
 
+/* What is left free is room for one chunk, and not more than this share of the budget. */
+#define SPARE_SHARE 64
+
 /* The least device memory with the device-homed chunks always there; *moment needs it. */
 static uint64_t least_device_bytes(const struct accesses *accesses, const struct layout *layout,
                                    const struct homes *homes, uint32_t *moment)
@@ -96,8 +99,12 @@ struct plan *dry_run_accesses(const struct trace *trace, const struct layout *la
                               const struct dry_run_options *options, GError **error)
 {
     struct plan *plan = NULL;
-    if (slots && !holds_everything(options->device_bytes, layout, accesses))
-        plan = plan_in(trace, slots, accesses, options, NULL);
+    struct dry_run_options spare = *options;
+    if (slots && !holds_everything(options->device_bytes, layout, accesses)) {
+        uint64_t most = MIN(slots_largest(slots), options->device_bytes / SPARE_SHARE);
+        spare.spare_bytes = MAX(options->spare_bytes, most);
+        plan = plan_in(trace, slots, accesses, &spare, NULL);
+    }
     return plan ? plan : plan_in(trace, layout, accesses, options, error);
 }
 

@@ -94,12 +94,17 @@ static uint64_t choose_grain(const struct layout *layout, uint64_t least, uint64
     return best;
 }
 
-uint64_t slots_small(const struct layout *layout)
+uint64_t slots_largest(const struct layout *layout)
 {
     uint64_t largest = 0;
     for (uint32_t c = 0; c < layout->chunk_count; c++)
         largest = MAX(largest, layout->chunks[c].bytes);
-    return largest / SMALL_SHARE;
+    return largest;
+}
+
+uint64_t slots_small(const struct layout *layout)
+{
+    return slots_largest(layout) / SMALL_SHARE;
 }
 
 struct layout *slots_round(const struct layout *layout)

@@ -9,6 +9,8 @@
 
 #include "chunks/layout.h"
 
+/* Bytes of the largest chunk's slot. */
+uint64_t slots_largest(const struct layout *layout);
 /* A chunk of less bytes is small: a 64th of the largest. */
 uint64_t slots_small(const struct layout *layout);
 

@@ -58,9 +58,21 @@ static uint64_t used_bytes(const struct plain *p)
     return bytes;
 }
 
+/* Homed chunks count as used. */
+static uint64_t needed_at(const struct plain *p, uint32_t moment)
+{
+    uint64_t bytes = p->homes->device_bytes;
+    for (uint32_t c = 0; c < p->layout->chunk_count; c++)
+        if (!p->homes->on_device[c] && !is_on_host(p, moment) && is_used_at(p, c, moment))
+            bytes += p->layout->chunks[c].bytes;
+    return bytes;
+}
+
 static uint64_t room_at(const struct plain *p, uint32_t moment)
 {
-    return p->options->device_bytes - p->accesses->non_model[moment];
+    uint64_t most = p->options->device_bytes - p->accesses->non_model[moment];
+    uint64_t least = needed_at(p, moment);
+    return most - least < p->options->spare_bytes ? least : most - p->options->spare_bytes;
 }
 
 static void note(struct plain *p, enum plan_action_kind kind, uint32_t chunk)
@@ -263,6 +275,9 @@ static void job_draw(struct job *job, GRand *random)
                      job->homes->device_bytes;
     job->options.device_bytes = least + (uint64_t)(g_rand_double(random) * (double)all);
     job->options.host_bytes = host;
+    job->options.spare_bytes = g_rand_boolean(random)
+                                   ? 0
+                                   : 256 * (uint64_t)g_rand_int_range(random, 1, 200);
     job->options.look_ahead = (uint32_t)(g_rand_boolean(random) ? 0
                                                                 : g_rand_int_range(random, 1, 7));
 }

@@ -91,7 +91,8 @@ static struct plan *plan_of(const struct trace *trace, uint64_t device_bytes,
     GError *error = NULL;
     struct layout *layout = layout_pack_uniform(trace, SAMPLE_CHUNK_BYTES, &error);
     g_assert_no_error(error);
-    struct dry_run_options options = {device_bytes, UINT64_MAX, policy, 0};
+    const struct dry_run_options options = {
+        .device_bytes = device_bytes, .host_bytes = UINT64_MAX, .policy = policy};
     struct plan *plan = dry_run(trace, layout, &options, &error);
     g_assert_no_error(error);
     layout_free(layout);
