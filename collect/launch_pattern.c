@@ -1,5 +1,6 @@
 #include "collect/launch_pattern.h"
 
+#include "traces/kernel_words.h"
 #include "traces/period.h"
 
 #include <glib.h>
@@ -76,18 +77,6 @@ void launch_pattern_free(struct launch_pattern *pattern)
     g_free(pattern);
 }
 
-static bool names_optimizer(const char *kernel)
-{
-    static const char *const words[] = {"adam", "sgd",      "optimizer", "multi_tensor_apply",
-                                        "lamb", "adagrad",  "rmsprop",   "adadelta",
-                                        "lion", "momentum", "muon",      "shampoo"};
-    g_autofree char *lower = g_ascii_strdown(kernel, -1);
-    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
-        if (strstr(lower, words[i]) != NULL && strstr(lower, "lambda") == NULL)
-            return true;
-    return false;
-}
-
 /* Addresses of names may come again for others when a module is unloaded. */
 static uint32_t number_of(struct launch_pattern *pattern, const char *kernel)
 {
@@ -101,7 +90,7 @@ static uint32_t number_of(struct launch_pattern *pattern, const char *kernel)
         symbol = g_new(struct symbol, 1);
         symbol->name = g_strdup(kernel);
         symbol->number = pattern->optimizer->len;
-        g_ptr_array_add(pattern->optimizer, GINT_TO_POINTER(names_optimizer(kernel)));
+        g_ptr_array_add(pattern->optimizer, GINT_TO_POINTER(kernel_words_optimizer(kernel)));
         g_hash_table_insert(pattern->by_name, symbol->name, symbol);
     }
     g_hash_table_insert(pattern->by_address, (void *)kernel, symbol);

@@ -70,3 +70,15 @@ struct period activity_steps(const struct activity *activity, uint32_t device, u
     *step_ns = median_step(&period, starts);
     return period;
 }
+
+const struct kernel_record *activity_steps_kernel(const struct activity *activity, uint32_t device,
+                                                  uint32_t place)
+{
+    uint32_t stream = busiest_stream(activity, device);
+    for (uint32_t i = 0; i < activity->kernel_count; i++) {
+        const struct kernel_record *kernel = &activity->kernels[i];
+        if (kernel->device == device && kernel->stream == stream && place-- == 0)
+            return kernel;
+    }
+    return &activity->kernels[activity->kernel_count - 1];
+}

@@ -9,4 +9,8 @@
  * step's first kernel to the next one's, 0 where nothing repeats. */
 struct period activity_steps(const struct activity *activity, uint32_t device, uint64_t *step_ns);
 
+/* The kernel at a place of the sequence in which the steps were found. */
+const struct kernel_record *activity_steps_kernel(const struct activity *activity, uint32_t device,
+                                                  uint32_t place);
+
 #endif

@@ -77,7 +77,8 @@ static int info_file(const char *path, gboolean as_json)
     struct activity *activity = NULL;
     struct records *records = records_read(path, &error);
     if (records != NULL)
-        activity = activity_read(path, ACTIVITY_SUMMARY_PARTS, &error);
+        activity = activity_read(
+            path, ACTIVITY_SUMMARY_PARTS | (records->has_iteration ? 0 : ACTIVITY_CALLS), &error);
     if (activity != NULL && !records->has_iteration)
         pstar_trace_info_records(records, activity, path, as_json);
     else if (activity != NULL && (trace = trace_read(path, &error)) != NULL)

@@ -2,6 +2,7 @@
  * did.
  */
 #include "traces/activity_summary.h"
+#include "traces/guess.h"
 #include "traces/pstar_trace.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
@@ -25,7 +26,8 @@ static GPtrArray *list_missing(const struct records *records, const struct activ
 }
 
 static void print_json(const struct records *records, const struct activity *activity,
-                       const struct activity_summary *summary, const GPtrArray *missing,
+                       const struct activity_summary *summary,
+                       const struct guessed_iteration *guessed, const GPtrArray *missing,
                        const char *path)
 {
     g_autofree char *shown_path = g_filename_display_name(path);
@@ -33,19 +35,23 @@ static void print_json(const struct records *records, const struct activity *act
     json_t *sentences = json_array();
     for (guint i = 0; i < missing->len; i++)
         json_array_append_new(sentences, json_string((const char *)g_ptr_array_index(missing, i)));
-    pstar_trace_print_json(json_pack(
-        "{s:s, s:I, s:I, s:s*, s:o, s:o, s:o}", "trace", shown_path, "nvtx_events",
-        (json_int_t)records->event_count, "samples", (json_int_t)records->sample_count,
-        "iterations_by", records->iterations_by, "iterations", summary_iterations_json(iterations),
-        "activity", activity_summary_json(summary, activity), "missing", sentences));
+    pstar_trace_print_json(
+        json_pack("{s:s, s:I, s:I, s:s*, s:o, s:o, s:o, s:o}", "trace", shown_path, "nvtx_events",
+                  (json_int_t)records->event_count, "samples", (json_int_t)records->sample_count,
+                  "iterations_by", records->iterations_by, "iterations",
+                  summary_iterations_json(iterations), "guessed", guess_json(guessed), "activity",
+                  activity_summary_json(summary, activity), "missing", sentences));
 }
 
 static void print(const struct records *records, const struct activity_summary *summary,
-                  const GPtrArray *missing, const char *path)
+                  const struct guessed_iteration *guessed, const GPtrArray *missing,
+                  const char *path)
 {
     g_autoptr(GArray) iterations = summary_iterations(records);
     printf("%s\n", path);
     activity_summary_print(summary, stdout);
+    if (guessed != NULL)
+        guess_print(guessed, stdout);
     summary_print_iterations(iterations, stdout);
     if (records->iterations_by != NULL)
         printf("%-18s %s\n", "steps found by", records->iterations_by);
@@ -60,10 +66,12 @@ void pstar_trace_info_records(const struct records *records, const struct activi
 {
     struct activity_summary *summary = activity_summary_new(activity, records);
     g_autoptr(GPtrArray) missing = list_missing(records, activity, summary, path);
+    struct guessed_iteration *guessed = guess_iteration(activity, records);
     if (as_json)
-        print_json(records, activity, summary, missing, path);
+        print_json(records, activity, summary, guessed, missing, path);
     else
-        print(records, summary, missing, path);
+        print(records, summary, guessed, missing, path);
+    g_free(guessed);
     activity_summary_free(summary);
 }
 

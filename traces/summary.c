@@ -46,13 +46,18 @@ static void add_longest(struct summary *summary, const struct trace *trace, uint
     summary->longest[place] = moment;
 }
 
+bool summary_is_iteration(const struct records *records, const struct record *event)
+{
+    return event->type == RECORD_PUSH_POP && event->category == ANNOTATION_ITERATION &&
+           strcmp(records_text(records, event->text), "iteration") == 0;
+}
+
 GArray *summary_iterations(const struct records *records)
 {
     GArray *iterations = g_array_new(false, false, sizeof(struct summary_iteration));
     for (uint32_t i = 0; i < records->event_count; i++) {
         const struct record *event = &records->events[i];
-        if (event->type != RECORD_PUSH_POP || event->category != ANNOTATION_ITERATION ||
-            strcmp(records_text(records, event->text), "iteration") != 0)
+        if (!summary_is_iteration(records, event))
             continue;
         struct summary_iteration iteration = {.step = event->payload,
                                               .duration_ns = event->end_ns - event->start_ns};

@@ -36,6 +36,9 @@ struct summary_iteration {
     uint64_t duration_ns; /* from its beginning to its end, waiting included */
 };
 
+/* Whether an event is the range around an iteration. */
+bool summary_is_iteration(const struct records *records, const struct record *event);
+
 /* Those that were recorded: of struct summary_iteration, the array is the caller's. Their table,
  * and a list for programs. */
 GArray *summary_iterations(const struct records *records);

@@ -200,6 +200,10 @@ static void test_no_marks(struct fixture *fixture, gconstpointer data)
     memory_use_free(use);
     free_traced(&traced);
     assert_checked(fixture, "38 launches and waits that repeat, 100.0 % alike");
+    assert_checked(fixture,
+                   "of 18 kernels, begins by kernels' names and by what is freed, which agree");
+    assert_checked(fixture, "1.75 MiB   peak, at kernel 12; 7 allocations come and go");
+    assert_checked(fixture, "12 MiB   in 12 allocations that live through it");
 
     collect(fixture, "--iterations 8:11 -- %s none 20", TRACED_TRAINED);
     assert_exit(fixture, 0);
