@@ -4,6 +4,7 @@
 #ifndef PSTAR_ENGINE_ADAMW_H
 #define PSTAR_ENGINE_ADAMW_H
 
+#include "engine/host_device.h"
 #include <math.h>
 #include <stdint.h>
 
@@ -41,8 +42,8 @@ static inline struct adamw_step adamw_step_of(const struct adamw_options *option
 }
 
 /* The new value of a parameter; its moments are updated in place. */
-static inline float adamw_element(const struct adamw_step *s, float param, float gradient,
-                                  float *exp_avg, float *exp_avg_sq)
+HOST_DEVICE static inline float adamw_element(const struct adamw_step *s, float param,
+                                              float gradient, float *exp_avg, float *exp_avg_sq)
 {
     float g = gradient * s->gradient_scale;
     float m = fmaf(s->beta1, *exp_avg, s->one_minus_beta1 * g);

@@ -3,10 +3,11 @@
 #ifndef PSTAR_ENGINE_BF16_H
 #define PSTAR_ENGINE_BF16_H
 
+#include "engine/host_device.h"
 #include <stdint.h>
 #include <string.h>
 
-static inline float bf16_widen(uint16_t half)
+HOST_DEVICE static inline float bf16_widen(uint16_t half)
 {
     uint32_t bits = (uint32_t)half << 16;
     float value;
@@ -15,7 +16,7 @@ static inline float bf16_widen(uint16_t half)
 }
 
 /* A NaN stays a NaN (made quiet): adding to its bits could carry into an infinity or a number. */
-static inline uint16_t bf16_round(float value)
+HOST_DEVICE static inline uint16_t bf16_round(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);

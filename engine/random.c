@@ -6,25 +6,6 @@
 
 enum { LANES = 16 };
 
-void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
-{
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < RANDOM_ROUNDS; round++) {
-        uint64_t p0 = (uint64_t)RANDOM_MULTIPLIER_0 * c0, p1 = (uint64_t)RANDOM_MULTIPLIER_1 * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-        k0 += RANDOM_WEYL_0;
-        k1 += RANDOM_WEYL_1;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
-
 static void lane_words(const struct random_stream *stream, uint64_t index, uint32_t words[4])
 {
     uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), stream->site, stream->pass};

@@ -4,6 +4,7 @@
 #ifndef PSTAR_ENGINE_RANDOM_H
 #define PSTAR_ENGINE_RANDOM_H
 
+#include "engine/host_device.h"
 #include <stdint.h>
 
 enum { RANDOM_TILE = 64 }; /* words that are drawn together */
@@ -22,7 +23,25 @@ struct random_stream {
 };
 
 /* Philox's ten rounds on one counter. */
-void random_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+HOST_DEVICE static inline void random_philox(const uint32_t counter[4], const uint32_t key[2],
+                                             uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < RANDOM_ROUNDS; round++) {
+        uint64_t p0 = (uint64_t)RANDOM_MULTIPLIER_0 * c0, p1 = (uint64_t)RANDOM_MULTIPLIER_1 * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += RANDOM_WEYL_0;
+        k1 += RANDOM_WEYL_1;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
 
 /* The word of one element. Element e lies in tile e / 64, at 16*w + l within it: word w of the
  * counter {16*tile + l, site, pass}, the order in which vector registers produce a tile of 64. */

@@ -1,23 +1,22 @@
 #include "engine/cpu/context.h"
 #include "engine/cpu/kernels.h"
+#include "engine/cpu/pairwise.h"
 
-enum { BLOCKS = 256, GRAIN = 1024 };
+enum { GRAIN = 1024 };
 
 /* Blocks depend on the number of elements alone: so does the order of the sum. */
 static double sum_of_blocks(const struct cpu_context *cpu, simd_loop *loop,
                             struct simd_squares arguments)
 {
-    double sums[BLOCKS], sum = 0;
+    double sums[CPU_SQUARES_BLOCKS] = {0};
     uint64_t tiles = (arguments.elements + SIMD_TILE - 1) / SIMD_TILE;
-    arguments.block = (tiles + BLOCKS - 1) / BLOCKS * SIMD_TILE;
+    arguments.block = (tiles + CPU_SQUARES_BLOCKS - 1) / CPU_SQUARES_BLOCKS * SIMD_TILE;
     arguments.sums = sums;
     if (tiles == 0)
         return 0;
     uint64_t blocks = (arguments.elements + arguments.block - 1) / arguments.block;
     cpu_parallel(cpu, loop, &arguments, blocks, 1);
-    for (uint64_t block = 0; block < blocks; block++)
-        sum += sums[block];
-    return sum;
+    return pairwise_sum(CPU_SQUARES_BLOCKS, sums);
 }
 
 double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision precision,

@@ -164,8 +164,9 @@ double cpu_loss_backward(const struct cpu_context *cpu, enum model_precision pre
 
 /* ---- gradients and their use ---- */
 
-/* The sum of the squares in fp64, in blocks that depend on `elements` alone. `precision`: of the
- * gradient's elements. */
+/* The sum of the squares in fp64, in this many blocks at most, that depend on `elements` alone: one
+ * for each warp of a GPU, which sums in the same order. `precision`: of the gradient's elements. */
+enum { CPU_SQUARES_BLOCKS = 1024 };
 double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision precision,
                        uint64_t elements, const void *gradient);
 

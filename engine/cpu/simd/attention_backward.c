@@ -2,8 +2,8 @@
  * dP = M (dO V^T), dS = P (dP - delta), delta the row sums of dO O, dQ = scale dS K,
  * dK = dS^T (scale Q). */
 #include "engine/cpu/simd/attention.h"
-#include "engine/cpu/simd/exponential.h"
 #include "engine/cpu/simd/loops.h"
+#include "engine/exponential.h"
 
 struct query_tile {
     uint32_t tile, count;

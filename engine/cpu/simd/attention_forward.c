@@ -1,6 +1,6 @@
 #include "engine/cpu/simd/attention.h"
-#include "engine/cpu/simd/exponential.h"
 #include "engine/cpu/simd/loops.h"
+#include "engine/exponential.h"
 
 /* What a tile of queries has seen so far: the greatest score, the sum of the exponentials relative
  * to it, and the values weighted by them. */

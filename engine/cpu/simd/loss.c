@@ -1,8 +1,8 @@
 /* Cross-entropy of a softmax: log(sum of exp(l - max)) + max - l[target]; its gradient is
  * exp(l - max) / sum, less 1 at the target. */
-#include "engine/cpu/simd/exponential.h"
 #include "engine/cpu/simd/loops.h"
 #include "engine/cpu/simd/tile.h"
+#include "engine/exponential.h"
 
 struct softmax {
     float max;

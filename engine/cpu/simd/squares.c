@@ -1,4 +1,5 @@
 /* Sums of squares in fp64: a square of an fp32 is exact there. */
+#include "engine/cpu/pairwise.h"
 #include "engine/cpu/simd/loops.h"
 #include "engine/cpu/simd/tile.h"
 
@@ -6,14 +7,6 @@ static void add_squares(double sum[SIMD_TILE], const float tile[SIMD_TILE])
 {
     for (int i = 0; i < SIMD_TILE; i++)
         sum[i] += (double)tile[i] * (double)tile[i];
-}
-
-static double sum_of(const double sum[SIMD_TILE])
-{
-    double total = 0;
-    for (int i = 0; i < SIMD_TILE; i++)
-        total += sum[i];
-    return total;
 }
 
 static uint64_t block_end(const struct simd_squares *a, uint64_t block)
@@ -37,7 +30,7 @@ void SIMD(squares)(const void *arguments, uint64_t first, uint64_t end)
             tile_load(a->precision, a->values, e, tile_elements(e, block_end(a, block)), 0, tile);
             add_squares(sum, tile);
         }
-        a->sums[block] = sum_of(sum);
+        a->sums[block] = pairwise_sum(SIMD_TILE, sum);
     }
 }
 
@@ -55,6 +48,6 @@ void SIMD(round_squares)(const void *arguments, uint64_t first, uint64_t end)
                 tile[i] = bf16_widen(bf16_round(tile[i]));
             add_squares(sum, tile);
         }
-        a->sums[block] = sum_of(sum);
+        a->sums[block] = pairwise_sum(SIMD_TILE, sum);
     }
 }

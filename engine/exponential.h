@@ -1,8 +1,9 @@
 /* exp in fp32 without a library call, so that loops over it vectorise: within 2 units in the last
  * place. */
-#ifndef PSTAR_ENGINE_CPU_SIMD_EXPONENTIAL_H
-#define PSTAR_ENGINE_CPU_SIMD_EXPONENTIAL_H
+#ifndef PSTAR_ENGINE_EXPONENTIAL_H
+#define PSTAR_ENGINE_EXPONENTIAL_H
 
+#include "engine/host_device.h"
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 /* 0 below the smallest normal number; defined for x <= 88 and for minus infinity. exp(x) =
  * 2^n exp(r), r = x - n ln 2 in [-ln 2 / 2, ln 2 / 2], exp(r) by its Taylor polynomial of degree 7
  * (remainder below 6e-9). */
-static inline float exponential(float x)
+HOST_DEVICE static inline float exponential(float x)
 {
     const float shift = 0x1.8p23f; /* adding it rounds to an integer, in the low bits */
     const float smallest = -87.3365448f;
