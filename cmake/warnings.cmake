@@ -16,14 +16,20 @@ add_compile_options(
   $<$<COMPILE_LANGUAGE:C>:-Wall> $<$<COMPILE_LANGUAGE:C>:-Wextra> $<$<COMPILE_LANGUAGE:C>:-Werror>
   $<$<COMPILE_LANGUAGE:C>:-Wshadow> $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
   $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wpointer-arith>
-  $<$<COMPILE_LANGUAGE:C>:-Wvla> $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>)
+  $<$<COMPILE_LANGUAGE:C>:-Wvla> $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall> $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+  $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 add_compile_definitions(_GNU_SOURCE)
 
 if(PSTAR_SANITIZE)
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  # nvcc's host code is not: it knows none of these.
+  add_compile_options(
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=address,undefined>
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined>
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
     # GCC 13.2's fake stack aligns to 32 bytes what AVX-512 needs at 64.
-    add_compile_options(--param=asan-use-after-return=0)
+    add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:--param=asan-use-after-return=0>)
   endif()
   add_link_options(-fsanitize=address,undefined)
 endif()

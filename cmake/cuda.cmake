@@ -1,0 +1,22 @@
+# The CUDA device's kernels need its compiler. C++ is for them, and for the tests that run them on
+# the host: everything else is C.
+include(CheckLanguage)
+set(CMAKE_CXX_STANDARD 17)
+set(CMAKE_CXX_EXTENSIONS OFF)
+check_language(CXX)
+if(CMAKE_CXX_COMPILER)
+  enable_language(CXX)
+endif()
+
+# Machine code for the A100 and the H100, and what later GPUs' drivers compile.
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+if(CUDAToolkit_FOUND)
+  if(NOT CMAKE_CUDA_COMPILER AND CUDAToolkit_NVCC_EXECUTABLE)
+    set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
+  endif()
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+  endif()
+endif()

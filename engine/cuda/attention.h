@@ -1,0 +1,80 @@
+/* Attention by tiles of 64 queries and 64 keys of one head, a block of threads a tile of queries or
+ * of keys (Dao, "FlashAttention-2", ICLR 2024). The backward goes over the pairs of tiles twice, by
+ * queries for dq and by keys for dk and dv, so that nothing is summed across blocks. */
+#ifndef PSTAR_ENGINE_CUDA_ATTENTION_H
+#define PSTAR_ENGINE_CUDA_ATTENTION_H
+
+#include "engine/cuda/kernels.h"
+#include "engine/cuda/tile.h"
+
+/* Of some sequences, whose heads are `heads` of all [B,A], from first_head on. */
+struct attention {
+    uint32_t first_head, heads;
+    uint32_t T, A, D;
+    float scale; /* of the scores: 1 / sqrt(D) */
+    const void *qkv, *dout;
+    struct tile_dropout dropout;
+    void *o;               /* of the forward */
+    float *lse;            /* of the forward */
+    const void *o_read;    /* of the backward */
+    const float *lse_read; /* of the backward */
+    float *delta;          /* [heads,T]: row sums of dout o; of the backward */
+    void *dqkv;
+};
+
+enum attention_part { ATTENTION_Q, ATTENTION_K, ATTENTION_V };
+
+/* One head of one sequence, of the block's y. */
+struct attention_head {
+    uint32_t head; /* b*A + a */
+    uint64_t row;  /* of the sequence's first token */
+    uint32_t a;
+};
+
+__device__ static inline struct attention_head attention_head_of(const struct attention &a)
+{
+    uint32_t head = a.first_head + blockIdx.y;
+    return {head, (uint64_t)(head / a.A) * a.T, head % a.A};
+}
+
+/* The head's first element in the row of token t, of qkv and of o, and the rows' strides. */
+__device__ static inline uint64_t attention_qkv_at(const struct attention &a,
+                                                   const struct attention_head &h,
+                                                   enum attention_part part, uint32_t t)
+{
+    return (h.row + t) * 3 * a.A * a.D + ((uint64_t)part * a.A + h.a) * a.D;
+}
+
+__device__ static inline uint64_t attention_o_at(const struct attention &a,
+                                                 const struct attention_head &h, uint32_t t)
+{
+    return (h.row + t) * a.A * a.D + (uint64_t)h.a * a.D;
+}
+
+/* Where the delta of token t lies. */
+__device__ static inline float *attention_delta_at(const struct attention &a, uint32_t t)
+{
+    return a.delta + (uint64_t)blockIdx.y * a.T + t;
+}
+
+/* The counter's factors, of four elements of a tile of keys, for one query. */
+__device__ static inline void attention_factors(const struct attention &a,
+                                                const struct attention_head &h, uint32_t query,
+                                                uint32_t keys, unsigned counter, float factors[4])
+{
+    uint64_t row = (uint64_t)h.head * a.T + query;
+    tile_factors(a.dropout, row * tiles_of(a.T) + keys, counter, factors);
+}
+
+static inline dim3 attention_grid(const struct attention &a)
+{
+    return dim3(tiles_of(a.T), a.heads);
+}
+
+/* The kernels in fp32 arithmetic, of either precision's elements; D <= 128. */
+template <typename T>
+void attention_forward_launch(const struct cuda_context *cuda, const struct attention &a);
+template <typename T>
+void attention_backward_launch(const struct cuda_context *cuda, const struct attention &a);
+
+#endif

@@ -1,0 +1,113 @@
+#include "engine/cuda/by_precision.h"
+#include "engine/cuda/kernels.h"
+#include "engine/cuda/tile.h"
+#include "engine/gelu.h"
+
+enum { THREADS = 256 };
+
+template <typename T> struct gelu_arguments {
+    uint64_t elements;
+    const T *pre;
+    T *y; /* of the forward; dy of the backward */
+};
+
+__device__ static inline uint64_t first_of_thread()
+{
+    return ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * OCTET;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) gelu_forward_kernel(struct gelu_arguments<T> a)
+{
+    uint64_t first = first_of_thread();
+    struct octet x = octet_load(a.pre, first, 0, a.elements, 0);
+    for (int i = 0; i < OCTET; i++)
+        x.at[i] = gelu(x.at[i]);
+    octet_store(a.y, first, 0, a.elements, x);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) gelu_backward_kernel(struct gelu_arguments<T> a)
+{
+    uint64_t first = first_of_thread();
+    struct octet x = octet_load(a.pre, first, 0, a.elements, 0);
+    struct octet dy = octet_load(a.y, first, 0, a.elements, 0);
+    for (int i = 0; i < OCTET; i++)
+        dy.at[i] *= gelu_slope(x.at[i]);
+    octet_store(a.y, first, 0, a.elements, dy);
+}
+
+template <typename T>
+static void gelu_launch(const struct cuda_context *cuda, bool forward, uint64_t elements,
+                        const void *pre, void *y)
+{
+    struct gelu_arguments<T> arguments = {
+        elements, (const T *)pre, (T *)y
+    };
+    launch(forward ? gelu_forward_kernel<T> : gelu_backward_kernel<T>,
+           launch_blocks(elements, THREADS * OCTET), THREADS, 0, cuda->stream, arguments);
+}
+
+void cuda_gelu_forward(const struct cuda_context *cuda, enum model_precision precision,
+                       uint64_t elements, const void *pre, void *y)
+{
+    BY_PRECISION(precision, gelu_launch, cuda, true, elements, pre, y);
+}
+
+void cuda_gelu_backward(const struct cuda_context *cuda, enum model_precision precision,
+                        uint64_t elements, const void *pre, void *dy)
+{
+    BY_PRECISION(precision, gelu_launch, cuda, false, elements, pre, dy);
+}
+
+template <typename T> struct residual_arguments {
+    uint32_t N, H;
+    const T *residual; /* NULL: y = dropout(from) */
+    const T *from;     /* y = residual + dropout(from) */
+    struct tile_dropout dropout;
+    T *y;
+};
+
+/* Eight threads a tile of a row. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS) residual_kernel(struct residual_arguments<T> a)
+{
+    uint32_t tiles = tiles_of(a.H);
+    uint64_t item = ((uint64_t)blockIdx.x * THREADS + threadIdx.x) / TILE_THREADS;
+    uint64_t row = item / tiles;
+    uint32_t tile = (uint32_t)(item % tiles);
+    unsigned t = threadIdx.x % TILE_THREADS;
+    if (row >= a.N)
+        return;
+    struct tile_part y = tile_part_load(a.from + row * a.H, tile, t, a.H);
+    tile_part_drop(a.dropout, row, tiles, tile, t, y);
+    if (a.residual)
+        tile_part_add(y, tile_part_load(a.residual + row * a.H, tile, t, a.H));
+    tile_part_store(a.y + row * a.H, tile, t, a.H, y);
+}
+
+template <typename T>
+static void residual_launch(const struct cuda_context *cuda, uint32_t N, uint32_t H,
+                            const void *residual, const void *from,
+                            const struct cpu_dropout *dropout, void *y)
+{
+    struct residual_arguments<T> arguments = {
+        N, H, (const T *)residual, (const T *)from, tile_dropout_of(dropout), (T *)y
+    };
+    launch(residual_kernel<T>, launch_blocks((uint64_t)N * tiles_of(H) * TILE_THREADS, THREADS),
+           THREADS, 0, cuda->stream, arguments);
+}
+
+void cuda_residual_forward(const struct cuda_context *cuda, enum model_precision precision,
+                           uint32_t N, uint32_t H, const void *residual,
+                           const struct cpu_dropout *dropout, void *y)
+{
+    BY_PRECISION(precision, residual_launch, cuda, N, H, residual, y, dropout, y);
+}
+
+void cuda_dropout_backward(const struct cuda_context *cuda, enum model_precision precision,
+                           uint32_t N, uint32_t H, const struct cpu_dropout *dropout,
+                           const void *dy, void *masked)
+{
+    BY_PRECISION(precision, residual_launch, cuda, N, H, NULL, dy, dropout, masked);
+}

@@ -1,0 +1,208 @@
+/* Eight threads a tile of a row. */
+#include "engine/cuda/by_precision.h"
+#include "engine/cuda/gradient_store.h"
+#include "engine/cuda/kernels.h"
+#include "engine/cuda/tile.h"
+
+enum { THREADS = 256 };
+
+/* The tile that a thread works on, of rows with `tiles` each, and its place within. */
+struct place {
+    uint64_t row;
+    uint32_t tile;
+    unsigned t;
+};
+
+__device__ static inline struct place place_of(uint32_t tiles)
+{
+    uint64_t item = ((uint64_t)blockIdx.x * THREADS + threadIdx.x) / TILE_THREADS;
+    return {item / tiles, (uint32_t)(item % tiles), threadIdx.x % TILE_THREADS};
+}
+
+static unsigned blocks_of(uint64_t rows, uint32_t columns)
+{
+    return launch_blocks(rows * tiles_of(columns) * TILE_THREADS, THREADS);
+}
+
+template <typename T> struct embed_forward {
+    uint32_t N, positions, H; /* positions: of a sequence */
+    const uint32_t *tokens;
+    const T *wte, *wpe;
+    struct tile_dropout dropout;
+    T *x;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) embed_forward_kernel(struct embed_forward<T> a)
+{
+    uint32_t tiles = tiles_of(a.H);
+    struct place p = place_of(tiles);
+    if (p.row >= a.N)
+        return;
+    struct tile_part x = tile_part_load(a.wte + (uint64_t)a.tokens[p.row] * a.H, p.tile, p.t, a.H);
+    tile_part_add(x, tile_part_load(a.wpe + p.row % a.positions * a.H, p.tile, p.t, a.H));
+    tile_part_drop(a.dropout, p.row, tiles, p.tile, p.t, x);
+    tile_part_store(a.x + p.row * a.H, p.tile, p.t, a.H, x);
+}
+
+template <typename T>
+static void embed_forward_launch(const struct cuda_context *cuda, uint32_t N, uint32_t positions,
+                                 uint32_t H, const uint32_t *tokens, const void *wte,
+                                 const void *wpe, const struct cpu_dropout *dropout, void *x)
+{
+    struct embed_forward<T> arguments = {
+        N, positions, H, tokens, (const T *)wte, (const T *)wpe, tile_dropout_of(dropout), (T *)x
+    };
+    launch(embed_forward_kernel<T>, blocks_of(N, H), THREADS, 0, cuda->stream, arguments);
+}
+
+void cuda_embed_forward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
+                        uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
+                        const void *wpe, const struct cpu_dropout *dropout, void *x)
+{
+    BY_PRECISION(precision, embed_forward_launch, cuda, N, T, H, tokens, wte, wpe, dropout, x);
+}
+
+struct embed_order {
+    uint32_t N;
+    const uint32_t *tokens;
+    uint64_t *order;
+};
+
+struct embed_order_shared {
+    uint32_t tokens[THREADS];
+};
+
+/* A row's rank is the number of rows before it: those of lesser tokens, and the earlier ones of its
+ * own. */
+__global__ static void __launch_bounds__(THREADS) embed_order_kernel(struct embed_order a)
+{
+    struct embed_order_shared *shared = (struct embed_order_shared *)shared_memory();
+    uint32_t row = blockIdx.x * THREADS + threadIdx.x, rank = 0;
+    uint32_t token = row < a.N ? a.tokens[row] : 0;
+    for (uint32_t first = 0; first < a.N; first += THREADS) {
+        uint32_t count = a.N - first < THREADS ? a.N - first : (uint32_t)THREADS;
+        if (threadIdx.x < count)
+            shared->tokens[threadIdx.x] = a.tokens[first + threadIdx.x];
+        __syncthreads();
+        for (uint32_t i = 0; i < count; i++)
+            rank += shared->tokens[i] < token || (shared->tokens[i] == token && first + i < row);
+        __syncthreads();
+    }
+    if (row < a.N)
+        a.order[rank] = (uint64_t)token << 32 | row;
+}
+
+void cuda_embed_order(const struct cuda_context *cuda, uint32_t N, const uint32_t *tokens,
+                      uint64_t *order)
+{
+    struct embed_order arguments = {N, tokens, order};
+    launch(embed_order_kernel, launch_blocks(N, THREADS), THREADS,
+           sizeof(struct embed_order_shared), cuda->stream, arguments);
+}
+
+template <typename T> struct embed_backward {
+    uint32_t B, N, H, positions;
+    const uint64_t *order; /* of tokens */
+    const T *dx;
+    struct tile_dropout dropout;
+    enum cpu_gradient gradient;
+    void *dtable;
+};
+
+/* A tile of one row of dx, under the forward's mask, is added to the sum. */
+template <typename T>
+__device__ inline void add_gradient(const struct embed_backward<T> &a, uint64_t row, uint32_t tile,
+                                    unsigned t, struct tile_part &sum)
+{
+    struct tile_part dy = tile_part_load(a.dx + row * a.H, tile, t, a.H);
+    tile_part_drop(a.dropout, row, tiles_of(a.H), tile, t, dy);
+    tile_part_add(sum, dy);
+}
+
+template <typename T>
+__device__ inline void store_gradient(const struct embed_backward<T> &a, uint64_t row,
+                                      uint32_t tile, unsigned t, const struct tile_part &sum)
+{
+    for (int w = 0; w < TILE_PAIRS; w++)
+        gradient_store_pair(a.gradient, a.dtable, row, tile_column(tile, t, w), a.H, sum.at[w]);
+}
+
+/* A place in the order is worked on where a token's first row is, to its last. */
+template <typename T>
+__global__ void __launch_bounds__(THREADS) embed_tokens_kernel(struct embed_backward<T> a)
+{
+    struct place p = place_of(tiles_of(a.H));
+    if (p.row >= a.N)
+        return;
+    uint64_t token = a.order[p.row] >> 32;
+    if (p.row > 0 && a.order[p.row - 1] >> 32 == token)
+        return;
+    struct tile_part sum = {};
+    for (uint64_t i = p.row; i < a.N && a.order[i] >> 32 == token; i++)
+        add_gradient(a, (uint32_t)a.order[i], p.tile, p.t, sum);
+    store_gradient(a, token, p.tile, p.t, sum);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) embed_positions_kernel(struct embed_backward<T> a)
+{
+    struct place p = place_of(tiles_of(a.H));
+    if (p.row >= a.positions)
+        return;
+    struct tile_part sum = {};
+    for (uint32_t b = 0; b < a.B; b++)
+        add_gradient(a, (uint64_t)b * a.positions + p.row, p.tile, p.t, sum);
+    store_gradient(a, p.row, p.tile, p.t, sum);
+}
+
+/* Rows [first, rows) of a gradient that is set become zero. */
+static void clear_rows(const struct cuda_context *cuda, enum cpu_gradient gradient, uint32_t first,
+                       uint32_t rows, uint32_t H, void *table)
+{
+    uint64_t row_bytes = (uint64_t)H *
+                         (gradient_is_half(gradient) ? sizeof(uint16_t) : sizeof(float));
+    if (!gradient_adds(gradient) && first < rows)
+        launch_clear((char *)table + first * row_bytes, (rows - first) * row_bytes, cuda->stream);
+}
+
+template <typename T>
+static void embed_tokens_launch(const struct cuda_context *cuda, uint32_t N, uint32_t H,
+                                const uint64_t *order, const void *dx,
+                                const struct cpu_dropout *dropout, enum cpu_gradient gradient,
+                                void *dwte)
+{
+    struct embed_backward<T> arguments = {
+        1, N, H, 0, order, (const T *)dx, tile_dropout_of(dropout), gradient, dwte
+    };
+    launch(embed_tokens_kernel<T>, blocks_of(N, H), THREADS, 0, cuda->stream, arguments);
+}
+
+void cuda_embed_backward_tokens(const struct cuda_context *cuda, enum model_precision precision,
+                                uint32_t N, uint32_t H, uint32_t V, const uint64_t *order,
+                                const void *dx, const struct cpu_dropout *dropout,
+                                enum cpu_gradient gradient, void *dwte)
+{
+    clear_rows(cuda, gradient, 0, V, H, dwte);
+    BY_PRECISION(precision, embed_tokens_launch, cuda, N, H, order, dx, dropout, gradient, dwte);
+}
+
+template <typename T>
+static void embed_positions_launch(const struct cuda_context *cuda, uint32_t B, uint32_t positions,
+                                   uint32_t H, const void *dx, const struct cpu_dropout *dropout,
+                                   enum cpu_gradient gradient, void *dwpe)
+{
+    struct embed_backward<T> arguments = {
+        B, B *positions, H, positions, NULL, (const T *)dx, tile_dropout_of(dropout), gradient, dwpe
+    };
+    launch(embed_positions_kernel<T>, blocks_of(positions, H), THREADS, 0, cuda->stream, arguments);
+}
+
+void cuda_embed_backward_positions(const struct cuda_context *cuda, enum model_precision precision,
+                                   uint32_t B, uint32_t T, uint32_t H, uint32_t P, const void *dx,
+                                   const struct cpu_dropout *dropout, enum cpu_gradient gradient,
+                                   void *dwpe)
+{
+    clear_rows(cuda, gradient, T, P, H, dwpe);
+    BY_PRECISION(precision, embed_positions_launch, cuda, B, T, H, dx, dropout, gradient, dwpe);
+}

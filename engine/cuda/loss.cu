@@ -1,0 +1,156 @@
+/* Cross-entropy of a softmax, a block a row at a time: see engine/cpu/simd/loss.c. One pass finds
+ * the greatest logit and the sum of exponentials together, a second writes the gradient; rows begin
+ * anywhere, so a row's octets are the array's. */
+#include "engine/cuda/by_precision.h"
+#include "engine/cuda/element.h"
+#include "engine/cuda/kernels.h"
+#include "engine/cuda/last_block.h"
+#include "engine/exponential.h"
+
+/* Blocks of rows, at most; each leaves the sum of its rows' losses. */
+enum { THREADS = 512, WARPS = THREADS / WARP, BLOCKS = 1024 };
+
+template <typename T> struct loss_arguments {
+    uint32_t N, V;
+    const uint32_t *targets;
+    const T *logits;
+    T *gradient; /* the logits again; NULL: not wanted */
+    float scale; /* of the gradient */
+    double *parts;
+    uint32_t *counter;
+    double *loss;
+};
+
+/* Of some logits: the greatest, and the sum of the exponentials relative to it. */
+struct softmax {
+    float max, sum;
+};
+
+struct loss_shared {
+    double sums[THREADS];
+    struct softmax warps[WARPS];
+    uint32_t last;
+};
+
+/* Logits of no one have maximum -infinity and sum 0. */
+__device__ static inline struct softmax softmax_join(struct softmax p, struct softmax q)
+{
+    float max = p.max > q.max ? p.max : q.max;
+    if (max == -INFINITY)
+        return p;
+    return {max, p.sum * exponential(p.max - max) + q.sum * exponential(q.max - max)};
+}
+
+__device__ static inline struct softmax softmax_of(const struct octet &logits)
+{
+    struct softmax s = {logits.at[0], 0};
+    for (int i = 1; i < OCTET; i++)
+        s.max = logits.at[i] > s.max ? logits.at[i] : s.max;
+    if (s.max > -INFINITY)
+        for (int i = 0; i < OCTET; i++)
+            s.sum += exponential(logits.at[i] - s.max);
+    return s;
+}
+
+/* The octets of the array that elements [begin, end) lie in go to the threads in turn. */
+__device__ static inline uint64_t first_octet(uint64_t begin)
+{
+    return begin / OCTET * OCTET + threadIdx.x * OCTET;
+}
+
+/* Of a row, in all threads. */
+template <typename T>
+__device__ inline struct softmax row_softmax(const struct loss_arguments<T> &a, uint64_t begin,
+                                             uint64_t end, struct loss_shared *shared)
+{
+    struct softmax s = {-INFINITY, 0};
+    for (uint64_t e = first_octet(begin); e < end; e += THREADS * OCTET)
+        s = softmax_join(s, softmax_of(octet_load(a.logits, e, begin, end, -INFINITY)));
+    for (int apart = 1; apart < WARP; apart *= 2) {
+        struct softmax other = {__shfl_xor_sync(WHOLE_WARP, s.max, apart),
+                                __shfl_xor_sync(WHOLE_WARP, s.sum, apart)};
+        s = threadIdx.x & apart ? softmax_join(other, s) : softmax_join(s, other);
+    }
+    if (threadIdx.x % WARP == 0)
+        shared->warps[threadIdx.x / WARP] = s;
+    __syncthreads();
+    s = shared->warps[0];
+    for (int w = 1; w < WARPS; w++)
+        s = softmax_join(s, shared->warps[w]);
+    return s;
+}
+
+template <typename T>
+__device__ inline void row_gradient(const struct loss_arguments<T> &a, uint64_t begin, uint64_t end,
+                                    uint64_t target, struct softmax softmax)
+{
+    float inverse = 1 / softmax.sum;
+    for (uint64_t e = first_octet(begin); e < end; e += THREADS * OCTET) {
+        struct octet l = octet_load(a.logits, e, begin, end, -INFINITY);
+        for (int i = 0; i < OCTET; i++) {
+            float p = exponential(l.at[i] - softmax.max) * inverse;
+            l.at[i] = (e + i == target ? p - 1 : p) * a.scale;
+        }
+        octet_store(a.gradient, e, begin, end, l);
+    }
+}
+
+template <typename T>
+__device__ inline double row_loss(const struct loss_arguments<T> &a, uint64_t n,
+                                  struct loss_shared *shared)
+{
+    uint64_t begin = n * a.V, target = begin + a.targets[n];
+    struct softmax softmax = row_softmax(a, begin, begin + a.V, shared);
+    float logit = element_load(a.logits + target);
+    __syncthreads(); /* the logit at the target, and shared->warps, have been read */
+    if (a.gradient)
+        row_gradient(a, begin, begin + a.V, target, softmax);
+    return log((double)softmax.sum) + (double)softmax.max - (double)logit;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) loss_kernel(struct loss_arguments<T> a)
+{
+    struct loss_shared *shared = (struct loss_shared *)shared_memory();
+    uint64_t begin = (uint64_t)blockIdx.x * a.N / gridDim.x;
+    uint64_t end = ((uint64_t)blockIdx.x + 1) * a.N / gridDim.x;
+    double sum = 0;
+    for (uint64_t n = begin; n < end; n++)
+        sum += row_loss(a, n, shared);
+    if (threadIdx.x == 0)
+        a.parts[blockIdx.x] = sum;
+    if (!last_block(a.counter, &shared->last))
+        return;
+    sum = pairwise_sum(THREADS, BLOCKS, shared->sums, [&](unsigned i) {
+        return i < gridDim.x ? *(volatile double *)&a.parts[i] : 0;
+    });
+    if (threadIdx.x == 0)
+        *a.loss = sum / a.N;
+}
+
+template <typename T>
+static void loss_launch(const struct cuda_context *cuda, uint32_t N, uint32_t V,
+                        const uint32_t *targets, const void *logits, void *gradient, float scale,
+                        double *loss)
+{
+    struct loss_arguments<T> arguments = {
+        N, V, targets, (const T *)logits, (T *)gradient, scale,
+            (double *)cuda->scratch, cuda->counter, loss
+    };
+    launch(loss_kernel<T>, N < BLOCKS ? N : (uint32_t)BLOCKS, THREADS, sizeof(struct loss_shared),
+           cuda->stream, arguments);
+}
+
+void cuda_loss(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
+               uint32_t V, const uint32_t *targets, const void *logits, double *loss)
+{
+    BY_PRECISION(precision, loss_launch, cuda, N, V, targets, logits, NULL, 0, loss);
+}
+
+void cuda_loss_backward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
+                        uint32_t V, const uint32_t *targets, double divisor, void *logits,
+                        double *loss)
+{
+    BY_PRECISION(precision, loss_launch, cuda, N, V, targets, logits, logits, (float)(1 / divisor),
+                 loss);
+}

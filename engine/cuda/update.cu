@@ -1,0 +1,100 @@
+/* The optimizer, and conversions between the precisions: eight elements a thread. */
+#include "engine/adamw.h"
+#include "engine/cuda/element.h"
+#include "engine/cuda/kernels.h"
+
+enum { THREADS = 256 };
+
+__device__ static inline uint64_t first_of_thread()
+{
+    return ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * OCTET;
+}
+
+static unsigned blocks_of(uint64_t elements)
+{
+    return launch_blocks(elements, THREADS * OCTET);
+}
+
+template <typename T> struct adamw_arguments {
+    struct adamw_step step;
+    uint64_t elements;
+    T *param;
+    const float *gradient; /* NULL: in the parameter's place */
+    float *master;         /* NULL: the parameter is its own */
+    float *exp_avg, *exp_avg_sq;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) adamw_kernel(struct adamw_arguments<T> a)
+{
+    uint64_t first = first_of_thread(), end = a.elements;
+    struct octet g = a.gradient ? octet_load(a.gradient, first, 0, end, 0)
+                                : octet_load(a.param, first, 0, end, 0);
+    struct octet value = a.master ? octet_load(a.master, first, 0, end, 0)
+                                  : octet_load(a.param, first, 0, end, 0);
+    struct octet m = octet_load(a.exp_avg, first, 0, end, 0);
+    struct octet v = octet_load(a.exp_avg_sq, first, 0, end, 0);
+    for (int i = 0; i < OCTET; i++)
+        value.at[i] = adamw_element(&a.step, value.at[i], g.at[i], &m.at[i], &v.at[i]);
+    if (a.master)
+        octet_store(a.master, first, 0, end, value);
+    octet_store(a.param, first, 0, end, value);
+    octet_store(a.exp_avg, first, 0, end, m);
+    octet_store(a.exp_avg_sq, first, 0, end, v);
+}
+
+template <typename T>
+static void adamw_launch(const struct cuda_context *cuda, const struct adamw_step *step,
+                         const struct cpu_adamw *tensor)
+{
+    struct adamw_arguments<T> arguments = {
+        *step, tensor->elements, (T *)tensor->param, tensor->gradient, tensor->master,
+            tensor->exp_avg, tensor->exp_avg_sq
+    };
+    launch(adamw_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
+}
+
+/* A master stands beside bf16 parameters alone. */
+void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step,
+                const struct cpu_adamw *tensor)
+{
+    if (tensor->master)
+        adamw_launch<uint16_t>(cuda, step, tensor);
+    else
+        adamw_launch<float>(cuda, step, tensor);
+}
+
+template <typename From, typename To> struct convert {
+    uint64_t elements;
+    const From *from;
+    To *to;
+};
+
+template <typename From, typename To>
+__global__ void __launch_bounds__(THREADS) convert_kernel(struct convert<From, To> a)
+{
+    uint64_t first = first_of_thread();
+    octet_store(a.to, first, 0, a.elements, octet_load(a.from, first, 0, a.elements, 0));
+}
+
+template <typename From, typename To>
+static void convert_launch(const struct cuda_context *cuda, uint64_t elements, const From *from,
+                           To *to)
+{
+    struct convert<From, To> arguments = {
+        elements, from, to
+    };
+    launch(convert_kernel<From, To>, blocks_of(elements), THREADS, 0, cuda->stream, arguments);
+}
+
+void cuda_round(const struct cuda_context *cuda, uint64_t elements, const float *values,
+                uint16_t *rounded)
+{
+    convert_launch(cuda, elements, values, rounded);
+}
+
+void cuda_widen(const struct cuda_context *cuda, uint64_t elements, const uint16_t *halves,
+                float *values)
+{
+    convert_launch(cuda, elements, halves, values);
+}

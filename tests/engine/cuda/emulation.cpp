@@ -1,0 +1,224 @@
+#include "emulation.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+#include <vector>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace
+{
+
+constexpr size_t stack_bytes = 256 * 1024, lanes = 32, exchange_bytes = 64;
+constexpr size_t shared_limit = 227 * 1024, threads_limit = 1024, grid_y_limit = 65535;
+
+/* Those who meet: all arrive before one goes on. */
+struct meeting {
+    unsigned members = 0, arrived = 0;
+    uint64_t generation = 0;
+};
+
+struct warp {
+    meeting join;
+    unsigned char exchanged[2][lanes * exchange_bytes];
+};
+
+/* Runs one thread after the other, of block after block. The first switch to it is ucontext's; the
+ * others are jumps, which make no system call. */
+struct fiber {
+    ucontext_t start;
+    jmp_buf place;
+    std::unique_ptr<unsigned char[]> stack{new unsigned char[stack_bytes]};
+    void *sanitizer_stack = nullptr;
+    bool started = false, done = false;
+};
+
+struct block {
+    std::vector<std::unique_ptr<fiber>> fibers;
+    std::vector<warp> warps;
+    meeting barrier;
+    std::unique_ptr<unsigned char[]> shared;
+    const std::function<void()> *thread = nullptr;
+    jmp_buf scheduler;
+    void *sanitizer_stack = nullptr;
+    const void *stack = nullptr; /* the scheduler's */
+    size_t stack_size = 0;
+    unsigned running = 0;
+    bool progress = false;
+};
+
+block current;
+std::minstd_rand orders(1);
+
+/* The sanitizer is told of every switch, before it and after it. */
+#ifdef __SANITIZE_ADDRESS__
+void before_switch(void **keep, const void *stack, size_t bytes)
+{
+    __sanitizer_start_switch_fiber(keep, stack, bytes);
+}
+void after_switch(void *kept, const void **from, size_t *bytes)
+{
+    __sanitizer_finish_switch_fiber(kept, from, bytes);
+}
+#else
+void before_switch(void **, const void *, size_t)
+{
+}
+void after_switch(void *, const void **, size_t *)
+{
+}
+#endif
+
+void leave_to_scheduler(fiber &from)
+{
+    before_switch(&from.sanitizer_stack, current.stack, current.stack_size);
+    if (_setjmp(from.place) == 0)
+        _longjmp(current.scheduler, 1);
+    after_switch(from.sanitizer_stack, nullptr, nullptr);
+}
+
+void fiber_main()
+{
+    after_switch(nullptr, &current.stack, &current.stack_size);
+    for (;;) {
+        fiber &self = *current.fibers[current.running];
+        (*current.thread)();
+        self.done = true;
+        current.progress = true;
+        leave_to_scheduler(self);
+    }
+}
+
+void enter(fiber &to)
+{
+    if (to.started)
+        _longjmp(to.place, 1);
+    to.started = true;
+    getcontext(&to.start);
+    to.start.uc_stack.ss_sp = to.stack.get();
+    to.start.uc_stack.ss_size = stack_bytes;
+    makecontext(&to.start, fiber_main, 0);
+    setcontext(&to.start);
+}
+
+void resume(unsigned index)
+{
+    fiber &to = *current.fibers[index];
+    current.running = index;
+    threadIdx = dim3(index, 0, 0);
+    before_switch(&current.sanitizer_stack, to.stack.get(), stack_bytes);
+    if (_setjmp(current.scheduler) == 0)
+        enter(to);
+    after_switch(current.sanitizer_stack, nullptr, nullptr);
+}
+
+void meet(meeting &where)
+{
+    uint64_t generation = where.generation;
+    current.progress = true;
+    if (++where.arrived == where.members) {
+        where.arrived = 0;
+        where.generation++;
+        return;
+    }
+    while (where.generation == generation)
+        leave_to_scheduler(*current.fibers[current.running]);
+}
+
+void prepare_block(unsigned threads, size_t shared_bytes)
+{
+    while (current.fibers.size() < threads)
+        current.fibers.push_back(std::make_unique<fiber>());
+    for (unsigned i = 0; i < threads; i++)
+        current.fibers[i]->done = false;
+    current.barrier = meeting{threads};
+    current.warps.assign((threads + lanes - 1) / lanes, warp());
+    for (size_t w = 0; w < current.warps.size(); w++)
+        current.warps[w].join.members = (unsigned)std::min<size_t>(lanes, threads - w * lanes);
+    current.shared.reset(shared_bytes ? new unsigned char[shared_bytes] : nullptr);
+    if (shared_bytes)
+        memset(current.shared.get(), 0xff, shared_bytes);
+}
+
+void run_block(std::vector<unsigned> &order)
+{
+    std::shuffle(order.begin(), order.end(), orders);
+    for (size_t left = order.size(); left > 0;) {
+        current.progress = false;
+        left = 0;
+        for (unsigned index : order) {
+            if (current.fibers[index]->done)
+                continue;
+            resume(index);
+            left += !current.fibers[index]->done;
+        }
+        if (!current.progress) {
+            fprintf(stderr, "block (%u, %u): %zu threads wait for others that never come\n",
+                    blockIdx.x, blockIdx.y, left);
+            abort();
+        }
+    }
+}
+
+} // namespace
+
+unsigned char *shared_memory()
+{
+    return current.shared.get();
+}
+
+void __syncthreads()
+{
+    meet(current.barrier);
+}
+
+void __syncwarp(uint32_t)
+{
+    meet(current.warps[current.running / lanes].join);
+}
+
+void __threadfence()
+{
+}
+
+const void *emulation_exchange(const void *mine, size_t bytes)
+{
+    warp &w = current.warps[current.running / lanes];
+    unsigned char *exchanged = w.exchanged[w.join.generation % 2];
+    if (bytes > exchange_bytes)
+        abort();
+    memcpy(exchanged + current.running % lanes * bytes, mine, bytes);
+    meet(w.join);
+    return exchanged;
+}
+
+void emulation_run(dim3 blocks, unsigned threads, size_t shared_bytes,
+                   const std::function<void()> &thread)
+{
+    if (threads > threads_limit || shared_bytes > shared_limit || blocks.y > grid_y_limit) {
+        fprintf(stderr, "no GPU runs %u threads with %zu bytes\n", threads, shared_bytes);
+        abort();
+    }
+    std::vector<unsigned> order(threads), places(blocks.x * blocks.y);
+    std::iota(order.begin(), order.end(), 0);
+    std::iota(places.begin(), places.end(), 0);
+    std::shuffle(places.begin(), places.end(), orders);
+    current.thread = &thread;
+    blockDim = dim3(threads);
+    gridDim = blocks;
+    for (unsigned place : places) {
+        blockIdx = dim3(place % blocks.x, place / blocks.x);
+        prepare_block(threads, shared_bytes);
+        run_block(order);
+    }
+}

@@ -1,0 +1,99 @@
+/* A GPU's blocks on the host, one after the other: a block's threads are fibers that run in turn
+ * until they meet at a barrier or exchange values within a warp. What a kernel gets wrong shows:
+ * - threads run in an order that changes with the launch, so a missing barrier changes results;
+ * - barriers that not all threads of a block, or of a warp, reach stop the program;
+ * - shared memory is as large as the launch says, on the heap where the address sanitizer sees
+ *   accesses beside it, and full of NaN when a block starts. */
+#ifndef PSTAR_TESTS_CUDA_EMULATION_H
+#define PSTAR_TESTS_CUDA_EMULATION_H
+
+#include <functional>
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)
+    {
+    }
+};
+
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+
+typedef struct CUstream_st *cudaStream_t;
+
+/* Of the fiber that runs. */
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+unsigned char *shared_memory();
+
+void __syncthreads();
+void __syncwarp(uint32_t mask);
+void __threadfence();
+
+/* Of a warp: every lane gives `bytes`, and all have those of all, [32][bytes], until the warp's
+ * next but one exchange. */
+const void *emulation_exchange(const void *mine, size_t bytes);
+
+template <typename T> T emulation_shuffle(T value, unsigned from)
+{
+    const T *values = (const T *)emulation_exchange(&value, sizeof value);
+    return values[from % 32];
+}
+
+template <typename T> T __shfl_xor_sync(uint32_t, T value, unsigned mask)
+{
+    return emulation_shuffle(value, threadIdx.x % 32 ^ mask);
+}
+
+/* A lane beyond the last gives its own value. */
+template <typename T> T __shfl_down_sync(uint32_t, T value, unsigned apart)
+{
+    unsigned lane = threadIdx.x % 32;
+    return emulation_shuffle(value, lane + apart < 32 ? lane + apart : lane);
+}
+
+template <typename T> T __shfl_sync(uint32_t, T value, unsigned from)
+{
+    return emulation_shuffle(value, from);
+}
+
+static inline uint32_t atomicAdd(uint32_t *counter, uint32_t value)
+{
+    uint32_t before = *counter;
+    *counter += value;
+    return before;
+}
+
+void emulation_run(dim3 blocks, unsigned threads, size_t shared_bytes,
+                   const std::function<void()> &thread);
+
+template <typename Arguments>
+void launch(void (*kernel)(Arguments), dim3 blocks, unsigned threads, size_t shared_bytes,
+            cudaStream_t, const Arguments &arguments)
+{
+    emulation_run(blocks, threads, shared_bytes, [&] { kernel(arguments); });
+}
+
+static inline void launch_clear(void *memory, size_t bytes, cudaStream_t)
+{
+    memset(memory, 0, bytes);
+}
+
+#endif

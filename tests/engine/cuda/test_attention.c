@@ -1,0 +1,93 @@
+/* Attention in fp32 arithmetic: bit for bit the CPU's. */
+#include "tests/engine/kernels/fixture.h"
+#include "twins.h"
+
+struct shape {
+    uint32_t B, T, A, D;
+};
+
+struct arrays {
+    struct twin *qkv, *dout, *o, *lse, *dqkv;
+};
+
+static struct arrays arrays_of(struct twins *t, enum model_precision precision, struct shape s,
+                               double deviation)
+{
+    uint64_t elements = (uint64_t)s.B * s.T * s.A * s.D, bytes = twin_element_bytes(precision);
+    return (struct arrays){
+        .qkv = twin_random(t, "qkv", precision, 3 * elements, deviation),
+        .dout = twin_random(t, "dout", precision, elements, 1),
+        .o = twin_unset(t, "o", elements * bytes),
+        .lse = twin_unset(t, "lse", (uint64_t)s.B * s.A * s.T * sizeof(float)),
+        .dqkv = twin_unset(t, "dqkv", 3 * elements * bytes),
+    };
+}
+
+static void cpu_forward(struct twins *t, enum model_precision precision, struct shape s,
+                        const struct cpu_dropout *dropout, const struct arrays *a)
+{
+    cpu_attention_forward(t->cpu, precision, s.B, s.T, s.A, s.D, a->qkv->cpu, dropout, a->o->cpu,
+                          a->lse->cpu);
+}
+
+static void cpu_backward(struct twins *t, enum model_precision precision, struct shape s,
+                         const struct cpu_dropout *dropout, const struct arrays *a)
+{
+    cpu_attention_backward(t->cpu, precision, s.B, s.T, s.A, s.D, a->dout->cpu, a->qkv->cpu,
+                           a->o->cpu, a->lse->cpu, dropout, a->dqkv->cpu);
+}
+
+static void cuda_forward(struct twins *t, enum model_precision precision, struct shape s,
+                         const struct cpu_dropout *dropout, const struct arrays *a)
+{
+    cuda_attention_forward(&t->cuda, precision, s.B, s.T, s.A, s.D, a->qkv->cuda, dropout,
+                           a->o->cuda, a->lse->cuda);
+}
+
+static void cuda_backward(struct twins *t, enum model_precision precision, struct shape s,
+                          const struct cpu_dropout *dropout, const struct arrays *a)
+{
+    cuda_attention_backward(&t->cuda, precision, s.B, s.T, s.A, s.D, a->dout->cuda, a->qkv->cuda,
+                            a->o->cuda, a->lse->cuda, dropout, a->dqkv->cuda);
+}
+
+static void check_exact(enum model_precision precision, struct shape s, double deviation,
+                        const struct cpu_dropout *dropout)
+{
+    struct twins t = twins_new();
+    struct arrays a = arrays_of(&t, precision, s, deviation);
+    cpu_forward(&t, precision, s, dropout, &a);
+    cuda_forward(&t, precision, s, dropout, &a);
+    twins_assert_same(&t, "attention forward");
+    cpu_backward(&t, precision, s, dropout, &a);
+    cuda_backward(&t, precision, s, dropout, &a);
+    twins_assert_same(&t, "attention backward");
+    twins_free(&t);
+}
+
+static void exact(enum model_precision precision)
+{
+    static const struct shape shapes[] = {{1, 1, 1, 1},   {2, 17, 3, 5},   {1, 64, 2, 64},
+                                          {1, 65, 1, 33}, {2, 130, 2, 20}, {1, 70, 1, 127}};
+    for (unsigned i = 0; i < G_N_ELEMENTS(shapes); i++) {
+        struct cpu_dropout dropout = random_dropout();
+        check_exact(precision, shapes[i], 1, NULL);
+        check_exact(precision, shapes[i], 1, &dropout);
+    }
+    check_exact(precision, (struct shape){1, 80, 1, 15}, 12, NULL);
+}
+
+/* More sequences than the tests' scratch holds sums of at a time. */
+static void in_groups(void)
+{
+    struct cpu_dropout dropout = random_dropout();
+    check_exact(MODEL_FP32, (struct shape){3, 65, 32, 1}, 1, &dropout);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    add_precision_test("/attention/exact", exact);
+    g_test_add_func("/attention/groups", in_groups);
+    return g_test_run();
+}

@@ -1,0 +1,152 @@
+/* The loss, and what becomes of gradients. Bit for bit the CPU's but for the loss, whose sums run
+ * in another order. */
+#include "tests/engine/kernels/fixture.h"
+#include "twins.h"
+#include <math.h>
+
+static void assert_near(double cuda, double cpu, double tolerance)
+{
+    if (!(fabs(cuda - cpu) <= tolerance * fabs(cpu)))
+        g_error("%.17g is not %.17g", cuda, cpu);
+}
+
+static double run_loss(struct twins *t, enum model_precision precision, uint32_t N, uint32_t V,
+                       const struct twin *targets, struct twin *logits, bool backward)
+{
+    double loss = NAN;
+    if (backward)
+        cuda_loss_backward(&t->cuda, precision, N, V, targets->cuda, 3.0 * N, logits->cuda, &loss);
+    else
+        cuda_loss(&t->cuda, precision, N, V, targets->cuda, logits->cuda, &loss);
+    return loss;
+}
+
+static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, double deviation)
+{
+    struct twins t = twins_new();
+    struct twin *targets = twin_tokens(&t, "targets", N, V);
+    struct twin *logits = twin_random(&t, "logits", precision, (uint64_t)N * V, deviation);
+    struct twin *again = twin_from(&t, "logits again", logits->cpu, logits->bytes);
+    double cpu = cpu_loss(t.cpu, precision, N, V, targets->cpu, logits->cpu);
+    double cuda = run_loss(&t, precision, N, V, targets, logits, false);
+    assert_near(cuda, cpu, 1e-6);
+    twins_assert_same(&t, "loss");
+    cpu_loss_backward(t.cpu, precision, N, V, targets->cpu, 3.0 * N, logits->cpu);
+    g_assert_true(run_loss(&t, precision, N, V, targets, logits, true) == cuda);
+    g_assert_true(run_loss(&t, precision, N, V, targets, again, true) == cuda);
+    g_assert_cmpmem(logits->cuda, logits->bytes, again->cuda, again->bytes);
+    twins_assert_guards(&t, "loss backward");
+    twin_assert_close(logits, precision, precision == MODEL_BF16 ? 1e-4 : 2e-6);
+    twins_free(&t);
+}
+
+static void losses(enum model_precision precision)
+{
+    static const uint32_t sizes[][2] = {{1, 1}, {3, 2}, {5, 257}, {2, 4096}, {7, 65}, {2, 50257}};
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
+        check_loss(precision, sizes[i][0], sizes[i][1], 2);
+    check_loss(precision, 4, 1000, 60);
+}
+
+/* More rows than the kernel has blocks for. */
+static void many_rows(void)
+{
+    struct twins t = twins_new();
+    struct twin *targets = twin_tokens(&t, "targets", 1030, 5);
+    struct twin *logits = twin_random(&t, "logits", MODEL_BF16, 1030 * 5, 1);
+    double cpu = cpu_loss(t.cpu, MODEL_BF16, 1030, 5, targets->cpu, logits->cpu);
+    assert_near(run_loss(&t, MODEL_BF16, 1030, 5, targets, logits, false), cpu, 1e-6);
+    twins_free(&t);
+}
+
+/* Elements: fewer than a tile, one block and several, more than 1,024 tiles. */
+static const uint64_t lengths[] = {1, 63, 64, 130, 1000, 64 * 1024, 64 * 1024 + 1, 130003};
+
+static void squares(enum model_precision precision)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
+        struct twins t = twins_new();
+        double cuda = NAN;
+        struct twin *gradient = twin_random(&t, "gradient", precision, lengths[i], 1);
+        double cpu = cpu_sum_squares(t.cpu, precision, lengths[i], gradient->cpu);
+        cuda_sum_squares(&t.cuda, precision, lengths[i], gradient->cuda, &cuda);
+        g_assert_true(cuda == cpu);
+        twins_assert_same(&t, "sum of squares");
+        twins_free(&t);
+    }
+}
+
+static void rounds(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
+        struct twins t = twins_new();
+        double cuda = NAN;
+        struct twin *values = twin_random(&t, "values", MODEL_FP32, lengths[i], 1);
+        struct twin *rounded = twin_unset(&t, "rounded", lengths[i] * sizeof(uint16_t));
+        struct twin *unsummed = twin_unset(&t, "unsummed", lengths[i] * sizeof(uint16_t));
+        double cpu = cpu_round_gradient(t.cpu, lengths[i], values->cpu, rounded->cpu);
+        cpu_round(t.cpu, lengths[i], values->cpu, unsummed->cpu);
+        cuda_round_gradient(&t.cuda, lengths[i], values->cuda, rounded->cuda, &cuda);
+        cuda_round_gradient(&t.cuda, lengths[i], values->cuda, unsummed->cuda, NULL);
+        g_assert_true(cuda == cpu);
+        twins_assert_same(&t, "round a gradient");
+        cpu_widen(t.cpu, lengths[i], rounded->cpu, values->cpu);
+        cuda_widen(&t.cuda, lengths[i], rounded->cuda, values->cuda);
+        cpu_round(t.cpu, lengths[i], values->cpu, rounded->cpu);
+        cuda_round(&t.cuda, lengths[i], values->cuda, rounded->cuda);
+        twins_assert_same(&t, "round and widen");
+        twins_free(&t);
+    }
+}
+
+enum layout { IN_FP32, GRADIENT_IN_PARAM, GRADIENT_APART };
+
+static void check_update(uint64_t elements, enum layout layout)
+{
+    struct twins t = twins_new();
+    const struct adamw_options options = {.learning_rate = 1e-2,
+                                          .beta1 = 0.9,
+                                          .beta2 = 0.99,
+                                          .epsilon = 1e-8,
+                                          .weight_decay = 0.1,
+                                          .gradient_scale = 0.7};
+    struct adamw_step step = adamw_step_of(&options, 3);
+    enum model_precision precision = layout == IN_FP32 ? MODEL_FP32 : MODEL_BF16;
+    struct twin none = {.cpu = NULL};
+    struct twin *param = twin_random(&t, "param", precision, elements, 1);
+    struct twin *m = twin_random(&t, "exp_avg", MODEL_FP32, elements, 1);
+    struct twin *v = twin_random(&t, "exp_avg_sq", MODEL_FP32, elements, 1);
+    struct twin *master = &none, *gradient = &none;
+    for (uint64_t i = 0; i < elements; i++)
+        ((float *)v->cpu)[i] = ((float *)v->cuda)[i] = fabsf(((float *)v->cpu)[i]);
+    if (layout != IN_FP32)
+        master = twin_random(&t, "master", MODEL_FP32, elements, 1);
+    if (layout != GRADIENT_IN_PARAM)
+        gradient = twin_random(&t, "gradient", MODEL_FP32, elements, 1);
+    cpu_adamw(
+        t.cpu, &step,
+        &(struct cpu_adamw){elements, param->cpu, gradient->cpu, master->cpu, m->cpu, v->cpu});
+    cuda_adamw(
+        &t.cuda, &step,
+        &(struct cpu_adamw){elements, param->cuda, gradient->cuda, master->cuda, m->cuda, v->cuda});
+    twins_assert_same(&t, "adamw");
+    twins_free(&t);
+}
+
+static void updates(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++)
+        for (int layout = IN_FP32; layout <= GRADIENT_APART; layout++)
+            check_update(lengths[i], (enum layout)layout);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    add_precision_test("/gradient/loss", losses);
+    g_test_add_func("/gradient/loss/rows", many_rows);
+    add_precision_test("/gradient/squares", squares);
+    g_test_add_func("/gradient/round", rounds);
+    g_test_add_func("/gradient/update", updates);
+    return g_test_run();
+}

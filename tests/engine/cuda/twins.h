@@ -1,0 +1,51 @@
+/* Arrays that lie once in the CPU device's memory and once in the emulated GPU's, with the same
+ * first contents, so that a kernel of each can run and what they leave be compared. */
+#ifndef PSTAR_TESTS_CUDA_TWINS_H
+#define PSTAR_TESTS_CUDA_TWINS_H
+
+#include "engine/cpu/kernels.h"
+#include "engine/cuda/kernels.h"
+
+/* Both devices and all arrays of a test. */
+struct twins {
+    struct cpu_context *cpu;
+    struct cuda_context cuda;
+    GPtrArray *arrays;
+};
+
+struct twin {
+    const char *name;
+    void *cpu, *cuda;
+    uint64_t bytes;
+    uint8_t *whole; /* of cuda, with guards on both sides */
+};
+
+struct twins twins_new(void);
+void twins_free(struct twins *twins);
+
+/* Normal values, rounded to the precision. */
+struct twin *twin_random(struct twins *twins, const char *name, enum model_precision precision,
+                         uint64_t elements, double deviation);
+/* Normal values of bf16 or fp32 as `gradient` says. */
+struct twin *twin_gradient(struct twins *twins, const char *name, enum cpu_gradient gradient,
+                           uint64_t elements);
+/* Bytes 0xff, NaN in either precision, so that what nobody writes is seen. */
+struct twin *twin_unset(struct twins *twins, const char *name, uint64_t bytes);
+struct twin *twin_from(struct twins *twins, const char *name, const void *contents, uint64_t bytes);
+/* Whole numbers below a bound, 32 bits each. */
+struct twin *twin_tokens(struct twins *twins, const char *name, uint32_t count, uint32_t below);
+
+uint64_t twin_element_bytes(enum model_precision precision);
+
+/* Asserts that all arrays, those that kernels read too, are the same bits in both memories and that
+ * no guard was written. */
+void twins_assert_same(const struct twins *twins, const char *what);
+/* Asserts that no guard was written. */
+void twins_assert_guards(const struct twins *twins, const char *what);
+/* Asserts that the norm of an array's difference is within `tolerance` of the norm of the CPU's. */
+void twin_assert_close(const struct twin *twin, enum model_precision precision, double tolerance);
+
+/* Some dropout, a stream of its own each time. */
+struct cpu_dropout random_dropout(void);
+
+#endif
