@@ -1,0 +1,338 @@
+/* Every operator of whole iterations, by the CUDA device's dispatch, its emulated kernels and a
+ * model of cuBLASLt, beside the CPU device's: each from the memory that the CPU's left. */
+#include "engine/cpu/operators.h"
+#include "engine/cuda/operators.h"
+#include "tests/engine/kernels/fixture.h"
+#include <math.h>
+
+enum { GAP = 256 }; /* between regions: nothing writes there */
+
+/* A tensor in a list, or a buffer. */
+struct region {
+    const char *name;
+    uint64_t address, bytes;
+    enum model_precision precision;
+};
+
+struct run {
+    const struct model_iteration *iteration;
+    GArray *regions; /* struct region: [tensor, list], then buffers */
+    uint64_t bytes;
+    uint8_t *cpu, *cuda; /* the arenas */
+    double *cpu_norms, *cuda_norms;
+    double cpu_loss, cuda_loss;
+    struct cpu_operators cpu_operators;
+    struct cuda_operators *cuda_operators;
+};
+
+static struct region *tensor_region(const struct run *run, uint32_t tensor, int list)
+{
+    return &g_array_index(run->regions, struct region, tensor * TRACE_LISTS + (uint32_t)list);
+}
+
+static struct region *buffer_region(const struct run *run, uint32_t buffer)
+{
+    return &g_array_index(run->regions, struct region,
+                          run->iteration->trace->tensor_count * TRACE_LISTS + buffer);
+}
+
+static void add_region(struct run *run, const char *name, uint64_t bytes,
+                       enum model_precision precision)
+{
+    struct region region = {name, run->bytes + GAP, bytes, precision};
+    g_array_append_val(run->regions, region);
+    run->bytes += GAP + (bytes + GAP - 1) / GAP * GAP;
+}
+
+static void lay_out(struct run *run)
+{
+    const struct trace *trace = run->iteration->trace;
+    run->regions = g_array_new(FALSE, FALSE, sizeof(struct region));
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        for (int list = 0; list < TRACE_LISTS; list++) {
+            uint8_t width = trace->list_element_bytes[list];
+            add_region(run, trace->tensors[t].name, trace->tensors[t].elements * width,
+                       width == sizeof(uint16_t) ? MODEL_BF16 : MODEL_FP32);
+        }
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        add_region(run, trace->buffers[b].name, trace->buffers[b].bytes,
+                   run->iteration->job.precision);
+    run->bytes += GAP;
+}
+
+static void fill(struct run *run, const struct region *region, uint64_t elements)
+{
+    struct tensor *values = tensor_random(region->precision, elements, 0.3);
+    memcpy(run->cpu + region->address, values->data, region->bytes);
+    tensor_free(values);
+}
+
+/* Parameters and masters are drawn, moments zero, all else NaN. */
+static void fill_arena(struct run *run)
+{
+    const struct trace *trace = run->iteration->trace;
+    memset(run->cpu, 0xff, run->bytes);
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        for (int list = 0; list < TRACE_LISTS; list++) {
+            const struct region *region = tensor_region(run, t, list);
+            if (region->bytes == 0)
+                continue; /* no such list */
+            if (list == TRACE_PARAM || list == TRACE_MASTER)
+                fill(run, region, trace->tensors[t].elements);
+            else if (list != TRACE_GRAD)
+                memset(run->cpu + region->address, 0, region->bytes);
+        }
+}
+
+static struct run run_new(const struct model_iteration *iteration)
+{
+    struct run run = {.iteration = iteration};
+    GError *error = NULL;
+    lay_out(&run);
+    run.cpu = g_aligned_alloc(1, run.bytes, GAP);
+    run.cuda = g_aligned_alloc(1, run.bytes, GAP);
+    run.cpu_norms = g_new0(double, iteration->trace->tensor_count);
+    run.cuda_norms = g_new0(double, iteration->trace->tensor_count);
+    fill_arena(&run);
+    run.cpu_operators = (struct cpu_operators){.cpu = cpu_context_new(1), .memory = run.cpu};
+    run.cuda_operators = cuda_operators_new(run.cuda, NULL, &error);
+    g_assert_no_error(error);
+    return run;
+}
+
+static void run_free(struct run *run)
+{
+    cpu_context_free(run->cpu_operators.cpu);
+    cuda_operators_free(run->cuda_operators);
+    g_aligned_free(run->cpu);
+    g_aligned_free(run->cuda);
+    g_free(run->cpu_norms);
+    g_free(run->cuda_norms);
+    g_array_free(run->regions, TRUE);
+}
+
+/* ---- an operation with the regions' addresses ---- */
+
+static uint64_t buffer_at(const struct run *run, uint32_t buffer)
+{
+    return buffer == MODEL_NONE ? OPERATION_ABSENT : buffer_region(run, buffer)->address;
+}
+
+static void set_tensor(const struct run *run, const struct model_operator *op, int i,
+                       struct operation_tensor *tensor)
+{
+    bool over = model_gradient_layout(&run->iteration->job) == MODEL_GRADIENT_OVER_PARAM;
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        const struct region *region = tensor_region(run, op->t[i], list);
+        tensor->address[list] = region->bytes ? region->address : OPERATION_ABSENT;
+    }
+    tensor->gradient = tensor->address[over ? TRACE_PARAM : TRACE_GRAD];
+    tensor->elements = run->iteration->trace->tensors[op->t[i]].elements;
+}
+
+static struct operation describe(const struct run *run, const struct model_operator *op,
+                                 bool training)
+{
+    const struct adamw_options adamw = {1e-2, 0.9, 0.99, 1e-8, 0.1, 0.5};
+    struct operation operation = {
+        .op = op,
+        .config = run->iteration->config,
+        .job = &run->iteration->job,
+        .workspace = buffer_at(run, op->workspace),
+        .masked = buffer_at(run, op->masked),
+        .seed = 7,
+        .pass = op->micro_batch,
+        .training = training,
+        .adamw = adamw_step_of(&adamw, 1),
+    };
+    for (int i = 0; i < 4; i++)
+        operation.in[i] = buffer_at(run, op->in[i]);
+    for (int i = 0; i < 2; i++) {
+        operation.out[i] = buffer_at(run, op->out[i]);
+        if (op->t[i] != MODEL_NONE)
+            set_tensor(run, op, i, &operation.tensor[i]);
+    }
+    return operation;
+}
+
+/* ---- comparison ---- */
+
+static bool is_among(uint32_t buffer, const struct run *run, const struct region *region)
+{
+    return buffer != MODEL_NONE && buffer_region(run, buffer) == region;
+}
+
+/* Sums and statistics are fp32 whatever the precision. */
+static enum model_precision precision_of(const struct run *run, const struct model_operator *op,
+                                         const struct region *region)
+{
+    bool fp32 = is_among(op->workspace, run, region) ||
+                (is_among(op->out[1], run, region) && op->kind != MODEL_GELU_FORWARD);
+    return fp32 ? MODEL_FP32 : region->precision;
+}
+
+static bool writes(const struct run *run, const struct model_operator *op,
+                   const struct region *region)
+{
+    bool in_place = op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD;
+    for (int i = 0; i < 2; i++)
+        for (int list = 0; list < TRACE_LISTS; list++)
+            if (op->t[i] != MODEL_NONE && tensor_region(run, op->t[i], list) == region)
+                return true;
+    return is_among(op->out[0], run, region) || is_among(op->out[1], run, region) ||
+           is_among(op->workspace, run, region) || is_among(op->masked, run, region) ||
+           (in_place && is_among(op->in[0], run, region));
+}
+
+static double tolerance(const struct run *run)
+{
+    return run->iteration->job.precision == MODEL_BF16 ? 1e-2 : 1e-5;
+}
+
+static void assert_region(const struct run *run, const struct model_operator *op,
+                          const struct region *region)
+{
+    const uint8_t *cpu = run->cpu + region->address, *cuda = run->cuda + region->address;
+    enum model_precision precision = precision_of(run, op, region);
+    uint64_t width = precision == MODEL_BF16 ? sizeof(uint16_t) : sizeof(float);
+    uint64_t elements = region->bytes / width;
+    double error = 0, norm = 0;
+    if (memcmp(cpu, cuda, region->bytes) == 0)
+        return;
+    if (!writes(run, op, region))
+        g_error("operator kind %u writes %s", op->kind, region->name);
+    struct tensor expected = {precision, elements, (void *)cpu, zeros(elements)};
+    struct tensor found = {precision, elements, (void *)cuda, zeros(elements)};
+    tensor_read(&expected);
+    tensor_read(&found);
+    for (uint64_t i = 0; i < elements; i++) {
+        if (memcmp(cpu + i * width, cuda + i * width, width) == 0 && isnan(found.value[i]))
+            continue; /* behind a buffer's last element */
+        error += pow(found.value[i] - expected.value[i], 2);
+        norm += pow(expected.value[i], 2);
+    }
+    if (!(sqrt(error) <= tolerance(run) * sqrt(norm)))
+        g_error("operator kind %u: %s is off by %.3g of the norm", op->kind, region->name,
+                sqrt(error / norm));
+    g_free(expected.value);
+    g_free(found.value);
+}
+
+static void assert_near(const struct run *run, const struct model_operator *op, double cpu,
+                        double cuda)
+{
+    if (!(fabs(cpu - cuda) <= tolerance(run) * fabs(cpu)))
+        g_error("operator kind %u: %.9g is not %.9g", op->kind, cuda, cpu);
+}
+
+static void assert_gaps(const struct run *run)
+{
+    uint64_t end = 0;
+    for (guint i = 0; i < run->regions->len; i++) {
+        const struct region *region = &g_array_index(run->regions, struct region, i);
+        for (uint64_t b = end; b < region->address; b++)
+            if (run->cuda[b] != 0xff)
+                g_error("a byte before %s was written", region->name);
+        end = region->address + region->bytes;
+    }
+}
+
+static void run_operator(struct run *run, const struct model_operator *op, bool training)
+{
+    struct operation operation = describe(run, op, training);
+    struct operation on_cuda = operation;
+    memcpy(run->cuda, run->cpu, run->bytes);
+    for (int i = 0; i < 2; i++)
+        if (op->finishes[i]) {
+            operation.tensor[i].norm = &run->cpu_norms[op->t[i]];
+            on_cuda.tensor[i].norm = &run->cuda_norms[op->t[i]];
+        }
+    operation.loss = &run->cpu_loss;
+    on_cuda.loss = &run->cuda_loss;
+    cpu_operators_run(&run->cpu_operators, &operation);
+    g_assert_cmpint(cuda_operators_run(run->cuda_operators, &on_cuda), ==, cudaSuccess);
+    for (guint i = 0; i < run->regions->len; i++)
+        assert_region(run, op, &g_array_index(run->regions, struct region, i));
+    assert_gaps(run);
+    for (int i = 0; i < 2; i++)
+        if (op->finishes[i])
+            assert_near(run, op, run->cpu_norms[op->t[i]], run->cuda_norms[op->t[i]]);
+    if (op->kind == MODEL_LOSS)
+        assert_near(run, op, run->cpu_loss, run->cuda_loss);
+}
+
+/* Inputs and targets of the micro-batch, into its buffer. */
+static void draw_tokens(struct run *run, const struct model_operator *op)
+{
+    uint32_t count = 2 * run->iteration->job.batch * run->iteration->job.sequence;
+    uint32_t *tokens = random_tokens(count, run->iteration->config->vocabulary);
+    memcpy(run->cpu + buffer_region(run, op->in[0])->address, tokens, count * sizeof *tokens);
+    g_free(tokens);
+}
+
+static void check(const struct model_config *config, const struct model_job *job)
+{
+    GError *error = NULL;
+    struct model_iteration *iteration = model_iteration_new(config, job, &error);
+    g_assert_no_error(error);
+    struct run run = run_new(iteration);
+    for (uint32_t m = 0; m < iteration->trace->operator_count; m++) {
+        const struct model_operator *op = &iteration->operators[m];
+        if (op->kind == MODEL_EMBED_FORWARD)
+            draw_tokens(&run, op);
+        if (op->kind == MODEL_LOSS)
+            run_operator(&run, op, false);
+        run_operator(&run, op, true);
+    }
+    run_free(&run);
+    model_iteration_free(iteration);
+}
+
+static void iterations(enum model_precision precision)
+{
+    for (int variant = 0; variant < 4; variant++) {
+        bool even = variant & 1, tied = even;
+        double dropout = variant & 2 ? 0.2 : 0;
+        struct model_config config = {
+            .name = (char *)"small",
+            .layers = 2,
+            .width = even ? 48 : 15,
+            .heads = 3,
+            .inner = even ? 64 : 22,
+            .positions = 70,
+            .vocabulary = even ? 64 : 37,
+            .tied = tied,
+            .embedding_dropout = dropout,
+            .attention_dropout = dropout,
+            .residual_dropout = dropout,
+            .norm_epsilon = 1e-5,
+            .initializer_range = 0.02,
+        };
+        const uint8_t recompute[2] = {1, 0};
+        struct model_job job = {.batch = 2,
+                                .sequence = variant == 3 ? 66 : 17,
+                                .micro_batches = variant == 1 || variant == 2 ? 2 : 1,
+                                .precision = precision,
+                                .recompute = recompute};
+        check(&config, &job);
+    }
+}
+
+static void refuses(void)
+{
+    struct model_config config = {.width = 258, .heads = 2, .positions = 64};
+    GError *error = NULL;
+    g_assert_false(cuda_operators_support(&config, &error));
+    g_assert_true(strstr(error->message, "129") != NULL);
+    g_clear_error(&error);
+    config.width = 256;
+    g_assert_true(cuda_operators_support(&config, &error));
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    add_precision_test("/operators/iterations", iterations);
+    g_test_add_func("/operators/refuses", refuses);
+    return g_test_run();
+}
