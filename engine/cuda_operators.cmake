@@ -3,7 +3,8 @@
 if(CMAKE_CUDA_COMPILER)
   pstar_library(cuda_operators
     cuda/operators.c cuda/products.c
-    cuda/attention.cu cuda/attention_backward.cu cuda/attention_forward.cu cuda/columns.cu
+    cuda/attention.cu cuda/attention_backward.cu cuda/attention_forward.cu
+    cuda/attention_half_backward.cu cuda/attention_half_forward.cu cuda/columns.cu
     cuda/elementwise.cu cuda/embedding.cu cuda/gradient.cu cuda/loss.cu cuda/norm.cu cuda/update.cu
     LINK pstar_engine_cpu pstar_models CUDA::cublasLt CUDA::cudart)
   target_compile_options(pstar_cuda_operators PRIVATE

@@ -24,17 +24,28 @@ template <typename T> __global__ void __launch_bounds__(THREADS) delta_kernel(st
         *attention_delta_at(a, t) = delta;
 }
 
+static bool on_tensor_cores(const struct attention &a)
+{
+    return a.D % OCTET == 0;
+}
+
 template <typename T>
 static void forward_launch(const struct cuda_context *cuda, const struct attention &a)
 {
-    attention_forward_launch<T>(cuda, a);
+    if (sizeof(T) == sizeof(uint16_t) && on_tensor_cores(a))
+        attention_half_forward_launch(cuda, a);
+    else
+        attention_forward_launch<T>(cuda, a);
 }
 
 template <typename T>
 static void backward_launch(const struct cuda_context *cuda, const struct attention &a)
 {
     launch(delta_kernel<T>, dim3(launch_blocks(a.T, WARPS), a.heads), THREADS, 0, cuda->stream, a);
-    attention_backward_launch<T>(cuda, a);
+    if (sizeof(T) == sizeof(uint16_t) && on_tensor_cores(a))
+        attention_half_backward_launch(cuda, a);
+    else
+        attention_backward_launch<T>(cuda, a);
 }
 
 static struct attention attention_of(uint32_t T, uint32_t A, uint32_t D, const void *qkv,

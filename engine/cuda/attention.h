@@ -77,4 +77,8 @@ void attention_forward_launch(const struct cuda_context *cuda, const struct atte
 template <typename T>
 void attention_backward_launch(const struct cuda_context *cuda, const struct attention &a);
 
+/* The kernels on tensor cores, in bf16; D a multiple of 8, at most 128. */
+void attention_half_forward_launch(const struct cuda_context *cuda, const struct attention &a);
+void attention_half_backward_launch(const struct cuda_context *cuda, const struct attention &a);
+
 #endif

@@ -1,4 +1,4 @@
-#include "emulation.h"
+#include "emulated_mma.h"
 
 #include <algorithm>
 #include <memory>
@@ -33,6 +33,13 @@ struct warp {
     unsigned char exchanged[2][lanes * exchange_bytes];
 };
 
+/* Of 16 bytes; from nowhere: zeros. */
+struct copy {
+    void *to;
+    const void *from;
+    unsigned group;
+};
+
 /* Runs one thread after the other, of block after block. The first switch to it is ucontext's; the
  * others are jumps, which make no system call. */
 struct fiber {
@@ -41,6 +48,8 @@ struct fiber {
     std::unique_ptr<unsigned char[]> stack{new unsigned char[stack_bytes]};
     void *sanitizer_stack = nullptr;
     bool started = false, done = false;
+    std::vector<copy> copies; /* that are under way */
+    unsigned groups = 0;
 };
 
 struct block {
@@ -93,6 +102,11 @@ void fiber_main()
     for (;;) {
         fiber &self = *current.fibers[current.running];
         (*current.thread)();
+        if (!self.copies.empty()) {
+            fprintf(stderr, "a thread ends before its copies\n");
+            abort();
+        }
+        self.groups = 0;
         self.done = true;
         current.progress = true;
         leave_to_scheduler(self);
@@ -170,7 +184,44 @@ void run_block(std::vector<unsigned> &order)
     }
 }
 
+void make(const copy &c)
+{
+    if (c.from)
+        memcpy(c.to, c.from, 16);
+    else
+        memset(c.to, 0, 16);
+}
+
 } // namespace
+
+void copy_start(void *shared, const void *from, bool there)
+{
+    fiber &self = *current.fibers[current.running];
+    copy c = {shared, there ? from : nullptr, self.groups};
+    if ((uintptr_t)shared % 16 != 0 || (uintptr_t)from % 16 != 0)
+        abort();
+    if (orders() % 2)
+        make(c);
+    else
+        self.copies.push_back(c);
+}
+
+void copy_group()
+{
+    current.fibers[current.running]->groups++;
+}
+
+void emulation_copy_wait(unsigned left)
+{
+    fiber &self = *current.fibers[current.running];
+    std::vector<copy> later;
+    for (const copy &c : self.copies)
+        if (c.group + left < self.groups)
+            make(c);
+        else
+            later.push_back(c);
+    self.copies = later;
+}
 
 unsigned char *shared_memory()
 {

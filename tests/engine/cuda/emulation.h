@@ -74,6 +74,16 @@ template <typename T> T __shfl_sync(uint32_t, T value, unsigned from)
     return emulation_shuffle(value, from);
 }
 
+/* Of whole warps. */
+static inline uint32_t __ballot_sync(uint32_t, int predicate)
+{
+    const int *values = (const int *)emulation_exchange(&predicate, sizeof predicate);
+    uint32_t ballot = 0;
+    for (int lane = 0; lane < 32; lane++)
+        ballot |= (uint32_t)(values[lane] != 0) << lane;
+    return ballot;
+}
+
 static inline uint32_t atomicAdd(uint32_t *counter, uint32_t value)
 {
     uint32_t before = *counter;

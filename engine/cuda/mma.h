@@ -1,0 +1,85 @@
+/* Tensor cores and asynchronous copies, by the instructions that GPUs have from sm_80 on. Fragments
+ * are a warp's: lane l holds of a product's sums c[16,8] elements (l / 4, 2 (l % 4) + {0, 1}) and
+ * those 8 rows below. */
+#ifndef PSTAR_ENGINE_CUDA_MMA_H
+#define PSTAR_ENGINE_CUDA_MMA_H
+
+#include "engine/cuda/launch.h"
+
+#ifdef __CUDACC__
+
+/* c[16,8] += a[16,16] b[16,8], in bf16. a holds the quarters (0, 0), (8, 0), (0, 8), (8, 8) of its
+ * matrix by first row and column; b those at rows 0 and 8, transposed: lane l's are of column
+ * l / 4. */
+__device__ static inline void mma_add(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Four 8 x 8 matrices from shared memory, lane l giving where row l % 8 of matrix l / 8 begins, at
+ * a multiple of 16 bytes. Lane l gets elements 2 (l % 4) + {0, 1} of row l / 4 of each. */
+__device__ static inline void matrices_load(const uint16_t *row, uint32_t matrices[4])
+{
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* The same of the matrices transposed. */
+__device__ static inline void matrices_load_transposed(const uint16_t *row, uint32_t matrices[4])
+{
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(matrices[0]), "=r"(matrices[1]), "=r"(matrices[2]), "=r"(matrices[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+/* Two bf16, rounded to nearest even. */
+__device__ static inline uint32_t halves_even(float low, float high)
+{
+    uint32_t halves;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+    return halves;
+}
+
+/* 2^x, within 2 units in the last place. */
+__device__ static inline float power_of_two(float x)
+{
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+
+/* Starts copying 16 bytes to shared memory; zeros where `from` is not `there`. */
+__device__ static inline void copy_start(void *shared, const void *from, bool there)
+{
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"(address), "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+/* The thread's copies started since the last call are a group. */
+__device__ static inline void copy_group()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* Waits for all of the thread's groups but the last `LEFT`. */
+template <int LEFT> __device__ inline void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+#else
+#include "tests/engine/cuda/emulated_mma.h"
+#endif
+
+#endif
