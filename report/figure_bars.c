@@ -117,7 +117,8 @@ static void describe(struct figure *figure, const GPtrArray *splits, guint bars)
     }
     figure->alt = g_string_free(g_string_append_c(alt, '.'), FALSE);
     figure->caption = g_strdup_printf(
-        "Blue is work on the device, red is waiting, by what it waits for.%s%s",
+        "Blue is work on the device (grey where its phases are not known), red is waiting, by what "
+        "it waits for.%s%s",
         bars < splits->len ? " The fastest are drawn, the tables have all." : "",
         ((const struct split *)g_ptr_array_index(splits, bars - 1))->given
             ? ""

@@ -56,12 +56,22 @@ static char *value_label(const struct panel *panel, double value)
     return panel->seconds ? text_seconds(value) : size_format((uint64_t)value);
 }
 
+/* Counts are one number. */
+static void append_range(GString *data, const struct panel *panel, const struct pair *pair)
+{
+    g_string_append_c(data, ' ');
+    axis_append(data, panel->value(panel->seconds ? &pair->low : &pair->measured));
+    g_string_append_c(data, ' ');
+    axis_append(data, panel->value(panel->seconds ? &pair->high : &pair->measured));
+    g_string_append_c(data, '\n');
+}
+
 static void append_data(GString *data, const GArray *pairs, guint count)
 {
     for (size_t p = 0; p < G_N_ELEMENTS(panels); p++) {
         g_string_append_printf(data,
-                               "%s# %s, %s: row, predicted, measured, both as text, and the "
-                               "place of the first text\n",
+                               "%s# %s, %s: row, predicted, measured, both as text, the place of "
+                               "the first text, and between what nine of ten steps lie\n",
                                p ? "\n\n" : "", panels[p].title,
                                panels[p].seconds ? "seconds" : "bytes");
         for (guint i = 0; i < count; i++) {
@@ -76,7 +86,7 @@ static void append_data(GString *data, const GArray *pairs, guint count)
             axis_append(data, measured);
             g_string_append_printf(data, " \"%s\" \"%s\" ", predicted_label, measured_label);
             axis_append(data, isnan(predicted) ? 0 : predicted);
-            g_string_append_c(data, '\n');
+            append_range(data, &panels[p], pair);
         }
     }
 }
@@ -102,6 +112,7 @@ static void append_setup(GString *setup, const GArray *pairs, guint count)
             const struct pair *pair = &g_array_index(pairs, struct pair, i);
             double predicted = predicted_value(&panels[p], pair);
             greatest = MAX(greatest, panels[p].value(&pair->measured));
+            greatest = MAX(greatest, panels[p].value(&pair->high));
             greatest = isnan(predicted) ? greatest : MAX(greatest, predicted);
         }
         struct axis_unit unit = panels[p].seconds ? axis_seconds(greatest) : axis_bytes(greatest);
@@ -138,8 +149,11 @@ static const char drawing[] =
     "            lc rgb colour[i] fs solid border, \\\n"
     "            data index p-1 using ($6/scale[p]):($1-0.125):4 with labels left "
     "offset 0.5,0 textcolor rgb ink, \\\n"
-    "            data index p-1 using ($3/scale[p]):($1+0.205):5 with labels left offset 0.5,0 "
-    "textcolor rgb ink\n"
+    "            data index p-1 using ($3/scale[p]):($8 > $7 ? $1+0.205 : "
+    "NaN):($7/scale[p]):($8/scale[p]) "
+    "with xerrorbars pt 0 lc rgb ink lw 1.5, \\\n"
+    "            data index p-1 using (($8 > $3 ? $8 : $3)/scale[p]):($1+0.205):5 with labels left "
+    "offset 0.5,0 textcolor rgb ink\n"
     "    }\n"
     "    unset label; set origin 0,0; set size 1,32/height\n"
     "    set lmargin 0; set rmargin 0; set tmargin 0; set bmargin 0\n"
@@ -169,7 +183,8 @@ static void describe(struct figure *figure, const GArray *pairs, guint count)
         count, equal, of);
     figure->caption = g_strdup_printf(
         "An iteration in the steady state: counts of the last step, medians of the times from the "
-        "third step on. Counts and peaks equal to the last byte: %u of %u.%s%s",
+        "third step on; nine of ten steps lie within the thin lines. Counts and peaks equal to the "
+        "last byte: %u of %u.%s%s",
         equal, of, unsteady ? " Some runs did not count the same in every steady step." : "", some);
 }
 

@@ -38,6 +38,7 @@ GArray *pairs_find(const struct inputs *inputs)
         struct pair pair = {.run = g_ptr_array_index(inputs->runs, r)};
         if (!run_log_measured(pair.run, &pair.measured, &pair.steady))
             continue;
+        run_log_range(pair.run, &pair.low, &pair.high);
         bool found = predict_by_plan(inputs, &pair);
         for (guint s = 0; s < inputs->sweeps->len && !found; s++)
             found = predict_by_sweep(g_ptr_array_index(inputs->sweeps, s), &pair);

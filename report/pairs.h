@@ -9,8 +9,9 @@ struct pair {
     const char *predictor;                     /* the file of the plan or of the sweep */
     const struct configuration *configuration; /* the prediction's */
     struct plan_figures predicted, measured;
-    bool timed;  /* the prediction has a step time */
-    bool steady; /* the run counts the same in every step from the third on */
+    struct plan_figures low, high; /* as run_log_range has them */
+    bool timed;                    /* the prediction has a step time */
+    bool steady;                   /* the run counts the same in every step from the third on */
 };
 
 /* One pair a run (struct pair): its plan if there is one, else the sweep's entry. Runs without

@@ -130,14 +130,35 @@ static int compare_doubles(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-static double median_of(const GArray *steps, const struct quantity *quantity)
+/* Between the steps on both sides of the place, in proportion. */
+static double quantile_of(const GArray *steps, const struct quantity *quantity, double share)
 {
     g_autofree double *values = g_new(double, steps->len);
     for (guint i = 0; i < steps->len; i++)
         values[i] = quantity_value(&g_array_index(steps, struct run_step, i).figures, quantity);
     qsort(values, steps->len, sizeof *values, compare_doubles);
-    guint middle = steps->len / 2;
-    return steps->len % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+    double place = share * (steps->len - 1);
+    guint below = (guint)place, above = MIN(below + 1, steps->len - 1);
+    return values[below] + (place - below) * (values[above] - values[below]);
+}
+
+/* The steps of the steady state that say their figures. */
+static GArray *steady_steps(const struct run_log *log)
+{
+    GArray *counted = g_array_new(FALSE, FALSE, sizeof(struct run_step));
+    for (guint i = 0; i < log->steps->len; i++) {
+        const struct run_step *step = &g_array_index(log->steps, struct run_step, i);
+        if (step->counted && (i >= STEADY_FROM || log->steps->len <= STEADY_FROM))
+            g_array_append_val(counted, *step);
+    }
+    return counted;
+}
+
+static void set_times(const GArray *steps, double share, struct plan_figures *figures)
+{
+    for (const struct quantity *quantity = quantities; quantity->name; quantity++)
+        if (quantity->unit == QUANTITY_SECONDS)
+            quantity_set_seconds(figures, quantity, quantile_of(steps, quantity, share));
 }
 
 static bool counts_equal(const struct plan_figures *a, const struct plan_figures *b)
@@ -151,24 +172,27 @@ static bool counts_equal(const struct plan_figures *a, const struct plan_figures
 
 bool run_log_measured(const struct run_log *log, struct plan_figures *figures, bool *steady)
 {
-    GArray *counted = g_array_new(FALSE, FALSE, sizeof(struct run_step));
-    for (guint i = 0; i < log->steps->len; i++) {
-        const struct run_step *step = &g_array_index(log->steps, struct run_step, i);
-        if (step->counted && (i >= STEADY_FROM || log->steps->len <= STEADY_FROM))
-            g_array_append_val(counted, *step);
-    }
+    GArray *counted = steady_steps(log);
     bool any = counted->len > 0, same = true;
     if (any) {
         *figures = g_array_index(counted, struct run_step, counted->len - 1).figures;
         for (guint i = 0; i + 1 < counted->len; i++)
             same = same &&
                    counts_equal(&g_array_index(counted, struct run_step, i).figures, figures);
-        for (const struct quantity *quantity = quantities; quantity->name; quantity++)
-            if (quantity->unit == QUANTITY_SECONDS)
-                quantity_set_seconds(figures, quantity, median_of(counted, quantity));
+        set_times(counted, 0.5, figures);
     }
     if (steady)
         *steady = same;
     g_array_unref(counted);
     return any;
+}
+
+void run_log_range(const struct run_log *log, struct plan_figures *low, struct plan_figures *high)
+{
+    g_autoptr(GArray) counted = steady_steps(log);
+    *low = *high = (struct plan_figures){0};
+    if (!counted->len)
+        return;
+    set_times(counted, 0.05, low);
+    set_times(counted, 0.95, high);
 }

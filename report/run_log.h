@@ -32,4 +32,7 @@ void run_log_free(struct run_log *log);
  * where the log has none. */
 bool run_log_measured(const struct run_log *log, struct plan_figures *figures, bool *steady);
 
+/* The times between which nine of ten steps of the steady state lie; all else is 0. */
+void run_log_range(const struct run_log *log, struct plan_figures *low, struct plan_figures *high);
+
 #endif

@@ -68,6 +68,24 @@ static void test_derived(void)
     sample_free(sample);
 }
 
+/* Medians of the steady steps, and what nine of ten of them lie between. */
+static void test_range(void)
+{
+    struct sample *sample = sample_new("");
+    struct inputs *inputs = read_all(sample);
+    const struct run_log *run = g_ptr_array_index(inputs->runs, 0);
+    struct plan_figures measured, low, high;
+    g_assert_true(run_log_measured(run, &measured, NULL));
+    run_log_range(run, &low, &high);
+    /* Steps 3 to 6 take 19 to 22 ms. */
+    g_assert_cmpfloat_with_epsilon(measured.iteration_seconds, 0.0205, 1e-9);
+    g_assert_cmpfloat_with_epsilon(low.iteration_seconds, 0.01915, 1e-9);
+    g_assert_cmpfloat_with_epsilon(high.iteration_seconds, 0.02185, 1e-9);
+    g_assert_cmpuint(low.h2d_bytes, ==, 0);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
 /* By content, not by name: names say nothing here, and lie. */
 static void test_names_do_not_matter(void)
 {
@@ -297,6 +315,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/inputs/kinds", test_kinds);
     g_test_add_func("/report/inputs/derived", test_derived);
+    g_test_add_func("/report/inputs/range", test_range);
     g_test_add_func("/report/inputs/names_do_not_matter", test_names_do_not_matter);
     g_test_add_func("/report/inputs/pairs", test_pairs);
     g_test_add_func("/report/inputs/configurations", test_configurations);
