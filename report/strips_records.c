@@ -183,8 +183,8 @@ static uint8_t phase_of_range(const struct recording *recording, const struct re
                        event->payload < trace->operator_count
                    ? trace->operators[event->payload].phase
                    : STRIP_NO_PHASE;
-    return recording->domain ? STRIP_NO_PHASE
-                             : phase_by_name(records_text(recording->records, event->text));
+    /* Operators' annotations say phases; the collector's own marks of iterations do not. */
+    return trace ? STRIP_NO_PHASE : phase_by_name(records_text(recording->records, event->text));
 }
 
 /* When kernels were asked for, and when they ran. */

@@ -210,8 +210,9 @@ static void check_curve(const struct strips *strips, enum curve curve, guint cou
 }
 
 /* What a profiler saw of a program that marks its phases in its own words and annotates no
- * iteration: the device runs 2 ms behind the host. */
-static void test_device(void)
+ * iteration: the device runs 2 ms behind the host. Iterations are PyTorch's marks, or the ones that
+ * the collector has written. */
+static void check_device(bool marked_by_collector)
 {
     struct sample *sample = sample_new("");
     struct record_string strings[] = {{1, (char *)"ProfilerStep#3"},
@@ -219,10 +220,16 @@ static void test_device(void)
                                       {3, (char *)"Engine.backward"},
                                       {4, (char *)"CPUAdam.step"},
                                       {5, (char *)"gemm"},
-                                      {6, (char *)"cudaLaunchKernel"}};
+                                      {6, (char *)"cudaLaunchKernel"},
+                                      {7, (char *)ANNOTATION_DOMAIN}};
     g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(struct record));
     const uint64_t ms = 1000000;
-    add_event(events, RECORD_PUSH_POP, 0, 0, 1, 0, 1 * ms, 31 * ms);
+    if (marked_by_collector) {
+        add_event(events, RECORD_DOMAIN, 1, 0, 7, 0, 1, 0);
+        add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_ITERATION, 5, 0, 1 * ms, 31 * ms);
+    } else {
+        add_event(events, RECORD_PUSH_POP, 0, 0, 1, 0, 1 * ms, 31 * ms);
+    }
     add_event(events, RECORD_PUSH_POP, 0, 0, 2, 0, 1 * ms, 2 * ms);
     add_event(events, RECORD_PUSH_POP, 0, 0, 3, 0, 3 * ms, 4 * ms);
     add_event(events, RECORD_PUSH_POP, 0, 0, 4, 0, 17 * ms, 31 * ms);
@@ -284,6 +291,12 @@ static void test_device(void)
     check_curve(strips, CURVE_MANAGED, 0, NULL);
     inputs_free(inputs);
     sample_free(sample);
+}
+
+static void test_device(void)
+{
+    check_device(false);
+    check_device(true);
 }
 
 int main(int argc, char **argv)
