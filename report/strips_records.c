@@ -1,5 +1,6 @@
 #include "report/strips_file.h"
 #include "traces/annotations.h"
+#include "traces/guess.h"
 #include "traces/records.h"
 
 #include <string.h>
@@ -17,6 +18,7 @@ struct recording {
     uint32_t domain;           /* of our annotations; 0: there are none */
     struct strips *strips;
     struct window host;   /* of the iteration that is shown, as its ranges say */
+    bool marked;          /* as an iteration: else it is the whole recording */
     struct window window; /* the same as the device knew it: it runs behind */
 };
 
@@ -224,8 +226,8 @@ static GArray *find_launches(const struct activity *activity)
     return launches;
 }
 
-/* When the device began with what the host asked for from `host_ns` on. */
-static uint64_t device_time(const GArray *launches, uint64_t host_ns)
+/* Index of the first that was asked for from `host_ns` on. */
+static guint first_launch(const GArray *launches, uint64_t host_ns)
 {
     guint low = 0, high = launches->len;
     while (low < high) {
@@ -235,6 +237,13 @@ static uint64_t device_time(const GArray *launches, uint64_t host_ns)
         else
             high = middle;
     }
+    return low;
+}
+
+/* When the device began with what the host asked for from `host_ns` on. */
+static uint64_t device_time(const GArray *launches, uint64_t host_ns)
+{
+    guint low = first_launch(launches, host_ns);
     return low < launches->len ? MAX(host_ns, g_array_index(launches, struct launch, low).start_ns)
                                : host_ns;
 }
@@ -280,6 +289,23 @@ static void add_phases(struct recording *recording, const GArray *launches)
     }
 }
 
+/* Where no range says a phase, kernels' names and allocations may (traces/guess.h). Its kernels are
+ * counted from its iteration's first launch; iterations are alike, so also from that of this one.
+ */
+static void guess_phases(struct recording *recording, const GArray *launches)
+{
+    struct guessed_iteration *guessed = guess_iteration(recording->activity, recording->records);
+    guint base = first_launch(launches, recording->host.start_ns);
+    const struct guessed_phase *const parts[] = {guessed ? &guessed->forward : NULL,
+                                                 guessed ? &guessed->backward : NULL,
+                                                 guessed ? &guessed->update : NULL};
+    for (int phase = 0; guessed && phase < STRIP_NO_PHASE; phase++)
+        if (parts[phase]->kernels && base + parts[phase]->first < launches->len)
+            add_phase(recording, (uint8_t)phase,
+                      g_array_index(launches, struct launch, base + parts[phase]->first).start_ns);
+    g_free(guessed);
+}
+
 /* ---- all of it ---- */
 
 static void add_recorded(struct recording *recording)
@@ -294,6 +320,8 @@ static void add_recorded(struct recording *recording)
     if (recording->activity->kernel_count || recording->activity->copy_count) {
         add_device(recording);
         add_phases(recording, launches);
+        if (!strips->phases->len && recording->marked)
+            guess_phases(recording, launches);
     } else {
         add_operators(recording);
     }
@@ -302,7 +330,8 @@ static void add_recorded(struct recording *recording)
 static bool find_window(struct recording *recording)
 {
     bool device = recording->activity->kernel_count || recording->activity->copy_count;
-    if (find_iteration(recording))
+    recording->marked = find_iteration(recording);
+    if (recording->marked)
         return true;
     if (device)
         take_everything(recording);

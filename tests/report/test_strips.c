@@ -299,6 +299,56 @@ static void test_device(void)
     check_device(true);
 }
 
+/* Nothing but kernels with telling names in marked iterations: a phase begins with its first. */
+static void test_names(void)
+{
+    struct sample *sample = sample_new("");
+    static const char *const names[] = {"gemm", "gemm_backward", "multi_tensor_adam"};
+    struct record_string strings[] = {{1, (char *)ANNOTATION_DOMAIN},
+                                      {2, (char *)names[0]},
+                                      {3, (char *)names[1]},
+                                      {4, (char *)names[2]}};
+    enum { KERNELS = 6, STEPS = 3 };
+    const uint64_t ms = 1000000;
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(struct record));
+    struct kernel_record kernels[KERNELS * STEPS];
+    struct call_record calls[KERNELS * STEPS];
+    add_event(events, RECORD_DOMAIN, 1, 0, 1, 0, 1, 0);
+    for (uint32_t i = 0; i < KERNELS * STEPS; i++) {
+        uint32_t name = 2 + i % KERNELS / 2;
+        calls[i] = (struct call_record){.start_ns = (10 + 4 * i) * ms,
+                                        .end_ns = (11 + 4 * i) * ms,
+                                        .correlation = i + 1,
+                                        .name = 2};
+        kernels[i] = (struct kernel_record){.start_ns = (12 + 4 * i) * ms,
+                                            .end_ns = (15 + 4 * i) * ms,
+                                            .correlation = i + 1,
+                                            .name = name,
+                                            .short_name = name};
+        if (i % KERNELS == 0)
+            add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_ITERATION, 2, i / KERNELS,
+                      (10 + 4 * i) * ms - 1, (10 + 4 * (i + KERNELS)) * ms - 1);
+    }
+    const struct activity activity = {.kernels = kernels,
+                                      .kernel_count = KERNELS * STEPS,
+                                      .calls = calls,
+                                      .call_count = KERNELS * STEPS};
+    const struct records records = {.events = (struct record *)events->data,
+                                    .event_count = events->len,
+                                    .strings = strings,
+                                    .string_count = G_N_ELEMENTS(strings),
+                                    .activity = &activity};
+    g_autofree char *path = write_recording(sample, NULL, &records);
+    struct inputs *inputs = read_one(path);
+    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
+    g_assert_cmpuint(strips->phases->len, ==, 3);
+    check_phase(strips, 0, TRACE_FORWARD, 0, 8 * MS);
+    check_phase(strips, 1, TRACE_BACKWARD, 8 * MS, 16 * MS);
+    check_phase(strips, 2, TRACE_UPDATE_PHASE, 16 * MS, 24 * MS);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -307,5 +357,6 @@ int main(int argc, char **argv)
     g_test_add_func("/report/strips/sums", test_sums);
     g_test_add_func("/report/strips/ranges", test_ranges);
     g_test_add_func("/report/strips/device", test_device);
+    g_test_add_func("/report/strips/names", test_names);
     return g_test_run();
 }
