@@ -47,6 +47,8 @@ def annotate(model, *optimizers):
     if not library or not window or window == "all":
         return
     try:
+        if any(session.mode is not None for session in _sessions):
+            raise ValueError("annotate was called before")
         first, end = map(int, window.split(":"))
         if first == 0:
             raise ValueError("iteration 0 cannot be recorded, it is the one before the recorded "
@@ -61,7 +63,7 @@ def _say(error):
           file=sys.stderr)
 
 
-# ---- NVTX: what its header does in a C program ----------------------------------------------------
+# ---- NVTX: what its header does in a C program ---------------------------------------------------
 
 
 class _Attributes(ctypes.Structure):
@@ -88,7 +90,7 @@ class _Nvtx:
     CALLBACKS = 1                # NVTX_ETID_CALLBACKS
     SIZES = {1: 16, 5: 16}       # functions of the modules CORE and CORE2
     PAYLOAD_UINT64, ASCII, REGISTERED = 1, 1, 3
-    kept = []                    # the tool keeps pointers to all of it for as long as the process runs
+    kept = []                    # the tool has pointers to all of it until the process ends
 
     def __init__(self, library):
         tables = {}
@@ -125,13 +127,15 @@ class _Nvtx:
 
         handle = ctypes.c_void_p
         self._mark = function(1, None, handle, attributes)
-        self._start = function(2, ctypes.c_uint64, handle, attributes)
-        self._end = function(3, None, handle, ctypes.c_uint64)
-        self._push = function(4, ctypes.c_int, handle, attributes)
-        self._pop = function(5, ctypes.c_int, handle)
         name_category = function(8, None, handle, ctypes.c_uint32, ctypes.c_char_p)
         self._register = function(10, handle, handle, ctypes.c_char_p)
         self.domain = function(12, handle, ctypes.c_char_p)(b"pstar")
+        # Called around every operator: no frames of Python's between.
+        self.start, self.end, self.push, self.pop = (
+            functools.partial(call, self.domain) for call in (
+                function(2, ctypes.c_uint64, handle, attributes),
+                function(3, None, handle, ctypes.c_uint64),
+                function(4, ctypes.c_int, handle, attributes), function(5, ctypes.c_int, handle)))
         for category, name in enumerate((b"declaration", b"iteration", b"operator"), 1):
             name_category(self.domain, category, name)
 
@@ -148,20 +152,8 @@ class _Nvtx:
                                  ctypes.cast(ctypes.c_char_p(line), ctypes.c_void_p))
         self._mark(self.domain, attributes)
 
-    def push(self, event):
-        self._push(self.domain, event)
 
-    def pop(self):
-        self._pop(self.domain)
-
-    def start(self, event):
-        return self._start(self.domain, event)
-
-    def end(self, range_id):
-        self._end(self.domain, range_id)
-
-
-# ---- The hooks, and what they make of an iteration ------------------------------------------------
+# ---- The hooks, and what they make of an iteration -----------------------------------------------
 
 
 class _Segment:
@@ -201,8 +193,8 @@ os.register_at_fork(after_in_child=_forget_sessions)  # the child is not traced
 
 
 class _Session:
-    """From annotate() to the end of the window. `mode` is what the current iteration is for: "wait",
-    "observe", "record"; None: no more."""
+    """From annotate() to the end of the window. `mode` is what the current iteration is for:
+    "wait", "observe", "record"; None: no more."""
 
     def __init__(self, nvtx, model, optimizers, first, end):
         self.nvtx, self.first, self.end = nvtx, first, end
@@ -468,7 +460,7 @@ def _tensors(value, depth=4):
             yield from _tensors(inner, depth - 1)
 
 
-# ---- The observed iteration -----------------------------------------------------------------------
+# ---- The observed iteration ----------------------------------------------------------------------
 
 
 class _Storage:
@@ -627,7 +619,8 @@ class _Observer(TorchDispatchMode):
 
     def on_gradient(self, index, parameter):
         if parameter.grad is not None and self.claim(parameter.grad, "grad", index) is None:
-            self.remarks.append(f"sparse gradients: that of {self.tensors[index][0]} is not counted")
+            self.remarks.append(f"sparse gradients: that of {self.tensors[index][0]} is not "
+                                "counted")
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         keywords = keywords or {}
@@ -661,7 +654,8 @@ class _Observer(TorchDispatchMode):
             storage = self.storage(tensor, made=True)
             if storage is not None and storage not in given:
                 storage.maker, storage.flops = name, flops
-                touches.append((storage, *_span(tensor), "overwrite" if given and reads else "fill"))
+                how = "overwrite" if given and reads else "fill"
+                touches.append((storage, *_span(tensor), how))
                 made.append(storage)
         if touches and (made or written or not results):  # else it has made but a view
             self.log.append((self.segment(), "work", (touches, flops)))
@@ -737,7 +731,7 @@ def _model_tensors(model, optimizers, remarks):
     return tensors
 
 
-# ---- From what was observed to declarations -------------------------------------------------------
+# ---- From what was observed to declarations ------------------------------------------------------
 
 
 class _Moment:
@@ -883,7 +877,9 @@ class _Declarations:
                     zero.discard(tensor)
 
     def counts(self, storage):
-        return storage.kind is None and storage.device == self.observer.device and storage.nbytes > 0
+        """Whether it is non-model data on the device."""
+        return (storage.kind is None and storage.device == self.observer.device
+                and storage.nbytes > 0)
 
     def make_buffers(self):
         """(name, bytes, first moment, last moment, saved, FLOPs). What is there when the next
@@ -983,7 +979,8 @@ class _Declarations:
         accesses = 0
         for number, moment in enumerate(self.moments):
             declare(f"operator {moment.phase} {self.place(moment)} {moment.layer} "
-                    f"{moment.micro_batch} {moment.flops} {moment.bytes()} 0 0 {moment.name}", number)
+                    f"{moment.micro_batch} {moment.flops} {moment.bytes()} 0 0 {moment.name}",
+                    number)
             for (tensor, kind), mode in moment.accesses.items():
                 declare(f"access {number} {kind} {mode}", tensor)
             accesses += len(moment.accesses)
@@ -1028,8 +1025,8 @@ class _Declarations:
             there = widths[kind] * sum(elements for _, elements in tensors)
             if there != sum(by_tensor.values()):
                 remarks.append(f"{kind}: every tensor of a trace has each list, {there} bytes; the "
-                               f"program has {sum(by_tensor.values())} (parameters that are frozen, "
-                               "unused, or of another type)")
+                               f"program has {sum(by_tensor.values())} (parameters that are "
+                               "frozen, unused, or of another type)")
             state = self.observer.states.get(kind, kind)
             if state != kind:
                 remarks.append(f"{kind}: it is what the optimizer calls {state}")
@@ -1057,7 +1054,8 @@ class _Declarations:
         elsewhere = {}
         for storage in self.observer.seen:
             if storage.device != self.observer.device and not storage.spans:
-                elsewhere[str(storage.device)] = elsewhere.get(str(storage.device), 0) + storage.nbytes
+                device = str(storage.device)
+                elsewhere[device] = elsewhere.get(device, 0) + storage.nbytes
         for device, nbytes in elsewhere.items():
             yield f"non-model data on {device}: {nbytes} bytes over the iteration"
         if self.observer.device.type == "cuda":
@@ -1067,7 +1065,7 @@ class _Declarations:
                        "tensors; pstar-collect --visible-tensors switches to one that shows each")
 
 
-# ---- Snapshots of the allocator's history ---------------------------------------------------------
+# ---- Snapshots of the allocator's history --------------------------------------------------------
 
 
 class _Plain(pickle.Unpickler):

@@ -100,7 +100,8 @@ class Loop:
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(not name.startswith(self.frozen or "-"))
         optimizer = self.optimizer([p for p in model.parameters() if p.requires_grad])
-        return [self.step(model, optimizer, around(model, optimizer, step)) for step in range(steps)]
+        return [self.step(model, optimizer, around(model, optimizer, step))
+                for step in range(steps)]
 
     def step(self, model, optimizer, context):
         losses = []
