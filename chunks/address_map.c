@@ -2,26 +2,45 @@
 
 #include <string.h>
 
+/* A free range with work pending on it. */
 struct range {
-    uint64_t begin, end;
+    uint64_t begin;
     struct mover_after after;
 };
 
-/* Free ranges with work pending on them, ascending, never overlapping, with a gap among them where
- * the last change was: chunks that slide one after the other change the map along their way. */
+struct entry {
+    uint64_t end;
+    uint32_t range; /* index */
+};
+
+/* Entries ascend, their ranges never overlap, and there is a gap among them where the last change
+ * was: chunks that slide one after the other change the map along their way. Ranges stay where they
+ * are, because they are large. */
 struct address_map {
-    struct range *ranges;  /* [room]: [0, below) and [above, room) */
+    struct entry *entries; /* [room]: [0, below) and [above, room) */
     uint32_t below, above; /* the gap is between */
     uint32_t room;
+    struct range *ranges; /* [room] */
+    uint32_t *unused;     /* [room] ranges of no entry, as many as the gap is wide */
 };
 
 enum { FIRST_ROOM = 64 };
 
+static uint32_t gap(const struct address_map *map)
+{
+    return map->above - map->below;
+}
+
 struct address_map *address_map_new(void)
 {
     struct address_map *map = g_new(struct address_map, 1);
-    *map = (struct address_map){
-        .ranges = g_new(struct range, FIRST_ROOM), .above = FIRST_ROOM, .room = FIRST_ROOM};
+    *map = (struct address_map){.entries = g_new(struct entry, FIRST_ROOM),
+                                .ranges = g_new(struct range, FIRST_ROOM),
+                                .unused = g_new(uint32_t, FIRST_ROOM),
+                                .above = FIRST_ROOM,
+                                .room = FIRST_ROOM};
+    for (uint32_t i = 0; i < FIRST_ROOM; i++)
+        map->unused[i] = i;
     return map;
 }
 
@@ -29,7 +48,9 @@ void address_map_free(struct address_map *map)
 {
     if (!map)
         return;
+    g_free(map->entries);
     g_free(map->ranges);
+    g_free(map->unused);
     g_free(map);
 }
 
@@ -39,7 +60,7 @@ static uint32_t first_after(const struct address_map *map, uint32_t low, uint32_
 {
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (map->ranges[middle].end <= address)
+        if (map->entries[middle].end <= address)
             low = middle + 1;
         else
             high = middle;
@@ -50,15 +71,15 @@ static uint32_t first_after(const struct address_map *map, uint32_t low, uint32_
 /* All that ends at or below `address` is below the gap then, the others are above. */
 static void move_gap(struct address_map *map, uint64_t address)
 {
-    if (map->below > 0 && map->ranges[map->below - 1].end > address) {
+    if (map->below > 0 && map->entries[map->below - 1].end > address) {
         uint32_t first = first_after(map, 0, map->below, address), count = map->below - first;
         map->above -= count;
-        memmove(map->ranges + map->above, map->ranges + first, count * sizeof *map->ranges);
+        memmove(map->entries + map->above, map->entries + first, count * sizeof *map->entries);
         map->below = first;
-    } else if (map->above < map->room && map->ranges[map->above].end <= address) {
+    } else if (map->above < map->room && map->entries[map->above].end <= address) {
         uint32_t first = first_after(map, map->above, map->room, address);
         uint32_t count = first - map->above;
-        memmove(map->ranges + map->below, map->ranges + map->above, count * sizeof *map->ranges);
+        memmove(map->entries + map->below, map->entries + map->above, count * sizeof *map->entries);
         map->below += count;
         map->above = first;
     }
@@ -66,12 +87,15 @@ static void move_gap(struct address_map *map, uint64_t address)
 
 static void widen_gap(struct address_map *map)
 {
-    uint32_t tail = map->room - map->above;
-    map->ranges = g_renew(struct range, map->ranges, 2 * map->room);
-    memmove(map->ranges + 2 * map->room - tail, map->ranges + map->above,
-            tail * sizeof *map->ranges);
-    map->room *= 2;
-    map->above = map->room - tail;
+    uint32_t tail = map->room - map->above, room = 2 * map->room;
+    map->entries = g_renew(struct entry, map->entries, room);
+    map->ranges = g_renew(struct range, map->ranges, room);
+    map->unused = g_renew(uint32_t, map->unused, room);
+    memmove(map->entries + room - tail, map->entries + map->above, tail * sizeof *map->entries);
+    for (uint32_t i = 0; i < map->room; i++)
+        map->unused[i] = map->room + i;
+    map->room = room;
+    map->above = room - tail;
 }
 
 void address_map_release(struct address_map *map, uint64_t begin, uint64_t end,
@@ -80,26 +104,33 @@ void address_map_release(struct address_map *map, uint64_t begin, uint64_t end,
     if (begin >= end)
         return;
     move_gap(map, begin);
-    g_assert(map->above == map->room || map->ranges[map->above].begin >= end);
-    if (map->below == map->above)
+    if (!gap(map))
         widen_gap(map);
-    map->ranges[map->below++] = (struct range){begin, end, *after};
+    g_assert(map->above == map->room || map->ranges[map->entries[map->above].range].begin >= end);
+    uint32_t range = map->unused[gap(map) - 1];
+    map->ranges[range] = (struct range){begin, *after};
+    map->entries[map->below++] = (struct entry){end, range};
 }
 
 void address_map_take(struct address_map *map, uint64_t begin, uint64_t end,
                       struct mover_after *after)
 {
     move_gap(map, begin);
-    while (map->above < map->room && map->ranges[map->above].begin < end) {
-        struct range range = map->ranges[map->above];
+    while (map->above < map->room) {
+        const struct entry entry = map->entries[map->above];
+        const struct range range = map->ranges[entry.range];
+        if (range.begin >= end)
+            break;
         mover_after_merge(after, &range.after);
-        if (range.end > end)
-            map->ranges[map->above].begin = end;
-        else
+        if (entry.end > end) {
+            map->ranges[entry.range].begin = end;
+        } else {
+            map->unused[gap(map)] = entry.range;
             map->above++;
+        }
         if (range.begin < begin)
             address_map_release(map, range.begin, begin, &range.after);
-        if (range.end > end)
+        if (entry.end > end)
             break;
     }
 }

@@ -5,7 +5,7 @@
 /* Each entry is the next state + 1; 0 is illegal. */
 #define TO(state) (RESIDENCY_##state + 1)
 
-static const uint8_t transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
+const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
     [RESIDENCY_NOWHERE] =
         {[RESIDENCY_ALLOCATE] = TO(EMPTY), [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
     [RESIDENCY_EMPTY] = {[RESIDENCY_DROP] = TO(NOWHERE),
@@ -47,15 +47,6 @@ static const uint8_t transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
                                 [RESIDENCY_HOST_WRITE] = TO(HOST),
                                 [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
 };
-
-bool residency_state_next(enum residency_state state, enum residency_event event,
-                          enum residency_state *next)
-{
-    uint8_t entry = transitions[state][event];
-    if (entry)
-        *next = (enum residency_state)(entry - 1);
-    return entry != 0;
-}
 
 enum residency_event residency_event_of(uint32_t flags)
 {

@@ -34,10 +34,19 @@ enum residency_event {
     RESIDENCY_EVENTS
 };
 
+/* The next state + 1; 0 where the event is illegal. */
+extern const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS];
+
 /* The state after `event`; false where it is illegal: bytes would be lost, or used where they are
  * not. */
-bool residency_state_next(enum residency_state state, enum residency_event event,
-                          enum residency_state *next);
+static inline bool residency_state_next(enum residency_state state, enum residency_event event,
+                                        enum residency_state *next)
+{
+    uint8_t entry = residency_transitions[state][event];
+    if (entry)
+        *next = (enum residency_state)(entry - 1);
+    return entry != 0;
+}
 
 /* The event that an access is, from its flags (chunks/accesses.h), but for its end of life. */
 enum residency_event residency_event_of(uint32_t access_flags);
