@@ -46,7 +46,7 @@ const char page_style[] =
     "line-height: 18px; white-space: nowrap; pointer-events: none; }\n"
     ".names span { margin-top: 2px; padding: 0 4px; overflow: hidden; text-overflow: ellipsis; "
     "color: #101418; }\n"
-    ".names .strip0 { color: #ffffff; } .names .phase { color: var(--ink); }\n"
+    ".names .strip0, .names .dark { color: #ffffff; } .names .phase { color: var(--ink); }\n"
     ".axis { position: relative; height: 1.5rem; border-top: 1px solid var(--muted); }\n"
     ".axis span { padding-left: 3px; border-left: 1px solid var(--muted); color: var(--muted); }\n"
     "output { display: block; min-height: 1.5rem; font-size: 0.875rem; overflow-wrap: anywhere; }\n"

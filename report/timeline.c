@@ -88,6 +88,8 @@ static void append_piece(GString *html, const struct strips *strips, enum strip 
                                                       piece->longest);
     if (strip == STRIP_WAIT)
         g_string_append_printf(html, " fill=\"%s\"", palette_wait(longest->cause));
+    if (strip == STRIP_WAIT && longest->cause == STRIP_HOST) /* names stand on it in white */
+        g_string_append(html, " class=\"dark\"");
     if (piece->count > 1 && piece->busy < 0.99 * (piece->end - piece->start))
         append_number(html, "fill-opacity",
                       0.25 + 0.75 * piece->busy / (piece->end - piece->start));
