@@ -17,10 +17,11 @@ void collector_open_device(struct collector *collector)
     if (!collector_has_device(collector))
         return;
     if (device_session_open(collector->device, &error)) {
-        sampler_turn(collector->sampler, true);
+        if (collector->sampler != NULL)
+            sampler_turn(collector->sampler, true);
         return;
     }
-    collector_leave_out_device(collector, error);
+    collector_leave_out_device(collector, g_steal_pointer(&error));
     if (!collector_note_unknown(collector, &error))
         collector_give_up(collector, error);
 }
@@ -123,7 +124,9 @@ void collector_use_device(struct collector *collector)
         collector_state(collector) != OVER) {
         collector->device = device_session_new(collector->recording, &hooks, &error);
         if (collector->device == NULL) {
-            collector_leave_out_device(collector, error);
+            collector_leave_out_device(collector, g_steal_pointer(&error));
+            if (collector->file != NULL && !collector_note_unknown(collector, &error))
+                collector_give_up(collector, error);
         } else {
             collector->sampler = sampler_new(work, collector);
             watch_launches(collector);

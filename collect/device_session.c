@@ -23,14 +23,16 @@ struct device_session {
     struct device_hooks hooks;
     struct recording *recording;
     struct device_log *log;
-    struct nvml *nvml; /* NULL: not there */
+    struct nvml *nvml; /* NULL: not there, or not asked for yet */
+    bool nvml_looked;
     enum phase phase;
     struct device_clock taken_to; /* where the last activity ended */
     bool described;               /* the devices are in an activity */
     bool watching;
     uint8_t roles[CALL_CLASSES][API_CALLS]; /* enum api_role */
-    GMutex lock;                            /* of what follows */
-    GPtrArray *contexts;                    /* of CUcontext: those that there are */
+    gint initialised;    /* atomic: the driver may be asked. It calls us before it is, in cuInit */
+    GMutex lock;         /* of what follows */
+    GPtrArray *contexts; /* of CUcontext: those that there are */
 };
 
 /* cuptiGetCallbackName is asked with no context of ours: there is one session a process. */
@@ -126,10 +128,12 @@ static void CUPTIAPI on_callback(void *data, CUpti_CallbackDomain domain, CUpti_
         return;
     const CUpti_ResourceData *resource = details;
     g_mutex_lock(&session->lock);
-    if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED)
+    if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
         g_ptr_array_add(session->contexts, resource->context);
-    else if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING)
+        g_atomic_int_set(&session->initialised, TRUE);
+    } else if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
         g_ptr_array_remove(session->contexts, resource->context);
+    }
     g_mutex_unlock(&session->lock);
 }
 
@@ -195,6 +199,7 @@ struct device_session *device_session_new(struct recording *recording,
     buffer_queue_set_up(hooks->records_wait, hooks->data);
     if (!cupti_library_load(&session->cupti, error) || !begin(session, error))
         return NULL; /* not freed: CUPTI may know its address */
+    cuda_driver_find(&session->driver);
     const struct device_log_source source = {session->cupti.cuptiActivityGetNextRecord, call_name,
                                              session->cupti.record_bytes};
     session->log = device_log_new(&source, recording, (uint32_t)getpid());
@@ -272,10 +277,8 @@ bool device_session_open(struct device_session *session, GError **error)
 {
     if (session->phase != BEFORE)
         return false;
-    cuda_driver_find(&session->driver);
     flush(session, false);
     device_log_forget(session->log, UINT64_MAX);
-    open_nvml(session);
     g_autoptr(GPtrArray) contexts = list_contexts(session);
     uint64_t before = free_bytes(session, contexts);
     session->phase = OPEN;
@@ -295,9 +298,10 @@ static struct activity *take(struct device_session *session)
     struct device_clock now = read_clock(session);
     struct activity *activity = device_log_take(session->log, &session->taken_to, &now);
     session->taken_to = now;
-    if (!session->described)
+    bool initialised = g_atomic_int_get(&session->initialised);
+    if (!session->described && initialised)
         activity->gpus = cuda_driver_devices(&session->driver, &activity->gpu_count);
-    session->described = true;
+    session->described = initialised;
     return activity;
 }
 
@@ -357,6 +361,10 @@ void device_session_pop(struct device_session *session)
 void device_session_sample(struct device_session *session,
                            void (*take_one)(void *, const char *, uint64_t), void *data)
 {
+    if (!session->nvml_looked && g_atomic_int_get(&session->initialised)) {
+        session->nvml_looked = true;
+        open_nvml(session);
+    }
     if (session->nvml != NULL)
         nvml_sample(session->nvml, take_one, data);
 }

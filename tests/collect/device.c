@@ -234,6 +234,7 @@ static void test_whole_program(struct fixture *fixture, gconstpointer data)
         struct traced traced = read_traced(fixture);
         g_assert_cmpuint(count_kernels(&traced, "adamw"), ==, 3 * TRAINED_LAYERS);
         g_assert_cmpuint(count_kernels(&traced, "initialize"), ==, TRAINED_LAYERS);
+        g_assert_cmpuint(traced.activity->gpu_count, ==, 1);
         free_traced(&traced);
         assert_checked(fixture, "kernels");
     }

@@ -16,6 +16,7 @@ static uint64_t busy_until_ns, allocated_bytes, next_address = UINT64_C(0x7f0000
 static uint32_t last_correlation;
 static int context_storage;
 static _Thread_local CUcontext current;
+static bool initialised;
 
 enum { MOST_ALLOCATIONS = 4096 };
 static struct {
@@ -48,8 +49,10 @@ CUresult cuInit(unsigned flags)
     static bool done;
     (void)flags;
     const char *path = getenv("CUDA_INJECTION64_PATH");
-    if (done || path == NULL)
+    if (done || path == NULL) {
+        initialised = true;
         return CUDA_SUCCESS;
+    }
     done = true;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     int (*inject)(void) = NULL;
@@ -57,7 +60,17 @@ CUresult cuInit(unsigned flags)
         *(void **)&inject = dlsym(library, "InitializeInjection");
     if (inject == NULL || inject() != 1)
         fprintf(stderr, "fake driver: %s was not injected\n", path);
+    initialised = true;
     return CUDA_SUCCESS;
+}
+
+/* Calls from within cuInit would wait for its locks for ever. */
+static void assert_initialised(void)
+{
+    if (!initialised) {
+        fprintf(stderr, "fake driver: called before it is initialised\n");
+        abort();
+    }
 }
 
 struct call {
@@ -229,6 +242,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 
 CUresult cuCtxPushCurrent(CUcontext context)
 {
+    assert_initialised();
     current = context;
     return CUDA_SUCCESS;
 }
@@ -253,6 +267,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 
 CUresult cuMemGetInfo(size_t *free_bytes, size_t *all_bytes)
 {
+    assert_initialised();
     *all_bytes = (size_t)8 << 30;
     *free_bytes = *all_bytes - allocated_bytes;
     return CUDA_SUCCESS;
@@ -260,6 +275,7 @@ CUresult cuMemGetInfo(size_t *free_bytes, size_t *all_bytes)
 
 CUresult cuDeviceGetCount(int *count)
 {
+    assert_initialised();
     *count = 1;
     return CUDA_SUCCESS;
 }
