@@ -204,16 +204,17 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
 /* One of the same model, with the plan's choices. */
 static void derive_trace(const struct inputs *inputs, struct input_plan *input)
 {
-    for (guint t = 0; t < inputs->traces->len && !input->derived; t++) {
+    for (guint t = 0; t < inputs->traces->len; t++) {
         const struct input_trace *source = g_ptr_array_index(inputs->traces, t);
         struct trace *trace = plan_trace_derive(input->plan, source->trace);
         if (!trace)
             continue;
-        input->derived = g_new(struct input_trace, 1);
-        *input->derived = (struct input_trace){g_strdup(source->path),
-                                               g_strdup(input->plan->digest), trace};
+        struct input_trace *derived = g_new0(struct input_trace, 1);
+        *derived = (struct input_trace){g_strdup(source->path), g_strdup(input->plan->digest),
+                                        trace};
+        input->trace = input->derived = derived;
+        return;
     }
-    input->trace = input->derived;
 }
 
 static bool pair_plan(const struct inputs *inputs, struct input_plan *input, GError **error)
