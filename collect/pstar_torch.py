@@ -773,6 +773,61 @@ def _accesses(storage, begin, end, mode):
             yield tensor, storage.kind, "update" if mode == "overwrite" and not covers else mode
 
 
+class _Pieces:
+    """What runs outside of modules, as an operator for each parameter that it goes over; what first
+    reads all and then writes all (clipping by a norm) becomes two for each."""
+
+    def __init__(self, segment, names):
+        self.segment, self.names = segment, names
+        self.moments, self.early = [], []
+        self.by_tensor, self.writes = {}, None
+        self.current = 0
+        self.alone = True  # it goes from one parameter to the next
+
+    def add(self, touches, flops):
+        found = [access for touch in touches for access in _accesses(*touch)]
+        tensors = list(dict.fromkeys(tensor for tensor, _, _ in found))
+        self.make(tensors, any(mode != "read" for _, _, mode in found))
+        if len(tensors) > 1:
+            self.alone = False
+            for touch in touches:
+                for tensor in {access[0] for access in _accesses(*touch)}:
+                    self.moments[self.by_tensor[tensor]].add([self.part(touch, tensor)], 0)
+            return
+        if tensors:
+            before, self.current = self.current, self.by_tensor[tensors[0]]
+            self.alone = self.alone and self.current >= before
+        if self.moments:
+            self.moments[self.current].add(touches, flops)
+        else:
+            self.early.append((touches, flops))
+
+    def make(self, tensors, writes):
+        """Their pieces, where there are none yet; an optimizer's step is never two for each."""
+        if tensors and writes != self.writes and self.segment.name != "update":
+            self.by_tensor, self.writes = {}, writes
+        for tensor in tensors:
+            if tensor not in self.by_tensor:
+                self.by_tensor[tensor] = len(self.moments)
+                self.moments.append(_Moment(self.segment,
+                                            f"{self.segment.name} {self.names[tensor]}",
+                                            self.segment.micro_batch))
+
+    @staticmethod
+    def part(touch, tensor):
+        """That of one tensor, of a touch that may be of several."""
+        storage, begin, end, mode = touch
+        spans = [span for span in storage.spans if span[2] == tensor]
+        return (storage, max(begin, min(span[0] for span in spans)),
+                min(end, max(span[1] for span in spans)), mode)
+
+    def finish(self):
+        """All pieces; what ran before the first is part of that."""
+        for work in self.early:
+            self.moments[0].add(*work)
+        return self.moments
+
+
 class _Declarations:
     """The observed iteration as operators, accesses and buffers, all declared; and for the recorded
     iterations the operator that each event of the hooks begins."""
@@ -814,55 +869,21 @@ class _Declarations:
                 self.divide(segment, mine)
 
     def divide(self, segment, entries):
-        """What runs outside of modules, into an operator for each parameter that it goes over; what
-        first reads all and then writes all (clipping by a norm) becomes two for each."""
         first = len(self.moments)
-        pieces, alone, current, writes = {}, True, first, None
-        where, early = [], []
+        pieces = _Pieces(segment, [name for name, _ in self.observer.tensors])
+        where = []
         for _, what, of in entries:
-            tensors = {}
             if what == "work":
-                found = [a for touch in of[0] for a in _accesses(*touch)]
-                tensors = dict.fromkeys(a[0] for a in found)
-                if tensors and segment.name != "update":
-                    now = any(a[2] != "read" for a in found)
-                    if now != writes:
-                        pieces, writes = {}, now
-                for tensor in tensors:
-                    if tensor not in pieces:
-                        pieces[tensor] = len(self.moments)
-                        name = self.observer.tensors[tensor][0]
-                        self.moments.append(_Moment(segment, f"{segment.name} {name}", 0))
-                if len(tensors) == 1:
-                    before, current = current, pieces[next(iter(tensors))]
-                    alone = alone and current >= before
-                alone = alone and len(tensors) <= 1
-                if len(tensors) > 1:
-                    for touch in of[0]:
-                        for tensor in {a[0] for a in _accesses(*touch)}:
-                            self.moments[pieces[tensor]].add(
-                                [(touch[0], *self.part(touch, tensor), touch[3])], 0)
-                elif current < len(self.moments):
-                    self.moments[current].add(*of)
-                else:
-                    early.append(of)
-            where.append(current)
-        for work in early:
-            self.moments[first].add(*work)
-        if not alone:  # times and temporaries are shares of the whole
+                pieces.add(*of)
+            where.append(first + pieces.current)
+        self.moments += pieces.finish()
+        if not pieces.alone:  # times and temporaries are shares of the whole
             born = {of for _, what, of in entries if what == "alloc"}
             last = len(self.moments) - 1
             where = [last if what == "free" and of not in born else first
                      for _, what, of in entries]
         self.where += where
-        self.fused.append((first, len(self.moments) - first, alone))
-
-    @staticmethod
-    def part(touch, tensor):
-        """The bytes of one tensor, of a touch that may be of several."""
-        spans = [span for span in touch[0].spans if span[2] == tensor]
-        return (max(touch[1], min(span[0] for span in spans)),
-                min(touch[2], max(span[1] for span in spans)))
+        self.fused.append((first, len(self.moments) - first, pieces.alone))
 
     def overwrite_zeroed_gradients(self):
         """Gradients that are zero when an iteration begins (set_to_none=False) need not be kept."""
