@@ -6,7 +6,7 @@
 
 static void assert_near(double cuda, double cpu, double tolerance)
 {
-    if (!(fabs(cuda - cpu) <= tolerance * fabs(cpu)))
+    if (!(fabs(cuda - cpu) <= tolerance * fmax(1, fabs(cpu))))
         g_error("%.17g is not %.17g", cuda, cpu);
 }
 
@@ -36,7 +36,10 @@ static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, d
     g_assert_true(run_loss(&t, precision, N, V, targets, again, true) == cuda);
     g_assert_cmpmem(logits->cuda, logits->bytes, again->cuda, again->bytes);
     twins_assert_guards(&t, "loss backward");
-    twin_assert_close(logits, precision, precision == MODEL_BF16 ? 1e-4 : 2e-6);
+    /* Where a probability is almost 1 its gradient at the target is what two numbers of 1/(3 N)
+     * leave. */
+    twin_assert_close(logits, precision, precision == MODEL_BF16 ? 1e-4 : 2e-6,
+                      sqrt(N) / (3.0 * N));
     twins_free(&t);
 }
 

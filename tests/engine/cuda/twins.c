@@ -164,7 +164,8 @@ static double value_at(const void *array, enum model_precision precision, uint64
                                    : (double)((const float *)array)[i];
 }
 
-void twin_assert_close(const struct twin *twin, enum model_precision precision, double tolerance)
+void twin_assert_close(const struct twin *twin, enum model_precision precision, double tolerance,
+                       double least)
 {
     double error = 0, norm = 0;
     for (uint64_t i = 0; i < twin->bytes / twin_element_bytes(precision); i++) {
@@ -173,7 +174,7 @@ void twin_assert_close(const struct twin *twin, enum model_precision precision, 
         error += difference * difference;
         norm += expected * expected;
     }
-    if (!(sqrt(error) <= tolerance * sqrt(norm)))
+    if (!(sqrt(error) <= tolerance * fmax(sqrt(norm), least)))
         g_error("%s is off by %.3g of the norm (%.3g allowed)", twin->name, sqrt(error / norm),
                 tolerance);
 }

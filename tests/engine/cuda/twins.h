@@ -42,8 +42,10 @@ uint64_t twin_element_bytes(enum model_precision precision);
 void twins_assert_same(const struct twins *twins, const char *what);
 /* Asserts that no guard was written. */
 void twins_assert_guards(const struct twins *twins, const char *what);
-/* Asserts that the norm of an array's difference is within `tolerance` of the norm of the CPU's. */
-void twin_assert_close(const struct twin *twin, enum model_precision precision, double tolerance);
+/* Asserts that the norm of an array's difference is within `tolerance` of the norm of the CPU's, or
+ * of `least` where that is less: of what cancelled. */
+void twin_assert_close(const struct twin *twin, enum model_precision precision, double tolerance,
+                       double least);
 
 /* Some dropout, a stream of its own each time. */
 struct cpu_dropout random_dropout(void);
