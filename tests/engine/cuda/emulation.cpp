@@ -164,19 +164,48 @@ void prepare_block(unsigned threads, size_t shared_bytes)
         memset(current.shared.get(), 0xff, shared_bytes);
 }
 
-void run_block(std::vector<unsigned> &order)
+/* Lets each thread of a warp go on once; the number of those that have not ended. */
+size_t visit(const std::vector<unsigned> &threads)
 {
-    std::shuffle(order.begin(), order.end(), orders);
-    for (size_t left = order.size(); left > 0;) {
-        current.progress = false;
+    size_t left = 0;
+    for (unsigned index : threads) {
+        if (current.fibers[index]->done)
+            continue;
+        resume(index);
+        left += !current.fibers[index]->done;
+    }
+    return left;
+}
+
+std::vector<std::vector<unsigned>> warps_of(unsigned threads)
+{
+    std::vector<std::vector<unsigned>> warps((threads + lanes - 1) / lanes);
+    for (unsigned index = 0; index < threads; index++)
+        warps[index / lanes].push_back(index);
+    for (std::vector<unsigned> &warp : warps)
+        std::shuffle(warp.begin(), warp.end(), orders);
+    std::shuffle(warps.begin(), warps.end(), orders);
+    return warps;
+}
+
+/* The warps by turns, or each as far as it comes before the others move: by chance. */
+void run_block(unsigned threads)
+{
+    const std::vector<std::vector<unsigned>> warps = warps_of(threads);
+    bool far = orders() % 2;
+    for (size_t left = threads; left > 0;) {
+        bool any = false;
         left = 0;
-        for (unsigned index : order) {
-            if (current.fibers[index]->done)
-                continue;
-            resume(index);
-            left += !current.fibers[index]->done;
+        for (const std::vector<unsigned> &warp : warps) {
+            size_t of_warp;
+            do {
+                current.progress = false;
+                of_warp = visit(warp);
+                any |= current.progress;
+            } while (far && current.progress && of_warp > 0);
+            left += of_warp;
         }
-        if (!current.progress) {
+        if (!any && left > 0) {
             fprintf(stderr, "block (%u, %u): %zu threads wait for others that never come\n",
                     blockIdx.x, blockIdx.y, left);
             abort();
@@ -260,8 +289,7 @@ void emulation_run(dim3 blocks, unsigned threads, size_t shared_bytes,
         fprintf(stderr, "no GPU runs %u threads with %zu bytes\n", threads, shared_bytes);
         abort();
     }
-    std::vector<unsigned> order(threads), places(blocks.x * blocks.y);
-    std::iota(order.begin(), order.end(), 0);
+    std::vector<unsigned> places(blocks.x * blocks.y);
     std::iota(places.begin(), places.end(), 0);
     std::shuffle(places.begin(), places.end(), orders);
     current.thread = &thread;
@@ -270,6 +298,6 @@ void emulation_run(dim3 blocks, unsigned threads, size_t shared_bytes,
     for (unsigned place : places) {
         blockIdx = dim3(place % blocks.x, place / blocks.x);
         prepare_block(threads, shared_bytes);
-        run_block(order);
+        run_block(threads);
     }
 }

@@ -1,6 +1,7 @@
 /* A GPU's blocks on the host, one after the other: a block's threads are fibers that run in turn
  * until they meet at a barrier or exchange values within a warp. What a kernel gets wrong shows:
- * - threads run in an order that changes with the launch, so a missing barrier changes results;
+ * - threads run in an order that changes from block to block, and warps together or one far ahead
+ * of the others, so a missing barrier changes results;
  * - barriers that not all threads of a block, or of a warp, reach stop the program;
  * - shared memory is as large as the launch says, on the heap where the address sanitizer sees
  *   accesses beside it, and full of NaN when a block starts. */
