@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CASES = 3, LAYERS = 4 };
+enum { CASES = 2, LAYERS = 4 };
 
 static const struct choices_scope as_traced = {false, false}, layers = {true, false};
 
@@ -60,7 +60,7 @@ static void set_up(struct fixture *f, GRand *random)
                                       .tied = true};
     for (int l = 0; l < LAYERS; l++)
         recompute[l] = (uint8_t)g_rand_boolean(random);
-    struct model_job job = {.batch = (uint32_t)g_rand_int_range(random, 1, 9),
+    struct model_job job = {.batch = (uint32_t)g_rand_int_range(random, 1, 3),
                             .sequence = 64,
                             .micro_batches = (uint32_t)g_rand_int_range(random, 1, 3),
                             .precision = MODEL_BF16,
@@ -77,6 +77,7 @@ static void set_up(struct fixture *f, GRand *random)
                                 .platform = g_rand_boolean(random) ? f->platform : NULL,
                                 .seed = 1,
                                 .threads = 1};
+    f->scope = (struct choices_scope){true, f->options.platform && g_rand_boolean(random)};
 }
 
 static void tear_down(struct fixture *f)
@@ -203,8 +204,8 @@ static void test_property(void)
         g_autoptr(GError) error = NULL;
         struct fixture f;
         set_up(&f, random);
-        /* Two sizes of chunks, to be quick. */
-        g_autoptr(GPtrArray) sizes = layout_list_parse("8KiB,48KiB", NULL, f.trace, &error);
+        /* One size of chunks, to be quick. */
+        g_autoptr(GPtrArray) sizes = layout_list_parse("24KiB", NULL, f.trace, &error);
         f.options.layouts = sizes;
         struct choices_result *result = choices_search(f.trace, &f.options, f.scope, &error);
         if (result) {
@@ -238,7 +239,9 @@ static void test_room_pays(void)
     struct trace *trace = model_synthesise(&config, &job, platform, &error);
     struct costs *costs = costs_new(platform, NULL, &error);
     struct non_model *non_model = non_model_place(trace);
-    const struct search_options options = {.device_bytes = non_model->peak_bytes + (4 << 20),
+    g_autoptr(GPtrArray) sizes = layout_list_parse("256KiB,1MiB", NULL, trace, &error);
+    const struct search_options options = {.layouts = sizes,
+                                           .device_bytes = non_model->peak_bytes + (4 << 20),
                                            .host_bytes = UINT64_MAX,
                                            .costs = costs,
                                            .platform = platform,
@@ -272,6 +275,8 @@ static void test_only_way(void)
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *kept = model_derive(recognised, f.trace, none);
     struct trace *again = model_derive(recognised, f.trace, every);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
+    f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.device_bytes = needs_device(again, &f.options, &error);
     g_assert_null(choices_search(kept, &f.options, as_traced, &error));
@@ -307,6 +312,8 @@ static void test_micro_batches(void)
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 8, 1, every);
     struct trace *parts = model_rebatch(recognised, f.trace, f.platform, 2, 4, every);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, whole, &error);
+    f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.platform = f.platform;
     f.options.device_bytes = needs_device(parts, &f.options, &error);
