@@ -1099,9 +1099,10 @@ class _Plain(pickle.Unpickler):
 def _changes(trace, segments):
     """(microseconds, address, bytes; < 0: given back) of one device, in order. What a tensor gave
     back while another stream used it counts until that has finished."""
-    frees = "free_completed" if any(e["action"] == "free_completed" for e in trace) \
-        else "free_requested"
-    start = min((entry.get("time_us", 0) for entry in trace), default=0)
+    waits = any(entry["action"] == "free_completed" for entry in trace) or any(
+        block["state"] == "active_awaiting_free" for s in segments for block in s["blocks"])
+    frees = "free_completed" if waits else "free_requested"  # a history may leave actions out
+    start = min((entry.get("time_us", 1) for entry in trace), default=1) - 1
     changes, live, before = [], {}, []
     for entry in trace:
         time = entry.get("time_us", start)

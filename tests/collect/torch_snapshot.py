@@ -59,6 +59,7 @@ class Allocator:
                 slot, size = self.random.choice(free), 512 * self.random.randint(1, 2048)
                 self.live[slot] = size
                 self.note("alloc", slot, size)
+                self.peak = max(self.peak, self.bytes())
             elif self.live:
                 slot = self.random.choice(list(self.live))
                 self.waiting[slot] = self.live.pop(slot)
@@ -66,7 +67,6 @@ class Allocator:
             if self.waiting and self.random.random() < 0.8:
                 slot = self.random.choice(list(self.waiting))
                 self.note("free_completed", slot, self.waiting.pop(slot))
-            self.peak = max(self.peak, self.bytes())
 
     def blocks(self):
         for slot in range(SLOTS):
@@ -106,6 +106,9 @@ def check_snapshot(program, folder, seed, history):
     subprocess.run([program, "check", trace], check=True, stdout=subprocess.DEVNULL)
     info = json.loads(subprocess.run([program, "info", "--json", trace], check=True,
                                      capture_output=True).stdout)
+    if info["activity"] is None:
+        check(allocator.peak == 0, f"seed {seed}: no allocation instead of {allocator.peak} bytes")
+        return
     memory = info["activity"]["devices"][0]["memory"]
     check(memory["live_bytes"] == allocator.bytes() and memory["peak_bytes"] == allocator.peak,
           f"seed {seed}: {memory} instead of {allocator.bytes()} live, {allocator.peak} at most")
