@@ -13,6 +13,8 @@ struct sim_clock {
     uint64_t last_end_ns;           /* of the operators and moves so far, wherever they ran */
     uint64_t lap_ns;                /* where the current lap began */
     uint64_t stall_ns;              /* in this lap */
+    uint64_t work_ns[MOVER_QUEUES]; /* in this lap, where queues are independent */
+    uint64_t busiest_ns;            /* the most of any queue in the last one */
     uint32_t moment;                /* whose actions or operator come next */
     struct cores *cores;            /* threads that share; or */
     struct duplex *duplex;          /* directions that share; both NULL: queues are independent */
@@ -90,6 +92,7 @@ static uint64_t enqueue(struct sim_clock *clock, enum mover_queue queue, uint64_
                         uint64_t duration_ns)
 {
     clock->free_ns[queue] = MAX(clock->free_ns[queue], ready_ns) + duration_ns;
+    clock->work_ns[queue] += duration_ns;
     if (queue != MOVER_COMPUTE)
         in_flight_add(&clock->in_flight, clock->free_ns[queue]);
     return clock->free_ns[queue];
@@ -363,6 +366,8 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
         .kind = TIMELINE_OPERATOR, .chunk = TIMELINE_NO_CHUNK, .duration_ns = op->duration_ns};
 
     clock->moment = moment;
+    if (clock->job.issue_ns)
+        clock->job.issue_ns[moment] = clock->free_ns[MOVER_COMPUTE];
     account_peaks(clock, moment);
     if (clock->cores)
         set_slow_down(clock, op, &work);
@@ -400,9 +405,18 @@ struct plan_figures sim_clock_lap(struct sim_clock *clock)
     clock->before = clock->lap;
     clock->stall_before_ns = clock->stall_ns;
     clock->lap = (struct plan_figures){0};
-    clock->stall_ns = 0;
+    clock->stall_ns = clock->busiest_ns = 0;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        clock->busiest_ns = MAX(clock->busiest_ns, clock->work_ns[q]);
+        clock->work_ns[q] = 0;
+    }
     clock->lap_ns = clock->last_end_ns;
     return clock->before;
+}
+
+uint64_t sim_clock_busiest_ns(const struct sim_clock *clock)
+{
+    return clock->busiest_ns;
 }
 
 void sim_clock_await_copies(struct sim_clock *clock)

@@ -30,6 +30,8 @@ struct sim_job {
     const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
     const struct costs *costs;
     struct timeline *timeline; /* where spans and stalls go; NULL: nowhere */
+    uint64_t *issue_ns;        /* [moments] receives when the device had done all that is before
+                                  the moment's operator, when that last ran; may be NULL */
 };
 
 /* `job` is copied, what it points to outlives the clock. */
@@ -43,6 +45,10 @@ extern const struct mover_ops sim_clock_mover;
  * peaks over the operators that ran, iteration_seconds to the end of the last of them, and
  * stall_seconds, for which the device had nothing to compute but waited for copies or the host. */
 struct plan_figures sim_clock_lap(struct sim_clock *clock);
+
+/* The work of the busiest queue in the last lap, which no lap can take less than in the long run,
+ * though one may, while others lag ever further behind; 0 where threads or directions share. */
+uint64_t sim_clock_busiest_ns(const struct sim_clock *clock);
 
 /* The device waits for all copies so far, and the next lap begins then. Where threads or directions
  * share, it does not. */

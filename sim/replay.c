@@ -3,6 +3,8 @@
 #include "chunks/residency.h"
 #include "sim/clock.h"
 
+#include <math.h>
+
 enum { ITERATIONS_LEAST = 3, ITERATIONS_MOST = 8 };
 
 /* Times aside. */
@@ -16,6 +18,13 @@ static bool same_counts(const struct plan_figures *a, const struct plan_figures 
            a->peak_host_bytes == b->peak_host_bytes;
 }
 
+/* The moments that have not come again come so much after they did. */
+static void end_lap(const struct sim_job *job, uint32_t moment, double seconds)
+{
+    for (uint32_t m = moment; job->issue_ns && m < job->plan->moment_count; m++)
+        job->issue_ns[m] += (uint64_t)llround(seconds * 1e9);
+}
+
 /* False, and the figures are final: from some moment on, it is like the iteration before. A
  * timeline is of a whole one. */
 static bool iterate(struct residency *residency, struct sim_clock *clock, const struct sim_job *job,
@@ -27,6 +36,7 @@ static bool iterate(struct residency *residency, struct sim_clock *clock, const 
         follows = sim_clock_follows(clock);
         if (follows && !job->timeline) {
             *figures = sim_clock_finish(clock);
+            end_lap(job, m + 1, figures->iteration_seconds);
             return false;
         }
     }
@@ -34,14 +44,21 @@ static bool iterate(struct residency *residency, struct sim_clock *clock, const 
     return !follows;
 }
 
-struct replay_figures replay_with(const struct plan *plan, const struct replay_view *view,
-                                  struct timeline *timeline)
+/* What a clock is to note besides; NULL: nothing. */
+struct notes {
+    struct timeline *timeline;
+    uint64_t *issue_ns;
+};
+
+static struct replay_figures replay_noting(const struct plan *plan, const struct replay_view *view,
+                                           const struct notes *notes)
 {
     struct sim_job job = {.trace = view->trace,
                           .plan = plan,
                           .non_model = view->accesses->non_model,
                           .costs = view->costs,
-                          .timeline = timeline};
+                          .timeline = notes->timeline,
+                          .issue_ns = notes->issue_ns};
     struct sim_clock *clock = sim_clock_new(&job);
     struct residency *residency = residency_new(plan, view->accesses, view->trace, &sim_clock_mover,
                                                 clock);
@@ -62,6 +79,8 @@ struct replay_figures replay_with(const struct plan *plan, const struct replay_v
         if (i >= ITERATIONS_LEAST && figures.steady.iteration_seconds == before.iteration_seconds)
             break;
     }
+    figures.steady.iteration_seconds = fmax(figures.steady.iteration_seconds,
+                                            (double)sim_clock_busiest_ns(clock) * 1e-9);
     residency_free(residency);
     sim_clock_free(clock);
     return figures;
@@ -87,5 +106,17 @@ bool replay_is_timed(const struct trace *trace)
 
 struct replay_figures replay(const struct plan *plan, const struct replay_view *view)
 {
-    return replay_with(plan, view, NULL);
+    return replay_noting(plan, view, &(struct notes){0});
+}
+
+struct replay_figures replay_with(const struct plan *plan, const struct replay_view *view,
+                                  struct timeline *timeline)
+{
+    return replay_noting(plan, view, &(struct notes){.timeline = timeline});
+}
+
+struct replay_figures replay_paced(const struct plan *plan, const struct replay_view *view,
+                                   uint64_t *issue_ns)
+{
+    return replay_noting(plan, view, &(struct notes){.issue_ns = issue_ns});
 }

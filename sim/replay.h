@@ -28,6 +28,11 @@ struct replay_figures replay(const struct plan *plan, const struct replay_view *
 struct replay_figures replay_with(const struct plan *plan, const struct replay_view *view,
                                   struct timeline *timeline);
 
+/* The same; `issue_ns` [moment_count] receives when the device had done all that is before each
+ * moment's operator, in the last iteration. */
+struct replay_figures replay_paced(const struct plan *plan, const struct replay_view *view,
+                                   uint64_t *issue_ns);
+
 /* Whether the trace describes an iteration at all: one recorded from a program that annotates none
  * does not. The error (PLAN_ERROR_INVALID) begins with `origin`, a file's name. */
 bool replay_check_trace(const struct trace *trace, const char *origin, GError **error);
