@@ -144,15 +144,6 @@ struct plan *candidate_strategy(const struct candidate_job *job, const struct la
     return plan;
 }
 
-void candidate_seed(struct candidate *candidate, const struct policy_ops *policy)
-{
-    struct decisions *decisions = candidate_decide(candidate, policy, 0);
-
-    keep_follow(candidate->keep, decisions);
-    keep_fill(candidate->keep);
-    decisions_free(decisions);
-}
-
 /* What must live on the device, and what stays there throughout and no host operator uses. */
 static struct homes *settle_homes(const struct candidate *candidate, const struct stays *stays)
 {
@@ -169,9 +160,35 @@ static struct homes *settle_homes(const struct candidate *candidate, const struc
     return homes_assign(candidate->trace, candidate->layout, on_device);
 }
 
-struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options)
+/* Replays it; its pace. */
+static struct pace *predict_pace(const struct candidate *candidate, struct plan *plan)
 {
-    struct stays *stays = stays_new(candidate->keep, options);
+    struct replay_view view = {candidate->trace, candidate->accesses, candidate->job->costs};
+    uint64_t *issue_ns = g_new0(uint64_t, plan->moment_count);
+
+    plan->predicted = replay_paced(plan, &view, issue_ns).steady;
+    return pace_new(issue_ns, plan->moment_count, plan->predicted.iteration_seconds);
+}
+
+/* [chunk_count] what a copy of each takes. */
+static uint64_t *copy_times(const struct candidate *candidate, const struct cost *cost)
+{
+    uint64_t *ns = g_new(uint64_t, candidate->layout->chunk_count);
+
+    for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
+        ns[c] = costs_ns(cost, candidate->layout->chunks[c].used);
+    return ns;
+}
+
+struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
+                            struct pace **pace)
+{
+    struct stays_options known = *options;
+    g_autofree uint64_t *h2d_ns = copy_times(candidate, &candidate->job->costs->h2d);
+    g_autofree uint64_t *d2h_ns = copy_times(candidate, &candidate->job->costs->d2h);
+    known.copy_ns[0] = h2d_ns;
+    known.copy_ns[1] = d2h_ns;
+    struct stays *stays = stays_new(candidate->keep, &known);
     struct homes *homes = settle_homes(candidate, stays);
     struct offsets *offsets = offsets_find(stays, homes, candidate->accesses,
                                            candidate->job->device_bytes);
@@ -179,12 +196,15 @@ struct plan *candidate_plan(const struct candidate *candidate, const struct stay
     struct plan *plan = describe(candidate, homes);
 
     plan->made_by = g_strdup("planner");
-    plan->look_ahead = options->look_ahead;
+    plan->look_ahead = stays_look_ahead(stays);
     if (offsets)
         offsets_fill(offsets, decisions, plan);
     else
         place_chunks(candidate, decisions, homes, plan);
-    predict(candidate, plan);
+    if (pace)
+        *pace = predict_pace(candidate, plan);
+    else
+        predict(candidate, plan);
     decisions_free(decisions);
     offsets_free(offsets);
     homes_free(homes);

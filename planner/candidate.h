@@ -52,10 +52,10 @@ struct plan *candidate_policy(const struct candidate *candidate, const struct po
 struct plan *candidate_strategy(const struct candidate_job *job, const struct layout_spec *spec,
                                 const struct strategy *strategy);
 
-/* Seeds what is kept from a policy's decisions and fills the rest. */
-void candidate_seed(struct candidate *candidate, const struct policy_ops *policy);
-
-/* The plan of what is kept, replayed: chunks that never leave live on the device. */
-struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options);
+/* The plan of what is kept, replayed: chunks that never leave live on the device. `pace` (may be
+ * NULL) receives its pace, which the caller frees. Copies take what the candidate knows, whatever
+ * the options say. */
+struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
+                            struct pace **pace);
 
 #endif

@@ -20,10 +20,14 @@ struct plan *glance(const struct trace *trace, const struct layout *layout, stru
     const struct tries tries = {
         .job = &job, .objective = options->objective, .stop = &stop, .best = &known};
     const struct layout_spec spec = {.given = layout};
-    struct outcome outcome = {.placement = {PLACEMENT_TRACED, 0}, .effort = EFFORT_GLANCE};
+    bool timed = options->objective != OBJECTIVE_TRAFFIC;
+    struct outcome outcome = {.placement = {PLACEMENT_TRACED, 0, 0},
+                              .favour = timed ? FAVOUR_PARTS / 2 : 0,
+                              .effort = EFFORT_GLANCE};
 
     tries_plans(&tries, &spec, options->seed, &outcome);
     g_clear_error(&outcome.error);
+    pace_free(outcome.pace);
     non_model_free(non_model);
     return outcome.plan;
 }

@@ -1,5 +1,7 @@
 #include "planner/keep.h"
 
+#include <math.h>
+
 enum {
     GIVEN_UP_MOST = 32, /* gaps a round; a power of 2 */
     ORDER_WINDOW = 32,  /* ranks that a round may confuse */
@@ -9,10 +11,34 @@ enum {
  * towards the end. */
 #define TOLERANCE 0.002
 
+#define GOLDEN_RATIO 0.6180339887498949
+#define FAVOURED     4
+
+/* Room at moments that have some left costs less, again and again. */
+enum { WEIGHINGS = 6 };
+#define CHEAPER    0.1
+#define LEAST_COST 1e-5
+
 struct ranked {
     uint32_t gap;
-    double worth; /* bytes saved a byte of room and moment */
+    double worth; /* bytes saved for its room */
 };
+
+/* Spreads chunks evenly over [0, 1), whatever stretch of them is looked at. */
+static double place_of(uint32_t chunk)
+{
+    double turns = chunk * GOLDEN_RATIO;
+    return turns - floor(turns);
+}
+
+/* What keeping the gap saves, beside those that are kept. */
+static double value_of(const struct keep *keep, uint32_t g, double favour)
+{
+    const struct gap *gap = &keep->gaps->items[g];
+    bool favoured = !(gap->flags & GAP_DIRTIES) && place_of(gap->chunk) < favour;
+
+    return (double)gaps_saved(keep->gaps, g, keep->kept) * (favoured ? FAVOURED : 1);
+}
 
 static int most_worth_first(const void *left, const void *right)
 {
@@ -22,24 +48,49 @@ static int most_worth_first(const void *left, const void *right)
     return a->gap < b->gap ? -1 : 1;
 }
 
-/* By what keeping the gap saves when the chunk's others are not kept. */
-static void rank_gaps(struct keep *keep)
+/* What a byte of room costs at the moments that the gap spans. `before` [moment_count + 1]: at all
+ * moments before each. */
+static double span_cost(const struct gaps *gaps, const struct gap *gap, const double *before)
+{
+    if (gap->to > gap->from)
+        return before[gap->to] - before[gap->from + 1];
+    return before[gaps->moment_count] - before[gap->from + 1] + before[gap->to];
+}
+
+/* By the gaps' values for what their room costs: `cost` [moment_count] a byte at each moment,
+ * positive. */
+static void rank_gaps(struct keep *keep, const double *cost, double favour)
 {
     const struct gaps *gaps = keep->gaps;
     g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct ranked));
+    g_autofree double *before = g_new0(double, gaps->moment_count + 1);
 
+    for (uint32_t m = 0; m < gaps->moment_count; m++)
+        before[m + 1] = before[m] + cost[m];
     for (uint32_t g = 0; g < gaps->count; g++) {
         const struct gap *gap = &gaps->items[g];
-        uint32_t span = gaps_span(gaps, gap);
-        if (!gaps_can_keep(gap) || !span)
+        if (!gaps_can_keep(gap) || !gaps_span(gaps, gap))
             continue;
-        double room = (double)gaps->bytes[gap->chunk] * span;
-        struct ranked item = {g, (double)gaps_saved(gaps, g, keep->kept) / room};
+        double room = (double)gaps->bytes[gap->chunk] * span_cost(gaps, gap, before);
+        struct ranked item = {g, value_of(keep, g, favour) / room};
         g_array_append_val(ranked, item);
     }
     g_array_sort(ranked, most_worth_first);
+    g_array_set_size(keep->order, 0);
     for (guint i = 0; i < ranked->len; i++)
         g_array_append_val(keep->order, g_array_index(ranked, struct ranked, i).gap);
+}
+
+/* The moments of a gap's span; the second of the two where it wraps round. */
+struct stretches {
+    uint32_t begin[2], end[2];
+};
+
+static struct stretches stretches_of(const struct gaps *gaps, const struct gap *gap)
+{
+    if (gap->to > gap->from)
+        return (struct stretches){{gap->from + 1, 0}, {gap->to, 0}};
+    return (struct stretches){{gap->from + 1, 0}, {gaps->moment_count, gap->to}};
 }
 
 static uint32_t next_moment(const struct gaps *gaps, uint32_t moment)
@@ -60,7 +111,10 @@ struct keep *keep_new(const struct gaps *gaps)
     keep->tight = g_new(uint32_t, gaps->count);
     for (uint32_t g = 0; g < gaps->count; g++)
         keep->tight[g] = next_moment(gaps, gaps->items[g].from);
-    rank_gaps(keep);
+    g_autofree double *cost = g_new(double, gaps->moment_count);
+    for (uint32_t m = 0; m < gaps->moment_count; m++)
+        cost[m] = 1;
+    rank_gaps(keep, cost, 0);
     keep->traffic = gaps_traffic(gaps, keep->kept);
     return keep;
 }
@@ -84,13 +138,16 @@ static bool fits(struct keep *keep, uint32_t g)
     const struct gap *gap = &gaps->items[g];
     int64_t bytes = (int64_t)gaps->bytes[gap->chunk];
 
+    const struct stretches spanned = stretches_of(gaps, gap);
+
     if (keep->slack[keep->tight[g]] < bytes)
         return false;
-    for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
-        if (keep->slack[m] < bytes) {
-            keep->tight[g] = m;
-            return false;
-        }
+    for (int i = 0; i < 2; i++)
+        for (uint32_t m = spanned.begin[i]; m < spanned.end[i]; m++)
+            if (keep->slack[m] < bytes) {
+                keep->tight[g] = m;
+                return false;
+            }
     return true;
 }
 
@@ -104,8 +161,10 @@ static void set(struct keep *keep, uint32_t g, bool kept)
 
     keep->traffic = kept ? keep->traffic - saved : keep->traffic + saved;
     keep->kept[g] = kept;
-    for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
-        keep->slack[m] -= bytes;
+    const struct stretches spanned = stretches_of(gaps, gap);
+    for (int i = 0; i < 2; i++)
+        for (uint32_t m = spanned.begin[i]; m < spanned.end[i]; m++)
+            keep->slack[m] -= bytes;
 }
 
 static bool try_to_keep(struct keep *keep, uint32_t g)
@@ -116,30 +175,87 @@ static bool try_to_keep(struct keep *keep, uint32_t g)
     return true;
 }
 
-void keep_follow(struct keep *keep, const struct decisions *decisions)
-{
-    const struct gaps *gaps = keep->gaps;
-    g_autofree uint8_t *left = g_new0(uint8_t, gaps->count);
-
-    for (uint32_t m = 0; m <= gaps->moment_count; m++)
-        for (uint32_t i = decisions->first[m]; i < decisions->first[m + 1]; i++) {
-            const struct plan_action *action = &g_array_index(decisions->actions,
-                                                              struct plan_action, i);
-            bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
-            if (leaves && gaps->first[action->chunk] < gaps->first[action->chunk + 1])
-                left[gaps_find(gaps, action->chunk, m)] = 1;
-        }
-    for (guint i = 0; i < keep->order->len; i++) {
-        uint32_t g = g_array_index(keep->order, uint32_t, i);
-        if (!left[g])
-            try_to_keep(keep, g);
-    }
-}
-
-void keep_fill(struct keep *keep)
+/* Whatever still fits and saves something, the most worth first. */
+static void fill(struct keep *keep)
 {
     for (guint i = 0; i < keep->order->len; i++)
         try_to_keep(keep, g_array_index(keep->order, uint32_t, i));
+}
+
+static void clear(struct keep *keep)
+{
+    for (guint i = 0; i < keep->order->len; i++) {
+        uint32_t g = g_array_index(keep->order, uint32_t, i);
+        if (keep->kept[g])
+            set(keep, g, false);
+    }
+}
+
+/* Sets exactly the gaps of `kept`. */
+static void restore(struct keep *keep, const uint8_t *kept)
+{
+    for (int adding = 0; adding < 2; adding++)
+        for (guint i = 0; i < keep->order->len; i++) {
+            uint32_t g = g_array_index(keep->order, uint32_t, i);
+            if (keep->kept[g] != kept[g] && kept[g] == adding)
+                set(keep, g, adding);
+        }
+}
+
+static int64_t largest_chunk(const struct gaps *gaps)
+{
+    uint64_t largest = 0;
+
+    for (uint32_t c = 0; c < gaps->chunk_count; c++)
+        largest = MAX(largest, gaps->bytes[c]);
+    return (int64_t)largest;
+}
+
+/* [gap count] of those that are in `order`; of others 0. */
+static double *value_gaps(struct keep *keep, double favour)
+{
+    double *value = g_new0(double, keep->gaps->count);
+
+    clear(keep);
+    for (guint i = 0; i < keep->order->len; i++) {
+        uint32_t g = g_array_index(keep->order, uint32_t, i);
+        value[g] = value_of(keep, g, favour);
+    }
+    return value;
+}
+
+static double kept_value(const struct keep *keep, const double *value)
+{
+    double sum = 0;
+
+    for (uint32_t g = 0; g < keep->gaps->count; g++)
+        sum += keep->kept[g] ? value[g] : 0;
+    return sum;
+}
+
+void keep_weigh(struct keep *keep, double favour)
+{
+    uint32_t moments = keep->gaps->moment_count;
+    int64_t largest = largest_chunk(keep->gaps);
+    g_autofree uint8_t *best = g_memdup2(keep->kept, keep->gaps->count);
+    g_autofree double *cost = g_new(double, moments), *value = value_gaps(keep, favour);
+    double most = -1;
+
+    for (uint32_t m = 0; m < moments; m++)
+        cost[m] = 1;
+    for (int round = 0; round < WEIGHINGS; round++) {
+        clear(keep);
+        rank_gaps(keep, cost, favour);
+        fill(keep);
+        double sum = kept_value(keep, value);
+        if (sum > most) {
+            most = sum;
+            memcpy(best, keep->kept, keep->gaps->count);
+        }
+        for (uint32_t m = 0; m < moments; m++)
+            cost[m] = fmax(cost[m] * (keep->slack[m] >= largest ? CHEAPER : 1), LEAST_COST);
+    }
+    restore(keep, best);
 }
 
 static bool spans(const struct gap *gap, uint32_t moment)
@@ -147,6 +263,30 @@ static bool spans(const struct gap *gap, uint32_t moment)
     if (gap->to > gap->from)
         return moment > gap->from && moment < gap->to;
     return moment > gap->from || moment < gap->to;
+}
+
+static bool is_crowded(const struct keep *keep, const struct gap *gap)
+{
+    const struct gaps *gaps = keep->gaps;
+
+    const struct stretches spanned = stretches_of(gaps, gap);
+    for (int i = 0; i < 2; i++)
+        for (uint32_t m = spanned.begin[i]; m < spanned.end[i]; m++)
+            if (keep->slack[m] < 0)
+                return true;
+    return false;
+}
+
+void keep_reserve(struct keep *keep, uint64_t bytes)
+{
+    keep->reserve += bytes;
+    for (uint32_t m = 0; m < keep->gaps->moment_count; m++)
+        keep->slack[m] -= (int64_t)bytes;
+    for (guint i = keep->order->len; i-- > 0;) {
+        uint32_t g = g_array_index(keep->order, uint32_t, i);
+        if (keep->kept[g] && is_crowded(keep, &keep->gaps->items[g]))
+            set(keep, g, false);
+    }
 }
 
 static void change(struct keep *keep, uint32_t g, bool kept, GArray *changed)
@@ -243,17 +383,6 @@ static void undo(struct keep *keep, const GArray *changed)
         uint32_t g = g_array_index(changed, uint32_t, i);
         set(keep, g, !keep->kept[g]);
     }
-}
-
-/* Sets exactly the gaps of `kept`. */
-static void restore(struct keep *keep, const uint8_t *kept)
-{
-    for (int adding = 0; adding < 2; adding++)
-        for (guint i = 0; i < keep->order->len; i++) {
-            uint32_t g = g_array_index(keep->order, uint32_t, i);
-            if (keep->kept[g] != kept[g] && kept[g] == adding)
-                set(keep, g, adding);
-        }
 }
 
 void keep_improve(struct keep *keep, GRand *random, uint32_t rounds, const gint *stop)

@@ -9,10 +9,11 @@
 struct keep {
     const struct gaps *gaps;
     uint8_t *kept;    /* [gaps->count] */
-    int64_t *slack;   /* [moment_count] room that the kept leave; negative only where the gaps' own
-                         room is */
+    int64_t *slack;   /* [moment_count] room that the kept leave of what is not in reserve; negative
+                         only where the gaps' own room, less the reserve, is */
     uint64_t traffic; /* of the iteration, in bytes */
-    GArray *order;    /* uint32_t: gaps that can be kept, the most saved for their room first */
+    uint64_t reserve; /* of the room at every moment, in bytes: not for what is kept */
+    GArray *order; /* uint32_t: gaps that can be kept, those worth the most for their room first */
     uint32_t *tight; /* [gaps->count] a moment of the gap at which it did not fit when last tried */
 };
 
@@ -20,12 +21,14 @@ struct keep {
 struct keep *keep_new(const struct gaps *gaps);
 void keep_free(struct keep *keep);
 
-/* Keeps what a policy kept: the gaps in which the decisions let no chunk leave, as far as they fit
- * (a prefetch that leaves unused is a departure too). */
-void keep_follow(struct keep *keep, const struct decisions *decisions);
+/* Room is scarce at some moments, and costs nothing at others: keeps what is worth the most for the
+ * room that it takes where there is none left. That moves little; which copies it saves decides
+ * where the others crowd. So those that only save a fetch, as of parameters in backward, come first
+ * for a share of the chunks, `favour`. */
+void keep_weigh(struct keep *keep, double favour);
 
-/* Keeps whatever still fits and saves something, the most saved for its room first. */
-void keep_fill(struct keep *keep);
+/* Sets so much more of the room aside, and gives up what no longer fits, the least worth first. */
+void keep_reserve(struct keep *keep, uint64_t bytes);
 
 /* `rounds` attempts at something better: a few kept gaps about a moment drawn at random are given
  * up, the room is filled anew, and the worse of the two is forgotten. Stops early when `*stop`

@@ -4,7 +4,7 @@
 
 /* Attempts, each with the stay that found no room moved to the front; fewer where many stays make
  * them long. */
-enum { ATTEMPTS = 40, STAYS_MOST = 4000, PAIRS_MOST = 20000000 };
+enum { ATTEMPTS = 20, STAYS_MOST = 4000, PAIRS_MOST = 20000000 };
 
 /* What overlap asks of a stay, close together. */
 struct span {
@@ -31,6 +31,7 @@ struct offsets {
     uint32_t placed_count;
     uint64_t *permanent; /* [chunk_count] of what never leaves; PLAN_NOWHERE for others */
     uint64_t bottom;     /* end of what never leaves */
+    bool patient;        /* stays hold their room until they are gone, where they can */
 };
 
 static struct stay *stay_at(const struct offsets *o, uint32_t index)
@@ -43,11 +44,11 @@ static uint64_t bytes_of(const struct offsets *o, uint32_t index)
     return o->spans[index].bytes;
 }
 
-static void set_span(struct offsets *o, uint32_t index)
+static void set_span(struct offsets *o, uint32_t index, int32_t end)
 {
     const struct stay *stay = stay_at(o, index);
     o->spans[index] = (struct span){stays_moment(o->stays, stay->enter),
-                                    (uint32_t)(stay->leave - stay->enter),
+                                    (uint32_t)(end - stay->enter),
                                     o->stays->gaps->bytes[stay->chunk]};
 }
 
@@ -111,15 +112,23 @@ static bool place_at(struct offsets *o, uint32_t index)
     return true;
 }
 
-/* With less and less fetching ahead until it fits. */
+static bool place_from(struct offsets *o, uint32_t index, int32_t enter, int32_t end)
+{
+    stay_at(o, index)->enter = enter;
+    set_span(o, index, end);
+    return place_at(o, index);
+}
+
+/* With less and less fetching ahead until it fits; holding its room until it is gone if it can, so
+ * that who comes after it need not wait for its copy back. */
 static bool place_one(struct offsets *o, uint32_t index)
 {
-    struct stay *stay = stay_at(o, index);
+    const struct stay stay = *stay_at(o, index);
 
-    for (int32_t ahead = stay->first_use - o->wanted[index];; ahead /= 2) {
-        stay->enter = stay->first_use - ahead;
-        set_span(o, index);
-        if (place_at(o, index))
+    for (int32_t ahead = stay.first_use - o->wanted[index];; ahead /= 2) {
+        int32_t enter = stay.first_use - ahead;
+        if ((o->patient && stay.gone > stay.leave && place_from(o, index, enter, stay.gone)) ||
+            place_from(o, index, enter, stay.leave))
             return true;
         if (!ahead)
             return false;
@@ -223,6 +232,7 @@ static bool find_all(struct offsets *o)
     uint32_t attempts = CLAMP(PAIRS_MOST / pairs, 1, ATTEMPTS);
 
     for (uint32_t attempt = 0; attempt < attempts; attempt++) {
+        o->patient = attempt < attempts / 2;
         uint32_t failed = place_all(o);
         if (failed == o->count)
             return true;
@@ -248,7 +258,7 @@ struct offsets *offsets_find(const struct stays *stays, const struct homes *home
     for (uint32_t i = 0; i < o->count; i++) {
         o->wanted[i] = stay_at(o, i)->enter;
         o->order[i] = i;
-        set_span(o, i);
+        set_span(o, i, stay_at(o, i)->leave);
     }
     g_qsort_with_data(o->order, (gint)o->count, sizeof *o->order, longest_first, o);
     place_permanent(o, homes);

@@ -10,6 +10,7 @@ static void outcome_clear(gpointer data)
     struct outcome *outcome = data;
 
     plan_free(outcome->plan);
+    pace_free(outcome->pace);
     plan_free(outcome->policy);
     plan_free(outcome->strategy);
     g_clear_error(&outcome->error);
@@ -59,8 +60,7 @@ const struct plan *outcomes_best_strategy(const GArray *outcomes, enum objective
 
 static bool alike(const struct outcome *a, const struct outcome *b, bool layouts)
 {
-    return a->layout == b->layout && (layouts || (a->placement.pattern == b->placement.pattern &&
-                                                  a->placement.parts == b->placement.parts));
+    return a->layout == b->layout && (layouts || placement_same(&a->placement, &b->placement));
 }
 
 /* The best outcome that is not like one of those ranked; the number of outcomes: there is none. */

@@ -3,21 +3,26 @@
 #define PSTAR_PLANNER_OUTCOMES_H
 
 #include "planner/objective.h"
+#include "planner/pace.h"
 #include "planner/placement.h"
 #include "strategies/strategy.h"
 
 /* How hard a task tries to find a plan; a task of no effort finds what others do, or what fits. */
 enum effort_level { EFFORT_NONE, EFFORT_GLANCE, EFFORT_LOOK, EFFORT_STUDY };
 
+#define FAVOUR_PARTS 8
+
 /* One task of the search, and what it has found. */
 struct outcome {
     uint32_t layout; /* index of its choice */
     struct placement placement;
-    uint8_t effort;      /* enum effort_level */
-    uint32_t look_ahead; /* from which others are tried */
+    uint8_t favour;           /* of FAVOUR_PARTS: see keep_weigh */
+    uint8_t effort;           /* enum effort_level */
+    const struct pace *start; /* from which schedules are tried; NULL: the best plan's */
 
     double promise;        /* what no schedule of what it keeps beats: see planner/least.h */
     struct plan *plan;     /* NULL where it does not fit, or promises too little */
+    struct pace *pace;     /* of `plan` */
     struct plan *policy;   /* the best of eviction policies; NULL where none was tried or fits */
     struct plan *strategy; /* the best of other systems' ways; likewise */
     uint32_t plans;        /* tried */

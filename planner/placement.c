@@ -60,25 +60,24 @@ static uint8_t *find_scattered(const struct trace *trace, const struct layout *l
     return scattered;
 }
 
-/* A group goes where most of it lies. `begin` are the elements of the groups before it. */
-static bool is_on_host(const struct placement *placement, uint64_t begin, uint64_t elements,
-                       uint64_t total, uint64_t on_host)
+bool placement_same(const struct placement *a, const struct placement *b)
 {
-    double share = (double)placement->parts / PLACEMENT_PARTS;
-    double middle = (double)begin + (double)elements / 2;
+    return a->pattern == b->pattern && a->parts == b->parts && a->tail == b->tail;
+}
 
-    switch ((enum placement_pattern)placement->pattern) {
-    case PLACEMENT_FIRST:
-        return middle <= share * (double)total;
-    case PLACEMENT_LAST:
-        return middle > (1 - share) * (double)total;
-    case PLACEMENT_SPREAD:
-        return (double)on_host + (double)elements / 2 <= share * (double)(begin + elements);
-    case PLACEMENT_TRACED:
-    case PLACEMENT_PATTERNS:
-        break;
-    }
-    g_assert_not_reached();
+/* A group goes where most of it lies. `begin` are the elements of the groups before it, of which
+ * the host has `on_host`. */
+static bool is_on_host(const struct placement *placement, double begin, double elements,
+                       double total, double on_host)
+{
+    double tail = (double)placement->tail / PLACEMENT_PARTS;
+    double spread = (double)(placement->parts - placement->tail) / PLACEMENT_PARTS;
+
+    if (begin + elements / 2 > (1 - tail) * total)
+        return true;
+    if (placement->pattern == PLACEMENT_FIRST)
+        return begin + elements / 2 <= spread * total;
+    return on_host + elements / 2 <= spread / (1 - tail) * (begin + elements);
 }
 
 struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
@@ -95,7 +94,8 @@ struct trace *placement_trace(const struct placement *placement, const struct tr
     g_autofree uint8_t *scattered = find_scattered(trace, layout, group_of);
     for (uint32_t g = 0; g < layout->group_count; g++) {
         marked[g] = (!scattered[g] || placement->parts == PLACEMENT_PARTS) &&
-                    is_on_host(placement, begin, elements[g], total, taken);
+                    is_on_host(placement, (double)begin, (double)elements[g], (double)total,
+                               (double)taken);
         taken += marked[g] ? elements[g] : 0;
         begin += elements[g];
     }

@@ -7,21 +7,25 @@
 #include "traces/trace.h"
 
 /* Parts that a placement's share is counted in. */
-#define PLACEMENT_PARTS 64u
+#define PLACEMENT_PARTS 512u
 
 enum placement_pattern {
     PLACEMENT_TRACED, /* every update where the trace has it */
-    PLACEMENT_FIRST,  /* the first groups on the host */
-    PLACEMENT_LAST,   /* the last groups */
-    PLACEMENT_SPREAD, /* as evenly as whole groups allow */
+    PLACEMENT_FIRST,  /* the last groups on the host, and the first */
+    PLACEMENT_SPREAD, /* the last groups, and others as evenly as whole groups allow */
     PLACEMENT_PATTERNS
 };
 
+/* The host may finish what comes last in the model while the next forward begins: how much of it is
+ * worth while depends on how long that takes. */
 struct placement {
     uint8_t pattern; /* enum placement_pattern */
-    uint8_t parts;   /* of PLACEMENT_PARTS: the share of the elements that the host updates; 0 with
+    uint16_t parts;  /* of PLACEMENT_PARTS: the share of the elements that the host updates; 0 with
                         PLACEMENT_TRACED */
+    uint16_t tail;   /* <= parts: of them, those of the last groups */
 };
+
+bool placement_same(const struct placement *a, const struct placement *b);
 
 /* Whether updates can be placed at all: the trace has an operator for each tensor's, and it is
  * known how long one takes on either side, from the platform (may be NULL) or the trace's own. */

@@ -6,16 +6,17 @@
 enum {
     ROUND = 16,          /* tasks that know of the same best plan, whatever the number of threads */
     PLACED_LAYOUTS = 3,  /* that are tried with the optimizer in every other place */
-    REFINED_LAYOUTS = 8, /* whose share is refined */
-    FINALISTS_LOOK = 16, /* layouts with their placements that did best at a glance */
-    FINALISTS_STUDY = 8, /* and of those */
+    REFINED_LAYOUTS = 6, /* whose share is refined */
+    FINALISTS_LOOK = 12, /* layouts with their placements that did best at a glance */
+    FINALISTS_STUDY = 4, /* and of those */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
+    DESCENTS_MOST = 4, /* with steps of one size */
 };
 
-static const struct placement as_traced = {PLACEMENT_TRACED, 0};
-static const struct placement all_on_device = {PLACEMENT_SPREAD, 0};
-static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS};
-static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2};
+static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0};
+static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0};
+static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0};
+static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2, 0};
 
 struct search {
     const struct search_options *options;
@@ -24,6 +25,8 @@ struct search {
     GArray *outcomes;   /* struct outcome */
     guint begin;        /* the first outcome of the round that runs */
     struct tries tries; /* what that round knows */
+    uint8_t favour;     /* of tasks that are added */
+    bool certain;       /* what runs is done whatever asks for an end */
     gint64 deadline;    /* microseconds, monotonic; 0: none */
     gint stop;          /* atomic */
 };
@@ -66,25 +69,27 @@ static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
         (options->progress &&
          !options->progress(options->progress_data, search->begin + done, search->outcomes->len)))
         g_atomic_int_set(&search->stop, 1);
-    return !g_atomic_int_get(&search->stop);
+    return search->certain || !g_atomic_int_get(&search->stop);
 }
 
 static void add_task(struct search *search, uint32_t layout, struct placement placement,
                      enum effort_level effort)
 {
-    struct outcome outcome = {
-        .layout = layout, .placement = placement, .effort = effort, .needed = UINT64_MAX};
+    struct outcome outcome = {.layout = layout,
+                              .placement = placement,
+                              .favour = search->favour,
+                              .effort = effort,
+                              .needed = UINT64_MAX};
     g_array_append_val(search->outcomes, outcome);
 }
 
-/* Once for each layout and placement. */
+/* Once for each layout, placement and favour. */
 static void add_glance(struct search *search, uint32_t layout, struct placement placement)
 {
     for (guint i = 0; i < search->outcomes->len; i++) {
         const struct outcome *outcome = ranked(search, i);
         if (outcome->effort == EFFORT_GLANCE && outcome->layout == layout &&
-            outcome->placement.pattern == placement.pattern &&
-            outcome->placement.parts == placement.parts)
+            outcome->favour == search->favour && placement_same(&outcome->placement, &placement))
             return;
     }
     add_task(search, layout, placement, EFFORT_GLANCE);
@@ -104,7 +109,8 @@ static void find_best(struct search *search)
 /* Runs `task` for the outcomes that were added since the last batch. */
 static void run_batch(struct search *search, void (*task)(void *data, uint32_t index))
 {
-    while (search->begin < search->outcomes->len && !g_atomic_int_get(&search->stop)) {
+    while (search->begin < search->outcomes->len &&
+           (search->certain || !g_atomic_int_get(&search->stop))) {
         uint32_t count = MIN(ROUND, search->outcomes->len - search->begin);
         find_best(search);
         workers_run(&(struct workers_job){.task = task,
@@ -116,6 +122,9 @@ static void run_batch(struct search *search, void (*task)(void *data, uint32_t i
         search->begin += count;
     }
     search->begin = search->outcomes->len;
+    find_best(search);
+    if (search->tries.best)
+        search->favour = search->tries.best->favour;
 }
 
 /* The best outcomes so far once more, with more effort. */
@@ -126,8 +135,27 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
 
     for (uint32_t i = 0; i < count; i++) {
         const struct outcome outcome = *ranked(search, best[i]);
+        search->favour = outcome.favour;
         add_task(search, outcome.layout, outcome.placement, effort);
-        ranked(search, search->outcomes->len - 1)->look_ahead = outcome.plan->look_ahead;
+        ranked(search, search->outcomes->len - 1)->start = outcome.pace;
+    }
+    run_batch(search, run_task);
+}
+
+/* The best of the best layouts with other gaps in favour: `step` more and less, and so on. */
+static void try_favours(struct search *search, uint32_t layouts, int step, int most)
+{
+    g_autofree uint32_t *best = g_new(uint32_t, layouts);
+    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+                                   layouts);
+
+    for (uint32_t i = 0; i < count && search->options->objective != OBJECTIVE_TRAFFIC; i++) {
+        const struct outcome outcome = *ranked(search, best[i]);
+        for (int change = -most; change <= most; change += step) {
+            int favour = outcome.favour + change;
+            search->favour = (uint8_t)CLAMP(favour, 0, FAVOUR_PARTS);
+            add_glance(search, outcome.layout, outcome.placement);
+        }
     }
     run_batch(search, run_task);
 }
@@ -152,14 +180,16 @@ static void add_swept(struct search *search, struct placement placement, enum ef
             add_task(search, i, placement, effort);
 }
 
-/* What others do with the sizes of a sweep. */
+/* What others do with the sizes of a sweep: first, and to the end, so that no search is worse. */
 static void try_rivals(struct search *search)
 {
+    search->certain = true;
     add_swept(search, as_traced, EFFORT_NONE);
     run_batch(search, rival_task);
+    search->certain = false;
 }
 
-/* The best layouts with the optimizer in parts on the host, in every pattern. */
+/* The best layouts with the optimizer in parts on the host. */
 static void try_placements(struct search *search)
 {
     uint32_t best[PLACED_LAYOUTS];
@@ -168,9 +198,11 @@ static void try_placements(struct search *search)
 
     for (uint32_t i = 0; i < count; i++) {
         uint32_t layout = ranked(search, best[i])->layout;
-        for (uint8_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS)
+        for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS) {
             for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++)
-                add_glance(search, layout, (struct placement){pattern, parts});
+                add_glance(search, layout, (struct placement){pattern, parts, 0});
+            add_glance(search, layout, (struct placement){PLACEMENT_SPREAD, parts, COARSE_PARTS});
+        }
         add_glance(search, layout, as_traced);
         add_glance(search, layout, all_on_device);
         add_glance(search, layout, all_on_host);
@@ -178,31 +210,75 @@ static void try_placements(struct search *search)
     run_batch(search, run_task);
 }
 
-/* Every other pattern with an outcome's share, and all with shares on both sides of it. */
-static void add_neighbours(struct search *search, struct outcome outcome, uint8_t step)
+/* More or less on the host, of all groups or of the last. */
+static void add_neighbours(struct search *search, uint32_t layout, struct placement placement,
+                           int step)
 {
-    uint8_t parts = outcome.placement.parts;
+    static const struct {
+        int8_t parts, tail;
+    } ways[] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {-1, -1}};
 
-    for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++) {
-        if (pattern != outcome.placement.pattern)
-            add_glance(search, outcome.layout, (struct placement){pattern, parts});
-        if (parts > step)
-            add_glance(search, outcome.layout, (struct placement){pattern, parts - step});
-        if (parts + step < (int)PLACEMENT_PARTS)
-            add_glance(search, outcome.layout, (struct placement){pattern, parts + step});
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        int parts = placement.parts + step * ways[i].parts;
+        int tail = placement.tail + step * ways[i].tail;
+        if (parts > 0 && parts < (int)PLACEMENT_PARTS && tail >= 0 && tail <= parts)
+            add_glance(search, layout,
+                       (struct placement){placement.pattern, (uint16_t)parts, (uint16_t)tail});
     }
 }
 
 /* About the best share of each of the best layouts. */
-static void refine_placements(struct search *search, uint32_t layouts, uint8_t step)
+static void refine_placements(struct search *search, uint32_t layouts, int step)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
     uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
                                    layouts);
 
-    for (uint32_t i = 0; i < count; i++)
-        add_neighbours(search, *ranked(search, best[i]), step);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outcome outcome = *ranked(search, best[i]);
+        search->favour = outcome.favour;
+        add_neighbours(search, outcome.layout, outcome.placement, step);
+    }
     run_batch(search, run_task);
+}
+
+/* The best plan's that has its optimizer placed so; NULL: there is none. */
+static const struct outcome *best_of_pattern(const struct search *search, uint8_t pattern)
+{
+    const struct outcome *best = NULL;
+
+    for (guint i = 0; i < search->outcomes->len; i++) {
+        const struct outcome *outcome = ranked(search, i);
+        if (outcome->plan && outcome->placement.pattern == pattern &&
+            (!best || objective_prefers(search->options->objective, outcome->plan, best->plan)))
+            best = outcome;
+    }
+    return best;
+}
+
+/* Patterns are compared at their best: which one that is shows late. */
+static void refine_patterns(struct search *search, int step)
+{
+    for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++) {
+        const struct outcome *best = best_of_pattern(search, pattern);
+        if (!best)
+            continue;
+        search->favour = best->favour;
+        add_neighbours(search, best->layout, best->placement, step);
+    }
+    run_batch(search, run_task);
+}
+
+/* As long as that helps, but not for ever. */
+static void descend(struct search *search, int step)
+{
+    for (int i = 0; i < DESCENTS_MOST; i++) {
+        const struct outcome *before = search->tries.best;
+        const struct plan *plan = before ? before->plan : NULL;
+        refine_patterns(search, step);
+        if (search->tries.best && search->tries.best->plan == plan)
+            return;
+    }
 }
 
 /* Which layout is best depends on where the optimizer runs, and the other way round: the sizes of a
@@ -217,13 +293,18 @@ static void place_optimizer(struct search *search)
         try_layouts(search, as_traced);
     if (!found_any(search))
         try_layouts(search, all_on_host);
+    try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
     try_placements(search);
-    for (uint8_t step = COARSE_PARTS / 2; step > 0; step /= 2)
-        refine_placements(search, 1, step);
+    for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
+        descend(search, step);
+        if (step == COARSE_PARTS / 4)
+            try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
+    }
     if (!outcomes_rank(search->outcomes, search->options->objective, false, &best, 1))
         return;
     try_layouts(search, ranked(search, best)->placement);
-    refine_placements(search, REFINED_LAYOUTS, 1);
+    for (int step = COARSE_PARTS / 8; step > 0; step /= 4)
+        refine_placements(search, REFINED_LAYOUTS, step);
 }
 
 /* Only finds what a layout needs. */
@@ -284,12 +365,14 @@ static bool run_search(struct search *search, struct search_result *result, GErr
 {
     if (search->options->objective == OBJECTIVE_MEMORY)
         tighten_budget(search);
+    if (!search->options->alone)
+        try_rivals(search);
+    search->favour = search->options->objective == OBJECTIVE_TRAFFIC ? 0 : FAVOUR_PARTS / 2;
     if (search->tries.strategies)
         place_optimizer(search);
     else
         try_layouts(search, as_traced);
-    if (!search->options->alone)
-        try_rivals(search);
+    try_favours(search, REFINED_LAYOUTS, 1, 2);
     try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
     try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
     describe(search, result);

@@ -1,5 +1,7 @@
 #include "planner/stays.h"
 
+#include "planner/fetches.h"
+
 /* A chunk while its gaps are walked. */
 struct walk {
     struct stays *stays;
@@ -125,6 +127,7 @@ static void normalise(struct stays *stays)
         stay->first_use -= shift;
         stay->last_use -= shift;
         stay->leave -= shift;
+        stay->gone = stay->leave;
         stay->ready -= shift;
         if (stay->flush != STAY_NEVER)
             stay->flush -= shift;
@@ -141,50 +144,7 @@ static int by_first_use(const void *left, const void *right)
 
 uint32_t stays_moment(const struct stays *stays, int32_t moment)
 {
-    return (uint32_t)((moment + 2 * moments(stays)) % moments(stays));
-}
-
-/* The earliest moment, not before `limit`, from which there is room until the first use. */
-static int32_t earliest(const struct stays *stays, const struct stay *stay, int32_t limit,
-                        const int64_t *slack)
-{
-    int64_t bytes = (int64_t)stays->gaps->bytes[stay->chunk];
-    int32_t enter = stay->first_use;
-
-    while (enter > limit && slack[stays_moment(stays, enter - 1)] >= bytes)
-        enter--;
-    return enter;
-}
-
-static void take_room(const struct stays *stays, const struct stay *stay, int64_t *slack)
-{
-    for (int32_t m = stay->enter; m < stay->first_use; m++)
-        slack[stays_moment(stays, m)] -= (int64_t)stays->gaps->bytes[stay->chunk];
-}
-
-/* Fetches are issued in the order of their uses, each as early as it may be. The first pass finds
- * how far the last fetch of an iteration reaches back, before which the first of the next one is
- * not issued. */
-static void fetch_ahead(struct stays *stays, const struct keep *keep, uint32_t look_ahead)
-{
-    size_t size = stays->gaps->moment_count * sizeof(int64_t);
-    g_autofree int64_t *slack = g_malloc(size);
-    int32_t depth = (int32_t)MIN(look_ahead, stays->gaps->moment_count - 1);
-    int32_t last = -depth;
-
-    for (int pass = 0; pass < 2; pass++) {
-        memcpy(slack, keep->slack, size);
-        for (guint i = 0; i < stays->items->len; i++) {
-            struct stay *stay = &g_array_index(stays->items, struct stay, i);
-            if (!stay->fetch)
-                continue;
-            int32_t limit = MAX(MAX(stay->ready, stay->first_use - depth), last);
-            stay->enter = earliest(stays, stay, MIN(limit, stay->first_use), slack);
-            take_room(stays, stay, slack);
-            last = stay->enter;
-        }
-        last -= moments(stays);
-    }
+    return (uint32_t)((moment + PACE_CYCLES * moments(stays)) % moments(stays));
 }
 
 struct stays *stays_new(const struct keep *keep, const struct stays_options *options)
@@ -202,7 +162,7 @@ struct stays *stays_new(const struct keep *keep, const struct stays_options *opt
         }
     normalise(stays);
     g_array_sort(stays->items, by_first_use);
-    fetch_ahead(stays, keep, options->look_ahead);
+    fetches_issue(stays, keep, options);
     return stays;
 }
 
@@ -258,6 +218,17 @@ static void append_stay(const struct stays *stays, const struct stay *stay, GArr
         append(timed, ending(stays, stay->flush), 1, 0, PLAN_FLUSH, stay->chunk);
     append(timed, ending(stays, stay->leave), 0, 0, stay->write_back ? PLAN_WRITE_BACK : PLAN_DROP,
            stay->chunk);
+}
+
+uint32_t stays_look_ahead(const struct stays *stays)
+{
+    int32_t most = 0;
+
+    for (guint i = 0; i < stays->items->len; i++) {
+        const struct stay *stay = &g_array_index(stays->items, struct stay, i);
+        most = MAX(most, stay->fetch ? stay->first_use - stay->enter : 0);
+    }
+    return (uint32_t)most;
 }
 
 bool stays_begins(const struct stays *stays, const struct stay *stay)

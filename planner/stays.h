@@ -2,13 +2,13 @@
  *
  * A stay is a chunk's time on the device between two departures. It leaves as soon as its last use
  * is over, what is dirty is copied back as soon as it was last written, and what must be fetched is
- * fetched ahead of its use, in the order of the uses, as far as there is room at every moment in
- * between. None of this changes what moves. */
+ * fetched ahead of its use (planner/fetches.h). None of this changes what moves. */
 #ifndef PSTAR_PLANNER_STAYS_H
 #define PSTAR_PLANNER_STAYS_H
 
 #include "chunks/decide.h"
 #include "planner/keep.h"
+#include "planner/pace.h"
 
 #define STAY_NEVER INT32_MIN
 
@@ -20,6 +20,7 @@ struct stay {
     int32_t first_use; /* >= enter */
     int32_t last_use;
     int32_t leave;   /* leaves before this moment's operator, or at the end of the iteration */
+    int32_t gone;    /* >= leave: when its copy back is over, as far as a pace knows */
     int32_t ready;   /* the earliest `enter`: its last stay is over, the host has written it */
     int32_t flush;   /* copied back before this moment, ahead of leaving; STAY_NEVER */
     bool fetch;      /* else: allocated */
@@ -40,6 +41,10 @@ struct stays_flush {
 struct stays_options {
     uint32_t look_ahead; /* moments before its use that a fetch is issued at most */
     bool flush_early;    /* copy back as soon as last written, not when leaving */
+
+    const struct pace *pace;    /* NULL: fetches know moments only */
+    uint64_t margin_ns;         /* with a pace: before it must, that a fetch begins at most */
+    const uint64_t *copy_ns[2]; /* H2D, D2H: [chunk_count]; with a pace */
 };
 
 struct stays *stays_new(const struct keep *keep, const struct stays_options *options);
@@ -50,6 +55,9 @@ struct decisions *stays_decisions(const struct stays *stays, const struct homes 
 
 /* A moment of a stay, as the iteration counts it. */
 uint32_t stays_moment(const struct stays *stays, int32_t moment);
+
+/* Moments before its use that a fetch is issued, at most. */
+uint32_t stays_look_ahead(const struct stays *stays);
 
 /* Whether it is on the device between two iterations. */
 bool stays_begins(const struct stays *stays, const struct stay *stay);

@@ -5,15 +5,20 @@
 /* How much less than the best plan so far a candidate may promise for its schedules to be tried,
  * and its first schedule bring for others to be tried. */
 #define PROMISING 1.05
-#define NEARLY    1.2
+#define NEARLY    1.15
 
-enum { FIRST_LOOK_AHEAD = 16 };
+/* Moments that a schedule fetches ahead where no other has shown a pace; with one, margins are
+ * these parts of an iteration. */
+enum { LOOK_AHEAD = 64, FIRST_MARGIN = 16, LAST_MARGIN = 64, PACED_MOST = 6 };
+
+/* Times that room is set aside for what addresses waste, where schedules take moves without. */
+enum { RESERVES_MOST = 3 };
 
 /* Stretches of local search, each twice as long as the one before. It is for the least traffic, and
  * what moves less is not always faster: schedules are tried after each. */
 static const struct effort {
     uint32_t stretches, rounds; /* of the first */
-} efforts[] = {[EFFORT_GLANCE] = {1, 100}, [EFFORT_LOOK] = {2, 150}, [EFFORT_STUDY] = {5, 150}};
+} efforts[] = {[EFFORT_GLANCE] = {1, 40}, [EFFORT_LOOK] = {2, 150}, [EFFORT_STUDY] = {4, 150}};
 
 static double value_of(const struct tries *tries, const struct plan *plan)
 {
@@ -53,45 +58,82 @@ void tries_rivals(const struct tries *tries, const struct layout_spec *spec,
     candidate_free(candidate);
 }
 
-/* Returns whether the plan is better than those before. */
-static bool try_schedule(const struct tries *tries, const struct candidate *candidate,
-                         uint32_t look_ahead, bool flush_early, struct outcome *outcome)
-{
-    const struct stays_options options = {.look_ahead = look_ahead, .flush_early = flush_early};
-    struct plan *plan = candidate_plan(candidate, &options);
-    bool better = objective_prefers(tries->objective, plan, outcome->plan);
+/* What a schedule has brought. */
+struct tried {
+    bool better; /* than those before */
+    bool moves;  /* chunks within the device */
+};
 
-    outcomes_take_better(tries->objective, &outcome->plan, plan);
+/* Takes the plan if it is better than those before. */
+static struct tried try_schedule(const struct tries *tries, const struct candidate *candidate,
+                                 const struct stays_options *options, struct outcome *outcome)
+{
+    struct pace *pace;
+    struct plan *plan = candidate_plan(candidate, options, &pace);
+    const struct tried tried = {objective_prefers(tries->objective, plan, outcome->plan),
+                                plan->predicted.moves > 0};
+
     outcome->plans++;
-    return better;
+    if (tried.better) {
+        pace_free(outcome->pace);
+        outcome->pace = pace;
+    } else {
+        pace_free(pace);
+    }
+    outcomes_take_better(tries->objective, &outcome->plan, plan);
+    return tried;
 }
 
-/* From one look-ahead to ever greater or smaller ones, by factors of 2, while that helps. */
-static void try_look_aheads(const struct tries *tries, const struct candidate *candidate,
-                            uint32_t first, struct outcome *outcome)
+static struct tried try_paced(const struct tries *tries, const struct candidate *candidate,
+                              const struct pace *pace, uint32_t margin, bool flush_early,
+                              struct outcome *outcome)
 {
-    uint32_t moments = candidate->gaps->moment_count, ahead = first;
+    const struct stays_options options = {.look_ahead = UINT32_MAX,
+                                          .flush_early = flush_early,
+                                          .pace = pace,
+                                          .margin_ns = pace->period_ns / margin};
+    return try_schedule(tries, candidate, &options, outcome);
+}
 
-    try_schedule(tries, candidate, first, true, outcome);
+static uint64_t largest_chunk(const struct candidate *candidate)
+{
+    uint64_t largest = 0;
+
+    for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
+        largest = MAX(largest, candidate->layout->chunks[c].bytes);
+    return largest;
+}
+
+/* By the pace of the best plan of this candidate, or else of where it starts. */
+static struct tried try_first(const struct tries *tries, const struct candidate *candidate,
+                              struct outcome *outcome)
+{
+    const struct pace *pace = outcome->pace ? outcome->pace : outcome->start;
+
+    if (!pace && tries->best)
+        pace = tries->best->pace;
+    if (pace)
+        return try_paced(tries, candidate, pace, FIRST_MARGIN, true, outcome);
+    return try_schedule(tries, candidate,
+                        &(struct stays_options){.look_ahead = LOOK_AHEAD, .flush_early = true},
+                        outcome);
+}
+
+/* Each schedule shows how fast the next may be. A fetch that is issued early is not late, but the
+ * room that it holds may be what another lacks: margins are halved where they do not help. */
+static void try_schedules(const struct tries *tries, const struct candidate *candidate,
+                          struct outcome *outcome)
+{
+    for (int reserves = 0; try_first(tries, candidate, outcome).moves && reserves < RESERVES_MOST;
+         reserves++)
+        keep_reserve(candidate->keep, largest_chunk(candidate));
     if (outcome->effort == EFFORT_GLANCE && tries->best &&
         value_of(tries, outcome->plan) > NEARLY * value_of(tries, tries->best->plan))
         return;
-    do {
-        ahead = MAX(1, 2 * ahead);
-    } while (ahead < moments && try_schedule(tries, candidate, ahead, true, outcome));
-    ahead = first;
-    while (ahead > 0 && try_schedule(tries, candidate, ahead / 2, true, outcome))
-        ahead /= 2;
-}
-
-/* Where the search for the best look-ahead begins. */
-static uint32_t first_look_ahead(const struct tries *tries, const struct outcome *outcome)
-{
-    if (outcome->plan)
-        return outcome->plan->look_ahead;
-    if (outcome->effort != EFFORT_GLANCE)
-        return outcome->look_ahead;
-    return tries->best ? tries->best->plan->look_ahead : FIRST_LOOK_AHEAD;
+    for (uint32_t margin = FIRST_MARGIN, tried = 0; margin <= LAST_MARGIN && tried < PACED_MOST;
+         tried++)
+        if (!try_paced(tries, candidate, outcome->pace, margin, true, outcome).better)
+            margin *= 2;
 }
 
 static void search_locally(const struct tries *tries, const struct candidate *candidate,
@@ -101,11 +143,11 @@ static void search_locally(const struct tries *tries, const struct candidate *ca
 
     for (uint32_t i = 0; i < effort->stretches && !g_atomic_int_get(tries->stop); i++) {
         keep_improve(candidate->keep, random, effort->rounds << i, tries->stop);
-        try_look_aheads(tries, candidate, first_look_ahead(tries, outcome), outcome);
+        try_schedules(tries, candidate, outcome);
     }
     outcome->promise = least_of_kept(candidate, tries->objective);
     if (outcome->plan && outcome->effort == EFFORT_STUDY)
-        try_schedule(tries, candidate, outcome->plan->look_ahead, false, outcome);
+        try_paced(tries, candidate, outcome->pace, FIRST_MARGIN, false, outcome);
 }
 
 static bool is_promising(const struct tries *tries, const struct outcome *outcome)
@@ -124,7 +166,7 @@ void tries_plans(const struct tries *tries, const struct layout_spec *spec, uint
     outcome->done = true;
     if (!candidate)
         return;
-    candidate_seed(candidate, &policy_opt);
+    keep_weigh(candidate->keep, (double)outcome->favour / FAVOUR_PARTS);
     outcome->promise = least_of_kept(candidate, tries->objective);
     if (is_promising(tries, outcome)) {
         g_autoptr(GRand) random = g_rand_new_with_seed(seed);

@@ -8,7 +8,7 @@
 #include "planner/verify.h"
 #include "tests/chunks/random_iteration.h"
 
-enum { CASES = 200, GAPS_ENUMERATED = 12, ENUMERATED_LEAST = 20 };
+enum { CASES = 200, GAPS_ENUMERATED = 12, ENUMERATED_LEAST = 20, ROUNDS = 4 };
 
 struct fixture {
     struct trace *trace;
@@ -57,8 +57,8 @@ static void set_up(struct fixture *f, GRand *random)
         .device_bytes = least +
                         (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least)),
         .host_bytes = g_rand_int_range(random, 0, 4) ? UINT64_MAX : layout_bytes(layout) / 2};
-    f->candidate = candidate_new(&f->job, &spec, &(struct placement){PLACEMENT_TRACED, 0}, &needed,
-                                 NULL);
+    f->candidate = candidate_new(&f->job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0},
+                                 &needed, NULL);
     accesses_free(accesses);
     layout_free(layout);
 }
@@ -91,7 +91,7 @@ static void check_slack(const struct keep *keep)
     }
     for (uint32_t m = 0; m < gaps->moment_count; m++) {
         g_assert_cmpint(slack[m], >=, 0);
-        g_assert_cmpint(slack[m], ==, keep->slack[m]);
+        g_assert_cmpint(slack[m] - (int64_t)keep->reserve, ==, keep->slack[m]);
     }
     g_assert_cmpuint(keep->traffic, ==, gaps_traffic(gaps, keep->kept));
 }
@@ -124,6 +124,45 @@ static void check_policies(const struct fixture *f)
     }
 }
 
+/* By moments, or by the pace of the plan before, with any margin. */
+static struct stays_options random_options(GRand *random, const struct pace *pace)
+{
+    struct stays_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
+                                    .flush_early = g_rand_boolean(random)};
+
+    if (!pace || g_rand_int_range(random, 0, 4) == 0)
+        return options;
+    options.pace = pace;
+    options.margin_ns = (uint64_t)(g_rand_double(random) * (double)pace->period_ns);
+    if (g_rand_boolean(random))
+        options.look_ahead = UINT32_MAX;
+    return options;
+}
+
+static void check_pace(const struct pace *pace, const struct plan *plan)
+{
+    int32_t n = (int32_t)pace->moment_count;
+
+    g_assert_cmpuint(pace->moment_count, ==, plan->moment_count);
+    for (int32_t m = 1 - 2 * n; m < 2 * n; m++) {
+        g_assert_cmpint(pace_ns(pace, m), >=, pace_ns(pace, m - 1));
+        g_assert_cmpint(pace_ns(pace, m + n), ==, pace_ns(pace, m) + (int64_t)pace->period_ns);
+        int32_t found = pace_moment(pace, pace_ns(pace, m));
+        g_assert_cmpint(found, >=, m);
+        g_assert_cmpint(pace_ns(pace, found), ==, pace_ns(pace, m));
+    }
+}
+
+static void keep_otherwise(struct keep *keep, int round, GRand *random)
+{
+    if (round == 0)
+        keep_weigh(keep, g_rand_double(random));
+    else if (g_rand_boolean(random))
+        keep_improve(keep, random, 50, NULL);
+    else
+        keep_reserve(keep, (uint64_t)g_rand_int_range(random, 0, 1 << 16));
+}
+
 static void test_plans_move_what_is_reckoned(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -134,12 +173,14 @@ static void test_plans_move_what_is_reckoned(void)
         set_up(&f, random);
         if (f.candidate && i % 10 == 0)
             check_policies(&f);
-        for (int round = 0; f.candidate && round < 3; round++) {
-            struct stays_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
-                                            .flush_early = g_rand_boolean(random)};
-            struct plan *plan = candidate_plan(f.candidate, &options);
+        struct pace *pace = NULL;
+        for (int round = 0; f.candidate && round < ROUNDS; round++) {
+            struct pace *next = NULL;
+            struct stays_options options = random_options(random, pace);
+            struct plan *plan = candidate_plan(f.candidate, &options, &next);
             check_slack(f.candidate->keep);
             check_plan(&f, plan);
+            check_pace(next, plan);
             check_promise(plan, least_of_kept(f.candidate, OBJECTIVE_TRAFFIC),
                           least_of_kept(f.candidate, OBJECTIVE_TIME));
             /* Where no addresses are found beforehand, making way may go through the host. */
@@ -147,11 +188,11 @@ static void test_plans_move_what_is_reckoned(void)
             straight += traffic(plan) == f.candidate->keep->traffic;
             planned++;
             plan_free(plan);
-            if (round == 0)
-                candidate_seed(f.candidate, &policy_opt);
-            else
-                keep_improve(f.candidate->keep, random, 50, NULL);
+            pace_free(pace);
+            pace = next;
+            keep_otherwise(f.candidate->keep, round, random);
         }
+        pace_free(pace);
         tear_down(&f);
     }
     g_test_message("%d of %d plans move exactly what is reckoned", straight, planned);
@@ -213,7 +254,7 @@ static void test_small_iterations_against_enumeration(void)
         if (f.candidate && f.candidate->keep->order->len <= GAPS_ENUMERATED) {
             uint64_t least = enumerate(f.candidate->gaps, f.candidate->keep->order);
             tight += check_bound(f.candidate->gaps, least, random) == least;
-            candidate_seed(f.candidate, &policy_opt);
+            keep_weigh(f.candidate->keep, g_rand_double(random));
             keep_improve(f.candidate->keep, random, 100, NULL);
             g_assert_cmpuint(f.candidate->keep->traffic, >=, least);
             optimal += f.candidate->keep->traffic == least;

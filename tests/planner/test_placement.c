@@ -70,47 +70,56 @@ static void place(struct fixture *f, const struct placement *placement)
     trace_free(placed);
 }
 
-static void check_order(const struct fixture *f, const struct placement *placement)
+/* From some group on, all are on the host; before it, as many as the share says. */
+static void check_tail(const struct fixture *f, const struct placement *placement)
 {
-    int last = -1;
-    for (uint32_t g = 0; g < f->layout->group_count; g++) {
-        if (f->on_host[g] == 2)
-            continue;
-        if (last >= 0 && placement->pattern == PLACEMENT_FIRST)
-            g_assert_cmpint(f->on_host[g], <=, last);
-        if (last >= 0 && placement->pattern == PLACEMENT_LAST)
-            g_assert_cmpint(f->on_host[g], >=, last);
-        last = f->on_host[g];
+    double tail = (double)placement->tail / PLACEMENT_PARTS * (double)f->total, after = 0;
+
+    for (uint32_t g = f->layout->group_count; g-- > 0;) {
+        after += (double)f->elements[g];
+        if (after <= tail)
+            g_assert_cmpint(f->on_host[g], !=, 0);
     }
 }
 
-/* No pattern is more than a group off its share, and the spread one is not anywhere. */
+/* The whole is no more than two groups off its share, one at each end of what is not spread; what
+ * is spread without a tail is no more than one off, anywhere. */
 static void check_share(const struct fixture *f, const struct placement *placement)
 {
     double share = (double)placement->parts / PLACEMENT_PARTS, before = 0, host = 0;
+    bool anywhere = placement->pattern == PLACEMENT_SPREAD && !placement->tail;
+
     for (uint32_t g = 0; g < f->layout->group_count; g++) {
         if (f->on_host[g] == 2)
             return; /* what this group would have been is not to be seen */
         before += (double)f->elements[g];
         host += f->on_host[g] ? (double)f->elements[g] : 0;
-        if (placement->pattern == PLACEMENT_SPREAD)
+        if (anywhere)
             g_assert_cmpfloat(fabs(host - share * before), <=, (double)f->largest);
     }
-    g_assert_cmpfloat(fabs(host - share * (double)f->total), <=, (double)f->largest);
+    g_assert_cmpfloat(fabs(host - share * (double)f->total), <=,
+                      (anywhere ? 1 : 2) * (double)f->largest);
 }
 
-static void test_patterns(void)
+static struct placement random_placement(GRand *random)
+{
+    uint8_t pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST, PLACEMENT_PATTERNS);
+    uint16_t parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
+    uint16_t tail = g_rand_boolean(random) ? (uint16_t)g_rand_int_range(random, 0, parts + 1) : 0;
+
+    return (struct placement){pattern, parts, tail};
+}
+
+static void test_shares(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
 
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
-        struct placement placement = {
-            .pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST, PLACEMENT_PATTERNS),
-            .parts = (uint8_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1)};
+        struct placement placement = random_placement(random);
         set_up(&f, random);
         place(&f, &placement);
-        check_order(&f, &placement);
+        check_tail(&f, &placement);
         check_share(&f, &placement);
         tear_down(&f);
     }
@@ -122,9 +131,10 @@ static void test_all_or_none(void)
     struct fixture f;
 
     set_up(&f, random);
-    for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++)
-        for (int all = 0; all < 2; all++) {
-            place(&f, &(struct placement){pattern, all ? PLACEMENT_PARTS : 0});
+    for (int all = 0; all < 2; all++)
+        for (uint32_t tail = 0; tail <= (all ? PLACEMENT_PARTS : 0); tail += PLACEMENT_PARTS / 2) {
+            place(&f,
+                  &(struct placement){PLACEMENT_SPREAD, all ? PLACEMENT_PARTS : 0, (uint16_t)tail});
             for (uint32_t g = 0; g < f.layout->group_count; g++)
                 g_assert_true(f.on_host[g] == 2 || f.on_host[g] == all);
         }
@@ -154,7 +164,7 @@ static void test_scattered(void)
     for (int i = 0; i < CASES; i++) {
         struct placement placement = {
             .pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST, PLACEMENT_PATTERNS),
-            .parts = (uint8_t)g_rand_int_range(random, 0, PLACEMENT_PARTS)};
+            .parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS)};
         struct fixture f;
         set_up(&f, random);
         struct layout *apart = pack_apart(&f);
@@ -179,8 +189,8 @@ static void test_unknown_times(void)
     struct fixture f;
 
     set_up(&f, random);
-    for (uint8_t parts = 0; parts <= PLACEMENT_PARTS; parts += PLACEMENT_PARTS) {
-        struct placement one_side = {PLACEMENT_FIRST, parts};
+    for (uint16_t parts = 0; parts <= PLACEMENT_PARTS; parts += PLACEMENT_PARTS) {
+        struct placement one_side = {PLACEMENT_SPREAD, parts, 0};
         struct trace *placed = placement_trace(&one_side, f.trace, f.layout, f.platform);
         g_assert_false(placement_is_possible(placed, NULL));
         trace_free(placed);
@@ -191,7 +201,7 @@ static void test_unknown_times(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/placement/patterns", test_patterns);
+    g_test_add_func("/placement/shares", test_shares);
     g_test_add_func("/placement/all_or_none", test_all_or_none);
     g_test_add_func("/placement/scattered", test_scattered);
     g_test_add_func("/placement/unknown_times", test_unknown_times);

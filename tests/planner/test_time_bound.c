@@ -32,7 +32,7 @@ struct fixture {
 /* With every update on the host, or on the device. */
 static struct trace *place_all(const struct fixture *f, bool on_host)
 {
-    const struct placement placement = {PLACEMENT_SPREAD, on_host ? PLACEMENT_PARTS : 0};
+    const struct placement placement = {PLACEMENT_SPREAD, on_host ? PLACEMENT_PARTS : 0, 0};
     return placement_trace(&placement, f->trace, f->layout, f->platform);
 }
 
@@ -230,7 +230,11 @@ static void check_schedules(const struct fixture *f, struct candidate *candidate
             keep_improve(candidate->keep, random, 20, NULL);
         for (size_t a = 0; fits && a < G_N_ELEMENTS(look_aheads); a++)
             for (int late = 0; late < 2; late++)
-                check(f, candidate_plan(candidate, &(struct stays_options){look_aheads[a], !late}),
+                check(f,
+                      candidate_plan(candidate,
+                                     &(struct stays_options){.look_ahead = look_aheads[a],
+                                                             .flush_early = !late},
+                                     NULL),
                       least);
     }
 }
@@ -274,9 +278,9 @@ static void test_no_schedule_is_faster(void)
         set_up(&f, random);
         check_placement(&f, &placement, random, &least);
         for (int p = 0; f.either_side && p < PLACEMENTS; p++) {
-            placement.pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST,
-                                                          PLACEMENT_PATTERNS);
-            placement.parts = (uint8_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
+            placement.pattern = PLACEMENT_SPREAD;
+            placement.parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
+            placement.tail = (uint16_t)g_rand_int_range(random, 0, placement.parts + 1);
             check_placement(&f, &placement, random, &least);
         }
         if (isfinite(least) && f.bound > 0) {

@@ -164,14 +164,22 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = d->chunk_bytes;
     struct candidate *candidate =
-        candidate_new(job, &spec, &(struct placement){PLACEMENT_TRACED, 0}, &needed, NULL);
+        candidate_new(job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0}, &needed, NULL);
     if (!candidate)
         return NULL;
     struct stays_options options = {.look_ahead = d->look_ahead,
                                     .flush_early = g_rand_boolean(random)};
-    candidate_seed(candidate, d->policy);
+    keep_weigh(candidate->keep, g_rand_double(random));
     keep_improve(candidate->keep, random, 50, NULL);
-    struct plan *plan = candidate_plan(candidate, &options);
+    struct pace *pace = NULL;
+    struct plan *plan = candidate_plan(candidate, &options, &pace);
+    if (g_rand_boolean(random)) {
+        options.pace = pace;
+        options.margin_ns = (uint64_t)(g_rand_double(random) * (double)pace->period_ns);
+        plan_free(plan);
+        plan = candidate_plan(candidate, &options, NULL);
+    }
+    pace_free(pace);
     g_autofree char *path = workshop_path(workshop, "plan.json");
     g_autoptr(GError) error = NULL;
     plan_write(plan, path, &error);
