@@ -1,0 +1,125 @@
+/* A search that is stopped, by a person or by its time, leaves the best plan so far: it verifies,
+ * and no strategy is faster. */
+#include "workshop.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define MODEL    PROJECT_DIR "/models/configs/patrickstar-1b.json"
+#define PLATFORM PROJECT_DIR "/platforms/a100-40gb.json"
+#define BUDGET   "--device-memory 20% --platform " PLATFORM
+
+enum { POLL_US = 1000 };
+
+static struct workshop *set_up(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model " MODEL
+                      " --batch 4 --seq 512 --precision bf16 --platform " PLATFORM " -o run.pstar");
+    return workshop;
+}
+
+/* Seconds an iteration of the fastest strategy. */
+static double best_strategy(const struct workshop *workshop)
+{
+    double best = INFINITY;
+    size_t i;
+    json_t *row;
+
+    workshop_must_run(workshop, "pstar-sim run.pstar " BUDGET " --strategy all --json sim.json");
+    json_t *sim = workshop_read_json(workshop, "sim.json");
+    json_array_foreach (json_object_get(sim, "results"), i, row)
+        if (json_is_true(json_object_get(row, "fits")))
+            best = fmin(best, json_number_value(json_object_get(row, "iteration_seconds")));
+    json_decref(sim);
+    g_assert_true(isfinite(best));
+    return best;
+}
+
+static void check_plan(const struct workshop *workshop)
+{
+    double best = best_strategy(workshop);
+
+    workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    json_t *time = json_object_get(json_object_get(plan, "certificate"), "time");
+    double seconds = (double)json_integer_value(json_object_get(time, "achieved_ns")) * 1e-9;
+    g_assert_cmpfloat(seconds, >, 0);
+    g_assert_cmpfloat(seconds, <=, best * (1 + 1e-8));
+    json_decref(plan);
+}
+
+static void test_time_limit(void)
+{
+    struct workshop *workshop = set_up();
+    struct outcome outcome = workshop_run(workshop, "pstar-plan run.pstar " BUDGET
+                                                    " --time-limit 0.001 -o plan.json");
+
+    g_assert_cmpint(outcome.status, ==, 0);
+    g_assert_nonnull(strstr(outcome.out, "stopped early"));
+    outcome_clear(&outcome);
+    check_plan(workshop);
+    workshop_free(workshop);
+}
+
+/* Whether the process takes interrupts itself by now: they are blocked. */
+static bool blocks_interrupts(GPid pid)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
+    g_autofree char *status = NULL;
+
+    if (!g_file_get_contents(path, &status, NULL, NULL))
+        return false;
+    const char *blocked = strstr(status, "SigBlk:");
+    g_assert_nonnull(blocked);
+    return g_ascii_strtoull(blocked + strlen("SigBlk:"), NULL, 16) & (1ull << (SIGINT - 1));
+}
+
+static void test_interrupt(void)
+{
+    struct workshop *workshop = set_up();
+    char *command[] = {PROGRAM_DIR "/pstar-plan",
+                       "run.pstar",
+                       "--device-memory",
+                       "20%",
+                       "--platform",
+                       PLATFORM,
+                       "-o",
+                       "plan.json",
+                       NULL};
+    g_autofree char *out = NULL;
+    GError *error = NULL;
+    GPid pid;
+    int status, from_out;
+
+    g_spawn_async_with_pipes(workshop->folder, command, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL,
+                             &pid, NULL, &from_out, NULL, &error);
+    g_assert_no_error(error);
+    while (!blocks_interrupts(pid)) {
+        g_assert_cmpint(waitpid(pid, &status, WNOHANG), ==, 0);
+        g_usleep(POLL_US);
+    }
+    g_assert_cmpint(kill(pid, SIGINT), ==, 0);
+    GIOChannel *channel = g_io_channel_unix_new(from_out);
+    g_io_channel_read_to_end(channel, &out, NULL, &error);
+    g_assert_no_error(error);
+    g_io_channel_shutdown(channel, FALSE, NULL);
+    g_io_channel_unref(channel);
+    g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    g_assert_nonnull(strstr(out, "stopped early"));
+    check_plan(workshop);
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/stop/time_limit", test_time_limit);
+    g_test_add_func("/stop/interrupt", test_interrupt);
+    return g_test_run();
+}
