@@ -1,5 +1,5 @@
-# What this build could have and has not. Nothing uses the libraries yet: the CPU device on one rank,
-# with host memory as the last tier, is all there is to train on.
+# What this build could have and has not. Nothing uses MPI and liburing yet: training is on one rank,
+# with host memory as the last tier.
 find_package(CUDAToolkit QUIET)
 find_package(MPI QUIET COMPONENTS C)
 pkg_check_modules(LIBURING QUIET liburing)
@@ -17,7 +17,6 @@ if(PSTAR_CUPTI)
 else()
   message(STATUS "Left out: what CUDA devices do, in pstar-collect (no headers of CUPTI 13 here)")
 endif()
-pstar_left_out("the CUDA device" "CUDA toolkit" "${CUDAToolkit_FOUND}")
 pstar_left_out("several ranks" "MPI" "${MPI_C_FOUND}")
 pstar_left_out("the NVMe tier" "liburing" "${LIBURING_FOUND}")
 if(NOT GNUPLOT)

@@ -265,7 +265,7 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int
         REAL("held-out", &o->held_out, "Share at the end of the data that is only evaluated"),
         FILENAME("plan", &o->plan, "Train with this plan", "plan.json"),
         FILENAME("emit-plan", &o->emit_plan, "Write the plan that is trained with", "plan.json"),
-        TEXT("device", &raw->device, "cpu", "NAME"),
+        TEXT("device", &raw->device, "cpu (default) or cuda", "NAME"),
         TEXT("device-memory", &raw->device_memory, "Budget; everything resident by default",
              "SIZE"),
         TEXT("host-memory", &raw->host_memory, "Budget; unlimited by default", "SIZE"),
