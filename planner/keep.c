@@ -235,6 +235,8 @@ static double kept_value(const struct keep *keep, const double *value)
 
 void keep_weigh(struct keep *keep, double favour)
 {
+    if (keep->gaps->count == 0)
+        return;
     uint32_t moments = keep->gaps->moment_count;
     int64_t largest = largest_chunk(keep->gaps);
     g_autofree uint8_t *best = g_memdup2(keep->kept, keep->gaps->count);
