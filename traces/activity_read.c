@@ -223,12 +223,13 @@ static bool load_table(const struct database *database, const struct activity_ta
     return good;
 }
 
+/* In a damaged file the key may be NULL. */
 static void take_meta(struct activity *activity, const char *key, sqlite3_int64 value)
 {
-    if (strcmp(key, ACTIVITY_CHOSEN_CALLS) == 0)
+    if (g_strcmp0(key, ACTIVITY_CHOSEN_CALLS) == 0)
         activity->chosen_calls = value == 1;
     for (int c = 0; c < ACTIVITY_COUNTS; c++)
-        if (strcmp(key, activity_counts[c].key) == 0)
+        if (g_strcmp0(key, activity_counts[c].key) == 0)
             *(uint64_t *)(void *)((char *)activity + activity_counts[c].offset) = (uint64_t)value;
 }
 

@@ -197,7 +197,7 @@ void run_block(unsigned threads)
         bool any = false;
         left = 0;
         for (const std::vector<unsigned> &warp : warps) {
-            size_t of_warp;
+            size_t of_warp = 0;
             do {
                 current.progress = false;
                 of_warp = visit(warp);
