@@ -13,8 +13,9 @@ struct probe_product {
     double seconds; /* of one, as last measured; 0: not yet */
 };
 
-/* [rows, inputs] x [inputs, outputs], of whatever lies in the arena from its start; at most
- * probe_product_bytes are touched. It must not move. */
+/* [rows, inputs] x [inputs, outputs], of whatever lies in the arena from its start, the operands
+ * one after the other at multiples of 256 bytes; at most probe_product_bytes are touched. `device`
+ * may be NULL for who runs `operation` itself. It must not move. */
 void probe_product_init(struct probe_product *product, struct device *device,
                         enum model_precision precision, uint32_t rows, uint32_t inputs,
                         uint32_t outputs);

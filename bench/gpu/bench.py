@@ -85,11 +85,9 @@ class Bench:
     def read(self, name):
         return json.loads((self.folder / name).read_text())
 
-    def keep(self, name, under=None):
-        """A file of the folder into the results, compressed where it is a trace."""
-        target = self.output / (under or name)
-        target.write_bytes((self.folder / name).read_bytes())
-        return target
+    def keep(self, name):
+        """A file of the folder, into the results."""
+        (self.output / name).write_bytes((self.folder / name).read_bytes())
 
     def rows(self, trace, query):
         """Of a trace, which is SQLite; its tables are Nsight Systems'."""

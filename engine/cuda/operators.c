@@ -3,6 +3,7 @@
 #include "engine/cuda/kernels.h"
 #include "engine/cuda/products.h"
 #include "engine/device.h"
+#include "engine/operation_call.h"
 
 enum {
     WORKSPACE_BYTES = 32 << 20, /* of the matrix products */
@@ -14,24 +15,10 @@ struct cuda_operators {
     uint8_t *arena, *own; /* own: workspace, scratch, counter */
     struct cuda_context cuda;
     struct cuda_products *products;
+    cudaError_t error; /* the first of the products of the operator that is being queued */
 };
 
-/* What every operator's kernels are called with. N rows, H width. */
-struct call {
-    struct cuda_operators *operators;
-    const struct cuda_context *cuda;
-    const struct operation *operation;
-    const struct model_operator *op;
-    const struct model_config *config;
-    enum model_precision precision;
-    enum model_gradient layout;
-    uint32_t B, T, N, H;
-    struct cpu_dropout storage;
-    const struct cpu_dropout *dropout; /* NULL: none */
-    cudaError_t error;                 /* the first of the products */
-};
-
-typedef void run_kind(struct call *call);
+typedef void run_kind(struct cuda_operators *operators, const struct operation_call *call);
 
 bool cuda_operators_support(const struct model_config *config, GError **error)
 {
@@ -89,125 +76,73 @@ void cuda_operators_free(struct cuda_operators *operators)
     g_free(operators);
 }
 
-static void *at(const struct call *call, uint64_t address)
-{
-    return address == OPERATION_ABSENT ? NULL : call->operators->arena + address;
-}
-
-static void *in(const struct call *call, int i)
-{
-    return at(call, call->operation->in[i]);
-}
-
-static void *out(const struct call *call, int i)
-{
-    return at(call, call->operation->out[i]);
-}
-
-static void *parameter(const struct call *call, int i)
-{
-    return at(call, call->operation->tensor[i].address[TRACE_PARAM]);
-}
-
-static void *gradient(const struct call *call, int i)
-{
-    return at(call, call->operation->tensor[i].gradient);
-}
-
-static enum cpu_gradient gradient_kind(const struct call *call, bool add)
-{
-    if (call->layout == MODEL_GRADIENT_LIST)
-        return add ? CPU_GRADIENT_ADD : CPU_GRADIENT_SET;
-    return add ? CPU_GRADIENT_ADD_BF16 : CPU_GRADIENT_SET_BF16;
-}
-
-static double dropout_probability(const struct model_config *config, uint8_t kind)
-{
-    switch (kind) {
-    case MODEL_EMBED_FORWARD:
-    case MODEL_EMBED_BACKWARD:
-        return config->embedding_dropout;
-    case MODEL_ATTENTION_FORWARD:
-    case MODEL_ATTENTION_BACKWARD:
-        return config->attention_dropout;
-    default:
-        return config->residual_dropout;
-    }
-}
-
-static void set_dropout(struct call *call)
-{
-    const struct operation *operation = call->operation;
-    if (!operation->training || call->op->dropout_site == MODEL_NONE)
-        return;
-    call->storage = (struct cpu_dropout){
-        {operation->seed, operation->pass, call->op->dropout_site},
-        dropout_probability(call->config, call->op->kind),
-    };
-    call->dropout = &call->storage;
-}
-
 /* The norm of a gradient that is complete, where it is due. */
-static void sum_squares(const struct call *call, int i)
+static void sum_squares(struct cuda_operators *operators, const struct operation_call *call, int i)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[i];
-    enum model_precision precision = call->layout == MODEL_GRADIENT_LIST ? MODEL_FP32
-                                                                         : call->precision;
+    enum model_precision precision = call_gradient_precision(call);
     if (tensor->norm)
-        cuda_sum_squares(call->cuda, precision, tensor->elements, gradient(call, i), tensor->norm);
+        cuda_sum_squares(&operators->cuda, precision, tensor->elements, call_gradient(call, i),
+                         tensor->norm);
 }
 
-static void embed_forward(struct call *call)
+static void embed_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    cuda_embed_forward(call->cuda, call->precision, call->N, call->T, call->H, in(call, 0),
-                       parameter(call, 0), parameter(call, 1), call->dropout, out(call, 0));
+    cuda_embed_forward(&operators->cuda, call->precision, call->N, call->T, call->H,
+                       call_in(call, 0), call_parameter(call, 0), call_parameter(call, 1),
+                       call->dropout, call_out(call, 0));
 }
 
-static void embed_backward(struct call *call)
+static void embed_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
     /* Tied: the classifier's gradient is there already. */
     bool add_tokens = call->op->accumulate || call->config->tied;
-    uint64_t *order = at(call, call->operation->workspace);
-    cuda_embed_order(call->cuda, call->N, in(call, 1), order);
-    cuda_embed_backward_tokens(call->cuda, call->precision, call->N, call->H,
-                               call->config->vocabulary, order, in(call, 0), call->dropout,
-                               gradient_kind(call, add_tokens), gradient(call, 0));
-    cuda_embed_backward_positions(call->cuda, call->precision, call->B, call->T, call->H,
-                                  call->config->positions, in(call, 0), call->dropout,
-                                  gradient_kind(call, call->op->accumulate), gradient(call, 1));
-    sum_squares(call, 0);
-    sum_squares(call, 1);
+    uint64_t *order = call_at(call, call->operation->workspace);
+    cuda_embed_order(&operators->cuda, call->N, call_in(call, 1), order);
+    cuda_embed_backward_tokens(&operators->cuda, call->precision, call->N, call->H,
+                               call->config->vocabulary, order, call_in(call, 0), call->dropout,
+                               call_gradient_kind(call, add_tokens), call_gradient(call, 0));
+    cuda_embed_backward_positions(&operators->cuda, call->precision, call->B, call->T, call->H,
+                                  call->config->positions, call_in(call, 0), call->dropout,
+                                  call_gradient_kind(call, call->op->accumulate),
+                                  call_gradient(call, 1));
+    sum_squares(operators, call, 0);
+    sum_squares(operators, call, 1);
 }
 
-static void norm_forward(struct call *call)
+static void norm_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    cuda_norm_forward(call->cuda, call->precision, call->N, call->H, call->config->norm_epsilon,
-                      parameter(call, 0), parameter(call, 1), in(call, 0), out(call, 0),
-                      out(call, 1));
+    cuda_norm_forward(&operators->cuda, call->precision, call->N, call->H,
+                      call->config->norm_epsilon, call_parameter(call, 0), call_parameter(call, 1),
+                      call_in(call, 0), call_out(call, 0), call_out(call, 1));
 }
 
 /* The input's gradient first: the weight may be overwritten by its own. */
-static void norm_backward(struct call *call)
+static void norm_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    cuda_norm_backward_input(call->cuda, call->precision, call->N, call->H, parameter(call, 0),
-                             in(call, 0), in(call, 1), in(call, 2), call->op->add, out(call, 0));
-    cuda_norm_backward_parameters(
-        call->cuda, call->precision, call->N, call->H, in(call, 0), in(call, 1), in(call, 2),
-        gradient_kind(call, call->op->accumulate), gradient(call, 0), gradient(call, 1));
-    sum_squares(call, 0);
-    sum_squares(call, 1);
+    cuda_norm_backward_input(&operators->cuda, call->precision, call->N, call->H,
+                             call_parameter(call, 0), call_in(call, 0), call_in(call, 1),
+                             call_in(call, 2), call->op->add, call_out(call, 0));
+    cuda_norm_backward_parameters(&operators->cuda, call->precision, call->N, call->H,
+                                  call_in(call, 0), call_in(call, 1), call_in(call, 2),
+                                  call_gradient_kind(call, call->op->accumulate),
+                                  call_gradient(call, 0), call_gradient(call, 1));
+    sum_squares(operators, call, 0);
+    sum_squares(operators, call, 1);
 }
 
-static void multiply(struct call *call, struct product_shape shape, struct product product)
+static void multiply(struct cuda_operators *operators, const struct operation_call *call,
+                     struct product_shape shape, struct product product)
 {
     shape.in = (uint8_t)call->precision;
-    cudaError_t error = cuda_products_run(call->operators->products, &shape, &product);
-    if (call->error == cudaSuccess)
-        call->error = error;
+    cudaError_t error = cuda_products_run(operators->products, &shape, &product);
+    if (operators->error == cudaSuccess)
+        operators->error = error;
 }
 
 /* y[N,O] = x[N,I] weight[I,O] + bias[O] */
-static struct product_shape forward_shape(const struct call *call, enum product_epilogue epilogue)
+static struct product_shape forward_shape(const struct operation_call *call,
+                                          enum product_epilogue epilogue)
 {
     return (struct product_shape){.M = call->N,
                                   .N = call->op->outputs,
@@ -217,163 +152,161 @@ static struct product_shape forward_shape(const struct call *call, enum product_
                                   .epilogue = (uint8_t)epilogue};
 }
 
-static void linear_forward(struct call *call)
+static void linear_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    multiply(call, forward_shape(call, PRODUCT_BIAS),
-             (struct product){.a = in(call, 0),
-                              .b = parameter(call, 0),
-                              .bias = parameter(call, 1),
-                              .c = out(call, 0)});
+    multiply(operators, call, forward_shape(call, PRODUCT_BIAS),
+             (struct product){.a = call_in(call, 0),
+                              .b = call_parameter(call, 0),
+                              .bias = call_parameter(call, 1),
+                              .c = call_out(call, 0)});
 }
 
 /* In one product, or where the library cannot, in a product and a kernel: always the same for a
  * shape. */
-static void gelu_forward(struct call *call)
+static void gelu_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
     struct product_shape fused = forward_shape(call, PRODUCT_GELU);
-    if (cuda_products_have(call->operators->products, &fused)) {
-        multiply(call, fused,
-                 (struct product){.a = in(call, 0),
-                                  .b = parameter(call, 0),
-                                  .bias = parameter(call, 1),
-                                  .c = out(call, 1),
-                                  .pre = out(call, 0)});
+    if (cuda_products_have(operators->products, &fused)) {
+        multiply(operators, call, fused,
+                 (struct product){.a = call_in(call, 0),
+                                  .b = call_parameter(call, 0),
+                                  .bias = call_parameter(call, 1),
+                                  .c = call_out(call, 1),
+                                  .pre = call_out(call, 0)});
         return;
     }
-    linear_forward(call);
-    cuda_gelu_forward(call->cuda, call->precision, (uint64_t)call->N * call->op->outputs,
-                      out(call, 0), out(call, 1));
+    linear_forward(operators, call);
+    cuda_gelu_forward(&operators->cuda, call->precision, (uint64_t)call->N * call->op->outputs,
+                      call_out(call, 0), call_out(call, 1));
 }
 
-static void residual_forward(struct call *call)
+static void residual_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    linear_forward(call);
-    cuda_residual_forward(call->cuda, call->precision, call->N, call->op->outputs, in(call, 1),
-                          call->dropout, out(call, 0));
+    linear_forward(operators, call);
+    cuda_residual_forward(&operators->cuda, call->precision, call->N, call->op->outputs,
+                          call_in(call, 1), call->dropout, call_out(call, 0));
 }
 
 /* dweight = a^T b, in fp32: into the gradient, or into the workspace and rounded over the
  * parameter from there. */
-static void multiply_weight(struct call *call, struct product_shape shape, const void *a,
-                            const void *b)
+static void multiply_weight(struct cuda_operators *operators, const struct operation_call *call,
+                            struct product_shape shape, const void *a, const void *b)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[0];
-    float *workspace = at(call, call->operation->workspace);
+    float *workspace = call_at(call, call->operation->workspace);
     bool add = !workspace && call->op->accumulate;
     shape.transposed_a = true;
     shape.out = MODEL_FP32;
     shape.epilogue = add ? PRODUCT_ADD : PRODUCT_PLAIN;
-    multiply(call, shape,
-             (struct product){.a = a, .b = b, .c = workspace ? workspace : gradient(call, 0)});
+    multiply(operators, call, shape,
+             (struct product){.a = a, .b = b, .c = workspace ? workspace : call_gradient(call, 0)});
     if (workspace)
-        cuda_round_gradient(call->cuda, tensor->elements, workspace, gradient(call, 0),
+        cuda_round_gradient(&operators->cuda, tensor->elements, workspace, call_gradient(call, 0),
                             tensor->norm);
     else
-        sum_squares(call, 0);
+        sum_squares(operators, call, 0);
 }
 
 /* The input's gradient first: the weight may be overwritten by its own. */
-static void product_backward(struct call *call, const void *dy, const void *x, void *dx)
+static void product_backward(struct cuda_operators *operators, const struct operation_call *call,
+                             const void *dy, const void *x, void *dx)
 {
     uint32_t I = call->op->inputs, O = call->op->outputs;
     multiply(
-        call,
+        operators, call,
         (struct product_shape){
             .M = call->N, .N = I, .K = O, .transposed_b = true, .out = (uint8_t)call->precision},
-        (struct product){.a = dy, .b = parameter(call, 0), .c = dx});
-    multiply_weight(call, (struct product_shape){.M = I, .N = O, .K = call->N}, x, dy);
-    cuda_linear_backward_bias(call->cuda, call->precision, call->N, O, dy,
-                              gradient_kind(call, call->op->accumulate), gradient(call, 1));
-    sum_squares(call, 1);
+        (struct product){.a = dy, .b = call_parameter(call, 0), .c = dx});
+    multiply_weight(operators, call, (struct product_shape){.M = I, .N = O, .K = call->N}, x, dy);
+    cuda_linear_backward_bias(&operators->cuda, call->precision, call->N, O, dy,
+                              call_gradient_kind(call, call->op->accumulate),
+                              call_gradient(call, 1));
+    sum_squares(operators, call, 1);
 }
 
-static void linear_backward(struct call *call)
+static void linear_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    product_backward(call, in(call, 0), in(call, 1), out(call, 0));
+    product_backward(operators, call, call_in(call, 0), call_in(call, 1), call_out(call, 0));
 }
 
-static void gelu_backward(struct call *call)
+static void gelu_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    cuda_gelu_backward(call->cuda, call->precision, (uint64_t)call->N * call->op->outputs,
-                       in(call, 2), in(call, 0));
-    product_backward(call, in(call, 0), in(call, 1), out(call, 0));
+    cuda_gelu_backward(&operators->cuda, call->precision, (uint64_t)call->N * call->op->outputs,
+                       call_in(call, 2), call_in(call, 0));
+    product_backward(operators, call, call_in(call, 0), call_in(call, 1), call_out(call, 0));
 }
 
-static void residual_backward(struct call *call)
+static void residual_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    void *dy = in(call, 0);
-    void *masked = at(call, call->operation->masked);
+    void *dy = call_in(call, 0);
+    void *masked = call_at(call, call->operation->masked);
     if (masked && call->dropout) {
-        cuda_dropout_backward(call->cuda, call->precision, call->N, call->op->outputs,
+        cuda_dropout_backward(&operators->cuda, call->precision, call->N, call->op->outputs,
                               call->dropout, dy, masked);
         dy = masked;
     }
-    product_backward(call, dy, in(call, 1), out(call, 0));
+    product_backward(operators, call, dy, call_in(call, 1), call_out(call, 0));
 }
 
-static void attention_forward(struct call *call)
+static void attention_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    cuda_attention_forward(call->cuda, call->precision, call->B, call->T, call->config->heads,
-                           call->H / call->config->heads, in(call, 0), call->dropout, out(call, 0),
-                           out(call, 1));
+    cuda_attention_forward(&operators->cuda, call->precision, call->B, call->T, call->config->heads,
+                           call->H / call->config->heads, call_in(call, 0), call->dropout,
+                           call_out(call, 0), call_out(call, 1));
 }
 
-static void attention_backward(struct call *call)
+static void attention_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    cuda_attention_backward(call->cuda, call->precision, call->B, call->T, call->config->heads,
-                            call->H / call->config->heads, in(call, 0), in(call, 1), in(call, 2),
-                            in(call, 3), call->dropout, out(call, 0));
+    cuda_attention_backward(&operators->cuda, call->precision, call->B, call->T,
+                            call->config->heads, call->H / call->config->heads, call_in(call, 0),
+                            call_in(call, 1), call_in(call, 2), call_in(call, 3), call->dropout,
+                            call_out(call, 0));
 }
 
 /* logits[N,V] = x[N,H] weight[V,H]^T */
-static void classifier_forward(struct call *call)
+static void classifier_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    multiply(call,
+    multiply(operators, call,
              (struct product_shape){.M = call->N,
                                     .N = call->config->vocabulary,
                                     .K = call->H,
                                     .transposed_b = true,
                                     .out = (uint8_t)call->precision},
-             (struct product){.a = in(call, 0), .b = parameter(call, 0), .c = out(call, 0)});
+             (struct product){
+                 .a = call_in(call, 0), .b = call_parameter(call, 0), .c = call_out(call, 0)});
 }
 
 /* The input's gradient first: the weight may be overwritten by its own. */
-static void classifier_backward(struct call *call)
+static void classifier_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
     uint32_t V = call->config->vocabulary;
     multiply(
-        call,
+        operators, call,
         (struct product_shape){.M = call->N, .N = call->H, .K = V, .out = (uint8_t)call->precision},
-        (struct product){.a = in(call, 0), .b = parameter(call, 0), .c = out(call, 0)});
-    multiply_weight(call, (struct product_shape){.M = V, .N = call->H, .K = call->N}, in(call, 0),
-                    in(call, 1));
+        (struct product){
+            .a = call_in(call, 0), .b = call_parameter(call, 0), .c = call_out(call, 0)});
+    multiply_weight(operators, call, (struct product_shape){.M = V, .N = call->H, .K = call->N},
+                    call_in(call, 0), call_in(call, 1));
 }
 
-static void loss(struct call *call)
+static void loss(struct cuda_operators *operators, const struct operation_call *call)
 {
     const struct operation *operation = call->operation;
     uint32_t V = call->config->vocabulary;
-    const uint32_t *targets = (const uint32_t *)in(call, 1) + call->N;
+    const uint32_t *targets = (const uint32_t *)call_in(call, 1) + call->N;
     double divisor = (double)call->N * operation->job->micro_batches;
     if (operation->training)
-        cuda_loss_backward(call->cuda, call->precision, call->N, V, targets, divisor, in(call, 0),
-                           operation->loss);
+        cuda_loss_backward(&operators->cuda, call->precision, call->N, V, targets, divisor,
+                           call_in(call, 0), operation->loss);
     else
-        cuda_loss(call->cuda, call->precision, call->N, V, targets, in(call, 0), operation->loss);
+        cuda_loss(&operators->cuda, call->precision, call->N, V, targets, call_in(call, 0),
+                  operation->loss);
 }
 
-static void update(struct call *call)
+static void update(struct cuda_operators *operators, const struct operation_call *call)
 {
-    const struct operation_tensor *tensor = &call->operation->tensor[0];
-    const struct cpu_adamw adamw = {
-        .elements = tensor->elements,
-        .param = at(call, tensor->address[TRACE_PARAM]),
-        .gradient = at(call, tensor->address[TRACE_GRAD]),
-        .master = at(call, tensor->address[TRACE_MASTER]),
-        .exp_avg = at(call, tensor->address[TRACE_EXP_AVG]),
-        .exp_avg_sq = at(call, tensor->address[TRACE_EXP_AVG_SQ]),
-    };
-    cuda_adamw(call->cuda, &call->operation->adamw, &adamw);
+    const struct cpu_adamw adamw = call_adamw(call);
+    cuda_adamw(&operators->cuda, &call->operation->adamw, &adamw);
 }
 
 static run_kind *const kinds[MODEL_KINDS] = {
@@ -397,22 +330,10 @@ static run_kind *const kinds[MODEL_KINDS] = {
 
 cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
 {
-    const struct model_job *job = operation->job;
-    struct call call = {
-        .operators = operators,
-        .cuda = &operators->cuda,
-        .operation = operation,
-        .op = operation->op,
-        .config = operation->config,
-        .precision = job->precision,
-        .layout = model_gradient_layout(job),
-        .B = job->batch,
-        .T = job->sequence,
-        .N = job->batch * job->sequence,
-        .H = operation->config->width,
-    };
-    set_dropout(&call);
-    kinds[operation->op->kind](&call);
+    struct operation_call call;
+    call_init(&call, operators->arena, operation);
+    operators->error = cudaSuccess;
+    kinds[operation->op->kind](operators, &call);
     cudaError_t launched = cudaGetLastError();
-    return call.error != cudaSuccess ? call.error : launched;
+    return operators->error != cudaSuccess ? operators->error : launched;
 }

@@ -2,36 +2,40 @@
 
 #include "engine/bf16.h"
 #include "engine/cuda/operators.h"
+#include "engine/probe_product.h"
 #include "engine/random.h"
 
 enum { WIDTH = 4096, TRIES = 20 };
 
 struct trial {
-    uint8_t *memory; /* x, weight, y, bias */
+    uint8_t *memory; /* of a struct probe_product */
     cudaStream_t stream;
     cudaEvent_t begin, end;
     struct cuda_operators *operators;
 };
 
-static bool fill(uint8_t *matrix, enum model_precision precision)
+/* The operands, one after the other, as random numbers. */
+static bool fill(uint8_t *operands, enum model_precision precision)
 {
-    uint64_t count = (uint64_t)WIDTH * WIDTH;
-    uint64_t element = precision == MODEL_BF16 ? sizeof(uint16_t) : sizeof(float);
+    uint64_t count = 2 * (uint64_t)WIDTH * WIDTH;
     const struct random_stream stream = {.seed = 1};
     g_autofree float *values = g_new(float, count);
     random_normal(&stream, 0, count, 1, values);
-    uint16_t *halves = (uint16_t *)values;
-    for (uint64_t i = 0; precision == MODEL_BF16 && i < count; i++)
+    if (precision == MODEL_FP32)
+        return cudaMemcpy(operands, values, count * sizeof *values, cudaMemcpyHostToDevice) ==
+               cudaSuccess;
+    g_autofree uint16_t *halves = g_new(uint16_t, count);
+    for (uint64_t i = 0; i < count; i++)
         halves[i] = bf16_round(values[i]);
-    return cudaMemcpy(matrix, values, count * element, cudaMemcpyHostToDevice) == cudaSuccess;
+    return cudaMemcpy(operands, halves, count * sizeof *halves, cudaMemcpyHostToDevice) ==
+           cudaSuccess;
 }
 
-static bool prepare(struct trial *trial, enum model_precision precision, uint64_t matrix_bytes)
+static bool prepare(struct trial *trial, enum model_precision precision)
 {
-    return cudaMalloc((void **)&trial->memory, 3 * matrix_bytes + WIDTH * sizeof(float)) ==
-               cudaSuccess &&
-           cudaMemset(trial->memory + 3 * matrix_bytes, 0, WIDTH * sizeof(float)) == cudaSuccess &&
-           fill(trial->memory, precision) && fill(trial->memory + matrix_bytes, precision) &&
+    uint64_t bytes = probe_product_bytes(precision, WIDTH, WIDTH, WIDTH);
+    return cudaMalloc((void **)&trial->memory, bytes) == cudaSuccess &&
+           cudaMemset(trial->memory, 0, bytes) == cudaSuccess && fill(trial->memory, precision) &&
            cudaStreamCreateWithFlags(&trial->stream, cudaStreamNonBlocking) == cudaSuccess &&
            cudaEventCreate(&trial->begin) == cudaSuccess &&
            cudaEventCreate(&trial->end) == cudaSuccess &&
@@ -71,26 +75,10 @@ static double best_rate(const struct trial *trial, const struct operation *produ
 
 double cuda_peak_flops(enum model_precision precision)
 {
-    uint64_t matrix_bytes = (uint64_t)WIDTH * WIDTH *
-                            (precision == MODEL_BF16 ? sizeof(uint16_t) : sizeof(float));
-    const struct model_config config = {.width = WIDTH, .heads = WIDTH / 64};
-    const struct model_job job = {
-        .batch = 1, .sequence = WIDTH, .micro_batches = 1, .precision = precision};
-    const struct model_operator op = {.kind = MODEL_LINEAR_FORWARD,
-                                      .dropout_site = MODEL_NONE,
-                                      .inputs = WIDTH,
-                                      .outputs = WIDTH};
-    struct operation product = {.op = &op,
-                                .config = &config,
-                                .job = &job,
-                                .in = {0},
-                                .out = {2 * matrix_bytes, OPERATION_ABSENT},
-                                .workspace = OPERATION_ABSENT,
-                                .masked = OPERATION_ABSENT};
-    product.tensor[0].address[TRACE_PARAM] = matrix_bytes;
-    product.tensor[1].address[TRACE_PARAM] = 3 * matrix_bytes;
+    struct probe_product product;
+    probe_product_init(&product, NULL, precision, WIDTH, WIDTH, WIDTH);
     struct trial trial = {.memory = NULL};
-    double rate = prepare(&trial, precision, matrix_bytes) ? best_rate(&trial, &product) : 0;
+    double rate = prepare(&trial, precision) ? best_rate(&trial, &product.operation) : 0;
     finish(&trial);
     return rate;
 }
