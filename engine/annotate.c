@@ -9,7 +9,8 @@ struct annotate {
     nvtxDomainHandle_t domain;
     uint32_t operator_count;
     nvtxStringHandle_t iteration;
-    nvtxStringHandle_t operators[]; /* [operator_count] their names */
+    nvtxStringHandle_t copies[MOVER_QUEUES]; /* their directions */
+    nvtxStringHandle_t operators[];          /* [operator_count] their names */
 };
 
 static nvtxEventAttributes_t event(uint32_t category, uint64_t payload)
@@ -118,6 +119,7 @@ struct annotate *annotate_new(const struct trace *trace)
     nvtxDomainNameCategoryA(domain, ANNOTATION_DECLARATION, "declaration");
     nvtxDomainNameCategoryA(domain, ANNOTATION_ITERATION, "iteration");
     nvtxDomainNameCategoryA(domain, ANNOTATION_OPERATOR, "operator");
+    nvtxDomainNameCategoryA(domain, ANNOTATION_COPY, "copy");
     declare_all(domain, trace);
 
     struct annotate *annotate = (struct annotate *)g_malloc(
@@ -125,6 +127,8 @@ struct annotate *annotate_new(const struct trace *trace)
     annotate->domain = domain;
     annotate->operator_count = trace->operator_count;
     annotate->iteration = nvtxDomainRegisterStringA(domain, "iteration");
+    annotate->copies[MOVER_H2D] = nvtxDomainRegisterStringA(domain, ANNOTATION_H2D);
+    annotate->copies[MOVER_D2H] = nvtxDomainRegisterStringA(domain, ANNOTATION_D2H);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         annotate->operators[m] = nvtxDomainRegisterStringA(domain, trace->operators[m].name);
     return annotate;
@@ -159,6 +163,20 @@ void annotate_operator_begin(struct annotate *annotate, uint32_t moment)
 }
 
 void annotate_operator_end(struct annotate *annotate)
+{
+    if (annotate != NULL)
+        nvtxDomainRangePop(annotate->domain);
+}
+
+void annotate_copy_begin(const struct annotate *annotate, enum mover_queue direction,
+                         uint64_t bytes)
+{
+    g_assert(direction == MOVER_H2D || direction == MOVER_D2H);
+    if (annotate != NULL)
+        push(annotate, ANNOTATION_COPY, annotate->copies[direction], bytes);
+}
+
+void annotate_copy_end(const struct annotate *annotate)
 {
     if (annotate != NULL)
         nvtxDomainRangePop(annotate->domain);

@@ -4,11 +4,12 @@
  * Everything is declared once; after that an operator costs one push and one pop. Where no tool
  * listens to NVTX, annotate_new returns NULL and each call is a branch: every function takes NULL.
  *
- * One thread annotates: the one that runs the operators. Ranges do not overlap; operators lie
- * within an iteration. */
+ * One thread annotates iterations and operators: the one that runs the operators. These ranges do
+ * not overlap, and operators lie within an iteration. Copies may run beside them in any threads. */
 #ifndef PSTAR_ENGINE_ANNOTATE_H
 #define PSTAR_ENGINE_ANNOTATE_H
 
+#include "chunks/mover.h"
 #include "traces/trace.h"
 
 struct annotate;
@@ -28,5 +29,11 @@ void annotate_iteration_end(struct annotate *annotate);
  * arithmetic, so that waiting for copies is no part of its duration. */
 void annotate_operator_begin(struct annotate *annotate, uint32_t moment);
 void annotate_operator_end(struct annotate *annotate);
+
+/* A copy between host and device (MOVER_H2D or MOVER_D2H), in the thread that copies: for devices
+ * that no profiler watches. */
+void annotate_copy_begin(const struct annotate *annotate, enum mover_queue direction,
+                         uint64_t bytes);
+void annotate_copy_end(const struct annotate *annotate);
 
 #endif

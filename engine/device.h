@@ -13,10 +13,14 @@
 
 enum device_memory { DEVICE_ARENA, DEVICE_HOST_POOL };
 
+struct annotate;
+
 struct device_options {
     uint64_t arena_bytes, host_bytes;
     double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
     uint32_t threads;          /* for operators on the device; 0: all that may be used for them */
+    /* For copies, by a device that no profiler watches; NULL: nobody listens. Outlives it. */
+    const struct annotate *annotate;
 };
 
 /* What went over the link since the device was opened, counted by those who copied, at the end of

@@ -12,7 +12,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
                                           .host_bytes = plan->host_bytes,
                                           .h2d_rate = options->h2d_rate,
                                           .d2h_rate = options->d2h_rate,
-                                          .threads = options->threads};
+                                          .threads = options->threads,
+                                          .annotate = options->annotate};
     struct device *opened = options->device->open(&device, error);
     if (!opened)
         return NULL;

@@ -47,6 +47,7 @@ static char *verdict_of(const struct split *split)
         [STRIP_H2D] = ", mostly for copies to the device",
         [STRIP_D2H] = ", mostly for copies to the host",
         [STRIP_HOST] = ", mostly for the optimizer on the host",
+        [STRIP_NETWORK] = ", mostly for other devices",
         [STRIP_UNKNOWN] = "",
     };
     int cause;

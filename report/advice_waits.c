@@ -129,6 +129,25 @@ static void add_to_device(const struct step *step)
     show_longest(step, STRIP_H2D, advice);
 }
 
+static void add_network(const struct step *step)
+{
+    double seconds = step->all.wait_for[STRIP_NETWORK];
+    if (seconds < WORTH * step->strips->seconds)
+        return;
+    g_autofree char *phases = where(step, STRIP_NETWORK);
+    g_autofree char *busy = percent(step->all.busy[STRIP_NETWORK], step->strips->seconds);
+    struct advice *advice = advice_append(
+        step->contents, seconds, step->busy,
+        claim_of(step, "Collectives and other ranks hold the device up", STRIP_NETWORK),
+        g_strdup_printf("It waits for them in %s; they run for %s of the step. Start them earlier, "
+                        "so that they run behind the operators, or find the rank that comes late: "
+                        "its trace has the least of such waits.",
+                        phases, busy),
+        g_strdup("FSDP: fully_shard(...), set_modules_to_forward_prefetch(...), "
+                 "set_modules_to_backward_prefetch(...)"));
+    show_longest(step, STRIP_NETWORK, advice);
+}
+
 static void add_unknown(const struct step *step)
 {
     double seconds = step->all.wait_for[STRIP_UNKNOWN];
@@ -207,6 +226,7 @@ void advice_add_waits(struct contents *contents)
     add_host(&step);
     add_to_host(&step);
     add_to_device(&step);
+    add_network(&step);
     add_unknown(&step);
     add_idle_link(&step);
 }

@@ -16,6 +16,7 @@ static const char *const part_names[PARTS] = {
     [4 + STRIP_H2D] = "waits for H2D",
     [4 + STRIP_D2H] = "waits for D2H",
     [4 + STRIP_HOST] = "waits for the host",
+    [4 + STRIP_NETWORK] = "waits for the network",
     [4 + STRIP_UNKNOWN] = "waits",
 };
 

@@ -103,9 +103,12 @@ static void describe(struct figure *figure, const struct strips *strips, const s
                                   length, shares->str);
     figure->caption = g_strdup_printf(
         "%s, %s. Each strip is as full as the resource is busy; the percentages are shares of the "
-        "whole step. Where the device waits, the strip that is busy then is what it waits for.%s",
+        "whole step. Where the device waits, the strip that is busy then is what it waits for.%s%s",
         strips->measured ? "Measured" : "Simulated", strips->origin,
-        strips->known[STRIP_H2D] ? "" : " The trace has recorded no copies.");
+        strips->known[STRIP_H2D] ? "" : " The trace has recorded no copies.",
+        strips->known[STRIP_NETWORK] ? " The network is busy while NCCL's kernels run, which also "
+                                       "wait for other ranks, and copies between devices."
+                                     : "");
     g_string_free(shares, TRUE);
 }
 

@@ -29,8 +29,8 @@ const char *palette_list(enum trace_list list)
 const char *palette_strip(enum strip strip)
 {
     static const char *const colours[STRIPS] = {
-        [STRIP_COMPUTE] = "#0072b2", [STRIP_H2D] = "#56b4e9",  [STRIP_D2H] = "#009e73",
-        [STRIP_HOST] = "#e69f00",    [STRIP_WAIT] = "#d55e00",
+        [STRIP_COMPUTE] = "#0072b2", [STRIP_H2D] = "#56b4e9",     [STRIP_D2H] = "#009e73",
+        [STRIP_HOST] = "#e69f00",    [STRIP_NETWORK] = "#cc79a7", [STRIP_WAIT] = "#d55e00",
     };
     return colours[strip];
 }
@@ -45,7 +45,7 @@ const char *palette_wait(int cause)
 {
     static const char *const reds[STRIPS + 1] = {
         [STRIP_COMPUTE] = "#c2857a", [STRIP_H2D] = "#d55e00",     [STRIP_D2H] = "#f0a777",
-        [STRIP_HOST] = "#9c3a1a",    [STRIP_UNKNOWN] = "#c2857a",
+        [STRIP_HOST] = "#9c3a1a",    [STRIP_NETWORK] = "#b0416b", [STRIP_UNKNOWN] = "#c2857a",
     };
     return reds[cause];
 }

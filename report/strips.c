@@ -13,7 +13,7 @@ const char *strip_label(enum strip strip)
     static const char *const labels[STRIPS] = {
         [STRIP_COMPUTE] = "device computes", [STRIP_H2D] = "H2D copies",
         [STRIP_D2H] = "D2H copies",          [STRIP_HOST] = "host optimizer",
-        [STRIP_WAIT] = "device waits",
+        [STRIP_NETWORK] = "network",         [STRIP_WAIT] = "device waits",
     };
     return labels[strip];
 }
@@ -234,7 +234,7 @@ static void find_cause(const struct strips *strips, struct strip_span *wait)
     if (wait->cause != STRIP_UNKNOWN &&
         strips_busy(strips, (enum strip)wait->cause, wait->start, wait->end) >= most)
         return;
-    for (int s = STRIP_H2D; s <= STRIP_HOST; s++) {
+    for (int s = STRIP_H2D; s < STRIP_WAIT; s++) {
         double busy = strips_busy(strips, (enum strip)s, wait->start, wait->end);
         if (busy > most) {
             most = busy;
@@ -359,7 +359,7 @@ static void add_wait(const struct strips *strips, double from, double to, uint8_
                      struct strip_sums *sums)
 {
     double left = to - from;
-    for (int s = STRIP_HOST; cause != STRIP_UNKNOWN && s >= STRIP_H2D; s--) {
+    for (int s = STRIP_WAIT - 1; cause != STRIP_UNKNOWN && s >= STRIP_H2D; s--) {
         double idle = left - strips_busy(strips, (enum strip)cause, from, to);
         double other = s == cause ? 0 : strips_busy(strips, (enum strip)s, from, to);
         double part = CLAMP(other, 0, MAX(idle, 0));

@@ -11,8 +11,9 @@ enum strip {
     STRIP_COMPUTE, /* the device computes */
     STRIP_H2D,
     STRIP_D2H,
-    STRIP_HOST, /* operators on the host: the CPU's optimizer */
-    STRIP_WAIT, /* the device has nothing to compute: it waits */
+    STRIP_HOST,    /* operators on the host: the CPU's optimizer */
+    STRIP_NETWORK, /* other devices: collectives, and copies between peers */
+    STRIP_WAIT,    /* the device has nothing to compute: it waits */
     STRIPS
 };
 
@@ -94,7 +95,7 @@ struct strip_sums strips_sum_all(const struct strips *strips);
 /* "What it shows: measured", or ": simulated". Free with g_free. */
 char *strips_title(const char *what, const struct strips *strips);
 
-/* "device computes", "H2D copies", "D2H copies", "host optimizer", "device waits". */
+/* "device computes", "H2D copies", "D2H copies", "host optimizer", "network", "device waits". */
 const char *strip_label(enum strip strip);
 
 #endif

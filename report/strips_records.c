@@ -1,28 +1,10 @@
+#include "report/recording.h"
 #include "report/strips_file.h"
 #include "traces/annotations.h"
-#include "traces/guess.h"
-#include "traces/records.h"
 
 #include <string.h>
 
-/* A piece of the recording, ns of its clock. */
-struct window {
-    uint64_t start_ns, end_ns;
-};
-
-/* What is read of the recording. */
-struct recording {
-    const struct records *records;
-    const struct activity *activity;
-    const struct trace *trace; /* NULL: no iteration */
-    uint32_t domain;           /* of our annotations; 0: there are none */
-    struct strips *strips;
-    struct window host;   /* of the iteration that is shown, as its ranges say */
-    bool marked;          /* as an iteration: else it is the whole recording */
-    struct window window; /* the same as the device knew it: it runs behind */
-};
-
-static bool is_range(const struct record *event)
+bool recording_is_range(const struct record *event)
 {
     return event->end_ns > event->start_ns &&
            (event->type == RECORD_PUSH_POP || event->type == RECORD_START_END);
@@ -62,7 +44,7 @@ static bool find_iteration(struct recording *recording)
     for (uint32_t i = 0; i < recording->records->event_count; i++) {
         const struct record *event = &recording->records->events[i];
         const struct window window = {event->start_ns, event->end_ns};
-        if (is_range(event) && is_iteration(recording, event))
+        if (recording_is_range(event) && is_iteration(recording, event))
             g_array_append_val(windows, window);
     }
     g_array_sort(windows, by_length);
@@ -88,242 +70,40 @@ static void take_everything(struct recording *recording)
     recording->host = window;
 }
 
-static void add_span(struct recording *recording, enum strip strip, const struct window *span,
-                     const char *name, uint8_t phase, uint64_t bytes)
+double recording_seconds(const struct recording *recording, uint64_t ns)
 {
-    double begin = (double)recording->window.start_ns;
+    /* The difference first: a double holds times since 1970 to 256 ns only. */
+    return (double)(int64_t)(ns - recording->window.start_ns) * 1e-9;
+}
+
+void recording_add_span(const struct recording *recording, enum strip strip,
+                        const struct window *span, const char *name, uint8_t phase, uint64_t bytes)
+{
     if (span->end_ns <= recording->window.start_ns || span->start_ns >= recording->window.end_ns)
         return;
     struct strip_span *added = strips_add(recording->strips, strip,
-                                          ((double)span->start_ns - begin) * 1e-9,
-                                          ((double)span->end_ns - begin) * 1e-9, name);
+                                          recording_seconds(recording, span->start_ns),
+                                          recording_seconds(recording, span->end_ns), name);
     added->phase = phase;
     added->bytes = bytes;
-}
-
-/* ---- operators' ranges ---- */
-
-static void add_operators(struct recording *recording)
-{
-    const struct trace *trace = recording->trace;
-    for (uint32_t i = 0; trace && i < recording->records->event_count; i++) {
-        const struct record *event = &recording->records->events[i];
-        if (!is_range(event) || event->domain != recording->domain ||
-            event->category != ANNOTATION_OPERATOR || event->payload >= trace->operator_count)
-            continue;
-        const struct trace_operator *ran = &trace->operators[event->payload];
-        const struct window span = {event->start_ns, event->end_ns};
-        bool host = ran->place == TRACE_ON_HOST;
-        add_span(recording, host ? STRIP_HOST : STRIP_COMPUTE, &span, ran->name, ran->phase, 0);
-    }
-    recording->strips->known[STRIP_COMPUTE] = recording->strips->known[STRIP_HOST] = true;
-}
-
-/* ---- what the device did ---- */
-
-static int strip_of_copy(uint32_t kind)
-{
-    switch (kind) {
-    case COPY_HOST_TO_DEVICE:
-    case COPY_HOST_TO_ARRAY:
-    case COPY_UNIFIED_HOST_TO_DEVICE:
-        return STRIP_H2D;
-    case COPY_DEVICE_TO_HOST:
-    case COPY_ARRAY_TO_HOST:
-    case COPY_UNIFIED_DEVICE_TO_HOST:
-        return STRIP_D2H;
-    default:
-        return STRIP_UNKNOWN;
-    }
-}
-
-static void add_device(struct recording *recording)
-{
-    const struct activity *activity = recording->activity;
-    for (uint32_t k = 0; k < activity->kernel_count; k++) {
-        const struct kernel_record *kernel = &activity->kernels[k];
-        const struct window span = {kernel->start_ns, kernel->end_ns};
-        add_span(recording, STRIP_COMPUTE, &span,
-                 records_text(recording->records, kernel->short_name), STRIP_NO_PHASE, 0);
-    }
-    for (uint32_t c = 0; c < activity->copy_count; c++) {
-        const struct copy_record *copy = &activity->copies[c];
-        const struct window span = {copy->start_ns, copy->end_ns};
-        int strip = strip_of_copy(copy->kind);
-        if (strip != STRIP_UNKNOWN)
-            add_span(recording, (enum strip)strip, &span, copy_kind_label(copy->kind),
-                     STRIP_NO_PHASE, copy->bytes);
-    }
-    recording->strips->gpu = true;
-    recording->strips->known[STRIP_COMPUTE] = true;
-    recording->strips->known[STRIP_H2D] = recording->strips->known[STRIP_D2H] = true;
-}
-
-/* ---- phases of what the device did ---- */
-
-/* What the host was doing, by the names that people give their ranges. */
-static uint8_t phase_by_name(const char *name)
-{
-    static const struct {
-        const char *part;
-        enum trace_phase phase;
-    } words[] = {{"backward", TRACE_BACKWARD},   {"forward", TRACE_FORWARD},
-                 {"optim", TRACE_UPDATE_PHASE},  {"adam", TRACE_UPDATE_PHASE},
-                 {"update", TRACE_UPDATE_PHASE}, {".step", TRACE_UPDATE_PHASE}};
-    g_autofree char *lower = g_ascii_strdown(name, -1);
-    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
-        if (strstr(lower, words[i].part) && !strstr(lower, "zero_grad"))
-            return (uint8_t)words[i].phase;
-    return STRIP_NO_PHASE;
-}
-
-static uint8_t phase_of_range(const struct recording *recording, const struct record *event)
-{
-    const struct trace *trace = recording->trace;
-    if (recording->domain && event->domain == recording->domain)
-        return trace && event->category == ANNOTATION_OPERATOR &&
-                       event->payload < trace->operator_count
-                   ? trace->operators[event->payload].phase
-                   : STRIP_NO_PHASE;
-    /* Operators' annotations say phases; the collector's own marks of iterations do not. */
-    return trace ? STRIP_NO_PHASE : phase_by_name(records_text(recording->records, event->text));
-}
-
-/* When kernels were asked for, and when they ran. */
-struct launch {
-    uint64_t asked_ns, start_ns;
-};
-
-static int by_asking(const void *left, const void *right)
-{
-    const struct launch *a = left, *b = right;
-    return (a->asked_ns > b->asked_ns) - (a->asked_ns < b->asked_ns);
-}
-
-/* In order of asking; start_ns is the earliest of all that were asked for then or later. Empty
- * where no calls were recorded. */
-static GArray *find_launches(const struct activity *activity)
-{
-    GArray *launches = g_array_new(FALSE, FALSE, sizeof(struct launch));
-    g_autoptr(GHashTable) asked = g_hash_table_new(NULL, NULL);
-    for (uint32_t c = 0; c < activity->call_count; c++)
-        g_hash_table_insert(asked, GUINT_TO_POINTER(activity->calls[c].correlation),
-                            &activity->calls[c]);
-    for (uint32_t k = 0; k < activity->kernel_count; k++) {
-        const struct kernel_record *kernel = &activity->kernels[k];
-        const struct call_record *call = g_hash_table_lookup(asked,
-                                                             GUINT_TO_POINTER(kernel->correlation));
-        const struct launch launch = {call ? call->start_ns : 0, kernel->start_ns};
-        if (call)
-            g_array_append_val(launches, launch);
-    }
-    g_array_sort(launches, by_asking);
-    for (guint i = launches->len; i-- > 1;) {
-        struct launch *before = &g_array_index(launches, struct launch, i - 1);
-        before->start_ns = MIN(before->start_ns,
-                               g_array_index(launches, struct launch, i).start_ns);
-    }
-    return launches;
-}
-
-/* Index of the first that was asked for from `host_ns` on. */
-static guint first_launch(const GArray *launches, uint64_t host_ns)
-{
-    guint low = 0, high = launches->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(launches, struct launch, middle).asked_ns < host_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-/* When the device began with what the host asked for from `host_ns` on. */
-static uint64_t device_time(const GArray *launches, uint64_t host_ns)
-{
-    guint low = first_launch(launches, host_ns);
-    return low < launches->len ? MAX(host_ns, g_array_index(launches, struct launch, low).start_ns)
-                               : host_ns;
-}
-
-static void add_phase(struct recording *recording, uint8_t phase, uint64_t start_ns)
-{
-    struct strips *strips = recording->strips;
-    struct strip_phase next = {(enum trace_phase)phase,
-                               ((double)start_ns - (double)recording->window.start_ns) * 1e-9,
-                               strips->seconds};
-    if (strips->phases->len) {
-        struct strip_phase *last = &g_array_index(strips->phases, struct strip_phase,
-                                                  strips->phases->len - 1);
-        if (last->phase == next.phase || next.start <= last->start)
-            return;
-        last->end = next.start;
-    } else {
-        next.start = 0;
-    }
-    if (next.start < strips->seconds)
-        g_array_append_val(strips->phases, next);
-}
-
-/* The outermost ranges that say a phase; those of the update are what the host's optimizer does. */
-static void add_phases(struct recording *recording, const GArray *launches)
-{
-    uint64_t until = 0;
-    for (uint32_t i = 0; i < recording->records->event_count; i++) {
-        const struct record *event = &recording->records->events[i];
-        if (!is_range(event) || event->start_ns < MAX(until, recording->host.start_ns) ||
-            event->start_ns >= recording->host.end_ns)
-            continue;
-        uint8_t phase = phase_of_range(recording, event);
-        if (phase == STRIP_NO_PHASE)
-            continue;
-        until = event->end_ns;
-        add_phase(recording, phase, device_time(launches, event->start_ns));
-        const struct window span = {event->start_ns, event->end_ns};
-        if (phase == TRACE_UPDATE_PHASE)
-            add_span(recording, STRIP_HOST, &span, records_text(recording->records, event->text),
-                     phase, 0);
-        recording->strips->known[STRIP_HOST] = true;
-    }
-}
-
-/* Where no range says a phase, kernels' names and allocations may (traces/guess.h). Its kernels are
- * counted from its iteration's first launch; iterations are alike, so also from that of this one.
- */
-static void guess_phases(struct recording *recording, const GArray *launches)
-{
-    struct guessed_iteration *guessed = guess_iteration(recording->activity, recording->records);
-    guint base = first_launch(launches, recording->host.start_ns);
-    const struct guessed_phase *const parts[] = {guessed ? &guessed->forward : NULL,
-                                                 guessed ? &guessed->backward : NULL,
-                                                 guessed ? &guessed->update : NULL};
-    for (int phase = 0; guessed && phase < STRIP_NO_PHASE; phase++)
-        if (parts[phase]->kernels && base + parts[phase]->first < launches->len)
-            add_phase(recording, (uint8_t)phase,
-                      g_array_index(launches, struct launch, base + parts[phase]->first).start_ns);
-    g_free(guessed);
 }
 
 /* ---- all of it ---- */
 
 static void add_recorded(struct recording *recording)
 {
-    g_autoptr(GArray) launches = find_launches(recording->activity);
+    g_autoptr(GArray) launches = recording_launches(recording->activity);
     struct strips *strips = recording->strips;
-    recording->window = (struct window){device_time(launches, recording->host.start_ns),
-                                        device_time(launches, recording->host.end_ns)};
+    recording->window = (struct window){recording_device_time(launches, recording->host.start_ns),
+                                        recording_device_time(launches, recording->host.end_ns)};
     strips->seconds = (double)(recording->window.end_ns - recording->window.start_ns) * 1e-9;
     curves_find(recording->records, recording->activity, recording->window.start_ns,
                 recording->window.end_ns, strips->curves);
     if (recording->activity->kernel_count || recording->activity->copy_count) {
-        add_device(recording);
-        add_phases(recording, launches);
-        if (!strips->phases->len && recording->marked)
-            guess_phases(recording, launches);
+        recording_add_device(recording);
+        recording_add_phases(recording, launches);
     } else {
-        add_operators(recording);
+        recording_add_annotated(recording);
     }
 }
 

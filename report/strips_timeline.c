@@ -11,7 +11,7 @@ static int strip_by_name(const char *name)
                                               [STRIP_HOST] = "host",
                                               [STRIP_WAIT] = "stalls"};
     for (int s = 0; name && s < STRIPS; s++)
-        if (!strcmp(names[s], name))
+        if (!g_strcmp0(names[s], name))
             return s;
     return STRIP_UNKNOWN;
 }
@@ -81,7 +81,7 @@ struct strips *strips_of_timeline(const json_t *root, const char *origin, GError
     strips->model = g_strdup(json_string_value(json_object_get(made_of, "model")));
     strips->configuration = configuration_of_json(made_of);
     for (int s = 0; s < STRIPS; s++)
-        strips->known[s] = true;
+        strips->known[s] = s != STRIP_NETWORK; /* one rank is simulated */
     strips->seconds = json_number_value(seconds);
     if (!(strips->seconds > 0))
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,

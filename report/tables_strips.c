@@ -16,8 +16,9 @@ static void add_row(struct table *table, const struct strips *strips, const char
     g_ptr_array_add(row, text_seconds(sums->seconds));
     g_ptr_array_add(row, share_cell(sums->seconds, strips->seconds));
     for (int s = 0; s < STRIPS; s++)
-        g_ptr_array_add(row, strips->known[s] ? share_cell(sums->busy[s], sums->seconds)
-                                              : g_strdup("–"));
+        if (s != STRIP_NETWORK || strips->known[s])
+            g_ptr_array_add(row, strips->known[s] ? share_cell(sums->busy[s], sums->seconds)
+                                                  : g_strdup("–"));
     for (int s = STRIP_H2D; s <= STRIP_D2H; s++)
         g_ptr_array_add(row, strips->known[s] && sums->seconds > 0
                                  ? text_rate(sums->bytes[s] / sums->seconds)
@@ -29,8 +30,10 @@ struct table *table_busy(const struct strips *strips)
 {
     g_autofree char *title = g_strdup_printf("Who is busy, by phase: %s, %s", strips->origin,
                                              strips->measured ? "measured" : "simulated");
-    struct table *table = table_new(title, "Phase|Time|Share|Device computes|H2D|D2H|"
-                                           "Host optimizer|Device waits|H2D rate|D2H rate");
+    g_autofree char *columns = g_strdup_printf(
+        "Phase|Time|Share|Device computes|H2D|D2H|Host optimizer|%sDevice waits|H2D rate|D2H rate",
+        strips->known[STRIP_NETWORK] ? "Network|" : "");
+    struct table *table = table_new(title, columns);
     for (int phase = 0; strips->phases->len && phase < STRIP_NO_PHASE; phase++) {
         const struct strip_sums sums = strips_sum(strips, (enum trace_phase)phase);
         if (sums.seconds > 0)

@@ -20,27 +20,34 @@ static const char *quoted(GHashTable *names, const char *name)
     return dumped;
 }
 
-/* Microseconds, with a point whatever the locale. */
-static void write_time(gzFile file, const char *key, double seconds)
+/* Whole ns: all that a trace has, and a million of them are written five times as fast as doubles.
+ */
+static uint64_t ns_of(double seconds)
 {
-    char digits[G_ASCII_DTOSTR_BUF_SIZE];
-    gzprintf(file, ",\"%s\":%s", key,
-             g_ascii_formatd(digits, sizeof digits, "%.3f", seconds * 1e6));
+    return (uint64_t)(MAX(seconds, 0) * 1e9 + 0.5);
+}
+
+/* Of microseconds, as the format wants them. */
+static void write_times(gzFile file, uint64_t start_ns, uint64_t ns)
+{
+    gzprintf(file, ",\"ts\":%" G_GUINT64_FORMAT ".%03u,\"dur\":%" G_GUINT64_FORMAT ".%03u",
+             start_ns / 1000, (unsigned)(start_ns % 1000), ns / 1000, (unsigned)(ns % 1000));
 }
 
 static void write_strip(gzFile file, const struct strips *strips, enum strip strip)
 {
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, free);
+    g_autofree char *row = g_strdup_printf(",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":",
+                                           strip);
     gzprintf(file,
              ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":"
              "\"%s\"}}",
              strip, strip_label(strip));
     for (guint i = 0; i < strips->spans[strip]->len; i++) {
         const struct strip_span *span = &g_array_index(strips->spans[strip], struct strip_span, i);
-        gzprintf(file, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":%s", strip,
-                 quoted(names, span->name));
-        write_time(file, "ts", span->start);
-        write_time(file, "dur", span->end - span->start);
+        gzputs(file, row);
+        gzputs(file, quoted(names, span->name)); /* gzprintf has a limit, names have none */
+        write_times(file, ns_of(span->start), ns_of(span->end - span->start));
         if (span->bytes)
             gzprintf(file, ",\"args\":{\"bytes\":%" G_GUINT64_FORMAT "}", span->bytes);
         gzputc(file, '}');

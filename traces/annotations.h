@@ -8,7 +8,12 @@
 enum annotation_category {
     ANNOTATION_DECLARATION = 1, /* a mark: a line of text and a number */
     ANNOTATION_ITERATION = 2,   /* a range; payload: the step */
-    ANNOTATION_OPERATOR = 3     /* a range; payload: its moment */
+    ANNOTATION_OPERATOR = 3,    /* a range; payload: its moment */
+    ANNOTATION_COPY = 4         /* a range; its text is one of those below; payload: bytes */
 };
+
+/* Which way a copy goes. */
+#define ANNOTATION_H2D "H2D"
+#define ANNOTATION_D2H "D2H"
 
 #endif

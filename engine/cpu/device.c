@@ -1,6 +1,7 @@
 /* The device of a machine without one: an arena in its memory, and threads that copy. */
 #include "engine/device.h"
 
+#include "engine/annotate.h"
 #include "engine/cpu/cores.h"
 #include "engine/cpu/describe.h"
 #include "engine/cpu/link.h"
@@ -19,6 +20,7 @@ struct cpu_device {
     struct link link[MOVER_QUEUES]; /* H2D and D2H */
     struct cpu_operators compute, host;
     GPtrArray *scalars; /* of double arrays */
+    const struct annotate *annotate;
     uint64_t stall_ns;
 };
 
@@ -46,8 +48,10 @@ static void run_copy(void *self, const void *work, bool at_once)
     uint8_t *on_device = cpu->memory.arena + copy->device_address;
     uint8_t *on_host = cpu->memory.host + copy->host_address;
     bool down = copy->direction == MOVER_D2H;
+    annotate_copy_begin(cpu->annotate, copy->direction, copy->bytes);
     link_copy(&cpu->link[copy->direction], down ? on_host : on_device, down ? on_device : on_host,
               copy->bytes, at_once);
+    annotate_copy_end(cpu->annotate);
 }
 
 static void enter_host(void *self)
@@ -85,6 +89,7 @@ static struct device *cpu_open(const struct device_options *options, GError **er
 {
     struct cpu_device *cpu = g_new0(struct cpu_device, 1);
     cpu->device.ops = &device_cpu;
+    cpu->annotate = options->annotate;
     if (!cpu_memory_open(&cpu->memory, options->arena_bytes, options->host_bytes, error)) {
         g_free(cpu);
         return NULL;

@@ -1,5 +1,7 @@
 /* The whole loop over the real programs: train with a policy, collect, simulate, plan, train with
  * the plan. What was predicted is what was measured, and placement changes no loss. */
+#include "traces/annotations.h"
+#include "traces/records.h"
 #include "traces/trace_file.h"
 #include "workshop.h"
 
@@ -163,6 +165,36 @@ static void plan_and_train(const struct workshop *workshop, const struct job *jo
     g_free(plan);
 }
 
+/* Bytes of the copies of one direction that the trace has recorded. */
+static uint64_t copied(const struct records *records, const char *direction)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < records->event_count; i++) {
+        const struct record *event = &records->events[i];
+        if (event->type == RECORD_PUSH_POP && event->category == ANNOTATION_COPY &&
+            !strcmp(records_text(records, event->text), direction))
+            bytes += event->payload;
+    }
+    return bytes;
+}
+
+/* Of steady steps all copies are recorded but those that the last one leaves in the queues. */
+static void assert_copies_recorded(const struct workshop *workshop, const json_t *last)
+{
+    GError *error = NULL;
+    char *path = workshop_path(workshop, "policy.pstar");
+    struct records *records = records_read(path, &error);
+    g_assert_no_error(error);
+    const uint64_t steps = STEPS - STEADY, h2d = (uint64_t)count(last, "h2d_bytes"),
+                   d2h = (uint64_t)count(last, "d2h_bytes");
+    g_assert_cmpuint(copied(records, ANNOTATION_H2D), <=, steps * h2d);
+    g_assert_cmpuint(copied(records, ANNOTATION_H2D), >=, (steps - 1) * h2d);
+    g_assert_cmpuint(copied(records, ANNOTATION_D2H), <=, steps * d2h);
+    g_assert_cmpuint(copied(records, ANNOTATION_D2H), >=, (steps - 1) * d2h);
+    records_free(records);
+    g_free(path);
+}
+
 static void test_loop(gconstpointer data)
 {
     const struct job *job = data;
@@ -178,9 +210,10 @@ static void test_loop(gconstpointer data)
     char *options = g_strdup_printf("--policy %s --chunk-size %s --device-memory %" G_GUINT64_FORMAT
                                     " --log policy.jsonl",
                                     job->policy, job->chunk, budget);
-    run(workshop, job, "", options);
+    run(workshop, job, "pstar-collect -o policy.pstar --iterations 2:6 --", options);
     json_t *steps = steps_of(workshop, "policy.jsonl");
     assert_same_losses(resident, steps);
+    assert_copies_recorded(workshop, json_array_get(steps, STEPS - 1));
     assert_described(json_array_get(steps, 0), job, budget);
 
     char *sweep = g_strdup_printf("pstar-sim run.pstar --device-memory %" G_GUINT64_FORMAT

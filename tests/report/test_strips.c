@@ -196,6 +196,45 @@ static void test_ranges(void)
     sample_free(sample);
 }
 
+/* A device that no profiler watches annotates its copies: the gap before each operator is for one
+ * from the host, which ends when the operator begins. */
+static void test_copies(void)
+{
+    struct sample *sample = sample_new("");
+    struct trace *trace = sample_trace("");
+    g_autoptr(GArray) events = g_array_new(FALSE, FALSE, sizeof(struct record));
+    struct record_string strings[] = {{1, (char *)ANNOTATION_DOMAIN},
+                                      {2, (char *)"x"},
+                                      {3, (char *)ANNOTATION_H2D},
+                                      {4, (char *)ANNOTATION_D2H}};
+    const uint64_t ms = 1000000;
+    uint64_t count = trace->operator_count;
+    add_event(events, RECORD_DOMAIN, 1, 0, 1, 0, 1, 0);
+    add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_ITERATION, 2, 0, 1 * ms, (1 + 2 * count) * ms);
+    for (uint64_t m = 0; m < count; m++) {
+        uint64_t at = (1 + 2 * m) * ms;
+        add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_COPY, 3, 4 << 20, at, at + ms);
+        add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_COPY, 4, 1 << 20, at, at + ms / 4);
+        add_event(events, RECORD_PUSH_POP, 1, ANNOTATION_OPERATOR, 2, m, at + ms, at + 2 * ms);
+    }
+    const struct records records = {.events = (struct record *)events->data,
+                                    .event_count = events->len,
+                                    .strings = strings,
+                                    .string_count = G_N_ELEMENTS(strings)};
+    g_autofree char *path = write_recording(sample, trace, &records);
+    struct inputs *inputs = read_one(path);
+    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
+    const struct strip_sums all = strips_sum_all(strips);
+    g_assert_true(strips->known[STRIP_H2D] && strips->known[STRIP_D2H] && !strips->gpu);
+    CLOSE(all.bytes[STRIP_H2D], (double)(count * (4 << 20)));
+    CLOSE(all.bytes[STRIP_D2H], (double)(count * (1 << 20)));
+    CLOSE(all.wait_for[STRIP_H2D], (double)count * MS);
+    g_assert_cmpfloat_with_epsilon(strips_peak_rate(strips, STRIP_H2D), (4 << 20) / MS, 1);
+    inputs_free(inputs);
+    trace_free(trace);
+    sample_free(sample);
+}
+
 /* Times in ms, and values, in turn. */
 static void check_curve(const struct strips *strips, enum curve curve, guint count,
                         const double *expected)
@@ -356,6 +395,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/strips/refused", test_refused);
     g_test_add_func("/report/strips/sums", test_sums);
     g_test_add_func("/report/strips/ranges", test_ranges);
+    g_test_add_func("/report/strips/copies", test_copies);
     g_test_add_func("/report/strips/device", test_device);
     g_test_add_func("/report/strips/names", test_names);
     return g_test_run();

@@ -1,0 +1,136 @@
+/* A step of one rank of several, as PyTorch's profiler writes it: collectives are kernels by name
+ * only, in a stream of their own, and what runs behind them is no wait. */
+#include "report/contents.h"
+#include "tests/report/drawn.h"
+#include "traces/import.h"
+
+#include <string.h>
+
+#define US          1e-6
+#define CLOSE(a, b) g_assert_cmpfloat_with_epsilon(a, b, 1e-9)
+
+enum { STEPS = 3, STEP_US = 1000 };
+
+/* All-gathered parameters before forward, of which nothing is computed meanwhile; reduce-scattered
+ * gradients half behind backward; the update waits for them. From the start of a step, in us. */
+static const struct kernel {
+    const char *name;
+    unsigned stream, start, us;
+} kernels[] = {
+    {"ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 20, 20, 180},
+    {"ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn", 7, 200, 200},
+    {"ampere_bf16_s16816gemm_bf16_256x128_ldg8_f2f_stages_64x3_nn", 7, 400, 300},
+    {"ncclKernel_ReduceScatter_RING_LL_Sum___nv_bfloat16(ncclDevComm*, unsigned long, ncclWork*)",
+     20, 600, 300},
+    {"void at::native::multi_tensor_apply_kernel<FusedAdam>(at::native::Adam)", 7, 900, 100},
+};
+
+static void append_event(GString *json, const char *category, const char *name, double start,
+                         double us, const char *args)
+{
+    g_string_append_printf(json,
+                           "%s{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":1,\"tid\":1,"
+                           "\"ts\":%.3f,\"dur\":%.3f,\"args\":{%s}}",
+                           json->len ? ",\n" : "", category, name, start, us, args);
+}
+
+static void append_step(GString *json, unsigned step)
+{
+    double at = 1669783687000000.0 + STEP_US * step;
+    g_autofree char *mark = g_strdup_printf("ProfilerStep#%u", step);
+    append_event(json, "user_annotation", mark, at, STEP_US - 1, "");
+    for (size_t k = 0; k < G_N_ELEMENTS(kernels); k++) {
+        unsigned correlation = step * G_N_ELEMENTS(kernels) + (unsigned)k + 1;
+        g_autofree char *call = g_strdup_printf("\"correlation\":%u", correlation);
+        g_autofree char *args = g_strdup_printf(
+            "\"device\":0,\"context\":1,\"stream\":%u,\"correlation\":%u,\"grid\":[8,1,1],"
+            "\"block\":[128,1,1]",
+            kernels[k].stream, correlation);
+        append_event(json, "cuda_runtime", "cudaLaunchKernel", at + 1 + (double)k, 0.5, call);
+        append_event(json, "kernel", kernels[k].name, at + kernels[k].start, kernels[k].us, args);
+    }
+}
+
+/* Returns the trace's path, to g_free. */
+static char *import_profile(const struct sample *sample)
+{
+    g_autoptr(GString) events = g_string_new(NULL);
+    g_autoptr(GPtrArray) unknown = g_ptr_array_new_with_free_func(g_free);
+    GError *error = NULL;
+    for (unsigned step = 0; step < STEPS; step++)
+        append_step(events, step);
+    g_autofree char *json = g_strdup_printf(
+        "{\"schemaVersion\":1,\"traceEvents\":[%s],\"distributedInfo\":{\"backend\":\"nccl\","
+        "\"rank\":0,\"world_size\":2},\"deviceProperties\":[{\"id\":0,\"name\":\"A100\","
+        "\"totalGlobalMem\":42949672960,\"numSms\":108}]}",
+        events->str);
+    g_autofree char *profile = sample_file(sample, "profile.json", json);
+    char *path = sample_path(sample, "rank0.pstar");
+    g_assert_true(import_kineto(profile, path, unknown, &error));
+    g_assert_no_error(error);
+    return path;
+}
+
+static void check_strips(const struct strips *strips)
+{
+    const struct strip_sums all = strips_sum_all(strips);
+    g_assert_true(strips->known[STRIP_NETWORK]);
+    CLOSE(strips->seconds, STEP_US * US);
+    CLOSE(all.busy[STRIP_NETWORK], 480 * US);
+    CLOSE(all.busy[STRIP_COMPUTE], 600 * US);
+    CLOSE(all.busy[STRIP_WAIT], 400 * US); /* from one step's collective to the next one's, too */
+    CLOSE(all.wait_for[STRIP_NETWORK], 380 * US);
+    CLOSE(all.wait_for[STRIP_UNKNOWN], 20 * US);
+}
+
+static void check_advice(const struct contents *contents)
+{
+    g_assert_true(g_str_has_suffix(contents->verdict, "mostly for other devices"));
+    const struct advice *first = g_ptr_array_index(contents->advice, 0);
+    g_assert_true(g_str_has_prefix(first->claim, "Collectives and other ranks hold the device up"));
+    g_assert_nonnull(strstr(first->detail, "48 % of the step"));
+}
+
+static void test_collectives(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *path = import_profile(sample);
+    const char *const files[] = {path, NULL};
+    GError *error = NULL;
+    struct inputs *inputs = inputs_read(files, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(inputs->strips->len, ==, 1);
+    struct contents *contents = contents_new(inputs);
+    check_strips(g_ptr_array_index(inputs->strips, 0));
+    check_advice(contents);
+    contents_free(contents);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+static void test_drawn(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_autofree char *path = import_profile(sample);
+    const char *const files[] = {path, NULL};
+    g_autofree char *summary = drawn_report(sample, files, REPORT_TEXT);
+    g_assert_nonnull(strstr(summary, "Network"));
+    drawn_check(sample, "busy");
+    drawn_check(sample, "bars");
+    g_autofree char *busy_path = drawn_path(sample, "busy", ".svg");
+    g_autofree char *busy = sample_read(busy_path), *page = drawn_page(sample);
+    g_assert_nonnull(strstr(busy, "network  48 %"));
+    drawn_check_page(page);
+    g_assert_nonnull(strstr(page, "ncclDevKernel_AllGather_RING_LL"));
+    sample_free(sample);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/network/collectives", test_collectives);
+    g_test_add_func("/report/network/drawn", test_drawn);
+    return g_test_run();
+}
