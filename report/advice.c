@@ -21,6 +21,12 @@ struct advice *advice_append(struct contents *contents, double seconds, const ch
     return advice;
 }
 
+char *advice_gain(double less, double more)
+{
+    g_autofree char *digits = text_number("%.2g", 100 * (1 - less / more));
+    return g_strconcat(digits, " %", NULL);
+}
+
 static int most_seconds_first(const void *left, const void *right)
 {
     const struct advice *a = *(struct advice *const *)left, *b = *(struct advice *const *)right;
@@ -53,6 +59,10 @@ static char *verdict_of(const struct split *split)
     int cause;
     double waits = waiting(split, &cause);
     g_autofree char *length = text_seconds(split->seconds);
+    if (split->alone)
+        return g_strdup_printf("The operators of a step take %s; what it waits for beside them, a "
+                               "simulation tells",
+                               length);
     if (waits < LITTLE * split->seconds)
         return g_strdup_printf("A step takes %s, and the device computes nearly all of the time",
                                length);
@@ -71,6 +81,9 @@ static char *comparison_of(const struct inputs *inputs)
     double waits = strips_sum_all(b).busy[STRIP_WAIT] - strips_sum_all(a).busy[STRIP_WAIT];
     g_autofree char *length = text_seconds(fabs(more)), *waited = text_seconds(fabs(waits));
     g_autofree char *percent = text_number("%.0f", 100 * fabs(more) / a->seconds);
+    if (a->alone || b->alone)
+        return g_strdup_printf("The operators of %s take %s (%s %%) %s than those of %s.",
+                               b->origin, length, percent, more < 0 ? "less" : "more", a->origin);
     if (fabs(more) < 0.01 * a->seconds)
         return g_strdup_printf("%s and %s take the same time within 1 %%.", a->origin, b->origin);
     return g_strdup_printf("%s is %s (%s %%) %s than %s; the device waits for %s %s.", b->origin,
@@ -86,5 +99,6 @@ void advice_add(struct contents *contents)
     advice_add_waits(contents);
     advice_add_choices(contents);
     advice_add_memory(contents);
+    advice_add_hardware(contents);
     g_ptr_array_sort(contents->advice, most_seconds_first);
 }

@@ -9,13 +9,6 @@
 /* Gains below this share are noise, or not worth the change. */
 #define WORTH 0.02
 
-/* How much less time or traffic, in words: "12 %". */
-static char *gain(double less, double more)
-{
-    g_autofree char *digits = text_number("%.2g", 100 * (1 - less / more));
-    return g_strconcat(digits, " %", NULL);
-}
-
 /* The first step that was given; NULL: none was. */
 static const struct split *given_of(const struct contents *contents)
 {
@@ -34,7 +27,7 @@ static void add_plan(struct contents *contents)
     if (!given || planned <= 0 || planned > (1 - WORTH) * given->seconds)
         return;
     g_autofree char *plan = command_plan(inputs);
-    g_autofree char *length = text_seconds(planned), *less = gain(planned, given->seconds);
+    g_autofree char *length = text_seconds(planned), *less = advice_gain(planned, given->seconds);
     g_autofree char *stall = text_seconds(input->plan->predicted.stall_seconds);
     advice_append(contents, given->seconds - planned, "bars",
                   g_strdup_printf("With the plan a step takes %s: %s less", length, less),
@@ -51,7 +44,7 @@ static void add_strategy(struct contents *contents)
     const struct split *given = given_of(contents), *best = NULL, *plan = NULL;
     for (guint i = 0; i < contents->splits->len; i++) {
         const struct split *split = g_ptr_array_index(contents->splits, i);
-        if (split->given)
+        if (split->given || split->alone)
             continue;
         if (!g_strcmp0(split->maker, "planner"))
             plan = plan ? plan : split;
@@ -59,6 +52,7 @@ static void add_strategy(struct contents *contents)
             best = best ? best : split;
     }
     g_autofree char *trace = command_trace(inputs), *memory = command_memory(inputs);
+    g_autofree char *platform = command_platform(inputs);
     if (!best || (!plan && !given))
         return;
     g_autofree char *length = text_seconds(best->seconds);
@@ -70,15 +64,15 @@ static void add_strategy(struct contents *contents)
                       g_strdup_printf("pstar-sim %s --device-memory %s --policy all --strategy all",
                                       trace, memory));
     } else if (best->seconds < (1 - WORTH) * given->seconds) {
-        g_autofree char *less = gain(best->seconds, given->seconds);
+        g_autofree char *less = advice_gain(best->seconds, given->seconds);
         advice_append(
             contents, given->seconds - best->seconds, "bars",
             g_strdup_printf("With %s a step would take %s: %s less", best->label, length, less),
             g_strdup("It is the fastest of the sweep. The planner is never slower than "
                      "any row of it."),
-            g_strdup_printf("pstar-plan %s --device-memory %s --platform machine.json "
+            g_strdup_printf("pstar-plan %s --device-memory %s --platform %s "
                             "-o plan.json",
-                            trace, memory));
+                            trace, memory, platform));
     }
 }
 
@@ -106,8 +100,8 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
         return;
     g_autofree char *now = size_format(used->configuration.chunk_bytes);
     g_autofree char *then = size_format(best->configuration.chunk_bytes);
-    g_autofree char *less = gain((double)quantity_traffic(&best->figures),
-                                 (double)quantity_traffic(&used->figures));
+    g_autofree char *less = advice_gain((double)quantity_traffic(&best->figures),
+                                        (double)quantity_traffic(&used->figures));
     g_autofree char *moved = size_format(quantity_traffic(&used->figures));
     g_autofree char *step = text_difference(best->figures.iteration_seconds,
                                             used->figures.iteration_seconds);
@@ -140,70 +134,9 @@ static void add_chunks(struct contents *contents)
     }
 }
 
-/* The fastest of a sweep with so much memory. */
-static const struct sweep_file_entry *fastest_with(const struct sweep_file *sweep, uint64_t budget)
-{
-    const struct sweep_file_entry *best = NULL;
-    for (guint i = 0; i < sweep->entries->len; i++) {
-        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
-                                                              struct sweep_file_entry, i);
-        if (entry->fits && entry->configuration.device_bytes == budget &&
-            entry->figures.iteration_seconds > 0 &&
-            (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
-            best = entry;
-    }
-    return best;
-}
-
-/* From the smallest budget, or the plan's, to the next. */
-static void add_memory(struct contents *contents)
-{
-    const struct inputs *inputs = contents->inputs;
-    if (!inputs->sweeps->len)
-        return;
-    const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
-    g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
-    guint now = 0;
-    for (guint b = 0; inputs->plans->len && b < budgets->len; b++)
-        if (g_array_index(budgets, uint64_t, b) ==
-            ((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))
-                ->configuration.device_bytes)
-            now = b;
-    if (now + 1 >= budgets->len)
-        return;
-    const struct sweep_file_entry *less = fastest_with(sweep,
-                                                       g_array_index(budgets, uint64_t, now));
-    const struct sweep_file_entry *more = fastest_with(sweep,
-                                                       g_array_index(budgets, uint64_t, now + 1));
-    if (!less || !more ||
-        more->figures.iteration_seconds > (1 - WORTH) * less->figures.iteration_seconds)
-        return;
-    g_autofree char *from = size_format(less->configuration.device_bytes);
-    g_autofree char *to = size_format(more->configuration.device_bytes);
-    g_autofree char *length = text_seconds(more->figures.iteration_seconds);
-    g_autofree char *slow = text_seconds(less->figures.iteration_seconds);
-    g_autofree char *gained = gain(more->figures.iteration_seconds,
-                                   less->figures.iteration_seconds);
-    g_autofree char *trace = command_trace(inputs);
-    /* Memory costs what other changes do not: it comes after them. */
-    advice_append(
-        contents, 0.1 * (less->figures.iteration_seconds - more->figures.iteration_seconds),
-        "sensitivity",
-        g_strdup_printf("With %s of device memory instead of %s a step would take %s: %s "
-                        "less",
-                        to, from, length, gained),
-        g_strdup_printf("The best of the sweep takes %s with %s. What a faster link would "
-                        "buy, the command says too.",
-                        slow, from),
-        g_strdup_printf("pstar-plan %s --sensitivity more.svg --device-memory "
-                        "%" G_GUINT64_FORMAT " --platform machine.json",
-                        trace, less->configuration.device_bytes));
-}
-
 void advice_add_choices(struct contents *contents)
 {
     add_plan(contents);
     add_strategy(contents);
     add_chunks(contents);
-    add_memory(contents);
 }

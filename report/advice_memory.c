@@ -37,18 +37,19 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
         return;
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *memory = command_memory(contents->inputs);
+    g_autofree char *platform = command_platform(contents->inputs);
     g_autofree char *freed = size_format(room->before - room->update);
     g_autofree char *before = size_format(room->before), *update = size_format(room->update);
     advice_append(
-        contents, 0, planned ? "memory" : "tables",
+        contents, 0, planned ? "memory" : "non-model",
         g_strdup_printf("%s that backward frees lie empty in the update", freed),
         g_strdup_printf("Before it up to %s are in use%s, in the update up to %s. Optimizer states "
                         "that come to the device behind backward, or stay there, need no copy in "
                         "the update.",
                         before, planned ? "" : " by activations and workspaces", update),
-        g_strdup_printf("pstar-sim %s --device-memory %s --platform machine.json "
+        g_strdup_printf("pstar-sim %s --device-memory %s --platform %s "
                         "--strategy interleave,twinflow,gemini-static",
-                        trace, memory));
+                        trace, memory, platform));
 }
 
 static void add_peak(struct contents *contents, const struct trace *trace, const struct room *room)

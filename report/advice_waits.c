@@ -14,8 +14,8 @@ struct step {
     const struct strips *strips;
     guint number; /* of the strips */
     struct strip_sums phases[STRIP_NO_PHASE], all;
-    const char *trace, *memory; /* words of commands */
-    const char *busy, *link;    /* names of its figures */
+    const char *trace, *memory, *platform; /* words of commands */
+    const char *busy, *link;               /* names of its figures */
 };
 
 static char *percent(double part, double whole)
@@ -26,8 +26,8 @@ static char *percent(double part, double whole)
 
 static char *plan_command(const struct step *step)
 {
-    return g_strdup_printf("pstar-plan %s --device-memory %s --platform machine.json -o plan.json",
-                           step->trace, step->memory);
+    return g_strdup_printf("pstar-plan %s --device-memory %s --platform %s -o plan.json",
+                           step->trace, step->memory, step->platform);
 }
 
 /* "backward (0.9 s), update (12 ms)": where a cause holds the device up. */
@@ -173,8 +173,9 @@ static void add_idle_link(const struct step *step)
 {
     const struct strips *strips = step->strips;
     const struct strip_sums *update = &step->phases[TRACE_UPDATE_PHASE];
-    double h2d_peak = strips_peak_rate(strips, STRIP_H2D);
-    double d2h_peak = strips_peak_rate(strips, STRIP_D2H), peak = MAX(h2d_peak, d2h_peak);
+    double said = strips->link_said_by ? MAX(strips->link_rate[0], strips->link_rate[1]) : 0;
+    double carried = MAX(strips_peak_rate(strips, STRIP_H2D), strips_peak_rate(strips, STRIP_D2H));
+    double peak = said > 0 ? said : carried;
     if (!strips->known[STRIP_H2D] || update->seconds < 0.1 * strips->seconds || !(peak > 0))
         return;
     double h2d = update->bytes[STRIP_H2D] / update->seconds;
@@ -186,13 +187,14 @@ static void add_idle_link(const struct step *step)
     g_autofree char *length = text_seconds(update->seconds);
     advice_append(step->contents, update->seconds * (1 - MAX(h2d, d2h) / peak) * 0.9, step->link,
                   g_strdup_printf("The link idles while the update runs: %s of its peak", share),
-                  g_strdup_printf("For %s H2D carries %s and D2H %s, of %s that it has carried in "
-                                  "this step. Optimizer states could cross it meanwhile, so that "
+                  g_strdup_printf("For %s H2D carries %s and D2H %s, of %s that %s. Optimizer "
+                                  "states could cross it meanwhile, so that "
                                   "the device updates a part of the groups.",
-                                  length, up, down, most),
-                  g_strdup_printf("pstar-sim %s --device-memory %s --platform machine.json "
+                                  length, up, down, most,
+                                  said > 0 ? "it can" : "it has carried in this step"),
+                  g_strdup_printf("pstar-sim %s --device-memory %s --platform %s "
                                   "--strategy interleave,twinflow --timeline step.json",
-                                  step->trace, step->memory));
+                                  step->trace, step->memory, step->platform));
 }
 
 /* The first that can tell what is waited for; else the first. */
@@ -207,10 +209,11 @@ static guint telling(const GPtrArray *all)
 void advice_add_waits(struct contents *contents)
 {
     const GPtrArray *all = contents->inputs->strips;
-    if (!all->len)
+    if (!all->len || ((const struct strips *)all->pdata[0])->alone)
         return;
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *memory = command_memory(contents->inputs);
+    g_autofree char *platform = command_platform(contents->inputs);
     guint number = telling(all);
     g_autofree char *busy = figure_name("busy", number), *link = figure_name("link", number);
     struct step step = {.contents = contents,
@@ -218,6 +221,7 @@ void advice_add_waits(struct contents *contents)
                         .number = number,
                         .trace = trace,
                         .memory = memory,
+                        .platform = platform,
                         .busy = busy,
                         .link = link};
     step.all = strips_sum_all(step.strips);

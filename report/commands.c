@@ -14,6 +14,11 @@ char *command_trace(const struct inputs *inputs)
     return g_strdup("run.pstar");
 }
 
+char *command_platform(const struct inputs *inputs)
+{
+    return inputs->platform_path ? text_shell(inputs->platform_path) : g_strdup("machine.json");
+}
+
 char *command_plan(const struct inputs *inputs)
 {
     if (!inputs->plans->len)

@@ -62,14 +62,23 @@ static bool is_timed(const struct sweep_file *sweep)
     return false;
 }
 
+static bool has_faster(const struct inputs *inputs, const struct sweep_file *sweep)
+{
+    for (guint f = 0; f < inputs->faster->len; f++)
+        if (sweep_file_is_slower(sweep, g_ptr_array_index(inputs->faster, f)))
+            return true;
+    return false;
+}
+
 /* Lines over chunk sizes need two of them; bars show what a single one does. */
 static void add_sweep(struct contents *contents, const struct sweep_file *sweep, guint *drawn)
 {
     const GPtrArray *plans = contents->inputs->plans;
     g_autoptr(GArray) sizes = sweep_file_sizes(sweep), budgets = sweep_file_budgets(sweep);
     bool timed = is_timed(sweep);
-    if (timed && budgets->len > 1)
-        g_ptr_array_add(contents->figures, figure_sensitivity(sweep, plans, *drawn));
+    if (timed && (budgets->len > 1 || has_faster(contents->inputs, sweep)))
+        g_ptr_array_add(contents->figures,
+                        figure_sensitivity(sweep, contents->inputs->faster, plans, *drawn));
     if (sizes->len > 1 || !contents->splits->len) {
         if (timed)
             g_ptr_array_add(contents->figures, figure_sweep(sweep, &sweep_time, plans, *drawn));
@@ -81,6 +90,20 @@ static void add_sweep(struct contents *contents, const struct sweep_file *sweep,
     (*drawn)++;
 }
 
+/* Of traces that no plan is for: with one, figure_memory has it. */
+static void add_non_model(struct contents *contents)
+{
+    const GPtrArray *traces = contents->inputs->traces;
+    for (guint t = 0, drawn = 0; !contents->replays->len && t < traces->len; t++) {
+        const struct input_trace *input = g_ptr_array_index(traces, t);
+        uint64_t most = 0;
+        for (uint32_t m = 0; m < input->trace->operator_count; m++)
+            most = MAX(most, input->trace->non_model_bytes[m]);
+        if (most)
+            g_ptr_array_add(contents->figures, figure_non_model(input, drawn++));
+    }
+}
+
 static void add_figures(struct contents *contents)
 {
     const struct inputs *inputs = contents->inputs;
@@ -88,7 +111,8 @@ static void add_figures(struct contents *contents)
         g_ptr_array_add(contents->figures, figure_bars(contents->splits));
     for (guint i = 0; i < inputs->strips->len; i++) {
         const struct strips *strips = g_ptr_array_index(inputs->strips, i);
-        g_ptr_array_add(contents->figures, figure_busy(strips, i));
+        if (!strips->alone)
+            g_ptr_array_add(contents->figures, figure_busy(strips, i));
         if (strips->known[STRIP_H2D])
             g_ptr_array_add(contents->figures, figure_link(strips, i));
         add_figure(contents, figure_allocated(strips, i));
@@ -100,6 +124,7 @@ static void add_figures(struct contents *contents)
         if (replayed->memory->host_pool_bytes)
             g_ptr_array_add(contents->figures, figure_host(replayed->plan, replayed->memory, i));
     }
+    add_non_model(contents);
     for (guint s = 0, drawn = 0; s < inputs->sweeps->len; s++)
         add_sweep(contents, g_ptr_array_index(inputs->sweeps, s), &drawn);
     if (contents->pairs->len)
@@ -120,7 +145,8 @@ static void add_tables(struct contents *contents)
     add_table(contents, table_compare(inputs));
     add_table(contents, table_compare_operators(inputs));
     for (guint i = 0; i < inputs->strips->len; i++)
-        add_table(contents, table_busy(g_ptr_array_index(inputs->strips, i)));
+        if (!((const struct strips *)g_ptr_array_index(inputs->strips, i))->alone)
+            add_table(contents, table_busy(g_ptr_array_index(inputs->strips, i)));
     for (guint i = 0; i < contents->pairs->len; i++)
         add_table(contents, table_pair(&g_array_index(contents->pairs, struct pair, i)));
     for (guint s = 0; s < inputs->sweeps->len; s++)

@@ -121,7 +121,7 @@ static void describe(struct figure *figure, const GPtrArray *splits, guint bars)
         "Blue is work on the device (grey where its phases are not known), red is waiting, by what "
         "it waits for.%s%s",
         bars < splits->len ? " The fastest are drawn, the tables have all." : "",
-        ((const struct split *)g_ptr_array_index(splits, bars - 1))->given
+        bars == 1 || ((const struct split *)g_ptr_array_index(splits, bars - 1))->given
             ? ""
             : " The steps that were given come first, then what the same step could be with the "
               "same memory, the fastest first.");

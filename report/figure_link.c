@@ -60,10 +60,18 @@ static void append_nvml(struct figure *figure, const struct strips *strips)
     curve_append_data(figure->data, strips->curves[CURVE_D2H], strips->seconds, COLUMNS);
 }
 
-static void append_rates(struct figure *figure, const double *peaks, double nvml)
+/* Of a direction: what the link can do where a file says so, else its fastest copy. */
+static double peak_of(const struct strips *strips, int way)
+{
+    double fastest = strips_peak_rate(strips, way ? STRIP_D2H : STRIP_H2D);
+    return strips->link_said_by ? strips->link_rate[way] : fastest;
+}
+
+/* `fastest`: of all that was measured. */
+static void append_rates(struct figure *figure, const double *peaks, double fastest)
 {
     static const char *const names[] = {"h2d", "d2h"};
-    double highest = MAX(MAX(peaks[0], peaks[1]), nvml);
+    double highest = MAX(MAX(peaks[0], peaks[1]), fastest);
     double unit = highest >= 1e9 ? 1e9 : highest >= 1e6 ? 1e6 : 1e3;
     axis_append_variable(figure->setup, "rate", unit);
     axis_append_variable(figure->setup, "highest", highest > 0 ? highest : unit);
@@ -89,10 +97,14 @@ static void describe(struct figure *figure, const struct strips *strips, const d
     figure->alt = g_strdup_printf("Rate of the copies over a step, host to device above, device to "
                                   "host below. Means: %s and %s; the peaks are %s and %s.",
                                   h2d, d2h, h2d_peak, d2h_peak);
+    g_autofree char *peak =
+        strips->link_said_by ? g_strdup_printf("what the link can do, by %s", strips->link_said_by)
+                             : g_strdup("the rate of the fastest copy in it (no platform's file "
+                                        "says what the link can do)");
     figure->caption = g_strdup_printf(
-        "%s, %s. Over the whole step H2D moves %s on average and D2H %s. The dashed line is the "
-        "rate of the fastest copy in it: what lies below the line, the link could have moved.%s",
-        strips->measured ? "Measured" : "Simulated", strips->origin, h2d, d2h,
+        "%s, %s. Over the whole step H2D moves %s on average and D2H %s. The dashed line is "
+        "%s: what lies below the line, the link could have moved.%s",
+        strips->measured ? "Measured" : "Simulated", strips->origin, h2d, d2h, peak,
         strips->curves[CURVE_H2D]->len ? " The dark line is all of PCIe, by NVML." : "");
 }
 
@@ -101,14 +113,15 @@ struct figure *figure_link(const struct strips *strips, unsigned number)
     struct figure *figure =
         figure_new(figure_name("link", number),
                    strips_title("What the link carries, beside its peak", strips));
-    const double peaks[2] = {strips_peak_rate(strips, STRIP_H2D),
-                             strips_peak_rate(strips, STRIP_D2H)};
+    const double peaks[2] = {peak_of(strips, 0), peak_of(strips, 1)};
+    double nvml_most = MAX(curve_most(strips->curves[CURVE_H2D]),
+                           curve_most(strips->curves[CURVE_D2H]));
+    double fastest = MAX(strips_peak_rate(strips, STRIP_H2D), strips_peak_rate(strips, STRIP_D2H));
     struct axis_unit second = axis_seconds(strips->seconds);
     figure->wide_height = 400;
     figure->phone_height = 360;
     append_data(figure->data, strips);
-    append_rates(figure, peaks,
-                 MAX(curve_most(strips->curves[CURVE_H2D]), curve_most(strips->curves[CURVE_D2H])));
+    append_rates(figure, peaks, MAX(nvml_most, fastest));
     axis_append_variable(figure->setup, "second", second.size);
     axis_append_variable(figure->setup, "duration", strips->seconds);
     g_string_append_printf(figure->setup, "x_label = 'time in the step, %s'\n", second.name);

@@ -4,52 +4,75 @@
 #include "report/text.h"
 #include "traces/size.h"
 
-/* Of all policies, strategies and chunk sizes with a budget the best. */
-static const struct sweep_file_entry *fastest_with(const struct sweep_file *sweep, uint64_t budget)
+/* Of a step, what waits for the link: all of its waiting where nobody says for what. */
+static double link_waits(const struct sweep_file_entry *entry)
 {
-    const struct sweep_file_entry *best = NULL;
-    for (guint i = 0; i < sweep->entries->len; i++) {
-        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
-                                                              struct sweep_file_entry, i);
-        if (entry->fits && entry->configuration.device_bytes == budget &&
-            (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
-            best = entry;
-    }
-    return best;
+    double waits = 0;
+    for (int phase = 0; entry->phases && phase < STRIP_NO_PHASE; phase++)
+        waits += entry->phases[phase].wait_for[STRIP_H2D] +
+                 entry->phases[phase].wait_for[STRIP_D2H];
+    return entry->phases ? waits : entry->figures.stall_seconds;
 }
 
-static void append_plans(GString *data, const GPtrArray *plans)
+/* With a link that takes no time: no real one is better. */
+static double without_link(const struct sweep_file_entry *entry)
 {
-    g_string_append(data, "\n\n# plans, likewise\nNaN NaN NaN\n");
+    return entry->figures.iteration_seconds - MIN(link_waits(entry), entry->figures.stall_seconds);
+}
+
+static void append_point(GString *data, uint64_t bytes, double seconds, double least)
+{
+    g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", bytes);
+    axis_append(data, seconds);
+    g_string_append_c(data, ' ');
+    axis_append(data, least);
+    g_string_append_c(data, '\n');
+}
+
+/* "link 25 GB/s", as its slower direction. */
+static char *link_label(const struct sweep_file *sweep)
+{
+    double rate = MIN(sweep->link_rate[0], sweep->link_rate[1]);
+    g_autofree char *text = text_rate(rate);
+    return rate > 0 ? g_strdup_printf("link %s", text) : g_strdup("the link as it is");
+}
+
+/* A block: the best of all policies, strategies and chunk sizes with each budget. */
+static void append_sweep(GString *data, const struct sweep_file *sweep, double *longest)
+{
+    g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
+    for (guint b = 0; b < budgets->len; b++) {
+        uint64_t budget = g_array_index(budgets, uint64_t, b);
+        const struct sweep_file_entry *best = sweep_file_fastest(sweep, budget);
+        if (!best)
+            continue;
+        append_point(data, budget, best->figures.iteration_seconds, without_link(best));
+        *longest = MAX(*longest, best->figures.iteration_seconds);
+    }
+}
+
+static bool append_plans(GString *data, const GPtrArray *plans)
+{
+    bool any = false;
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
         const struct plan_figures *predicted = &input->plan->predicted;
         if (input->configuration.device_bytes == UINT64_MAX || predicted->iteration_seconds <= 0)
             continue;
-        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", input->configuration.device_bytes);
-        axis_append(data, predicted->iteration_seconds);
-        g_string_append_c(data, ' ');
-        axis_append(data, predicted->stall_seconds);
-        g_string_append_c(data, '\n');
+        append_point(data, input->configuration.device_bytes, predicted->iteration_seconds,
+                     predicted->iteration_seconds - predicted->stall_seconds);
+        any = true;
     }
-}
-
-static bool has_timed_plan(const GPtrArray *plans)
-{
-    for (guint p = 0; p < plans->len; p++)
-        if (((const struct input_plan *)g_ptr_array_index(plans, p))
-                ->plan->predicted.iteration_seconds > 0)
-            return true;
-    return false;
+    return any;
 }
 
 /* The first and the last budget that fit, in a sentence. */
-static char *gain_text(const struct sweep_file *sweep, const GArray *budgets)
+static char *memory_text(const struct sweep_file *sweep, const GArray *budgets)
 {
     const struct sweep_file_entry *least = NULL, *most = NULL;
     for (guint b = 0; b < budgets->len; b++) {
-        const struct sweep_file_entry *entry = fastest_with(sweep,
-                                                            g_array_index(budgets, uint64_t, b));
+        const struct sweep_file_entry *entry =
+            sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, b));
         least = least ? least : entry;
         most = entry ? entry : most;
     }
@@ -59,60 +82,114 @@ static char *gain_text(const struct sweep_file *sweep, const GArray *budgets)
     g_autofree char *to = size_format(most->configuration.device_bytes);
     g_autofree char *slow = text_seconds(least->figures.iteration_seconds);
     g_autofree char *fast = text_seconds(most->figures.iteration_seconds);
-    return g_strdup_printf("With %s a step takes %s, with %s it takes %s.", from, slow, to, fast);
+    return least == most ? g_strdup_printf("With %s a step takes %s.", from, slow)
+                         : g_strdup_printf("With %s a step takes %s, with %s it takes %s.", from,
+                                           slow, to, fast);
 }
 
-struct figure *figure_sensitivity(const struct sweep_file *sweep, const GPtrArray *plans,
-                                  unsigned number)
+/* What links buy with the least memory of the sweep that they have, too. */
+static void append_links(GString *text, const struct sweep_file *sweep, const GArray *budgets,
+                         const GPtrArray *faster)
 {
-    struct figure *figure = figure_new(figure_name("sensitivity", number),
-                                       g_strdup("What more device memory would buy"));
-    g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
-    double longest = 0;
-    g_string_append(figure->data, "# device memory in bytes; seconds of the best step, and of its "
-                                  "waiting\nNaN NaN NaN\n");
-    for (guint b = 0; b < budgets->len; b++) {
-        uint64_t budget = g_array_index(budgets, uint64_t, b);
-        const struct sweep_file_entry *best = fastest_with(sweep, budget);
-        if (!best)
+    const struct sweep_file_entry *now = NULL;
+    for (guint b = 0; b < budgets->len && !now; b++)
+        now = sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, b));
+    for (guint f = 0; now && f < faster->len; f++) {
+        const struct sweep_file *other = g_ptr_array_index(faster, f);
+        const struct sweep_file_entry *then =
+            sweep_file_is_slower(sweep, other)
+                ? sweep_file_fastest(other, now->configuration.device_bytes)
+                : NULL;
+        if (!then)
             continue;
-        g_string_append_printf(figure->data, "%" G_GUINT64_FORMAT " ", budget);
-        axis_append(figure->data, best->figures.iteration_seconds);
-        g_string_append_c(figure->data, ' ');
-        axis_append(figure->data, best->figures.stall_seconds);
-        g_string_append_c(figure->data, '\n');
-        longest = MAX(longest, best->figures.iteration_seconds);
+        g_autofree char *memory = size_format(now->configuration.device_bytes);
+        g_autofree char *length = text_seconds(then->figures.iteration_seconds);
+        g_autofree char *label = link_label(other);
+        g_string_append_printf(text, " With %s and a %s it takes %s.", memory, label, length);
     }
-    append_plans(figure->data, plans);
-    double most = (double)g_array_index(budgets, uint64_t, budgets->len - 1);
-    struct axis_unit byte = axis_bytes(most), second = axis_seconds(longest);
+    if (now) {
+        g_autofree char *memory = size_format(now->configuration.device_bytes);
+        g_autofree char *least = text_seconds(without_link(now));
+        g_string_append_printf(text, " However fast the link, with %s it takes no less than %s.",
+                               memory, least);
+    }
+}
+
+static void append_axes(struct figure *figure, const GArray *budgets, double longest)
+{
+    double first = (double)g_array_index(budgets, uint64_t, 0);
+    double last = (double)g_array_index(budgets, uint64_t, budgets->len - 1);
+    struct axis_unit byte = axis_bytes(last), second = axis_seconds(longest);
+    double margin = first < last ? 0.05 * (last - first) : 0.5 * last;
     axis_append_variable(figure->setup, "byte", byte.size);
     axis_append_variable(figure->setup, "second", second.size);
     axis_append_variable(figure->setup, "longest", longest > 0 ? longest : 1);
-    figure->wide_height = 380;
-    figure->phone_height = 320;
+    axis_append_variable(figure->setup, "left", first - margin);
+    axis_append_variable(figure->setup, "right", last + margin);
     g_string_append_printf(
         figure->drawing,
-        "    set yrange [0:1.1*longest/second]; set offsets graph 0.03, graph 0.03, 0, 0\n"
+        "    set xrange [left/byte:right/byte]\n    set yrange [0:1.1*longest/second]\n"
         "    set xlabel 'device memory, %s' offset 0,0.3 textcolor rgb ink\n"
-        "    set ylabel 'time of a step, %s' textcolor rgb ink\n"
-        "    plot data index 0 using ($1/byte):($2/second) with linespoints lc rgb '%s' lw 2.5 "
-        "pt 7 ps 0.9 title 'best of the sweep', \\\n"
-        "        data index 0 using ($1/byte):($3/second) with linespoints lc rgb '%s' lw 2 "
-        "pt 5 ps 0.8 title 'of it waiting'",
-        byte.name, second.name, palette_strip(STRIP_COMPUTE), palette_strip(STRIP_WAIT));
-    if (has_timed_plan(plans))
-        g_string_append(figure->drawing,
-                        ", \\\n        data index 1 using ($1/byte):($2/second) "
-                        "with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN "' title 'plan'");
-    g_string_append_c(figure->drawing, '\n');
-    g_autofree char *gain = gain_text(sweep, budgets);
-    figure->alt = g_strdup_printf("The time of the best step, and of its waiting, over device "
-                                  "memory. %s",
-                                  gain);
+        "    set ylabel 'time of a step, %s' textcolor rgb ink\n",
+        byte.name, second.name);
+}
+
+struct figure *figure_sensitivity(const struct sweep_file *sweep, const GPtrArray *faster,
+                                  const GPtrArray *plans, unsigned number)
+{
+    struct figure *figure =
+        figure_new(figure_name("sensitivity", number),
+                   g_strdup("What more device memory or a faster link would buy"));
+    g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
+    g_autoptr(GString) drawing = g_string_new(NULL);
+    double longest = 0;
+    guint block = 1;
+    g_autofree char *link = link_label(sweep);
+    g_string_append(figure->data, "# device memory in bytes; seconds of the best step, and of one "
+                                  "that never waits for the link\nNaN NaN NaN\n");
+    append_sweep(figure->data, sweep, &longest);
+    g_string_append_printf(
+        drawing,
+        "    plot data index 0 using ($1/byte):($3/second):($2/second) with filledcurves lc rgb "
+        "'%s' fs transparent solid 0.12 noborder notitle, \\\n"
+        "        data index 0 using ($1/byte):($2/second) with linespoints lc rgb '%s' lw 2.5 pt 7 "
+        "ps 0.9 title '%s'",
+        palette_strip(STRIP_COMPUTE), palette_strip(STRIP_COMPUTE), link);
+    for (guint f = 0; f < faster->len; f++) {
+        const struct sweep_file *other = g_ptr_array_index(faster, f);
+        if (!sweep_file_is_slower(sweep, other))
+            continue;
+        g_autofree char *label = link_label(other);
+        g_string_append_printf(figure->data, "\n\n# %s\nNaN NaN NaN\n", label);
+        append_sweep(figure->data, other, &longest);
+        g_string_append_printf(drawing,
+                               ", \\\n        data index %u using ($1/byte):($2/second) with "
+                               "linespoints lc rgb '%s' lw 2.5 pt %u ps 0.9 title '%s'",
+                               block, palette_link(block), 4 + block, label);
+        block++;
+    }
+    g_string_append(drawing, ", \\\n        data index 0 using ($1/byte):($3/second) with "
+                             "linespoints lc rgb ink lw 1.5 dt (8,5) pt 1 ps 0.8 title 'a link "
+                             "that takes no time'");
+    g_string_append(figure->data, "\n\n# plans, likewise\nNaN NaN NaN\n");
+    if (append_plans(figure->data, plans))
+        g_string_append_printf(drawing,
+                               ", \\\n        data index %u using ($1/byte):($2/second) "
+                               "with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN
+                               "' title 'plan'",
+                               block);
+    append_axes(figure, budgets, longest);
+    g_string_append_printf(figure->drawing, "%s\n", drawing->str);
+    figure->wide_height = 400;
+    figure->phone_height = 360;
+    g_autofree char *memory = memory_text(sweep, budgets);
+    g_autoptr(GString) said = g_string_new(memory);
+    append_links(said, sweep, budgets, faster);
+    figure->alt = g_strdup_printf("The time of the best step over device memory, a line a link; "
+                                  "below, that of a link that takes no time. %s",
+                                  said->str);
     figure->caption = g_strdup_printf("Of all policies, strategies and chunk sizes of %s the "
-                                      "fastest with that memory. %s What a faster link would buy, "
-                                      "pstar-plan --sensitivity answers.",
-                                      sweep->origin, gain);
+                                      "fastest with that memory. %s",
+                                      sweep->origin, said->str);
     return figure;
 }

@@ -19,6 +19,9 @@ struct figure *figure_memory(const struct input_plan *plan, const struct memory 
 struct figure *figure_allocated(const struct strips *strips, unsigned number);
 struct figure *figure_host_measured(const struct strips *strips, unsigned number);
 
+/* Non-model data alone, of a trace that no plan is for; it has some. */
+struct figure *figure_non_model(const struct input_trace *input, unsigned number);
+
 /* Slots in host memory over one iteration; the plan's pool is not empty. */
 struct figure *figure_host(const struct input_plan *plan, const struct memory *memory,
                            unsigned number);
@@ -28,9 +31,10 @@ struct figure *figure_host(const struct input_plan *plan, const struct memory *m
 struct figure *figure_sweep(const struct sweep_file *sweep, const struct sweep_measure *measure,
                             const GPtrArray *plans, unsigned number);
 
-/* The time of the best step over device memory; a timed sweep of at least two budgets. */
-struct figure *figure_sensitivity(const struct sweep_file *sweep, const GPtrArray *plans,
-                                  unsigned number);
+/* The time of the best step over device memory, of a timed sweep and of those of `faster`
+ * (GPtrArray of struct sweep_file) that are of its trace, a line a link. */
+struct figure *figure_sensitivity(const struct sweep_file *sweep, const GPtrArray *faster,
+                                  const GPtrArray *plans, unsigned number);
 
 /* The best of all policies for each chunk size and budget, of which there are at least two each,
  * the plans marked. */

@@ -38,11 +38,11 @@ struct folder *folder_begin(const char *path, GError **error)
 /* "memory.png", "sweep-2.gp", "loss-phone.svg": as figures of this program are called. */
 static bool is_figure(const char *name)
 {
-    return g_regex_match_simple(
-        "^(memory|allocated|host-measured|busy|link|timeline|bars|sweep|sweep-time|heat|predicted|"
-        "sensitivity|host|loss)(-[0-9]+)?(-phone)?"
-        "\\.(svg|png|gp|dat|json\\.gz)$",
-        name, 0, 0);
+    return g_regex_match_simple("^(memory|non-model|allocated|host-measured|busy|link|timeline|"
+                                "bars|sweep|sweep-time|heat|predicted|"
+                                "sensitivity|host|loss)(-[0-9]+)?(-phone)?"
+                                "\\.(svg|png|gp|dat|json\\.gz)$",
+                                name, 0, 0);
 }
 
 static void remove_stale(const char *old_figures, const char *new_figures)

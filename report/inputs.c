@@ -12,7 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum kind { KIND_UNKNOWN, KIND_TRACE, KIND_PLAN, KIND_SWEEP, KIND_RUN_LOG, KIND_TIMELINE };
+enum kind {
+    KIND_UNKNOWN,
+    KIND_TRACE,
+    KIND_PLAN,
+    KIND_SWEEP,
+    KIND_RUN_LOG,
+    KIND_TIMELINE,
+    KIND_PLATFORM
+};
 
 static const char sqlite_magic[] = "SQLite format 3";
 
@@ -26,6 +34,8 @@ static enum kind kind_of_object(const json_t *root)
         return KIND_PLAN;
     if (json_is_array(json_object_get(root, "traceEvents")))
         return KIND_TIMELINE;
+    if (json_is_object(json_object_get(root, "h2d")) && json_object_get(root, "d2h"))
+        return KIND_PLATFORM;
     return KIND_UNKNOWN;
 }
 
@@ -59,8 +69,10 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
     *root = json_loadf(file, 0, &wrong);
     enum kind kind = *root ? kind_of_object(*root) : KIND_UNKNOWN;
     if (kind == KIND_UNKNOWN && *root)
-        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                    "%s: JSON, but neither a plan nor a sweep nor a timeline nor a run log", path);
+        g_set_error(
+            error, REPORT_ERROR, REPORT_ERROR_INPUT,
+            "%s: JSON, but neither a plan nor a sweep nor a timeline nor a run log nor a platform",
+            path);
     else if (kind == KIND_UNKNOWN)
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
                     "%s:%d:%d: not a trace, and not the JSON of a plan, a sweep or a run log: %s",
@@ -165,6 +177,18 @@ static bool add_plan(struct inputs *inputs, const char *path, GError **error)
     return true;
 }
 
+static bool add_platform(struct inputs *inputs, const char *path, GError **error)
+{
+    struct platform *platform = platform_read(path, error);
+    if (!platform)
+        return false;
+    g_clear_pointer(&inputs->platform, platform_free);
+    g_free(inputs->platform_path);
+    inputs->platform = platform;
+    inputs->platform_path = g_strdup(path);
+    return true;
+}
+
 static bool add_file(struct inputs *inputs, const char *path, GError **error)
 {
     json_t *root = NULL;
@@ -187,6 +211,9 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
         break;
     case KIND_TIMELINE:
         good = (strips = strips_of_timeline(root, path, error)) != NULL;
+        break;
+    case KIND_PLATFORM:
+        good = add_platform(inputs, path, error);
         break;
     case KIND_UNKNOWN:
         break;
@@ -232,12 +259,67 @@ static bool pair_plan(const struct inputs *inputs, struct input_plan *input, GEr
     return false;
 }
 
+/* Of one trace, the sweep of the slowest link is what is; the others are what a faster one buys. */
+static void set_faster_apart(struct inputs *inputs)
+{
+    for (guint s = 0; s < inputs->sweeps->len;) {
+        bool faster = false;
+        for (guint o = 0; o < inputs->sweeps->len && !faster; o++)
+            faster = sweep_file_is_slower(g_ptr_array_index(inputs->sweeps, o),
+                                          g_ptr_array_index(inputs->sweeps, s));
+        if (faster)
+            g_ptr_array_add(inputs->faster, g_ptr_array_steal_index(inputs->sweeps, s));
+        else
+            s++;
+    }
+}
+
+/* A recording does not know its link; a platform's file does, and is for all that was measured. */
+static void tell_links(const struct inputs *inputs)
+{
+    const struct platform *platform = inputs->platform;
+    for (guint i = 0; platform && i < inputs->strips->len; i++) {
+        struct strips *strips = g_ptr_array_index(inputs->strips, i);
+        if (!strips->measured)
+            continue;
+        const double large = 0x1p30;
+        strips->link_rate[0] = large / platform_seconds(&platform->h2d, large);
+        strips->link_rate[1] = large / platform_seconds(&platform->d2h, large);
+        strips->link_said_by = g_intern_string(inputs->platform_path);
+    }
+}
+
+/* Where no file says what ran when, traces say at least how long their operators take. */
+static void add_operators(struct inputs *inputs)
+{
+    for (guint t = 0; t < inputs->traces->len; t++) {
+        const struct input_trace *input = g_ptr_array_index(inputs->traces, t);
+        struct strips *strips = strips_of_operators(input->path, input->trace);
+        if (strips)
+            g_ptr_array_add(inputs->strips, strips);
+    }
+}
+
+/* A platform says what something runs on, but nothing that ran. */
+static bool check_any(const struct inputs *inputs, GError **error)
+{
+    if (inputs->traces->len || inputs->plans->len || inputs->sweeps->len || inputs->runs->len ||
+        inputs->strips->len)
+        return true;
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                "%s: a platform, and nothing that ran on it: name a trace, a timeline, a plan, a "
+                "sweep or a run log too",
+                inputs->platform_path);
+    return false;
+}
+
 struct inputs *inputs_read(const char *const *paths, GError **error)
 {
     struct inputs *inputs = g_new0(struct inputs, 1);
     inputs->traces = g_ptr_array_new_with_free_func(free_trace);
     inputs->plans = g_ptr_array_new_with_free_func(free_plan);
     inputs->sweeps = g_ptr_array_new_with_free_func((GDestroyNotify)sweep_file_free);
+    inputs->faster = g_ptr_array_new_with_free_func((GDestroyNotify)sweep_file_free);
     inputs->runs = g_ptr_array_new_with_free_func((GDestroyNotify)run_log_free);
     inputs->strips = g_ptr_array_new_with_free_func((GDestroyNotify)strips_free);
     bool good = true;
@@ -245,7 +327,11 @@ struct inputs *inputs_read(const char *const *paths, GError **error)
         good = add_file(inputs, paths[i], error);
     for (guint p = 0; good && p < inputs->plans->len; p++)
         good = pair_plan(inputs, g_ptr_array_index(inputs->plans, p), error);
-    if (good)
+    if (good && !inputs->strips->len)
+        add_operators(inputs);
+    set_faster_apart(inputs);
+    tell_links(inputs);
+    if (good && check_any(inputs, error))
         return inputs;
     inputs_free(inputs);
     return NULL;
@@ -270,5 +356,9 @@ void inputs_free(struct inputs *inputs)
     g_ptr_array_unref(inputs->sweeps);
     g_ptr_array_unref(inputs->runs);
     g_ptr_array_unref(inputs->strips);
+    g_ptr_array_unref(inputs->faster);
+    if (inputs->platform)
+        platform_free(inputs->platform);
+    g_free(inputs->platform_path);
     g_free(inputs);
 }

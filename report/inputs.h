@@ -2,6 +2,7 @@
 #ifndef PSTAR_REPORT_INPUTS_H
 #define PSTAR_REPORT_INPUTS_H
 
+#include "platforms/platform.h"
 #include "report/run_log.h"
 #include "report/strips.h"
 #include "report/sweep_file.h"
@@ -22,11 +23,14 @@ struct input_plan {
 };
 
 struct inputs {
-    GPtrArray *traces; /* struct input_trace */
-    GPtrArray *plans;  /* struct input_plan */
-    GPtrArray *sweeps; /* struct sweep_file */
-    GPtrArray *runs;   /* struct run_log */
-    GPtrArray *strips; /* struct strips: of timelines, and of what traces have recorded */
+    GPtrArray *traces;         /* struct input_trace */
+    GPtrArray *plans;          /* struct input_plan */
+    GPtrArray *sweeps;         /* struct sweep_file */
+    GPtrArray *faster;         /* the same, of a trace of `sweeps` with a faster link */
+    GPtrArray *runs;           /* struct run_log */
+    GPtrArray *strips;         /* struct strips: of timelines, and of what traces have recorded */
+    struct platform *platform; /* the last that was given; NULL: none */
+    char *platform_path;
 };
 
 /* A trace of a program that annotated no iteration is among `strips` alone. Reads all files (NULL

@@ -10,6 +10,14 @@ static void add(struct contents *contents, const char *figure, char *reason, cha
     g_array_append_val(contents->missing, missing);
 }
 
+static bool has_figure(const struct contents *contents, const char *name)
+{
+    for (guint i = 0; i < contents->figures->len; i++)
+        if (!strcmp(((const struct figure *)g_ptr_array_index(contents->figures, i))->name, name))
+            return true;
+    return false;
+}
+
 static void add_memory(struct contents *contents, const char *trace)
 {
     const struct inputs *inputs = contents->inputs;
@@ -35,14 +43,21 @@ void missing_add(struct contents *contents)
     g_autofree char *trace = command_trace(inputs);
     g_autofree char *plan = command_plan(inputs);
     add_memory(contents, trace);
-    if (!inputs->strips->len)
-        add(contents, "Who is busy, the link and the timeline",
+    if (!inputs->strips->len || ((const struct strips *)inputs->strips->pdata[0])->alone)
+        add(contents, "Who is busy, and the link",
             g_strdup("needs a timeline, or a trace that has recorded one"),
             g_strdup_printf("pstar-sim %s --device-memory SIZE --timeline timeline.json", trace));
     if (!inputs->sweeps->len)
         add(contents, "Traffic by chunk size and policy", g_strdup("needs a sweep"),
             g_strdup_printf("pstar-sim %s --device-memory SIZE --policy all --json sweep.json",
                             trace));
+    if (!has_figure(contents, "sensitivity"))
+        add(contents, "What more device memory or a faster link would buy",
+            g_strdup("needs sweeps of several budgets, or with several links"),
+            g_strdup_printf("pstar-sim %s --device-memory SIZE,LARGER --json sweep.json && "
+                            "pstar-sim %s --device-memory SIZE,LARGER --link h2d=RATE,d2h=RATE "
+                            "--json faster.json",
+                            trace, trace));
     if (!contents->pairs->len) {
         bool predicted = inputs->plans->len || inputs->sweeps->len;
         add(contents, "Predicted beside measured",

@@ -169,6 +169,10 @@ static void append_files(GString *html, const struct inputs *inputs)
         append_element(html, separator,
                        ((struct sweep_file *)g_ptr_array_index(inputs->sweeps, i))->origin,
                        " (sweep)");
+    for (guint i = 0; i < inputs->faster->len; i++, separator = ", ")
+        append_element(html, separator,
+                       ((struct sweep_file *)g_ptr_array_index(inputs->faster, i))->origin,
+                       " (sweep of a faster link)");
     for (guint i = 0; i < inputs->runs->len; i++, separator = ", ") {
         const struct run_log *run = g_ptr_array_index(inputs->runs, i);
         append_element(html, separator, run->origin,
@@ -182,6 +186,8 @@ static void append_files(GString *html, const struct inputs *inputs)
             separator = ", ";
         }
     }
+    if (inputs->platform)
+        append_element(html, separator, inputs->platform_path, " (platform)");
     g_string_append(html, ".</footer>\n");
 }
 

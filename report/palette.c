@@ -35,6 +35,12 @@ const char *palette_strip(enum strip strip)
     return colours[strip];
 }
 
+const char *palette_link(unsigned number)
+{
+    static const char *const purples[] = {"#5b4ba8", "#9488d4", "#332277"};
+    return purples[(number - 1) % G_N_ELEMENTS(purples)];
+}
+
 const char *palette_compute(enum trace_phase phase)
 {
     static const char *const blues[] = {"#6cb4e0", "#0072b2", "#2b4a7d"};

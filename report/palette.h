@@ -18,6 +18,9 @@
 
 const char *palette_list(enum trace_list list);
 
+/* Of the faster links that are drawn beside the one that is, from 1. */
+const char *palette_link(unsigned number);
+
 const char *palette_strip(enum strip strip);
 
 /* Parts of a step: compute by phase in blues, waiting by its cause (STRIP_UNKNOWN: none is known)

@@ -23,10 +23,13 @@ static struct split *split_of_strips(const struct strips *strips)
 {
     struct split *split = g_new0(struct split, 1);
     split->label = g_strdup_printf("%s, %s", strips->origin,
-                                   strips->measured ? "measured" : "simulated");
+                                   strips->alone      ? "its operators alone"
+                                   : strips->measured ? "measured"
+                                                      : "simulated");
     split->maker = g_strdup(strips->configuration.maker);
     split->seconds = strips->seconds;
-    split->given = true;
+    split->given = !strips->alone;
+    split->alone = strips->alone;
     if (!strips->phases->len) {
         struct strip_sums sums = strips_sum_all(strips);
         add_phase(split, STRIP_NO_PHASE, &sums);
@@ -114,9 +117,11 @@ static void add_sweep(const struct sweep_file *sweep, const GPtrArray *plans, GP
 GPtrArray *splits_find(const struct inputs *inputs)
 {
     GPtrArray *splits = g_ptr_array_new_with_free_func(split_free);
-    GPtrArray *others = g_ptr_array_new();
-    for (guint i = 0; i < inputs->strips->len; i++)
-        g_ptr_array_add(splits, split_of_strips(g_ptr_array_index(inputs->strips, i)));
+    GPtrArray *others = g_ptr_array_new(), *alone = g_ptr_array_new();
+    for (guint i = 0; i < inputs->strips->len; i++) {
+        struct split *split = split_of_strips(g_ptr_array_index(inputs->strips, i));
+        g_ptr_array_add(split->alone ? alone : splits, split);
+    }
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
         if (input->plan->predicted.iteration_seconds > 0)
@@ -127,5 +132,6 @@ GPtrArray *splits_find(const struct inputs *inputs)
         add_sweep(g_ptr_array_index(inputs->sweeps, s), inputs->plans, others);
     g_ptr_array_sort(others, by_seconds);
     g_ptr_array_extend_and_steal(splits, others);
+    g_ptr_array_extend_and_steal(splits, alone);
     return splits;
 }

@@ -20,7 +20,10 @@ const char *strip_label(enum strip strip)
 
 char *strips_title(const char *what, const struct strips *strips)
 {
-    return g_strconcat(what, strips->measured ? ": measured" : ": simulated", NULL);
+    const char *how = strips->alone      ? ": the operators, one behind the other"
+                      : strips->measured ? ": measured"
+                                         : ": simulated";
+    return g_strconcat(what, how, NULL);
 }
 
 struct strips *strips_new(const char *origin)

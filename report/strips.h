@@ -39,7 +39,10 @@ struct strips {
     char *origin;  /* the file's name */
     char *model;   /* NULL: not said */
     bool measured; /* else simulated */
-    bool gpu;      /* recorded by a profiler of the device: kernels and copies, not operators */
+    bool alone;    /* a trace\'s operators one behind the other: what they wait for is not known */
+    double link_rate[2];      /* H2D, D2H, bytes a second: what the link can do; 0: nobody says */
+    const char *link_said_by; /* the file that says it, for people; NULL: none. Interned */
+    bool gpu; /* recorded by a profiler of the device: kernels and copies, not operators */
     struct configuration configuration; /* of a simulation: who decided what moves */
     double seconds;                     /* the iteration's */
     GArray *spans[STRIPS];              /* struct strip_span, by start */
@@ -92,7 +95,7 @@ struct strip_sums strips_sum(const struct strips *strips, enum trace_phase phase
 /* Of the whole iteration. */
 struct strip_sums strips_sum_all(const struct strips *strips);
 
-/* "What it shows: measured", or ": simulated". Free with g_free. */
+/* "What it shows: measured", ": simulated", or that it is operators alone. Free with g_free. */
 char *strips_title(const char *what, const struct strips *strips);
 
 /* "device computes", "H2D copies", "D2H copies", "host optimizer", "network", "device waits". */

@@ -16,4 +16,8 @@ struct strips *strips_of_timeline(const json_t *root, const char *origin, GError
 bool strips_of_records(const char *path, const struct trace *trace, struct strips **strips,
                        GError **error);
 
+/* Of a trace that has recorded no strips, but knows how long its operators take: one behind the
+ * other. NULL: it does not know. */
+struct strips *strips_of_operators(const char *path, const struct trace *trace);
+
 #endif

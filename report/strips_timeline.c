@@ -80,6 +80,9 @@ struct strips *strips_of_timeline(const json_t *root, const char *origin, GError
     struct strips *strips = strips_new(origin);
     strips->model = g_strdup(json_string_value(json_object_get(made_of, "model")));
     strips->configuration = configuration_of_json(made_of);
+    strips->link_rate[0] = json_number_value(json_object_get(made_of, "h2d_rate"));
+    strips->link_rate[1] = json_number_value(json_object_get(made_of, "d2h_rate"));
+    strips->link_said_by = strips->link_rate[0] > 0 ? "the simulation's platform" : NULL;
     for (int s = 0; s < STRIPS; s++)
         strips->known[s] = s != STRIP_NETWORK; /* one rank is simulated */
     strips->seconds = json_number_value(seconds);

@@ -79,6 +79,8 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
     struct sweep_file *sweep = g_new0(struct sweep_file, 1);
     sweep->origin = g_strdup(origin);
     sweep->trace = g_strdup(json_string_value(json_object_get(root, "trace")));
+    sweep->link_rate[0] = json_number_value(json_object_get(root, "h2d_rate"));
+    sweep->link_rate[1] = json_number_value(json_object_get(root, "d2h_rate"));
     sweep->entries = g_array_new(FALSE, TRUE, sizeof(struct sweep_file_entry));
     g_array_set_clear_func(sweep->entries, clear_entry);
 
@@ -112,6 +114,33 @@ void sweep_file_free(struct sweep_file *sweep)
     g_free(sweep->trace);
     g_array_unref(sweep->entries);
     g_free(sweep);
+}
+
+static double slower_way(const struct sweep_file *sweep)
+{
+    return MIN(sweep->link_rate[0], sweep->link_rate[1]);
+}
+
+bool sweep_file_is_slower(const struct sweep_file *sweep, const struct sweep_file *than)
+{
+    /* Rates are of fits: equal links need not give equal digits. */
+    return !g_strcmp0(sweep->trace, than->trace) && slower_way(sweep) > 0 &&
+           slower_way(sweep) < 0.999 * slower_way(than);
+}
+
+const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep,
+                                                  uint64_t device_bytes)
+{
+    const struct sweep_file_entry *best = NULL;
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->fits && entry->configuration.device_bytes == device_bytes &&
+            entry->figures.iteration_seconds > 0 &&
+            (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
+            best = entry;
+    }
+    return best;
 }
 
 const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,

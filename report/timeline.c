@@ -191,7 +191,10 @@ void timeline_append_html(GString *html, const struct strips *strips, unsigned n
                            "<div class=\"axis\"></div>\n"
                            "<output>Point at a bar to see what it is.</output>\n</div>\n"
                            "<figcaption>%s, ",
-                           row_names->str, strips->measured ? "Measured" : "Simulated");
+                           row_names->str,
+                           strips->alone      ? "One behind the other, as long as each takes"
+                           : strips->measured ? "Measured"
+                                              : "Simulated");
     text_append_html(html, strips->origin);
     g_string_append_printf(
         html,

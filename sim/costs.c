@@ -238,6 +238,12 @@ struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, 
     return (struct costs_copy){ns, both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns};
 }
 
+double costs_link_rate(const struct costs *costs, enum mover_queue queue)
+{
+    const uint64_t large = UINT64_C(1) << 30;
+    return (double)large * 1e9 / (double)costs_copy(costs, queue, large, 0).alone_ns;
+}
+
 bool costs_is_duplex(const struct costs *costs)
 {
     return costs->both[0].curve.count || costs->both[1].curve.count;

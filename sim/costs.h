@@ -75,6 +75,10 @@ void costs_speed_up(struct costs *costs, double times);
  * memory there: the link is shared, not what is done on the host before. */
 struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
                              uint64_t host_end);
+/* Bytes a second of a large copy between pinned memory and the device in MOVER_H2D or MOVER_D2H:
+ * the link's peak. */
+double costs_link_rate(const struct costs *costs, enum mover_queue queue);
+
 /* Whether a direction slows the other. */
 bool costs_is_duplex(const struct costs *costs);
 

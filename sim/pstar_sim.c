@@ -234,7 +234,8 @@ static bool show_best(const struct arguments *a, const struct inputs *in,
     struct timeline *timeline = timeline_new();
     struct plan *plan = sweep_plan(in->trace, options, best, timeline);
     bool written = (!a->emit_plan || plan_write(plan, a->emit_plan, error)) &&
-                   (!a->timeline || timeline_write(timeline, plan, in->trace, a->timeline, error));
+                   (!a->timeline ||
+                    timeline_write(timeline, plan, in->trace, in->costs, a->timeline, error));
 
     if (written && a->stalls)
         timeline_print_stalls(timeline, plan, in->trace, (uint32_t)a->stalls, stdout);
@@ -283,7 +284,7 @@ static int report(const struct arguments *a, const struct inputs *in,
     }
     if (complete && looks_at_best(a) && !show_best(a, in, options, sweep, &error))
         return fail(EXIT_FAILED, error);
-    if (a->json && !sweep_write_json(sweep, in->trace, a->rest[0], a->json, &error))
+    if (a->json && !sweep_write_json(sweep, in->trace, a->rest[0], in->costs, a->json, &error))
         return fail(EXIT_FAILED, error);
     if (a->csv && !sweep_write_csv(sweep, a->csv, &error))
         return fail(EXIT_FAILED, error);

@@ -131,14 +131,16 @@ static json_t *row_json(const struct sweep_row *row)
 }
 
 bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, const char *trace_path,
-                      const char *path, GError **error)
+                      const struct costs *costs, const char *path, GError **error)
 {
     json_t *results = json_array();
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)
             json_array_append_new(results, row_json(&sweep->rows[r]));
-    json_t *root = json_pack("{ss ss? ss? so}", "trace", trace_path, "model", trace->model,
-                             "precision", trace->precision, "results", results);
+    json_t *root = json_pack("{ss ss? ss? sf sf so}", "trace", trace_path, "model", trace->model,
+                             "precision", trace->precision, "h2d_rate",
+                             costs_link_rate(costs, MOVER_H2D), "d2h_rate",
+                             costs_link_rate(costs, MOVER_D2H), "results", results);
     bool ok = output_file_write_json(path, root, JSON_INDENT(1) | JSON_REAL_PRECISION(12), error);
     json_decref(root);
     return ok;

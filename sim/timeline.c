@@ -185,18 +185,21 @@ static void name_row(json_t *events, int row, const char *name)
 }
 
 /* Which iteration it is: under the names that sweeps use. */
-static json_t *made_of(const struct plan *plan)
+static json_t *made_of(const struct plan *plan, const struct costs *costs)
 {
     const struct plan_figures *f = &plan->predicted;
-    return json_pack("{s:s?, s:s?, s:s?, s:I, s:I, s:I, s:f, s:f}", "digest", plan->digest, "model",
-                     plan->model, "made_by", plan->made_by, "chunk_bytes",
+    return json_pack("{s:s?, s:s?, s:s?, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "digest",
+                     plan->digest, "model", plan->model, "made_by", plan->made_by, "chunk_bytes",
                      (json_int_t)plan->layout->chunk_bytes[TRACE_PARAM], "device_memory_bytes",
                      (json_int_t)plan->device_budget, "look_ahead", (json_int_t)plan->look_ahead,
-                     "stall_seconds", f->stall_seconds, "iteration_seconds", f->iteration_seconds);
+                     "stall_seconds", f->stall_seconds, "iteration_seconds", f->iteration_seconds,
+                     "h2d_rate", costs_link_rate(costs, MOVER_H2D), "d2h_rate",
+                     costs_link_rate(costs, MOVER_D2H));
 }
 
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,
-                    const struct trace *trace, const char *path, GError **error)
+                    const struct trace *trace, const struct costs *costs, const char *path,
+                    GError **error)
 {
     json_t *events = json_array();
     for (int q = 0; q < MOVER_QUEUES; q++) {
@@ -205,8 +208,8 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
     }
     name_row(events, STALL_ROW, "stalls");
     append_stalls(timeline, plan, trace, events);
-    json_t *root = json_pack("{s:s, s:o, s:o}", "displayTimeUnit", "ms", "otherData", made_of(plan),
-                             "traceEvents", events);
+    json_t *root = json_pack("{s:s, s:o, s:o}", "displayTimeUnit", "ms", "otherData",
+                             made_of(plan, costs), "traceEvents", events);
     bool done = output_file_write_json(path, root, JSON_COMPACT | JSON_REAL_PRECISION(12), error);
     json_decref(root);
     return done;

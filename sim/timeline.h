@@ -4,6 +4,7 @@
 
 #include "chunks/mover.h"
 #include "chunks/plan.h"
+#include "sim/costs.h"
 
 #include <stdio.h>
 
@@ -65,9 +66,10 @@ const struct timeline_span *timeline_ending(const struct timeline *timeline, enu
                                             uint64_t end_ns);
 
 /* Chrome's trace events (chrome://tracing, Perfetto): a row a queue, and one of stalls, of the
- * iteration shown. `trace` names the tensors. */
+ * iteration shown. `trace` names the tensors; `costs` says what the link can do. */
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,
-                    const struct trace *trace, const char *path, GError **error);
+                    const struct trace *trace, const struct costs *costs, const char *path,
+                    GError **error);
 
 /* A table of the iteration's stalls, longest first: moment, seconds, chunk with its first tensor,
  * resource. `rows`: at most so many. */

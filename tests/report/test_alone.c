@@ -26,11 +26,28 @@ static void test_alone(void)
         return;
     struct sample *sample = sample_new("");
     g_autofree char *plan_trace = g_strdup_printf("pstar-plan %s --device", sample->trace);
-    check_alone(sample->trace, sample, NULL, 0, plan_trace);
+    check_alone(sample->trace, sample, "non-model", 2 * 5 + 1, plan_trace);
     check_alone(sample->plan, sample, NULL, 0, "pstar-collect -o run.pstar");
     check_alone(sample->sweep, sample, "heat", 5 * 5, "--log run.jsonl");
     check_alone(sample->timeline, sample, "link", 3 * 5 + 1, "--json sweep.json");
     check_alone(sample->run, sample, "loss", 5, "pstar-sim run.pstar");
+    sample_free(sample);
+}
+
+/* A trace that has recorded nothing but its operators: what they take, and no word of waiting. */
+static void test_operators(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    const char *const files[] = {sample->trace, NULL};
+    g_autofree char *summary = drawn_report(sample, files, REPORT_TEXT);
+    drawn_check(sample, "bars");
+    g_autofree char *page = drawn_page(sample);
+    g_assert_nonnull(strstr(page, "<h1>The operators of a step take"));
+    g_assert_nonnull(strstr(page, "id=\"timeline-box\""));
+    g_assert_null(strstr(page, "id=\"busy\""));
+    g_assert_null(strstr(summary, "Who is busy, by phase"));
     sample_free(sample);
 }
 
@@ -63,6 +80,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/alone/alone", test_alone);
+    g_test_add_func("/report/alone/operators", test_operators);
     g_test_add_func("/report/alone/twice", test_twice);
     return g_test_run();
 }

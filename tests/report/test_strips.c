@@ -310,8 +310,13 @@ static void check_device(bool marked_by_collector)
                                     .sample_count = G_N_ELEMENTS(samples),
                                     .activity = &activity};
     g_autofree char *path = write_recording(sample, NULL, &records);
-    struct inputs *inputs = read_one(path);
+    const char *const paths[] = {path, PROJECT_DIR "/platforms/a100-40gb.json", NULL};
+    GError *error = NULL;
+    struct inputs *inputs = inputs_read(paths, &error);
+    g_assert_no_error(error);
     const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
+    g_assert_cmpfloat_with_epsilon(strips->link_rate[1], 25e9, 1);
+    g_assert_true(g_str_has_suffix(strips->link_said_by, "a100-40gb.json"));
     g_assert_true(strips->gpu);
     CLOSE(strips->seconds, 28 * MS); /* from the first kernel on */
     check_phase(strips, 0, TRACE_FORWARD, 0, 5 * MS);

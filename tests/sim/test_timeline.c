@@ -111,10 +111,11 @@ static void test_file(struct fixture *f, const void *threads)
     g_autofree char *folder = g_dir_make_tmp("pstar-timeline-XXXXXX", NULL);
     g_autofree char *path = g_build_filename(folder, "timeline.json", NULL);
     GError *error = NULL;
-    g_assert_true(timeline_write(f->timeline, &f->plan, &f->trace, path, &error));
+    g_assert_true(timeline_write(f->timeline, &f->plan, &f->trace, f->costs, path, &error));
     g_assert_no_error(error);
     json_t *root = json_load_file(path, 0, NULL);
     json_t *events = json_object_get(root, "traceEvents");
+    g_assert_cmpfloat_with_epsilon(number(json_object_get(root, "otherData"), "h2d_rate"), 1e9, 1);
     json_t *fetch = find(events, "fetch chunk 1 (master weight)");
     g_assert_cmpfloat_with_epsilon(number(fetch, "ts"), 1.0, 1e-9);
     g_assert_cmpfloat_with_epsilon(number(fetch, "dur"), 0.8, 1e-9);
