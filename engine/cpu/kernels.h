@@ -175,16 +175,20 @@ double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision preci
 double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, const float *values,
                           uint16_t *rounded);
 
-/* AdamW on `elements` of a tensor or a piece of one.
- *   fp32:                      param fp32, gradient fp32, master NULL
- *   bf16, 14 bytes an element: param bf16 holds the gradient and receives the parameter; gradient
- *                              NULL; master fp32
- *   bf16, 18 bytes an element: param bf16, gradient fp32, master fp32 */
+/* AdamW on `elements` of a tensor or a piece of one. What a layout has not is NULL.
+ *   fp32:                      param fp32, gradient fp32
+ *   bf16, 12 bytes an element: param bf16, the upper half of the master; rest, the other half
+ *                              (bf16_join); gradient_bf16
+ *   bf16, 14 bytes an element: param bf16 holds the gradient and receives the parameter; master
+ *   bf16, 16 bytes an element: as 12, gradient fp32
+ *   bf16, 18 bytes an element: param bf16, gradient fp32, master */
 struct cpu_adamw {
     uint64_t elements;
     void *param;
     const float *gradient;
+    const uint16_t *gradient_bf16;
     float *master;
+    uint16_t *rest;
     float *exp_avg, *exp_avg_sq;
 };
 void cpu_adamw(const struct cpu_context *cpu, const struct adamw_step *step,

@@ -54,11 +54,92 @@ static void adamw_launch(const struct cuda_context *cuda, const struct adamw_ste
     launch(adamw_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
 }
 
+/* Bits, not numbers: what rounding dropped may look like a NaN, which a store of bf16 would change.
+ */
+struct halves {
+    uint16_t at[OCTET];
+};
+
+__device__ static inline struct halves halves_load(const uint16_t *array, uint64_t first,
+                                                   uint64_t end)
+{
+    union {
+        uint4 all;
+        struct halves halves;
+    } loaded = {};
+    if (first + OCTET <= end)
+        loaded.all = *(const uint4 *)(array + first);
+    else
+        for (int i = 0; i < OCTET; i++)
+            loaded.halves.at[i] = first + i < end ? array[first + i] : 0;
+    return loaded.halves;
+}
+
+__device__ static inline void halves_store(uint16_t *array, uint64_t first, uint64_t end,
+                                           const struct halves &halves)
+{
+    union {
+        struct halves halves;
+        uint4 all;
+    } stored = {halves};
+    if (first + OCTET <= end)
+        *(uint4 *)(array + first) = stored.all;
+    else
+        for (int i = 0; i < OCTET; i++)
+            if (first + i < end)
+                array[first + i] = halves.at[i];
+}
+
+/* T: of the gradient. */
+template <typename T> struct split_arguments {
+    struct adamw_step step;
+    uint64_t elements;
+    uint16_t *param, *rest;
+    const T *gradient;
+    float *exp_avg, *exp_avg_sq;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T> a)
+{
+    uint64_t first = first_of_thread(), end = a.elements;
+    struct octet g = octet_load(a.gradient, first, 0, end, 0);
+    struct halves param = halves_load(a.param, first, end);
+    struct halves rest = halves_load(a.rest, first, end);
+    struct octet m = octet_load(a.exp_avg, first, 0, end, 0);
+    struct octet v = octet_load(a.exp_avg_sq, first, 0, end, 0);
+    for (int i = 0; i < OCTET; i++) {
+        float master = adamw_element(&a.step, bf16_join(param.at[i], rest.at[i]), g.at[i], &m.at[i],
+                                     &v.at[i]);
+        param.at[i] = bf16_round(master);
+        rest.at[i] = bf16_rest(master);
+    }
+    halves_store(a.param, first, end, param);
+    halves_store(a.rest, first, end, rest);
+    octet_store(a.exp_avg, first, 0, end, m);
+    octet_store(a.exp_avg_sq, first, 0, end, v);
+}
+
+template <typename T>
+static void split_launch(const struct cuda_context *cuda, const struct adamw_step *step,
+                         const struct cpu_adamw *tensor, const T *gradient)
+{
+    struct split_arguments<T> arguments = {
+        *step, tensor->elements,
+            (uint16_t *)tensor->param, tensor->rest, gradient, tensor->exp_avg, tensor->exp_avg_sq
+    };
+    launch(split_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
+}
+
 /* A master stands beside bf16 parameters alone. */
 void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step,
                 const struct cpu_adamw *tensor)
 {
-    if (tensor->master)
+    if (tensor->gradient_bf16)
+        split_launch(cuda, step, tensor, tensor->gradient_bf16);
+    else if (tensor->rest)
+        split_launch(cuda, step, tensor, tensor->gradient);
+    else if (tensor->master)
         adamw_launch<uint16_t>(cuda, step, tensor);
     else
         adamw_launch<float>(cuda, step, tensor);

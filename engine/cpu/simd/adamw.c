@@ -37,10 +37,42 @@ static void update_bf16(const struct simd_adamw *a, uint64_t first, uint64_t end
     }
 }
 
+static void update_split(const struct simd_adamw *a, uint64_t first, uint64_t end)
+{
+    const struct adamw_step step = a->step;
+    const uint16_t *restrict gradient = a->tensor.gradient_bf16;
+    uint16_t *restrict param = a->tensor.param, *restrict rest = a->tensor.rest;
+    float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
+    for (uint64_t i = first; i < end; i++) {
+        float master = adamw_element(&step, bf16_join(param[i], rest[i]), bf16_widen(gradient[i]),
+                                     &m[i], &v[i]);
+        param[i] = bf16_round(master);
+        rest[i] = bf16_rest(master);
+    }
+}
+
+static void update_split_fp32(const struct simd_adamw *a, uint64_t first, uint64_t end)
+{
+    const struct adamw_step step = a->step;
+    const float *restrict gradient = a->tensor.gradient;
+    uint16_t *restrict param = a->tensor.param, *restrict rest = a->tensor.rest;
+    float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
+    for (uint64_t i = first; i < end; i++) {
+        float master = adamw_element(&step, bf16_join(param[i], rest[i]), gradient[i], &m[i],
+                                     &v[i]);
+        param[i] = bf16_round(master);
+        rest[i] = bf16_rest(master);
+    }
+}
+
 void SIMD(adamw)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_adamw *a = arguments;
-    if (!a->tensor.master)
+    if (a->tensor.gradient_bf16)
+        update_split(a, first, end);
+    else if (a->tensor.rest)
+        update_split_fp32(a, first, end);
+    else if (!a->tensor.master)
         update_fp32(a, first, end);
     else if (a->tensor.gradient)
         update_bf16(a, first, end);

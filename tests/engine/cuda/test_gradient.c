@@ -102,7 +102,16 @@ static void rounds(void)
     }
 }
 
-enum layout { IN_FP32, GRADIENT_IN_PARAM, GRADIENT_APART };
+enum layout { IN_FP32, GRADIENT_IN_PARAM, GRADIENT_APART, SPLIT, SPLIT_GRADIENT_FP32 };
+
+/* Rests of any pattern, those that look like NaNs among them. */
+static struct twin *random_bits(struct twins *t, uint64_t elements)
+{
+    struct twin *rest = twin_random(t, "rest", MODEL_BF16, elements, 1);
+    for (uint64_t i = 0; i < elements; i++)
+        ((uint16_t *)rest->cpu)[i] = ((uint16_t *)rest->cuda)[i] = (uint16_t)(random_token(65536));
+    return rest;
+}
 
 static void check_update(uint64_t elements, enum layout layout)
 {
@@ -119,19 +128,23 @@ static void check_update(uint64_t elements, enum layout layout)
     struct twin *param = twin_random(&t, "param", precision, elements, 1);
     struct twin *m = twin_random(&t, "exp_avg", MODEL_FP32, elements, 1);
     struct twin *v = twin_random(&t, "exp_avg_sq", MODEL_FP32, elements, 1);
-    struct twin *master = &none, *gradient = &none;
+    struct twin *master = &none, *gradient = &none, *gradient_bf16 = &none, *rest = &none;
     for (uint64_t i = 0; i < elements; i++)
         ((float *)v->cpu)[i] = ((float *)v->cuda)[i] = fabsf(((float *)v->cpu)[i]);
-    if (layout != IN_FP32)
+    if (layout == GRADIENT_IN_PARAM || layout == GRADIENT_APART)
         master = twin_random(&t, "master", MODEL_FP32, elements, 1);
-    if (layout != GRADIENT_IN_PARAM)
+    if (layout == SPLIT)
+        gradient_bf16 = twin_random(&t, "gradient", MODEL_BF16, elements, 1);
+    else if (layout != GRADIENT_IN_PARAM)
         gradient = twin_random(&t, "gradient", MODEL_FP32, elements, 1);
-    cpu_adamw(
-        t.cpu, &step,
-        &(struct cpu_adamw){elements, param->cpu, gradient->cpu, master->cpu, m->cpu, v->cpu});
-    cuda_adamw(
-        &t.cuda, &step,
-        &(struct cpu_adamw){elements, param->cuda, gradient->cuda, master->cuda, m->cuda, v->cuda});
+    if (layout == SPLIT || layout == SPLIT_GRADIENT_FP32)
+        rest = random_bits(&t, elements);
+    cpu_adamw(t.cpu, &step,
+              &(struct cpu_adamw){elements, param->cpu, gradient->cpu, gradient_bf16->cpu,
+                                  master->cpu, rest->cpu, m->cpu, v->cpu});
+    cuda_adamw(&t.cuda, &step,
+               &(struct cpu_adamw){elements, param->cuda, gradient->cuda, gradient_bf16->cuda,
+                                   master->cuda, rest->cuda, m->cuda, v->cuda});
     twins_assert_same(&t, "adamw");
     twins_free(&t);
 }
@@ -139,7 +152,7 @@ static void check_update(uint64_t elements, enum layout layout)
 static void updates(void)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++)
-        for (int layout = IN_FP32; layout <= GRADIENT_APART; layout++)
+        for (int layout = IN_FP32; layout <= SPLIT_GRADIENT_FP32; layout++)
             check_update(lengths[i], (enum layout)layout);
 }
 
