@@ -48,7 +48,8 @@ static bool check_run(const struct plan *plan, const struct trace *trace, GError
         return check_head(plan, trace, error);
     return same_text(error, "the model", plan->model, trace->model) &&
            check_head(plan, trace, error) &&
-           same_text(error, "the structure (recomputation, what runs on the host, tensors)",
+           same_text(error,
+                     "the structure (recomputation, what runs on the host, bytes a parameter)",
                      plan->digest, digest);
 }
 

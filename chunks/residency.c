@@ -248,6 +248,9 @@ static void run(struct residency *r, uint32_t moment)
      * updates on the device it needs none. */
     if (on_host)
         after.queue[MOVER_COMPUTE] = updates ? r->last_gradient : r->last_compute;
+    /* What it receives is copied to where the last one read what it received. */
+    if (on_host && op->d2h_bytes)
+        after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], r->last_host_activations);
     mover_after_merge(&after, &r->awaited);
     r->awaited = (struct mover_after){.queue = {0}};
     grow_non_model(r, accesses->non_model[moment], &after);

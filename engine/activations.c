@@ -14,13 +14,14 @@ struct activations {
     uint64_t live_bytes, extent;
 };
 
-enum { NAMES = 8 };
+enum { NAMES = 10 };
 
 /* The buffers that an operator names, MODEL_NONE among them. */
 static void name_buffers(const struct model_operator *op, uint32_t names[NAMES])
 {
-    const uint32_t all[NAMES] = {op->in[0],  op->in[1],  op->in[2],     op->in[3],
-                                 op->out[0], op->out[1], op->workspace, op->masked};
+    const uint32_t all[NAMES] = {op->in[0],     op->in[1],  op->in[2],       op->in[3],
+                                 op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
+                                 op->workspace, op->masked};
     memcpy(names, all, sizeof all);
 }
 

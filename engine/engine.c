@@ -129,6 +129,8 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     const struct device_ops *ops = engine->device->ops;
     double start = seconds_now(), stalled = ops->stall_seconds(engine->device);
     g_assert(engine->started);
+    g_assert(step->clip <= 0 ||
+             model_gradient_layout(&engine->executor.iteration->job) != MODEL_GRADIENT_BUFFER);
     *result = (struct engine_result){0};
     begin_step(engine, step);
     engine->mover.figures = &result->figures;
@@ -139,7 +141,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
 
     struct usage_peaks peaks = usage_peaks(engine->usage);
     result->loss = mean_loss(engine);
-    result->gradient_norm = engine->executor.gradient_norm;
+    result->gradient_norm = executor_gradient_norm(&engine->executor);
     result->figures.peak_device_bytes = peaks.bytes;
     result->figures.peak_live_device_bytes = peaks.live_bytes;
     result->figures.peak_host_bytes = engine->executor.plan->host_bytes;

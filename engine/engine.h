@@ -42,7 +42,8 @@ struct engine_step {
     const uint32_t *tokens; /* [micro_batches][2, N]: inputs, then targets */
     uint64_t seed;          /* of dropout */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
-    double clip; /* greatest norm of the gradient; 0: none */
+    double clip; /* greatest norm of the gradient; 0: none. Must be 0 where gradients are buffers
+                    (MODEL_GRADIENT_BUFFER) */
 };
 
 /* `figures` are what this iteration really did: traffic counted at each copy's hand-over, peaks at

@@ -26,12 +26,32 @@ static uint64_t tensor_address(const struct executor *x, const struct trace_acce
     return chunk + place->offset;
 }
 
+static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
+{
+    return buffer == MODEL_NONE ? OPERATION_ABSENT : activations_address(x->activations, buffer);
+}
+
+/* An update on the host finds a gradient that is a buffer where it was copied to. */
+static uint64_t gradient_address(const struct executor *x, const struct model_operator *op, int i,
+                                 const struct operation_tensor *tensor, bool on_host)
+{
+    switch (model_gradient_layout(&x->iteration->job)) {
+    case MODEL_GRADIENT_LIST:
+        return tensor->address[TRACE_GRAD];
+    case MODEL_GRADIENT_OVER_PARAM:
+        return tensor->address[TRACE_PARAM];
+    case MODEL_GRADIENT_BUFFER:
+        return on_host ? x->plan->staging_address : buffer_address(x, op->gradient[i]);
+    }
+    g_assert_not_reached();
+}
+
 static void resolve_tensors(struct executor *x, uint32_t moment, struct operation *operation)
 {
     const struct trace *trace = x->iteration->trace;
     const struct trace_operator *at = &trace->operators[moment];
     const struct model_operator *op = operation->op;
-    bool over = model_gradient_layout(&x->iteration->job) == MODEL_GRADIENT_OVER_PARAM;
+    bool on_host = at->place == TRACE_ON_HOST;
     for (int i = 0; i < 2; i++) {
         struct operation_tensor *tensor = &operation->tensor[i];
         for (int list = 0; list < TRACE_LISTS; list++)
@@ -39,20 +59,14 @@ static void resolve_tensors(struct executor *x, uint32_t moment, struct operatio
         for (uint32_t a = 0; a < at->access_count; a++) {
             const struct trace_access *access = &trace->accesses[at->first_access + a];
             if (access->tensor == op->t[i])
-                tensor->address[access->list] = tensor_address(x, access,
-                                                               at->place == TRACE_ON_HOST);
+                tensor->address[access->list] = tensor_address(x, access, on_host);
         }
-        tensor->gradient = tensor->address[over ? TRACE_PARAM : TRACE_GRAD];
+        tensor->gradient = gradient_address(x, op, i, tensor, on_host);
         if (op->t[i] == MODEL_NONE)
             continue;
         tensor->elements = trace->tensors[op->t[i]].elements;
         tensor->norm = op->finishes[i] ? &x->norms[op->t[i]] : NULL;
     }
-}
-
-static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
-{
-    return buffer == MODEL_NONE ? OPERATION_ABSENT : activations_address(x->activations, buffer);
 }
 
 static void resolve_buffers(const struct executor *x, struct operation *operation)
@@ -66,7 +80,8 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
     operation->masked = buffer_address(x, op->masked);
 }
 
-/* On the host only the embedding has buffers: its output, or that one's gradient, is staged. */
+/* On the host the embedding has buffers: its output, or that one's gradient, is staged; and updates
+ * may have one, their gradient: gradient_address. */
 static void stage_buffers(const struct executor *x, struct operation *operation)
 {
     for (int i = 0; i < 4; i++)
@@ -112,18 +127,19 @@ static void send_tokens(struct executor *x, const struct model_operator *op,
                       x->step.tokens + 2 * rows(x) * op->micro_batch, after);
 }
 
-/* Before the first update: the gradient's norm, over tensors in the model's order, and the factor
- * of clip_grad_norm_ (PyTorch): max_norm / (norm + 1e-6), at most 1. */
+/* The factor of clip_grad_norm_ (PyTorch): max_norm / (norm + 1e-6), at most 1. */
+static double clip_factor(struct executor *x)
+{
+    if (x->step.clip <= 0)
+        return 1;
+    executor_wait(x);
+    return fmin(1, x->step.clip / (executor_gradient_norm(x) + 1e-6));
+}
+
+/* Before the first update. */
 static void begin_update(struct executor *x)
 {
-    executor_wait(x);
-    double sum = 0;
-    for (uint32_t t = 0; t < x->iteration->trace->tensor_count; t++)
-        sum += x->norms[t];
-    x->gradient_norm = sqrt(sum);
-    x->step.adamw.gradient_scale = x->step.clip > 0
-                                       ? fmin(1, x->step.clip / (x->gradient_norm + 1e-6))
-                                       : 1;
+    x->step.adamw.gradient_scale = clip_factor(x);
     x->adamw = adamw_step_of(&x->step.adamw, x->step.update);
     x->updating = true;
 }
@@ -149,15 +165,17 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     return done.queue[MOVER_COMPUTE];
 }
 
-/* The gradient of the embedding's output comes down before the operator runs. */
+/* The gradient of the embedding's output, or of an update's tensor, comes down before the operator
+ * runs. */
 static struct mover_after bring_down(struct executor *x, const struct trace_operator *at,
                                      const struct model_operator *op,
                                      const struct mover_after *after)
 {
     struct mover_after arrived = *after;
     if (at->d2h_bytes) {
+        uint32_t buffer = op->kind == MODEL_UPDATE ? op->gradient[0] : op->in[0];
         arrived.queue[MOVER_D2H] =
-            chunk_mover_copy_activations(x->mover, MOVER_D2H, buffer_address(x, op->in[0]),
+            chunk_mover_copy_activations(x->mover, MOVER_D2H, buffer_address(x, buffer),
                                          x->plan->staging_address, at->d2h_bytes, after);
         x->pending.queue[MOVER_D2H] = arrived.queue[MOVER_D2H];
     }
@@ -242,6 +260,14 @@ mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_af
     mover_ticket ticket = on_host ? run_on_host(x, moment, &all) : run_on_device(x, moment, &all);
     end(x, moment);
     return ticket;
+}
+
+double executor_gradient_norm(const struct executor *x)
+{
+    double sum = 0;
+    for (uint32_t t = 0; t < x->iteration->trace->tensor_count; t++)
+        sum += x->norms[t];
+    return sqrt(sum);
 }
 
 void executor_wait(const struct executor *x)

@@ -18,7 +18,8 @@ struct executor_step {
     bool training;              /* false: forward only, without dropout */
     struct adamw_options adamw; /* gradient_scale is set by the executor */
     uint64_t update;            /* of AdamW: steps, this one included */
-    double clip;                /* greatest norm of the gradient; 0: none */
+    double clip;                /* greatest norm of the gradient; 0: none, as where updates run
+                                   before all gradients are there */
 };
 
 struct executor {
@@ -33,9 +34,8 @@ struct executor {
     struct executor_step step;
     double *norms;  /* [tensor_count] sums of squares of finished gradients; the device's */
     double *losses; /* [micro_batches]; the device's */
-    double gradient_norm;
     struct adamw_step adamw;
-    bool updating;               /* gradient_norm and adamw are this step's */
+    bool updating;               /* adamw is this step's */
     struct mover_after pending;  /* reads of buffers that are still going on */
     struct mover_after computed; /* the last operators of forward and backward */
     GError *error;               /* the first; operators after it do nothing */
@@ -43,6 +43,10 @@ struct executor {
 
 /* For chunk_mover.run; `executor` is a struct executor. */
 mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after);
+
+/* The norm of the whole gradient, over tensors in the model's order, once every operator that
+ * finishes one has been waited for. */
+double executor_gradient_norm(const struct executor *executor);
 
 /* Returns when the losses and the activations of what ran so far are there. */
 void executor_wait(const struct executor *executor);

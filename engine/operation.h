@@ -10,7 +10,7 @@
 /* A tensor's address in each list that the operator accesses; OPERATION_ABSENT elsewhere. */
 struct operation_tensor {
     uint64_t address[TRACE_LISTS];
-    uint64_t gradient; /* in TRACE_GRAD, or over the parameter: see model_gradient */
+    uint64_t gradient; /* in TRACE_GRAD, over the parameter, or a buffer: see model_gradient */
     uint64_t elements;
     double *norm; /* where the sum of the squares of its finished gradient goes; NULL: not due */
 };

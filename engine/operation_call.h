@@ -60,11 +60,15 @@ static inline enum model_precision call_gradient_precision(const struct operatio
 static inline struct cpu_adamw call_adamw(const struct operation_call *call)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[0];
+    bool split = call->operation->job->split_master;
+    void *master = call_at(call, tensor->address[TRACE_MASTER]);
     return (struct cpu_adamw){
         .elements = tensor->elements,
         .param = call_at(call, tensor->address[TRACE_PARAM]),
         .gradient = call_at(call, tensor->address[TRACE_GRAD]),
-        .master = call_at(call, tensor->address[TRACE_MASTER]),
+        .gradient_bf16 = call->layout == MODEL_GRADIENT_BUFFER ? call_gradient(call, 0) : NULL,
+        .master = split ? NULL : master,
+        .rest = split ? master : NULL,
         .exp_avg = call_at(call, tensor->address[TRACE_EXP_AVG]),
         .exp_avg_sq = call_at(call, tensor->address[TRACE_EXP_AVG_SQ]),
     };

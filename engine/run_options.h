@@ -22,7 +22,7 @@ struct run_options {
     double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
     uint64_t steps, schedule_steps, warm_up_steps, eval_every, save_every;
     uint64_t seed;
-    uint32_t batch, sequence, micro_batches; /* 0: not given */
+    uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0: not given */
     uint32_t look_ahead, threads, sample;
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */

@@ -18,6 +18,24 @@ static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
     return option ? option : plan ? plan : otherwise;
 }
 
+/* Clipping needs the norm of the whole gradient before the first update. */
+static bool choose_masters(const struct run_options *options, struct model_job *job, GError **error)
+{
+    uint32_t bytes = options->bytes_per_parameter;
+    if (bytes && !model_split_master(job, bytes, &job->split_master, error)) {
+        g_prefix_error(error, "--bytes-per-parameter: ");
+        return false;
+    }
+    if (options->clip <= 0 || model_gradient_layout(job) != MODEL_GRADIENT_BUFFER)
+        return true;
+    g_set_error(
+        error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+        "--bytes-per-parameter %u: updates within backward do not know the gradient's norm; "
+        "--clip 0 goes without clipping, and 14 bytes a parameter with it",
+        bytes);
+    return false;
+}
+
 static bool describe(struct run_plan *run, const struct run_options *options, GError **error)
 {
     run->config = model_config_read(options->model, error);
@@ -31,7 +49,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     if (!choices)
         return false;
     const struct plan *plan = run->plan;
-    const struct model_job job = {
+    struct model_job job = {
         .batch = first_given(options->batch, plan ? plan->batch : 0, DEFAULT_BATCH),
         .sequence = first_given(options->sequence, plan ? plan->sequence : 0,
                                 MIN(run->config->positions, DEFAULT_SEQUENCE)),
@@ -41,7 +59,8 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
         .host_embedding = choices->host_embedding,
         .host_update = choices->host_update,
     };
-    run->iteration = model_iteration_new(run->config, &job, error);
+    if (choose_masters(options, &job, error))
+        run->iteration = model_iteration_new(run->config, &job, error);
     trace_choices_free(choices);
     return run->iteration != NULL;
 }

@@ -51,7 +51,9 @@ void gpt2_recompute(struct iteration_builder *builder, uint32_t micro_batch, uin
 /* Appends the backward pass of a micro-batch. */
 void gpt2_backward(struct iteration_builder *builder, struct gpt2_activations *activations);
 
-/* Appends one update a tensor. */
+/* Appends the update of a tensor. */
+void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor);
+/* Appends one a tensor. */
 void gpt2_update(struct iteration_builder *builder);
 
 #endif

@@ -22,19 +22,18 @@ static uint32_t layer_gradient(const struct pass *pass, const char *name, uint64
     return buffer;
 }
 
-/* bf16 gradients over their parameters are summed in fp32 first. */
+/* Weights' gradients in bf16 are summed in fp32 first. */
 static uint32_t weight_workspace(struct iteration_builder *b, const struct model_operator *op)
 {
-    if (b->gradient != MODEL_GRADIENT_OVER_PARAM)
+    if (b->gradient == MODEL_GRADIENT_LIST)
         return MODEL_NONE;
     return iteration_builder_buffer(b, "workspace",
                                     (uint64_t)op->inputs * op->outputs * sizeof(float));
 }
 
 /* A tensor's gradient is complete in the last micro-batch; tied weights wait for the embedding. */
-static struct model_operator backward_operator(const struct iteration_builder *b,
-                                               enum model_kind kind, int32_t layer,
-                                               uint32_t micro_batch, uint32_t tensor,
+static struct model_operator backward_operator(struct iteration_builder *b, enum model_kind kind,
+                                               int32_t layer, uint32_t micro_batch, uint32_t tensor,
                                                uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
@@ -42,9 +41,20 @@ static struct model_operator backward_operator(const struct iteration_builder *b
     op.accumulate = micro_batch > 0;
     for (uint32_t i = 0; i < tensors; i++) {
         op.t[i] = tensor + i;
+        op.gradient[i] = iteration_builder_gradient(b, tensor + i);
         op.finishes[i] = last && !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
     }
     return op;
+}
+
+/* Gradients in buffers are consumed as they are finished. `name` is taken. */
+static void append_operator(struct iteration_builder *b, char *name,
+                            const struct model_operator *op)
+{
+    iteration_builder_operator(b, name, TRACE_BACKWARD, op);
+    for (int i = 0; i < 2; i++)
+        if (op->finishes[i] && op->gradient[i] != MODEL_NONE)
+            gpt2_update_tensor(b, op->t[i]);
 }
 
 static struct model_operator layer_operator(const struct pass *pass, enum model_kind kind,
@@ -56,9 +66,7 @@ static struct model_operator layer_operator(const struct pass *pass, enum model_
 
 static void append(const struct pass *pass, const char *module, const struct model_operator *op)
 {
-    iteration_builder_operator(pass->builder,
-                               g_strdup_printf("backward h.%u.%s", pass->layer, module),
-                               TRACE_BACKWARD, op);
+    append_operator(pass->builder, g_strdup_printf("backward h.%u.%s", pass->layer, module), op);
 }
 
 static void norm(const struct pass *pass, const char *module, uint32_t tensor, uint32_t dy,
@@ -152,7 +160,7 @@ static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activa
     op.inputs = b->config->width;
     op.outputs = b->config->vocabulary;
     op.workspace = weight_workspace(b, &op);
-    iteration_builder_operator(b, g_strdup("backward lm_head"), TRACE_BACKWARD, &op);
+    append_operator(b, g_strdup("backward lm_head"), &op);
     return op.out[0];
 }
 
@@ -166,7 +174,7 @@ static uint32_t final_norm(struct iteration_builder *b, const struct gpt2_activa
     op.in[2] = a->norm_stats;
     op.out[0] = gradient_buffer(b, "dresidual", b->config->width);
     op.inputs = b->config->width;
-    iteration_builder_operator(b, g_strdup("backward ln_f"), TRACE_BACKWARD, &op);
+    append_operator(b, g_strdup("backward ln_f"), &op);
     return op.out[0];
 }
 
@@ -179,7 +187,7 @@ static void embed(struct iteration_builder *b, const struct gpt2_activations *a,
     op.dropout_site = b->config->embedding_dropout > 0 ? 0 : MODEL_NONE;
     if (!b->job->host_embedding)
         op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
-    iteration_builder_operator(b, g_strdup("backward embeddings"), TRACE_BACKWARD, &op);
+    append_operator(b, g_strdup("backward embeddings"), &op);
 }
 
 void gpt2_backward(struct iteration_builder *builder, struct gpt2_activations *activations)

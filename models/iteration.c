@@ -8,8 +8,17 @@
 
 enum model_gradient model_gradient_layout(const struct model_job *job)
 {
-    bool over = job->precision == MODEL_BF16 && job->micro_batches == 1;
-    return over ? MODEL_GRADIENT_OVER_PARAM : MODEL_GRADIENT_LIST;
+    if (job->precision != MODEL_BF16 || job->micro_batches > 1)
+        return MODEL_GRADIENT_LIST;
+    return job->split_master ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
+}
+
+uint32_t model_bytes_per_parameter(const struct model_job *job)
+{
+    uint64_t bytes = 0;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        bytes += operator_list_bytes(job, list);
+    return (uint32_t)bytes;
 }
 
 uint32_t model_tensor_count(const struct model_config *config)
@@ -38,6 +47,23 @@ static bool job_refused(GError **error, const char *format, ...)
     return false;
 }
 
+bool model_split_master(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
+                        GError **error)
+{
+    struct model_job whole = *job, halves = *job;
+    whole.split_master = false;
+    halves.split_master = job->precision == MODEL_BF16;
+    uint32_t most = model_bytes_per_parameter(&whole), least = model_bytes_per_parameter(&halves);
+    *split = bytes_per_parameter != most;
+    if (bytes_per_parameter == most || bytes_per_parameter == least)
+        return true;
+    if (most == least)
+        return job_refused(error, "%u bytes a parameter: fp32 takes %u", bytes_per_parameter, most);
+    return job_refused(
+        error, "%u bytes a parameter: bf16 with %s takes %u or %u", bytes_per_parameter,
+        job->micro_batches > 1 ? "several micro-batches" : "one micro-batch", least, most);
+}
+
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
  * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; twice that
  * leaves room for the rest. A layer has 7 operators in each of forward, recomputation and backward.
@@ -62,6 +88,11 @@ static bool job_check(const struct model_config *config, const struct model_job 
     if (job->sequence > config->positions)
         return job_refused(error, "sequence %u: the model has %u positions", job->sequence,
                            config->positions);
+    if (job->split_master && job->precision != MODEL_BF16)
+        return job_refused(error, "masters in two halves: of fp32 parameters there are none");
+    if (job->host_embedding && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
+        return job_refused(error, "an embedding on the host: with 12 bytes a parameter gradients "
+                                  "are buffers on the device");
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: too large a step",
                            job->batch, job->sequence, job->micro_batches);
@@ -95,7 +126,8 @@ static uint32_t walk(struct iteration_builder *builder)
             forward_end = builder->operators->len;
         gpt2_backward(builder, &activations);
     }
-    gpt2_update(builder);
+    if (builder->gradient != MODEL_GRADIENT_BUFFER)
+        gpt2_update(builder);
     g_free(layers);
     return forward_end;
 }

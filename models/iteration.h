@@ -21,6 +21,8 @@ struct model_job {
     enum model_precision precision;
     const uint8_t *recompute; /* [layers] nonzero: recompute the layer's activations; NULL: none */
     bool host_embedding;      /* embedding forward and backward run on the host */
+    bool split_master; /* bf16: the parameter is the upper half of its master, and the list of
+                          masters holds the other halves (engine/bf16.h) */
     bool unfused; /* as frameworks run it that fuse nothing: attention's scores lie in memory, and
                      every pair of tokens is computed; for synthesis, the engine fuses */
     const uint8_t *host_update; /* [model_tensor_count] nonzero: the tensor's optimizer runs on
@@ -67,9 +69,10 @@ struct model_operator {
     bool finishes[2]; /* gradient of t[i] is complete after it: its norm is due */
     int32_t layer;    /* -1: none */
     uint32_t micro_batch;
-    uint32_t t[2];      /* tensors; MODEL_NONE */
-    uint32_t in[4];     /* buffers; MODEL_NONE */
-    uint32_t out[2];    /* buffers; MODEL_NONE */
+    uint32_t t[2];        /* tensors; MODEL_NONE */
+    uint32_t in[4];       /* buffers; MODEL_NONE */
+    uint32_t out[2];      /* buffers; MODEL_NONE */
+    uint32_t gradient[2]; /* buffers of the gradients of t; MODEL_NONE where they have none */
     uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; MODEL_NONE
                            where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
                            [N], the rows sorted by token; MODEL_NONE where it runs on the host */
@@ -103,12 +106,24 @@ uint8_t *model_every_tensor(const struct model_config *config);
 enum model_gradient {
     MODEL_GRADIENT_LIST,       /* TRACE_GRAD, fp32: fp32 precision, or several micro-batches */
     MODEL_GRADIENT_OVER_PARAM, /* bf16 over the parameter's bytes, after its last read */
+    MODEL_GRADIENT_BUFFER,     /* bf16 in a buffer of its own: a split master, which needs the
+                                  parameter's bytes, and one micro-batch. The tensor's update
+                                  follows the operator that finishes the gradient, in backward:
+                                  nothing can be known of other gradients by then */
 };
 enum model_gradient model_gradient_layout(const struct model_job *job);
 
+/* Bytes of model data a parameter: 16 in fp32; in bf16 with one micro-batch 14, or 12 with split
+ * masters, with several 18 or 16. */
+uint32_t model_bytes_per_parameter(const struct model_job *job);
+/* Whether masters are split for so many bytes a parameter. Fails (MODEL_ERROR_CONFIG) where the
+ * job's precision and micro-batches have no layout of as many. */
+bool model_split_master(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
+                        GError **error);
+
 /* Describes the iteration: every micro-batch forward then backward, then one update a tensor, in
- * model order. `config` outlives the result. Fails (MODEL_ERROR_CONFIG) where the job does not go
- * with the model. */
+ * model order; gradients in buffers have it within backward. `config` outlives the result. Fails
+ * (MODEL_ERROR_CONFIG) where the job does not go with the model. */
 struct model_iteration *model_iteration_new(const struct model_config *config,
                                             const struct model_job *job, GError **error);
 void model_iteration_free(struct model_iteration *iteration);

@@ -34,6 +34,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access)),
         .operators = g_array_new(FALSE, FALSE, sizeof(struct trace_operator)),
         .model_operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
+        .gradients = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
     };
     g_array_set_clear_func(builder->tensors, free_tensor);
     g_array_set_clear_func(builder->buffers, free_buffer);
@@ -47,12 +48,15 @@ void iteration_builder_clear(struct iteration_builder *builder)
     g_array_unref(builder->accesses);
     g_array_unref(builder->operators);
     g_array_unref(builder->model_operators);
+    g_array_unref(builder->gradients);
 }
 
 uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements)
 {
     struct trace_tensor tensor = {name, elements};
+    uint32_t none = MODEL_NONE;
     g_array_append_val(builder->tensors, tensor);
+    g_array_append_val(builder->gradients, none);
     return builder->tensors->len - 1;
 }
 
@@ -68,6 +72,20 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
     return builder->buffers->len - 1;
 }
 
+uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor)
+{
+    if (builder->gradient != MODEL_GRADIENT_BUFFER)
+        return MODEL_NONE;
+    const struct trace_tensor *of = &g_array_index(builder->tensors, struct trace_tensor, tensor);
+    uint32_t *buffer = &g_array_index(builder->gradients, uint32_t, tensor);
+    if (*buffer == MODEL_NONE) {
+        char *name = g_strconcat("gradient of ", of->name, NULL);
+        *buffer = iteration_builder_buffer(builder, name, of->elements * builder->element);
+        g_free(name);
+    }
+    return *buffer;
+}
+
 struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uint32_t micro_batch)
 {
     return (struct model_operator){
@@ -77,6 +95,7 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .t = {MODEL_NONE, MODEL_NONE},
         .in = {MODEL_NONE, MODEL_NONE, MODEL_NONE, MODEL_NONE},
         .out = {MODEL_NONE, MODEL_NONE},
+        .gradient = {MODEL_NONE, MODEL_NONE},
         .workspace = MODEL_NONE,
         .masked = MODEL_NONE,
         .dropout_site = MODEL_NONE,
@@ -130,15 +149,21 @@ static void use_buffers(struct iteration_builder *builder, const struct model_op
         use_buffer(builder, op->in[i], traced->phase, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
         use_buffer(builder, op->out[i], traced->phase, flops);
+    for (size_t i = 0; i < G_N_ELEMENTS(op->gradient); i++)
+        use_buffer(builder, op->gradient[i], traced->phase, 0);
     use_buffer(builder, op->workspace, traced->phase, 0);
     use_buffer(builder, op->masked, traced->phase, 0);
 }
 
-/* An embedding on the host sends its output over the link, and receives its output's gradient. */
+/* An embedding on the host sends its output over the link, and receives its output's gradient; an
+ * update receives a gradient that is in a buffer. */
 static void cross_link(const struct iteration_builder *builder, const struct model_operator *op,
                        struct trace_operator *traced)
 {
     uint64_t bytes = builder->rows * builder->config->width * builder->element;
+    if (op->gradient[0] != MODEL_NONE)
+        traced->d2h_bytes = builder->element *
+                            g_array_index(builder->tensors, struct trace_tensor, op->t[0]).elements;
     if (op->kind == MODEL_EMBED_FORWARD)
         traced->h2d_bytes = bytes;
     else if (op->kind == MODEL_EMBED_BACKWARD)

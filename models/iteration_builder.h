@@ -15,6 +15,7 @@ struct iteration_builder {
     GArray *accesses;        /* struct trace_access */
     GArray *operators;       /* struct trace_operator */
     GArray *model_operators; /* struct model_operator, beside operators */
+    GArray *gradients; /* uint32_t: the tensors' gradients in buffers, MODEL_NONE before any */
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,
@@ -29,6 +30,10 @@ uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name,
 /* Appends a buffer that nothing uses yet; its bytes are rounded up to 256. `name` is copied. */
 uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
                                   uint64_t bytes);
+
+/* The buffer of a tensor's gradient, which is appended the first time; MODEL_NONE where gradients
+ * are in no buffers. */
+uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor);
 
 /* An operator of the kind that names no tensor, no buffer and no dropout. */
 struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uint32_t micro_batch);

@@ -33,15 +33,17 @@ static void backward_access(struct iteration_builder *builder, const struct mode
     }
     if (reads)
         append(builder, tensor, TRACE_PARAM, TRACE_READ);
-    append(builder, tensor, TRACE_GRAD, adds ? TRACE_UPDATE : TRACE_OVERWRITE);
+    if (builder->gradient == MODEL_GRADIENT_LIST)
+        append(builder, tensor, TRACE_GRAD, adds ? TRACE_UPDATE : TRACE_OVERWRITE);
 }
 
-/* With a master copy and a gradient list, the parameter is only rounded from its master. */
+/* With a whole master and a gradient list, the parameter is only rounded from its master. */
 static void update_accesses(struct iteration_builder *builder, uint32_t tensor)
 {
     bool master = builder->job->precision == MODEL_BF16;
     bool list = builder->gradient == MODEL_GRADIENT_LIST;
-    append(builder, tensor, TRACE_PARAM, master && list ? TRACE_OVERWRITE : TRACE_UPDATE);
+    bool rounded = master && !builder->job->split_master;
+    append(builder, tensor, TRACE_PARAM, rounded && list ? TRACE_OVERWRITE : TRACE_UPDATE);
     if (list)
         append(builder, tensor, TRACE_GRAD, TRACE_READ);
     if (master)

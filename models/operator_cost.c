@@ -82,7 +82,7 @@ uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list)
     case TRACE_GRAD:
         return model_gradient_layout(job) == MODEL_GRADIENT_LIST ? 4 : 0;
     case TRACE_MASTER:
-        return bf16 ? 4 : 0;
+        return !bf16 ? 0 : job->split_master ? 2 : 4;
     case TRACE_EXP_AVG:
     case TRACE_EXP_AVG_SQ:
         return 4;
@@ -113,6 +113,15 @@ static uint64_t access_bytes(const struct iteration_builder *b, const struct mod
 static uint64_t buffer_bytes(const struct iteration_builder *b, uint32_t buffer)
 {
     return buffer == MODEL_NONE ? 0 : g_array_index(b->buffers, struct trace_buffer, buffer).bytes;
+}
+
+/* Tied weights: of a gradient that is there already, the rows of the tokens met are added to. */
+static uint64_t gradient_bytes(const struct iteration_builder *b, const struct model_operator *op,
+                               int i)
+{
+    uint64_t all = buffer_bytes(b, op->gradient[i]);
+    bool adds = op->kind == MODEL_EMBED_BACKWARD && i == 0 && b->config->tied;
+    return adds ? 2 * MIN(all, b->rows * b->config->width * b->element) : all;
 }
 
 /* Buffers that the operator both reads and writes: what it changes in place, and its scratch. */
@@ -164,6 +173,8 @@ uint64_t operator_bytes(const struct iteration_builder *b, const struct model_op
         bytes += buffer_bytes(b, op->in[i]);
     for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
         bytes += buffer_bytes(b, op->out[i]);
+    for (int i = 0; i < 2; i++)
+        bytes += gradient_bytes(b, op, i);
     return bytes + buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
 }
 

@@ -54,6 +54,14 @@ static uint64_t duration_at(const struct trace *trace, const struct trace_operat
     return seconds > 0 ? (uint64_t)fmax(1, round(seconds * 1e9)) : 0;
 }
 
+/* What an update receives where it is on the host: gradients that no list holds. */
+static uint64_t gradient_bytes(const struct trace *trace, const struct trace_operator *op)
+{
+    const uint8_t *element = trace->list_element_bytes;
+    bool in_buffers = !element[TRACE_GRAD] && element[TRACE_MASTER] == element[TRACE_PARAM];
+    return in_buffers ? (uint64_t)elements_of(trace, op) * element[TRACE_PARAM] : 0;
+}
+
 static bool choose_place(const struct trace *trace, const struct trace_operator *op,
                          const uint8_t *on_host, enum trace_place *place, GError **error)
 {
@@ -89,6 +97,7 @@ struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_h
             continue;
         op->duration_ns = duration_at(placed, op, place, platform, &rates);
         op->place = (uint8_t)place;
+        op->d2h_bytes = place == TRACE_ON_HOST ? gradient_bytes(placed, op) : 0;
         placed->estimated = true;
     }
     return placed;

@@ -102,6 +102,7 @@ static struct recognised *try(const struct trace *trace, const struct trace_choi
         .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
         .recompute = choices->recompute,
         .host_embedding = choices->host_embedding,
+        .split_master = trace->list_element_bytes[TRACE_MASTER] == 2,
         .host_update = choices->host_update,
         .unfused = unfused,
     };

@@ -9,7 +9,7 @@
 
 struct options {
     char *model, *precision, *recompute, *platform, *output;
-    gint64 batch, sequence, micro_batches;
+    gint64 batch, sequence, micro_batches, bytes_per_parameter;
     gboolean host_embedding, host_update, unfused;
 };
 
@@ -64,6 +64,8 @@ static int check_options(const struct options *options)
     if (!is_count(options->batch) || !is_count(options->sequence) ||
         !is_count(options->micro_batches))
         return pstar_trace_usage("synth needs --batch, --seq and --micro-batches of at least 1");
+    if (options->bytes_per_parameter < 0 || options->bytes_per_parameter > UINT32_MAX)
+        return pstar_trace_usage("--bytes-per-parameter: see --help");
     if (g_strcmp0(options->precision, "fp32") != 0 && g_strcmp0(options->precision, "bf16") != 0)
         return pstar_trace_usage("synth needs --precision fp32 or bf16");
     return PSTAR_TRACE_DONE;
@@ -90,7 +92,7 @@ static int synthesise(const struct options *options, const struct model_config *
             "--recompute %s: all, none, or layers from 0 to %u such as 0,3,8-11",
             options->recompute, config->layers - 1);
     uint8_t *host_update = options->host_update ? model_every_tensor(config) : NULL;
-    const struct model_job job = {
+    struct model_job job = {
         .batch = (uint32_t)options->batch,
         .sequence = (uint32_t)options->sequence,
         .micro_batches = (uint32_t)options->micro_batches,
@@ -101,7 +103,10 @@ static int synthesise(const struct options *options, const struct model_config *
         .host_update = host_update,
     };
     GError *error = NULL;
-    struct trace *trace = model_synthesise(config, &job, platform, &error);
+    uint32_t bytes = (uint32_t)options->bytes_per_parameter;
+    struct trace *trace = NULL;
+    if (!bytes || model_split_master(&job, bytes, &job.split_master, &error))
+        trace = model_synthesise(config, &job, platform, &error);
     int status;
     if (trace == NULL) {
         status = pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
@@ -145,6 +150,8 @@ int pstar_trace_synth(int argc, char **argv)
          "fp32|bf16"},
         {"micro-batches", 0, 0, G_OPTION_ARG_INT64, &options.micro_batches,
          "Micro-batches a step (default 1)", "M"},
+        {"bytes-per-parameter", 0, 0, G_OPTION_ARG_INT64, &options.bytes_per_parameter,
+         "Of model data in bf16: 14 (default) or 12; with several micro-batches 18 or 16", "N"},
         {"recompute", 0, 0, G_OPTION_ARG_STRING, &options.recompute,
          "Layers that compute their activations again (default none)", "all|none|LIST"},
         {"host-embedding", 0, 0, G_OPTION_ARG_NONE, &options.host_embedding,

@@ -91,9 +91,28 @@ static int gradient_list(const struct machine *m)
                                                                             : TRACE_PARAM;
 }
 
+static bool in_buffers(const struct machine *m)
+{
+    return model_gradient_layout(&m->iteration->job) == MODEL_GRADIENT_BUFFER;
+}
+
+static symbol gradient_in_buffer(const struct machine *m, int which)
+{
+    uint32_t buffer = m->op->gradient[which];
+    check_alive(m, buffer);
+    g_assert_cmpuint(m->buffers[buffer], !=, 0);
+    return m->buffers[buffer];
+}
+
 /* `adds`: to what is there, which must be a gradient. */
 static void put_gradient(struct machine *m, int which, symbol gradient, bool adds)
 {
+    if (in_buffers(m)) {
+        if (adds)
+            gradient = mix(mix_text("sum", gradient_in_buffer(m, which)), gradient);
+        set(m, m->op->gradient[which], gradient);
+        return;
+    }
     int list = gradient_list(m);
     if (adds)
         gradient = mix(mix_text("sum", read_tensor(m, m->op->t[which], list)), gradient);
@@ -208,13 +227,13 @@ static void run_forward(struct machine *m)
 }
 
 /* Input gradient first: the weight's own may replace it. A weight's gradient goes through the
- * workspace where it is rounded over the parameter. */
+ * workspace where it is rounded. */
 static void linear_backward(struct machine *m, symbol dy)
 {
     const struct model_operator *op = m->op;
-    bool over = gradient_list(m) == TRACE_PARAM;
-    g_assert_true(over == (op->workspace != MODEL_NONE));
-    if (over)
+    bool rounded = gradient_list(m) != TRACE_GRAD;
+    g_assert_true(rounded == (op->workspace != MODEL_NONE));
+    if (rounded)
         set(m, op->workspace, mix_text("scratch", dy));
     set(m, op->out[0], mix_text("dx", mix(dy, weight(m))));
     put_gradient(m, 0, mix_text("dweight", mix(dy, in(m, 1))), op->accumulate);
@@ -281,11 +300,14 @@ static void run_backward(struct machine *m)
 static void run_update(struct machine *m)
 {
     uint32_t t = m->op->t[0];
-    symbol gradient = read_tensor(m, t, gradient_list(m));
+    symbol gradient = in_buffers(m) ? gradient_in_buffer(m, 0)
+                                    : read_tensor(m, t, gradient_list(m));
     m->result.gradients[t] = gradient;
     int weights = m->iteration->job.precision == MODEL_BF16 ? TRACE_MASTER : TRACE_PARAM;
     symbol moments = mix(read_tensor(m, t, TRACE_EXP_AVG), read_tensor(m, t, TRACE_EXP_AVG_SQ));
     symbol value = mix(mix(gradient, moments), read_tensor(m, t, weights));
+    if (m->iteration->job.split_master) /* the master's upper half */
+        read_tensor(m, t, TRACE_PARAM);
     write_tensor(m, t, TRACE_EXP_AVG, mix_text("m", gradient));
     write_tensor(m, t, TRACE_EXP_AVG_SQ, mix_text("v", gradient));
     write_tensor(m, t, weights, value);

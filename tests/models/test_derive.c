@@ -43,6 +43,8 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
     job.sequence = (uint32_t)g_rand_int_range(random, 1, (gint32)config->positions + 1);
     job.host_embedding = g_rand_boolean(random);
     job.unfused = g_rand_boolean(random);
+    job.split_master = job.precision == MODEL_BF16 && g_rand_boolean(random);
+    job.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
     return job;
 }
 

@@ -86,16 +86,69 @@ static void test_bytes_per_parameter(void)
 {
     static const struct {
         enum model_precision precision;
-        uint32_t micro_batches;
-        uint64_t bytes;
-    } expected[] = {
-        {MODEL_FP32, 1, 16}, {MODEL_FP32, 2, 16}, {MODEL_BF16, 1, 14}, {MODEL_BF16, 2, 18}};
+        uint32_t micro_batches, bytes;
+        bool split;
+    } expected[] = {{MODEL_FP32, 1, 16, false}, {MODEL_FP32, 2, 16, false},
+                    {MODEL_BF16, 1, 14, false}, {MODEL_BF16, 2, 18, false},
+                    {MODEL_BF16, 1, 12, true},  {MODEL_BF16, 2, 16, true}};
     struct model_config config = small_model(true, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
         struct model_job job = small_job(expected[i].precision, expected[i].micro_batches);
+        g_assert_true(model_split_master(&job, expected[i].bytes, &job.split_master, NULL));
+        g_assert_cmpint(job.split_master, ==, expected[i].split);
+        g_assert_cmpuint(model_bytes_per_parameter(&job), ==, expected[i].bytes);
         struct model_iteration *iteration = new_iteration(&config, &job);
         g_assert_cmpuint(trace_model_bytes(iteration->trace), ==,
                          expected[i].bytes * model_config_parameters(&config));
+        model_iteration_free(iteration);
+    }
+}
+
+static void test_no_such_bytes_per_parameter(void)
+{
+    static const struct {
+        enum model_precision precision;
+        uint32_t micro_batches, bytes;
+        const char *named;
+    } bad[] = {{MODEL_FP32, 1, 12, "fp32 takes 16"},
+               {MODEL_BF16, 1, 16, "12 or 14"},
+               {MODEL_BF16, 2, 12, "16 or 18"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        struct model_job job = small_job(bad[i].precision, bad[i].micro_batches);
+        GError *error = NULL;
+        g_assert_false(model_split_master(&job, bad[i].bytes, &job.split_master, &error));
+        g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+        g_assert_nonnull(strstr(error->message, bad[i].named));
+        g_error_free(error);
+    }
+}
+
+/* Where gradients are buffers each lives from the first operator that writes it to its update,
+ * which comes before any operator but the other updates of what was finished with it. */
+static void test_gradients_in_buffers(void)
+{
+    for (int tied = 0; tied < 2; tied++) {
+        struct model_config config = small_model(tied, 0);
+        struct model_job job = small_job(MODEL_BF16, 1);
+        job.split_master = true;
+        struct model_iteration *iteration = new_iteration(&config, &job);
+        const struct trace *trace = iteration->trace;
+        g_autofree uint8_t *updated = g_new0(uint8_t, trace->tensor_count);
+        for (uint32_t m = 0; m < trace->operator_count; m++) {
+            const struct model_operator *op = &iteration->operators[m];
+            for (int i = 0; i < 2; i++) {
+                if (op->t[i] == MODEL_NONE || op->kind <= MODEL_LOSS)
+                    continue;
+                g_assert_false(updated[op->t[i]]);
+                const struct trace_buffer *buffer = &trace->buffers[op->gradient[i]];
+                g_assert_cmpuint(buffer->bytes, >=, 2 * trace->tensors[op->t[i]].elements);
+                if (op->finishes[i])
+                    g_assert_cmpuint(buffer->last, <=, m + 2);
+                updated[op->t[i]] = op->kind == MODEL_UPDATE;
+            }
+        }
+        for (uint32_t t = 0; t < trace->tensor_count; t++)
+            g_assert_true(updated[t]);
         model_iteration_free(iteration);
     }
 }
@@ -104,7 +157,8 @@ static void test_accesses(void)
 {
     struct model_config tied = small_model(true, 0), untied = small_model(false, 0);
     struct model_job fp32 = small_job(MODEL_FP32, 2), bf16 = small_job(MODEL_BF16, 1),
-                     bf16_list = small_job(MODEL_BF16, 2);
+                     bf16_list = small_job(MODEL_BF16, 2), split = bf16, split_list = bf16_list;
+    split.split_master = split_list.split_master = true;
     const char *c_fc = "backward h.1.mlp.c_fc", *ln = "backward h.1.ln_2",
                *embed = "backward embeddings", *update = "update wpe.weight";
 
@@ -143,6 +197,15 @@ static void test_accesses(void)
                     "wpe.weight exp_avg update; wpe.weight exp_avg_sq update");
     assert_accesses(&tied, &bf16_list, update, 0,
                     "wpe.weight param overwrite; wpe.weight grad read; wpe.weight master update; "
+                    "wpe.weight exp_avg update; wpe.weight exp_avg_sq update");
+
+    assert_accesses(&tied, &split, c_fc, 0, "h.1.mlp.c_fc.weight param read");
+    assert_accesses(&tied, &split, embed, 0, "");
+    assert_accesses(&tied, &split, update, 0,
+                    "wpe.weight param update; wpe.weight master update; "
+                    "wpe.weight exp_avg update; wpe.weight exp_avg_sq update");
+    assert_accesses(&tied, &split_list, update, 0,
+                    "wpe.weight param update; wpe.weight grad read; wpe.weight master update; "
                     "wpe.weight exp_avg update; wpe.weight exp_avg_sq update");
 }
 
@@ -189,8 +252,9 @@ static void check_lives(const struct model_iteration *iteration)
         first[b] = UINT32_MAX;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct model_operator *op = &iteration->operators[m];
-        const uint32_t used[] = {op->in[0],  op->in[1],  op->in[2],     op->in[3],
-                                 op->out[0], op->out[1], op->workspace, op->masked};
+        const uint32_t used[] = {op->in[0],     op->in[1],  op->in[2],       op->in[3],
+                                 op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
+                                 op->workspace, op->masked};
         for (size_t i = 0; i < G_N_ELEMENTS(used); i++) {
             if (used[i] == MODEL_NONE)
                 continue;
@@ -213,11 +277,12 @@ static void check_lives(const struct model_iteration *iteration)
 
 static void test_lives(void)
 {
-    for (unsigned choice = 0; choice < 16; choice++) {
+    for (unsigned choice = 0; choice < 32; choice++) {
         const uint8_t all[3] = {1, 1, 1}, one[3] = {0, 1, 0};
         struct model_config config = small_model(choice & 1, choice & 2 ? 0.1 : 0);
         struct model_job job = small_job(choice & 4 ? MODEL_BF16 : MODEL_FP32, 1 + (choice & 1));
         job.recompute = choice & 8 ? all : one;
+        job.split_master = choice & 16 && job.precision == MODEL_BF16;
         struct model_iteration *iteration = new_iteration(&config, &job);
         check_lives(iteration);
         model_iteration_free(iteration);
@@ -299,6 +364,26 @@ static void test_host_operators(void)
     model_iteration_free(iteration);
 }
 
+/* A gradient that is a buffer on the device comes to an update on the host; no embedding there. */
+static void test_host_updates_of_split_masters(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    g_autofree uint8_t *every = model_every_tensor(&config);
+    job.host_update = every;
+    job.split_master = true;
+    struct model_iteration *iteration = new_iteration(&config, &job);
+    const struct trace *trace = iteration->trace;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct model_operator *op = &iteration->operators[m];
+        bool update = op->kind == MODEL_UPDATE;
+        g_assert_cmpuint(trace->operators[m].d2h_bytes, ==,
+                         update ? 2 * trace->tensors[op->t[0]].elements : 0);
+        g_assert_cmpuint(trace->operators[m].h2d_bytes, ==, 0);
+    }
+    model_iteration_free(iteration);
+}
+
 static void test_moments(void)
 {
     struct model_config config = small_model(true, 0);
@@ -330,7 +415,7 @@ static void test_digests(void)
     struct model_config config = small_model(true, 0), dropping = small_model(true, 0.1);
     g_autofree uint8_t *every = model_every_tensor(&config), *some = model_every_tensor(&config);
     some[1] = 0;
-    struct model_job jobs[8];
+    struct model_job jobs[9];
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
         jobs[i] = small_job(MODEL_FP32, 1);
     jobs[1].batch = 3;
@@ -340,6 +425,8 @@ static void test_digests(void)
     jobs[5].recompute = recompute;
     jobs[6].host_update = every;
     jobs[7].host_update = some;
+    jobs[8].precision = MODEL_BF16;
+    jobs[8].split_master = true;
     GHashTable *digests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         char *again = digest_of(&config, &jobs[i]);
@@ -364,7 +451,10 @@ static void test_bad_jobs(void)
                {&config, small_job(MODEL_FP32, UINT32_MAX), "too large"},
                {&config, small_job(MODEL_FP32, 1), "batch 0"},
                {&config, small_job(MODEL_FP32, 1), "sequence 6"},
-               {&large, small_job(MODEL_FP32, 1), "too large"}};
+               {&large, small_job(MODEL_FP32, 1), "too large"},
+               {&config, small_job(MODEL_FP32, 1), "two halves"},
+               {&config, small_job(MODEL_BF16, 1), "embedding on the host"}};
+    bad[5].job.split_master = bad[6].job.split_master = bad[6].job.host_embedding = true;
     bad[2].job.batch = 0;
     bad[3].job.sequence = 6;
     bad[4].job.sequence = 1 << 24;
@@ -382,12 +472,15 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/iteration/tensors", test_tensors);
     g_test_add_func("/iteration/bytes-per-parameter", test_bytes_per_parameter);
+    g_test_add_func("/iteration/no-such-bytes-per-parameter", test_no_such_bytes_per_parameter);
+    g_test_add_func("/iteration/gradients-in-buffers", test_gradients_in_buffers);
     g_test_add_func("/iteration/accesses", test_accesses);
     g_test_add_func("/iteration/finishes", test_finishes);
     g_test_add_func("/iteration/lives", test_lives);
     g_test_add_func("/iteration/recompute", test_recompute);
     g_test_add_func("/iteration/dropout-sites", test_dropout_sites);
     g_test_add_func("/iteration/host-operators", test_host_operators);
+    g_test_add_func("/iteration/host-updates-of-split-masters", test_host_updates_of_split_masters);
     g_test_add_func("/iteration/moments", test_moments);
     g_test_add_func("/iteration/digests", test_digests);
     g_test_add_func("/iteration/bad-jobs", test_bad_jobs);

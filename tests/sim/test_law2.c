@@ -1,8 +1,9 @@
 /* The second law: what the simulator says that an iteration moves and takes is what pstar-run
  * counts, exactly, in every iteration. Placements are drawn at random (PSTAR_SEED repeats a run):
- * chunk size, policy, look-ahead, budgets, precision, recomputation, micro-batches, host operators;
- * the plan is a policy's, which each side makes for itself, or the planner's, which pstar-run is
- * given. The simulator's trace is synthesised, or collected from a run of another placement. */
+ * chunk size, policy, look-ahead, budgets, precision, bytes a parameter, recomputation,
+ * micro-batches, host operators; the plan is a policy's, which each side makes for itself, or the
+ * planner's, which pstar-run is given. The simulator's trace is synthesised, or collected from a
+ * run of another placement. */
 #include "chunks/dry_run.h"
 #include "models/synth.h"
 #include "planner/candidate.h"
@@ -60,6 +61,9 @@ static void draw_job(struct draw *d, GRand *random)
                                 .recompute = d->recompute,
                                 .host_embedding = pick(random, 0, 3) == 0,
                                 .host_update = pick(random, 0, 3) ? NULL : d->every};
+    d->job.split_master = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
+    if (model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER)
+        d->job.host_embedding = false;
 }
 
 static uint32_t policy_count(void)
@@ -110,9 +114,10 @@ static char *job_options(const struct draw *d)
     g_autofree char *layers = layers_text(d);
     return g_strdup_printf(
         "--model model --data text.txt --threads 1 --steps %d --batch %u --seq %u "
-        "--micro-batches %u --precision %s --recompute %s%s%s",
+        "--micro-batches %u --precision %s --bytes-per-parameter %u --clip %d --recompute %s%s%s",
         STEPS, d->job.batch, d->job.sequence, d->job.micro_batches,
-        d->job.precision == MODEL_BF16 ? "bf16" : "fp32", layers,
+        d->job.precision == MODEL_BF16 ? "bf16" : "fp32", model_bytes_per_parameter(&d->job),
+        model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER ? 0 : 1, layers,
         d->job.host_embedding ? " --host-embedding" : "",
         d->job.host_update ? " --host-update" : "");
 }

@@ -121,12 +121,14 @@ static uint64_t buffer_at(const struct run *run, uint32_t buffer)
 static void set_tensor(const struct run *run, const struct model_operator *op, int i,
                        struct operation_tensor *tensor)
 {
-    bool over = model_gradient_layout(&run->iteration->job) == MODEL_GRADIENT_OVER_PARAM;
+    enum model_gradient layout = model_gradient_layout(&run->iteration->job);
     for (int list = 0; list < TRACE_LISTS; list++) {
         const struct region *region = tensor_region(run, op->t[i], list);
         tensor->address[list] = region->bytes ? region->address : OPERATION_ABSENT;
     }
-    tensor->gradient = tensor->address[over ? TRACE_PARAM : TRACE_GRAD];
+    tensor->gradient = layout == MODEL_GRADIENT_BUFFER ? buffer_at(run, op->gradient[i])
+                       : layout == MODEL_GRADIENT_LIST ? tensor->address[TRACE_GRAD]
+                                                       : tensor->address[TRACE_PARAM];
     tensor->elements = run->iteration->trace->tensors[op->t[i]].elements;
 }
 
@@ -180,6 +182,7 @@ static bool writes(const struct run *run, const struct model_operator *op,
             if (op->t[i] != MODEL_NONE && tensor_region(run, op->t[i], list) == region)
                 return true;
     return is_among(op->out[0], run, region) || is_among(op->out[1], run, region) ||
+           is_among(op->gradient[0], run, region) || is_among(op->gradient[1], run, region) ||
            is_among(op->workspace, run, region) || is_among(op->masked, run, region) ||
            (in_place && is_among(op->in[0], run, region));
 }
@@ -316,7 +319,8 @@ static void iterations(enum model_precision precision)
                                 .sequence = variant == 3 ? 66 : 17,
                                 .micro_batches = variant == 1 || variant == 2 ? 2 : 1,
                                 .precision = precision,
-                                .recompute = recompute};
+                                .recompute = recompute,
+                                .split_master = precision == MODEL_BF16 && variant == 0};
         check(&config, &job);
     }
 }

@@ -1,10 +1,11 @@
 /* Law 3: placement never changes arithmetic. Losses, the gradient's norms, and every weight and
  * moment at the end are bit for bit those of a run with everything resident, whatever the chunk
- * size, policy, budgets, recomputation, look-ahead, places of operators, link and plan, with
- * evaluations in between, and after saving and resuming with another placement. */
+ * size, policy, budgets, recomputation, look-ahead, places of operators, link and plan, whether
+ * masters are whole or split, with evaluations in between, and after saving and resuming with
+ * another placement. */
 #include "trial.h"
 
-enum { TRIALS = 64 };
+enum { TRIALS = 80 };
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */
@@ -16,9 +17,10 @@ static GRand *random_of_job(const struct trial_job *job)
 }
 
 static const struct trial_job jobs[] = {
-    {MODEL_FP32, 1, true, 0},    {MODEL_FP32, 2, false, 0.2}, {MODEL_BF16, 1, true, 0.2},
-    {MODEL_BF16, 1, false, 0},   {MODEL_BF16, 2, true, 0},    {MODEL_BF16, 2, true, 0.2},
-    {MODEL_FP32, 1, false, 0.2}, {MODEL_FP32, 2, true, 0},
+    {MODEL_FP32, 1, true, 0, 1},    {MODEL_FP32, 2, false, 0.2, 1}, {MODEL_BF16, 1, true, 0.2, 1},
+    {MODEL_BF16, 1, false, 0, 1},   {MODEL_BF16, 2, true, 0, 1},    {MODEL_BF16, 2, true, 0.2, 1},
+    {MODEL_FP32, 1, false, 0.2, 1}, {MODEL_FP32, 2, true, 0, 1},    {MODEL_BF16, 1, true, 0.2, 0},
+    {MODEL_BF16, 1, false, 0, 0},
 };
 
 static void check_same(const struct trial_result *a, const struct trial_result *b)

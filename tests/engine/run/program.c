@@ -152,6 +152,67 @@ static void test_resume(struct folder *folder, gconstpointer data)
     g_assert_cmpint(run(folder, "--steps 9 --resume half", NULL), ==, 2);
 }
 
+static void check_same_file(const struct folder *folder, const char *a, const char *b)
+{
+    g_autofree char *path_a = in_folder(folder, a), *path_b = in_folder(folder, b);
+    g_autofree char *text_a = NULL, *text_b = NULL;
+    gsize length_a, length_b;
+    g_assert_true(g_file_get_contents(path_a, &text_a, &length_a, NULL));
+    g_assert_true(g_file_get_contents(path_b, &text_b, &length_b, NULL));
+    g_assert_cmpmem(text_a, length_a, text_b, length_b);
+}
+
+/* Split masters train alike and leave the same files, from which either goes on. */
+static void test_bytes_per_parameter(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_assert_cmpint(
+        run(folder, "--steps 6 --precision bf16 --clip 0 --save 14 --log 14.jsonl", NULL), ==, 0);
+    g_assert_cmpint(run(folder,
+                        "--steps 6 --precision bf16 --clip 0 --bytes-per-parameter 12 --save 12 "
+                        "--device-memory 300KiB --chunk-size 4KiB --host-update --log 12.jsonl",
+                        NULL),
+                    ==, 0);
+    check_same_log(folder, "14.jsonl", "12.jsonl", "loss");
+    check_same_log(folder, "14.jsonl", "12.jsonl", "gradient_norm");
+    check_same_file(folder, "14/model.safetensors", "12/model.safetensors");
+    check_same_file(folder, "14/optimizer.safetensors", "12/optimizer.safetensors");
+    const char *const halves[] = {"", "--bytes-per-parameter 12"};
+    for (int first = 0; first < 2; first++) {
+        g_autofree char *begin = g_strdup_printf(
+            "--steps 3 --schedule-steps 6 --precision bf16 --clip 0 --save half %s", halves[first]);
+        g_autofree char *end = g_strdup_printf(
+            "--steps 6 --precision bf16 --clip 0 --resume half --save both %s", halves[!first]);
+        g_assert_cmpint(run(folder, begin, NULL), ==, 0);
+        g_assert_cmpint(run(folder, end, NULL), ==, 0);
+        check_same_file(folder, "14/model.safetensors", "both/model.safetensors");
+        check_same_file(folder, "14/optimizer.safetensors", "both/optimizer.safetensors");
+    }
+}
+
+static void test_bytes_per_parameter_refused(struct folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char *const refused[] = {
+        "--precision bf16 --bytes-per-parameter 12", /* clips */
+        "--precision bf16 --bytes-per-parameter 13 --clip 0",
+        "--precision bf16 --bytes-per-parameter 16 --clip 0",
+        "--precision bf16 --bytes-per-parameter 12 --clip 0 --micro-batches 2",
+        "--precision bf16 --bytes-per-parameter 12 --clip 0 --host-embedding",
+        "--precision fp32 --bytes-per-parameter 12 --clip 0",
+        "--bytes-per-parameter 0",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++)
+        g_assert_cmpint(run(folder, refused[i], NULL), ==, 2);
+    g_assert_cmpint(run(folder,
+                        "--steps 1 --precision bf16 --bytes-per-parameter 12 --clip 0 "
+                        "--emit-plan plan.json",
+                        NULL),
+                    ==, 0);
+    g_assert_cmpint(run(folder, "--steps 1 --precision bf16 --clip 0 --plan plan.json", NULL), ==,
+                    2);
+}
+
 /* Ctrl-C ends with a whole step, a log of as many, and a checkpoint to go on from. */
 static void test_interrupt(struct folder *folder, gconstpointer data)
 {
@@ -230,6 +291,10 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add("/program/plan", struct folder, NULL, set_up, test_plan, tear_down);
     g_test_add("/program/resume", struct folder, NULL, set_up, test_resume, tear_down);
+    g_test_add("/program/bytes-per-parameter", struct folder, NULL, set_up,
+               test_bytes_per_parameter, tear_down);
+    g_test_add("/program/bytes-per-parameter/refused", struct folder, NULL, set_up,
+               test_bytes_per_parameter_refused, tear_down);
     g_test_add("/program/interrupt", struct folder, NULL, set_up, test_interrupt, tear_down);
     g_test_add("/program/dry-run", struct folder, NULL, set_up, test_dry_run, tear_down);
     g_test_add("/program/evaluation", struct folder, NULL, set_up, test_evaluation, tear_down);

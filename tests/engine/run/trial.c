@@ -50,6 +50,7 @@ struct trial_placement trial_draw(GRand *random)
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6),
         .recompute = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .host_embedding = g_rand_boolean(random),
+        .split_master = g_rand_boolean(random),
         .host_update = (uint32_t[]){0, UINT32_MAX,
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
@@ -61,15 +62,15 @@ struct trial_placement trial_draw(GRand *random)
 char *trial_describe(const struct trial_job *job, const struct trial_placement *p)
 {
     return g_strdup_printf("%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
-                           ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u%s, host "
+                           ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u%s%s, host "
                            "updates %x, link %g%s, evaluated at %u, "
                            "saved at %u",
                            job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
                            job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
                            p->strategy ? p->strategy : p->policy->name, p->room, p->host_room,
                            p->look_ahead, p->recompute, p->host_embedding ? ", host embedding" : "",
-                           p->host_update, p->link_rate, p->through_file ? ", from a file" : "",
-                           p->evaluate_at, p->save_at);
+                           p->split_master ? ", split masters" : "", p->host_update, p->link_rate,
+                           p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -181,6 +182,18 @@ struct training {
     struct engine *engine;
 };
 
+/* Split masters where gradients can be consumed in backward; they leave no embedding to the host.
+ */
+static void choose_masters(struct model_job *model_job, const struct trial_job *job,
+                           const struct trial_placement *placement)
+{
+    model_job->split_master = placement->split_master && job->precision == MODEL_BF16;
+    if (model_gradient_layout(model_job) != MODEL_GRADIENT_BUFFER)
+        return;
+    model_job->split_master = job->clip <= 0;
+    model_job->host_embedding &= job->clip > 0;
+}
+
 static void open_training(struct training *t, const struct trial_job *job,
                           const struct trial_placement *placement, const char *folder)
 {
@@ -199,6 +212,7 @@ static void open_training(struct training *t, const struct trial_job *job,
                                   .recompute = recompute,
                                   .host_embedding = placement->host_embedding,
                                   .host_update = host_update};
+    choose_masters(&model_job, job, placement);
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);
     t->plan = make_plan(t->iteration->trace, placement, folder);
@@ -240,8 +254,8 @@ static void draw_tokens(uint32_t step, uint32_t micro_batches, uint32_t *tokens)
     g_rand_free(random);
 }
 
-static void take_steps(struct training *t, uint32_t first, uint32_t end, uint32_t evaluate_at,
-                       struct trial_result *result)
+static void take_steps(struct training *t, double clip, uint32_t first, uint32_t end,
+                       uint32_t evaluate_at, struct trial_result *result)
 {
     uint32_t tokens[2 * 2 * ROWS];
     GError *error = NULL;
@@ -261,7 +275,7 @@ static void take_steps(struct training *t, uint32_t first, uint32_t end, uint32_
                                             .beta2 = 0.95,
                                             .epsilon = 1e-8,
                                             .weight_decay = 0.1,
-                                            .clip = 1};
+                                            .clip = clip};
         engine_step(t->engine, &options, &taken, &error);
         g_assert_no_error(error);
         check_figures(&taken.figures, &t->plan->predicted);
@@ -340,14 +354,14 @@ struct trial_result trial_run(const struct trial_job *job, const struct trial_pl
     result.model_bytes = trace_model_bytes(t.iteration->trace);
     load(&t, NULL);
     if (placement->save_at) {
-        take_steps(&t, 0, placement->save_at, placement->evaluate_at, &result);
+        take_steps(&t, job->clip, 0, placement->save_at, placement->evaluate_at, &result);
         save(&t, placement->save_at, checkpoint);
         close_training(&t);
         open_training(&t, job, placement->resumed, folder);
         load(&t, checkpoint);
         remove_folder(checkpoint);
     }
-    take_steps(&t, placement->save_at, TRIAL_STEPS, placement->evaluate_at, &result);
+    take_steps(&t, job->clip, placement->save_at, TRIAL_STEPS, placement->evaluate_at, &result);
     result.weights = digest_weights(&t);
     close_training(&t);
     remove_folder(folder);

@@ -14,6 +14,7 @@ struct trial_job {
     uint32_t micro_batches;
     bool tied;
     double dropout;
+    double clip; /* greatest norm of the gradient; 0: none */
 };
 
 /* What it must not depend on. */
@@ -26,8 +27,9 @@ struct trial_placement {
     double room;      /* of the device budget: 0 the least that fits, 1 everything */
     double host_room; /* likewise of the host budget; 1: unlimited */
     uint32_t look_ahead;
-    uint32_t recompute; /* bit l: layer l */
-    bool host_embedding;
+    uint32_t recompute;   /* bit l: layer l */
+    bool host_embedding;  /* where the layout allows it */
+    bool split_master;    /* likewise */
     uint32_t host_update; /* bit t % 32: tensor t */
     double link_rate;     /* 0: memory speed */
     bool through_file;    /* the plan is written and read back */
