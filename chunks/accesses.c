@@ -13,7 +13,7 @@ struct liveness {
 
 static uint32_t key_of(const struct trace *trace, const struct trace_access *access)
 {
-    return access->list * trace->tensor_count + access->tensor;
+    return access->list * trace->tensor_count + access->tensor; /* buffers behind all lists */
 }
 
 /* The accesses backwards, twice round, so that the first pass gives the second what follows the
@@ -21,7 +21,7 @@ static uint32_t key_of(const struct trace *trace, const struct trace_access *acc
 static void look_forward(struct liveness *live)
 {
     const struct trace *trace = live->trace;
-    uint32_t keys = TRACE_LISTS * trace->tensor_count;
+    uint32_t keys = TRACE_LISTS * trace->tensor_count + trace->buffer_count;
     g_autofree uint8_t *overwrites_next = g_new0(uint8_t, keys);
     for (int round = 0; round < 2; round++) {
         for (uint32_t a = trace->access_count; a-- > 0;) {
@@ -30,7 +30,8 @@ static void look_forward(struct liveness *live)
             overwrites_next[key] = trace->accesses[a].mode == TRACE_OVERWRITE;
         }
     }
-    /* At the start of the iteration. A tensor that is never accessed keeps its bytes. */
+    /* At the start of the iteration, when no buffer is. A tensor that is never accessed keeps its
+     * bytes. */
     for (int list = 0; list < TRACE_LISTS; list++)
         for (uint32_t t = 0; live->layout->places[list] && t < trace->tensor_count; t++)
             if (!overwrites_next[(uint32_t)list * trace->tensor_count + t])

@@ -16,8 +16,10 @@ double certificate_gap(uint64_t achieved, uint64_t bound)
 
 void certificate_alternatives_free(struct certificate_alternative *alternatives, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         g_free(alternatives[i].recompute);
+        g_free(alternatives[i].offload);
+    }
     g_free(alternatives);
 }
 

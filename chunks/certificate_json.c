@@ -51,12 +51,12 @@ static json_t *alternatives_json(const struct certificate *certificate)
         bool found = a->achieved > 0;
         json_array_append_new(
             array,
-            json_pack("{s:s,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute, "batch",
-                      (json_int_t)a->batch, "micro_batches", (json_int_t)a->micro_batches,
-                      "outcome", certificate_outcome_name(a->outcome), "host_price",
-                      (json_int_t)a->host_price, "lower_bound_ns", (json_int_t)a->bound,
-                      "achieved_ns", number_if(found, a->achieved), "achieved_bytes",
-                      number_if(found, a->achieved_traffic)));
+            json_pack("{s:s,s:s,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute, "offload",
+                      a->offload, "batch", (json_int_t)a->batch, "micro_batches",
+                      (json_int_t)a->micro_batches, "outcome", certificate_outcome_name(a->outcome),
+                      "host_price", (json_int_t)a->host_price, "lower_bound_ns",
+                      (json_int_t)a->bound, "achieved_ns", number_if(found, a->achieved),
+                      "achieved_bytes", number_if(found, a->achieved_traffic)));
     }
     return array;
 }
@@ -179,12 +179,15 @@ static struct certificate_alternative read_alternative(struct reader *reader, co
 {
     struct certificate_alternative a = {
         .recompute = read_text(reader, entry, "recompute"),
+        .offload = read_text(reader, entry, "offload"),
         .batch = (uint32_t)read_number(reader, json_object_get(entry, "batch"), UINT32_MAX),
         .micro_batches = (uint32_t)read_number(reader, json_object_get(entry, "micro_batches"),
                                                UINT32_MAX),
         .outcome = read_outcome(reader, entry),
         .host_price = read_number(reader, json_object_get(entry, "host_price"), UINT32_MAX),
         .bound = read_number(reader, json_object_get(entry, "lower_bound_ns"), INT64_MAX)};
+    if (!a.offload) /* of a version that did not offload */
+        a.offload = g_strdup("none");
     if (!a.recompute)
         fault(reader, "an alternative without its layers");
     if (json_is_null(json_object_get(entry, "achieved_ns")))

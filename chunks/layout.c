@@ -123,12 +123,87 @@ static void join_lists(struct layout *layout, struct packing *packings, uint32_t
     }
 }
 
+void layout_drop_buffers(struct layout *layout)
+{
+    while (layout->chunk_count &&
+           layout->chunks[layout->chunk_count - 1].list == TRACE_ACTIVATION) {
+        layout->chunk_count--;
+        layout->group_count--;
+    }
+    g_clear_pointer(&layout->places[TRACE_ACTIVATION], g_free);
+    layout->buffer_count = 0;
+}
+
+/* What a chunk holds: buffers of one name, and until when the last of them lives. */
+struct holder {
+    const struct trace_buffer *last;
+    uint32_t chunk;
+};
+
+/* The chunk that held the buffer of this name before, if that is over and had as many bytes. */
+static struct holder *find_holder(GHashTable *holders, const struct trace_buffer *buffer)
+{
+    struct holder *holder = g_hash_table_lookup(holders, buffer->name);
+    bool serves = holder && holder->last->bytes == buffer->bytes &&
+                  holder->last->last < buffer->first;
+    return serves ? holder : NULL;
+}
+
+static uint32_t add_chunk(GArray *chunks, uint64_t bytes, uint32_t group)
+{
+    const struct chunk chunk = {.bytes = layout_align(bytes),
+                                .used = layout_align(bytes),
+                                .group = group,
+                                .list = TRACE_ACTIVATION};
+    g_array_append_val(chunks, chunk);
+    return chunks->len - 1;
+}
+
+static void add_buffers(struct layout *layout, const struct trace *trace, const uint8_t *held)
+{
+    GHashTable *holders = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    GArray *chunks = g_array_new(FALSE, FALSE, sizeof(struct chunk));
+    g_array_append_vals(chunks, layout->chunks, layout->chunk_count);
+    layout->buffer_count = trace->buffer_count;
+    layout->places[TRACE_ACTIVATION] = g_new0(struct layout_place, trace->buffer_count);
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        struct layout_place *place = &layout->places[TRACE_ACTIVATION][b];
+        place->chunk = LAYOUT_NO_CHUNK;
+        if (!held[b])
+            continue;
+        struct holder *holder = find_holder(holders, buffer);
+        if (!holder) {
+            holder = g_new0(struct holder, 1);
+            holder->chunk = add_chunk(chunks, buffer->bytes, layout->group_count++);
+            g_hash_table_replace(holders, buffer->name, holder);
+        }
+        holder->last = buffer;
+        place->chunk = holder->chunk;
+    }
+    g_free(layout->chunks);
+    layout->chunk_count = chunks->len;
+    layout->chunks = (struct chunk *)(void *)g_array_free(chunks, FALSE);
+    g_hash_table_unref(holders);
+}
+
+void layout_hold_buffers(struct layout *layout, const struct trace *trace)
+{
+    g_autofree uint8_t *held = trace_held_buffers(trace);
+    layout_drop_buffers(layout);
+    if (held)
+        add_buffers(layout, trace, held);
+}
+
 struct layout *layout_pack(const struct trace *trace, const struct layout_spec *spec,
                            GError **error)
 {
     struct packing packings[TRACE_LISTS];
-    if (spec->given)
-        return layout_copy(spec->given);
+    if (spec->given) {
+        struct layout *copy = layout_copy(spec->given);
+        layout_hold_buffers(copy, trace);
+        return copy;
+    }
     if (spec->order && !check_order(trace, spec->order, error))
         return NULL;
     uint32_t count = open_lists(trace, spec, packings, error);
@@ -145,6 +220,7 @@ struct layout *layout_pack(const struct trace *trace, const struct layout_spec *
     join_lists(layout, packings, count);
     for (uint32_t p = 0; p < count; p++)
         g_array_free(packings[p].chunks, TRUE);
+    layout_hold_buffers(layout, trace);
     return layout;
 }
 
@@ -160,7 +236,7 @@ void layout_free(struct layout *layout)
 {
     if (!layout)
         return;
-    for (int list = 0; list < TRACE_LISTS; list++)
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
         g_free(layout->places[list]);
     g_free(layout->chunks);
     g_free(layout);
@@ -173,6 +249,9 @@ struct layout *layout_copy(const struct layout *layout)
     for (int list = 0; list < TRACE_LISTS; list++)
         copy->places[list] = g_memdup2(layout->places[list],
                                        layout->tensor_count * sizeof *layout->places[list]);
+    copy->places[TRACE_ACTIVATION] =
+        g_memdup2(layout->places[TRACE_ACTIVATION],
+                  layout->buffer_count * sizeof *layout->places[TRACE_ACTIVATION]);
     return copy;
 }
 
@@ -181,7 +260,8 @@ static bool same_places(const struct layout *a, const struct layout *b, int list
     const struct layout_place *p = a->places[list], *q = b->places[list];
     if (!p || !q)
         return p == q;
-    for (uint32_t t = 0; t < a->tensor_count; t++)
+    uint32_t count = list == TRACE_ACTIVATION ? a->buffer_count : a->tensor_count;
+    for (uint32_t t = 0; t < count; t++)
         if (p[t].chunk != q[t].chunk || p[t].offset != q[t].offset)
             return false;
     return true;
@@ -189,10 +269,11 @@ static bool same_places(const struct layout *a, const struct layout *b, int list
 
 bool layout_same_chunks(const struct layout *a, const struct layout *b)
 {
-    bool same = a->tensor_count == b->tensor_count && a->chunk_count == b->chunk_count;
+    bool same = a->tensor_count == b->tensor_count && a->chunk_count == b->chunk_count &&
+                a->buffer_count == b->buffer_count;
     for (uint32_t c = 0; same && c < a->chunk_count; c++)
         same = a->chunks[c].bytes == b->chunks[c].bytes;
-    for (int list = 0; same && list < TRACE_LISTS; list++)
+    for (int list = 0; same && list < TRACE_ACCESS_LISTS; list++)
         same = same_places(a, b, list);
     return same;
 }

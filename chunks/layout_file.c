@@ -176,6 +176,16 @@ static bool group_chunks(const struct reading *reading, struct layout *layout)
     return true;
 }
 
+/* The same; then come the chunks of buffers, which no file lists. */
+static bool group_lists(const struct reading *reading, struct layout *layout)
+{
+    layout_drop_buffers(layout);
+    bool good = group_chunks(reading, layout);
+    if (good)
+        layout_hold_buffers(layout, reading->trace);
+    return good;
+}
+
 static void name_tensors(struct reading *reading)
 {
     reading->tensors = g_hash_table_new(g_str_hash, g_str_equal);
@@ -194,7 +204,7 @@ static struct layout *read_layout(struct reading *reading, const json_t *root)
     g_hash_table_unref(reading->tensors);
     layout->chunk_count = reading->chunks->len;
     layout->chunks = (struct chunk *)(void *)g_array_free(reading->chunks, FALSE);
-    if (good && group_chunks(reading, layout))
+    if (good && group_lists(reading, layout))
         return layout;
     layout_free(layout);
     return NULL;
@@ -212,7 +222,7 @@ static struct layout *read_plan_layout(const struct reading *reading)
                reading->trace->model);
     else if (!plan_check_layout(plan, reading->trace, reading->error))
         g_prefix_error(reading->error, "%s: ", reading->path);
-    else if (group_chunks(reading, plan->layout))
+    else if (group_lists(reading, plan->layout))
         layout = g_steal_pointer(&plan->layout);
     plan_free(plan);
     return layout;

@@ -177,7 +177,7 @@ static void place_buffers(const struct trace *trace, struct non_model *result)
     }
 }
 
-struct non_model *non_model_place(const struct trace *trace)
+static struct non_model *place_all(const struct trace *trace)
 {
     struct non_model *result = g_new0(struct non_model, 1);
     result->moment_count = trace->operator_count;
@@ -191,6 +191,35 @@ struct non_model *non_model_place(const struct trace *trace)
     if (trace->buffer_count)
         place_buffers(trace, result);
     return result;
+}
+
+/* Buffers that chunks hold lie where their chunks do. */
+static struct non_model *place_others(const struct trace *trace, const uint8_t *held)
+{
+    g_autofree struct trace_buffer *others = g_new(struct trace_buffer, trace->buffer_count);
+    g_autofree uint32_t *index = g_new(uint32_t, trace->buffer_count);
+    struct trace rest = {.operator_count = trace->operator_count,
+                         .buffers = others,
+                         .non_model_bytes = trace->non_model_bytes};
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (!held[b]) {
+            index[rest.buffer_count] = b;
+            others[rest.buffer_count++] = trace->buffers[b];
+        }
+    struct non_model *result = place_all(&rest);
+    uint64_t *offset = g_new0(uint64_t, trace->buffer_count);
+    for (uint32_t i = 0; i < rest.buffer_count; i++)
+        offset[index[i]] = result->offset[i];
+    g_free(result->offset);
+    result->offset = offset;
+    result->buffer_count = trace->buffer_count;
+    return result;
+}
+
+struct non_model *non_model_place(const struct trace *trace)
+{
+    g_autofree uint8_t *held = trace_held_buffers(trace);
+    return held ? place_others(trace, held) : place_all(trace);
 }
 
 void non_model_free(struct non_model *non_model)

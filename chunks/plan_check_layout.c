@@ -48,6 +48,42 @@ static bool check_list(const struct layout *layout, const struct trace *trace, i
     return true;
 }
 
+/* The chunk is one of activations, and the buffer fits into it. */
+static bool check_buffer(const struct layout *layout, const struct trace *trace, uint32_t buffer,
+                         GError **error)
+{
+    const struct layout_place *place = &layout->places[TRACE_ACTIVATION][buffer];
+    if (place->chunk < layout->chunk_count && !place->offset &&
+        layout->chunks[place->chunk].list == TRACE_ACTIVATION &&
+        layout_align(trace->buffers[buffer].bytes) == layout->chunks[place->chunk].used)
+        return true;
+    return plan_refuse(error, "layout: buffer %s does not fill its chunk",
+                       trace->buffers[buffer].name);
+}
+
+static bool check_buffers(const struct layout *layout, const struct trace *trace, GError **error)
+{
+    g_autofree uint8_t *held = trace_held_buffers(trace);
+    g_autofree uint32_t *until = g_new0(uint32_t, layout->chunk_count);
+    if (layout->buffer_count != (held ? trace->buffer_count : 0))
+        return plan_refuse(error, "layout: chunks hold other buffers than the run's");
+    for (uint32_t b = 0; b < layout->buffer_count; b++) {
+        uint32_t chunk = layout->places[TRACE_ACTIVATION][b].chunk;
+        if (!held[b] && chunk != LAYOUT_NO_CHUNK)
+            return plan_refuse(error, "layout: no chunk holds buffer %s in the run",
+                               trace->buffers[b].name);
+        if (!held[b])
+            continue;
+        if (!check_buffer(layout, trace, b, error))
+            return false;
+        if (trace->buffers[b].first < until[chunk])
+            return plan_refuse(error, "layout: buffer %s shares chunk %u with one that is alive",
+                               trace->buffers[b].name, chunk);
+        until[chunk] = trace->buffers[b].last + 1;
+    }
+    return true;
+}
+
 bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error)
 {
     const struct layout *layout = plan->layout;
@@ -64,5 +100,5 @@ bool plan_check_layout(const struct plan *plan, const struct trace *trace, GErro
     for (int list = 0; list < TRACE_LISTS; list++)
         if (!check_list(layout, trace, list, error))
             return false;
-    return true;
+    return check_buffers(layout, trace, error);
 }

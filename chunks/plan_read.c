@@ -72,11 +72,10 @@ static int list_of(const char *name)
 
 static bool read_chunk(struct reader *reader, const json_t *entry, struct chunk *chunk)
 {
+    const char *list = json_string_value(json_array_get(entry, 0));
     uint64_t group;
-    int list = list_of(json_string_value(json_array_get(entry, 0)));
-    if (list < 0)
+    if (!list || !trace_access_list_parse(list, &chunk->list))
         return refuse(reader, "layout.chunks", "an entry names no list");
-    chunk->list = (uint8_t)list;
     bool fine = read_number(reader, json_array_get(entry, 1), "layout.chunks", INT64_MAX / 4,
                             &chunk->bytes) &&
                 read_number(reader, json_array_get(entry, 2), "layout.chunks", INT64_MAX / 4,
@@ -121,6 +120,27 @@ static bool read_places(struct reader *reader, const json_t *array, int list, st
     return true;
 }
 
+/* Layouts may lack them. */
+static bool read_buffers(struct reader *reader, const json_t *array, struct layout *layout)
+{
+    uint32_t count = (uint32_t)json_array_size(array);
+    if (!array)
+        return true;
+    if (!json_is_array(array) || !count)
+        return refuse(reader, "layout.buffers", "not an entry a buffer");
+    layout->buffer_count = count;
+    layout->places[TRACE_ACTIVATION] = g_new0(struct layout_place, count);
+    for (uint32_t b = 0; b < count; b++) {
+        uint64_t chunk;
+        if (!read_number_or_null(reader, json_array_get(array, b), "layout.buffers", &chunk))
+            return false;
+        if (chunk != UINT64_MAX && chunk >= layout->chunk_count)
+            return refuse(reader, "layout.buffers", "a chunk that does not exist");
+        layout->places[TRACE_ACTIVATION][b].chunk = (uint32_t)MIN(chunk, LAYOUT_NO_CHUNK);
+    }
+    return true;
+}
+
 static bool read_layout(struct reader *reader, const json_t *root, struct layout **result)
 {
     const json_t *object = json_object_get(root, "layout");
@@ -139,7 +159,8 @@ static bool read_layout(struct reader *reader, const json_t *root, struct layout
                          &layout->chunk_bytes[list]))
             return false;
     }
-    return layout->tensor_count || refuse(reader, "layout.tensors", "missing");
+    return (layout->tensor_count || refuse(reader, "layout.tensors", "missing")) &&
+           read_buffers(reader, json_object_get(object, "buffers"), layout);
 }
 
 static bool read_action(struct reader *reader, const json_t *entry, const struct plan *plan,
@@ -245,6 +266,11 @@ static bool read_choices(struct reader *reader, const json_t *root, struct plan 
     plan->choices = trace_choices_new((uint32_t)json_array_size(recompute),
                                       (uint32_t)json_array_size(host_update));
     plan->choices->host_embedding = json_is_true(json_object_get(object, "host_embedding"));
+    const json_t *offload = json_object_get(object, "offload");
+    if (offload &&
+        (json_array_size(offload) != plan->choices->layer_count ||
+         !read_flags(reader, offload, plan->choices->layer_count, plan->choices->offload)))
+        return refuse(reader, "choices.offload", "not an entry a layer");
     return read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
            read_flags(reader, host_update, plan->choices->tensor_count, plan->choices->host_update);
 }

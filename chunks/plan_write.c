@@ -43,6 +43,17 @@ static json_t *figures_json(const struct plan_figures *figures)
                      "iteration_seconds", figures->iteration_seconds);
 }
 
+/* The chunk that holds each buffer; null: none does. */
+static json_t *buffers_json(const struct layout *layout)
+{
+    const struct layout_place *places = layout->places[TRACE_ACTIVATION];
+    json_t *array = json_array();
+    for (uint32_t b = 0; b < layout->buffer_count; b++)
+        json_array_append_new(array, places[b].chunk == LAYOUT_NO_CHUNK ? json_null()
+                                                                        : number(places[b].chunk));
+    return array;
+}
+
 static json_t *layout_json(const struct layout *layout)
 {
     json_t *sizes = json_object(), *places = json_object(), *chunks = json_array();
@@ -63,7 +74,11 @@ static json_t *layout_json(const struct layout *layout)
         json_object_set_new(places, trace_list_name(list), of_list);
         json_object_set_new(sizes, trace_list_name(list), number(layout->chunk_bytes[list]));
     }
-    return json_pack("{s:o,s:o,s:o}", "chunk_bytes", sizes, "chunks", chunks, "tensors", places);
+    json_t *json = json_pack("{s:o,s:o,s:o}", "chunk_bytes", sizes, "chunks", chunks, "tensors",
+                             places);
+    if (layout->buffer_count)
+        json_object_set_new(json, "buffers", buffers_json(layout));
+    return json;
 }
 
 static json_t *action_json(const struct plan_action *action)
@@ -100,9 +115,10 @@ static json_t *choices_json(const struct trace_choices *choices)
 {
     if (!choices)
         return json_null();
-    return json_pack("{s:o,s:b,s:o}", "recompute", flags(choices->recompute, choices->layer_count),
-                     "host_embedding", choices->host_embedding, "host_update",
-                     flags(choices->host_update, choices->tensor_count));
+    return json_pack(
+        "{s:o,s:o,s:b,s:o}", "recompute", flags(choices->recompute, choices->layer_count),
+        "offload", flags(choices->offload, choices->layer_count), "host_embedding",
+        choices->host_embedding, "host_update", flags(choices->host_update, choices->tensor_count));
 }
 
 static json_t *plan_json(const struct plan *plan)

@@ -307,7 +307,8 @@ static bool is_homed(const struct residency *r, uint32_t chunk)
     return r->plan->host_address[chunk] == PLAN_NOWHERE;
 }
 
-/* Host-homed chunks that are not as they were leave; their bytes are the host's, or were dead. */
+/* Host-homed chunks that are not as they were leave; their bytes are the host's, or were dead, or
+ * are activations of the forward pass, which nobody reads any more. */
 static void rewind_host_homed(struct residency *r, uint32_t chunk)
 {
     struct holding *h = &r->holdings[chunk];
@@ -316,6 +317,8 @@ static void rewind_host_homed(struct residency *r, uint32_t chunk)
                            : h->state == RESIDENCY_BOTH || h->state == RESIDENCY_FETCHING;
     if (whole && h->address == r->plan->initial_address[chunk])
         return;
+    if (h->state == RESIDENCY_DEVICE)
+        change(r, chunk, RESIDENCY_DIE);
     if (residency_on_device(h->state))
         drop(r, chunk);
     h->state = was_empty || r->flushed[chunk] == RESIDENCY_NOWHERE ? RESIDENCY_NOWHERE

@@ -161,7 +161,7 @@ static bool add_access(struct declarations *declarations, struct words *words, u
     uint32_t moment = 0;
     if (payload > UINT32_MAX || !next_number_32(words, &moment) ||
         moment + 1 != declarations->operators->len ||
-        !next_name(words, trace_list_parse, &access.list) ||
+        !next_name(words, trace_access_list_parse, &access.list) ||
         !next_name(words, trace_mode_parse, &access.mode))
         return false;
     g_array_index(declarations->operators, struct trace_operator, moment).access_count++;

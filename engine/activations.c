@@ -3,6 +3,7 @@
 struct buffer {
     uint32_t uses; /* times that operators of an iteration name it */
     uint32_t left; /* of those, still to come; 0 where it is not claimed */
+    bool held;     /* a chunk holds it: it is not claimed here */
 };
 
 struct activations {
@@ -16,13 +17,18 @@ struct activations {
 
 enum { NAMES = 10 };
 
-/* The buffers that an operator names, MODEL_NONE among them. */
-static void name_buffers(const struct model_operator *op, uint32_t names[NAMES])
+/* The buffers that an operator names, MODEL_NONE among them and in place of those that are held. */
+static void name_buffers(const struct activations *activations, uint32_t moment,
+                         uint32_t names[NAMES])
 {
+    const struct model_operator *op = &activations->iteration->operators[moment];
     const uint32_t all[NAMES] = {op->in[0],     op->in[1],  op->in[2],       op->in[3],
                                  op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
                                  op->workspace, op->masked};
-    memcpy(names, all, sizeof all);
+    for (int i = 0; i < NAMES; i++) {
+        bool held = all[i] != MODEL_NONE && activations->buffers[all[i]].held;
+        names[i] = held ? MODEL_NONE : all[i];
+    }
 }
 
 static void count_uses(struct activations *activations)
@@ -30,7 +36,7 @@ static void count_uses(struct activations *activations)
     const struct model_iteration *iteration = activations->iteration;
     for (uint32_t m = 0; m < iteration->trace->operator_count; m++) {
         uint32_t names[NAMES];
-        name_buffers(&iteration->operators[m], names);
+        name_buffers(activations, m, names);
         for (int i = 0; i < NAMES; i++)
             if (names[i] != MODEL_NONE)
                 activations->buffers[names[i]].uses++;
@@ -46,6 +52,9 @@ struct activations *activations_new(const struct model_iteration *iteration,
     activations->arena_bytes = arena_bytes;
     activations->buffers = g_new0(struct buffer, iteration->trace->buffer_count);
     activations->live = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autofree uint8_t *held = trace_held_buffers(iteration->trace);
+    for (uint32_t b = 0; held && b < iteration->trace->buffer_count; b++)
+        activations->buffers[b].held = held[b];
     count_uses(activations);
     return activations;
 }
@@ -89,7 +98,7 @@ static void claim(struct activations *activations, uint32_t buffer)
 void activations_claim(struct activations *activations, uint32_t moment)
 {
     uint32_t names[NAMES];
-    name_buffers(&activations->iteration->operators[moment], names);
+    name_buffers(activations, moment, names);
     for (int i = 0; i < NAMES; i++)
         if (names[i] != MODEL_NONE && activations->buffers[names[i]].left == 0)
             claim(activations, names[i]);
@@ -111,7 +120,7 @@ static void release(struct activations *activations, uint32_t buffer)
 void activations_release(struct activations *activations, uint32_t moment)
 {
     uint32_t names[NAMES];
-    name_buffers(&activations->iteration->operators[moment], names);
+    name_buffers(activations, moment, names);
     for (int i = 0; i < NAMES; i++)
         if (names[i] != MODEL_NONE && --activations->buffers[names[i]].left == 0)
             release(activations, names[i]);

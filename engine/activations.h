@@ -2,7 +2,8 @@
  * the places of chunks/non_model.h.
  *
  * A buffer is claimed by the first operator that names it and released by the last: counted here
- * from the operators themselves, not taken from the trace's lifetimes. */
+ * from the operators themselves, not taken from the trace's lifetimes. Buffers that chunks hold
+ * (trace_held_buffers) are none of its. */
 #ifndef PSTAR_ENGINE_ACTIVATIONS_H
 #define PSTAR_ENGINE_ACTIVATIONS_H
 

@@ -28,7 +28,12 @@ static uint64_t tensor_address(const struct executor *x, const struct trace_acce
 
 static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
 {
-    return buffer == MODEL_NONE ? OPERATION_ABSENT : activations_address(x->activations, buffer);
+    const struct layout *layout = x->plan->layout;
+    if (buffer == MODEL_NONE)
+        return OPERATION_ABSENT;
+    if (!layout->buffer_count || layout->places[TRACE_ACTIVATION][buffer].chunk == LAYOUT_NO_CHUNK)
+        return activations_address(x->activations, buffer);
+    return residency_address(x->residency, layout->places[TRACE_ACTIVATION][buffer].chunk);
 }
 
 /* An update on the host finds a gradient that is a buffer where it was copied to. */
@@ -58,7 +63,7 @@ static void resolve_tensors(struct executor *x, uint32_t moment, struct operatio
             tensor->address[list] = OPERATION_ABSENT;
         for (uint32_t a = 0; a < at->access_count; a++) {
             const struct trace_access *access = &trace->accesses[at->first_access + a];
-            if (access->tensor == op->t[i])
+            if (access->list != TRACE_ACTIVATION && access->tensor == op->t[i])
                 tensor->address[access->list] = tensor_address(x, access, on_host);
         }
         tensor->gradient = gradient_address(x, op, i, tensor, on_host);

@@ -2,11 +2,15 @@
 
 #include <string.h>
 
-static void refuse_layers(const struct run_options *options, uint32_t layers, GError **error)
+static bool parse_layers(const char *option, const char *text, uint8_t *marks, uint32_t layers,
+                         GError **error)
 {
+    if (trace_layers_parse(text ? text : "none", marks, layers))
+        return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "--recompute %s: not all, none or layers of 0 to %u, as in 0,2,5-7",
-                options->recompute, layers - 1);
+                "%s %s: not all, none or layers of 0 to %u, as in 0,2,5-7", option, text,
+                layers - 1);
+    return false;
 }
 
 static struct trace_choices *choices_of_options(const struct run_options *options,
@@ -16,10 +20,11 @@ static struct trace_choices *choices_of_options(const struct run_options *option
     struct trace_choices *choices = trace_choices_new(config->layers, tensors);
     choices->host_embedding = options->host_embedding;
     memset(choices->host_update, options->host_update, tensors);
-    if (trace_layers_parse(options->recompute ? options->recompute : "none", choices->recompute,
-                           config->layers))
+    if (parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
+                     error) &&
+        parse_layers("--offload-activations", options->offload, choices->offload, config->layers,
+                     error))
         return choices;
-    refuse_layers(options, config->layers, error);
     trace_choices_free(choices);
     return NULL;
 }
@@ -30,11 +35,19 @@ static bool contradicts(GError **error, const char *option, const char *plan, co
     return false;
 }
 
-/* Whether the planner weighed other layers to recompute: then they are its choice, and --recompute
- * is what the run would do without a plan. No result depends on it. */
+/* Whether the planner weighed other layers: then they are its choice, and --recompute and
+ * --offload-activations are what the run would do without a plan. No result depends on it. */
 static bool chose_layers(const struct plan *plan)
 {
     return plan->certificate && plan->certificate->alternative_count > 0;
+}
+
+/* A layer whose only saved activation the host's embedding sends has none that may leave, and is
+ * not among a plan's. */
+static bool offload_alike(const struct trace_choices *given, const struct trace_choices *plan)
+{
+    uint32_t first = plan->host_embedding && plan->recompute[0] ? 1 : 0;
+    return !memcmp(given->offload + first, plan->offload + first, plan->layer_count - first);
 }
 
 /* Options may be left out; those that are given must be the plan's. */
@@ -45,6 +58,8 @@ static bool check_options(const struct run_options *options, const struct trace_
     if (options->recompute && !chose_layers(of_plan) &&
         memcmp(given->recompute, plan->recompute, plan->layer_count) != 0)
         return contradicts(error, "--recompute", options->plan, "recomputes other layers");
+    if (options->offload && !chose_layers(of_plan) && !offload_alike(given, plan))
+        return contradicts(error, "--offload-activations", options->plan, "offloads other layers");
     if (options->host_embedding && !plan->host_embedding)
         return contradicts(error, "--host-embedding", options->plan, "embeds on the device");
     if (options->host_update &&
@@ -65,6 +80,7 @@ struct trace_choices *run_choices(const struct run_options *options,
         return choices;
     bool agree = check_options(options, choices, plan, error);
     memcpy(choices->recompute, of_plan->recompute, choices->layer_count);
+    memcpy(choices->offload, of_plan->offload, choices->layer_count);
     memcpy(choices->host_update, of_plan->host_update, choices->tensor_count);
     choices->host_embedding = of_plan->host_embedding;
     if (!agree)

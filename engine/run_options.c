@@ -292,6 +292,9 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int
         TEXT("recompute", &o->recompute,
              "Layers whose activations are computed twice; with --plan, those of the plan",
              "all|none|0,2,5-7"),
+        TEXT("offload-activations", &o->offload,
+             "Layers whose activations may leave the device; with --plan, those of the plan",
+             "all|none|0,2,5-7"),
         FLAG("host-embedding", &flags[0], "The embedding runs on the host"),
         FLAG("host-update", &flags[1], "The optimizer runs on the host"),
         REAL("lr", &o->learning_rate, "Learning rate (0.0006)"),
@@ -369,7 +372,8 @@ void run_options_clear(struct run_options *options)
 {
     char *texts[] = {options->model,     options->data,   options->eval,      options->plan,
                      options->emit_plan, options->policy, options->layout,    options->log,
-                     options->save,      options->resume, options->recompute, options->output};
+                     options->save,      options->resume, options->recompute, options->offload,
+                     options->output};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         g_free(texts[i]);
     *options = (struct run_options){0};

@@ -15,6 +15,7 @@ struct run_options {
     char *plan, *emit_plan, *policy, *layout;
     char *log, *save, *resume;
     char *recompute; /* "all", "none", or layers: "0,2,5-7" */
+    char *offload;   /* the same */
     const struct device_ops *device;
     uint64_t device_memory, host_memory; /* bytes; RUN_UNLIMITED where not given */
     struct chunk_sizes chunk_sizes;

@@ -56,6 +56,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
         .micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0, 1),
         .precision = options->precision,
         .recompute = choices->recompute,
+        .offload = choices->offload,
         .host_embedding = choices->host_embedding,
         .host_update = choices->host_update,
     };

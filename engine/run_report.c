@@ -145,8 +145,8 @@ static void print_dry_json(const struct run_plan *run)
     uint32_t tightest = 0;
     uint64_t least = run_plan_least_device_bytes(run, &tightest);
     json_t *lists = json_object();
-    for (int list = 0; list < TRACE_LISTS; list++) {
-        if (!trace->list_element_bytes[list])
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
+        if (!plan->layout->places[list])
             continue;
         struct list_size size = size_of_list(plan, list);
         json_object_set_new(lists, trace_list_name(list),
@@ -171,9 +171,8 @@ static void print_dry_json(const struct run_plan *run)
 
 static void print_lists(const struct run_plan *run)
 {
-    const struct trace *trace = run->iteration->trace;
-    for (int list = 0; list < TRACE_LISTS; list++) {
-        if (!trace->list_element_bytes[list])
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
+        if (!run->plan->layout->places[list])
             continue;
         struct list_size size = size_of_list(run->plan, list);
         char *note = g_strdup_printf("%u chunks, %u on the device when a step begins", size.chunks,

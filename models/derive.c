@@ -53,10 +53,11 @@ static void describe_alike(struct trace *derived, const struct trace *trace)
 }
 
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
-                           const uint8_t *recompute)
+                           struct model_layers layers)
 {
     struct model_job job = recognised->iteration->job;
-    job.recompute = recompute;
+    job.recompute = layers.recompute;
+    job.offload = layers.offload;
     struct model_iteration *iteration = model_iteration_new(recognised->config, &job, NULL);
     g_assert(iteration); /* the job went with the model before */
     struct trace *derived = g_steal_pointer(&iteration->trace);
@@ -86,12 +87,13 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
 
 struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
                             const struct platform *platform, uint32_t batch, uint32_t micro_batches,
-                            const uint8_t *recompute)
+                            struct model_layers layers)
 {
     struct model_job job = recognised->iteration->job;
     job.batch = batch;
     job.micro_batches = micro_batches;
-    job.recompute = recompute;
+    job.recompute = layers.recompute;
+    job.offload = layers.offload;
     struct trace *rebatched = model_synthesise(recognised->config, &job, platform, NULL);
 
     if (rebatched)

@@ -1,13 +1,17 @@
-/* From a trace, the one of the same model with other layers computed again, or other micro-batches.
- */
+/* From a trace, the one of the same model with other layers computed again or offloaded, or other
+ * micro-batches. */
 #ifndef PSTAR_MODELS_DERIVE_H
 #define PSTAR_MODELS_DERIVE_H
 
 #include "models/recognise.h"
 #include "platforms/platform.h"
 
-/* `recompute` [layers]: nonzero computes the layer's activations again in backward. `recognised` is
- * that of `trace`.
+/* What layers do with their activations, as in struct model_job; each [layers], or NULL: none. */
+struct model_layers {
+    const uint8_t *recompute, *offload;
+};
+
+/* `recognised` is that of `trace`.
  *
  * Tensors, operators, accesses, counts and buffers are exactly those of a run that chooses so.
  * Operators that both have keep their durations; one that computes again what the trace kept takes
@@ -15,7 +19,7 @@
  * those of a synthesis, measured ones those of the same work at another time. The caller frees the
  * result with trace_free. */
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
-                           const uint8_t *recompute);
+                           struct model_layers layers);
 
 /* Whether the trace's durations are those of a synthesis for the platform. */
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
@@ -26,6 +30,6 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
  * step would be too large. The caller frees the result with trace_free. */
 struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
                             const struct platform *platform, uint32_t batch, uint32_t micro_batches,
-                            const uint8_t *recompute);
+                            struct model_layers layers);
 
 #endif

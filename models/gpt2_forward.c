@@ -8,6 +8,7 @@ struct pass {
     enum trace_phase phase;
     uint32_t micro_batch;
     uint32_t layer;
+    bool held; /* chunks hold what is as large as the layer's input */
 };
 
 uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t layer, uint32_t which)
@@ -30,7 +31,10 @@ static uint32_t layer_buffer(const struct pass *pass, const char *name, uint64_t
 static uint32_t layer_activation(const struct pass *pass, const char *name, uint64_t columns)
 {
     const struct iteration_builder *b = pass->builder;
-    return layer_buffer(pass, name, b->rows * columns * b->element);
+    uint32_t buffer = layer_buffer(pass, name, b->rows * columns * b->element);
+    if (pass->held)
+        iteration_builder_hold(pass->builder, buffer);
+    return buffer;
 }
 
 uint32_t gpt2_scores_workspace(struct iteration_builder *builder)
@@ -48,7 +52,11 @@ static uint32_t saved_scores(const struct pass *pass)
     if (!b->job->unfused)
         return layer_buffer(pass, "attn.lse", b->rows * b->config->heads * sizeof(float));
     uint64_t element = b->config->attention_dropout > 0 ? 2 * b->element + 1 : b->element;
-    return layer_buffer(pass, "attn.probabilities", iteration_builder_scores(b) * element);
+    uint32_t buffer = layer_buffer(pass, "attn.probabilities",
+                                   iteration_builder_scores(b) * element);
+    if (pass->held)
+        iteration_builder_hold(pass->builder, buffer);
+    return buffer;
 }
 
 static void append(const struct pass *pass, const char *module, const struct model_operator *op)
@@ -152,16 +160,32 @@ static void layer_to_inner(const struct pass *pass, struct gpt2_layer *layer)
 void gpt2_recompute(struct iteration_builder *builder, uint32_t micro_batch, uint32_t index,
                     struct gpt2_layer *layer)
 {
-    struct pass pass = {builder, "recompute", TRACE_BACKWARD, micro_batch, index};
+    struct pass pass = {builder, "recompute", TRACE_BACKWARD, micro_batch, index, false};
     layer_to_inner(&pass, layer);
+}
+
+static bool is_marked(const uint8_t *layers, uint32_t layer)
+{
+    return layers && layers[layer];
+}
+
+/* The input of a layer whose activations are offloaded. */
+static void hold_input(struct iteration_builder *builder, uint32_t layer, uint32_t stream)
+{
+    if (layer < builder->config->layers && is_marked(builder->job->offload, layer))
+        iteration_builder_hold(builder, stream);
 }
 
 static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_batch,
                               uint32_t index, struct gpt2_layer *layer)
 {
-    struct pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index};
+    const struct model_job *job = builder->job;
+    bool held = is_marked(job->offload, index) && !is_marked(job->recompute, index);
+    struct pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index, held};
     layer_to_inner(&pass, layer);
+    pass.held = false; /* the output is the next layer's */
     uint32_t output = layer_activation(&pass, "output", builder->config->width);
+    hold_input(builder, index + 1, output);
     residual(&pass, "mlp.c_proj", GPT2_MLP_C_PROJ, layer->inner, builder->config->inner,
              layer->middle, output, GPT2_DROPOUT_MLP_C_PROJ);
     return output;
@@ -175,6 +199,8 @@ static uint32_t embed(struct iteration_builder *b, uint32_t micro_batch, uint32_
     op.in[0] = tokens;
     op.out[0] = iteration_builder_buffer(b, "embeddings", b->rows * b->config->width * b->element);
     op.dropout_site = b->config->embedding_dropout > 0 ? 0 : MODEL_NONE;
+    if (!b->job->host_embedding)
+        hold_input(b, 0, op.out[0]);
     iteration_builder_operator(b, g_strdup("forward embeddings"), TRACE_FORWARD, &op);
     return op.out[0];
 }

@@ -141,6 +141,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     iteration->config = config;
     iteration->job = *job;
     iteration->job.recompute = g_memdup2(job->recompute, config->layers);
+    iteration->job.offload = g_memdup2(job->offload, config->layers);
     iteration->job.host_update = g_memdup2(job->host_update, model_tensor_count(config));
     iteration->trace = trace_of_job(config, job);
 
@@ -158,6 +159,7 @@ void model_iteration_free(struct model_iteration *iteration)
     if (!iteration)
         return;
     g_free((uint8_t *)iteration->job.recompute);
+    g_free((uint8_t *)iteration->job.offload);
     g_free((uint8_t *)iteration->job.host_update);
     g_free(iteration->operators);
     trace_free(iteration->trace);

@@ -20,6 +20,8 @@ struct model_job {
     uint32_t micro_batches;   /* >= 1 */
     enum model_precision precision;
     const uint8_t *recompute; /* [layers] nonzero: recompute the layer's activations; NULL: none */
+    const uint8_t *offload;   /* [layers] nonzero: chunks hold what the layer saves for backward,
+                                 so that it may leave the device; NULL: none */
     bool host_embedding;      /* embedding forward and backward run on the host */
     bool split_master; /* bf16: the parameter is the upper half of its master, and the list of
                           masters holds the other halves (engine/bf16.h) */
@@ -84,7 +86,7 @@ struct model_operator {
 
 struct model_iteration {
     const struct model_config *config;
-    struct model_job job;             /* recompute and host_update copied */
+    struct model_job job;             /* recompute, offload and host_update copied */
     struct trace *trace;              /* tensors, operators, accesses, buffers; durations 0 */
     struct model_operator *operators; /* [trace->operator_count] */
     uint32_t forward_end;             /* moments of micro-batch 0's forward, the loss included: [0,
@@ -96,7 +98,12 @@ struct model_iteration {
  * one buffer for the whole backward: made by the final norm's backward, added to by the other
  * norms', read by the residual layers' and the embedding's. A layer that is recomputed keeps its
  * input only; its operators from ln_1 to mlp.c_fc run again right before its backward, into buffers
- * of their own. */
+ * of their own.
+ *
+ * Where a layer's activations are offloaded, chunks hold what it saves (trace_held_buffers): its
+ * input and what is as large, not the norms' statistics, nor what a fused attention keeps, a few
+ * floats a row; and not an embedding's output that the host sends. Whether it leaves, and when, is
+ * the plan's. */
 
 /* Tensors of the model, and a choice for them that is 1 for each; free with g_free. */
 uint32_t model_tensor_count(const struct model_config *config);

@@ -31,6 +31,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .element = job->precision == MODEL_BF16 ? 2 : 4,
         .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
         .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),
+        .held = g_array_new(FALSE, TRUE, sizeof(uint8_t)),
         .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access)),
         .operators = g_array_new(FALSE, FALSE, sizeof(struct trace_operator)),
         .model_operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
@@ -45,6 +46,7 @@ void iteration_builder_clear(struct iteration_builder *builder)
 {
     g_array_unref(builder->tensors);
     g_array_unref(builder->buffers);
+    g_array_unref(builder->held);
     g_array_unref(builder->accesses);
     g_array_unref(builder->operators);
     g_array_unref(builder->model_operators);
@@ -69,6 +71,7 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
         .first = UINT32_MAX,
     };
     g_array_append_val(builder->buffers, buffer);
+    g_array_set_size(builder->held, builder->buffers->len);
     return builder->buffers->len - 1;
 }
 
@@ -84,6 +87,11 @@ uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t 
         g_free(name);
     }
     return *buffer;
+}
+
+void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer)
+{
+    g_array_index(builder->held, uint8_t, buffer) = 1;
 }
 
 struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uint32_t micro_batch)
@@ -155,6 +163,22 @@ static void use_buffers(struct iteration_builder *builder, const struct model_op
     use_buffer(builder, op->masked, traced->phase, 0);
 }
 
+static void access_held(struct iteration_builder *builder, uint32_t buffer, enum trace_mode mode)
+{
+    struct trace_access access = {buffer, TRACE_ACTIVATION, (uint8_t)mode};
+    if (buffer != MODEL_NONE && g_array_index(builder->held, uint8_t, buffer))
+        g_array_append_val(builder->accesses, access);
+}
+
+/* What is saved is written once, whole, by one operator. */
+static void access_buffers(struct iteration_builder *builder, const struct model_operator *op)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(op->in); i++)
+        access_held(builder, op->in[i], TRACE_READ);
+    for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
+        access_held(builder, op->out[i], TRACE_OVERWRITE);
+}
+
 /* An embedding on the host sends its output over the link, and receives its output's gradient; an
  * update receives a gradient that is in a buffer. */
 static void cross_link(const struct iteration_builder *builder, const struct model_operator *op,
@@ -183,8 +207,9 @@ void iteration_builder_operator(struct iteration_builder *builder, char *name,
         .flops = operator_flops(builder, op),
     };
     operator_accesses(builder, op);
-    traced.access_count = builder->accesses->len - traced.first_access;
     traced.bytes = operator_bytes(builder, op, traced.first_access);
+    access_buffers(builder, op);
+    traced.access_count = builder->accesses->len - traced.first_access;
     if (traced.place == TRACE_ON_HOST)
         cross_link(builder, op, &traced);
     use_buffers(builder, op, &traced);

@@ -12,6 +12,7 @@ struct iteration_builder {
     uint64_t element;        /* bytes of an activation's element */
     GArray *tensors;         /* struct trace_tensor */
     GArray *buffers;         /* struct trace_buffer */
+    GArray *held;            /* uint8_t, a buffer: a chunk holds it */
     GArray *accesses;        /* struct trace_access */
     GArray *operators;       /* struct trace_operator */
     GArray *model_operators; /* struct model_operator, beside operators */
@@ -34,6 +35,10 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
 /* The buffer of a tensor's gradient, which is appended the first time; MODEL_NONE where gradients
  * are in no buffers. */
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor);
+
+/* A chunk holds the buffer: operators that name it access it. Before the first of them is appended.
+ */
+void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer);
 
 /* An operator of the kind that names no tensor, no buffer and no dropout. */
 struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uint32_t micro_batch);

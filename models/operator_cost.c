@@ -87,6 +87,7 @@ uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list)
     case TRACE_EXP_AVG_SQ:
         return 4;
     case TRACE_LISTS:
+    case TRACE_ACCESS_LISTS:
         break;
     }
     g_assert_not_reached();

@@ -101,6 +101,7 @@ static struct recognised *try(const struct trace *trace, const struct trace_choi
         .micro_batches = trace->micro_batches,
         .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
         .recompute = choices->recompute,
+        .offload = choices->offload,
         .host_embedding = choices->host_embedding,
         .split_master = trace->list_element_bytes[TRACE_MASTER] == 2,
         .host_update = choices->host_update,

@@ -26,9 +26,11 @@ static void tried_free(void *data)
     struct tried *tried = data;
 
     g_free(tried->recompute);
+    g_free(tried->offload);
     trace_free(tried->trace);
     plan_free(tried->plan);
     g_free(tried->as_alternative.recompute);
+    g_free(tried->as_alternative.offload);
     g_free(tried);
 }
 
@@ -46,27 +48,31 @@ static struct search_options remaining(struct choices *c, double share)
     return options;
 }
 
-static struct tried *find(const struct choices *c, const uint8_t *recompute, uint32_t batch)
+static struct tried *find(const struct choices *c, struct model_layers layers, uint32_t batch)
 {
     for (guint i = 0; i < c->tried->len; i++) {
         struct tried *tried = g_ptr_array_index(c->tried, i);
-        if (tried->as_alternative.batch == batch && !memcmp(tried->recompute, recompute, c->layers))
+        if (tried->as_alternative.batch == batch &&
+            !memcmp(tried->recompute, layers.recompute, c->layers) &&
+            !memcmp(tried->offload, layers.offload, c->layers))
             return tried;
     }
     return NULL;
 }
 
-/* Takes `recompute`. */
-static struct tried *add(struct choices *c, uint8_t *recompute, struct trace *trace)
+/* Takes `trace`. */
+static struct tried *add(struct choices *c, struct model_layers layers, struct trace *trace)
 {
     struct tried *tried = g_new0(struct tried, 1);
     struct certificate_alternative *a = &tried->as_alternative;
 
-    tried->recompute = recompute;
-    while (tried->first < c->layers && recompute[tried->first])
+    tried->recompute = g_memdup2(layers.recompute, c->layers);
+    tried->offload = g_memdup2(layers.offload, c->layers);
+    while (tried->first < c->layers && layers.recompute[tried->first])
         tried->first++;
     tried->trace = trace;
-    a->recompute = trace_layers_format(recompute, c->layers);
+    a->recompute = trace_layers_format(layers.recompute, c->layers);
+    a->offload = trace_layers_format(layers.offload, c->layers);
     a->batch = trace->batch;
     a->micro_batches = trace->micro_batches;
     a->bound = any_layout_best(trace, c->options->platform, &a->host_price);
@@ -115,28 +121,29 @@ static bool go_on(struct choices *c)
 }
 
 /* NULL where there is no such step. */
-static struct trace *make_trace(const struct choices *c, const uint8_t *recompute, uint32_t batch)
+static struct trace *make_trace(const struct choices *c, struct model_layers layers, uint32_t batch)
 {
     uint32_t micro_batches = c->trace->batch * c->trace->micro_batches / batch;
 
     if (batch == c->trace->batch)
-        return model_derive(c->recognised, c->trace, recompute);
+        return model_derive(c->recognised, c->trace, layers);
     return model_rebatch(c->recognised, c->trace, c->options->platform, batch, micro_batches,
-                         recompute);
+                         layers);
 }
 
 /* The first layers computed again, as many as `first`, with micro-batches of `batch`. */
 static void consider(struct choices *c, int64_t first, uint32_t batch)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
+    const struct model_layers layers = {recompute, c->traced_offload};
     struct trace *trace;
 
     if (first < 0 || first > c->layers || !go_on(c))
         return;
     memset(recompute, 1, (size_t)first);
-    if (find(c, recompute, batch) || !(trace = make_trace(c, recompute, batch)))
+    if (find(c, layers, batch) || !(trace = make_trace(c, layers, batch)))
         return;
-    struct tried *tried = add(c, g_steal_pointer(&recompute), trace);
+    struct tried *tried = add(c, layers, trace);
     if (c->options->objective == OBJECTIVE_MEMORY)
         judge_by_memory(c, tried);
     else
@@ -230,8 +237,9 @@ static void search_contender(struct choices *c, const struct tried *searched)
 static bool search_first(struct choices *c, struct trace *trace, GError **error)
 {
     struct trace_choices *own = trace_choices_of(trace);
+    const struct model_layers layers = {own->recompute, own->offload};
     const struct search_options options = remaining(c, c->recognised ? FIRST_SHARE : 1);
-    struct tried *tried = add(c, g_memdup2(own->recompute, c->layers), trace);
+    struct tried *tried = add(c, layers, trace);
 
     trace_choices_free(own);
     c->full = choices_search_wholly(trace, &options, error);
@@ -249,10 +257,11 @@ static bool search_first(struct choices *c, struct trace *trace, GError **error)
 static bool search_lean(struct choices *c, uint32_t batch, GError **error)
 {
     g_autofree uint8_t *every = g_malloc(c->layers);
+    const struct model_layers layers = {every, c->traced_offload};
     struct trace *trace;
 
     memset(every, 1, c->layers);
-    if (c->stopped || find(c, every, batch) || !(trace = make_trace(c, every, batch)))
+    if (c->stopped || find(c, layers, batch) || !(trace = make_trace(c, layers, batch)))
         return false;
     g_clear_error(error);
     return search_first(c, trace, error);
@@ -279,7 +288,7 @@ static struct choices_result *finish(struct choices *c)
             continue;
         struct certificate_alternative *a = &alternatives[result->alternative_count++];
         *a = tried->as_alternative;
-        tried->as_alternative.recompute = NULL;
+        tried->as_alternative.recompute = tried->as_alternative.offload = NULL;
     }
     result->alternatives = alternatives;
     result->best = g_steal_pointer(&c->full);
@@ -311,6 +320,7 @@ struct choices_result *choices_search(const struct trace *trace,
     struct choices c = {.trace = trace,
                         .options = options,
                         .layers = own->layer_count,
+                        .traced_offload = g_memdup2(own->offload, own->layer_count),
                         .tried = g_ptr_array_new_with_free_func(tried_free)};
     struct choices_result *result = NULL;
 
@@ -328,6 +338,7 @@ struct choices_result *choices_search(const struct trace *trace,
     }
     g_ptr_array_unref(c.tried);
     recognised_free(c.recognised);
+    g_free(c.traced_offload);
     return result;
 }
 

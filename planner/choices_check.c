@@ -33,13 +33,15 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
                       const struct recognised *recognised, const struct trace *trace,
                       const struct costs *costs, const struct platform *platform, GError **error)
 {
-    uint32_t layers = recognised->config->layers;
-    g_autofree uint8_t *recompute = g_new0(uint8_t, layers);
+    uint32_t count = recognised->config->layers;
+    g_autofree uint8_t *recompute = g_new0(uint8_t, count), *offload = g_new0(uint8_t, count);
+    const struct model_layers layers = {recompute, offload};
     const char *wrong = "layers that the model has not";
     struct trace *derived = NULL;
 
-    if (trace_layers_parse(a->recompute, recompute, layers) &&
-        !(derived = traced_derive(recognised, trace, platform, recompute, a->batch, error)))
+    if (trace_layers_parse(a->recompute, recompute, count) &&
+        trace_layers_parse(a->offload, offload, count) &&
+        !(derived = traced_derive(recognised, trace, platform, layers, a->batch, error)))
         return false;
     if (derived && derived->micro_batches != a->micro_batches) {
         wrong = "micro-batches of another step";
@@ -49,8 +51,9 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
     trace_free(derived);
     if (wrong)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "certificate: the alternative that computes layers again: %s: %s", a->recompute,
-                    wrong);
+                    "certificate: the alternative that computes layers again: %s, and offloads: "
+                    "%s: %s",
+                    a->recompute, a->offload, wrong);
     return !wrong;
 }
 

@@ -8,6 +8,7 @@
 /* One choice of layers and micro-batches, and what became of it. */
 struct tried {
     uint8_t *recompute; /* [layers] */
+    uint8_t *offload;   /* [layers] */
     uint32_t first;     /* the layers before it are computed again, those from it on kept */
     struct trace *trace;
     struct plan *plan; /* NULL: none was made */
@@ -19,6 +20,7 @@ struct choices {
     const struct search_options *options;
     struct recognised *recognised; /* NULL: nothing can be derived */
     uint32_t layers;
+    uint8_t *traced_offload;    /* [layers] as it was recorded */
     GPtrArray *tried;           /* struct tried */
     struct tried *best;         /* with the best plan; NULL: none yet */
     struct search_result *full; /* of the choice that was searched first */

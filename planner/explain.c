@@ -44,7 +44,7 @@ static uint8_t *find_leavers(const struct plan *plan)
     return leaves;
 }
 
-static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_LISTS])
+static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_ACCESS_LISTS])
 {
     g_autofree uint8_t *leaves = find_leavers(plan);
 
@@ -71,16 +71,17 @@ static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_LISTS
 
 static void print_lists(const struct plan *plan, FILE *out)
 {
-    struct list_sums sums[TRACE_LISTS] = {{0}};
+    struct list_sums sums[TRACE_ACCESS_LISTS] = {{0}};
 
     sum_lists(plan, sums);
     fprintf(out, "\n  %-11s %11s %7s %7s %11s %10s %11s %8s %11s %11s\n", "list", "chunk size",
             "chunks", "filled", "bytes", "throughout", "bytes", "at home", "H2D", "D2H");
-    for (int list = 0; list < TRACE_LISTS; list++) {
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         const struct list_sums *s = &sums[list];
         if (!s->chunks)
             continue;
-        g_autofree char *size = size_format(plan->layout->chunk_bytes[list]);
+        g_autofree char *size = list < TRACE_LISTS ? size_format(plan->layout->chunk_bytes[list])
+                                                   : g_strdup("each");
         g_autofree char *bytes = size_format(s->bytes);
         g_autofree char *throughout = size_format(s->throughout_bytes);
         g_autofree char *h2d = size_format(s->h2d_bytes), *d2h = size_format(s->d2h_bytes);
@@ -206,8 +207,8 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
 
 static void print_alternative(const struct certificate_alternative *a, FILE *out)
 {
-    fprintf(out, "    %-16s %3u x %-3u at least %.4f s", a->recompute, a->micro_batches, a->batch,
-            (double)a->bound * 1e-9);
+    fprintf(out, "    %-16s %-9s %3u x %-3u at least %.4f s", a->recompute, a->offload,
+            a->micro_batches, a->batch, (double)a->bound * 1e-9);
     if (a->achieved) {
         g_autofree char *moved = size_format(a->achieved_traffic);
         fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
@@ -223,7 +224,9 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
 static void print_alternatives(const struct certificate *certificate, FILE *out)
 {
     if (certificate->alternative_count)
-        fputs("  other layers computed again, micro-batches x sequences, with any chunks\n", out);
+        fputs("  other layers computed again, and offloaded, micro-batches x sequences, with any "
+              "chunks\n",
+              out);
     for (uint32_t i = 0; i < certificate->alternative_count; i++)
         print_alternative(&certificate->alternatives[i], out);
 }

@@ -217,8 +217,11 @@ static void print_choices(const struct plan *plan)
         return;
     g_autofree char *layers = trace_layers_format(plan->choices->recompute,
                                                   plan->choices->layer_count);
-    printf("  layers whose activations are computed again: %s; a step is %u x %u sequences\n",
-           layers, plan->micro_batches, plan->batch);
+    g_autofree char *offloaded = trace_layers_format(plan->choices->offload,
+                                                     plan->choices->layer_count);
+    printf("  layers whose activations are computed again: %s; may leave the device: %s; a step is "
+           "%u x %u sequences\n",
+           layers, offloaded, plan->micro_batches, plan->batch);
 }
 
 static void print_result(const struct search_result *result)

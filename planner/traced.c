@@ -10,23 +10,24 @@ static bool chooses_alike(const struct plan *plan, const struct trace *trace)
                        choices->tensor_count != own->tensor_count ||
                        plan->batch * plan->micro_batches != trace->batch * trace->micro_batches;
     bool alike = other_model || (plan->batch == trace->batch &&
-                                 !memcmp(choices->recompute, own->recompute, own->layer_count));
+                                 !memcmp(choices->recompute, own->recompute, own->layer_count) &&
+                                 !memcmp(choices->offload, own->offload, own->layer_count));
 
     trace_choices_free(own);
     return alike;
 }
 
 struct trace *traced_derive(const struct recognised *recognised, const struct trace *trace,
-                            const struct platform *platform, const uint8_t *recompute,
+                            const struct platform *platform, struct model_layers layers,
                             uint32_t batch, GError **error)
 {
     uint32_t step = trace->batch * trace->micro_batches;
     struct trace *derived = NULL;
 
     if (batch == trace->batch)
-        return model_derive(recognised, trace, recompute);
+        return model_derive(recognised, trace, layers);
     if (batch && step % batch == 0 && platform && model_is_synthesised(recognised, trace, platform))
-        derived = model_rebatch(recognised, trace, platform, batch, step / batch, recompute);
+        derived = model_rebatch(recognised, trace, platform, batch, step / batch, layers);
     if (!derived)
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                     "micro-batches of %u cannot be derived from a trace of %u", batch,
@@ -39,13 +40,14 @@ struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace
 {
     if (chooses_alike(plan, trace))
         return trace_copy(trace);
+    const struct model_layers layers = {plan->choices->recompute, plan->choices->offload};
     struct recognised *recognised = recognise(trace, error);
-    struct trace *derived = recognised ? traced_derive(recognised, trace, platform,
-                                                       plan->choices->recompute, plan->batch, error)
-                                       : NULL;
+    struct trace *derived =
+        recognised ? traced_derive(recognised, trace, platform, layers, plan->batch, error) : NULL;
     if (!derived)
-        g_prefix_error(error, "the plan computes other layers again than the trace, or has other "
-                              "micro-batches: ");
+        g_prefix_error(error,
+                       "the plan computes again, or offloads, other layers than the trace, or "
+                       "has other micro-batches: ");
     recognised_free(recognised);
     return derived;
 }

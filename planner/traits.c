@@ -109,7 +109,7 @@ static void find_homes(const struct plan *plan, const struct trace *trace, struc
 
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         const struct chunk *chunk = &plan->layout->chunks[c];
-        if (chunk->list < TRACE_MASTER)
+        if (chunk->list < TRACE_MASTER || chunk->list == TRACE_ACTIVATION)
             continue;
         states += chunk->used;
         on_host += plan->host_address[c] != PLAN_NOWHERE ? chunk->used : 0;

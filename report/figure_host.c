@@ -10,13 +10,13 @@
 /* The lists that have slots in host memory. */
 struct parts {
     unsigned count;
-    enum trace_list lists[TRACE_LISTS];
+    enum trace_list lists[TRACE_ACCESS_LISTS];
 };
 
 static struct parts parts_of(const struct plan *plan)
 {
     struct parts parts = {0};
-    for (int list = 0; list < TRACE_LISTS; list++) {
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         bool homed = false;
         for (uint32_t c = 0; c < plan->layout->chunk_count && !homed; c++)
             homed = plan->layout->chunks[c].list == list && plan->host_address[c] != PLAN_NOWHERE;

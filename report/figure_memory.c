@@ -15,13 +15,13 @@
 /* The parts of the stack, from the bottom up. */
 struct parts {
     unsigned count;
-    enum trace_list lists[TRACE_LISTS];
+    enum trace_list lists[TRACE_ACCESS_LISTS];
 };
 
 static struct parts parts_of(const struct plan *plan)
 {
     struct parts parts = {0};
-    for (int list = 0; list < TRACE_LISTS; list++)
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
         if (plan->layout->places[list])
             parts.lists[parts.count++] = (enum trace_list)list;
     return parts;

@@ -5,8 +5,8 @@ struct replay {
     const struct trace *trace;
     const struct plan *plan;
     struct memory *memory;
-    uint64_t list_bytes[TRACE_LISTS];
-    uint64_t host_bytes[TRACE_LISTS], host_twice_bytes; /* as memory_moment has them */
+    uint64_t list_bytes[TRACE_ACCESS_LISTS];
+    uint64_t host_bytes[TRACE_ACCESS_LISTS], host_twice_bytes; /* as memory_moment has them */
 };
 
 static void note_host(struct replay *replay, uint32_t c, bool arrives)
@@ -101,7 +101,7 @@ static struct memory_moment observe(const struct replay *replay, uint32_t m, dou
                                    .end = start + length,
                                    .non_model_bytes = trace->non_model_bytes[m],
                                    .host_twice_bytes = replay->host_twice_bytes};
-    for (int list = 0; list < TRACE_LISTS; list++) {
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         moment.list_bytes[list] = replay->list_bytes[list];
         moment.chunk_bytes += replay->list_bytes[list];
         moment.host_bytes[list] = replay->host_bytes[list];

@@ -6,16 +6,18 @@
 #include <string.h>
 
 /* NULL: the trace is not of a model that is known. */
-static struct trace *recompute(const struct plan *plan, const struct trace *trace)
+static struct trace *choose_layers(const struct plan *plan, const struct trace *trace)
 {
     struct trace_choices *own = trace_choices_of(trace);
-    bool alike = !memcmp(own->recompute, plan->choices->recompute, own->layer_count);
+    const struct trace_choices *choices = plan->choices;
+    const struct model_layers layers = {choices->recompute, choices->offload};
+    bool alike = !memcmp(own->recompute, choices->recompute, own->layer_count) &&
+                 !memcmp(own->offload, choices->offload, own->layer_count);
     trace_choices_free(own);
     if (alike)
         return trace_copy(trace);
     struct recognised *recognised = recognise(trace, NULL);
-    struct trace *derived = recognised ? model_derive(recognised, trace, plan->choices->recompute)
-                                       : NULL;
+    struct trace *derived = recognised ? model_derive(recognised, trace, layers) : NULL;
     recognised_free(recognised);
     return derived;
 }
@@ -42,14 +44,14 @@ struct trace *plan_trace_derive(const struct plan *plan, const struct trace *tra
     struct platform *platform = plan->certificate && plan->certificate->platform
                                     ? platform_parse(plan->certificate->platform, "", NULL)
                                     : NULL;
-    struct trace *computed = recompute(plan, trace);
+    struct trace *chosen = choose_layers(plan, trace);
     struct trace *placed =
-        computed ? model_place_updates(computed, plan->choices->host_update, platform, NULL) : NULL;
+        chosen ? model_place_updates(chosen, plan->choices->host_update, platform, NULL) : NULL;
     if (placed && !is_made_for(plan, placed)) {
         trace_free(placed);
         placed = NULL;
     }
-    trace_free(computed);
+    trace_free(chosen);
     platform_free(platform);
     return placed;
 }

@@ -77,7 +77,7 @@ const struct timeline_span *timeline_ending(const struct timeline *timeline, enu
     return low < spans->len && found->end_ns == end_ns ? found : NULL;
 }
 
-/* The name of the first tensor in a chunk, and its list. */
+/* The name of the first tensor, or buffer, in a chunk, and its list. */
 static char *chunk_name(const struct plan *plan, const struct trace *trace, uint32_t chunk)
 {
     const struct layout *layout = plan->layout;
@@ -87,6 +87,10 @@ static char *chunk_name(const struct plan *plan, const struct trace *trace, uint
                 return g_strdup_printf("chunk %u (%s %s)", chunk,
                                        trace_list_name((enum trace_list)list),
                                        trace->tensors[t].name);
+    for (uint32_t b = 0; b < layout->buffer_count; b++)
+        if (layout->places[TRACE_ACTIVATION][b].chunk == chunk)
+            return g_strdup_printf("chunk %u (%s %s)", chunk, trace_list_name(TRACE_ACTIVATION),
+                                   trace->buffers[b].name);
     return g_strdup_printf("chunk %u", chunk);
 }
 

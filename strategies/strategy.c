@@ -128,6 +128,10 @@ static uint8_t *find_host_used(const struct accesses *accesses)
     return used;
 }
 
+/* Where they may leave, they do so behind their layer, and come back for its backward: as offloaded
+ * checkpoints do in systems that put the optimizer on the host. */
+static const struct script_rule activations_rule = {.stays = false};
+
 static struct decisions *decide_by_rules(const struct strategy_context *context,
                                          const struct strategy_ops *ops, uint32_t look_ahead,
                                          struct homes **homes, uint64_t *needed, GError **error)
@@ -135,8 +139,11 @@ static struct decisions *decide_by_rules(const struct strategy_context *context,
     uint32_t chunks = context->layout->chunk_count;
     g_autofree struct script_rule *rules = g_new(struct script_rule, chunks);
     const struct script script = {.rules = rules, .look_ahead = look_ahead};
-    for (uint32_t c = 0; c < chunks; c++)
+    for (uint32_t c = 0; c < chunks; c++) {
         rules[c] = ops->rule(context, c);
+        if (ops->place && context->layout->chunks[c].list == TRACE_ACTIVATION)
+            rules[c] = activations_rule;
+    }
     return script_decide(context, &script, homes, needed, error);
 }
 

@@ -64,7 +64,7 @@ void updates_but_first_bytes(const struct strategy_context *context, uint64_t le
     g_autofree uint64_t *states = g_new0(uint64_t, layout->group_count);
     g_autofree uint8_t *marked = g_new0(uint8_t, layout->group_count);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        if (layout->chunks[c].list >= TRACE_MASTER)
+        if (layout->chunks[c].list >= TRACE_MASTER && layout->chunks[c].list < TRACE_LISTS)
             states[layout->chunks[c].group] += layout->chunks[c].bytes;
     uint64_t before = 0;
     bool room = true;

@@ -8,6 +8,7 @@ struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_co
     choices->layer_count = layer_count;
     choices->tensor_count = tensor_count;
     choices->recompute = g_new0(uint8_t, layer_count);
+    choices->offload = g_new0(uint8_t, layer_count);
     choices->host_update = g_new0(uint8_t, tensor_count);
     return choices;
 }
@@ -17,6 +18,7 @@ void trace_choices_free(struct trace_choices *choices)
     if (!choices)
         return;
     g_free(choices->recompute);
+    g_free(choices->offload);
     g_free(choices->host_update);
     g_free(choices);
 }
@@ -26,6 +28,7 @@ bool trace_choices_equal(const struct trace_choices *a, const struct trace_choic
     return a->layer_count == b->layer_count && a->tensor_count == b->tensor_count &&
            a->host_embedding == b->host_embedding &&
            memcmp(a->recompute, b->recompute, a->layer_count) == 0 &&
+           memcmp(a->offload, b->offload, a->layer_count) == 0 &&
            memcmp(a->host_update, b->host_update, a->tensor_count) == 0;
 }
 
@@ -37,6 +40,14 @@ static uint32_t count_layers(const struct trace *trace)
     return (uint32_t)(last + 1);
 }
 
+static bool accesses_activations(const struct trace *trace, const struct trace_operator *op)
+{
+    for (uint32_t i = 0; i < op->access_count; i++)
+        if (trace->accesses[op->first_access + i].list == TRACE_ACTIVATION)
+            return true;
+    return false;
+}
+
 struct trace_choices *trace_choices_of(const struct trace *trace)
 {
     struct trace_choices *choices = trace_choices_new(count_layers(trace), trace->tensor_count);
@@ -45,6 +56,8 @@ struct trace_choices *trace_choices_of(const struct trace *trace)
         bool on_host = op->place == TRACE_ON_HOST;
         if (op->layer >= 0 && g_str_has_prefix(op->name, "recompute "))
             choices->recompute[op->layer] = 1;
+        if (op->layer >= 0 && op->phase == TRACE_BACKWARD && accesses_activations(trace, op))
+            choices->offload[op->layer] = 1;
         if (on_host && op->phase == TRACE_FORWARD)
             choices->host_embedding = true;
         for (uint32_t i = 0; on_host && op->phase == TRACE_UPDATE_PHASE && i < op->access_count;
@@ -70,6 +83,9 @@ char *trace_choices_describe(const struct trace_choices *choices)
 {
     GString *text = g_string_new(NULL);
     append_share(text, "recomputes", choices->recompute, choices->layer_count, "layers");
+    if (memchr(choices->offload, 1, choices->layer_count))
+        append_share(text, "; offloads the activations of", choices->offload, choices->layer_count,
+                     "layers");
     append_share(text, "; updates", choices->host_update, choices->tensor_count,
                  "tensors on the host");
     if (choices->host_embedding)

@@ -1,4 +1,4 @@
-/* What a run chose that its trace is of: recomputation, and what runs on the host. */
+/* What a run chose that its trace is of: recomputation, offloading, and what runs on the host. */
 #ifndef PSTAR_TRACES_CHOICES_H
 #define PSTAR_TRACES_CHOICES_H
 
@@ -7,6 +7,7 @@
 struct trace_choices {
     uint32_t layer_count, tensor_count;
     uint8_t *recompute;   /* [layer_count] 1: the layer's activations are computed again */
+    uint8_t *offload;     /* [layer_count] 1: chunks hold what the layer saves for backward */
     uint8_t *host_update; /* [tensor_count] 1: the tensor's optimizer runs on the host */
     bool host_embedding;  /* the embedding runs on the host */
 };
@@ -15,14 +16,16 @@ struct trace_choices {
 struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_count);
 
 /* As the operators show them: a layer is recomputed where an operator of it is named
- * "recompute ..."; the place of a tensor's update is its operator's; an operator of the forward
- * phase on the host is the embedding. The caller frees the result with trace_choices_free. */
+ * "recompute ..."; it is offloaded where an operator of its backward accesses activations; the
+ * place of a tensor's update is its operator's; an operator of the forward phase on the host is the
+ * embedding. The caller frees the result with trace_choices_free. */
 struct trace_choices *trace_choices_of(const struct trace *trace);
 void trace_choices_free(struct trace_choices *choices); /* NULL is allowed */
 bool trace_choices_equal(const struct trace_choices *a, const struct trace_choices *b);
 
-/* Layers as --recompute takes them: "all", "none", or numbers and ranges, "0,2,5-7". The caller
- * frees the text with g_free. Parsing sets `marks` [count]; false where the text is no such list.
+/* Layers as --recompute and --offload-activations take them: "all", "none", or numbers and ranges,
+ * "0,2,5-7". The caller frees the text with g_free. Parsing sets `marks` [count]; false where the
+ * text is no such list.
  */
 char *trace_layers_format(const uint8_t *marks, uint32_t count);
 bool trace_layers_parse(const char *text, uint8_t *marks, uint32_t count);

@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-static const char *const lists[TRACE_LISTS] = {"param", "grad", "master", "exp_avg", "exp_avg_sq"};
+static const char *const lists[TRACE_ACCESS_LISTS] = {"param",   "grad",       "master",
+                                                      "exp_avg", "exp_avg_sq", "activation"};
 static const char *const modes[] = {"read", "update", "overwrite"};
 static const char *const phases[] = {"forward", "backward", "update"};
 static const char *const places[] = {"device", "host"};
@@ -25,6 +26,11 @@ const char *trace_list_name(enum trace_list list)
 }
 
 bool trace_list_parse(const char *name, uint8_t *list)
+{
+    return find(lists, TRACE_LISTS, name, list);
+}
+
+bool trace_access_list_parse(const char *name, uint8_t *list)
 {
     return find(lists, G_N_ELEMENTS(lists), name, list);
 }

@@ -1,5 +1,6 @@
 /* pstar-trace synth: a trace of a model that never ran. */
 #include "models/synth.h"
+#include "traces/choices.h"
 #include "traces/pstar_trace.h"
 #include "traces/size.h"
 #include "traces/trace_file.h"
@@ -8,47 +9,20 @@
 #include <string.h>
 
 struct options {
-    char *model, *precision, *recompute, *platform, *output;
+    char *model, *precision, *recompute, *offload, *platform, *output;
     gint64 batch, sequence, micro_batches, bytes_per_parameter;
     gboolean host_embedding, host_update, unfused;
 };
 
-/* "0,3,8-11" among `layers`; NULL on error. Free with g_free. */
-static uint8_t *layers_from_list(const char *list, uint32_t layers)
+/* *chosen is NULL for none; free with g_free. PSTAR_TRACE_DONE, or another status after a message.
+ */
+static int choose_layers(const char *option, const char *text, uint32_t layers, uint8_t **chosen)
 {
-    uint8_t *chosen = g_new0(uint8_t, layers);
-    char **items = g_strsplit(list, ",", -1);
-    bool good = items[0] != NULL;
-    for (char **item = items; good && *item != NULL; item++) {
-        char **ends = g_strsplit(*item, "-", 2);
-        guint64 first = 0, last = 0;
-        good = ends[0] != NULL &&
-               g_ascii_string_to_unsigned(ends[0], 10, 0, layers - 1, &first, NULL) &&
-               g_ascii_string_to_unsigned(ends[1] == NULL ? ends[0] : ends[1], 10, first,
-                                          layers - 1, &last, NULL);
-        for (guint64 layer = first; good && layer <= last; layer++)
-            chosen[layer] = 1;
-        g_strfreev(ends);
-    }
-    g_strfreev(items);
-    if (!good)
-        g_clear_pointer(&chosen, g_free);
-    return chosen;
-}
-
-/* *chosen is NULL for none. */
-static bool choose_layers(const char *text, uint32_t layers, uint8_t **chosen)
-{
-    *chosen = NULL;
-    if (text == NULL || strcmp(text, "none") == 0)
-        return true;
-    if (strcmp(text, "all") == 0) {
-        *chosen = g_new(uint8_t, layers);
-        memset(*chosen, 1, layers);
-        return true;
-    }
-    *chosen = layers_from_list(text, layers);
-    return *chosen != NULL;
+    *chosen = text ? g_new0(uint8_t, layers) : NULL;
+    if (!text || trace_layers_parse(text, *chosen, layers))
+        return PSTAR_TRACE_DONE;
+    return pstar_trace_usage("%s %s: all, none, or layers from 0 to %u such as 0,3,8-11", option,
+                             text, layers - 1);
 }
 
 static bool is_count(gint64 number)
@@ -84,13 +58,9 @@ static int write_trace(const struct trace *trace, const char *output)
 }
 
 static int synthesise(const struct options *options, const struct model_config *config,
-                      const struct platform *platform)
+                      const struct platform *platform, const uint8_t *recompute,
+                      const uint8_t *offload)
 {
-    uint8_t *recompute;
-    if (!choose_layers(options->recompute, config->layers, &recompute))
-        return pstar_trace_usage(
-            "--recompute %s: all, none, or layers from 0 to %u such as 0,3,8-11",
-            options->recompute, config->layers - 1);
     uint8_t *host_update = options->host_update ? model_every_tensor(config) : NULL;
     struct model_job job = {
         .batch = (uint32_t)options->batch,
@@ -98,6 +68,7 @@ static int synthesise(const struct options *options, const struct model_config *
         .micro_batches = (uint32_t)options->micro_batches,
         .precision = strcmp(options->precision, "bf16") == 0 ? MODEL_BF16 : MODEL_FP32,
         .recompute = recompute,
+        .offload = offload,
         .host_embedding = options->host_embedding,
         .unfused = options->unfused,
         .host_update = host_update,
@@ -117,8 +88,18 @@ static int synthesise(const struct options *options, const struct model_config *
     }
     trace_free(trace);
     g_free(host_update);
-    g_free(recompute);
     return status;
+}
+
+static int choose_and_synthesise(const struct options *options, const struct model_config *config,
+                                 const struct platform *platform)
+{
+    g_autofree uint8_t *recompute = NULL, *offload = NULL;
+    int status = choose_layers("--recompute", options->recompute, config->layers, &recompute);
+    if (status == PSTAR_TRACE_DONE)
+        status = choose_layers("--offload-activations", options->offload, config->layers, &offload);
+    return status == PSTAR_TRACE_DONE ? synthesise(options, config, platform, recompute, offload)
+                                      : status;
 }
 
 static int run(const struct options *options)
@@ -132,7 +113,7 @@ static int run(const struct options *options)
     if (config != NULL && options->platform != NULL)
         platform = platform_read(options->platform, &error);
     status = error != NULL ? pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error)
-                           : synthesise(options, config, platform);
+                           : choose_and_synthesise(options, config, platform);
     platform_free(platform);
     model_config_free(config);
     return status;
@@ -154,6 +135,8 @@ int pstar_trace_synth(int argc, char **argv)
          "Of model data in bf16: 14 (default) or 12; with several micro-batches 18 or 16", "N"},
         {"recompute", 0, 0, G_OPTION_ARG_STRING, &options.recompute,
          "Layers that compute their activations again (default none)", "all|none|LIST"},
+        {"offload-activations", 0, 0, G_OPTION_ARG_STRING, &options.offload,
+         "Layers whose activations may leave the device (default none)", "all|none|LIST"},
         {"host-embedding", 0, 0, G_OPTION_ARG_NONE, &options.host_embedding,
          "The embedding runs on the host", NULL},
         {"host-update", 0, 0, G_OPTION_ARG_NONE, &options.host_update,
@@ -173,6 +156,7 @@ int pstar_trace_synth(int argc, char **argv)
     g_free(options.model);
     g_free(options.precision);
     g_free(options.recompute);
+    g_free(options.offload);
     g_free(options.platform);
     g_free(options.output);
     return status;

@@ -46,12 +46,28 @@ struct trace *trace_copy(const struct trace *trace)
     return copy;
 }
 
+uint8_t *trace_held_buffers(const struct trace *trace)
+{
+    uint8_t *held = NULL;
+    for (uint32_t a = 0; a < trace->access_count; a++) {
+        if (trace->accesses[a].list != TRACE_ACTIVATION)
+            continue;
+        if (!held)
+            held = g_new0(uint8_t, trace->buffer_count);
+        held[trace->accesses[a].tensor] = 1;
+    }
+    return held;
+}
+
 void trace_sum_buffers(struct trace *trace)
 {
+    g_autofree uint8_t *held = trace_held_buffers(trace);
     /* What becomes live and what dies at each moment; unsigned wrap-around cancels out. */
     uint64_t *change = g_new0(uint64_t, (size_t)trace->operator_count + 1);
     for (uint32_t i = 0; i < trace->buffer_count; i++) {
         const struct trace_buffer *buffer = &trace->buffers[i];
+        if (held && held[i])
+            continue;
         change[buffer->first] += buffer->bytes;
         change[buffer->last + 1] -= buffer->bytes;
     }

@@ -19,7 +19,10 @@ enum trace_list {
     TRACE_MASTER,     /* fp32 copy of the parameter; absent when parameters are fp32 themselves */
     TRACE_EXP_AVG,    /* AdamW's first moment, fp32 */
     TRACE_EXP_AVG_SQ, /* AdamW's second moment, fp32 */
-    TRACE_LISTS
+    TRACE_LISTS,
+    TRACE_ACTIVATION = TRACE_LISTS, /* no list of model data: buffers that chunks hold, so that they
+                                       may leave the device (trace_held_buffers) */
+    TRACE_ACCESS_LISTS
 };
 
 enum trace_mode {
@@ -38,7 +41,7 @@ struct trace_tensor {
 };
 
 struct trace_access {
-    uint32_t tensor; /* index into tensors */
+    uint32_t tensor; /* index into tensors; of TRACE_ACTIVATION, into buffers */
     uint8_t list;    /* enum trace_list */
     uint8_t mode;    /* enum trace_mode */
 };
@@ -60,7 +63,8 @@ struct trace_operator {
 };
 
 /* A piece of non-model data: an activation, a workspace. It occupies the device in the moments
- * [first, last], both included. */
+ * [first, last], both included; if a chunk holds it, it need only be there when an operator
+ * accesses it. */
 struct trace_buffer {
     char *name;
     uint64_t bytes;           /* > 0 */
@@ -91,7 +95,7 @@ struct trace {
     struct trace_access *accesses;
     struct trace_buffer *buffers; /* NULL, count 0: only the sums below are known */
     uint64_t *non_model_bytes; /* [operator_count] greatest sum of live non-model bytes within the
-                                  moment */
+                                  moment, less the buffers that chunks hold */
 };
 
 enum trace_error {
@@ -109,12 +113,19 @@ void trace_free(struct trace *trace);
 /* The same again, in memory of its own. */
 struct trace *trace_copy(const struct trace *trace);
 
-/* Sets non_model_bytes from the lifetimes of the buffers. Call once they are complete. */
+/* Marks, [buffer_count], the buffers that chunks hold: those that operators access, in the list
+ * TRACE_ACTIVATION. Such a buffer is overwritten by the first operator that accesses it, and
+ * nothing of it is alive after the last. NULL where there is none; free with g_free. */
+uint8_t *trace_held_buffers(const struct trace *trace);
+
+/* Sets non_model_bytes from the lifetimes of the buffers. Call once they and the accesses are
+ * complete. */
 void trace_sum_buffers(struct trace *trace);
 
 /* Checks that there is an operator, that every index, mode, list and lifetime is in range, that the
  * operators' accesses follow each other without gaps, that each operator accesses a tensor's list
- * at most once, that an access names an existing list, and that non_model_bytes are the buffers'
+ * at most once, that an access names an existing list, that held buffers are accessed from their
+ * first moment to their last by operators on the device, and that non_model_bytes are the buffers'
  * sums where there are buffers. `origin` (a file's name) begins the message. */
 bool trace_check(const struct trace *trace, const char *origin, GError **error);
 
@@ -126,15 +137,18 @@ char *trace_digest(const struct trace *trace);
 /* Bytes of model data in all lists, padding of chunks not included. */
 uint64_t trace_model_bytes(const struct trace *trace);
 
-/* Short names for tables, files and messages: "param", "grad", "master", "exp_avg", "exp_avg_sq";
+/* Short names for tables, files and messages: "param", "grad", "master", "exp_avg", "exp_avg_sq",
+ * "activation";
  * "read", "update", "overwrite"; "forward", "backward", "update"; "device", "host". */
 const char *trace_list_name(enum trace_list list);
 const char *trace_mode_name(enum trace_mode mode);
 const char *trace_phase_name(enum trace_phase phase);
 const char *trace_place_name(enum trace_place place);
 
-/* From a name back to its number; false, and the number as it was, where there is no such name. */
+/* From a name back to its number; false, and the number as it was, where there is no such name.
+ * Lists are those of model data, of an access also "activation". */
 bool trace_list_parse(const char *name, uint8_t *list);
+bool trace_access_list_parse(const char *name, uint8_t *list);
 bool trace_mode_parse(const char *name, uint8_t *mode);
 bool trace_phase_parse(const char *name, uint8_t *phase);
 bool trace_place_parse(const char *name, uint8_t *place);

@@ -138,23 +138,47 @@ static bool check_operators(const struct checker *checker)
     return true;
 }
 
-/* `seen[tensor * TRACE_LISTS + list]` is 1 + the last operator that accessed it. */
+/* An operator on the device accesses a buffer that a chunk holds. */
+static const char *fault_of_held(const struct trace *trace, uint32_t moment,
+                                 const struct trace_access *access)
+{
+    const struct trace_buffer *buffer = &trace->buffers[access->tensor];
+    if (trace->operators[moment].place != TRACE_ON_DEVICE)
+        return "an operator on the host accesses an activation";
+    if (moment < buffer->first || moment > buffer->last)
+        return "it accesses a buffer that is not alive";
+    if ((access->mode == TRACE_OVERWRITE) != (moment == buffer->first))
+        return "a buffer is overwritten by its first operator, and by no other";
+    return NULL;
+}
+
+static const char *fault_of_access(const struct trace *trace, uint32_t moment,
+                                   const struct trace_access *access)
+{
+    bool held = access->list == TRACE_ACTIVATION;
+    if (access->list >= TRACE_ACCESS_LISTS)
+        return "no such list";
+    if (access->tensor >= (held ? trace->buffer_count : trace->tensor_count))
+        return held ? "no such buffer" : "no such tensor";
+    if (access->mode > TRACE_OVERWRITE)
+        return "no such mode";
+    if (held)
+        return fault_of_held(trace, moment, access);
+    return trace->list_element_bytes[access->list] ? NULL : "this trace does not have its list";
+}
+
+/* `seen` is 1 + the last operator that accessed [tensor * TRACE_LISTS + list], or, behind those,
+ * the buffer. */
 static bool check_access(const struct checker *checker, uint32_t moment, uint32_t row,
                          uint32_t *seen)
 {
     const struct trace *trace = checker->trace;
     const struct trace_access *access = &trace->accesses[row];
-    const char *fault = NULL;
-    if (access->tensor >= trace->tensor_count)
-        fault = "no such tensor";
-    else if (access->list >= TRACE_LISTS)
-        fault = "no such list";
-    else if (access->mode > TRACE_OVERWRITE)
-        fault = "no such mode";
-    else if (trace->list_element_bytes[access->list] == 0)
-        fault = "this trace does not have its list";
+    const char *fault = fault_of_access(trace, moment, access);
     if (fault == NULL) {
-        uint32_t *last = &seen[(size_t)access->tensor * TRACE_LISTS + access->list];
+        uint32_t *last = access->list == TRACE_ACTIVATION
+                             ? &seen[(size_t)trace->tensor_count * TRACE_LISTS + access->tensor]
+                             : &seen[(size_t)access->tensor * TRACE_LISTS + access->list];
         if (*last == moment + 1)
             fault = "the operator accesses the same list of this tensor a second time";
         *last = moment + 1;
@@ -165,10 +189,47 @@ static bool check_access(const struct checker *checker, uint32_t moment, uint32_
     return true;
 }
 
+/* A buffer that is accessed at all is accessed by the first and by the last of its operators. */
+static bool check_ends(const struct checker *checker, const uint32_t *first, const uint32_t *last)
+{
+    const struct trace *trace = checker->trace;
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (last[b] &&
+            (first[b] != trace->buffers[b].first + 1 || last[b] != trace->buffers[b].last + 1))
+            return refuse(checker,
+                          "buffers: row %" G_GUINT32_FORMAT
+                          " (%s): operators do not access it from its first moment to its last",
+                          b, trace->buffers[b].name);
+    return true;
+}
+
+static bool check_held(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    uint32_t *first = g_new0(uint32_t, (size_t)trace->buffer_count + 1);
+    uint32_t *last = g_new0(uint32_t, (size_t)trace->buffer_count + 1);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        for (uint32_t i = 0; i < op->access_count; i++) {
+            const struct trace_access *access = &trace->accesses[op->first_access + i];
+            if (access->list != TRACE_ACTIVATION)
+                continue;
+            last[access->tensor] = m + 1;
+            if (!first[access->tensor])
+                first[access->tensor] = m + 1;
+        }
+    }
+    bool good = check_ends(checker, first, last);
+    g_free(first);
+    g_free(last);
+    return good;
+}
+
 static bool check_accesses(const struct checker *checker)
 {
     const struct trace *trace = checker->trace;
-    uint32_t *seen = g_new0(uint32_t, (size_t)trace->tensor_count * TRACE_LISTS + 1);
+    uint32_t *seen = g_new0(uint32_t,
+                            (size_t)trace->tensor_count * TRACE_LISTS + trace->buffer_count + 1);
     bool good = true;
     for (uint32_t m = 0; good && m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
@@ -212,6 +273,8 @@ static bool check_sums(const struct checker *checker)
         return refuse(checker, "moments: there are none");
     struct trace sums = {
         .operator_count = trace->operator_count,
+        .access_count = trace->access_count,
+        .accesses = trace->accesses,
         .buffer_count = trace->buffer_count,
         .buffers = trace->buffers,
     };
@@ -234,6 +297,6 @@ bool trace_check(const struct trace *trace, const char *origin, GError **error)
 {
     struct checker checker = {.trace = trace, .origin = origin, .error = error};
     return check_meta(&checker) && check_texts(&checker) && check_tensors(&checker) &&
-           check_operators(&checker) && check_accesses(&checker) && check_buffers(&checker) &&
-           check_sums(&checker);
+           check_operators(&checker) && check_buffers(&checker) && check_accesses(&checker) &&
+           check_held(&checker) && check_sums(&checker);
 }

@@ -6,7 +6,8 @@ struct builder {
     struct trace *trace;
     GRand *random;
     GArray *operators, *accesses, *buffers;
-    bool host_update, over_param;
+    bool host_update, over_param, host_first;
+    uint8_t held[16]; /* chunks hold what the tensor's forward saves */
 };
 
 static void begin_operator(struct builder *b, const char *verb, uint32_t tensor,
@@ -75,22 +76,41 @@ static void add_update(struct builder *b, uint32_t tensor)
     access_tensor(b, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE);
 }
 
+static bool is_on_host(const struct builder *b, uint32_t tensor)
+{
+    return b->host_first && tensor == 0;
+}
+
+/* Of the trace's buffers, what the tensor's forward saves. */
+static void access_saved(struct builder *b, uint32_t tensor, uint32_t tensors, enum trace_mode mode)
+{
+    if (b->held[tensor])
+        access_tensor(b, 2 * tensors - 1 - tensor, TRACE_ACTIVATION, mode);
+}
+
 static void build_iteration(struct builder *b, uint32_t tensors)
 {
-    bool host_first = g_rand_boolean(b->random);
+    b->host_first = g_rand_boolean(b->random);
+    bool holds = g_rand_boolean(b->random);
+    for (uint32_t t = 0; t < tensors; t++)
+        b->held[t] = holds && !is_on_host(b, t) && g_rand_boolean(b->random);
     bool tied = tensors > 1 && g_rand_boolean(b->random);
     for (uint32_t t = 0; t < tensors; t++) {
         begin_operator(b, "forward", t, TRACE_FORWARD,
-                       host_first && t == 0 ? TRACE_ON_HOST : TRACE_ON_DEVICE);
+                       is_on_host(b, t) ? TRACE_ON_HOST : TRACE_ON_DEVICE);
         access_tensor(b, t, TRACE_PARAM, TRACE_READ);
         if (tied && t == tensors - 1)
             access_tensor(b, 0, TRACE_PARAM, TRACE_READ);
+        access_saved(b, t, tensors, TRACE_OVERWRITE);
+        if (t > 0)
+            access_saved(b, t - 1, tensors, TRACE_READ);
         add_buffer(b, b->operators->len - 1, b->operators->len - 1);
     }
     for (uint32_t t = tensors; t-- > 0;) {
         begin_operator(b, "backward", t, TRACE_BACKWARD,
-                       host_first && t == 0 ? TRACE_ON_HOST : TRACE_ON_DEVICE);
+                       is_on_host(b, t) ? TRACE_ON_HOST : TRACE_ON_DEVICE);
         add_gradient(b, t);
+        access_saved(b, t, tensors, TRACE_READ);
         add_buffer(b, t, b->operators->len - 1);
     }
     for (uint32_t t = 0; t < tensors; t++)

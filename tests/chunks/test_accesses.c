@@ -22,7 +22,8 @@ static bool chunk_is_dead(const struct trace *trace, const struct layout *layout
                           uint32_t moment)
 {
     int list = layout->chunks[chunk].list;
-    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+    uint32_t count = list == TRACE_ACTIVATION ? trace->buffer_count : trace->tensor_count;
+    for (uint32_t t = 0; t < count; t++) {
         if (layout->places[list][t].chunk != chunk)
             continue;
         const struct trace_access *next = next_access(trace, t, list, moment);

@@ -80,6 +80,46 @@ static void test_nested_by_hand(void)
     layout_free(layout);
 }
 
+/* Buffers of one name and size share a chunk where they live one after the other. */
+static void test_buffers(void)
+{
+    struct trace_tensor tensors[1] = {{"a", 10}};
+    struct trace_buffer buffers[6] = {{"x", 512, 0, 1, true, 0},  {"y", 512, 0, 2, true, 0},
+                                      {"x", 512, 2, 3, true, 0},  {"x", 512, 3, 4, true, 0},
+                                      {"y", 256, 3, 4, false, 0}, {"z", 256, 1, 3, false, 0}};
+    struct trace_access accesses[5];
+    for (uint32_t b = 0; b < G_N_ELEMENTS(accesses); b++)
+        accesses[b] = (struct trace_access){b, TRACE_ACTIVATION, TRACE_OVERWRITE};
+    struct trace trace = {.list_element_bytes = {4},
+                          .tensor_count = 1,
+                          .tensors = tensors,
+                          .buffer_count = 6,
+                          .buffers = buffers,
+                          .access_count = 5,
+                          .accesses = accesses};
+    struct layout *layout = layout_pack_uniform(&trace, 256, NULL);
+    static const uint32_t chunk[6] = {1, 2, 1, 3, 4, LAYOUT_NO_CHUNK};
+
+    g_assert_cmpuint(layout->buffer_count, ==, 6);
+    g_assert_cmpuint(layout->chunk_count, ==, 5);
+    g_assert_cmpuint(layout->group_count, ==, 5);
+    for (int b = 0; b < 6; b++)
+        g_assert_cmpuint(layout->places[TRACE_ACTIVATION][b].chunk, ==, chunk[b]);
+    g_assert_cmpuint(layout->chunks[1].used, ==, 512);
+    g_assert_cmpuint(layout->chunks[4].used, ==, 256);
+
+    struct layout *again = layout_copy(layout);
+    layout_hold_buffers(again, &trace);
+    g_assert_true(layout_same_chunks(layout, again));
+    trace.access_count = 0;
+    layout_hold_buffers(again, &trace);
+    g_assert_false(layout_same_chunks(layout, again));
+    g_assert_cmpuint(again->chunk_count, ==, 1);
+    g_assert_cmpuint(again->group_count, ==, 1);
+    layout_free(again);
+    layout_free(layout);
+}
+
 static void test_refusals(void)
 {
     struct trace_tensor tensors[2] = {{"a", 10}, {"b", 10}};
@@ -104,6 +144,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/layout/packing", test_packing);
     g_test_add_func("/layout/nested-by-hand", test_nested_by_hand);
+    g_test_add_func("/layout/buffers", test_buffers);
     g_test_add_func("/layout/refusals", test_refusals);
     return g_test_run();
 }

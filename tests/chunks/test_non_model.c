@@ -5,10 +5,15 @@
 
 static void check_apart(const struct trace *trace, const struct non_model *placed)
 {
+    g_autofree uint8_t *held = trace_held_buffers(trace);
     for (uint32_t b = 0; b < trace->buffer_count; b++) {
         const struct trace_buffer *buffer = &trace->buffers[b];
+        if (held && held[b])
+            continue;
         for (uint32_t o = 0; o < b; o++) {
             const struct trace_buffer *other = &trace->buffers[o];
+            if (held && held[o])
+                continue;
             bool meet = buffer->first <= other->last && other->first <= buffer->last;
             bool overlap = placed->offset[b] < placed->offset[o] + other->bytes &&
                            placed->offset[o] < placed->offset[b] + buffer->bytes;

@@ -1,5 +1,5 @@
-/* From a trace of some layers recomputed to that of others: exactly what describing or synthesising
- * those makes; and what is no model of ours is not taken for one. */
+/* From a trace of some layers recomputed and offloaded to that of others: exactly what describing
+ * or synthesising those makes; and what is no model of ours is not taken for one. */
 #include "models/derive.h"
 #include "models/synth.h"
 #include "small_model.h"
@@ -80,21 +80,22 @@ static void assert_same(const struct trace *a, const struct trace *b)
 }
 
 static struct trace *synthesise(const struct model_config *config, struct model_job job,
-                                const uint8_t *recompute, const struct platform *platform)
+                                struct model_layers layers, const struct platform *platform)
 {
     GError *error = NULL;
-    job.recompute = recompute;
+    job.recompute = layers.recompute;
+    job.offload = layers.offload;
     struct trace *trace = model_synthesise(config, &job, platform, &error);
     g_assert_no_error(error);
     return trace;
 }
 
-static struct trace *derive(const struct trace *trace, const uint8_t *recompute)
+static struct trace *derive(const struct trace *trace, struct model_layers layers)
 {
     GError *error = NULL;
     struct recognised *recognised = recognise(trace, &error);
     g_assert_no_error(error);
-    struct trace *derived = model_derive(recognised, trace, recompute);
+    struct trace *derived = model_derive(recognised, trace, layers);
     g_assert_true(trace_check(derived, "derived", &error));
     recognised_free(recognised);
     return derived;
@@ -110,15 +111,19 @@ static void test_synthesised(void)
         struct model_config config = random_config(random);
         struct model_job job = random_job(&config, random);
         g_autofree uint8_t *on_host = model_every_tensor(&config);
-        uint8_t from[LAYERS], to[LAYERS];
+        uint8_t from[LAYERS], to[LAYERS], offload_from[LAYERS], offload_to[LAYERS];
         for (uint32_t t = 0; t < model_tensor_count(&config); t++)
             on_host[t] = (uint8_t)g_rand_boolean(random);
         job.host_update = on_host;
         random_layers(random, from);
         random_layers(random, to);
-        struct trace *trace = synthesise(&config, job, from, platform);
-        struct trace *expected = synthesise(&config, job, to, platform);
-        struct trace *derived = derive(trace, to);
+        random_layers(random, offload_from);
+        random_layers(random, offload_to);
+        const struct model_layers chosen = {to, offload_to};
+        struct trace *trace = synthesise(&config, job, (struct model_layers){from, offload_from},
+                                         platform);
+        struct trace *expected = synthesise(&config, job, chosen, platform);
+        struct trace *derived = derive(trace, chosen);
         assert_same(derived, expected);
         trace_free(derived);
         trace_free(expected);
@@ -144,12 +149,12 @@ static void test_measured(void)
     const struct model_config config = small_model(true, 0.1);
     const struct model_job job = small_job(MODEL_FP32, 2);
     const uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0}, none[LAYERS] = {0};
-    struct trace *trace = synthesise(&config, job, first, NULL);
+    struct trace *trace = synthesise(&config, job, (struct model_layers){first, NULL}, NULL);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         trace->operators[m].duration_ns = 1000 + m;
     trace->library_bytes = 77;
 
-    struct trace *derived = derive(trace, both);
+    struct trace *derived = derive(trace, (struct model_layers){both, NULL});
     g_assert_cmpuint(operator_of(derived, "recompute h.0.attn", 1)->duration_ns, ==,
                      operator_of(trace, "recompute h.0.attn", 1)->duration_ns);
     g_assert_cmpuint(operator_of(derived, "recompute h.1.attn", 1)->duration_ns, ==,
@@ -160,7 +165,7 @@ static void test_measured(void)
     g_assert_cmpuint(derived->library_bytes, ==, 77);
     trace_free(derived);
 
-    derived = derive(trace, none);
+    derived = derive(trace, (struct model_layers){none, NULL});
     g_assert_false(derived->estimated);
     trace_free(derived);
     trace_free(trace);
@@ -173,7 +178,7 @@ static void test_strangers(void)
     const struct model_job job = small_job(MODEL_BF16, 1);
     for (int change = 0; change < 4; change++) {
         GError *error = NULL;
-        struct trace *trace = synthesise(&config, job, NULL, NULL);
+        struct trace *trace = synthesise(&config, job, (struct model_layers){NULL, NULL}, NULL);
         switch (change) {
         case 0:
             trace->accesses[3].mode = TRACE_UPDATE;

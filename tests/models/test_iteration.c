@@ -319,6 +319,68 @@ static void test_recompute(void)
     model_iteration_free(again);
 }
 
+static bool is_held(const struct trace *trace, const uint8_t *held, const char *name)
+{
+    bool found = false;
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        found |= held[b] && g_str_equal(trace->buffers[b].name, name);
+    return found;
+}
+
+/* Chunks hold what the layer saves, all but a few floats a row, and a recomputed layer's input.
+ * What is not held lies as it did, and nothing else of the iteration changes. */
+static void test_offload(void)
+{
+    const uint8_t recompute[3] = {0, 1, 0}, offload[3] = {1, 1, 0};
+    struct model_config config = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_BF16, 2);
+    job.recompute = recompute;
+    struct model_iteration *kept = new_iteration(&config, &job);
+    job.offload = offload;
+    struct model_iteration *offloaded = new_iteration(&config, &job);
+    const struct trace *trace = offloaded->trace;
+    g_autofree uint8_t *held = trace_held_buffers(trace);
+
+    g_assert_null(trace_held_buffers(kept->trace));
+    g_assert_nonnull(held);
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        g_assert_cmpstr(buffer->name, ==, kept->trace->buffers[b].name);
+        if (!held[b])
+            continue;
+        g_assert_true(buffer->saved);
+        g_assert_false(g_str_has_suffix(buffer->name, "stats"));
+    }
+    static const char *const names[] = {"embeddings", "h.0.attn.qkv", "h.0.mlp.inner",
+                                        "h.0.output"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        g_assert_true(is_held(trace, held, names[i]));
+    g_assert_false(is_held(trace, held, "h.0.attn.lse"));
+    g_assert_false(is_held(trace, held, "h.1.attn.qkv"));
+    g_assert_false(is_held(trace, held, "h.1.output")); /* the third layer's input */
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        g_assert_cmpuint(trace->operators[m].bytes, ==, kept->trace->operators[m].bytes);
+        g_assert_cmpuint(trace->non_model_bytes[m], <=, kept->trace->non_model_bytes[m]);
+    }
+    model_iteration_free(kept);
+    model_iteration_free(offloaded);
+}
+
+/* An embedding on the host sends its output into a buffer that no chunk holds. */
+static void test_offload_host_embedding(void)
+{
+    const uint8_t offload[3] = {1, 1, 1};
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    job.offload = offload;
+    job.host_embedding = true;
+    struct model_iteration *iteration = new_iteration(&config, &job);
+    g_autofree uint8_t *held = trace_held_buffers(iteration->trace);
+    g_assert_false(is_held(iteration->trace, held, "embeddings"));
+    g_assert_true(is_held(iteration->trace, held, "h.0.ln_1"));
+    model_iteration_free(iteration);
+}
+
 /* Every place that drops draws its own numbers, in backward those of its forward. */
 static void test_dropout_sites(void)
 {
@@ -478,6 +540,8 @@ int main(int argc, char **argv)
     g_test_add_func("/iteration/finishes", test_finishes);
     g_test_add_func("/iteration/lives", test_lives);
     g_test_add_func("/iteration/recompute", test_recompute);
+    g_test_add_func("/iteration/offload", test_offload);
+    g_test_add_func("/iteration/offload-host-embedding", test_offload_host_embedding);
     g_test_add_func("/iteration/dropout-sites", test_dropout_sites);
     g_test_add_func("/iteration/host-operators", test_host_operators);
     g_test_add_func("/iteration/host-updates-of-split-masters", test_host_updates_of_split_masters);

@@ -1,5 +1,6 @@
 /* Every way of running a step must train alike: the same losses and the same gradients, whatever is
- * recomputed, wherever the embedding and the optimizer run, and wherever gradients lie. */
+ * recomputed or offloaded, wherever the embedding and the optimizer run, and wherever gradients
+ * lie. */
 #include "small_model.h"
 #include "symbolic.h"
 
@@ -30,8 +31,10 @@ static void compare_variants(const struct model_config *config, uint32_t micro_b
     g_autofree uint8_t *every = model_every_tensor(config);
     for (unsigned choice = 0; choice < 128; choice++) {
         const uint8_t recompute[3] = {choice & 1, choice >> 1 & 1, choice >> 2 & 1};
+        const uint8_t offload[3] = {1, choice & 1, 1};
         struct model_job job = small_job(choice & 8 ? MODEL_BF16 : MODEL_FP32, micro_batches);
         job.recompute = recompute;
+        job.offload = choice & 64 ? offload : NULL;
         job.host_embedding = choice & 16;
         job.host_update = choice & 32 ? every : NULL;
         job.split_master = choice & 64 && job.precision == MODEL_BF16;

@@ -33,7 +33,7 @@ static uint64_t some_budget(const struct fixture *f, GRand *random)
     uint8_t every[LAYERS];
     struct recognised *recognised = recognise(f->trace, NULL);
     memset(every, 1, LAYERS);
-    struct trace *least = model_derive(recognised, f->trace, every);
+    struct trace *least = model_derive(recognised, f->trace, (struct model_layers){every, NULL});
     struct non_model *low = non_model_place(least), *high = non_model_place(f->trace);
     double from = 0.9 * (double)low->peak_bytes;
     double to = (double)high->peak_bytes + 0.5 * (double)trace_model_bytes(f->trace);
@@ -136,8 +136,8 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         options.device_bytes = plan->device_budget;
         g_assert_cmpuint(a->batch * a->micro_batches, ==,
                          f->trace->batch * f->trace->micro_batches);
-        struct trace *trace = traced_derive(recognised, f->trace, f->options.platform, recompute,
-                                            a->batch, NULL);
+        struct trace *trace = traced_derive(recognised, f->trace, f->options.platform,
+                                            (struct model_layers){recompute, NULL}, a->batch, NULL);
         g_assert_true(f->scope.micro_batches || a->batch == f->trace->batch);
         struct search_result *result = choices_search_wholly(trace, &options, NULL);
         if (result) {
@@ -273,8 +273,8 @@ static void test_only_way(void)
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *kept = model_derive(recognised, f.trace, none);
-    struct trace *again = model_derive(recognised, f.trace, every);
+    struct trace *kept = model_derive(recognised, f.trace, (struct model_layers){none, NULL});
+    struct trace *again = model_derive(recognised, f.trace, (struct model_layers){every, NULL});
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
@@ -310,8 +310,10 @@ static void test_micro_batches(void)
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 8, 1, every);
-    struct trace *parts = model_rebatch(recognised, f.trace, f.platform, 2, 4, every);
+    struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 8, 1,
+                                        (struct model_layers){every, NULL});
+    struct trace *parts = model_rebatch(recognised, f.trace, f.platform, 2, 4,
+                                        (struct model_layers){every, NULL});
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, whole, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;

@@ -28,6 +28,10 @@ static const struct job jobs[] = {
     {"fp32", "--batch 2 --seq 32 --precision fp32", "opt", "32KiB"},
     {"bf16", "--batch 2 --seq 32 --precision bf16", "lru", "16KiB"},
     {"recomputed", "--batch 2 --seq 64 --precision fp32 --recompute all", "patrickstar", "24KiB"},
+    {"offloaded",
+     "--batch 2 --seq 64 --micro-batches 2 --precision bf16 --recompute 0 --offload-activations "
+     "all",
+     "opt", "24KiB"},
     {"accumulated", "--batch 1 --seq 32 --micro-batches 3 --precision bf16", "fifo", "48KiB"},
 };
 

@@ -1,6 +1,6 @@
 /* The second law: what the simulator says that an iteration moves and takes is what pstar-run
  * counts, exactly, in every iteration. Placements are drawn at random (PSTAR_SEED repeats a run):
- * chunk size, policy, look-ahead, budgets, precision, bytes a parameter, recomputation,
+ * chunk size, policy, look-ahead, budgets, precision, bytes a parameter, recomputation, offloading,
  * micro-batches, host operators; the plan is a policy's, which each side makes for itself, or the
  * planner's, which pstar-run is given. The simulator's trace is synthesised, or collected from a
  * run of another placement. */
@@ -10,6 +10,7 @@
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
 #include "tests/programs/workshop.h"
+#include "traces/choices.h"
 #include "traces/trace_file.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ enum { DRAWS = 72, PLANNED_EVERY = 4, COLLECTED_EVERY = 6, STEPS = 4 };
 struct draw {
     struct model_config config;
     struct model_job job;
-    uint8_t recompute[4], *every; /* [layers], [tensors] */
+    uint8_t recompute[4], offload[4], *every; /* [layers], [layers], [tensors] */
     uint64_t chunk_bytes, device_bytes, host_bytes;
     uint32_t look_ahead;
     const struct policy_ops *policy;
@@ -52,13 +53,17 @@ static void draw_model(struct draw *d, GRand *random)
 
 static void draw_job(struct draw *d, GRand *random)
 {
-    for (uint32_t layer = 0; layer < d->config.layers; layer++)
+    bool offloads = pick(random, 0, 1);
+    for (uint32_t layer = 0; layer < d->config.layers; layer++) {
         d->recompute[layer] = (uint8_t)pick(random, 0, 1);
+        d->offload[layer] = offloads && pick(random, 0, 3);
+    }
     d->job = (struct model_job){.batch = pick(random, 1, 3),
                                 .sequence = pick(random, 8, 32),
                                 .micro_batches = pick(random, 0, 3) ? 1 : 2,
                                 .precision = (enum model_precision)pick(random, 0, 1),
                                 .recompute = d->recompute,
+                                .offload = d->offload,
                                 .host_embedding = pick(random, 0, 3) == 0,
                                 .host_update = pick(random, 0, 3) ? NULL : d->every};
     d->job.split_master = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
@@ -99,25 +104,18 @@ static void draw_placement(struct draw *d, const struct trace *trace, GRand *ran
     layout_free(layout);
 }
 
-static char *layers_text(const struct draw *d)
-{
-    g_autoptr(GString) text = g_string_new(NULL);
-    for (uint32_t layer = 0; layer < d->config.layers; layer++)
-        if (d->recompute[layer])
-            g_string_append_printf(text, "%s%u", text->len ? "," : "", layer);
-    return g_strdup(text->len ? text->str : "none");
-}
-
 /* What the run computes, whatever its placement. */
 static char *job_options(const struct draw *d)
 {
-    g_autofree char *layers = layers_text(d);
+    g_autofree char *recompute = trace_layers_format(d->recompute, d->config.layers);
+    g_autofree char *offload = trace_layers_format(d->offload, d->config.layers);
     return g_strdup_printf(
         "--model model --data text.txt --threads 1 --steps %d --batch %u --seq %u "
-        "--micro-batches %u --precision %s --bytes-per-parameter %u --clip %d --recompute %s%s%s",
+        "--micro-batches %u --precision %s --bytes-per-parameter %u --clip %d --recompute %s "
+        "--offload-activations %s%s%s",
         STEPS, d->job.batch, d->job.sequence, d->job.micro_batches,
         d->job.precision == MODEL_BF16 ? "bf16" : "fp32", model_bytes_per_parameter(&d->job),
-        model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER ? 0 : 1, layers,
+        model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER ? 0 : 1, recompute, offload,
         d->job.host_embedding ? " --host-embedding" : "",
         d->job.host_update ? " --host-update" : "");
 }

@@ -85,6 +85,34 @@ static void add_operators(struct trace *trace, GRand *random, uint32_t most_oper
     trace->accesses = (struct trace_access *)(void *)g_array_free(accesses, false);
 }
 
+/* Chunks hold one buffer in four that operators on the device make and use last. */
+static void hold_buffers(struct trace *trace, GRand *random)
+{
+    GArray *accesses = g_array_new(false, false, sizeof(struct trace_access));
+    g_autofree uint8_t *held = g_new0(uint8_t, trace->buffer_count);
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        held[b] = some(random, 4) == 0 &&
+                  trace->operators[trace->buffers[b].first].place == TRACE_ON_DEVICE &&
+                  trace->operators[trace->buffers[b].last].place == TRACE_ON_DEVICE;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        struct trace_operator *op = &trace->operators[m];
+        guint first = accesses->len;
+        g_array_append_vals(accesses, trace->accesses + op->first_access, op->access_count);
+        for (uint32_t b = 0; b < trace->buffer_count; b++) {
+            bool makes = trace->buffers[b].first == m;
+            struct trace_access access = {b, TRACE_ACTIVATION,
+                                          makes ? TRACE_OVERWRITE : TRACE_READ};
+            if (held[b] && (makes || trace->buffers[b].last == m))
+                g_array_append_val(accesses, access);
+        }
+        op->first_access = first;
+        op->access_count = accesses->len - first;
+    }
+    g_free(trace->accesses);
+    trace->access_count = accesses->len;
+    trace->accesses = (struct trace_access *)(void *)g_array_free(accesses, accesses->len == 0);
+}
+
 static void add_buffers(struct trace *trace, GRand *random)
 {
     trace->buffer_count = 1 + (uint32_t)some(random, 2 * (uint64_t)trace->operator_count);
@@ -99,6 +127,8 @@ static void add_buffers(struct trace *trace, GRand *random)
         buffer->saved = chance(random);
         buffer->recompute_flops = buffer->saved ? some(random, UINT64_C(1) << 40) : 0;
     }
+    if (chance(random))
+        hold_buffers(trace, random);
     trace_sum_buffers(trace);
 }
 

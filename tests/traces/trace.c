@@ -57,10 +57,12 @@ static void test_random_traces_are_valid(void)
         GError *error = NULL;
         trace_check(trace, "random", &error);
         g_assert_no_error(error);
+        g_autofree uint8_t *held = trace_held_buffers(trace);
         for (uint32_t m = 0; trace->buffer_count > 0 && m < trace->operator_count; m++) {
             uint64_t alive = 0;
             for (uint32_t b = 0; b < trace->buffer_count; b++)
-                if (trace->buffers[b].first <= m && m <= trace->buffers[b].last)
+                if (trace->buffers[b].first <= m && m <= trace->buffers[b].last &&
+                    !(held && held[b]))
                     alive += trace->buffers[b].bytes;
             g_assert_cmpuint(trace->non_model_bytes[m], ==, alive);
         }
@@ -89,9 +91,20 @@ static void assert_refused(struct trace *trace, const char *where)
         assert_refused(t, where);        \
     } while (0)
 
+/* The moment's access becomes one of a buffer. */
+static void hold(struct trace *trace, uint32_t moment, uint32_t buffer, enum trace_mode mode)
+{
+    trace->accesses[moment] = (struct trace_access){buffer, TRACE_ACTIVATION, (uint8_t)mode};
+}
+
 static void test_refusals(void)
 {
     struct trace *good = small_trace();
+    g_assert_true(trace_check(good, "", NULL));
+    hold(good, 0, 0, TRACE_OVERWRITE);
+    hold(good, 2, 0, TRACE_READ);
+    trace_sum_buffers(good);
+    g_assert_cmpuint(good->non_model_bytes[1], ==, 7);
     g_assert_true(trace_check(good, "", NULL));
     trace_free(good);
 
@@ -118,6 +131,15 @@ static void test_refusals(void)
     REFUSED("accesses: row 1", t->accesses[1].list = TRACE_LISTS);
     REFUSED("accesses: row 1", t->accesses[1].list = TRACE_GRAD);
     REFUSED("accesses: row 1", t->accesses[1].mode = 3);
+    REFUSED("accesses: row 1", hold(t, 1, 2, TRACE_OVERWRITE));
+    REFUSED("accesses: row 1", hold(t, 1, 1, TRACE_READ));
+    REFUSED("accesses: row 1", hold(t, 1, 1, TRACE_OVERWRITE),
+            t->operators[1].place = TRACE_ON_HOST);
+    REFUSED("accesses: row 2", hold(t, 1, 1, TRACE_OVERWRITE), hold(t, 2, 1, TRACE_READ));
+    REFUSED("accesses: row 2", hold(t, 0, 0, TRACE_OVERWRITE), hold(t, 2, 0, TRACE_OVERWRITE));
+    REFUSED("buffers: row 0", hold(t, 0, 0, TRACE_OVERWRITE), hold(t, 1, 0, TRACE_READ));
+    REFUSED("buffers: row 0", hold(t, 2, 0, TRACE_READ));
+    REFUSED("moments: row 0", hold(t, 0, 0, TRACE_OVERWRITE), hold(t, 2, 0, TRACE_READ));
     REFUSED("accesses: row 1", t->operators[0].access_count = 2, t->operators[1].first_access = 2,
             t->operators[1].access_count = 0, t->accesses[1].tensor = 0);
     REFUSED("buffers: row 0", t->buffers[0].bytes = 0);

@@ -49,6 +49,7 @@ struct trial_placement trial_draw(GRand *random)
         .host_room = g_rand_boolean(random) ? 1 : g_rand_double(random),
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6),
         .recompute = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
+        .offload = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .host_embedding = g_rand_boolean(random),
         .split_master = g_rand_boolean(random),
         .host_update = (uint32_t[]){0, UINT32_MAX,
@@ -61,16 +62,17 @@ struct trial_placement trial_draw(GRand *random)
 
 char *trial_describe(const struct trial_job *job, const struct trial_placement *p)
 {
-    return g_strdup_printf("%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
-                           ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u%s%s, host "
-                           "updates %x, link %g%s, evaluated at %u, "
-                           "saved at %u",
-                           job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
-                           job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
-                           p->strategy ? p->strategy : p->policy->name, p->room, p->host_room,
-                           p->look_ahead, p->recompute, p->host_embedding ? ", host embedding" : "",
-                           p->split_master ? ", split masters" : "", p->host_update, p->link_rate,
-                           p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
+    return g_strdup_printf(
+        "%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
+        ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s, host "
+        "updates %x, link %g%s, evaluated at %u, "
+        "saved at %u",
+        job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
+        job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
+        p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
+        p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
+        p->split_master ? ", split masters" : "", p->host_update, p->link_rate,
+        p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -198,9 +200,11 @@ static void open_training(struct training *t, const struct trial_job *job,
                           const struct trial_placement *placement, const char *folder)
 {
     GError *error = NULL;
-    uint8_t recompute[LAYERS];
-    for (int l = 0; l < LAYERS; l++)
+    uint8_t recompute[LAYERS], offload[LAYERS];
+    for (int l = 0; l < LAYERS; l++) {
         recompute[l] = placement->recompute >> l & 1;
+        offload[l] = placement->offload >> l & 1;
+    }
     t->config = config_of(job);
     g_autofree uint8_t *host_update = model_every_tensor(&t->config);
     for (uint32_t tensor = 0; tensor < model_tensor_count(&t->config); tensor++)
@@ -210,6 +214,7 @@ static void open_training(struct training *t, const struct trial_job *job,
                                   .micro_batches = job->micro_batches,
                                   .precision = job->precision,
                                   .recompute = recompute,
+                                  .offload = offload,
                                   .host_embedding = placement->host_embedding,
                                   .host_update = host_update};
     choose_masters(&model_job, job, placement);

@@ -28,6 +28,7 @@ struct trial_placement {
     double host_room; /* likewise of the host budget; 1: unlimited */
     uint32_t look_ahead;
     uint32_t recompute;   /* bit l: layer l */
+    uint32_t offload;     /* likewise */
     bool host_embedding;  /* where the layout allows it */
     bool split_master;    /* likewise */
     uint32_t host_update; /* bit t % 32: tensor t */
