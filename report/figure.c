@@ -89,8 +89,13 @@ static GString *script_begin(const struct figure *figure)
 {
     GString *script = g_string_new(NULL);
     g_autofree char *title = text_printable(figure->title);
-    g_string_append_printf(script, "# %s\n# Draw it again with: gnuplot %s.gp\n", title,
-                           figure->name);
+    g_string_append_printf(
+        script,
+        "# %s\n# Draw it again with: gnuplot %s.gp, from any folder\n"
+        "own = '%s.gp'\n"
+        "if (strlen(ARG0) > strlen(own) && ARG0[strlen(ARG0)-strlen(own)+1:*] eq "
+        "own) { cd ARG0[1:strlen(ARG0)-strlen(own)] }\n",
+        title, figure->name, figure->name);
     g_string_append(script, style);
     g_string_append_printf(script, "data = '%s.dat'\n", figure->name);
     g_string_append(script, figure->setup->str);

@@ -66,6 +66,7 @@ static struct figure *figure_levels(const struct strips *strips, const struct le
                                        g_strdup_printf("%s memory over a step: measured", what));
     struct axis_unit byte = axis_bytes(1.2 * most), second = axis_seconds(strips->seconds);
     g_autoptr(GString) said = g_string_new(NULL);
+    g_autofree char *name = g_ascii_strdown(what, -1);
     figure->wide_height = 380;
     figure->phone_height = 340;
     axis_append_variable(figure->setup, "byte", byte.size);
@@ -74,9 +75,9 @@ static struct figure *figure_levels(const struct strips *strips, const struct le
     axis_append_variable(figure->setup, "duration", strips->seconds);
     g_string_append_printf(figure->drawing,
                            "    set xrange [0:duration/second]\n    set yrange [0:1.2*most/byte]\n"
-                           "    set ylabel '%s' textcolor rgb ink\n"
+                           "    set ylabel '%s memory, %s' textcolor rgb ink\n"
                            "    set xlabel 'time in the step, %s' offset 0,0.6 textcolor rgb ink\n",
-                           byte.name, second.name);
+                           name, byte.name, second.name);
     phase_bands_append(figure->drawing, strips->phases, strips->seconds);
     append_plot(figure, strips, levels, said);
     figure->alt = g_strdup_printf("Areas over a step: %s.", said->str);

@@ -42,7 +42,7 @@ static const char panels[] =
     "        set format x (way == 1 ? '' : '%%g')\n"
     "        set xlabel (way == 1 ? '' : x_label) offset 0,0.6 textcolor rgb ink\n"
     "        set ylabel name[way].', '.rate_name offset (phone ? 1.5 : 0),0 textcolor rgb ink\n"
-    "        set label 3 peak_label[way] at graph 0.99, first 1.15*peak[way]/rate right "
+    "        set label 99 peak_label[way] at graph 0.99, first 1.15*peak[way]/rate right "
     "textcolor rgb ink\n"
     "        plot data index 0 using ($1/second):(column(way+1)/rate) with filledcurves y1=0 "
     "lc rgb colour[way] fs solid noborder notitle, \\\n"

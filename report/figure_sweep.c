@@ -55,20 +55,48 @@ static double greatest_of(const struct sweep_file *sweep, const struct sweep_mea
     return greatest;
 }
 
-static void append_axes(struct figure *figure, const struct sweep_grid *grid, double greatest)
+static void take_least(double value, double *least)
+{
+    if (value > 0)
+        *least = MIN(*least, value);
+}
+
+/* Where the axis begins: at 0, unless all lines would lie in its upper third, one on another. */
+static double floor_of(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                       const GPtrArray *plans, double greatest)
+{
+    double least = greatest;
+    for (guint i = 0; i < sweep->entries->len; i++)
+        take_least(
+            measure->value(&g_array_index(sweep->entries, struct sweep_file_entry, i).figures),
+            &least);
+    for (guint p = 0; p < plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(plans, p);
+        take_least(measure->value(&input->plan->predicted), &least);
+        if (input->plan->certificate)
+            take_least(measure->bound(input->plan->certificate), &least);
+    }
+    bool equal = least > 0.98 * greatest; /* noise is not to look like more */
+    return equal || least < 0.67 * greatest ? 0 : least - 0.2 * (greatest - least);
+}
+
+static void append_axes(struct figure *figure, const struct sweep_grid *grid, double greatest,
+                        double floor)
 {
     struct axis_unit byte = grid->measure->seconds ? axis_seconds(greatest) : axis_bytes(greatest);
     axis_append_variable(figure->setup, "byte", byte.size);
     axis_append_variable(figure->setup, "greatest", greatest > 0 ? greatest : 1);
+    axis_append_variable(figure->setup, "floor_at", floor);
     uint64_t least = g_array_index(grid->sizes, uint64_t, 0);
     uint64_t most = g_array_index(grid->sizes, uint64_t, grid->sizes->len - 1);
     g_string_append_printf(
         figure->setup, "least_size = %" G_GUINT64_FORMAT ".; most_size = %" G_GUINT64_FORMAT ".\n",
         least, most);
-    g_string_append(figure->drawing, "    set logscale x 2\n"
-                                     "    set xrange [least_size/1.3:most_size*1.3]\n"
-                                     "    set yrange [0:1.08*greatest/byte]\n"
-                                     "    if (phone) {\n        ");
+    g_string_append(figure->drawing,
+                    "    set logscale x 2\n"
+                    "    set xrange [least_size/1.3:most_size*1.3]\n"
+                    "    set yrange [floor_at/byte:(greatest+0.08*(greatest-floor_at))/byte]\n"
+                    "    if (phone) {\n        ");
     axis_append_size_tics(figure->drawing, grid->sizes, tics_phone);
     g_string_append(figure->drawing, "    } else {\n        ");
     axis_append_size_tics(figure->drawing, grid->sizes, tics_wide[columns_of(grid)]);
@@ -121,11 +149,11 @@ static const char panel_drawing[] =
     "        set xlabel (b > panels - columns ? 'chunk size' : '') offset 0,0.3 "
     "textcolor rgb ink\n"
     "        plot for [m = 1:lines] data index (b-1)*lines+m-1 using 1:($2/byte) \\\n"
-    "            with linespoints lc rgb colour[m] lw 1.5 + 0.7*(lines - m) pt point[m] ps 0.7 + "
-    "0.2*(lines - m), "
+    "            with linespoints lc rgb colour[m] lw 1.5 + 0.2*(lines - m) pt point[m] ps 0.7 + "
+    "0.06*(lines - m), "
     "\\\n"
     "            for [m = 1:lines] data index (b-1)*lines+m-1 \\\n"
-    "            using 1:($3 > 0 ? NaN : 0.03*greatest/byte) \\\n"
+    "            using 1:($3 > 0 ? NaN : (0.97*floor_at+0.03*greatest)/byte) \\\n"
     "            with points pt 2 ps 0.7 lw 1.5 lc rgb colour[m], \\\n"
     "            data index panels*(lines+1)+b-1 using 1:($2/byte) with lines lc rgb ink lw 1.5 "
     "dt (8,5), \\\n"
@@ -182,7 +210,7 @@ static char *least_text(const struct sweep_file *sweep, const struct sweep_measu
 }
 
 static void describe(struct figure *figure, const struct sweep_file *sweep,
-                     const struct sweep_grid *grid, const struct marks *marks)
+                     const struct sweep_grid *grid, const struct marks *marks, bool cut)
 {
     g_autofree char *least = least_text(sweep, grid->measure);
     figure->alt = g_strdup_printf("Lines of %s by chunk size, one for each of %u policies, "
@@ -191,7 +219,7 @@ static void describe(struct figure *figure, const struct sweep_file *sweep,
                                   grid->budgets->len == 1 ? "" : "s",
                                   marks->plans ? ", with the plan marked" : "", least);
     figure->caption = g_strdup_printf(
-        "%s in the %u configurations of %s. %s%s%s%s",
+        "%s in the %u configurations of %s. %s%s%s%s%s",
         grid->measure->seconds ? "How long one iteration takes"
                                : "What one iteration moves over the link, both ways,",
         sweep->entries->len, sweep->origin, least,
@@ -199,7 +227,8 @@ static void describe(struct figure *figure, const struct sweep_file *sweep,
         marks->plans ? " The star is the plan, at the size of its parameter chunks." : "",
         marks->bounds ? " No plan with the layout of that one can be below the dashed line: its "
                         "certificate proves it."
-                      : "");
+                      : "",
+        cut ? " The axis does not begin at 0." : "");
 }
 
 static struct marks marks_of(const struct sweep_file *sweep, const struct sweep_grid *grid,
@@ -230,9 +259,11 @@ struct figure *figure_sweep(const struct sweep_file *sweep, const struct sweep_m
     const struct marks marks = marks_of(sweep, &grid, plans);
     sweep_grid_append_data(figure->data, sweep, &grid, plans);
     append_names(figure->setup, &grid);
-    append_axes(figure, &grid, greatest_of(sweep, measure, plans));
+    double greatest = greatest_of(sweep, measure, plans);
+    double floor = floor_of(sweep, measure, plans, greatest);
+    append_axes(figure, &grid, greatest, floor);
     append_panels(figure, &grid, &marks);
-    describe(figure, sweep, &grid, &marks);
+    describe(figure, sweep, &grid, &marks, floor > 0);
     sweep_grid_clear(&grid);
     return figure;
 }

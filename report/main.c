@@ -1,6 +1,7 @@
 /* pstar-report: pictures, tables and a page of traces, plans, sweeps and run logs. */
 #include "report/report.h"
 
+#include <errno.h>
 #include <locale.h>
 #include <stdio.h>
 
@@ -66,7 +67,10 @@ static int run(const struct options *options, GError **error)
                                                                           : EXIT_BAD_INPUT;
     fputs(summary, stdout);
     g_free(summary);
-    return EXIT_DONE;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_DONE;
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "standard output: %s", g_strerror(errno));
+    return EXIT_FAILED;
 }
 
 int main(int argc, char **argv)

@@ -9,9 +9,12 @@ struct maker_style {
 };
 
 static const struct maker_style known_makers[] = {
-    {"policy fifo", "#56b4e9", 5}, {"policy lru", "#009e73", 7},
-    {"policy opt", "#0072b2", 9},  {"policy patrickstar", "#cc79a7", 13},
-    {"planner", PALETTE_PLAN, 15},
+    {"policy fifo", "#56b4e9", 5},         {"policy lru", "#009e73", 7},
+    {"policy lfu", "#e69f00", 11},         {"policy clock", "#8c6d1f", 4},
+    {"policy arc", "#a8a100", 8},          {"policy s3fifo", "#44aa99", 6},
+    {"policy sieve", "#882255", 10},       {"policy random", "#7f7f7f", 14},
+    {"policy patrickstar", "#cc79a7", 13}, {"policy opt", "#0072b2", 9},
+    {"policy opt-dirty", PALETTE_INK, 12}, {"planner", PALETTE_PLAN, 15},
 };
 
 static const struct maker_style other_makers[] = {

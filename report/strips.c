@@ -1,5 +1,7 @@
 #include "report/strips.h"
 
+#include "report/text.h"
+
 #include <string.h>
 
 /* Gaps below this are between one operator and the next, not waiting. */
@@ -20,10 +22,12 @@ const char *strip_label(enum strip strip)
 
 char *strips_title(const char *what, const struct strips *strips)
 {
-    const char *how = strips->alone      ? ": the operators, one behind the other"
-                      : strips->measured ? ": measured"
-                                         : ": simulated";
-    return g_strconcat(what, how, NULL);
+    const char *how = strips->alone      ? "the operators, one behind the other"
+                      : strips->measured ? "measured"
+                                         : "simulated";
+    g_autofree char *name = g_path_get_basename(strips->origin);
+    g_autofree char *file = text_shortened(name, 40);
+    return g_strdup_printf("%s: %s (%s)", what, how, file);
 }
 
 struct strips *strips_new(const char *origin)

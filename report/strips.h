@@ -95,7 +95,7 @@ struct strip_sums strips_sum(const struct strips *strips, enum trace_phase phase
 /* Of the whole iteration. */
 struct strip_sums strips_sum_all(const struct strips *strips);
 
-/* "What it shows: measured", ": simulated", or that it is operators alone. Free with g_free. */
+/* "What it shows: measured (run.pstar)"; or simulated, or operators alone. Free with g_free. */
 char *strips_title(const char *what, const struct strips *strips);
 
 /* "device computes", "H2D copies", "D2H copies", "host optimizer", "network", "device waits". */

@@ -1,6 +1,7 @@
 /* The program: options, what it prints where, and its exit statuses. */
 #include "tests/report/sample.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -72,6 +73,32 @@ static void test_usage(void)
     clear(&outcome);
 }
 
+/* Runs a command of a shell in the root folder; its exit status. */
+static int run_shell(const char *format, const char *path)
+{
+    g_autofree char *text = g_strdup_printf(format, path);
+    char *command[] = {(char *)"/bin/sh", (char *)"-c", text, NULL};
+    int wait_status;
+    GError *error = NULL;
+    g_spawn_sync("/", command, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                 NULL, NULL, &wait_status, &error);
+    g_assert_no_error(error);
+    g_assert_true(WIFEXITED(wait_status));
+    return WEXITSTATUS(wait_status);
+}
+
+/* A figure's script draws it again, from whatever folder it is called. */
+static void check_redraws(const char *out)
+{
+    g_autofree char *svg = g_build_filename(out, "figures", "loss.svg", NULL);
+    g_autofree char *script = g_build_filename(out, "figures", "loss.gp", NULL);
+    g_autofree char *first = sample_read(svg);
+    g_assert_cmpint(g_unlink(svg), ==, 0);
+    g_assert_cmpint(run_shell("gnuplot '%s'", script), ==, 0);
+    g_autofree char *second = sample_read(svg);
+    g_assert_cmpstr(first, ==, second);
+}
+
 static void test_statuses(void)
 {
     struct sample *sample = sample_new("");
@@ -89,6 +116,9 @@ static void test_statuses(void)
         g_assert_nonnull(strstr(outcome.out, "Best of the sweep"));
         g_assert_true(g_file_test(out, G_FILE_TEST_IS_DIR));
         clear(&outcome);
+        check_redraws(out);
+        g_assert_cmpint(run_shell(PROGRAM_DIR "/pstar-report '%s' --text >/dev/full", sample->run),
+                        ==, 1);
         const char *const text[] = {sample->run, "--text", NULL};
         outcome = run(text, NULL);
         g_assert_cmpint(outcome.status, ==, 0);

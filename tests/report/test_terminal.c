@@ -19,8 +19,8 @@ static void test_text(void)
     g_assert_cmpuint(sample_count(sample->folder), ==, before);
     static const char *const shown[] = {
         "Where the time of a step goes\n",
-        "Who is busy, when: simulated\n",
-        "What the link carries, beside its peak: simulated\n",
+        "Who is busy, when: simulated (timeline.json)\n",
+        "What the link carries, beside its peak: simulated (timeline.json)\n",
         "Device memory over one iteration\n",
         "Traffic by chunk size and policy\n",
         "Predicted beside measured\n",
