@@ -48,7 +48,12 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
     uint64_t least = quantity_traffic(&best->figures);
     if (planned == least)
         return g_strdup_printf("as little as the best of the sweep (%s)", label);
-    g_autofree char *percent = text_number("%.2g", 100 * fabs((double)planned / (double)least - 1));
+    double times = (double)planned / (double)least;
+    if (least > 0 && times >= 2) {
+        g_autofree char *digits = text_number("%.2g", times);
+        return g_strdup_printf("%s times the least of the sweep (%s)", digits, label);
+    }
+    g_autofree char *percent = text_number("%.2g", 100 * fabs(times - 1));
     return least == 0 ? g_strdup_printf("more than the best of the sweep (%s)", label)
                       : g_strdup_printf("%s %% %s than the best of the sweep (%s)", percent,
                                         planned < least ? "less" : "more", label);

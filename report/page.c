@@ -195,7 +195,12 @@ GString *page_new(const struct contents *contents)
 {
     GString *html = g_string_new(NULL);
     g_autofree char *subject = subject_of(contents->inputs);
-    append_head(html, subject, contents->verdict);
+    const struct strips *first = contents->inputs->strips->len
+                                     ? g_ptr_array_index(contents->inputs->strips, 0)
+                                     : NULL;
+    bool simulated = first && !first->measured;
+    g_autofree char *shown = g_strconcat(subject, simulated ? ", simulated" : "", NULL);
+    append_head(html, shown, contents->verdict);
     if (contents->comparison)
         append_element(html, "<p class=\"comparison\">", contents->comparison, "</p>\n");
     append_advice(html, contents->advice);
