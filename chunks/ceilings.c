@@ -34,6 +34,7 @@ static uint64_t lowest_ceiling(const struct search *s, uint32_t end)
     return (s->budget - most) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
 
+/* `arrival` NULL: only to know what comes after the iteration before. */
 static void go_back_through(struct search *s, const struct decisions *decisions, uint32_t base,
                             uint64_t *arrival)
 {
@@ -45,7 +46,7 @@ static void go_back_through(struct search *s, const struct decisions *decisions,
                                                               struct plan_action, i);
             if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP)
                 s->leave[action->chunk] = base + m;
-            else if (action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE)
+            else if (arrival && (action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE))
                 arrival[i] = lowest_ceiling(s, MIN(s->leave[action->chunk], m + s->moment_count));
         }
     }
@@ -67,7 +68,7 @@ struct ceilings *ceilings_new(const struct decisions *decisions, const struct ac
     ceilings->arrival = g_new(uint64_t, decisions->actions->len);
     ceilings->initial = g_new(uint64_t, chunks);
     memset(leave, 0xff, chunks * sizeof *leave);
-    go_back_through(&search, decisions, moments, ceilings->arrival);
+    go_back_through(&search, decisions, moments, NULL);
     go_back_through(&search, decisions, 0, ceilings->arrival);
     for (uint32_t c = 0; c < chunks; c++)
         ceilings->initial[c] = lowest_ceiling(&search, MIN(leave[c], moments));

@@ -15,9 +15,9 @@ struct plan {
     uint32_t count;
     uint32_t *epoch; /* [count] the epoch's first gap, if the write-back can be avoided; NO_EPOCH */
     uint32_t *longest; /* [count] of an epoch: its longest gap that costs a fetch */
-    uint32_t *order;   /* [count] gaps, what they save for their room: the most first */
-    double *worth;     /* [count] copies saved for each moment of room */
-    int64_t *room;     /* [moment_count] beside the chunks in use */
+    uint32_t *order;   /* [saving] gaps that save something: the most for its room first */
+    uint32_t saving;
+    int64_t *room; /* [moment_count] beside the chunks in use */
 };
 
 /* Staying saves something, and takes room. */
@@ -77,24 +77,27 @@ static void find_longest(struct plan *plan)
     }
 }
 
-static int most_worth_first(const void *left, const void *right, void *data)
+/* The fewer moments of room a saved copy takes, the lower; of equals, two copies before one. */
+static uint32_t price(const struct plan *plan, uint32_t gap)
 {
-    const double *worth = data;
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    if (worth[a] != worth[b])
-        return worth[a] > worth[b] ? -1 : 1;
-    return a < b ? -1 : a > b;
+    uint32_t moments = span(&plan->gaps[gap]);
+    return saves_write_back(plan, gap) ? 2 * moments : 4 * moments + 1;
 }
 
+/* Counts how many gaps have each price: there are few prices. */
 static void rank(struct plan *plan)
 {
-    for (uint32_t g = 0; g < plan->count; g++) {
-        const struct policy_gap *gap = &plan->gaps[g];
-        plan->order[g] = g;
-        plan->worth[g] = saves(gap) ? (1 + saves_write_back(plan, g)) / (span(gap) + 1e-9) : 0;
-    }
-    g_qsort_with_data(plan->order, (gint)plan->count, sizeof *plan->order, most_worth_first,
-                      plan->worth);
+    uint32_t prices = 4 * plan->view->moment_count + 2;
+    g_autofree uint32_t *before = g_new0(uint32_t, prices + 1); /* gaps of lower prices */
+    for (uint32_t g = 0; g < plan->count; g++)
+        if (saves(&plan->gaps[g]))
+            before[price(plan, g) + 1]++;
+    for (uint32_t i = 0; i < prices; i++)
+        before[i + 1] += before[i];
+    plan->saving = before[prices];
+    for (uint32_t g = 0; g < plan->count; g++)
+        if (saves(&plan->gaps[g]))
+            plan->order[before[price(plan, g)]++] = g;
 }
 
 /* ---- a sweep: Belady's rule over two iterations, to find who would leave ---- */
@@ -214,10 +217,10 @@ static void fill(struct plan *plan, const uint8_t *leaves, uint8_t *stays)
 {
     struct policy_room *room = policy_room_new(plan->room, plan->view->moment_count);
     for (int others = 0; others < 2; others++)
-        for (uint32_t i = 0; i < plan->count; i++) {
+        for (uint32_t i = 0; i < plan->saving; i++) {
             uint32_t g = plan->order[i];
             const struct policy_gap *gap = &plan->gaps[g];
-            if (leaves[g] == others && saves(gap))
+            if (leaves[g] == others)
                 stays[g] = policy_room_take(room, gap->moment + 1, span(gap),
                                             (int64_t)plan->view->chunk_bytes[gap->chunk]);
         }
@@ -258,7 +261,6 @@ static void plan_open(struct plan *plan, const struct policy_view *view, GArray 
     plan->epoch = g_new(uint32_t, plan->count);
     plan->longest = g_new(uint32_t, plan->count);
     plan->order = g_new(uint32_t, plan->count);
-    plan->worth = g_new(double, plan->count);
     plan->room = g_new(int64_t, view->moment_count);
     find_room(plan);
     find_epochs(plan);
@@ -271,7 +273,6 @@ static void plan_close(struct plan *plan)
     g_free(plan->epoch);
     g_free(plan->longest);
     g_free(plan->order);
-    g_free(plan->worth);
     g_free(plan->room);
 }
 

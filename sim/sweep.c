@@ -11,6 +11,7 @@ struct shared_layout {
     const struct layout *layout;
     struct layout *slots;      /* the same, of few sizes; NULL where it is like another */
     struct accesses *accesses; /* likewise */
+    uint64_t least_device_bytes;
     uint32_t like; /* index of the first layout with the same chunks: its own, or lower */
 };
 
@@ -47,11 +48,13 @@ static uint32_t layout_index(const struct sweep_job *job, uint32_t row)
 
 static struct shared_layout layout_of(const struct sweep_job *job, const struct named_layout *named)
 {
-    return (struct shared_layout){.layout = named->layout,
-                                  .slots = slots_round(named->layout),
-                                  .accesses = accesses_new_digested(job->trace, job->digest,
-                                                                    named->layout,
-                                                                    job->non_model->extent)};
+    struct shared_layout shared = {.layout = named->layout,
+                                   .slots = slots_round(named->layout),
+                                   .accesses = accesses_new_digested(job->trace, job->digest,
+                                                                     named->layout,
+                                                                     job->non_model->extent)};
+    shared.least_device_bytes = accesses_least_device_bytes(shared.accesses, named->layout, NULL);
+    return shared;
 }
 
 static void clear_layout(struct shared_layout *shared)
@@ -98,8 +101,7 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
         .policy = row->policy,
         .look_ahead = row->look_ahead};
     struct replay_view view = {job->trace, shared->accesses, job->options->costs};
-    row->least_device_bytes = accesses_least_device_bytes(shared->accesses, shared->layout, NULL) +
-                              job->trace->library_bytes;
+    row->least_device_bytes = shared->least_device_bytes + job->trace->library_bytes;
     struct plan *plan = dry_run_accesses(job->trace, shared->layout, shared->slots,
                                          shared->accesses, &options, error);
     if (plan)

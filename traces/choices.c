@@ -54,10 +54,11 @@ struct trace_choices *trace_choices_of(const struct trace *trace)
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_host = op->place == TRACE_ON_HOST;
-        if (op->layer >= 0 && g_str_has_prefix(op->name, "recompute "))
-            choices->recompute[op->layer] = 1;
-        if (op->layer >= 0 && op->phase == TRACE_BACKWARD && accesses_activations(trace, op))
-            choices->offload[op->layer] = 1;
+        bool backward = op->layer >= 0 && op->phase == TRACE_BACKWARD;
+        if (backward && !choices->recompute[op->layer])
+            choices->recompute[op->layer] = g_str_has_prefix(op->name, "recompute ");
+        if (backward && !choices->offload[op->layer])
+            choices->offload[op->layer] = accesses_activations(trace, op);
         if (on_host && op->phase == TRACE_FORWARD)
             choices->host_embedding = true;
         for (uint32_t i = 0; on_host && op->phase == TRACE_UPDATE_PHASE && i < op->access_count;
