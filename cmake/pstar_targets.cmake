@@ -18,6 +18,23 @@ function(pstar_program name main)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
+# pstar_whole(PROGRAM FOLDERS...): the program and these folders' libraries are optimised as one, as
+# far as the compiler can. Whoever else links the libraries takes the ordinary code in them.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  add_link_options($<$<NOT:$<BOOL:$<TARGET_PROPERTY:PSTAR_WHOLE>>>:-fno-lto>)
+endif()
+function(pstar_whole program)
+  if(NOT CMAKE_C_COMPILER_ID STREQUAL "GNU" OR PSTAR_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL "Debug")
+    return()
+  endif()
+  foreach(folder ${ARGN})
+    target_compile_options(pstar_${folder} PRIVATE -flto=auto -ffat-lto-objects)
+  endforeach()
+  target_compile_options(${program} PRIVATE -flto=auto)
+  target_link_options(${program} PRIVATE -flto=auto)
+  set_target_properties(${program} PROPERTIES PSTAR_WHOLE ON)
+endfunction()
+
 # pstar_test(NAME SOURCES... LINK targets...): a standalone program that returns 0, 1, or 77 where it
 # cannot run; registered with CTest under the same name.
 function(pstar_test name)
