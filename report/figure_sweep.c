@@ -19,6 +19,15 @@ static guint columns_of(const struct sweep_grid *grid)
     return grid->budgets->len == 4 ? 2 : MIN(grid->budgets->len, 3);
 }
 
+/* Characters of a line's name in the key. */
+enum { NAME_LENGTH = 24 };
+
+static char *name_of(const char *maker)
+{
+    const char *shown = g_str_has_prefix(maker, "policy ") ? maker + strlen("policy ") : maker;
+    return text_shortened(shown, NAME_LENGTH);
+}
+
 /* gnuplot arrays: what each line and each panel is called and looks like. */
 static void append_names(GString *setup, const struct sweep_grid *grid)
 {
@@ -31,8 +40,7 @@ static void append_names(GString *setup, const struct sweep_grid *grid)
     g_string_append(setup, "array name[lines]; array colour[lines]; array point[lines]\n");
     for (guint m = 0; m < grid->makers->len; m++) {
         const char *maker = g_ptr_array_index(grid->makers, m);
-        const char *shown = g_str_has_prefix(maker, "policy ") ? maker + strlen("policy ") : maker;
-        g_autofree char *label = text_shortened(shown, 24);
+        g_autofree char *label = name_of(maker);
         g_autofree char *quoted = text_gnuplot(label);
         g_string_append_printf(setup, "name[%u] = %s; colour[%u] = '%s'; point[%u] = %d\n", m + 1,
                                quoted, m + 1, palette_maker(maker), m + 1,
@@ -127,7 +135,7 @@ static void append_key(GString *drawing, const struct marks *marks)
                                  "'" PALETTE_PLAN "' title 'plan'");
     if (marks->bounds)
         g_string_append(drawing, ", \\\n        NaN with lines lc rgb ink lw 1.5 dt (8,5) "
-                                 "title 'proven lower bound'");
+                                 "title 'lower bound'");
     if (marks->misfits)
         g_string_append(drawing, ", \\\n        NaN with points pt 2 ps 0.7 lw 1.5 lc rgb ink "
                                  "title 'does not fit'");
@@ -161,13 +169,27 @@ static const char panel_drawing[] =
     "            with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN "'\n"
     "    }\n";
 
+/* Rows of a key of so many names on so many pixels: gnuplot makes all columns as wide as the
+ * longest name needs. */
+static guint key_rows(const struct sweep_grid *grid, guint names, double pixels, double letter)
+{
+    glong longest = (glong)strlen("does not fit");
+    for (guint m = 0; m < grid->makers->len; m++) {
+        g_autofree char *name = name_of(g_ptr_array_index(grid->makers, m));
+        longest = MAX(longest, g_utf8_strlen(name, -1));
+    }
+    guint columns = MAX(1, (guint)(pixels / ((double)(longest + 7) * letter)));
+    return (names + columns - 1) / columns;
+}
+
 static void append_panels(struct figure *figure, const struct sweep_grid *grid,
                           const struct marks *marks)
 {
     guint panels = grid->budgets->len;
     guint names = grid->makers->len + marks->misfits + marks->plans + marks->bounds;
     guint columns = columns_of(grid), rows = (panels + columns - 1) / columns;
-    guint wide_bottom = 75 + 20 * ((names + 5) / 6), phone_bottom = 60 + 20 * ((names + 1) / 2);
+    guint wide_bottom = 75 + 20 * key_rows(grid, names, FIGURE_WIDE, 8.4);
+    guint phone_bottom = 60 + 20 * key_rows(grid, names, FIGURE_PHONE, 7.2);
     figure->wide_height = (int)(wide_bottom + 300 * rows);
     figure->phone_height = (int)(phone_bottom + 230 * panels);
     g_string_append_printf(figure->drawing,

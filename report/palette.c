@@ -9,12 +9,27 @@ struct maker_style {
 };
 
 static const struct maker_style known_makers[] = {
-    {"policy fifo", "#56b4e9", 5},         {"policy lru", "#009e73", 7},
-    {"policy lfu", "#e69f00", 11},         {"policy clock", "#8c6d1f", 4},
-    {"policy arc", "#a8a100", 8},          {"policy s3fifo", "#44aa99", 6},
-    {"policy sieve", "#882255", 10},       {"policy random", "#7f7f7f", 14},
-    {"policy patrickstar", "#cc79a7", 13}, {"policy opt", "#0072b2", 9},
-    {"policy opt-dirty", PALETTE_INK, 12}, {"planner", PALETTE_PLAN, 15},
+    {"policy fifo", "#56b4e9", 5},
+    {"policy lru", "#009e73", 7},
+    {"policy lfu", "#e69f00", 11},
+    {"policy clock", "#8c6d1f", 4},
+    {"policy arc", "#a8a100", 8},
+    {"policy s3fifo", "#44aa99", 6},
+    {"policy sieve", "#882255", 10},
+    {"policy random", "#7f7f7f", 14},
+    {"policy patrickstar", "#cc79a7", 13},
+    {"policy opt", "#0072b2", 9},
+    {"policy opt-dirty", PALETTE_INK, 12},
+    {"planner", PALETTE_PLAN, 15},
+    {"resident", PALETTE_INK, 5},
+    {"patrickstar", "#cc79a7", 13},
+    {"gemini-static", "#a8a100", 10},
+    {"gemini-auto", "#9488d4", 12},
+    {"zero-offload", "#8c6d1f", 4},
+    {"zero3-offload", "#882255", 6},
+    {"twinflow", "#44aa99", 8},
+    {"interleave", "#e69f00", 11},
+    {"fsdp-offload", "#7f7f7f", 14},
 };
 
 static const struct maker_style other_makers[] = {
@@ -62,8 +77,10 @@ const char *palette_wait(int cause)
 static const struct maker_style *style_of(const char *maker)
 {
     const char *name = maker ? maker : "";
+    size_t length = strcspn(name, ":"); /* a strategy's parameter is no part of its looks */
     for (size_t i = 0; i < G_N_ELEMENTS(known_makers); i++)
-        if (!strcmp(known_makers[i].maker, name))
+        if (strlen(known_makers[i].maker) == length &&
+            !strncmp(known_makers[i].maker, name, length))
             return &known_makers[i];
     return &other_makers[g_str_hash(name) % G_N_ELEMENTS(other_makers)];
 }

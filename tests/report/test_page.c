@@ -48,16 +48,27 @@ static void test_inline(void)
     g_string_free(html, TRUE);
 }
 
-static void test_palette(void)
+/* A thing keeps its colour, and the known ones differ. */
+static void check_differ(const char *const *makers, size_t count)
 {
-    /* A thing keeps its colour, and the known ones differ. */
-    static const char *const makers[] = {"policy fifo", "policy lru", "policy opt",
-                                         "policy patrickstar", "planner"};
-    for (size_t a = 0; a < G_N_ELEMENTS(makers); a++)
+    for (size_t a = 0; a < count; a++)
         for (size_t b = 0; b < a; b++) {
             g_assert_cmpstr(palette_maker(makers[a]), !=, palette_maker(makers[b]));
             g_assert_cmpint(palette_maker_point(makers[a]), !=, palette_maker_point(makers[b]));
         }
+}
+
+static void test_palette(void)
+{
+    static const char *const policies[] = {
+        "policy fifo", "policy lru",         "policy lfu",   "policy clock",
+        "policy arc",  "policy s3fifo",      "policy sieve", "policy random",
+        "policy opt",  "policy patrickstar", "planner",      "policy opt-dirty"};
+    static const char *const strategies[] = {
+        "resident",     "patrickstar",   "gemini-static:0.5", "gemini-auto:2", "planner",
+        "zero-offload", "zero3-offload", "twinflow:0.3",      "interleave:2",  "fsdp-offload"};
+    check_differ(policies, G_N_ELEMENTS(policies));
+    check_differ(strategies, G_N_ELEMENTS(strategies));
     g_assert_cmpstr(palette_maker("policy mine"), ==, palette_maker("policy mine"));
     for (int a = 0; a < TRACE_LISTS; a++) {
         g_assert_cmpstr(palette_list((enum trace_list)a), !=, PALETTE_NON_MODEL);
