@@ -53,7 +53,7 @@ void gpt2_backward(struct iteration_builder *builder, struct gpt2_activations *a
 
 /* Appends the update of a tensor. */
 void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor);
-/* Appends one a tensor. */
+/* Appends one a tensor: the host's, then the device's. */
 void gpt2_update(struct iteration_builder *builder);
 
 #endif

@@ -18,8 +18,18 @@ void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor)
                                &op);
 }
 
+static void add_updates(struct iteration_builder *builder, bool on_host)
+{
+    const uint8_t *host = builder->job->host_update;
+
+    for (uint32_t tensor = 0; tensor < builder->tensors->len; tensor++)
+        if ((host && host[tensor]) == on_host)
+            gpt2_update_tensor(builder, tensor);
+}
+
+/* The host's first: it has begun then when the device begins with its own. */
 void gpt2_update(struct iteration_builder *builder)
 {
-    for (uint32_t tensor = 0; tensor < builder->tensors->len; tensor++)
-        gpt2_update_tensor(builder, tensor);
+    add_updates(builder, true);
+    add_updates(builder, false);
 }

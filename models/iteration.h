@@ -128,8 +128,9 @@ uint32_t model_bytes_per_parameter(const struct model_job *job);
 bool model_split_master(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
                         GError **error);
 
-/* Describes the iteration: every micro-batch forward then backward, then one update a tensor, in
- * model order; gradients in buffers have it within backward. `config` outlives the result. Fails
+/* Describes the iteration: every micro-batch forward then backward, then one update a tensor: the
+ * host's first, then the device's, each in model order; gradients in buffers have it within
+ * backward. `config` outlives the result. Fails
  * (MODEL_ERROR_CONFIG) where the job does not go with the model. */
 struct model_iteration *model_iteration_new(const struct model_config *config,
                                             const struct model_job *job, GError **error);

@@ -1,6 +1,7 @@
 #include "models/place_updates.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Seconds an element of the trace's own updates, by place; 0: there are none that are timed. */
 struct own_rates {
@@ -79,6 +80,69 @@ static bool choose_place(const struct trace *trace, const struct trace_operator 
     return true;
 }
 
+/* ---- their order ---- */
+
+static uint32_t first_update(const struct trace *trace)
+{
+    uint32_t m = trace->operator_count;
+
+    while (m > 0 && is_update(&trace->operators[m - 1]))
+        m--;
+    return m;
+}
+
+/* Whether the updates at the end are all there are, each of tensors of its own, with no buffers:
+ * then their order is of no consequence for any result. */
+static bool are_independent(const struct trace *trace, uint32_t first)
+{
+    g_autofree uint32_t *updated_at = g_new0(uint32_t, trace->tensor_count);
+
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (m < first ? is_update(op) : trace->non_model_bytes[m] > 0)
+            return false;
+        for (uint32_t i = 0; m >= first && i < op->access_count; i++) {
+            uint32_t *at = &updated_at[trace->accesses[op->first_access + i].tensor];
+            if (*at && *at != m)
+                return false;
+            *at = m;
+        }
+    }
+    return first > 0;
+}
+
+/* The host's first, each side's in the order of the tensors. */
+static int by_place(const void *left, const void *right, void *data)
+{
+    const struct trace_operator *a = left, *b = right;
+    const struct trace_access *accesses = data;
+
+    if (a->place != b->place)
+        return a->place == TRACE_ON_HOST ? -1 : 1;
+    uint32_t of_a = accesses[a->first_access].tensor, of_b = accesses[b->first_access].tensor;
+    return of_a < of_b ? -1 : of_a > of_b;
+}
+
+static void order_updates(struct trace *trace)
+{
+    uint32_t first = first_update(trace), next;
+
+    if (first == trace->operator_count || !are_independent(trace, first))
+        return;
+    struct trace_operator *updates = trace->operators + first;
+    uint32_t count = trace->operator_count - first;
+    next = updates[0].first_access;
+    g_autofree struct trace_access *accesses =
+        g_memdup2(trace->accesses, trace->access_count * sizeof *trace->accesses);
+    g_qsort_with_data(updates, (gint)count, sizeof *updates, by_place, accesses);
+    for (uint32_t u = 0; u < count; u++) {
+        memcpy(trace->accesses + next, accesses + updates[u].first_access,
+               updates[u].access_count * sizeof *accesses);
+        updates[u].first_access = next;
+        next += updates[u].access_count;
+    }
+}
+
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
                                   const struct platform *platform, GError **error)
 {
@@ -100,5 +164,6 @@ struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_h
         op->d2h_bytes = place == TRACE_ON_HOST ? gradient_bytes(placed, op) : 0;
         placed->estimated = true;
     }
+    order_updates(placed);
     return placed;
 }

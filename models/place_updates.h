@@ -13,6 +13,10 @@
  * own updates there, or, where there are none, as long as it took where it was; unknown stays
  * unknown. The result is marked as estimated where any operator moved.
  *
+ * Updates on the host come first, then the device's, each in the order of the tensors, as in a run
+ * (models/iteration.h), where nothing depends on their order: each tensor has one, they use no
+ * buffers, and nothing follows them. Else they stay in the order of the trace.
+ *
  * Recomputation is models/derive.h's; the size of micro-batches and the place of the embedding take
  * a trace of their own. Fails (TRACE_ERROR_INVALID) where
  * one operator updates tensors of both kinds. The caller frees the result with trace_free. */

@@ -56,6 +56,20 @@ static void assert_same(const struct trace *a, const struct trace *b)
         g_assert_cmpuint(a->operators[m].duration_ns, ==, b->operators[m].duration_ns);
 }
 
+/* The host's updates first, each side's by tensor. */
+static void assert_in_order(const struct trace *trace)
+{
+    for (uint32_t m = trace->operator_count - trace->tensor_count + 1; m < trace->operator_count;
+         m++) {
+        const struct trace_operator *op = &trace->operators[m], *before = op - 1;
+        if (before->place == op->place)
+            g_assert_cmpuint(trace->accesses[before->first_access].tensor, <,
+                             trace->accesses[op->first_access].tensor);
+        else
+            g_assert_cmpint(before->place, ==, TRACE_ON_HOST);
+    }
+}
+
 /* From any places to any others, with a platform. */
 static void test_as_synthesised(void)
 {
@@ -69,6 +83,7 @@ static void test_as_synthesised(void)
         trace_check(placed, "placed", &error);
         g_assert_no_error(error);
         assert_same(placed, expected);
+        assert_in_order(placed);
         trace_free(before);
         trace_free(expected);
         trace_free(placed);
@@ -141,6 +156,27 @@ static void test_fused(void)
     trace_free(trace);
 }
 
+/* Two operators a tensor, as where gradients are clipped first: they stay as they are. */
+static void test_dependent(void)
+{
+    struct platform *platform = machine();
+    g_autofree uint8_t *places = model_every_tensor(&config);
+    struct trace *trace = synthesise(NULL, platform);
+    struct trace_operator *last = update_of(trace, trace->tensor_count - 1);
+    trace->accesses[last->first_access].tensor = 0;
+    memset(places, 0, trace->tensor_count - 1);
+    places[0] = 1;
+    for (uint32_t i = 1; i < last->access_count; i++)
+        trace->accesses[last->first_access + i].tensor = 0;
+    struct trace *placed = model_place_updates(trace, places, platform, NULL);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        g_assert_cmpstr(placed->operators[m].name, ==, trace->operators[m].name);
+    g_assert_cmpint(placed->operators[trace->operator_count - 1].place, ==, TRACE_ON_HOST);
+    trace_free(placed);
+    trace_free(trace);
+    platform_free(platform);
+}
+
 /* What a run chose is read off its trace. */
 static void test_choices(void)
 {
@@ -164,6 +200,7 @@ int main(int argc, char **argv)
     g_test_add_func("/strategies/updates/own-durations", test_own_durations);
     g_test_add_func("/strategies/updates/unmoved", test_unmoved);
     g_test_add_func("/strategies/updates/fused", test_fused);
+    g_test_add_func("/strategies/updates/dependent", test_dependent);
     g_test_add_func("/strategies/updates/choices", test_choices);
     return g_test_run();
 }
