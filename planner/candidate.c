@@ -47,7 +47,10 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
     candidate->layout = layout_pack(job->trace, spec, NULL);
     g_assert(candidate->layout);
     place(candidate, placement);
-    candidate->accesses = accesses_new(candidate->trace, candidate->layout, job->non_model->extent);
+    candidate->accesses =
+        job->digest ? accesses_new_digested(candidate->trace, job->digest, candidate->layout,
+                                            job->non_model->extent)
+                    : accesses_new(candidate->trace, candidate->layout, job->non_model->extent);
     candidate->homes = homes_choose(candidate->trace, candidate->layout, candidate->accesses,
                                     job->host_bytes, error);
     if (candidate->homes) {
@@ -134,7 +137,8 @@ struct plan *candidate_strategy(const struct candidate_job *job, const struct la
     struct plan *plan = strategy_plan(strategy, &of_layout, &placed, &needed, NULL);
 
     if (plan) {
-        struct accesses *accesses = accesses_new(placed, layout, job->non_model->extent);
+        struct accesses *accesses = accesses_new_digested(placed, plan->digest, layout,
+                                                          job->non_model->extent);
         struct replay_view view = {placed, accesses, job->costs};
         plan->predicted = replay(plan, &view).steady;
         accesses_free(accesses);
@@ -167,7 +171,7 @@ static struct pace *predict_pace(const struct candidate *candidate, struct plan 
     uint64_t *issue_ns = g_new0(uint64_t, plan->moment_count);
 
     plan->predicted = replay_paced(plan, &view, issue_ns).steady;
-    return pace_new(issue_ns, plan->moment_count, plan->predicted.iteration_seconds);
+    return pace_new(issue_ns, candidate->trace, plan->predicted.iteration_seconds);
 }
 
 /* [chunk_count] what a copy of each takes. */

@@ -109,7 +109,7 @@ static void shift_updates(struct choices *c, struct tried *tried, const struct l
 
     for (int next = *parts + step; better && next >= 0 && next <= (int)PLACEMENT_PARTS;
          next += step) {
-        const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)next, 0};
+        const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)next, 0, NULL};
         struct trace *placed = placement_trace(&placement, tried->trace, layout,
                                                c->options->platform);
         better = try_placed(c, tried, layout, placed);

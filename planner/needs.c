@@ -6,8 +6,8 @@
 uint64_t needs_device(const struct trace *trace, const struct search_options *options,
                       GError **error)
 {
-    static const struct placement placements[] = {{PLACEMENT_TRACED, 0, 0},
-                                                  {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0}};
+    static const struct placement placements[] = {{PLACEMENT_TRACED, 0, 0, NULL},
+                                                  {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL}};
     struct non_model *non_model = non_model_place(trace);
     const struct candidate_job job = {.trace = trace,
                                       .non_model = non_model,

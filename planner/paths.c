@@ -83,7 +83,7 @@ static GArray **sort_events(const struct accesses *accesses, const struct window
     for (uint32_t p = 0; p < accesses->moment_count; p++) {
         uint32_t m = windows_moment(windows, p);
         uint16_t window = windows->of_moment[m];
-        bool begins = windows->items[window].moment == m;
+        bool begins = windows->items[window].moment == m && !windows->items[window].of_update;
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct event event = {p, window, kind_of(accesses->items[a].flags), begins};
             g_array_append_val(events[accesses->items[a].chunk], event);

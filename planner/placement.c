@@ -2,6 +2,7 @@
 
 #include "models/place_updates.h"
 
+#include <math.h>
 #include <string.h>
 
 static bool updates_at(const struct trace *trace, enum trace_place place)
@@ -62,22 +63,73 @@ static uint8_t *find_scattered(const struct trace *trace, const struct layout *l
 
 bool placement_same(const struct placement *a, const struct placement *b)
 {
-    return a->pattern == b->pattern && a->parts == b->parts && a->tail == b->tail;
+    return a->pattern == b->pattern && a->parts == b->parts && a->tail == b->tail &&
+           a->mix == b->mix;
 }
 
-/* A group goes where most of it lies. `begin` are the elements of the groups before it, of which
- * the host has `on_host`. */
-static bool is_on_host(const struct placement *placement, double begin, double elements,
-                       double total, double on_host)
+/* The groups of a layout while they are placed, from the first on. */
+struct walk {
+    const struct placement *placement;
+    double total, begin; /* elements of all groups, and of those before this one */
+    double on_host;      /* of them, those that the host has */
+    double scale;        /* of the mix, for the share to be as large as it shall */
+    double owed;         /* elements of the mix that the host still lacks */
+};
+
+/* A group goes where most of it lies. */
+static bool is_in_tail(const struct walk *walk, double elements)
 {
+    double tail = (double)walk->placement->tail / PLACEMENT_PARTS;
+    return walk->begin + elements / 2 > (1 - tail) * walk->total;
+}
+
+/* Whole groups come as near to the mix as they can; `mixed` are the group's elements in it. */
+static bool is_owed(struct walk *walk, double elements, double mixed)
+{
+    walk->owed += fmin(walk->scale * mixed, elements);
+    if (walk->owed < elements / 2)
+        return false;
+    walk->owed -= elements;
+    return true;
+}
+
+static bool is_on_host(struct walk *walk, double elements, double mixed)
+{
+    const struct placement *placement = walk->placement;
     double tail = (double)placement->tail / PLACEMENT_PARTS;
     double spread = (double)(placement->parts - placement->tail) / PLACEMENT_PARTS;
 
-    if (begin + elements / 2 > (1 - tail) * total)
+    if (is_in_tail(walk, elements))
         return true;
-    if (placement->pattern == PLACEMENT_FIRST)
-        return begin + elements / 2 <= spread * total;
-    return on_host + elements / 2 <= spread / (1 - tail) * (begin + elements);
+    if (placement->pattern == PLACEMENT_MIXED)
+        return is_owed(walk, elements, mixed);
+    return walk->on_host + elements / 2 <= spread / (1 - tail) * (walk->begin + elements);
+}
+
+/* [group_count] elements that the host has in the mix; 0 without one. */
+static double *mix_groups(const struct placement *placement, const struct trace *trace,
+                          const uint32_t *group_of, uint32_t group_count)
+{
+    double *mixed = g_new0(double, group_count);
+
+    for (uint32_t t = 0; placement->mix && t < trace->tensor_count; t++)
+        mixed[group_of[t]] += placement->mix[t] * (double)trace->tensors[t].elements;
+    return mixed;
+}
+
+/* What the groups before the tail shall have on the host, to what they have in the mix. */
+static double find_scale(const struct placement *placement, uint64_t total,
+                         const uint64_t *elements, const double *mixed, uint32_t group_count)
+{
+    struct walk walk = {.placement = placement, .total = (double)total};
+    double sum = 0;
+
+    for (uint32_t g = 0; g < group_count; g++) {
+        sum += is_in_tail(&walk, (double)elements[g]) ? 0 : mixed[g];
+        walk.begin += (double)elements[g];
+    }
+    double spread = (double)(placement->parts - placement->tail) / PLACEMENT_PARTS;
+    return sum > 0 ? spread * (double)total / sum : 0;
 }
 
 struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
@@ -86,18 +138,20 @@ struct trace *placement_trace(const struct placement *placement, const struct tr
     g_autofree uint32_t *group_of = g_new(uint32_t, trace->tensor_count);
     g_autofree uint8_t *marked = g_new0(uint8_t, layout->group_count);
     g_autofree uint8_t *on_host = g_new0(uint8_t, trace->tensor_count);
-    uint64_t total, begin = 0, taken = 0;
+    uint64_t total;
 
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         group_of[t] = layout->chunks[layout->places[TRACE_PARAM][t].chunk].group;
     g_autofree uint64_t *elements = count_elements(trace, layout, group_of, &total);
     g_autofree uint8_t *scattered = find_scattered(trace, layout, group_of);
+    g_autofree double *mixed = mix_groups(placement, trace, group_of, layout->group_count);
+    struct walk walk = {.placement = placement, .total = (double)total};
+    walk.scale = find_scale(placement, total, elements, mixed, layout->group_count);
     for (uint32_t g = 0; g < layout->group_count; g++) {
         marked[g] = (!scattered[g] || placement->parts == PLACEMENT_PARTS) &&
-                    is_on_host(placement, (double)begin, (double)elements[g], (double)total,
-                               (double)taken);
-        taken += marked[g] ? elements[g] : 0;
-        begin += elements[g];
+                    is_on_host(&walk, (double)elements[g], mixed[g]);
+        walk.on_host += marked[g] ? (double)elements[g] : 0;
+        walk.begin += (double)elements[g];
     }
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         on_host[t] = marked[group_of[t]];

@@ -11,8 +11,8 @@
 
 enum placement_pattern {
     PLACEMENT_TRACED, /* every update where the trace has it */
-    PLACEMENT_FIRST,  /* the last groups on the host, and the first */
     PLACEMENT_SPREAD, /* the last groups, and others as evenly as whole groups allow */
+    PLACEMENT_MIXED,  /* the last groups, and of others as a bound's mix has them */
     PLACEMENT_PATTERNS
 };
 
@@ -23,6 +23,8 @@ struct placement {
     uint16_t parts;  /* of PLACEMENT_PARTS: the share of the elements that the host updates; 0 with
                         PLACEMENT_TRACED */
     uint16_t tail;   /* <= parts: of them, those of the last groups */
+    const double *mix; /* [tensor_count] with PLACEMENT_MIXED, else NULL: share of each on the host;
+                          what `parts` are above or below their sum, each is in proportion */
 };
 
 bool placement_same(const struct placement *a, const struct placement *b);

@@ -1,131 +1,25 @@
 #include "planner/search.h"
 
-#include "planner/tries.h"
-#include "sim/workers.h"
+#include "planner/any_layout.h"
+#include "planner/rounds.h"
+#include "planner/time_proof.h"
+
+#include <math.h>
 
 enum {
-    ROUND = 16,          /* tasks that know of the same best plan, whatever the number of threads */
     PLACED_LAYOUTS = 3,  /* that are tried with the optimizer in every other place */
     REFINED_LAYOUTS = 6, /* whose share is refined */
     FINALISTS_LOOK = 12, /* layouts with their placements that did best at a glance */
     FINALISTS_STUDY = 4, /* and of those */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
     DESCENTS_MOST = 4, /* with steps of one size */
+    MIX_MORE = 5,      /* shares of a mix, from its own on */
 };
 
-static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0};
-static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0};
-static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0};
-static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2, 0};
-
-struct search {
-    const struct search_options *options;
-    struct candidate_job job;
-    struct layout_choices *choices;
-    GArray *outcomes;   /* struct outcome */
-    guint begin;        /* the first outcome of the round that runs */
-    struct tries tries; /* what that round knows */
-    uint8_t favour;     /* of tasks that are added */
-    bool certain;       /* what runs is done whatever asks for an end */
-    gint64 deadline;    /* microseconds, monotonic; 0: none */
-    gint stop;          /* atomic */
-};
-
-static struct outcome *ranked(const struct search *search, uint32_t index)
-{
-    return &g_array_index(search->outcomes, struct outcome, index);
-}
-
-static const struct layout_choice *choice_of(const struct search *search,
-                                             const struct outcome *outcome)
-{
-    return &g_array_index(search->choices->items, struct layout_choice, outcome->layout);
-}
-
-static void rival_task(void *data, uint32_t index)
-{
-    struct search *search = data;
-    struct outcome *outcome = ranked(search, search->begin + index);
-
-    tries_rivals(&search->tries, &choice_of(search, outcome)->spec, outcome);
-}
-
-static void run_task(void *data, uint32_t index)
-{
-    struct search *search = data;
-    struct outcome *outcome = ranked(search, search->begin + index);
-
-    tries_plans(&search->tries, &choice_of(search, outcome)->spec,
-                search->options->seed + search->begin + index, outcome);
-}
-
-static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
-{
-    struct search *search = data;
-    const struct search_options *options = search->options;
-    bool late = search->deadline && g_get_monotonic_time() > search->deadline;
-
-    if (late ||
-        (options->progress &&
-         !options->progress(options->progress_data, search->begin + done, search->outcomes->len)))
-        g_atomic_int_set(&search->stop, 1);
-    return search->certain || !g_atomic_int_get(&search->stop);
-}
-
-static void add_task(struct search *search, uint32_t layout, struct placement placement,
-                     enum effort_level effort)
-{
-    struct outcome outcome = {.layout = layout,
-                              .placement = placement,
-                              .favour = search->favour,
-                              .effort = effort,
-                              .needed = UINT64_MAX};
-    g_array_append_val(search->outcomes, outcome);
-}
-
-/* Once for each layout, placement and favour. */
-static void add_glance(struct search *search, uint32_t layout, struct placement placement)
-{
-    for (guint i = 0; i < search->outcomes->len; i++) {
-        const struct outcome *outcome = ranked(search, i);
-        if (outcome->effort == EFFORT_GLANCE && outcome->layout == layout &&
-            outcome->favour == search->favour && placement_same(&outcome->placement, &placement))
-            return;
-    }
-    add_task(search, layout, placement, EFFORT_GLANCE);
-}
-
-static void find_best(struct search *search)
-{
-    uint32_t best;
-
-    search->tries.best = outcomes_rank(search->outcomes, search->options->objective, false, &best,
-                                       1)
-                             ? ranked(search, best)
-                             : NULL;
-    search->tries.policy = outcomes_best_policy(search->outcomes, search->options->objective);
-}
-
-/* Runs `task` for the outcomes that were added since the last batch. */
-static void run_batch(struct search *search, void (*task)(void *data, uint32_t index))
-{
-    while (search->begin < search->outcomes->len &&
-           (search->certain || !g_atomic_int_get(&search->stop))) {
-        uint32_t count = MIN(ROUND, search->outcomes->len - search->begin);
-        find_best(search);
-        workers_run(&(struct workers_job){.task = task,
-                                          .data = search,
-                                          .count = count,
-                                          .threads = search->options->threads,
-                                          .progress = watch,
-                                          .progress_data = search});
-        search->begin += count;
-    }
-    search->begin = search->outcomes->len;
-    find_best(search);
-    if (search->tries.best)
-        search->favour = search->tries.best->favour;
-}
+static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
+static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
+static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
+static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2, 0, NULL};
 
 /* The best outcomes so far once more, with more effort. */
 static void try_again(struct search *search, enum effort_level effort, uint32_t most)
@@ -134,12 +28,12 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
     uint32_t count = outcomes_rank(search->outcomes, search->options->objective, false, best, most);
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct outcome outcome = *ranked(search, best[i]);
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
         search->favour = outcome.favour;
-        add_task(search, outcome.layout, outcome.placement, effort);
-        ranked(search, search->outcomes->len - 1)->start = outcome.pace;
+        rounds_add(search, outcome.layout, outcome.placement, effort);
+        rounds_outcome(search, search->outcomes->len - 1)->start = outcome.pace;
     }
-    run_batch(search, run_task);
+    rounds_run(search, rounds_plans);
 }
 
 /* The best of the best layouts with other gaps in favour: `step` more and less, and so on. */
@@ -150,21 +44,21 @@ static void try_favours(struct search *search, uint32_t layouts, int step, int m
                                    layouts);
 
     for (uint32_t i = 0; i < count && search->options->objective != OBJECTIVE_TRAFFIC; i++) {
-        const struct outcome outcome = *ranked(search, best[i]);
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
         for (int change = -most; change <= most; change += step) {
             int favour = outcome.favour + change;
             search->favour = (uint8_t)CLAMP(favour, 0, FAVOUR_PARTS);
-            add_glance(search, outcome.layout, outcome.placement);
+            rounds_add_glance(search, outcome.layout, outcome.placement);
         }
     }
-    run_batch(search, run_task);
+    rounds_run(search, rounds_plans);
 }
 
 static void try_layouts(struct search *search, struct placement placement)
 {
     for (guint i = 0; i < search->choices->items->len; i++)
-        add_glance(search, i, placement);
-    run_batch(search, run_task);
+        rounds_add_glance(search, i, placement);
+    rounds_run(search, rounds_plans);
 }
 
 static bool found_any(const struct search *search)
@@ -177,7 +71,7 @@ static void add_swept(struct search *search, struct placement placement, enum ef
 {
     for (guint i = 0; i < search->choices->items->len; i++)
         if (g_array_index(search->choices->items, struct layout_choice, i).swept)
-            add_task(search, i, placement, effort);
+            rounds_add(search, i, placement, effort);
 }
 
 /* What others do with the sizes of a sweep: first, and to the end, so that no search is worse. */
@@ -185,7 +79,7 @@ static void try_rivals(struct search *search)
 {
     search->certain = true;
     add_swept(search, as_traced, EFFORT_NONE);
-    run_batch(search, rival_task);
+    rounds_run(search, rounds_rivals);
     search->certain = false;
 }
 
@@ -197,17 +91,17 @@ static void try_placements(struct search *search)
                                    PLACED_LAYOUTS);
 
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t layout = ranked(search, best[i])->layout;
+        uint32_t layout = rounds_outcome(search, best[i])->layout;
         for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS) {
-            for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++)
-                add_glance(search, layout, (struct placement){pattern, parts, 0});
-            add_glance(search, layout, (struct placement){PLACEMENT_SPREAD, parts, COARSE_PARTS});
+            for (uint16_t tail = 0; tail <= COARSE_PARTS; tail += COARSE_PARTS)
+                rounds_add_glance(search, layout,
+                                  (struct placement){PLACEMENT_SPREAD, parts, tail, NULL});
         }
-        add_glance(search, layout, as_traced);
-        add_glance(search, layout, all_on_device);
-        add_glance(search, layout, all_on_host);
+        rounds_add_glance(search, layout, as_traced);
+        rounds_add_glance(search, layout, all_on_device);
+        rounds_add_glance(search, layout, all_on_host);
     }
-    run_batch(search, run_task);
+    rounds_run(search, rounds_plans);
 }
 
 /* More or less on the host, of all groups or of the last. */
@@ -222,8 +116,9 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
         int parts = placement.parts + step * ways[i].parts;
         int tail = placement.tail + step * ways[i].tail;
         if (parts > 0 && parts < (int)PLACEMENT_PARTS && tail >= 0 && tail <= parts)
-            add_glance(search, layout,
-                       (struct placement){placement.pattern, (uint16_t)parts, (uint16_t)tail});
+            rounds_add_glance(search, layout,
+                              (struct placement){placement.pattern, (uint16_t)parts, (uint16_t)tail,
+                                                 placement.mix});
     }
 }
 
@@ -235,11 +130,11 @@ static void refine_placements(struct search *search, uint32_t layouts, int step)
                                    layouts);
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct outcome outcome = *ranked(search, best[i]);
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
         search->favour = outcome.favour;
         add_neighbours(search, outcome.layout, outcome.placement, step);
     }
-    run_batch(search, run_task);
+    rounds_run(search, rounds_plans);
 }
 
 /* The best plan's that has its optimizer placed so; NULL: there is none. */
@@ -248,7 +143,7 @@ static const struct outcome *best_of_pattern(const struct search *search, uint8_
     const struct outcome *best = NULL;
 
     for (guint i = 0; i < search->outcomes->len; i++) {
-        const struct outcome *outcome = ranked(search, i);
+        const struct outcome *outcome = rounds_outcome(search, i);
         if (outcome->plan && outcome->placement.pattern == pattern &&
             (!best || objective_prefers(search->options->objective, outcome->plan, best->plan)))
             best = outcome;
@@ -259,14 +154,14 @@ static const struct outcome *best_of_pattern(const struct search *search, uint8_
 /* Patterns are compared at their best: which one that is shows late. */
 static void refine_patterns(struct search *search, int step)
 {
-    for (uint8_t pattern = PLACEMENT_FIRST; pattern < PLACEMENT_PATTERNS; pattern++) {
+    for (uint8_t pattern = PLACEMENT_SPREAD; pattern < PLACEMENT_PATTERNS; pattern++) {
         const struct outcome *best = best_of_pattern(search, pattern);
         if (!best)
             continue;
         search->favour = best->favour;
         add_neighbours(search, best->layout, best->placement, step);
     }
-    run_batch(search, run_task);
+    rounds_run(search, rounds_plans);
 }
 
 /* As long as that helps, but not for ever. */
@@ -281,6 +176,44 @@ static void descend(struct search *search, int step)
     }
 }
 
+static void add_mixed(struct search *search, uint32_t layout, int parts, const double *mix)
+{
+    if (parts > 0 && parts < (int)PLACEMENT_PARTS)
+        rounds_add_glance(search, layout,
+                          (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
+}
+
+/* The best plan's layout with what the host has in the mix that its bound comes from, and a little
+ * more: whole groups cannot be mixed. */
+static void try_mix(struct search *search)
+{
+    const struct trace *traced = search->job.trace;
+    const struct outcome *best = search->tries.best;
+    uint64_t bound_ns;
+    double on_host = 0, all = 0;
+
+    if (!best || search->options->objective != OBJECTIVE_TIME || rounds_are_over(search))
+        return;
+    struct trace *trace = placement_of_plan(best->plan, traced, search->job.platform, NULL);
+    const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
+                                       search->job.costs};
+    double *mix = time_proof_mix(&job, &bound_ns);
+    trace_free(trace);
+    if (!mix)
+        return;
+    g_ptr_array_add(search->mixes, mix);
+    search->bound = fmax(search->bound, (double)bound_ns * 1e-9);
+    for (uint32_t t = 0; t < traced->tensor_count; t++) {
+        all += (double)traced->tensors[t].elements;
+        on_host += mix[t] * (double)traced->tensors[t].elements;
+    }
+    int parts = (int)(PLACEMENT_PARTS * on_host / all);
+    uint32_t layout = best->layout;
+    for (int more = 0; more < MIX_MORE; more++)
+        add_mixed(search, layout, parts + more * COARSE_PARTS / 8, mix);
+    rounds_run(search, rounds_plans);
+}
+
 /* Which layout is best depends on where the optimizer runs, and the other way round: the sizes of a
  * sweep find a place for it, and with that all layouts are tried. */
 static void place_optimizer(struct search *search)
@@ -288,13 +221,14 @@ static void place_optimizer(struct search *search)
     uint32_t best;
 
     add_swept(search, half_on_host, EFFORT_GLANCE);
-    run_batch(search, run_task);
+    rounds_run(search, rounds_plans);
     if (!found_any(search))
         try_layouts(search, as_traced);
     if (!found_any(search))
         try_layouts(search, all_on_host);
     try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
     try_placements(search);
+    try_mix(search);
     for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
@@ -302,7 +236,7 @@ static void place_optimizer(struct search *search)
     }
     if (!outcomes_rank(search->outcomes, search->options->objective, false, &best, 1))
         return;
-    try_layouts(search, ranked(search, best)->placement);
+    try_layouts(search, rounds_outcome(search, best)->placement);
     for (int step = COARSE_PARTS / 8; step > 0; step /= 4)
         refine_placements(search, REFINED_LAYOUTS, step);
 }
@@ -314,7 +248,7 @@ static void measure_task(void *data, uint32_t index)
     struct outcome *outcome = &g_array_index(search->outcomes, struct outcome,
                                              search->begin + index);
 
-    candidate_free(candidate_new(&search->job, &choice_of(search, outcome)->spec,
+    candidate_free(candidate_new(&search->job, &rounds_choice(search, outcome)->spec,
                                  &outcome->placement, &outcome->needed, &outcome->error));
 }
 
@@ -322,13 +256,13 @@ static void measure_task(void *data, uint32_t index)
 static void tighten_budget(struct search *search)
 {
     for (guint i = 0; i < search->choices->items->len; i++) {
-        add_task(search, i, as_traced, EFFORT_NONE);
+        rounds_add(search, i, as_traced, EFFORT_NONE);
         if (search->tries.strategies)
-            add_task(search, i, all_on_host, EFFORT_NONE);
+            rounds_add(search, i, all_on_host, EFFORT_NONE);
     }
-    run_batch(search, measure_task);
+    rounds_run(search, measure_task);
     for (guint i = 0; i < search->outcomes->len; i++)
-        search->job.device_bytes = MIN(search->job.device_bytes, ranked(search, i)->needed);
+        search->job.device_bytes = MIN(search->job.device_bytes, rounds_outcome(search, i)->needed);
 }
 
 static uint32_t count_layouts(const struct search *search)
@@ -337,7 +271,7 @@ static uint32_t count_layouts(const struct search *search)
     uint32_t count = 0;
 
     for (guint i = 0; i < search->outcomes->len; i++)
-        tried[ranked(search, i)->layout] |= ranked(search, i)->done;
+        tried[rounds_outcome(search, i)->layout] |= rounds_outcome(search, i)->done;
     for (guint i = 0; i < search->choices->items->len; i++)
         count += tried[i];
     return count;
@@ -358,7 +292,7 @@ static void describe(const struct search *search, struct search_result *result)
                                                  strategy->predicted};
     result->layouts_tried = count_layouts(search);
     for (guint i = 0; i < search->outcomes->len; i++)
-        result->plans_tried += ranked(search, i)->plans;
+        result->plans_tried += rounds_outcome(search, i)->plans;
 }
 
 static bool run_search(struct search *search, struct search_result *result, GError **error)
@@ -382,6 +316,8 @@ static bool run_search(struct search *search, struct search_result *result, GErr
         return false;
     }
     result->trace = placement_of_plan(result->plan, search->job.trace, search->job.platform, NULL);
+    g_free(result->plan->digest);
+    result->plan->digest = trace_digest(result->trace);
     return true;
 }
 
@@ -391,6 +327,7 @@ struct search_result *search_plan(const struct trace *trace, const struct search
     struct non_model *non_model = non_model_place(trace);
     struct search search = {.options = options,
                             .job = {.trace = trace,
+                                    .digest = "",
                                     .non_model = non_model,
                                     .costs = options->costs,
                                     .platform = options->platform,
@@ -400,6 +337,7 @@ struct search_result *search_plan(const struct trace *trace, const struct search
                             .outcomes = outcomes_new()};
     struct search_result *result = g_new0(struct search_result, 1);
     g_autoptr(GPtrArray) strategies = NULL;
+    uint64_t host_price;
 
     if (placement_is_possible(trace, options->platform))
         strategies = strategy_parse_list("all", NULL);
@@ -407,11 +345,14 @@ struct search_result *search_plan(const struct trace *trace, const struct search
                                   .objective = options->objective,
                                   .strategies = strategies,
                                   .stop = &search.stop};
+    search.mixes = g_ptr_array_new_with_free_func(g_free);
+    search.bound = (double)any_layout_best(trace, options->platform, &host_price) * 1e-9;
     if (options->time_limit > 0)
         search.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
     bool found = run_search(&search, result, error);
     result->stopped = g_atomic_int_get(&search.stop);
     g_array_unref(search.outcomes);
+    g_ptr_array_unref(search.mixes);
     layout_choices_free(search.choices);
     non_model_free(non_model);
     if (found)

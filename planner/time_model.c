@@ -171,7 +171,7 @@ struct time_model *time_model_new(const struct time_job *job, const struct gaps 
     struct non_model *non_model = non_model_place(job->sides[0]);
     GArray *blocks = g_array_new(FALSE, FALSE, sizeof(struct time_block));
 
-    model->windows = windows_new(gaps, moments, count);
+    model->windows = windows_new(job->sides[0], gaps, moments, count);
     model->compute_ns = g_new0(uint64_t, count);
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
     model->chunk_count = job->plan->layout->chunk_count;

@@ -11,8 +11,6 @@ enum { ROUNDS_MOST = 600 };
 /* Share of the way from the best prices to the master's, which leap. */
 #define SMOOTHING   0.9
 #define FIRST_SHARE 0.3 /* of each direction of the link */
-/* Share of the master's optimum that the bound may stay below it. */
-#define CLOSE_ENOUGH 2e-4
 
 /* Rows: for each window and resource, the window's length less what blocks take is at least what is
  * always there; then what they take of its room; then one way for each block. Columns: the lengths
@@ -200,7 +198,7 @@ static void begin(struct master *m, struct certificate_window *prices)
         append_column(m, fill_column(m, b));
 }
 
-static void improve(struct master *m, struct certificate_window *prices)
+static void improve(struct master *m, double close, struct certificate_window *prices)
 {
     glp_smcp options;
     double share = SMOOTHING;
@@ -211,7 +209,7 @@ static void improve(struct master *m, struct certificate_window *prices)
         if (glp_simplex(m->lp, &options) != 0 || glp_get_status(m->lp) != GLP_OPT)
             return;
         double optimum = glp_get_obj_val(m->lp) * m->ns_unit * BOUND_PRICE_SCALE;
-        if (optimum - (double)m->best_bound <= CLOSE_ENOUGH * optimum)
+        if (optimum - (double)m->best_bound <= close * optimum)
             return;
         read_duals(m);
         mix_prices(m, share, prices);
@@ -223,7 +221,25 @@ static void improve(struct master *m, struct certificate_window *prices)
     }
 }
 
-struct certificate_window *time_prices_find(const struct time_model *model)
+static void read_shares(struct master *m, double *on_host)
+{
+    memset(on_host, 0, m->model->block_count * sizeof *on_host);
+    for (int column = (int)window_count(m) + 1; column <= glp_get_num_cols(m->lp); column++) {
+        double share = glp_get_col_prim(m->lp, column);
+        int entries = share > 0 ? glp_get_mat_col(m->lp, column, m->rows, m->values) : 0;
+        int block = 0;
+        bool host = false;
+        for (int i = 1; i <= entries; i++) {
+            block = MAX(block, m->rows[i] - row_of_block(m, 0));
+            host |= m->rows[i] < row_of_block(m, 0) &&
+                    (m->rows[i] - 1) % WINDOW_USES == WINDOW_HOST;
+        }
+        on_host[block] += host ? share : 0;
+    }
+}
+
+struct certificate_window *time_prices_find(const struct time_model *model, double close,
+                                            double *on_host)
 {
     uint32_t count = model->windows->count;
     g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
@@ -239,7 +255,9 @@ struct certificate_window *time_prices_find(const struct time_model *model)
     choose_units(&master);
     add_rows(&master);
     begin(&master, prices);
-    improve(&master, prices);
+    improve(&master, close, prices);
+    if (on_host)
+        read_shares(&master, on_host);
     glp_delete_prob(master.lp);
     g_free(master.use);
     g_free(master.dual);

@@ -8,6 +8,10 @@
 #include <math.h>
 #include <string.h>
 
+/* A mix for a search to begin with need not be the best. */
+enum { MIX_WINDOWS = 24 };
+#define MIX_CLOSE 5e-3
+
 static uint64_t achieved_ns(const struct plan *plan)
 {
     return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
@@ -70,17 +74,40 @@ void time_proof_make(const struct time_proof_job *job, struct certificate_time *
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
     time->achieved = achieved_ns(job->plan);
-    windows_choose(job->trace, gaps, moments);
+    windows_choose(job->trace, gaps, WINDOWS_MOST, moments);
     if (moments->len) {
         time->either_side = covers_either_side(job);
         struct time_model *model = make_model(job, gaps, (const uint32_t *)(void *)moments->data,
                                               moments->len, time->either_side);
-        time->windows = time_prices_find(model);
+        time->windows = time_prices_find(model, TIME_PRICES_CLOSE, NULL);
         time->window_count = moments->len;
         time->bound = bound_ns(model, time->windows);
         time_model_free(model);
     }
     gaps_free(gaps);
+}
+
+double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
+{
+    const struct layout *layout = job->plan->layout;
+    struct gaps *gaps = bound_gaps(job->trace, job->plan);
+    g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    double *mix = NULL;
+
+    windows_choose(job->trace, gaps, MIX_WINDOWS, moments);
+    if (moments->len && covers_either_side(job)) {
+        struct time_model *model = make_model(job, gaps, (const uint32_t *)(void *)moments->data,
+                                              moments->len, true);
+        g_autofree double *of_block = g_new(double, model->block_count);
+        g_autofree struct certificate_window *prices = time_prices_find(model, MIX_CLOSE, of_block);
+        *bound = bound_ns(model, prices);
+        time_model_free(model);
+        mix = g_new(double, job->traced->tensor_count);
+        for (uint32_t t = 0; t < job->traced->tensor_count; t++)
+            mix[t] = of_block[layout->chunks[layout->places[TRACE_PARAM][t].chunk].group];
+    }
+    gaps_free(gaps);
+    return mix;
 }
 
 /* ---- the check ---- */

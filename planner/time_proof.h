@@ -18,6 +18,11 @@ struct time_proof_job {
  * runs, if updates can be placed at all and the plan's groups are each on one side. */
 void time_proof_make(const struct time_proof_job *job, struct certificate_time *time);
 
+/* [tensor_count] of each tensor, the share of its update that is on the host in the mix of ways
+ * that the bound of the plan's layout comes from, roughly; NULL where updates cannot be placed. The
+ * caller frees it. `bound_ns` receives that bound. */
+double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound_ns);
+
 /* Recomputes the bound from the prices in the plan's certificate, and what the plan achieves.
  * PLAN_ERROR_INVALID names what differs. */
 bool time_proof_check(const struct time_proof_job *job, GError **error);

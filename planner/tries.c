@@ -112,8 +112,12 @@ static struct tried try_first(const struct tries *tries, const struct candidate 
 
     if (!pace && tries->best)
         pace = tries->best->pace;
-    if (pace)
-        return try_paced(tries, candidate, pace, FIRST_MARGIN, true, outcome);
+    if (pace) {
+        struct pace *own = pace_for(pace, candidate->trace);
+        const struct tried tried = try_paced(tries, candidate, own, FIRST_MARGIN, true, outcome);
+        pace_free(own);
+        return tried;
+    }
     return try_schedule(tries, candidate,
                         &(struct stays_options){.look_ahead = LOOK_AHEAD, .flush_early = true},
                         outcome);
@@ -150,11 +154,15 @@ static void search_locally(const struct tries *tries, const struct candidate *ca
         try_paced(tries, candidate, outcome->pace, FIRST_MARGIN, false, outcome);
 }
 
+/* A mix comes with a bound that is near what it promises, so that schedules tell more. */
 static bool is_promising(const struct tries *tries, const struct outcome *outcome)
 {
-    return !tries->best || outcome->effort != EFFORT_GLANCE ||
-           outcome->promise <=
-               PROMISING * MIN(tries->best->promise, value_of(tries, tries->best->plan));
+    if (!tries->best || outcome->effort != EFFORT_GLANCE)
+        return true;
+    double best = value_of(tries, tries->best->plan);
+    if (outcome->placement.pattern == PLACEMENT_MIXED)
+        return outcome->promise < best;
+    return outcome->promise <= PROMISING * MIN(tries->best->promise, best);
 }
 
 void tries_plans(const struct tries *tries, const struct layout_spec *spec, uint32_t seed,

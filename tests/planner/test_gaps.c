@@ -57,7 +57,7 @@ static void set_up(struct fixture *f, GRand *random)
         .device_bytes = least +
                         (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least)),
         .host_bytes = g_rand_int_range(random, 0, 4) ? UINT64_MAX : layout_bytes(layout) / 2};
-    f->candidate = candidate_new(&f->job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0},
+    f->candidate = candidate_new(&f->job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0, NULL},
                                  &needed, NULL);
     accesses_free(accesses);
     layout_free(layout);

@@ -13,6 +13,7 @@ struct fixture {
     uint64_t *elements; /* [group_count] */
     uint8_t *on_host;   /* [group_count] after placing; 2: the group has no update */
     uint64_t total, largest;
+    double *mix; /* [tensor_count] */
 };
 
 static uint32_t group_of(const struct fixture *f, uint32_t tensor)
@@ -36,6 +37,9 @@ static void set_up(struct fixture *f, GRand *random)
         bytes *= 2;
     f->elements = g_new0(uint64_t, f->layout->group_count);
     f->on_host = g_malloc(f->layout->group_count);
+    f->mix = g_new(double, f->trace->tensor_count);
+    for (uint32_t t = 0; t < f->trace->tensor_count; t++)
+        f->mix[t] = g_rand_boolean(random) ? g_rand_double(random) : 0;
     for (uint32_t t = 0; t < f->trace->tensor_count; t++) {
         f->elements[group_of(f, t)] += f->trace->tensors[t].elements;
         f->total += f->trace->tensors[t].elements;
@@ -50,6 +54,7 @@ static void tear_down(struct fixture *f)
     platform_free(f->platform);
     g_free(f->elements);
     g_free(f->on_host);
+    g_free(f->mix);
 }
 
 /* Where the operators are, by group; all of a group's agree. */
@@ -101,13 +106,34 @@ static void check_share(const struct fixture *f, const struct placement *placeme
                       (anywhere ? 1 : 2) * (double)f->largest);
 }
 
-static struct placement random_placement(GRand *random)
+/* What is mixed without a tail is nowhere more than half a group off the mix in proportion. */
+static void check_mix(const struct fixture *f, const struct placement *placement)
 {
-    uint8_t pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST, PLACEMENT_PATTERNS);
+    g_autofree double *mixed = g_new0(double, f->layout->group_count);
+    double sum = 0, off = 0;
+
+    for (uint32_t t = 0; t < f->trace->tensor_count; t++) {
+        double elements = f->mix[t] * (double)f->trace->tensors[t].elements;
+        mixed[group_of(f, t)] += elements;
+        sum += elements;
+    }
+    double scale = (double)placement->parts / PLACEMENT_PARTS * (double)f->total / fmax(sum, 1);
+    for (uint32_t g = 0; g < f->layout->group_count; g++) {
+        if (f->on_host[g] == 2)
+            return;
+        off += fmin(scale * mixed[g], (double)f->elements[g]);
+        off -= f->on_host[g] ? (double)f->elements[g] : 0;
+        g_assert_cmpfloat(fabs(off), <=, (double)f->largest / 2 + 1e-3);
+    }
+}
+
+static struct placement random_placement(const struct fixture *f, GRand *random)
+{
+    uint8_t pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_SPREAD, PLACEMENT_PATTERNS);
     uint16_t parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
     uint16_t tail = g_rand_boolean(random) ? (uint16_t)g_rand_int_range(random, 0, parts + 1) : 0;
 
-    return (struct placement){pattern, parts, tail};
+    return (struct placement){pattern, parts, tail, pattern == PLACEMENT_MIXED ? f->mix : NULL};
 }
 
 static void test_shares(void)
@@ -116,11 +142,14 @@ static void test_shares(void)
 
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
-        struct placement placement = random_placement(random);
         set_up(&f, random);
+        struct placement placement = random_placement(&f, random);
         place(&f, &placement);
         check_tail(&f, &placement);
-        check_share(&f, &placement);
+        if (placement.pattern != PLACEMENT_MIXED)
+            check_share(&f, &placement);
+        else if (!placement.tail)
+            check_mix(&f, &placement);
         tear_down(&f);
     }
 }
@@ -133,8 +162,8 @@ static void test_all_or_none(void)
     set_up(&f, random);
     for (int all = 0; all < 2; all++)
         for (uint32_t tail = 0; tail <= (all ? PLACEMENT_PARTS : 0); tail += PLACEMENT_PARTS / 2) {
-            place(&f,
-                  &(struct placement){PLACEMENT_SPREAD, all ? PLACEMENT_PARTS : 0, (uint16_t)tail});
+            place(&f, &(struct placement){PLACEMENT_SPREAD, all ? PLACEMENT_PARTS : 0,
+                                          (uint16_t)tail, NULL});
             for (uint32_t g = 0; g < f.layout->group_count; g++)
                 g_assert_true(f.on_host[g] == 2 || f.on_host[g] == all);
         }
@@ -163,7 +192,7 @@ static void test_scattered(void)
 
     for (int i = 0; i < CASES; i++) {
         struct placement placement = {
-            .pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_FIRST, PLACEMENT_PATTERNS),
+            .pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_SPREAD, PLACEMENT_MIXED),
             .parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS)};
         struct fixture f;
         set_up(&f, random);
@@ -190,7 +219,7 @@ static void test_unknown_times(void)
 
     set_up(&f, random);
     for (uint16_t parts = 0; parts <= PLACEMENT_PARTS; parts += PLACEMENT_PARTS) {
-        struct placement one_side = {PLACEMENT_SPREAD, parts, 0};
+        struct placement one_side = {PLACEMENT_SPREAD, parts, 0, NULL};
         struct trace *placed = placement_trace(&one_side, f.trace, f.layout, f.platform);
         g_assert_false(placement_is_possible(placed, NULL));
         trace_free(placed);

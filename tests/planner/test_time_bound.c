@@ -32,7 +32,7 @@ struct fixture {
 /* With every update on the host, or on the device. */
 static struct trace *place_all(const struct fixture *f, bool on_host)
 {
-    const struct placement placement = {PLACEMENT_SPREAD, on_host ? PLACEMENT_PARTS : 0, 0};
+    const struct placement placement = {PLACEMENT_SPREAD, on_host ? PLACEMENT_PARTS : 0, 0, NULL};
     return placement_trace(&placement, f->trace, f->layout, f->platform);
 }
 
@@ -64,12 +64,12 @@ static void find_bound(struct fixture *f, GRand *random)
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     const struct time_job job = {&plan, {f->sides[0], f->sides[1]}, f->costs};
 
-    windows_choose(f->trace, gaps, moments);
+    windows_choose(f->trace, gaps, WINDOWS_MOST, moments);
     f->bound = 0;
     if (moments->len) {
         struct time_model *model = time_model_new(&job, gaps, (uint32_t *)(void *)moments->data,
                                                   moments->len);
-        struct certificate_window *prices = time_prices_find(model);
+        struct certificate_window *prices = time_prices_find(model, TIME_PRICES_CLOSE, NULL);
         f->bound = bound_of(model, prices);
         for (int i = 0; i < 5; i++)
             f->bound = fmax(f->bound, random_bound(model, random));
