@@ -117,7 +117,8 @@ static void check_mix(const struct fixture *f, const struct placement *placement
         mixed[group_of(f, t)] += elements;
         sum += elements;
     }
-    double scale = (double)placement->parts / PLACEMENT_PARTS * (double)f->total / fmax(sum, 1);
+    double share = (double)placement->parts / PLACEMENT_PARTS;
+    double scale = sum > 0 ? share * (double)f->total / sum : 0;
     for (uint32_t g = 0; g < f->layout->group_count; g++) {
         if (f->on_host[g] == 2)
             return;
