@@ -80,6 +80,12 @@ static struct tried *add(struct choices *c, struct model_layers layers, struct t
     return tried;
 }
 
+/* Other layers are offloaded than in the trace. */
+static bool is_offload_other(const struct choices *c, const struct tried *tried)
+{
+    return memcmp(tried->offload, c->traced_offload, c->layers) != 0;
+}
+
 static void judge_by_time(struct choices *c, struct tried *tried)
 {
     uint8_t *outcome = &tried->as_alternative.outcome;
@@ -120,28 +126,18 @@ static bool go_on(struct choices *c)
     return !c->stopped;
 }
 
-/* NULL where there is no such step. */
-static struct trace *make_trace(const struct choices *c, struct model_layers layers, uint32_t batch)
-{
-    uint32_t micro_batches = c->trace->batch * c->trace->micro_batches / batch;
-
-    if (batch == c->trace->batch)
-        return model_derive(c->recognised, c->trace, layers);
-    return model_rebatch(c->recognised, c->trace, c->options->platform, batch, micro_batches,
-                         layers);
-}
-
-/* The first layers computed again, as many as `first`, with micro-batches of `batch`. */
-static void consider(struct choices *c, int64_t first, uint32_t batch)
+/* The first layers computed again, as many as `first`, those of `offload` [layers] offloaded, with
+ * micro-batches of `batch`. */
+static void consider(struct choices *c, int64_t first, const uint8_t *offload, uint32_t batch)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
-    const struct model_layers layers = {recompute, c->traced_offload};
+    const struct model_layers layers = {recompute, offload};
     struct trace *trace;
 
     if (first < 0 || first > c->layers || !go_on(c))
         return;
     memset(recompute, 1, (size_t)first);
-    if (find(c, layers, batch) || !(trace = make_trace(c, layers, batch)))
+    if (find(c, layers, batch) || !(trace = choices_trace(c, layers, batch)))
         return;
     struct tried *tried = add(c, layers, trace);
     if (c->options->objective == OBJECTIVE_MEMORY)
@@ -159,8 +155,8 @@ static uint32_t first_step(const struct choices *c)
 static void explore_layers(struct choices *c, uint32_t batch)
 {
     for (uint32_t first = 0; first < c->layers; first += first_step(c))
-        consider(c, first, batch);
-    consider(c, c->layers, batch);
+        consider(c, first, c->traced_offload, batch);
+    consider(c, c->layers, c->traced_offload, batch);
 }
 
 static void refine_layers(struct choices *c)
@@ -168,11 +164,11 @@ static void refine_layers(struct choices *c)
     uint32_t step = first_step(c);
 
     for (int i = 0; i < HALVINGS && step > 1 && step < c->layers; i++) {
-        int64_t best = c->best->first;
-        uint32_t batch = c->best->as_alternative.batch;
+        const struct tried *best = c->best;
+        uint32_t batch = best->as_alternative.batch;
         step /= 2;
-        consider(c, best - step, batch);
-        consider(c, best + step, batch);
+        consider(c, (int64_t)best->first - step, best->offload, batch);
+        consider(c, (int64_t)best->first + step, best->offload, batch);
     }
 }
 
@@ -188,14 +184,33 @@ static void explore(struct choices *c, bool micro_batches)
     refine_layers(c);
 }
 
-/* The best of the choices that have not been searched wholly; NULL where none has a plan. */
-static struct tried *find_contender(const struct choices *c, const struct tried *searched)
+/* All layers offloaded, and none, in the micro-batches of the best plan: with no layer computed
+ * again, with all, and with those that the best plan has. */
+static void explore_offload(struct choices *c)
+{
+    const uint32_t firsts[] = {c->best->first, 0, c->layers}, batch = c->best->as_alternative.batch;
+    g_autofree uint8_t *offload = g_malloc(c->layers);
+
+    for (int every = 1; every >= 0; every--) {
+        memset(offload, every, c->layers);
+        for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++)
+            if (memcmp(offload, c->traced_offload, c->layers) != 0 &&
+                choices_offload_matters(c, firsts[i], offload, batch))
+                consider(c, firsts[i], offload, batch);
+    }
+    if (is_offload_other(c, c->best))
+        refine_layers(c);
+}
+
+/* The best of the choices that have not been searched wholly, offloaded as traced or otherwise;
+ * NULL where none has a plan. */
+static struct tried *find_contender(const struct choices *c, bool offload_other)
 {
     struct tried *best = NULL;
 
     for (guint i = 0; i < c->tried->len; i++) {
         struct tried *tried = g_ptr_array_index(c->tried, i);
-        if (tried != searched && tried->plan &&
+        if (!tried->searched && tried->plan && is_offload_other(c, tried) == offload_other &&
             (!best || choices_prefers(c, tried->plan, best->plan)))
             best = tried;
     }
@@ -210,9 +225,9 @@ static double value_of(const struct choices *c, const struct plan *plan)
 
 /* All placements and schedules of the best other choice, with its layout, if it is nearly as good:
  * it has had a glance only. */
-static void search_contender(struct choices *c, const struct tried *searched)
+static void search_contender(struct choices *c, bool offload_other)
 {
-    struct tried *contender = find_contender(c, searched);
+    struct tried *contender = find_contender(c, offload_other);
     g_autoptr(GPtrArray) layouts = g_ptr_array_new();
     struct search_options narrow = remaining(c, 1);
 
@@ -254,26 +269,29 @@ static bool search_first(struct choices *c, struct trace *trace, GError **error)
 }
 
 /* The whole search for what needs little, where the traced choice does not fit. */
-static bool search_lean(struct choices *c, uint32_t batch, GError **error)
+static bool search_lean(struct choices *c, bool offload, uint32_t batch, GError **error)
 {
     g_autofree uint8_t *every = g_malloc(c->layers);
-    const struct model_layers layers = {every, c->traced_offload};
+    const struct model_layers layers = {every, offload ? every : c->traced_offload};
     struct trace *trace;
 
     memset(every, 1, c->layers);
-    if (c->stopped || find(c, layers, batch) || !(trace = make_trace(c, layers, batch)))
+    if (c->stopped || find(c, layers, batch) || !(trace = choices_trace(c, layers, batch)))
         return false;
     g_clear_error(error);
     return search_first(c, trace, error);
 }
 
-/* As traced; where that does not fit, with all layers computed again; where that does not, with the
- * smallest micro-batches too. */
-static bool begin(struct choices *c, bool micro_batches, GError **error)
+/* As traced; where that does not fit, with all layers computed again; where that does not, with all
+ * of them offloaded too; and then with the smallest micro-batches. */
+static bool begin(struct choices *c, const struct choices_scope *scope, GError **error)
 {
+    uint32_t batch = c->trace->batch;
+
     return search_first(c, trace_copy(c->trace), error) ||
-           (c->recognised && search_lean(c, c->trace->batch, error)) ||
-           (c->recognised && micro_batches && search_lean(c, 1, error));
+           (c->recognised && search_lean(c, false, batch, error)) ||
+           (c->recognised && scope->offload && search_lean(c, true, batch, error)) ||
+           (c->recognised && scope->micro_batches && search_lean(c, scope->offload, 1, error));
 }
 
 static struct choices_result *finish(struct choices *c)
@@ -329,11 +347,15 @@ struct choices_result *choices_search(const struct trace *trace,
         c.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
     if (scope.layers && replay_is_timed(trace))
         c.recognised = recognise(trace, NULL);
-    if ((!scope.micro_batches || can_rebatch(&c, error)) && begin(&c, scope.micro_batches, error)) {
-        const struct tried *searched = c.best;
+    if ((!scope.micro_batches || can_rebatch(&c, error)) && begin(&c, &scope, error)) {
+        c.best->searched = true;
         if (c.recognised && !c.stopped)
             explore(&c, scope.micro_batches);
-        search_contender(&c, searched);
+        search_contender(&c, false);
+        if (c.recognised && scope.offload && !c.stopped) {
+            explore_offload(&c);
+            search_contender(&c, true);
+        }
         result = finish(&c);
     }
     g_ptr_array_unref(c.tried);

@@ -10,6 +10,7 @@
 enum {
     COARSE_STEP = PLACEMENT_PARTS / 8,
     FINE_STEP = PLACEMENT_PARTS / 32,
+    SEEN_SHARE = 32, /* of the device: less of it is not worth looking at */
 };
 
 uint64_t choices_nanoseconds(const struct plan *plan)
@@ -130,4 +131,77 @@ void choices_glance(struct choices *c, struct tried *tried)
     for (size_t i = 0; possible && i < G_N_ELEMENTS(steps); i++)
         shift_updates(c, tried, layout, &parts, steps[i]);
     layout_free(layout);
+}
+
+struct trace *choices_trace(const struct choices *c, struct model_layers layers, uint32_t batch)
+{
+    uint32_t micro_batches = c->trace->batch * c->trace->micro_batches / batch;
+
+    if (batch == c->trace->batch)
+        return model_derive(c->recognised, c->trace, layers);
+    return model_rebatch(c->recognised, c->trace, c->options->platform, batch, micro_batches,
+                         layers);
+}
+
+static uint64_t most_non_model(const struct trace *trace)
+{
+    uint64_t most = 0;
+
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        most = MAX(most, trace->non_model_bytes[m]);
+    return most;
+}
+
+/* The most that chunks hold of activations at a time. */
+static uint64_t most_held(const struct trace *trace)
+{
+    g_autofree uint8_t *held = trace_held_buffers(trace);
+    g_autofree uint64_t *change = g_new0(uint64_t, trace->operator_count + 1);
+    uint64_t alive = 0, most = 0;
+
+    for (uint32_t b = 0; held && b < trace->buffer_count; b++)
+        if (held[b]) {
+            change[trace->buffers[b].first] += trace->buffers[b].bytes;
+            change[trace->buffers[b].last + 1] -= trace->buffers[b].bytes;
+        }
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        alive += change[m]; /* unsigned wrap-around cancels out */
+        most = MAX(most, alive);
+    }
+    return most;
+}
+
+/* What is alive at a time and exceeds the device crosses the link in both directions: whether a
+ * plan may be better than the best so far. */
+static bool link_permits(const struct choices *c, const struct trace *trace)
+{
+    const struct search_options *o = c->options;
+    uint64_t held = most_held(trace);
+    uint64_t bytes = held > o->device_bytes ? (held - o->device_bytes) * trace->micro_batches : 0;
+    uint64_t ns = MAX(costs_copy(o->costs, MOVER_H2D, bytes, 0).alone_ns,
+                      costs_copy(o->costs, MOVER_D2H, bytes, 0).alone_ns);
+
+    if (o->objective == OBJECTIVE_TRAFFIC)
+        return 2 * bytes < objective_traffic(c->best->plan);
+    return o->objective == OBJECTIVE_MEMORY || ns < choices_nanoseconds(c->best->plan);
+}
+
+bool choices_offload_matters(const struct choices *c, uint32_t first, const uint8_t *offload,
+                             uint32_t batch)
+{
+    g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
+    struct trace *as_traced, *other;
+    bool worth_while = false;
+
+    memset(recompute, 1, first);
+    as_traced = choices_trace(c, (struct model_layers){recompute, c->traced_offload}, batch);
+    other = choices_trace(c, (struct model_layers){recompute, offload}, batch);
+    if (as_traced && other) {
+        uint64_t a = most_non_model(as_traced), b = most_non_model(other);
+        worth_while = (a > b ? a - b : b - a) >= c->options->device_bytes / SEEN_SHARE &&
+                      link_permits(c, other);
+    }
+    trace_free(as_traced);
+    trace_free(other);
+    return worth_while;
 }

@@ -12,6 +12,7 @@ struct tried {
     uint32_t first;     /* the layers before it are computed again, those from it on kept */
     struct trace *trace;
     struct plan *plan; /* NULL: none was made */
+    bool searched;     /* wholly, not at a glance */
     struct certificate_alternative as_alternative;
 };
 
@@ -38,6 +39,17 @@ bool choices_prefers(const struct choices *choices, const struct plan *plan,
 
 /* Keeps the better plan of a choice, and the best of all. Takes `plan`, which may be NULL. */
 void choices_take_plan(struct choices *choices, struct tried *tried, struct plan *plan);
+
+/* The trace with other layers, in micro-batches of `batch`, which divides the step's; NULL where
+ * there is no such step. The caller frees it with trace_free. */
+struct trace *choices_trace(const struct choices *choices, struct model_layers layers,
+                            uint32_t batch);
+
+/* Whether `offload` [layers], instead of the traced layers, frees or takes a part of the device
+ * that is worth looking at, where non-model data takes the most, and what then must cross the link
+ * permits a better plan; the first layers, as many as `first`, are computed again. */
+bool choices_offload_matters(const struct choices *choices, uint32_t first, const uint8_t *offload,
+                             uint32_t batch);
 
 /* The same chunks; where the trace has a list that the layout lacks, or the other way round, chunks
  * of the same sizes. The caller frees it with layout_free. */

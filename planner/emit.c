@@ -37,6 +37,11 @@ static void lose_choices(struct emitted *emitted, const struct traits *traits)
     if (traits->recomputed_layers)
         lose(emitted, "recomputation of %u of %u layers: the model's code says which",
              traits->recomputed_layers, traits->layers);
+    if (traits->offloaded_bytes) {
+        g_autofree char *bytes = size_format(traits->offloaded_bytes);
+        lose(emitted, "which activations leave the device: %s a step; the model's code says it",
+             bytes);
+    }
     if (traits->host_embedding)
         lose(emitted, "the embedding on the host: the model's code says so");
 }

@@ -21,7 +21,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
-        *chunk_size, *layout, *recompute, *micro_batch, *emit;
+        *chunk_size, *layout, *recompute, *offload, *micro_batch, *emit;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -47,6 +47,8 @@ static GOptionContext *describe(struct arguments *a)
          "Use the chunks of a layout file or a plan", "FILE"},
         {"recompute", 0, 0, G_OPTION_ARG_STRING, &a->recompute,
          "Which layers compute activations again: any (default), or as traced", "any|traced"},
+        {"offload-activations", 0, 0, G_OPTION_ARG_STRING, &a->offload,
+         "Whether activations may leave the device: any (default), or as traced", "any|traced"},
         {"micro-batch", 0, 0, G_OPTION_ARG_STRING, &a->micro_batch,
          "Its size in a step of the same batch: any, or as traced (default)", "any|traced"},
         {"objective", 0, 0, G_OPTION_ARG_STRING, &a->objective,
@@ -79,9 +81,9 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,   a->output,
-                       a->explain,       a->verify,      a->objective, a->chunk_size, a->layout,
-                       a->recompute,     a->micro_batch, a->emit};
+    char *strings[] = {a->device_memory, a->host_memory, a->link,        a->platform,   a->output,
+                       a->explain,       a->verify,      a->objective,   a->chunk_size, a->layout,
+                       a->recompute,     a->offload,     a->micro_batch, a->emit};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -348,6 +350,7 @@ static int search(const struct arguments *a, const struct inputs *in)
     struct progress *progress = progress_begin("candidates");
     const struct search_options options = options_of(a, in, progress);
     const struct choices_scope scope = {!is_given(a->recompute, "traced"),
+                                        !is_given(a->offload, "traced"),
                                         is_given(a->micro_batch, "any")};
     struct choices_result *result = choices_search(in->trace, &options, scope, &error);
 
@@ -401,7 +404,7 @@ static int ask(const struct arguments *a)
     if (wrong)
         return usage(wrong);
     if (a->explain || a->verify || a->emit || a->output || a->objective || a->chunk_size ||
-        a->layout || a->recompute || a->micro_batch || a->time_limit > 0)
+        a->layout || a->recompute || a->offload || a->micro_batch || a->time_limit > 0)
         return usage("a question goes with budgets, --platform, --link, --seed and --threads only");
     if (models && (a->rest || !a->platform))
         return usage("--max-model and --max-batch take a --platform and no TRACE");
@@ -424,8 +427,11 @@ static int run(const struct arguments *a)
         return usage(question_usage(&a->question));
     if (a->emit && !emit_knows(a->emit))
         return usage("--emit takes deepspeed or fsdp");
-    if (!is_any_or_traced(a->recompute) || !is_any_or_traced(a->micro_batch))
-        return usage("--recompute and --micro-batch take any or traced");
+    if (!is_any_or_traced(a->recompute) || !is_any_or_traced(a->offload) ||
+        !is_any_or_traced(a->micro_batch))
+        return usage("--recompute, --offload-activations and --micro-batch take any or traced");
+    if (is_given(a->recompute, "traced") && is_given(a->offload, "any"))
+        return usage("--offload-activations any chooses layers, too");
     if (is_given(a->recompute, "traced") && is_given(a->micro_batch, "any"))
         return usage("--micro-batch any chooses layers, too");
     if (a->layout && is_given(a->micro_batch, "any"))

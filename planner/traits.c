@@ -162,6 +162,10 @@ struct traits traits_of(const struct plan *plan, const struct trace *trace)
     find_groups(plan, elements, &traits);
     for (uint32_t l = 0; plan->choices && l < plan->choices->layer_count; l++)
         traits.recomputed_layers += plan->choices->recompute[l];
+    for (uint32_t i = 0; i < plan->action_count; i++)
+        if (plan->actions[i].kind == PLAN_FETCH &&
+            plan->layout->chunks[plan->actions[i].chunk].list == TRACE_ACTIVATION)
+            traits.offloaded_bytes += plan->layout->chunks[plan->actions[i].chunk].used;
     traits.layers = plan->choices ? plan->choices->layer_count : 0;
     traits.host_embedding = plan->choices && plan->choices->host_embedding;
     return traits;

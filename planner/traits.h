@@ -13,6 +13,7 @@ struct traits {
     uint64_t stay_elements;  /* every parameter of at most so many stays on the device */
     uint64_t ahead_elements; /* of parameters, the most fetched that no operator has used yet */
     uint32_t layers, recomputed_layers;
+    uint64_t offloaded_bytes; /* of activations that come back to the device */
     bool host_embedding;
 };
 

@@ -1,5 +1,5 @@
-/* Which layers are computed again, chosen by the planner: never worse than as traced, and what is
- * said of the other choices holds when they are searched. */
+/* Which layers are computed again and offloaded, chosen by the planner: never worse than as traced,
+ * and what is said of the other choices holds when they are searched. */
 #include "models/derive.h"
 #include "models/synth.h"
 #include "planner/any_layout.h"
@@ -16,7 +16,8 @@
 
 enum { CASES = 2, LAYERS = 4 };
 
-static const struct choices_scope as_traced = {false, false}, layers = {true, false};
+static const struct choices_scope as_traced = {false, false, false}, layers = {true, false, false},
+                                  offload = {true, true, false};
 
 struct fixture {
     struct model_config config;
@@ -48,7 +49,7 @@ static uint64_t some_budget(const struct fixture *f, GRand *random)
 static void set_up(struct fixture *f, GRand *random)
 {
     static const char *const links[] = {"h2d=100MB/s,d2h=100MB/s", "h2d=2GB/s,d2h=1GB/s"};
-    g_autofree uint8_t *recompute = g_new0(uint8_t, LAYERS);
+    uint8_t recompute[LAYERS], offloaded[LAYERS] = {0};
 
     f->config = (struct model_config){.name = "small",
                                       .layers = LAYERS,
@@ -60,11 +61,14 @@ static void set_up(struct fixture *f, GRand *random)
                                       .tied = true};
     for (int l = 0; l < LAYERS; l++)
         recompute[l] = (uint8_t)g_rand_boolean(random);
+    if (g_rand_int_range(random, 0, 3) == 0)
+        memcpy(offloaded, recompute, LAYERS);
     struct model_job job = {.batch = (uint32_t)g_rand_int_range(random, 1, 3),
                             .sequence = 64,
                             .micro_batches = (uint32_t)g_rand_int_range(random, 1, 3),
                             .precision = MODEL_BF16,
-                            .recompute = recompute};
+                            .recompute = recompute,
+                            .offload = offloaded};
     f->platform = platform_read(PROJECT_DIR "/platforms/cpu-2core.json", NULL);
     g_assert_nonnull(f->platform);
     f->trace = model_synthesise(&f->config, &job, f->platform, NULL);
@@ -77,7 +81,8 @@ static void set_up(struct fixture *f, GRand *random)
                                 .platform = g_rand_boolean(random) ? f->platform : NULL,
                                 .seed = 1,
                                 .threads = 1};
-    f->scope = (struct choices_scope){true, f->options.platform && g_rand_boolean(random)};
+    f->scope = (struct choices_scope){true, g_rand_boolean(random),
+                                      f->options.platform && g_rand_boolean(random)};
 }
 
 static void tear_down(struct fixture *f)
@@ -131,13 +136,15 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
     for (uint32_t i = 0; i < plan->certificate->alternative_count; i++) {
         const struct certificate_alternative *a = &plan->certificate->alternatives[i];
         struct search_options options = f->options;
-        uint8_t recompute[LAYERS];
+        uint8_t recompute[LAYERS], offloaded[LAYERS];
+        const struct model_layers chosen = {recompute, offloaded};
         g_assert_true(trace_layers_parse(a->recompute, recompute, LAYERS));
+        g_assert_true(trace_layers_parse(a->offload, offloaded, LAYERS));
         options.device_bytes = plan->device_budget;
         g_assert_cmpuint(a->batch * a->micro_batches, ==,
                          f->trace->batch * f->trace->micro_batches);
-        struct trace *trace = traced_derive(recognised, f->trace, f->options.platform,
-                                            (struct model_layers){recompute, NULL}, a->batch, NULL);
+        struct trace *trace = traced_derive(recognised, f->trace, f->options.platform, chosen,
+                                            a->batch, NULL);
         g_assert_true(f->scope.micro_batches || a->batch == f->trace->batch);
         struct search_result *result = choices_search_wholly(trace, &options, NULL);
         if (result) {
@@ -174,6 +181,9 @@ static void check_lies(const struct fixture *f, struct plan *plan)
         g_assert_false(passes(f, plan));
         *a = as_it_was;
         a->recompute = "0-99";
+        g_assert_false(passes(f, plan));
+        *a = as_it_was;
+        a->offload = "0-99";
         g_assert_false(passes(f, plan));
         *a = as_it_was;
         a->micro_batches++;
@@ -298,13 +308,56 @@ static void test_only_way(void)
     tear_down(&f);
 }
 
+/* Where they do not fit either, those that may leave do; and in the plan they come back. */
+static void test_offload_only(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(7);
+    g_autoptr(GError) error = NULL;
+    const uint8_t none[LAYERS] = {0}, every[LAYERS] = {1, 1, 1, 1};
+    struct fixture f;
+
+    set_up(&f, random);
+    struct recognised *recognised = recognise(f.trace, NULL);
+    struct trace *kept = model_rebatch(recognised, f.trace, f.platform, 8, 1,
+                                       (struct model_layers){none, NULL});
+    struct trace *held = model_rebatch(recognised, f.trace, f.platform, 8, 1,
+                                       (struct model_layers){every, every});
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
+    f.options.layouts = a_tensor;
+    f.options.objective = OBJECTIVE_TIME;
+    f.options.device_bytes = needs_device(held, &f.options, &error);
+    g_assert_null(choices_search(kept, &f.options, layers, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+    g_clear_error(&error);
+
+    struct choices_result *result = choices_search(kept, &f.options, offload, &error);
+    g_assert_no_error(error);
+    const struct plan *plan = result->best->plan;
+    uint64_t back = 0;
+    for (uint32_t i = 0; i < plan->action_count; i++)
+        if (plan->layout->chunks[plan->actions[i].chunk].list == TRACE_ACTIVATION &&
+            plan->actions[i].kind == PLAN_FETCH)
+            back += plan->layout->chunks[plan->actions[i].chunk].used;
+    g_assert_cmpint(plan->choices->offload[LAYERS - 1], ==, 1);
+    g_assert_cmpuint(back, >, 0);
+    verify_plan(plan, result->best->trace, f.costs, NULL, &error);
+    g_assert_no_error(error);
+    certify(result);
+    g_assert_true(choices_check(plan, kept, f.costs, f.options.platform, &error));
+    choices_result_free(result);
+    trace_free(held);
+    trace_free(kept);
+    recognised_free(recognised);
+    tear_down(&f);
+}
+
 /* Smaller micro-batches take less room; what is in between is weighed, and a measured run's is not
  * known. */
 static void test_micro_batches(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const struct choices_scope both = {true, true};
+    const struct choices_scope both = {true, false, true};
     const uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
@@ -346,6 +399,7 @@ int main(int argc, char **argv)
     g_test_add_func("/choices/property", test_property);
     g_test_add_func("/choices/room-pays", test_room_pays);
     g_test_add_func("/choices/only-way", test_only_way);
+    g_test_add_func("/choices/offload-only", test_offload_only);
     g_test_add_func("/choices/micro-batches", test_micro_batches);
     return g_test_run();
 }
