@@ -18,12 +18,41 @@ static int most_used_first(const void *left, const void *right)
     return a->chunk < b->chunk ? -1 : 1;
 }
 
+static bool receives(const struct trace_operator *op)
+{
+    return op->place == TRACE_ON_HOST && op->d2h_bytes > 0;
+}
+
+struct staging staging_of(const struct trace *trace)
+{
+    struct staging staging = {.place = g_new0(uint8_t, trace->operator_count)};
+    uint64_t most[STAGING_PLACES] = {0};
+    uint32_t row = 0, within = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        row += within > 0 && !receives(op);
+        within = receives(op) ? within + 1 : 0;
+        staging.place[m] = within ? (uint8_t)(row % 2 * 2 + (within - 1) % 2) : 0;
+        uint64_t *place = &most[staging.place[m]];
+        *place = MAX(*place, op->h2d_bytes + op->d2h_bytes);
+    }
+    for (int p = 0; p < STAGING_PLACES; p++) {
+        staging.offset[p] = staging.bytes;
+        staging.bytes += layout_align(most[p]);
+    }
+    return staging;
+}
+
+void staging_clear(struct staging *staging)
+{
+    g_free(staging->place);
+}
+
 static uint64_t staging_bytes(const struct trace *trace)
 {
-    uint64_t most = 0;
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        most = MAX(most, trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes);
-    return layout_align(most);
+    struct staging staging = staging_of(trace);
+    staging_clear(&staging);
+    return staging.bytes;
 }
 
 /* [chunk_count] nonzero: an operator on the host uses it. Free with g_free. */

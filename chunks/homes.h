@@ -18,6 +18,18 @@ struct homes {
  * PLAN_ERROR_DOES_NOT_FIT. */
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
                            const struct accesses *accesses, uint64_t host_bytes, GError **error);
+/* Where activations of operators on the host are staged. Operators that receive some, one right
+ * after another, take turns between two places, and so do such rows of them between two pairs: a
+ * copy need not wait until the operator before has read its own. */
+enum { STAGING_PLACES = 4 };
+struct staging {
+    uint8_t *place;                  /* [operator_count] of what the operator sends or receives */
+    uint64_t offset[STAGING_PLACES]; /* of the places, one behind the other */
+    uint64_t bytes;                  /* of all */
+};
+struct staging staging_of(const struct trace *trace);
+void staging_clear(struct staging *staging);
+
 /* What the host must hold: the chunks that operators use there, and staging. */
 uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *layout,
                                 const struct accesses *accesses);

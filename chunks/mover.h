@@ -41,8 +41,10 @@ struct mover_ops {
     mover_ticket (*move)(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after);
     /* Runs the operator of a moment, in the compute queue or in the host's. An operator on the host
-     * includes the copies of its activations. */
-    mover_ticket (*run)(void *self, uint32_t moment, const struct mover_after *after);
+     * includes the copies of its activations: where it receives some, *received becomes the ticket
+     * of their copy, after which their room on the device is free; else it stays. */
+    mover_ticket (*run)(void *self, uint32_t moment, const struct mover_after *after,
+                        mover_ticket *received);
 };
 
 #endif

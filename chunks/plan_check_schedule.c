@@ -1,4 +1,5 @@
 #include "chunks/arena.h"
+#include "chunks/homes.h"
 #include "chunks/plan_check.h"
 #include "chunks/residency_state.h"
 
@@ -156,11 +157,14 @@ static bool begin(struct check *check, GError **error)
 static bool check_staging(const struct plan *plan, const struct trace *trace, GError **error)
 {
     uint64_t staging = plan->host_bytes - plan->staging_address;
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        if (trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes > staging)
-            return plan_refuse(error, "no staging in the host pool for moment %u (%s)", m,
-                               trace->operators[m].name);
-    return true;
+    struct staging needs = staging_of(trace);
+    uint64_t needed = needs.bytes;
+    staging_clear(&needs);
+    return needed <= staging ||
+           plan_refuse(error,
+                       "%" G_GUINT64_FORMAT
+                       " bytes of staging in the host pool, not %" G_GUINT64_FORMAT,
+                       staging, needed);
 }
 
 bool plan_check_schedule(const struct plan *plan, const struct trace *trace, GError **error)

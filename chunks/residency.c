@@ -1,6 +1,7 @@
 #include "chunks/residency.h"
 
 #include "chunks/address_map.h"
+#include "chunks/homes.h"
 
 /* A chunk as the manager sees it. */
 struct holding {
@@ -21,14 +22,16 @@ struct residency {
     struct holding *holdings; /* [chunk_count] */
     uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
+    struct staging staging;
     uint64_t non_model;                 /* extent of the last operator */
     struct mover_after non_model_ready; /* what the room of non-model data waits for */
     mover_ticket last_compute, last_host;
-    mover_ticket last_gradient;         /* the last operator on the device before the update */
-    struct mover_after copies;          /* the last of each direction */
-    struct mover_after awaited;         /* what the next operator waits for besides */
-    mover_ticket activations_from_host; /* the last host operator that sent some */
-    mover_ticket last_host_activations; /* and the last that sent or received some */
+    mover_ticket last_gradient;          /* the last operator on the device before the update */
+    struct mover_after copies;           /* the last of each direction */
+    struct mover_after awaited;          /* what the next operator waits for besides */
+    mover_ticket activations_from_host;  /* the last host operator that sent some */
+    mover_ticket staged[STAGING_PLACES]; /* the last that sent or received some there */
+    mover_ticket received;               /* the last copy to one that received some */
 };
 
 struct residency *residency_new(const struct plan *plan, const struct accesses *accesses,
@@ -43,6 +46,7 @@ struct residency *residency_new(const struct plan *plan, const struct accesses *
     r->holdings = g_new0(struct holding, plan->layout->chunk_count);
     r->flushed = g_new0(uint8_t, plan->layout->chunk_count);
     r->map = address_map_new();
+    r->staging = staging_of(trace);
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         bool homed = plan->host_address[c] == PLAN_NOWHERE;
         r->holdings[c].state = homed ? RESIDENCY_DEVICE : RESIDENCY_HOST;
@@ -56,6 +60,7 @@ void residency_free(struct residency *r)
     if (!r)
         return;
     address_map_free(r->map);
+    staging_clear(&r->staging);
     g_free(r->holdings);
     g_free(r->flushed);
     g_free(r);
@@ -183,6 +188,7 @@ static void perform(struct residency *r, const struct plan_action *action)
         break;
     case PLAN_WAIT:
         r->awaited = r->copies;
+        r->awaited.queue[MOVER_D2H] = MAX(r->awaited.queue[MOVER_D2H], r->received);
         r->awaited.queue[MOVER_HOST] = r->last_host;
         break;
     case PLAN_ACTIONS:
@@ -201,8 +207,9 @@ static void perform_all(struct residency *r, uint32_t index)
 static void shrink_non_model(struct residency *r, uint64_t extent)
 {
     uint64_t top = r->plan->device_bytes;
-    struct mover_after users = {
-        .queue = {[MOVER_COMPUTE] = r->last_compute, [MOVER_HOST] = r->last_host_activations}};
+    struct mover_after users = {.queue = {[MOVER_COMPUTE] = r->last_compute,
+                                          [MOVER_D2H] = r->received,
+                                          [MOVER_HOST] = r->activations_from_host}};
     if (extent >= r->non_model)
         return;
     address_map_release(r->map, top - r->non_model, top - extent, &users);
@@ -246,11 +253,14 @@ static void run(struct residency *r, uint32_t moment)
     bool updates = op->phase == TRACE_UPDATE_PHASE;
     /* A host operator uses what earlier ones computed: activations, the gradients' norm. Of the
      * updates on the device it needs none. */
-    if (on_host)
+    if (!on_host) /* what an operator on the host receives may still be read */
+        after.queue[MOVER_D2H] = r->received;
+    else
         after.queue[MOVER_COMPUTE] = updates ? r->last_gradient : r->last_compute;
-    /* What it receives is copied to where the last one read what it received. */
+    /* What it receives is copied to where an earlier one read what it received. */
+    mover_ticket *staged = &r->staged[r->staging.place[moment]];
     if (on_host && op->d2h_bytes)
-        after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], r->last_host_activations);
+        after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], *staged);
     mover_after_merge(&after, &r->awaited);
     r->awaited = (struct mover_after){.queue = {0}};
     grow_non_model(r, accesses->non_model[moment], &after);
@@ -258,7 +268,7 @@ static void run(struct residency *r, uint32_t moment)
         wait_for_chunk(r, &accesses->items[a], &after);
         change(r, accesses->items[a].chunk, residency_event_of(accesses->items[a].flags));
     }
-    mover_ticket ticket = r->ops->run(r->mover, moment, &after);
+    mover_ticket ticket = r->ops->run(r->mover, moment, &after, &r->received);
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
         struct holding *h = &r->holdings[accesses->items[a].chunk];
         *(on_host ? &h->last_host : &h->last_compute) = ticket;
@@ -271,7 +281,7 @@ static void run(struct residency *r, uint32_t moment)
     if (on_host && op->h2d_bytes)
         r->activations_from_host = ticket;
     if (on_host && (op->h2d_bytes || op->d2h_bytes))
-        r->last_host_activations = ticket;
+        *staged = ticket;
 }
 
 void residency_load(struct residency *r)

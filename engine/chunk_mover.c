@@ -58,10 +58,11 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     return mover->device->ops->move(mover->device, to->device_address, from, to->bytes, after);
 }
 
-static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after)
+static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,
+                        mover_ticket *received)
 {
     struct chunk_mover *mover = self;
-    return mover->run(mover->executor, moment, after);
+    return mover->run(mover->executor, moment, after, received);
 }
 
 mover_ticket chunk_mover_copy_activations(struct chunk_mover *mover, enum mover_queue queue,

@@ -33,6 +33,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     engine->executor = (struct executor){
         .iteration = options->iteration,
         .plan = plan,
+        .staging = staging_of(trace),
         .residency = engine->residency,
         .mover = &engine->mover,
         .activations = activations_new(options->iteration, engine->places, plan->device_bytes),
@@ -52,6 +53,7 @@ void engine_close(struct engine *engine)
     residency_free(engine->residency);
     usage_free(engine->usage);
     activations_free(engine->executor.activations);
+    staging_clear(&engine->executor.staging);
     tensor_use_free(engine->executor.use);
     g_clear_error(&engine->executor.error);
     accesses_free(engine->accesses);

@@ -36,9 +36,14 @@ static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
     return residency_address(x->residency, layout->places[TRACE_ACTIVATION][buffer].chunk);
 }
 
+static uint64_t staging_address(const struct executor *x, uint32_t moment)
+{
+    return x->plan->staging_address + x->staging.offset[x->staging.place[moment]];
+}
+
 /* An update on the host finds a gradient that is a buffer where it was copied to. */
-static uint64_t gradient_address(const struct executor *x, const struct model_operator *op, int i,
-                                 const struct operation_tensor *tensor, bool on_host)
+static uint64_t gradient_address(const struct executor *x, uint32_t moment, int i,
+                                 const struct operation_tensor *tensor)
 {
     switch (model_gradient_layout(&x->iteration->job)) {
     case MODEL_GRADIENT_LIST:
@@ -46,7 +51,9 @@ static uint64_t gradient_address(const struct executor *x, const struct model_op
     case MODEL_GRADIENT_OVER_PARAM:
         return tensor->address[TRACE_PARAM];
     case MODEL_GRADIENT_BUFFER:
-        return on_host ? x->plan->staging_address : buffer_address(x, op->gradient[i]);
+        return x->iteration->trace->operators[moment].place == TRACE_ON_HOST
+                   ? staging_address(x, moment)
+                   : buffer_address(x, x->iteration->operators[moment].gradient[i]);
     }
     g_assert_not_reached();
 }
@@ -66,7 +73,7 @@ static void resolve_tensors(struct executor *x, uint32_t moment, struct operatio
             if (access->list != TRACE_ACTIVATION && access->tensor == op->t[i])
                 tensor->address[access->list] = tensor_address(x, access, on_host);
         }
-        tensor->gradient = gradient_address(x, op, i, tensor, on_host);
+        tensor->gradient = gradient_address(x, moment, i, tensor);
         if (op->t[i] == MODEL_NONE)
             continue;
         tensor->elements = trace->tensors[op->t[i]].elements;
@@ -87,16 +94,16 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
 
 /* On the host the embedding has buffers: its output, or that one's gradient, is staged; and updates
  * may have one, their gradient: gradient_address. */
-static void stage_buffers(const struct executor *x, struct operation *operation)
+static void stage_buffers(const struct executor *x, uint32_t moment, struct operation *operation)
 {
     for (int i = 0; i < 4; i++)
         operation->in[i] = OPERATION_ABSENT;
     operation->out[0] = operation->out[1] = OPERATION_ABSENT;
     operation->workspace = operation->masked = OPERATION_ABSENT;
     if (operation->op->kind == MODEL_EMBED_FORWARD)
-        operation->out[0] = x->plan->staging_address;
+        operation->out[0] = staging_address(x, moment);
     else if (operation->op->kind == MODEL_EMBED_BACKWARD)
-        operation->in[0] = x->plan->staging_address;
+        operation->in[0] = staging_address(x, moment);
 }
 
 static struct operation describe(struct executor *x, uint32_t moment, bool on_host)
@@ -115,7 +122,7 @@ static struct operation describe(struct executor *x, uint32_t moment, bool on_ho
     };
     resolve_tensors(x, moment, &operation);
     if (on_host)
-        stage_buffers(x, &operation);
+        stage_buffers(x, moment, &operation);
     else
         resolve_buffers(x, &operation);
     return operation;
@@ -172,45 +179,45 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
 
 /* The gradient of the embedding's output, or of an update's tensor, comes down before the operator
  * runs. */
-static struct mover_after bring_down(struct executor *x, const struct trace_operator *at,
-                                     const struct model_operator *op,
-                                     const struct mover_after *after)
+static struct mover_after bring_down(struct executor *x, uint32_t moment,
+                                     const struct mover_after *after, mover_ticket *received)
 {
+    const struct model_operator *op = &x->iteration->operators[moment];
+    uint64_t bytes = x->iteration->trace->operators[moment].d2h_bytes;
     struct mover_after arrived = *after;
-    if (at->d2h_bytes) {
+    if (bytes) {
         uint32_t buffer = op->kind == MODEL_UPDATE ? op->gradient[0] : op->in[0];
-        arrived.queue[MOVER_D2H] =
-            chunk_mover_copy_activations(x->mover, MOVER_D2H, buffer_address(x, buffer),
-                                         x->plan->staging_address, at->d2h_bytes, after);
-        x->pending.queue[MOVER_D2H] = arrived.queue[MOVER_D2H];
+        *received = chunk_mover_copy_activations(x->mover, MOVER_D2H, buffer_address(x, buffer),
+                                                 staging_address(x, moment), bytes, after);
+        arrived.queue[MOVER_D2H] = *received;
     }
     return arrived;
 }
 
 /* The output goes up after it; the ticket covers that. */
-static mover_ticket send_up(struct executor *x, const struct trace_operator *at,
-                            const struct model_operator *op, mover_ticket computed,
+static mover_ticket send_up(struct executor *x, uint32_t moment, mover_ticket computed,
                             const struct mover_after *after)
 {
     struct device *device = device_of(x);
+    const struct model_operator *op = &x->iteration->operators[moment];
+    uint64_t bytes = x->iteration->trace->operators[moment].h2d_bytes;
     struct mover_after ready = *after;
-    if (!at->h2d_bytes)
+    if (!bytes)
         return computed;
     ready.queue[MOVER_HOST] = computed;
     struct mover_after sent = {.queue = {0}};
-    sent.queue[MOVER_H2D] =
-        chunk_mover_copy_activations(x->mover, MOVER_H2D, buffer_address(x, op->out[0]),
-                                     x->plan->staging_address, at->h2d_bytes, &ready);
+    sent.queue[MOVER_H2D] = chunk_mover_copy_activations(x->mover, MOVER_H2D,
+                                                         buffer_address(x, op->out[0]),
+                                                         staging_address(x, moment), bytes, &ready);
     return device->ops->join_on_host(device, &sent);
 }
 
 static mover_ticket run_on_host(struct executor *x, uint32_t moment,
-                                const struct mover_after *after)
+                                const struct mover_after *after, mover_ticket *received)
 {
     struct device *device = device_of(x);
-    const struct trace_operator *at = &x->iteration->trace->operators[moment];
     struct operation operation = describe(x, moment, true);
-    struct mover_after ready = bring_down(x, at, operation.op, after);
+    struct mover_after ready = bring_down(x, moment, after, received);
     if (x->annotate)
         device->ops->wait(device, &ready);
     annotate_operator_begin(x->annotate, moment);
@@ -221,7 +228,7 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
     annotate_operator_end(x->annotate);
     if (operation.op->kind == MODEL_EMBED_BACKWARD)
         x->computed.queue[MOVER_HOST] = done.queue[MOVER_HOST];
-    return send_up(x, at, operation.op, done.queue[MOVER_HOST], &ready);
+    return send_up(x, moment, done.queue[MOVER_HOST], &ready);
 }
 
 static bool begin(struct executor *x, uint32_t moment, const struct mover_after *after)
@@ -251,18 +258,15 @@ static void end(struct executor *x, uint32_t moment)
     activations_release(x->activations, moment);
 }
 
-mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after)
+mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after,
+                          mover_ticket *received)
 {
     struct executor *x = executor;
-    struct mover_after all = x->pending;
-    if (x->error)
-        return 0;
-    mover_after_merge(&all, after);
-    x->pending = (struct mover_after){.queue = {0}};
-    if (!begin(x, moment, &all))
+    if (x->error || !begin(x, moment, after))
         return 0;
     bool on_host = x->iteration->trace->operators[moment].place == TRACE_ON_HOST;
-    mover_ticket ticket = on_host ? run_on_host(x, moment, &all) : run_on_device(x, moment, &all);
+    mover_ticket ticket = on_host ? run_on_host(x, moment, after, received)
+                                  : run_on_device(x, moment, after);
     end(x, moment);
     return ticket;
 }

@@ -4,6 +4,7 @@
 #ifndef PSTAR_ENGINE_EXECUTOR_H
 #define PSTAR_ENGINE_EXECUTOR_H
 
+#include "chunks/homes.h"
 #include "chunks/residency.h"
 #include "engine/activations.h"
 #include "engine/annotate.h"
@@ -25,6 +26,7 @@ struct executor_step {
 struct executor {
     const struct model_iteration *iteration;
     const struct plan *plan;
+    struct staging staging; /* from the plan's staging_address */
     const struct residency *residency;
     struct chunk_mover *mover;
     struct activations *activations;
@@ -36,13 +38,13 @@ struct executor {
     double *losses; /* [micro_batches]; the device's */
     struct adamw_step adamw;
     bool updating;               /* adamw is this step's */
-    struct mover_after pending;  /* reads of buffers that are still going on */
     struct mover_after computed; /* the last operators of forward and backward */
     GError *error;               /* the first; operators after it do nothing */
 };
 
 /* For chunk_mover.run; `executor` is a struct executor. */
-mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after);
+mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after,
+                          mover_ticket *received);
 
 /* The norm of the whole gradient, over tensors in the model's order, once every operator that
  * finishes one has been waited for. */

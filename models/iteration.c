@@ -16,7 +16,7 @@ enum model_gradient model_gradient_layout(const struct model_job *job)
 uint32_t model_bytes_per_parameter(const struct model_job *job)
 {
     uint64_t bytes = 0;
-    for (int list = 0; list < TRACE_LISTS; list++)
+    for (int list = TRACE_PARAM; list <= TRACE_EXP_AVG_SQ; list++)
         bytes += operator_list_bytes(job, list);
     return (uint32_t)bytes;
 }

@@ -305,15 +305,15 @@ static mover_ticket occupy_host(struct sim_clock *clock, enum timeline_kind kind
 /* Activations down, the operator, its results up, and a place in the host's queue that is reached
  * when they are there. */
 static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_operator *op,
-                                const struct mover_after *after)
+                                const struct mover_after *after, mover_ticket *received)
 {
     struct mover_after ready = *after, sent = {.queue = {0}};
 
     clock->lap.d2h_bytes += op->d2h_bytes;
     clock->lap.h2d_bytes += op->h2d_bytes;
     if (op->d2h_bytes)
-        ready.queue[MOVER_D2H] = copy_activations(clock, MOVER_D2H, op->d2h_bytes,
-                                                  issue(clock, after), after);
+        ready.queue[MOVER_D2H] = *received = copy_activations(clock, MOVER_D2H, op->d2h_bytes,
+                                                              issue(clock, after), after);
     ready.queue[MOVER_HOST] = occupy_host(clock, TIMELINE_OPERATOR, op->duration_ns,
                                           issue(clock, &ready), &ready);
     if (!op->h2d_bytes)
@@ -358,7 +358,8 @@ static void account_peaks(struct sim_clock *clock, uint32_t moment)
     lap->peak_host_bytes = job->plan->host_bytes;
 }
 
-static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after)
+static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,
+                        mover_ticket *received)
 {
     struct sim_clock *clock = self;
     const struct trace_operator *op = &clock->job.trace->operators[moment];
@@ -371,7 +372,7 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     account_peaks(clock, moment);
     if (clock->cores)
         set_slow_down(clock, op, &work);
-    mover_ticket ticket = op->place == TRACE_ON_HOST ? run_on_host(clock, op, after)
+    mover_ticket ticket = op->place == TRACE_ON_HOST ? run_on_host(clock, op, after, received)
                                                      : compute(clock, &work, after);
     clock->moment = moment + 1 < clock->job.trace->operator_count ? moment + 1 : 0;
     return ticket;

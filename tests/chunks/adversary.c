@@ -2,7 +2,7 @@
 
 #define GRAIN 256
 
-enum work_kind { WORK_FETCH, WORK_WRITE_BACK, WORK_MOVE, WORK_RUN };
+enum work_kind { WORK_FETCH, WORK_WRITE_BACK, WORK_MOVE, WORK_RECEIVE, WORK_RUN };
 
 /* What an operator must find, as known when it was queued. */
 struct operand {
@@ -16,6 +16,7 @@ struct work {
     struct mover_copy copy;
     uint64_t from;
     uint32_t moment;
+    uint32_t maker;           /* of what is received: the operator that last wrote activations */
     struct operand *operands; /* [accesses of the moment] */
 };
 
@@ -37,6 +38,7 @@ struct adversary {
     uint64_t *address; /* [chunk_count] as issued */
     uint32_t *version; /* [chunk_count] as issued */
     uint32_t wrong;
+    uint32_t maker; /* the last operator that writes activations, as issued */
     struct plan_figures figures;
 };
 
@@ -99,6 +101,23 @@ static void check_operand(struct adversary *a, const struct chunk_access *access
     }
 }
 
+/* One on the host writes non-model data only where it sends activations. */
+static bool makes_activations(const struct trace_operator *op)
+{
+    return op->place == TRACE_ON_DEVICE || op->h2d_bytes;
+}
+
+/* What an operator on the host receives nobody has written over since its maker. */
+static void check_received(struct adversary *a, const struct work *work)
+{
+    const uint64_t *non_model = a->accesses->non_model;
+    uint64_t top = a->plan->device_bytes / GRAIN;
+    uint64_t extent = MIN(non_model[work->moment], non_model[work->maker]) / GRAIN;
+    for (uint64_t g = top - extent; g < top; g++)
+        if (a->device[g].chunk != UINT32_MAX || a->device[g].version != work->maker)
+            a->wrong++;
+}
+
 static void execute_operator(struct adversary *a, const struct work *work)
 {
     uint64_t begin = a->accesses->first[work->moment], end = a->accesses->first[work->moment + 1];
@@ -106,8 +125,7 @@ static void execute_operator(struct adversary *a, const struct work *work)
     const struct trace_operator *op = &a->trace->operators[work->moment];
     for (uint64_t i = begin; i < end; i++)
         check_operand(a, &a->accesses->items[i], &work->operands[i - begin]);
-    /* One on the host reaches non-model data only as activations that cross the link. */
-    if (op->place == TRACE_ON_HOST && !op->h2d_bytes && !op->d2h_bytes)
+    if (!makes_activations(op))
         return;
     for (uint64_t g = top - a->accesses->non_model[work->moment] / GRAIN; g < top; g++)
         a->device[g] = (struct stamp){UINT32_MAX, work->moment, g};
@@ -124,6 +142,9 @@ static void execute(struct adversary *a, const struct work *work)
         break;
     case WORK_WRITE_BACK:
         memcpy(host, device, bytes);
+        break;
+    case WORK_RECEIVE:
+        check_received(a, work);
         break;
     case WORK_MOVE:
         memmove(device, a->device + work->from / GRAIN, bytes);
@@ -250,7 +271,8 @@ static void check_wait(const struct adversary *a, uint32_t moment, const struct 
     g_assert_cmpuint(after->queue[MOVER_HOST], ==, a->put[MOVER_HOST]);
 }
 
-static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after)
+static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,
+                        mover_ticket *received)
 {
     struct adversary *a = self;
     uint32_t begin = a->accesses->first[moment], end = a->accesses->first[moment + 1];
@@ -267,6 +289,13 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     a->figures.d2h_bytes += op->d2h_bytes;
     count_peaks(a, moment);
     check_wait(a, moment, after);
+    if (op->place == TRACE_ON_HOST && op->d2h_bytes) {
+        struct work receive = {
+            .kind = WORK_RECEIVE, .after = *after, .moment = moment, .maker = a->maker};
+        work.after.queue[MOVER_D2H] = *received = enqueue(a, MOVER_D2H, &receive);
+    }
+    if (makes_activations(op))
+        a->maker = moment;
     return enqueue(a, op->place == TRACE_ON_HOST ? MOVER_HOST : MOVER_COMPUTE, &work);
 }
 

@@ -7,7 +7,9 @@ struct builder {
     GRand *random;
     GArray *operators, *accesses, *buffers;
     bool host_update, over_param, host_first;
-    uint8_t held[16]; /* chunks hold what the tensor's forward saves */
+    bool in_buffers;   /* gradients are, and each is consumed as soon as it is there */
+    uint32_t made[16]; /* then the operator that makes the tensor's */
+    uint8_t held[16];  /* chunks hold what the tensor's forward saves */
 };
 
 static void begin_operator(struct builder *b, const char *verb, uint32_t tensor,
@@ -49,7 +51,13 @@ static void add_buffer(struct builder *b, uint32_t first, uint32_t last)
 static void describe_lists(struct builder *b)
 {
     uint8_t *bytes = b->trace->list_element_bytes;
-    b->over_param = g_rand_boolean(b->random);
+    b->in_buffers = g_rand_int_range(b->random, 0, 4) == 0;
+    b->over_param = !b->in_buffers && g_rand_boolean(b->random);
+    if (b->in_buffers) {
+        bytes[TRACE_PARAM] = bytes[TRACE_MASTER] = 2;
+        bytes[TRACE_EXP_AVG] = bytes[TRACE_EXP_AVG_SQ] = 4;
+        return;
+    }
     bytes[TRACE_PARAM] = b->over_param ? 2 : 4;
     bytes[TRACE_GRAD] = b->over_param ? 0 : 4;
     bytes[TRACE_MASTER] = b->over_param ? 4 : 0;
@@ -59,7 +67,7 @@ static void describe_lists(struct builder *b)
 static void add_gradient(struct builder *b, uint32_t tensor)
 {
     access_tensor(b, tensor, TRACE_PARAM, b->over_param ? TRACE_UPDATE : TRACE_READ);
-    if (!b->over_param)
+    if (!b->over_param && !b->in_buffers)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
 }
 
@@ -68,7 +76,7 @@ static void add_update(struct builder *b, uint32_t tensor)
     begin_operator(b, "update", tensor, TRACE_UPDATE_PHASE,
                    b->host_update ? TRACE_ON_HOST : TRACE_ON_DEVICE);
     access_tensor(b, tensor, TRACE_PARAM, TRACE_UPDATE);
-    if (!b->over_param)
+    if (!b->over_param && !b->in_buffers)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_READ);
     else
         access_tensor(b, tensor, TRACE_MASTER, TRACE_UPDATE);
@@ -88,9 +96,19 @@ static void access_saved(struct builder *b, uint32_t tensor, uint32_t tensors, e
         access_tensor(b, 2 * tensors - 1 - tensor, TRACE_ACTIVATION, mode);
 }
 
+/* Right after its backward, from a buffer that an update on the host receives. */
+static void consume_gradient(struct builder *b, uint32_t tensor)
+{
+    b->made[tensor] = b->operators->len - 1;
+    add_update(b, tensor);
+    if (b->host_update)
+        g_array_index(b->operators, struct trace_operator, b->made[tensor] + 1).d2h_bytes =
+            2 * b->trace->tensors[tensor].elements;
+}
+
 static void build_iteration(struct builder *b, uint32_t tensors)
 {
-    b->host_first = g_rand_boolean(b->random);
+    b->host_first = !b->in_buffers && g_rand_boolean(b->random);
     bool holds = g_rand_boolean(b->random);
     for (uint32_t t = 0; t < tensors; t++)
         b->held[t] = holds && !is_on_host(b, t) && g_rand_boolean(b->random);
@@ -112,9 +130,14 @@ static void build_iteration(struct builder *b, uint32_t tensors)
         add_gradient(b, t);
         access_saved(b, t, tensors, TRACE_READ);
         add_buffer(b, t, b->operators->len - 1);
+        if (b->in_buffers)
+            consume_gradient(b, t);
     }
     for (uint32_t t = 0; t < tensors; t++)
-        add_update(b, t);
+        if (b->in_buffers)
+            add_buffer(b, b->made[t], b->made[t] + 1);
+        else
+            add_update(b, t);
 }
 
 struct trace *random_iteration(GRand *random)

@@ -178,11 +178,14 @@ static mover_ticket look_at_move(void *self, const struct mover_copy *to, uint64
     return ++onlooker->last;
 }
 
-static mover_ticket look_at_run(void *self, uint32_t moment, const struct mover_after *after)
+static mover_ticket look_at_run(void *self, uint32_t moment, const struct mover_after *after,
+                                mover_ticket *received)
 {
     struct onlooker *onlooker = self;
-    bool on_device = onlooker->trace->operators[moment].place == TRACE_ON_DEVICE;
-    onlooker->operators += on_device && after->queue[MOVER_HOST] > 0;
+    const struct trace_operator *op = &onlooker->trace->operators[moment];
+    onlooker->operators += op->place == TRACE_ON_DEVICE && after->queue[MOVER_HOST] > 0;
+    if (op->d2h_bytes)
+        *received = ++onlooker->last;
     return ++onlooker->last;
 }
 

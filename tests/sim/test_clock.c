@@ -65,6 +65,12 @@ static mover_ticket fetch(struct fixture *f, uint32_t chunk, uint64_t address,
     return sim_clock_mover.fetch(f->clock, &copy, after);
 }
 
+static mover_ticket run(struct fixture *f, uint32_t moment, const struct mover_after *after)
+{
+    mover_ticket received;
+    return sim_clock_mover.run(f->clock, moment, after, &received);
+}
+
 static void test_queues_overlap(struct fixture *f, const void *data)
 {
     (void)data;
@@ -75,15 +81,15 @@ static void test_queues_overlap(struct fixture *f, const void *data)
 
     struct mover_after first_copy = {{[MOVER_H2D] = first}};
     struct mover_after second_copy = {{[MOVER_H2D] = second}};
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &first_copy), ==, 1600);
+    g_assert_cmpuint(run(f, 0, &first_copy), ==, 1600);
     /* fetched meanwhile */
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 1, &second_copy), ==, 2600);
+    g_assert_cmpuint(run(f, 1, &second_copy), ==, 2600);
 
     struct mover_copy copy = copy_of(f, 1, 1024);
     struct mover_after operator_1 = {{[MOVER_COMPUTE] = 2600}};
     g_assert_cmpuint(sim_clock_mover.write_back(f->clock, &copy, true, &operator_1), ==, 3400);
     /* the write-back and operator 2 overlap */
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 2, &at_once), ==, 3600);
+    g_assert_cmpuint(run(f, 2, &at_once), ==, 3600);
 
     struct plan_figures lap = sim_clock_lap(f->clock);
     g_assert_cmpfloat_with_epsilon(lap.iteration_seconds, 3600e-9, 1e-15);
@@ -98,17 +104,17 @@ static void test_queues_overlap(struct fixture *f, const void *data)
 static void test_stall_between_operators(struct fixture *f, const void *data)
 {
     (void)data;
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &at_once), ==, 1000);
+    g_assert_cmpuint(run(f, 0, &at_once), ==, 1000);
     struct mover_after operator_0 = {{[MOVER_COMPUTE] = 1000}};
     mover_ticket copied = fetch(f, 1, 0, &operator_0);
     g_assert_cmpuint(copied, ==, 1800);
     struct mover_after after = {{[MOVER_H2D] = copied}};
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 1, &after), ==, 2800);
+    g_assert_cmpuint(run(f, 1, &after), ==, 2800);
 
     struct plan_figures lap = sim_clock_lap(f->clock);
     g_assert_cmpfloat_with_epsilon(lap.stall_seconds, 800e-9, 1e-15);
     /* The next lap begins where this one ended, with nothing counted. */
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 2, &at_once), ==, 3800);
+    g_assert_cmpuint(run(f, 2, &at_once), ==, 3800);
     lap = sim_clock_lap(f->clock);
     g_assert_cmpfloat_with_epsilon(lap.iteration_seconds, 1000e-9, 1e-15);
     g_assert_cmpfloat(lap.stall_seconds, ==, 0);
@@ -119,7 +125,7 @@ static void test_stall_between_operators(struct fixture *f, const void *data)
 static void test_copies_are_bound_to_moments(struct fixture *f, const void *data)
 {
     (void)data;
-    sim_clock_mover.run(f->clock, 0, &at_once);
+    run(f, 0, &at_once);
     g_assert_cmpuint(fetch(f, 0, 0, &at_once), ==, 1600);
     struct mover_copy copy = copy_of(f, 0, 0);
     g_assert_cmpuint(sim_clock_mover.write_back(f->clock, &copy, true, &at_once), ==, 1600);
@@ -131,12 +137,12 @@ static void test_host_operator(struct fixture *f, const void *data)
     f->operators[1].place = TRACE_ON_HOST;
     f->operators[1].d2h_bytes = 300;
     f->operators[1].h2d_bytes = 200;
-    sim_clock_mover.run(f->clock, 0, &at_once);
+    run(f, 0, &at_once);
     struct mover_after operator_0 = {{[MOVER_COMPUTE] = 1000}};
-    mover_ticket on_host = sim_clock_mover.run(f->clock, 1, &operator_0);
+    mover_ticket on_host = run(f, 1, &operator_0);
     g_assert_cmpuint(on_host, ==, 1000 + 300 + 1000 + 200);
     struct mover_after operator_1 = {{[MOVER_HOST] = on_host}};
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 2, &operator_1), ==, 3500);
+    g_assert_cmpuint(run(f, 2, &operator_1), ==, 3500);
 
     struct plan_figures lap = sim_clock_lap(f->clock);
     /* The device waits for the host operator and its two copies. */
@@ -155,7 +161,7 @@ static void test_move_is_device_work(struct fixture *f, const void *data)
     struct mover_after fetched = {{[MOVER_H2D] = 600}};
     /* 600 bytes read and written at 16 GB/s */
     g_assert_cmpuint(sim_clock_mover.move(f->clock, &to, 1024, &fetched), ==, 675);
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &at_once), ==, 1675);
+    g_assert_cmpuint(run(f, 0, &at_once), ==, 1675);
 
     struct plan_figures lap = sim_clock_lap(f->clock);
     g_assert_cmpfloat_with_epsilon(lap.stall_seconds, 600e-9, 1e-15);
@@ -171,7 +177,7 @@ static void test_peaks(struct fixture *f, const void *data)
 
     sim_clock_mover.allocate(f->clock, &low);
     sim_clock_mover.allocate(f->clock, &high);
-    sim_clock_mover.run(f->clock, 0, &at_once);
+    run(f, 0, &at_once);
     struct plan_figures lap = sim_clock_lap(f->clock);
     g_assert_cmpuint(lap.peak_device_bytes, ==, 3072);
     g_assert_cmpuint(lap.peak_live_device_bytes, ==, 2048);
@@ -179,8 +185,8 @@ static void test_peaks(struct fixture *f, const void *data)
 
     /* The highest leaves: the other's end counts, beside the moment's non-model data. */
     sim_clock_mover.drop(f->clock, 1);
-    sim_clock_mover.run(f->clock, 1, &at_once);
-    sim_clock_mover.run(f->clock, 2, &at_once);
+    run(f, 1, &at_once);
+    run(f, 2, &at_once);
     lap = sim_clock_lap(f->clock);
     g_assert_cmpuint(lap.peak_device_bytes, ==, 1024 + 300);
     g_assert_cmpuint(lap.peak_live_device_bytes, ==, 1024 + 200);
@@ -189,7 +195,7 @@ static void test_peaks(struct fixture *f, const void *data)
 
     /* A write-back that stays keeps its address. */
     sim_clock_mover.write_back(f->clock, &low, false, &at_once);
-    sim_clock_mover.run(f->clock, 0, &at_once);
+    run(f, 0, &at_once);
     lap = sim_clock_lap(f->clock);
     g_assert_cmpuint(lap.peak_device_bytes, ==, 1024);
     g_assert_cmpuint(lap.evictions, ==, 0);

@@ -109,6 +109,13 @@ static mover_ticket write_back(struct fixture *f, uint32_t chunk, const struct m
     return sim_clock_mover.write_back(f->clock, &copy, true, after);
 }
 
+static mover_ticket run_moment(struct sim_clock *clock, uint32_t moment,
+                               const struct mover_after *after)
+{
+    mover_ticket received;
+    return sim_clock_mover.run(clock, moment, after, &received);
+}
+
 static void check_span(const struct fixture *f, enum mover_queue queue, guint index,
                        uint64_t start_ns, uint64_t end_ns)
 {
@@ -125,7 +132,7 @@ static void test_from_the_beginning(struct fixture *f, const void *data)
     (void)data;
     struct mover_after both = {{[MOVER_H2D] = fetch(f, 0, &at_once)}};
     both.queue[MOVER_D2H] = write_back(f, 1, &at_once);
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &both), ==, 1400 + 1000);
+    g_assert_cmpuint(run_moment(f->clock, 0, &both), ==, 1400 + 1000);
     check_span(f, MOVER_H2D, 0, 0, 1200);
     check_span(f, MOVER_D2H, 0, 0, 1400);
 
@@ -144,9 +151,9 @@ static void test_by_a_later_copy(struct fixture *f, const void *data)
 {
     (void)data;
     struct mover_after fetched = {{[MOVER_H2D] = fetch(f, 2, &at_once)}};
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &at_once), ==, 1000);
+    g_assert_cmpuint(run_moment(f->clock, 0, &at_once), ==, 1000);
     write_back(f, 0, &at_once);
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 1, &fetched), ==, 2200 + 1000);
+    g_assert_cmpuint(run_moment(f->clock, 1, &fetched), ==, 2200 + 1000);
     check_span(f, MOVER_H2D, 0, 0, 2200);
     check_span(f, MOVER_D2H, 0, 1000, 2200);
 }
@@ -159,8 +166,8 @@ static void test_queue_beside_a_long_copy(struct fixture *f, const void *data)
     fetch(f, 0, &at_once);
     struct mover_after up = {{[MOVER_H2D] = fetch(f, 1, &at_once)}};
     struct mover_after down = {{[MOVER_D2H] = write_back(f, 2, &at_once)}};
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &up), ==, 3800);
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 1, &down), ==, 4800);
+    g_assert_cmpuint(run_moment(f->clock, 0, &up), ==, 3800);
+    g_assert_cmpuint(run_moment(f->clock, 1, &down), ==, 4800);
     check_span(f, MOVER_H2D, 0, 0, 1200);
     check_span(f, MOVER_H2D, 1, 1200, 2800);
     check_span(f, MOVER_D2H, 0, 0, 3000);
@@ -172,7 +179,7 @@ static void test_one_after_the_other(struct fixture *f, const void *data)
     (void)data;
     struct mover_after written = {{[MOVER_D2H] = write_back(f, 0, &at_once)}};
     struct mover_after fetched = {{[MOVER_H2D] = fetch(f, 1, &written)}};
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &fetched), ==, 1400 + 1000);
+    g_assert_cmpuint(run_moment(f->clock, 0, &fetched), ==, 1400 + 1000);
     check_span(f, MOVER_D2H, 0, 0, 600);
     check_span(f, MOVER_H2D, 0, 600, 1400);
 }
@@ -186,10 +193,10 @@ static void test_host_operator(struct fixture *f, const void *data)
     f->operators[0].d2h_bytes = 300;
     f->operators[0].h2d_bytes = 200;
     fetch(f, 2, &at_once); /* 300 bytes beside, until 600, then 1300 alone: 1900 */
-    struct mover_after done = {{[MOVER_HOST] = sim_clock_mover.run(f->clock, 0, &at_once)}};
+    struct mover_after done = {{[MOVER_HOST] = run_moment(f->clock, 0, &at_once)}};
     struct plan_figures lap = sim_clock_lap(f->clock); /* sees the end without a wait */
     g_assert_cmpfloat_with_epsilon(lap.iteration_seconds, 2100e-9, 1e-15);
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 1, &done), ==, 2100 + 1000);
+    g_assert_cmpuint(run_moment(f->clock, 1, &done), ==, 2100 + 1000);
     check_span(f, MOVER_D2H, 0, 0, 600);
     check_span(f, MOVER_HOST, 0, 600, 1600);
     check_span(f, MOVER_H2D, 0, 0, 1900);
@@ -203,7 +210,7 @@ static void test_pageable(struct fixture *f, const void *data)
     (void)data;
     struct mover_after down = {{[MOVER_D2H] = write_back(f, 2, &at_once)}};
     fetch(f, 0, &at_once);
-    g_assert_cmpuint(sim_clock_mover.run(f->clock, 0, &down), ==, 1200 + 1500 + 1000);
+    g_assert_cmpuint(run_moment(f->clock, 0, &down), ==, 1200 + 1500 + 1000);
     check_span(f, MOVER_H2D, 0, 0, 1200);
     check_span(f, MOVER_D2H, 0, 0, 2700);
 }
@@ -288,7 +295,7 @@ static void wait_for_all(const struct example *e, struct sim_clock *clock,
         moment++;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         all.queue[q] = timeline->spans[q]->len;
-    sim_clock_mover.run(clock, moment, &all);
+    run_moment(clock, moment, &all);
 }
 
 static struct ends run(const struct example *e, const struct rates *rates,

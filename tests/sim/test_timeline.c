@@ -24,6 +24,12 @@ struct fixture {
 
 static const struct mover_after none;
 
+static mover_ticket run(struct sim_clock *clock, uint32_t moment, const struct mover_after *after)
+{
+    mover_ticket received;
+    return sim_clock_mover.run(clock, moment, after, &received);
+}
+
 static void set_up(struct fixture *f, const void *threads)
 {
     for (int m = 0; m < OPERATORS; m++)
@@ -59,11 +65,11 @@ static void set_up(struct fixture *f, const void *threads)
                                                .non_model = f->non_model,
                                                .costs = f->costs,
                                                .timeline = f->timeline});
-    sim_clock_mover.run(f->clock, 0, &none);
+    run(f->clock, 0, &none);
     const struct mover_copy copy = {.chunk = 1, .bytes = 800, .slot_bytes = 1024};
     struct mover_after fetched = none;
     fetched.queue[MOVER_H2D] = sim_clock_mover.fetch(f->clock, &copy, &none);
-    sim_clock_mover.run(f->clock, 1, &fetched);
+    run(f->clock, 1, &fetched);
     sim_clock_lap(f->clock);
 }
 
