@@ -31,5 +31,7 @@ pstar_library(engine_kernels
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})
 
 # Not built unless asked for: cmake --build ... --target bench_kernels
-add_executable(bench_kernels EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/kernels.c)
-target_link_libraries(bench_kernels PRIVATE pstar_engine_kernels m)
+foreach(name kernels optimizer)
+  add_executable(bench_${name} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/${name}.c)
+  target_link_libraries(bench_${name} PRIVATE pstar_engine_kernels OpenMP::OpenMP_C m)
+endforeach()
