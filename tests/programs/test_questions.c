@@ -49,7 +49,8 @@ static void make_its_plan(const struct workshop *workshop, const char *answer)
     workshop_must_run(workshop, second);
 }
 
-/* Neither with its activations saved nor with them computed again. */
+/* Neither with its activations saved nor with them computed again; questions do not offload them.
+ */
 static void expect_too_large(const struct workshop *workshop, const char *model, unsigned batch,
                              const char *budgets)
 {
@@ -60,7 +61,10 @@ static void expect_too_large(const struct workshop *workshop, const char *model,
                    "--recompute %s " PLATFORM " -o larger.pstar",
                    model, batch, ways[i]),
                DONE, "larger.pstar");
-        expect(run(workshop, "pstar-plan larger.pstar %s " PLATFORM " -o larger.json", budgets),
+        expect(run(workshop,
+                   "pstar-plan larger.pstar %s --offload-activations traced " PLATFORM
+                   " -o larger.json",
+                   budgets),
                DOES_NOT_FIT, "memory");
     }
 }
