@@ -4,6 +4,8 @@
 #include "planner/emit.h"
 #include "planner/explain.h"
 #include "planner/placement.h"
+#include "planner/plan_timeline.h"
+#include "planner/print.h"
 #include "planner/questions.h"
 #include "planner/traced.h"
 #include "planner/verify.h"
@@ -21,7 +23,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
-        *chunk_size, *layout, *recompute, *offload, *micro_batch, *emit;
+        *chunk_size, *layout, *recompute, *offload, *micro_batch, *emit, *timeline;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -64,6 +66,8 @@ static GOptionContext *describe(struct arguments *a)
          "Check a plan against its TRACE, and that it moves what it predicts", "PLAN"},
         {"emit", 0, 0, G_OPTION_ARG_STRING, &a->emit,
          "Write the nearest settings of deepspeed or fsdp beside the plan too", "SYSTEM"},
+        {"timeline", 0, 0, G_OPTION_ARG_FILENAME, &a->timeline,
+         "Write when everything of the plan runs, for chrome://tracing and pstar-report", "FILE"},
         {"version", 0, 0, G_OPTION_ARG_NONE, &a->version, "Print the version", NULL},
         {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &a->rest, NULL, "TRACE"},
         {0}};
@@ -81,9 +85,10 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,        a->platform,   a->output,
-                       a->explain,       a->verify,      a->objective,   a->chunk_size, a->layout,
-                       a->recompute,     a->offload,     a->micro_batch, a->emit};
+    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,
+                       a->output,        a->explain,     a->verify,    a->objective,
+                       a->chunk_size,    a->layout,      a->recompute, a->offload,
+                       a->micro_batch,   a->emit,        a->timeline};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -178,70 +183,12 @@ static int verify(const struct arguments *a)
         explain_certificate(plan->certificate, stdout);
     else if (ok)
         puts("It has no certificate.");
+    if (ok && a->timeline)
+        ok = plan_timeline_write(plan, trace, costs, a->timeline, &error);
     plan_free(plan);
     trace_free(trace);
     costs_free(costs);
     return ok ? EXIT_DONE : fail(EXIT_USAGE, error);
-}
-
-static void print_row(const char *name, const struct plan_figures *figures, const char *remark)
-{
-    g_autofree char *moved = size_format(figures->h2d_bytes + figures->d2h_bytes);
-
-    printf("  %-14s %11s %10.4f %10.4f   %s\n", name, moved, figures->stall_seconds,
-           figures->iteration_seconds, remark);
-}
-
-static void print_rival(const struct search_rival *rival)
-{
-    g_autofree char *chunk = size_format(rival->chunk_bytes);
-    g_autofree char *remark = g_strdup_printf("chunks of %s", chunk);
-
-    if (rival->name)
-        print_row(rival->name, &rival->figures, remark);
-}
-
-/* Elements whose optimizer runs on the host, in percent. */
-static double host_share(const struct plan *plan, const struct trace *trace)
-{
-    uint64_t on_host = 0, all = 0;
-
-    for (uint32_t t = 0; plan->choices && t < trace->tensor_count; t++) {
-        all += trace->tensors[t].elements;
-        on_host += plan->choices->host_update[t] ? trace->tensors[t].elements : 0;
-    }
-    return all ? 100.0 * (double)on_host / (double)all : 0;
-}
-
-static void print_choices(const struct plan *plan)
-{
-    if (!plan->choices || !plan->choices->layer_count)
-        return;
-    g_autofree char *layers = trace_layers_format(plan->choices->recompute,
-                                                  plan->choices->layer_count);
-    g_autofree char *offloaded = trace_layers_format(plan->choices->offload,
-                                                     plan->choices->layer_count);
-    printf("  layers whose activations are computed again: %s; may leave the device: %s; a step is "
-           "%u x %u sequences\n",
-           layers, offloaded, plan->micro_batches, plan->batch);
-}
-
-static void print_result(const struct search_result *result)
-{
-    const struct plan_figures *f = &result->plan->predicted;
-    g_autofree char *peak = size_format(f->peak_device_bytes);
-    g_autofree char *host = size_format(f->peak_host_bytes);
-    g_autofree char *remark = g_strdup_printf("device %s, host %s, %.0f %% of the optimizer there",
-                                              peak, host, host_share(result->plan, result->trace));
-
-    printf("%u layouts, %u plans%s\n", result->layouts_tried, result->plans_tried,
-           result->stopped ? ", stopped early" : "");
-    printf("  %-14s %11s %10s %10s\n", "", "traffic", "stall s", "step s");
-    print_rival(&result->policy);
-    print_rival(&result->strategy);
-    print_row("plan", f, remark);
-    print_choices(result->plan);
-    explain_certificate(result->plan->certificate, stdout);
 }
 
 /* What was read for a search; NULL where it was not. */
@@ -280,7 +227,8 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
 }
 
 /* Proves how good the plan is, and writes it. */
-static bool write_result(const struct arguments *a, struct choices_result *result, GError **error)
+static bool write_result(const struct arguments *a, const struct costs *costs,
+                         struct choices_result *result, GError **error)
 {
     g_autofree char *platform = NULL, *hash = NULL;
 
@@ -292,7 +240,9 @@ static bool write_result(const struct arguments *a, struct choices_result *resul
     if (!certificate_make(result->best->plan, result->best->trace, &source, error))
         return false;
     choices_list(result, result->best->plan->certificate);
-    return plan_write(result->best->plan, a->output, error);
+    return plan_write(result->best->plan, a->output, error) &&
+           (!a->timeline || plan_timeline_write(result->best->plan, result->best->trace, costs,
+                                                a->timeline, error));
 }
 
 static struct search_options options_of(const struct arguments *a, const struct inputs *in,
@@ -359,9 +309,9 @@ static int search(const struct arguments *a, const struct inputs *in)
         return fail(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT) ? EXIT_DOES_NOT_FIT
                                                                                 : EXIT_USAGE,
                     error);
-    bool ok = write_result(a, result, &error);
+    bool ok = write_result(a, in->costs, result, &error);
     if (ok)
-        print_result(result->best);
+        print_result(result->best, stdout);
     if (ok && !replay_is_timed(in->trace))
         fputs("pstar-plan: the trace has no durations: times are those of copies alone\n", stderr);
     if (ok && a->emit)
@@ -403,8 +353,9 @@ static int ask(const struct arguments *a)
 
     if (wrong)
         return usage(wrong);
-    if (a->explain || a->verify || a->emit || a->output || a->objective || a->chunk_size ||
-        a->layout || a->recompute || a->offload || a->micro_batch || a->time_limit > 0)
+    if (a->explain || a->verify || a->emit || a->timeline || a->output || a->objective ||
+        a->chunk_size || a->layout || a->recompute || a->offload || a->micro_batch ||
+        a->time_limit > 0)
         return usage("a question goes with budgets, --platform, --link, --seed and --threads only");
     if (models && (a->rest || !a->platform))
         return usage("--max-model and --max-batch take a --platform and no TRACE");
@@ -437,6 +388,8 @@ static int run(const struct arguments *a)
     if (a->layout && is_given(a->micro_batch, "any"))
         return usage(
             "--layout names the chunks of the traced micro-batches: not with --micro-batch any");
+    if (a->explain && a->timeline)
+        return usage("--timeline goes with -o or --verify");
     if (a->explain && a->emit && !one)
         return usage("--explain with --emit takes one TRACE");
     if (a->explain)

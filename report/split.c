@@ -3,6 +3,8 @@
 #include "report/text.h"
 #include "traces/size.h"
 
+#include <math.h>
+
 static void split_free(void *data)
 {
     struct split *split = data;
@@ -114,6 +116,19 @@ static void add_sweep(const struct sweep_file *sweep, const GPtrArray *plans, GP
     }
 }
 
+/* Whether a timeline of it is among the files, which says more. */
+static bool has_timeline(const struct inputs *inputs, const struct input_plan *input)
+{
+    for (guint i = 0; i < inputs->strips->len; i++) {
+        const struct strips *strips = g_ptr_array_index(inputs->strips, i);
+        if (!strips->measured && !strips->alone &&
+            !g_strcmp0(strips->configuration.maker, input->configuration.maker) &&
+            fabs(strips->seconds - input->plan->predicted.iteration_seconds) < 1e-6)
+            return true;
+    }
+    return false;
+}
+
 GPtrArray *splits_find(const struct inputs *inputs)
 {
     GPtrArray *splits = g_ptr_array_new_with_free_func(split_free);
@@ -124,7 +139,7 @@ GPtrArray *splits_find(const struct inputs *inputs)
     }
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
-        if (input->plan->predicted.iteration_seconds > 0)
+        if (input->plan->predicted.iteration_seconds > 0 && !has_timeline(inputs, input))
             g_ptr_array_add(others,
                             split_of_figures(&input->configuration, &input->plan->predicted));
     }

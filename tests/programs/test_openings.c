@@ -71,9 +71,45 @@ static void test_openings(void)
     workshop_free(workshop);
 }
 
+/* How many of the bars have such a label. */
+static unsigned bars_of(struct workshop *workshop, const char *label)
+{
+    g_autofree char *path = workshop_path(workshop, "report/figures/bars.gp"), *text = NULL;
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    unsigned count = 0;
+    for (const char *at = text; (at = strstr(at, label)); at++)
+        count++;
+    return count;
+}
+
+/* A plan's file has sums alone; where its timeline is given, that is its bar, and the only one. */
+static void test_planned_step(void)
+{
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    if (!gnuplot) {
+        g_test_skip("no gnuplot");
+        return;
+    }
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model " PROJECT_DIR
+                                "/models/configs/gpt2.json --batch 4 --seq 512 --precision bf16 "
+                                "--platform " PLATFORM " -o small.pstar");
+    workshop_must_run(workshop, "pstar-plan small.pstar --device-memory 40% --recompute traced "
+                                "--platform " PLATFORM " -o plan.json --timeline made.json");
+    workshop_must_run(workshop, "pstar-plan --verify plan.json small.pstar --timeline again.json");
+    workshop_must_run(workshop, "cmp made.json again.json");
+    workshop_must_run(workshop, "pstar-report small.pstar plan.json -o report");
+    g_assert_cmpuint(bars_of(workshop, "planner, "), ==, 1);
+    workshop_must_run(workshop, "pstar-report small.pstar plan.json made.json -o report");
+    g_assert_cmpuint(bars_of(workshop, "planner, "), ==, 0);
+    g_assert_cmpuint(bars_of(workshop, "made.json, simulated"), ==, 1);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/openings", test_openings);
+    g_test_add_func("/planned-step", test_planned_step);
     return g_test_run();
 }
