@@ -84,7 +84,7 @@ char *trace_choices_describe(const struct trace_choices *choices)
 {
     GString *text = g_string_new(NULL);
     append_share(text, "recomputes", choices->recompute, choices->layer_count, "layers");
-    if (memchr(choices->offload, 1, choices->layer_count))
+    if (choices->layer_count && memchr(choices->offload, 1, choices->layer_count))
         append_share(text, "; offloads the activations of", choices->offload, choices->layer_count,
                      "layers");
     append_share(text, "; updates", choices->host_update, choices->tensor_count,
