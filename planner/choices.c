@@ -10,8 +10,10 @@
 #include <math.h>
 #include <string.h>
 
-/* How much worse than the best plan a choice's may be at a glance to be searched wholly. */
-#define NEARLY 1.03
+/* How much worse than the best plan a choice's may be at a glance to be searched wholly. What is
+ * offloaded makes for as many chunks again, and its searches take several times as long. */
+#define NEARLY           1.03
+#define NEARLY_OFFLOADED 1.0
 
 #define FIRST_SHARE 0.6  /* of a limited time, for the choice that is searched first */
 #define LEAST_TIME  1e-3 /* seconds; 0 would be no limit */
@@ -230,9 +232,10 @@ static void search_contender(struct choices *c, bool offload_other)
     struct tried *contender = find_contender(c, offload_other);
     g_autoptr(GPtrArray) layouts = g_ptr_array_new();
     struct search_options narrow = remaining(c, 1);
+    double nearly = offload_other ? NEARLY_OFFLOADED : NEARLY;
 
     if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY ||
-        value_of(c, contender->plan) > NEARLY * value_of(c, c->best->plan))
+        value_of(c, contender->plan) > nearly * value_of(c, c->best->plan))
         return;
     struct named_layout named = {.layout = contender->plan->layout};
 
