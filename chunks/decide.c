@@ -3,55 +3,36 @@
 #include "chunks/decide_run.h"
 #include "chunks/settle.h"
 
-#include <string.h>
+/* Iterations before the one that becomes the plan. */
+#define SETTLING_ITERATIONS 2
 
 /* Back to the chunks that the iteration began with. */
-static void return_home(struct run *run)
+static void close_iteration(struct run *run)
 {
-    const struct decisions *record = run->record;
+    struct decisions *record = run->record;
+    if (!record)
+        return;
     for (uint32_t c = 0; c < run->chunk_count; c++)
         if (run->place[c] != RUN_ON_HOST && !record->initial[c])
             run_leave(run, c);
     for (uint32_t c = 0; c < run->chunk_count; c++)
         if (run->place[c] == RUN_ON_HOST && record->initial[c])
             run_enter(run, PLAN_FETCH, c);
-}
-
-/* Whether what is recorded ends with the chunks it began with; the last iteration is made to. */
-static bool close_iteration(struct run *run, bool last)
-{
-    struct decisions *record = run->record;
-    if (last)
-        return_home(run);
     record->first[record->moment_count + 1] = run->action_count;
-    return memcmp(record->initial, run->place, run->chunk_count) == 0;
+    g_array_set_size(record->actions, run->action_count);
 }
 
-static void begin_next(struct run *run)
+static void run_iteration(struct run *run)
 {
+    uint32_t moments = run->accesses->moment_count;
+    for (uint32_t c = 0; run->record && c < run->chunk_count; c++)
+        run->record->initial[c] = run->place[c] != RUN_ON_HOST;
+    run_operators(run);
+    close_iteration(run);
     for (uint32_t c = 0; c < run->chunk_count; c++)
         if (run->next_use[c] != POLICY_NONE)
-            run->next_use[c] -= run->accesses->moment_count;
+            run->next_use[c] -= moments;
     run->iteration++;
-}
-
-/* False: it does not come back to where it began. What is newer on the device at the start of the
- * steady iteration is what is at its end; where that was so, all is right already. */
-static bool record_iteration(struct run *run, bool last)
-{
-    g_autofree uint8_t *dirty = g_memdup2(run->dirty, run->chunk_count);
-    memcpy(run->record->initial, run->place, run->chunk_count);
-    run->action_count = 0;
-    run->flushed_clean = false;
-    run_operators(run);
-    if (!close_iteration(run, last)) {
-        begin_next(run);
-        return false;
-    }
-    g_array_set_size(run->record->actions, run->action_count);
-    if (run->flushed_clean || memcmp(dirty, run->dirty, run->chunk_count) != 0)
-        decisions_settle(run->record, run->accesses);
-    return true;
 }
 
 static void open_view(struct run *run)
@@ -148,11 +129,11 @@ struct decisions *decide(const struct layout *layout, const struct accesses *acc
     struct run run = {.accesses = accesses};
     struct decisions *record = decisions_new(accesses);
     open_run(&run, layout, homes, options);
-    run_operators(&run);
-    begin_next(&run);
+    for (int i = 0; i < SETTLING_ITERATIONS; i++)
+        run_iteration(&run);
     run.record = record;
-    if (!record_iteration(&run, false))
-        record_iteration(&run, true);
+    run_iteration(&run);
+    decisions_settle(record, accesses);
     record->fault = run.fault;
     close_run(&run);
     return record;

@@ -15,8 +15,8 @@ struct decisions {
 };
 
 /* `options->device_bytes` must be at least what every moment needs beside the device-homed chunks.
- * The policy runs through one iteration to settle. The second becomes the plan if it ends with the
- * chunks it began with; else the third does, and is made to. */
+ * The policy runs through two iterations to settle; the third is recorded, and closed: it ends with
+ * the chunks it began with. */
 struct decisions *decide(const struct layout *layout, const struct accesses *accesses,
                          const struct homes *homes, const struct dry_run_options *options);
 

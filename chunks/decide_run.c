@@ -125,7 +125,6 @@ static void serve_on_host(struct run *run, const struct chunk_access *begin,
             run_leave(run, access->chunk);
         } else {
             emit(run, PLAN_FLUSH, access->chunk);
-            run->flushed_clean |= !run->dirty[access->chunk];
             run->dirty[access->chunk] = 0;
         }
     }

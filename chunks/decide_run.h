@@ -33,7 +33,6 @@ struct run {
     struct decisions *record;    /* NULL while settling */
     struct plan_action *actions; /* the record's, which has room for action_room of them */
     uint32_t action_count, action_room;
-    bool flushed_clean; /* the record has a flush of a clean chunk */
 };
 
 /* All operators of one iteration. Writes the record's actions and, but for the last one, its

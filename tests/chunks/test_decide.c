@@ -189,27 +189,24 @@ static void finish_operator(struct plain *p, bool on_host)
     }
 }
 
-/* Returns whether it ends with the chunks it began with; the last one is made to. */
-static bool run_iteration(struct plain *p, bool last)
+static void run_iteration(struct plain *p)
 {
     uint32_t chunks = p->layout->chunk_count;
     g_autofree uint8_t *initial = g_memdup2(p->resident, chunks);
-    g_array_set_size(p->record->actions, 0);
     for (p->moment = 0; p->moment < p->accesses->moment_count;) {
         bool on_host = is_on_host(p, p->moment);
         serve(p, on_host);
         look_ahead(p);
         finish_operator(p, on_host);
     }
-    for (uint32_t c = 0; last && c < chunks; c++)
+    for (uint32_t c = 0; p->recording && c < chunks; c++)
         if (p->resident[c] && !initial[c])
             leave(p, c);
-    for (uint32_t c = 0; last && c < chunks; c++)
+    for (uint32_t c = 0; p->recording && c < chunks; c++)
         if (!p->resident[c] && initial[c])
             enter(p, PLAN_FETCH, c);
     memcpy(p->record->initial, initial, chunks);
     p->record->first[p->moment + 1] = p->record->actions->len;
-    return memcmp(p->resident, initial, chunks) == 0;
 }
 
 static struct decisions *decide_plainly(const struct layout *layout,
@@ -230,10 +227,9 @@ static struct decisions *decide_plainly(const struct layout *layout,
                       .pinned = pinned,
                       .came = came,
                       .used = used};
-    bool closed = false;
-    for (p.iteration = 0; !closed; p.iteration++) {
-        p.recording = p.iteration > 0;
-        closed = run_iteration(&p, p.iteration == 2) && p.recording;
+    for (p.iteration = 0; p.iteration < 3; p.iteration++) {
+        p.recording = p.iteration == 2;
+        run_iteration(&p);
     }
     decisions_settle(p.record, accesses);
     return p.record;
