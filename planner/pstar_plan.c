@@ -4,7 +4,7 @@
 #include "planner/emit.h"
 #include "planner/explain.h"
 #include "planner/placement.h"
-#include "planner/plan_timeline.h"
+#include "planner/plan_replay.h"
 #include "planner/print.h"
 #include "planner/questions.h"
 #include "planner/traced.h"
@@ -184,7 +184,7 @@ static int verify(const struct arguments *a)
     else if (ok)
         puts("It has no certificate.");
     if (ok && a->timeline)
-        ok = plan_timeline_write(plan, trace, costs, a->timeline, &error);
+        ok = plan_replay_write(plan, trace, costs, a->timeline, &error);
     plan_free(plan);
     trace_free(trace);
     costs_free(costs);
@@ -241,8 +241,8 @@ static bool write_result(const struct arguments *a, const struct costs *costs,
         return false;
     choices_list(result, result->best->plan->certificate);
     return plan_write(result->best->plan, a->output, error) &&
-           (!a->timeline || plan_timeline_write(result->best->plan, result->best->trace, costs,
-                                                a->timeline, error));
+           (!a->timeline ||
+            plan_replay_write(result->best->plan, result->best->trace, costs, a->timeline, error));
 }
 
 static struct search_options options_of(const struct arguments *a, const struct inputs *in,

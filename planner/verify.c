@@ -2,8 +2,8 @@
 
 #include "planner/certificate.h"
 #include "planner/choices.h"
+#include "planner/plan_replay.h"
 #include "planner/traced.h"
-#include "sim/replay.h"
 #include "traces/trace_file.h"
 
 #include <math.h>
@@ -37,25 +37,12 @@ static bool same_figures(const struct plan_figures *p, const struct plan_figures
            same("peak_host_bytes", p->peak_host_bytes, r->peak_host_bytes, error);
 }
 
-static struct plan_figures replay_plan(const struct plan *plan, const struct trace *trace,
-                                       const struct costs *costs)
-{
-    struct non_model *non_model = non_model_place(trace);
-    struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
-    struct replay_view view = {trace, accesses, costs};
-    struct plan_figures steady = replay(plan, &view).steady;
-
-    accesses_free(accesses);
-    non_model_free(non_model);
-    return steady;
-}
-
 bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
                  struct plan_figures *figures, GError **error)
 {
     if (!plan_check(plan, trace, error))
         return false;
-    struct plan_figures steady = replay_plan(plan, trace, costs);
+    struct plan_figures steady = plan_replay(plan, trace, costs, NULL);
     if (figures)
         *figures = steady;
     return same_figures(&plan->predicted, &steady, error);
@@ -91,7 +78,7 @@ static bool check_times(const struct plan *plan, const struct trace *trace, GErr
     struct costs *costs = certificate_costs(plan->certificate, error);
     if (!costs)
         return false;
-    struct plan_figures steady = replay_plan(plan, trace, costs);
+    struct plan_figures steady = plan_replay(plan, trace, costs, NULL);
     costs_free(costs);
     return same_seconds("iteration_seconds", plan->predicted.iteration_seconds,
                         steady.iteration_seconds, error) &&

@@ -24,7 +24,7 @@ static guint budget_now(const struct inputs *inputs, const GArray *budgets)
 static void add_memory(struct contents *contents, const struct sweep_file *sweep,
                        const struct sweep_file_entry *less, uint64_t budget)
 {
-    const struct sweep_file_entry *more = sweep_file_fastest(sweep, budget);
+    const struct sweep_file_entry *more = sweep_file_fastest(sweep, budget, NULL);
     double slow = less->figures.iteration_seconds;
     if (!more || more->figures.iteration_seconds > (1 - WORTH) * slow)
         return;
@@ -53,8 +53,8 @@ static double slower_way(const struct sweep_file *sweep)
 static void add_link(struct contents *contents, const struct sweep_file *sweep,
                      const struct sweep_file *other, const struct sweep_file_entry *slow)
 {
-    const struct sweep_file_entry *fast = sweep_file_fastest(other,
-                                                             slow->configuration.device_bytes);
+    const struct sweep_file_entry *fast =
+        sweep_file_fastest(other, slow->configuration.device_bytes, NULL);
     double now = slow->figures.iteration_seconds;
     if (!fast || fast->figures.iteration_seconds > (1 - WORTH) * now)
         return;
@@ -83,7 +83,7 @@ void advice_add_hardware(struct contents *contents)
     g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
     guint now = budget_now(inputs, budgets);
     const struct sweep_file_entry *entry =
-        sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, now));
+        sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, now), NULL);
     if (entry && now + 1 < budgets->len)
         add_memory(contents, sweep, entry, g_array_index(budgets, uint64_t, now + 1));
     for (guint f = 0; entry && f < inputs->faster->len; f++) {

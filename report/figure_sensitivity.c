@@ -43,7 +43,7 @@ static void append_sweep(GString *data, const struct sweep_file *sweep, double *
     g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
     for (guint b = 0; b < budgets->len; b++) {
         uint64_t budget = g_array_index(budgets, uint64_t, b);
-        const struct sweep_file_entry *best = sweep_file_fastest(sweep, budget);
+        const struct sweep_file_entry *best = sweep_file_fastest(sweep, budget, NULL);
         if (!best)
             continue;
         append_point(data, budget, best->figures.iteration_seconds, without_link(best));
@@ -72,7 +72,7 @@ static char *memory_text(const struct sweep_file *sweep, const GArray *budgets)
     const struct sweep_file_entry *least = NULL, *most = NULL;
     for (guint b = 0; b < budgets->len; b++) {
         const struct sweep_file_entry *entry =
-            sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, b));
+            sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, b), NULL);
         least = least ? least : entry;
         most = entry ? entry : most;
     }
@@ -93,12 +93,12 @@ static void append_links(GString *text, const struct sweep_file *sweep, const GA
 {
     const struct sweep_file_entry *now = NULL;
     for (guint b = 0; b < budgets->len && !now; b++)
-        now = sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, b));
+        now = sweep_file_fastest(sweep, g_array_index(budgets, uint64_t, b), NULL);
     for (guint f = 0; now && f < faster->len; f++) {
         const struct sweep_file *other = g_ptr_array_index(faster, f);
         const struct sweep_file_entry *then =
             sweep_file_is_slower(sweep, other)
-                ? sweep_file_fastest(other, now->configuration.device_bytes)
+                ? sweep_file_fastest(other, now->configuration.device_bytes, NULL)
                 : NULL;
         if (!then)
             continue;

@@ -1,7 +1,7 @@
 /* pstar-report: pictures, tables and a page of traces, plans, sweeps and run logs. */
 #include "report/report.h"
+#include "traces/output_file.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <stdio.h>
 
@@ -67,10 +67,7 @@ static int run(const struct options *options, GError **error)
                                                                           : EXIT_BAD_INPUT;
     fputs(summary, stdout);
     g_free(summary);
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return EXIT_DONE;
-    g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "standard output: %s", g_strerror(errno));
-    return EXIT_FAILED;
+    return EXIT_DONE;
 }
 
 int main(int argc, char **argv)
@@ -84,5 +81,5 @@ int main(int argc, char **argv)
     g_clear_error(&error);
     g_free(options.folder);
     g_strfreev(options.files);
-    return status;
+    return output_end("pstar-report", status);
 }

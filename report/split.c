@@ -75,23 +75,6 @@ static int by_seconds(const void *left, const void *right)
     return (a->seconds > b->seconds) - (a->seconds < b->seconds);
 }
 
-/* The fastest that fits the budget. */
-static const struct sweep_file_entry *fastest_of(const struct sweep_file *sweep, uint64_t budget,
-                                                 const char *maker)
-{
-    const struct sweep_file_entry *best = NULL;
-    for (guint i = 0; i < sweep->entries->len; i++) {
-        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
-                                                              struct sweep_file_entry, i);
-        if (entry->fits && entry->figures.iteration_seconds > 0 &&
-            entry->configuration.device_bytes == budget &&
-            !g_strcmp0(entry->configuration.maker, maker) &&
-            (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
-            best = entry;
-    }
-    return best;
-}
-
 static uint64_t budget_of(const struct sweep_file *sweep, const GPtrArray *plans)
 {
     g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
@@ -109,8 +92,8 @@ static void add_sweep(const struct sweep_file *sweep, const GPtrArray *plans, GP
     uint64_t budget = budget_of(sweep, plans);
     g_autoptr(GPtrArray) makers = sweep_file_makers(sweep);
     for (guint m = 0; m < makers->len; m++) {
-        const struct sweep_file_entry *entry = fastest_of(sweep, budget,
-                                                          g_ptr_array_index(makers, m));
+        const struct sweep_file_entry *entry = sweep_file_fastest(sweep, budget,
+                                                                  g_ptr_array_index(makers, m));
         if (entry)
             g_ptr_array_add(others, split_of_entry(entry));
     }

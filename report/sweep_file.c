@@ -129,7 +129,7 @@ bool sweep_file_is_slower(const struct sweep_file *sweep, const struct sweep_fil
 }
 
 const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep,
-                                                  uint64_t device_bytes)
+                                                  uint64_t device_bytes, const char *maker)
 {
     const struct sweep_file_entry *best = NULL;
     for (guint i = 0; i < sweep->entries->len; i++) {
@@ -137,6 +137,7 @@ const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep
                                                               struct sweep_file_entry, i);
         if (entry->fits && entry->configuration.device_bytes == device_bytes &&
             entry->figures.iteration_seconds > 0 &&
+            (!maker || !g_strcmp0(entry->configuration.maker, maker)) &&
             (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
             best = entry;
     }

@@ -25,9 +25,10 @@ void sweep_file_free(struct sweep_file *sweep);
 /* Whether both are of one trace, the first with a slower link than the other. */
 bool sweep_file_is_slower(const struct sweep_file *sweep, const struct sweep_file *than);
 
-/* Of the entries that fit with so much memory the fastest; NULL: none that knows its time. */
+/* Of the entries that fit, with this budget and maker (NULL: any), the fastest; NULL: none that
+ * knows its time. */
 const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep,
-                                                  uint64_t device_bytes);
+                                                  uint64_t device_bytes, const char *maker);
 
 /* Of the entries that fit, with this budget (0: any) and maker (NULL: any), the one of least
  * traffic, the first of equals; NULL: none. */
