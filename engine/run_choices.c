@@ -35,9 +35,10 @@ static bool contradicts(GError **error, const char *option, const char *plan, co
     return false;
 }
 
-/* Whether the planner weighed other layers: then they are its choice, and --recompute and
- * --offload-activations are what the run would do without a plan. No result depends on it. */
-static bool chose_layers(const struct plan *plan)
+/* Whether the planner weighed others: then they are its choice, and --recompute,
+ * --offload-activations and --host-embedding are what the run would do without a plan. No result
+ * depends on it. */
+static bool weighed_others(const struct plan *plan)
 {
     return plan->certificate && plan->certificate->alternative_count > 0;
 }
@@ -55,12 +56,12 @@ static bool check_options(const struct run_options *options, const struct trace_
                           const struct plan *of_plan, GError **error)
 {
     const struct trace_choices *plan = of_plan->choices;
-    if (options->recompute && !chose_layers(of_plan) &&
+    if (options->recompute && !weighed_others(of_plan) &&
         memcmp(given->recompute, plan->recompute, plan->layer_count) != 0)
         return contradicts(error, "--recompute", options->plan, "recomputes other layers");
-    if (options->offload && !chose_layers(of_plan) && !offload_alike(given, plan))
+    if (options->offload && !weighed_others(of_plan) && !offload_alike(given, plan))
         return contradicts(error, "--offload-activations", options->plan, "offloads other layers");
-    if (options->host_embedding && !plan->host_embedding)
+    if (options->host_embedding && !weighed_others(of_plan) && !plan->host_embedding)
         return contradicts(error, "--host-embedding", options->plan, "embeds on the device");
     if (options->host_update &&
         memcmp(given->host_update, plan->host_update, plan->tensor_count) != 0)

@@ -29,18 +29,23 @@ static const struct trace_operator *find(GHashTable *index, const char *verb, co
     return g_hash_table_lookup(index, key);
 }
 
-/* Returns whether the duration is another operator's. */
-static bool take_duration(GHashTable *index, struct trace_operator *op)
+/* Returns whether the duration is not that of this operator, where it is. */
+static bool take_duration(GHashTable *index, const struct model_iteration *iteration, uint32_t m,
+                          const struct platform *platform)
 {
+    struct trace_operator *op = &iteration->trace->operators[m];
     const struct trace_operator *same = find(index, "", op->name, op->micro_batch), *twin = same;
+    bool moved = same && same->place != op->place;
 
     if (!same) {
         g_assert(g_str_has_prefix(op->name, RECOMPUTE));
         twin = find(index, FORWARD, op->name + sizeof RECOMPUTE - 1, op->micro_batch);
         g_assert(twin);
     }
-    op->duration_ns = twin->duration_ns;
-    return !same;
+    op->duration_ns = moved && platform && twin->duration_ns
+                          ? model_operator_ns(iteration, m, platform)
+                          : twin->duration_ns;
+    return !same || moved;
 }
 
 static void describe_alike(struct trace *derived, const struct trace *trace)
@@ -52,21 +57,30 @@ static void describe_alike(struct trace *derived, const struct trace *trace)
     derived->partial = trace->partial;
 }
 
-struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
-                           struct model_layers layers)
+static struct model_job job_of(const struct recognised *recognised, struct model_choice choice)
 {
     struct model_job job = recognised->iteration->job;
-    job.recompute = layers.recompute;
-    job.offload = layers.offload;
+
+    job.recompute = choice.recompute;
+    job.offload = choice.offload;
+    job.host_embedding = choice.host_embedding;
+    return job;
+}
+
+struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
+                           struct model_choice choice, const struct platform *platform)
+{
+    const struct model_job job = job_of(recognised, choice);
     struct model_iteration *iteration = model_iteration_new(recognised->config, &job, NULL);
-    g_assert(iteration); /* the job went with the model before */
-    struct trace *derived = g_steal_pointer(&iteration->trace);
+    if (!iteration)
+        return NULL;
     g_autoptr(GHashTable) index = index_operators(trace);
     bool borrowed = false;
 
+    for (uint32_t m = 0; m < iteration->trace->operator_count; m++)
+        borrowed |= take_duration(index, iteration, m, platform);
+    struct trace *derived = g_steal_pointer(&iteration->trace);
     model_iteration_free(iteration);
-    for (uint32_t m = 0; m < derived->operator_count; m++)
-        borrowed |= take_duration(index, &derived->operators[m]);
     describe_alike(derived, trace);
     derived->estimated = trace->estimated || borrowed;
     return derived;
@@ -87,13 +101,11 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
 
 struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
                             const struct platform *platform, uint32_t batch, uint32_t micro_batches,
-                            struct model_layers layers)
+                            struct model_choice choice)
 {
-    struct model_job job = recognised->iteration->job;
+    struct model_job job = job_of(recognised, choice);
     job.batch = batch;
     job.micro_batches = micro_batches;
-    job.recompute = layers.recompute;
-    job.offload = layers.offload;
     struct trace *rebatched = model_synthesise(recognised->config, &job, platform, NULL);
 
     if (rebatched)

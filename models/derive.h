@@ -1,25 +1,29 @@
-/* From a trace, the one of the same model with other layers computed again or offloaded, or other
- * micro-batches. */
+/* From a trace, the one of the same model with other layers computed again or offloaded, the
+ * embedding elsewhere, or other micro-batches. */
 #ifndef PSTAR_MODELS_DERIVE_H
 #define PSTAR_MODELS_DERIVE_H
 
 #include "models/recognise.h"
 #include "platforms/platform.h"
 
-/* What layers do with their activations, as in struct model_job; each [layers], or NULL: none. */
-struct model_layers {
+/* How a step is made, as in struct model_job, where its results do not depend on it; of the layers
+ * each [layers], or NULL: none. */
+struct model_choice {
     const uint8_t *recompute, *offload;
+    bool host_embedding;
 };
 
 /* `recognised` is that of `trace`.
  *
  * Tensors, operators, accesses, counts and buffers are exactly those of a run that chooses so.
  * Operators that both have keep their durations; one that computes again what the trace kept takes
- * as long as its forward did, and the result is then marked as estimated: synthesised durations are
- * those of a synthesis, measured ones those of the same work at another time. The caller frees the
- * result with trace_free. */
+ * as long as its forward did: synthesised durations are those of a synthesis, measured ones those
+ * of the same work at another time. An embedding on the other side takes what a synthesis for the
+ * platform says; NULL: as long as it did. Durations that are not the trace's mark the result as
+ * estimated. NULL where the model has no such step: an embedding on the host with gradients in
+ * buffers. The caller frees the result with trace_free. */
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
-                           struct model_layers layers);
+                           struct model_choice choice, const struct platform *platform);
 
 /* Whether the trace's durations are those of a synthesis for the platform. */
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
@@ -30,6 +34,6 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
  * step would be too large. The caller frees the result with trace_free. */
 struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
                             const struct platform *platform, uint32_t batch, uint32_t micro_batches,
-                            struct model_layers layers);
+                            struct model_choice choice);
 
 #endif

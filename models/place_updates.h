@@ -17,9 +17,8 @@
  * (models/iteration.h), where nothing depends on their order: each tensor has one, they use no
  * buffers, and nothing follows them. Else they stay in the order of the trace.
  *
- * Recomputation is models/derive.h's; the size of micro-batches and the place of the embedding take
- * a trace of their own. Fails (TRACE_ERROR_INVALID) where
- * one operator updates tensors of both kinds. The caller frees the result with trace_free. */
+ * Other choices are models/derive.h's. Fails (TRACE_ERROR_INVALID) where one operator updates
+ * tensors of both kinds. The caller frees the result with trace_free. */
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
                                   const struct platform *platform, GError **error);
 

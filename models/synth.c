@@ -27,17 +27,24 @@ static double device_seconds(const struct platform *platform, const struct model
     return job->unfused ? memory + compute : fmax(memory, compute);
 }
 
+uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t moment,
+                           const struct platform *platform)
+{
+    const struct model_operator *op = &iteration->operators[moment];
+    const struct trace_operator *traced = &iteration->trace->operators[moment];
+    double seconds = traced->place == TRACE_ON_HOST
+                         ? host_seconds(platform, iteration->trace, op, traced)
+                         : device_seconds(platform, &iteration->job, op, traced);
+
+    return (uint64_t)fmax(1, round(seconds * 1e9));
+}
+
 static void estimate_durations(struct model_iteration *iteration, const struct platform *platform)
 {
     struct trace *trace = iteration->trace;
-    for (uint32_t i = 0; i < trace->operator_count; i++) {
-        struct trace_operator *traced = &trace->operators[i];
-        const struct model_operator *op = &iteration->operators[i];
-        double seconds = traced->place == TRACE_ON_HOST
-                             ? host_seconds(platform, trace, op, traced)
-                             : device_seconds(platform, &iteration->job, op, traced);
-        traced->duration_ns = (uint64_t)fmax(1, round(seconds * 1e9));
-    }
+
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = model_operator_ns(iteration, m, platform);
     trace->machine = g_strdup(platform->name);
     trace->estimated = true;
 }

@@ -14,4 +14,8 @@
 struct trace *model_synthesise(const struct model_config *config, const struct model_job *job,
                                const struct platform *platform, GError **error);
 
+/* What it says of the iteration's operator at a moment: nanoseconds, at least 1. */
+uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t moment,
+                           const struct platform *platform);
+
 #endif

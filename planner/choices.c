@@ -50,31 +50,34 @@ static struct search_options remaining(struct choices *c, double share)
     return options;
 }
 
-static struct tried *find(const struct choices *c, struct model_layers layers, uint32_t batch)
+static struct tried *find(const struct choices *c, struct model_choice choice, uint32_t batch)
 {
     for (guint i = 0; i < c->tried->len; i++) {
         struct tried *tried = g_ptr_array_index(c->tried, i);
         if (tried->as_alternative.batch == batch &&
-            !memcmp(tried->recompute, layers.recompute, c->layers) &&
-            !memcmp(tried->offload, layers.offload, c->layers))
+            tried->host_embedding == choice.host_embedding &&
+            !memcmp(tried->recompute, choice.recompute, c->layers) &&
+            !memcmp(tried->offload, choice.offload, c->layers))
             return tried;
     }
     return NULL;
 }
 
 /* Takes `trace`. */
-static struct tried *add(struct choices *c, struct model_layers layers, struct trace *trace)
+static struct tried *add(struct choices *c, struct model_choice choice, struct trace *trace)
 {
     struct tried *tried = g_new0(struct tried, 1);
     struct certificate_alternative *a = &tried->as_alternative;
 
-    tried->recompute = g_memdup2(layers.recompute, c->layers);
-    tried->offload = g_memdup2(layers.offload, c->layers);
-    while (tried->first < c->layers && layers.recompute[tried->first])
+    tried->recompute = g_memdup2(choice.recompute, c->layers);
+    tried->offload = g_memdup2(choice.offload, c->layers);
+    while (tried->first < c->layers && choice.recompute[tried->first])
         tried->first++;
+    tried->host_embedding = choice.host_embedding;
     tried->trace = trace;
-    a->recompute = trace_layers_format(layers.recompute, c->layers);
-    a->offload = trace_layers_format(layers.offload, c->layers);
+    a->recompute = trace_layers_format(choice.recompute, c->layers);
+    a->offload = trace_layers_format(choice.offload, c->layers);
+    a->host_embedding = choice.host_embedding;
     a->batch = trace->batch;
     a->micro_batches = trace->micro_batches;
     a->bound = any_layout_best(trace, c->options->platform, &a->host_price);
@@ -128,20 +131,20 @@ static bool go_on(struct choices *c)
     return !c->stopped;
 }
 
-/* The first layers computed again, as many as `first`, those of `offload` [layers] offloaded, with
- * micro-batches of `batch`. */
-static void consider(struct choices *c, int64_t first, const uint8_t *offload, uint32_t batch)
+/* The first layers computed again, as many as `first`; how the others of `rest` are is of no
+ * consequence. */
+static void consider(struct choices *c, int64_t first, struct model_choice rest, uint32_t batch)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
-    const struct model_layers layers = {recompute, offload};
+    const struct model_choice choice = {recompute, rest.offload, rest.host_embedding};
     struct trace *trace;
 
     if (first < 0 || first > c->layers || !go_on(c))
         return;
     memset(recompute, 1, (size_t)first);
-    if (find(c, layers, batch) || !(trace = choices_trace(c, layers, batch)))
+    if (find(c, choice, batch) || !(trace = choices_trace(c, choice, batch)))
         return;
-    struct tried *tried = add(c, layers, trace);
+    struct tried *tried = add(c, choice, trace);
     if (c->options->objective == OBJECTIVE_MEMORY)
         judge_by_memory(c, tried);
     else
@@ -154,11 +157,21 @@ static uint32_t first_step(const struct choices *c)
     return c->options->objective == OBJECTIVE_MEMORY ? c->layers : MAX(1, c->layers / SHARES);
 }
 
+static struct model_choice as_traced(const struct choices *c)
+{
+    return (struct model_choice){NULL, c->traced_offload, c->traced_host_embedding};
+}
+
+static struct model_choice as_best(const struct choices *c)
+{
+    return (struct model_choice){NULL, c->best->offload, c->best->host_embedding};
+}
+
 static void explore_layers(struct choices *c, uint32_t batch)
 {
     for (uint32_t first = 0; first < c->layers; first += first_step(c))
-        consider(c, first, c->traced_offload, batch);
-    consider(c, c->layers, c->traced_offload, batch);
+        consider(c, first, as_traced(c), batch);
+    consider(c, c->layers, as_traced(c), batch);
 }
 
 static void refine_layers(struct choices *c)
@@ -166,24 +179,35 @@ static void refine_layers(struct choices *c)
     uint32_t step = first_step(c);
 
     for (int i = 0; i < HALVINGS && step > 1 && step < c->layers; i++) {
-        const struct tried *best = c->best;
-        uint32_t batch = best->as_alternative.batch;
+        const struct model_choice best = as_best(c);
+        uint32_t first = c->best->first, batch = c->best->as_alternative.batch;
         step /= 2;
-        consider(c, (int64_t)best->first - step, best->offload, batch);
-        consider(c, (int64_t)best->first + step, best->offload, batch);
+        consider(c, (int64_t)first - step, best, batch);
+        consider(c, (int64_t)first + step, best, batch);
     }
 }
 
-/* Every size that divides the step's batch. */
-static void explore(struct choices *c, bool micro_batches)
+/* As in the best plan, but on the other side. */
+static void explore_embedding(struct choices *c)
+{
+    struct model_choice other = as_best(c);
+
+    other.host_embedding = !other.host_embedding;
+    consider(c, c->best->first, other, c->best->as_alternative.batch);
+}
+
+/* Micro-batches of every size that divides the step's batch. */
+static void explore(struct choices *c, const struct choices_scope *scope)
 {
     uint32_t step = c->trace->batch * c->trace->micro_batches;
 
     explore_layers(c, c->trace->batch);
-    for (uint32_t batch = step; micro_batches && batch > 0; batch--)
+    for (uint32_t batch = step; scope->micro_batches && batch > 0; batch--)
         if (step % batch == 0)
             explore_layers(c, batch);
     refine_layers(c);
+    if (scope->embedding && c->options->platform)
+        explore_embedding(c);
 }
 
 /* All layers offloaded, and none, in the micro-batches of the best plan: with no layer computed
@@ -192,13 +216,14 @@ static void explore_offload(struct choices *c)
 {
     const uint32_t firsts[] = {c->best->first, 0, c->layers}, batch = c->best->as_alternative.batch;
     g_autofree uint8_t *offload = g_malloc(c->layers);
+    const struct model_choice choice = {NULL, offload, c->best->host_embedding};
 
     for (int every = 1; every >= 0; every--) {
         memset(offload, every, c->layers);
         for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++)
             if (memcmp(offload, c->traced_offload, c->layers) != 0 &&
-                choices_offload_matters(c, firsts[i], offload, batch))
-                consider(c, firsts[i], offload, batch);
+                choices_offload_matters(c, firsts[i], offload))
+                consider(c, firsts[i], choice, batch);
     }
     if (is_offload_other(c, c->best))
         refine_layers(c);
@@ -255,9 +280,9 @@ static void search_contender(struct choices *c, bool offload_other)
 static bool search_first(struct choices *c, struct trace *trace, GError **error)
 {
     struct trace_choices *own = trace_choices_of(trace);
-    const struct model_layers layers = {own->recompute, own->offload};
+    const struct model_choice choice = {own->recompute, own->offload, own->host_embedding};
     const struct search_options options = remaining(c, c->recognised ? FIRST_SHARE : 1);
-    struct tried *tried = add(c, layers, trace);
+    struct tried *tried = add(c, choice, trace);
 
     trace_choices_free(own);
     c->full = choices_search_wholly(trace, &options, error);
@@ -275,11 +300,12 @@ static bool search_first(struct choices *c, struct trace *trace, GError **error)
 static bool search_lean(struct choices *c, bool offload, uint32_t batch, GError **error)
 {
     g_autofree uint8_t *every = g_malloc(c->layers);
-    const struct model_layers layers = {every, offload ? every : c->traced_offload};
+    const struct model_choice choice = {every, offload ? every : c->traced_offload,
+                                        c->traced_host_embedding};
     struct trace *trace;
 
     memset(every, 1, c->layers);
-    if (c->stopped || find(c, layers, batch) || !(trace = choices_trace(c, layers, batch)))
+    if (c->stopped || find(c, choice, batch) || !(trace = choices_trace(c, choice, batch)))
         return false;
     g_clear_error(error);
     return search_first(c, trace, error);
@@ -342,6 +368,7 @@ struct choices_result *choices_search(const struct trace *trace,
                         .options = options,
                         .layers = own->layer_count,
                         .traced_offload = g_memdup2(own->offload, own->layer_count),
+                        .traced_host_embedding = own->host_embedding,
                         .tried = g_ptr_array_new_with_free_func(tried_free)};
     struct choices_result *result = NULL;
 
@@ -353,7 +380,7 @@ struct choices_result *choices_search(const struct trace *trace,
     if ((!scope.micro_batches || can_rebatch(&c, error)) && begin(&c, &scope, error)) {
         c.best->searched = true;
         if (c.recognised && !c.stopped)
-            explore(&c, scope.micro_batches);
+            explore(&c, &scope);
         search_contender(&c, false);
         if (c.recognised && scope.offload && !c.stopped) {
             explore_offload(&c);

@@ -35,13 +35,13 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
 {
     uint32_t count = recognised->config->layers;
     g_autofree uint8_t *recompute = g_new0(uint8_t, count), *offload = g_new0(uint8_t, count);
-    const struct model_layers layers = {recompute, offload};
+    const struct model_choice choice = {recompute, offload, a->host_embedding};
     const char *wrong = "layers that the model has not";
     struct trace *derived = NULL;
 
     if (trace_layers_parse(a->recompute, recompute, count) &&
         trace_layers_parse(a->offload, offload, count) &&
-        !(derived = traced_derive(recognised, trace, platform, layers, a->batch, error)))
+        !(derived = traced_derive(recognised, trace, platform, choice, a->batch, error)))
         return false;
     if (derived && derived->micro_batches != a->micro_batches) {
         wrong = "micro-batches of another step";
@@ -51,9 +51,9 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
     trace_free(derived);
     if (wrong)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "certificate: the alternative that computes layers again: %s, and offloads: "
-                    "%s: %s",
-                    a->recompute, a->offload, wrong);
+                    "certificate: the alternative that computes layers again: %s, offloads: %s, "
+                    "embeds on the %s: %s",
+                    a->recompute, a->offload, a->host_embedding ? "host" : "device", wrong);
     return !wrong;
 }
 

@@ -118,29 +118,43 @@ static void shift_updates(struct choices *c, struct tried *tried, const struct l
     }
 }
 
+/* Where the host embeds, it updates what it embeds with, too: so that never comes and goes. */
+static void keep_embedding(const struct trace *trace, uint8_t *on_host)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        for (uint32_t i = 0;
+             op->phase == TRACE_FORWARD && op->place == TRACE_ON_HOST && i < op->access_count; i++)
+            on_host[trace->accesses[op->first_access + i].tensor] = 1;
+    }
+}
+
 void choices_glance(struct choices *c, struct tried *tried)
 {
     static const int steps[] = {-COARSE_STEP, COARSE_STEP, -FINE_STEP, FINE_STEP};
     int parts = host_parts(c, c->best->plan);
     struct layout *layout = choices_layout(c->best->plan->layout, tried->trace);
     bool possible = placement_is_possible(tried->trace, c->options->platform);
+    g_autofree uint8_t *on_host = g_memdup2(c->best->plan->choices->host_update,
+                                            tried->trace->tensor_count);
 
+    if (tried->host_embedding && possible)
+        keep_embedding(tried->trace, on_host);
     try_placed(c, tried, layout,
-               model_place_updates(tried->trace, c->best->plan->choices->host_update,
-                                   c->options->platform, NULL));
+               model_place_updates(tried->trace, on_host, c->options->platform, NULL));
     for (size_t i = 0; possible && i < G_N_ELEMENTS(steps); i++)
         shift_updates(c, tried, layout, &parts, steps[i]);
     layout_free(layout);
 }
 
-struct trace *choices_trace(const struct choices *c, struct model_layers layers, uint32_t batch)
+struct trace *choices_trace(const struct choices *c, struct model_choice choice, uint32_t batch)
 {
     uint32_t micro_batches = c->trace->batch * c->trace->micro_batches / batch;
 
     if (batch == c->trace->batch)
-        return model_derive(c->recognised, c->trace, layers);
+        return model_derive(c->recognised, c->trace, choice, c->options->platform);
     return model_rebatch(c->recognised, c->trace, c->options->platform, batch, micro_batches,
-                         layers);
+                         choice);
 }
 
 static uint64_t most_non_model(const struct trace *trace)
@@ -186,16 +200,18 @@ static bool link_permits(const struct choices *c, const struct trace *trace)
     return o->objective == OBJECTIVE_MEMORY || ns < choices_nanoseconds(c->best->plan);
 }
 
-bool choices_offload_matters(const struct choices *c, uint32_t first, const uint8_t *offload,
-                             uint32_t batch)
+bool choices_offload_matters(const struct choices *c, uint32_t first, const uint8_t *offload)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
+    struct model_choice choice = {recompute, c->traced_offload, c->best->host_embedding};
+    uint32_t batch = c->best->as_alternative.batch;
     struct trace *as_traced, *other;
     bool worth_while = false;
 
     memset(recompute, 1, first);
-    as_traced = choices_trace(c, (struct model_layers){recompute, c->traced_offload}, batch);
-    other = choices_trace(c, (struct model_layers){recompute, offload}, batch);
+    as_traced = choices_trace(c, choice, batch);
+    choice.offload = offload;
+    other = choices_trace(c, choice, batch);
     if (as_traced && other) {
         uint64_t a = most_non_model(as_traced), b = most_non_model(other);
         worth_while = (a > b ? a - b : b - a) >= c->options->device_bytes / SEEN_SHARE &&

@@ -5,11 +5,12 @@
 #include "models/derive.h"
 #include "planner/choices.h"
 
-/* One choice of layers and micro-batches, and what became of it. */
+/* One choice, with its micro-batches, and what became of it. */
 struct tried {
     uint8_t *recompute; /* [layers] */
     uint8_t *offload;   /* [layers] */
     uint32_t first;     /* the layers before it are computed again, those from it on kept */
+    bool host_embedding;
     struct trace *trace;
     struct plan *plan; /* NULL: none was made */
     bool searched;     /* wholly, not at a glance */
@@ -22,6 +23,7 @@ struct choices {
     struct recognised *recognised; /* NULL: nothing can be derived */
     uint32_t layers;
     uint8_t *traced_offload;    /* [layers] as it was recorded */
+    bool traced_host_embedding; /* likewise */
     GPtrArray *tried;           /* struct tried */
     struct tried *best;         /* with the best plan; NULL: none yet */
     struct search_result *full; /* of the choice that was searched first */
@@ -40,16 +42,16 @@ bool choices_prefers(const struct choices *choices, const struct plan *plan,
 /* Keeps the better plan of a choice, and the best of all. Takes `plan`, which may be NULL. */
 void choices_take_plan(struct choices *choices, struct tried *tried, struct plan *plan);
 
-/* The trace with other layers, in micro-batches of `batch`, which divides the step's; NULL where
+/* The trace with another choice, in micro-batches of `batch`, which divides the step's; NULL where
  * there is no such step. The caller frees it with trace_free. */
-struct trace *choices_trace(const struct choices *choices, struct model_layers layers,
+struct trace *choices_trace(const struct choices *choices, struct model_choice choice,
                             uint32_t batch);
 
 /* Whether `offload` [layers], instead of the traced layers, frees or takes a part of the device
  * that is worth looking at, where non-model data takes the most, and what then must cross the link
- * permits a better plan; the first layers, as many as `first`, are computed again. */
-bool choices_offload_matters(const struct choices *choices, uint32_t first, const uint8_t *offload,
-                             uint32_t batch);
+ * permits a better plan; the first layers, as many as `first`, are computed again, and
+ * micro-batches and embedding are as in the best plan. */
+bool choices_offload_matters(const struct choices *choices, uint32_t first, const uint8_t *offload);
 
 /* The same chunks; where the trace has a list that the layout lacks, or the other way round, chunks
  * of the same sizes. The caller frees it with layout_free. */

@@ -9,29 +9,32 @@ static bool chooses_alike(const struct plan *plan, const struct trace *trace)
     bool other_model = !choices || choices->layer_count != own->layer_count ||
                        choices->tensor_count != own->tensor_count ||
                        plan->batch * plan->micro_batches != trace->batch * trace->micro_batches;
-    bool alike = other_model || (plan->batch == trace->batch &&
-                                 !memcmp(choices->recompute, own->recompute, own->layer_count) &&
-                                 !memcmp(choices->offload, own->offload, own->layer_count));
+    bool alike = other_model ||
+                 (plan->batch == trace->batch && choices->host_embedding == own->host_embedding &&
+                  !memcmp(choices->recompute, own->recompute, own->layer_count) &&
+                  !memcmp(choices->offload, own->offload, own->layer_count));
 
     trace_choices_free(own);
     return alike;
 }
 
 struct trace *traced_derive(const struct recognised *recognised, const struct trace *trace,
-                            const struct platform *platform, struct model_layers layers,
+                            const struct platform *platform, struct model_choice choice,
                             uint32_t batch, GError **error)
 {
     uint32_t step = trace->batch * trace->micro_batches;
     struct trace *derived = NULL;
 
     if (batch == trace->batch)
-        return model_derive(recognised, trace, layers);
-    if (batch && step % batch == 0 && platform && model_is_synthesised(recognised, trace, platform))
-        derived = model_rebatch(recognised, trace, platform, batch, step / batch, layers);
+        derived = model_derive(recognised, trace, choice, platform);
+    else if (batch && step % batch == 0 && platform &&
+             model_is_synthesised(recognised, trace, platform))
+        derived = model_rebatch(recognised, trace, platform, batch, step / batch, choice);
     if (!derived)
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "micro-batches of %u cannot be derived from a trace of %u", batch,
-                    trace->batch);
+                    "micro-batches of %u with the embedding on the %s cannot be derived from a "
+                    "trace of %u",
+                    batch, choice.host_embedding ? "host" : "device", trace->batch);
     return derived;
 }
 
@@ -40,14 +43,15 @@ struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace
 {
     if (chooses_alike(plan, trace))
         return trace_copy(trace);
-    const struct model_layers layers = {plan->choices->recompute, plan->choices->offload};
+    const struct trace_choices *c = plan->choices;
+    const struct model_choice choice = {c->recompute, c->offload, c->host_embedding};
     struct recognised *recognised = recognise(trace, error);
     struct trace *derived =
-        recognised ? traced_derive(recognised, trace, platform, layers, plan->batch, error) : NULL;
+        recognised ? traced_derive(recognised, trace, platform, choice, plan->batch, error) : NULL;
     if (!derived)
         g_prefix_error(error,
                        "the plan computes again, or offloads, other layers than the trace, or "
-                       "has other micro-batches: ");
+                       "has the embedding elsewhere, or other micro-batches: ");
     recognised_free(recognised);
     return derived;
 }

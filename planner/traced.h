@@ -5,17 +5,17 @@
 #include "chunks/plan.h"
 #include "models/derive.h"
 
-/* The trace with the plan's layers computed again and offloaded, and its micro-batches
- * (models/derive.h), updates where they were traced: a copy where these are the trace's own, or the
- * plan says nothing of them or is of another model. Fails (TRACE_ERROR_INVALID) where the trace is
- * not of a model that others can be derived for, or was not synthesised for `platform` (may be
- * NULL). The caller frees the result with trace_free. */
+/* The trace with the plan's layers computed again and offloaded, its embedding where the plan has
+ * it, and its micro-batches (models/derive.h), updates where they were traced: a copy where these
+ * are the trace's own, or the plan says nothing of them or is of another model. Fails
+ * (TRACE_ERROR_INVALID) where the trace is not of a model that others can be derived for, or was
+ * not synthesised for `platform` (may be NULL). The caller frees the result with trace_free. */
 struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace,
                               const struct platform *platform, GError **error);
 
-/* The same for any choice of layers, and micro-batches of `batch`, which divides the step's. */
+/* The same for any choice, and micro-batches of `batch`, which divides the step's. */
 struct trace *traced_derive(const struct recognised *recognised, const struct trace *trace,
-                            const struct platform *platform, struct model_layers layers,
+                            const struct platform *platform, struct model_choice choice,
                             uint32_t batch, GError **error);
 
 #endif

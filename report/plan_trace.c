@@ -6,18 +6,21 @@
 #include <string.h>
 
 /* NULL: the trace is not of a model that is known. */
-static struct trace *choose_layers(const struct plan *plan, const struct trace *trace)
+static struct trace *derive_choice(const struct plan *plan, const struct trace *trace,
+                                   const struct platform *platform)
 {
     struct trace_choices *own = trace_choices_of(trace);
     const struct trace_choices *choices = plan->choices;
-    const struct model_layers layers = {choices->recompute, choices->offload};
-    bool alike = !memcmp(own->recompute, choices->recompute, own->layer_count) &&
+    const struct model_choice choice = {choices->recompute, choices->offload,
+                                        choices->host_embedding};
+    bool alike = own->host_embedding == choices->host_embedding &&
+                 !memcmp(own->recompute, choices->recompute, own->layer_count) &&
                  !memcmp(own->offload, choices->offload, own->layer_count);
     trace_choices_free(own);
     if (alike)
         return trace_copy(trace);
     struct recognised *recognised = recognise(trace, NULL);
-    struct trace *derived = recognised ? model_derive(recognised, trace, layers) : NULL;
+    struct trace *derived = recognised ? model_derive(recognised, trace, choice, platform) : NULL;
     recognised_free(recognised);
     return derived;
 }
@@ -44,7 +47,7 @@ struct trace *plan_trace_derive(const struct plan *plan, const struct trace *tra
     struct platform *platform = plan->certificate && plan->certificate->platform
                                     ? platform_parse(plan->certificate->platform, "", NULL)
                                     : NULL;
-    struct trace *chosen = choose_layers(plan, trace);
+    struct trace *chosen = derive_choice(plan, trace, platform);
     struct trace *placed =
         chosen ? model_place_updates(chosen, plan->choices->host_update, platform, NULL) : NULL;
     if (placed && !is_made_for(plan, placed)) {

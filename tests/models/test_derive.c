@@ -80,22 +80,25 @@ static void assert_same(const struct trace *a, const struct trace *b)
 }
 
 static struct trace *synthesise(const struct model_config *config, struct model_job job,
-                                struct model_layers layers, const struct platform *platform)
+                                struct model_choice choice, const struct platform *platform)
 {
     GError *error = NULL;
-    job.recompute = layers.recompute;
-    job.offload = layers.offload;
+    job.recompute = choice.recompute;
+    job.offload = choice.offload;
+    job.host_embedding = choice.host_embedding;
     struct trace *trace = model_synthesise(config, &job, platform, &error);
     g_assert_no_error(error);
     return trace;
 }
 
-static struct trace *derive(const struct trace *trace, struct model_layers layers)
+static struct trace *derive(const struct trace *trace, struct model_choice choice,
+                            const struct platform *platform)
 {
     GError *error = NULL;
     struct recognised *recognised = recognise(trace, &error);
     g_assert_no_error(error);
-    struct trace *derived = model_derive(recognised, trace, layers);
+    struct trace *derived = model_derive(recognised, trace, choice, platform);
+    g_assert_nonnull(derived);
     g_assert_true(trace_check(derived, "derived", &error));
     recognised_free(recognised);
     return derived;
@@ -119,11 +122,12 @@ static void test_synthesised(void)
         random_layers(random, to);
         random_layers(random, offload_from);
         random_layers(random, offload_to);
-        const struct model_layers chosen = {to, offload_to};
-        struct trace *trace = synthesise(&config, job, (struct model_layers){from, offload_from},
-                                         platform);
+        bool may_move = model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
+        const struct model_choice recorded = {from, offload_from, job.host_embedding};
+        const struct model_choice chosen = {to, offload_to, may_move && g_rand_boolean(random)};
+        struct trace *trace = synthesise(&config, job, recorded, platform);
         struct trace *expected = synthesise(&config, job, chosen, platform);
-        struct trace *derived = derive(trace, chosen);
+        struct trace *derived = derive(trace, chosen, platform);
         assert_same(derived, expected);
         trace_free(derived);
         trace_free(expected);
@@ -149,12 +153,12 @@ static void test_measured(void)
     const struct model_config config = small_model(true, 0.1);
     const struct model_job job = small_job(MODEL_FP32, 2);
     const uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0}, none[LAYERS] = {0};
-    struct trace *trace = synthesise(&config, job, (struct model_layers){first, NULL}, NULL);
+    struct trace *trace = synthesise(&config, job, (struct model_choice){first, NULL, false}, NULL);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         trace->operators[m].duration_ns = 1000 + m;
     trace->library_bytes = 77;
 
-    struct trace *derived = derive(trace, (struct model_layers){both, NULL});
+    struct trace *derived = derive(trace, (struct model_choice){both, NULL, false}, NULL);
     g_assert_cmpuint(operator_of(derived, "recompute h.0.attn", 1)->duration_ns, ==,
                      operator_of(trace, "recompute h.0.attn", 1)->duration_ns);
     g_assert_cmpuint(operator_of(derived, "recompute h.1.attn", 1)->duration_ns, ==,
@@ -165,9 +169,30 @@ static void test_measured(void)
     g_assert_cmpuint(derived->library_bytes, ==, 77);
     trace_free(derived);
 
-    derived = derive(trace, (struct model_layers){none, NULL});
+    derived = derive(trace, (struct model_choice){none, NULL, false}, NULL);
     g_assert_false(derived->estimated);
     trace_free(derived);
+
+    derived = derive(trace, (struct model_choice){none, NULL, true}, NULL);
+    g_assert_cmpuint(operator_of(derived, "forward embeddings", 1)->place, ==, TRACE_ON_HOST);
+    g_assert_cmpuint(operator_of(derived, "forward embeddings", 1)->duration_ns, ==,
+                     operator_of(trace, "forward embeddings", 1)->duration_ns);
+    g_assert_true(derived->estimated);
+    trace_free(derived);
+    trace_free(trace);
+}
+
+/* Gradients in buffers lie on the device alone. */
+static void test_impossible(void)
+{
+    const struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    job.split_master = true;
+    struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
+    struct recognised *recognised = recognise(trace, NULL);
+
+    g_assert_null(model_derive(recognised, trace, (struct model_choice){NULL, NULL, true}, NULL));
+    recognised_free(recognised);
     trace_free(trace);
 }
 
@@ -178,7 +203,8 @@ static void test_strangers(void)
     const struct model_job job = small_job(MODEL_BF16, 1);
     for (int change = 0; change < 4; change++) {
         GError *error = NULL;
-        struct trace *trace = synthesise(&config, job, (struct model_layers){NULL, NULL}, NULL);
+        struct trace *trace = synthesise(&config, job, (struct model_choice){NULL, NULL, false},
+                                         NULL);
         switch (change) {
         case 0:
             trace->accesses[3].mode = TRACE_UPDATE;
@@ -205,6 +231,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/derive/synthesised", test_synthesised);
     g_test_add_func("/derive/measured", test_measured);
+    g_test_add_func("/derive/impossible", test_impossible);
     g_test_add_func("/derive/strangers", test_strangers);
     return g_test_run();
 }

@@ -16,8 +16,9 @@
 
 enum { CASES = 2, LAYERS = 4 };
 
-static const struct choices_scope as_traced = {false, false, false}, layers = {true, false, false},
-                                  offload = {true, true, false};
+static const struct choices_scope as_traced = {false, false, false, false},
+                                  layers = {true, false, false, false},
+                                  offload = {true, true, false, false};
 
 struct fixture {
     struct model_config config;
@@ -34,7 +35,8 @@ static uint64_t some_budget(const struct fixture *f, GRand *random)
     uint8_t every[LAYERS];
     struct recognised *recognised = recognise(f->trace, NULL);
     memset(every, 1, LAYERS);
-    struct trace *least = model_derive(recognised, f->trace, (struct model_layers){every, NULL});
+    struct trace *least = model_derive(recognised, f->trace,
+                                       (struct model_choice){every, NULL, false}, NULL);
     struct non_model *low = non_model_place(least), *high = non_model_place(f->trace);
     double from = 0.9 * (double)low->peak_bytes;
     double to = (double)high->peak_bytes + 0.5 * (double)trace_model_bytes(f->trace);
@@ -68,7 +70,8 @@ static void set_up(struct fixture *f, GRand *random)
                             .micro_batches = (uint32_t)g_rand_int_range(random, 1, 3),
                             .precision = MODEL_BF16,
                             .recompute = recompute,
-                            .offload = offloaded};
+                            .offload = offloaded,
+                            .host_embedding = g_rand_int_range(random, 0, 4) == 0};
     f->platform = platform_read(PROJECT_DIR "/platforms/cpu-2core.json", NULL);
     g_assert_nonnull(f->platform);
     f->trace = model_synthesise(&f->config, &job, f->platform, NULL);
@@ -81,7 +84,7 @@ static void set_up(struct fixture *f, GRand *random)
                                 .platform = g_rand_boolean(random) ? f->platform : NULL,
                                 .seed = 1,
                                 .threads = 1};
-    f->scope = (struct choices_scope){true, g_rand_boolean(random),
+    f->scope = (struct choices_scope){true, g_rand_boolean(random), g_rand_boolean(random),
                                       f->options.platform && g_rand_boolean(random)};
 }
 
@@ -137,7 +140,7 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         const struct certificate_alternative *a = &plan->certificate->alternatives[i];
         struct search_options options = f->options;
         uint8_t recompute[LAYERS], offloaded[LAYERS];
-        const struct model_layers chosen = {recompute, offloaded};
+        const struct model_choice chosen = {recompute, offloaded, a->host_embedding};
         g_assert_true(trace_layers_parse(a->recompute, recompute, LAYERS));
         g_assert_true(trace_layers_parse(a->offload, offloaded, LAYERS));
         options.device_bytes = plan->device_budget;
@@ -283,8 +286,10 @@ static void test_only_way(void)
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *kept = model_derive(recognised, f.trace, (struct model_layers){none, NULL});
-    struct trace *again = model_derive(recognised, f.trace, (struct model_layers){every, NULL});
+    struct trace *kept = model_derive(recognised, f.trace, (struct model_choice){none, NULL, false},
+                                      NULL);
+    struct trace *again = model_derive(recognised, f.trace,
+                                       (struct model_choice){every, NULL, false}, NULL);
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
@@ -319,9 +324,9 @@ static void test_offload_only(void)
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *kept = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                       (struct model_layers){none, NULL});
+                                       (struct model_choice){none, NULL, false});
     struct trace *held = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                       (struct model_layers){every, every});
+                                       (struct model_choice){every, every, false});
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
@@ -357,16 +362,16 @@ static void test_micro_batches(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const struct choices_scope both = {true, false, true};
+    const struct choices_scope both = {true, false, false, true};
     const uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                        (struct model_layers){every, NULL});
+                                        (struct model_choice){every, NULL, false});
     struct trace *parts = model_rebatch(recognised, f.trace, f.platform, 2, 4,
-                                        (struct model_layers){every, NULL});
+                                        (struct model_choice){every, NULL, false});
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, whole, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;

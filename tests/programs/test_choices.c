@@ -27,6 +27,8 @@ static const struct job jobs[] = {
     {"recomputed", "--batch 4 --seq 64 --precision fp32", "all", "--objective memory"},
     {"some", "--batch 2 --seq 64 --micro-batches 2 --precision bf16", "1,3",
      "--link h2d=60MB/s,d2h=60MB/s"},
+    {"embedded", "--batch 4 --seq 64 --precision bf16 --host-embedding", "none",
+     PLATFORM "--link h2d=60MB/s,d2h=60MB/s"},
 };
 
 G_GNUC_PRINTF(2, 3)
@@ -105,6 +107,18 @@ static void assert_listed(const json_t *plan)
     }
 }
 
+/* Both sides were looked at, the plan's own included. */
+static void assert_embedding_weighed(const json_t *plan)
+{
+    const json_t *list = json_object_get(json_object_get(plan, "certificate"), "alternatives");
+    const json_t *own = json_object_get(json_object_get(plan, "choices"), "host_embedding");
+    bool other = false;
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        other |= !json_equal(own, json_object_get(json_array_get(list, i), "host_embedding"));
+    g_assert_true(other);
+}
+
 static void test_job(gconstpointer data)
 {
     const struct job *job = data;
@@ -129,6 +143,8 @@ static void test_job(gconstpointer data)
     json_t *recorded = steps_of(workshop, "recorded.jsonl");
     json_t *planned = steps_of(workshop, "planned.jsonl");
     assert_listed(plan);
+    if (strstr(job->search, "--platform"))
+        assert_embedding_weighed(plan);
     assert_measured(json_object_get(plan, "predicted"), planned);
     assert_same_losses(recorded, planned);
     /* Both ask for room, whatever operators take: layers that were kept are not any more. */
