@@ -32,17 +32,17 @@ struct collector *collector_new(const char *output, struct window window, const 
 
 const struct record_string *collector_string(struct collector *collector, const char *text)
 {
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     const struct record_string *string = recording_string(collector->recording, text);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
     return string;
 }
 
 const struct collector_domain *collector_domain(struct collector *collector, const char *name)
 {
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     const struct collector_domain *domain = recording_domain(collector->recording, name);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
     return domain;
 }
 
@@ -57,9 +57,9 @@ void collector_name_category(struct collector *collector, const struct collector
 {
     if (collector_state(collector) == OVER)
         return;
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     recording_name_category(collector->recording, domain, category, name);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
 }
 
 /* With the lock. */
@@ -127,7 +127,7 @@ void collector_mark(struct collector *collector, const struct collector_domain *
     if (collector_state(collector) == OVER)
         return;
     uint64_t now = recording_now();
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     if (domain->pstar)
         collector_expect_iterations(collector);
     else if (marks_of(collector, domain, annotation) >= STEP_RANGES)
@@ -142,7 +142,7 @@ void collector_mark(struct collector *collector, const struct collector_domain *
         record.text = text_id(collector, annotation);
         add(collector, &record);
     }
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
 }
 
 static struct open_range begin_range(struct collector *collector, enum record_type type,
@@ -156,9 +156,9 @@ static struct open_range begin_range(struct collector *collector, enum record_ty
     if (annotation->registered != NULL) {
         range.record.text = annotation->registered->id;
     } else if (collector_is_recording(collector_state(collector))) {
-        g_mutex_lock(&collector->lock);
+        harmless_lock(&collector->lock);
         range.record.text = text_id(collector, annotation);
-        g_mutex_unlock(&collector->lock);
+        harmless_unlock(&collector->lock);
     }
     return range;
 }
@@ -185,13 +185,13 @@ static void end_range(struct collector *collector, struct open_range *range, uin
  * another thread's. */
 static bool begin_marked(struct collector *collector, enum source source)
 {
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     bool taken = source < collector->source ||
                  (source == collector->source && source != OUR_ANNOTATIONS &&
                   (collector->in_iteration || collector->step_thread != open_ranges_thread()));
     if (!taken)
         collector_begin_iteration(collector, source);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
     return !taken;
 }
 
@@ -199,9 +199,9 @@ static bool begin_marked(struct collector *collector, enum source source)
 static void correlate(struct collector *collector, struct open_range *range)
 {
     uint32_t around = open_ranges_count();
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     range->record.range_id = ++collector->last_range;
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
     range->record.parent = around > 0 ? open_ranges_at(around - 1)->record.range_id : 0;
     range->correlated = true;
     device_session_push(collector->device, range->record.range_id);
@@ -250,9 +250,9 @@ int collector_pop(struct collector *collector, const struct collector_domain *do
     if (level < 0) /* nothing was pushed, or before the collector came */
         return level;
     end_correlation(collector, &range, place);
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     end_range(collector, &range, now);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
     return level;
 }
 
@@ -263,12 +263,12 @@ uint64_t collector_start(struct collector *collector, const struct collector_dom
         return 0;
     struct open_range *range = g_new(struct open_range, 1);
     *range = begin_range(collector, RECORD_START_END, domain, annotation);
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     uint64_t id = ++collector->last_range;
     range->record.range_id = id;
     range->record.start_ns = recording_now();
     g_hash_table_insert(collector->started, g_memdup2(&id, sizeof id), range);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
     return id;
 }
 
@@ -277,11 +277,11 @@ void collector_end(struct collector *collector, uint64_t id)
     if (collector_state(collector) == OVER)
         return;
     uint64_t now = recording_now();
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     struct open_range *range = (struct open_range *)g_hash_table_lookup(collector->started, &id);
     if (range != NULL) {
         end_range(collector, range, now);
         g_hash_table_remove(collector->started, &id);
     }
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
 }

@@ -2,11 +2,9 @@
  * iterations that are found in launches. */
 #include "collect/collector_parts.h"
 
-#include <stdio.h>
-
 void collector_leave_out_device(struct collector *collector, GError *error)
 {
-    fprintf(stderr, "pstar-collect: what the device does is not recorded: %s\n", error->message);
+    harmless_say("what the device does is not recorded: %s", error->message);
     collector->unrecorded = g_strdup_printf("what the device did: %s", error->message);
     g_error_free(error);
 }
@@ -39,7 +37,7 @@ static void work(void *data)
     g_autoptr(GArray) counters = g_array_new(FALSE, FALSE, sizeof(struct record_sample));
     if (collector_state(collector) == RECORDING)
         device_session_sample(collector->device, add_counter, counters);
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     if (collector_state(collector) != OVER)
         device_session_read(collector->device);
     if (collector_state(collector) == RECORDING) {
@@ -50,7 +48,7 @@ static void work(void *data)
                                  sample->value);
         }
     }
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
 }
 
 static void wake_sampler(void *data)
@@ -68,8 +66,7 @@ static void lose_pattern(struct collector *collector)
     collector->in_iteration = false;
     if (collector_state(collector) != RECORDING)
         return;
-    fprintf(stderr, "pstar-collect: the program's launches no longer repeat: %s is partial\n",
-            collector->output);
+    harmless_say("the program's launches no longer repeat: %s is partial", collector->output);
     collector_complete(collector, 0, true);
 }
 
@@ -101,9 +98,9 @@ static void on_launch(void *data, const char *kernel)
                 (place == LAUNCH_WITHIN && collector->source == NOTHING_MARKS);
     if (!news)
         return;
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     follow_launches(collector, place, passed);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
 }
 
 /* Where nothing else may mark iterations, so far. */
@@ -119,7 +116,7 @@ void collector_use_device(struct collector *collector)
 {
     GError *error = NULL;
     const struct device_hooks hooks = {wake_sampler, on_launch, collector};
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     if (collector->device == NULL && collector->unrecorded == NULL &&
         collector_state(collector) != OVER) {
         collector->device = device_session_new(collector->recording, &hooks, &error);
@@ -134,5 +131,5 @@ void collector_use_device(struct collector *collector)
         if (collector_state(collector) == RECORDING)
             collector_open_device(collector);
     }
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
 }

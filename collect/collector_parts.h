@@ -5,6 +5,7 @@
 #include "collect/collector.h"
 #include "collect/declarations.h"
 #include "collect/device_session.h"
+#include "collect/harmless.h"
 #include "collect/launch_pattern.h"
 #include "collect/open_ranges.h"
 #include "collect/recording.h"
@@ -28,7 +29,7 @@ enum source {
 };
 
 struct collector {
-    GMutex lock; /* of all that follows, but `state` may be read without it */
+    GMutex lock; /* harmless_lock: of all that follows, but `state` may be read without it */
     gint state;  /* enum state; atomic */
     char *output;
     struct window window;

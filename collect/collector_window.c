@@ -3,7 +3,6 @@
 #include "collect/machine.h"
 #include "traces/annotations.h"
 
-#include <stdio.h>
 #include <unistd.h>
 
 static void set_state(struct collector *collector, enum state state)
@@ -23,7 +22,7 @@ static void stop(struct collector *collector)
 
 void collector_give_up(struct collector *collector, GError *error)
 {
-    fprintf(stderr, "pstar-collect: %s: the program goes on untraced\n", error->message);
+    harmless_say("%s: the program goes on untraced", error->message);
     g_error_free(error);
     if (collector->device != NULL)
         activity_free(device_session_close(collector->device, 0));
@@ -32,27 +31,39 @@ void collector_give_up(struct collector *collector, GError *error)
 
 bool collector_note_unknown(const struct collector *collector, GError **error)
 {
+    struct harmless before;
     const char *of_program = collector->declared.unknown, *of_device = collector->unrecorded;
     g_autofree char *both = of_program != NULL && of_device != NULL
                                 ? g_strconcat(of_program, "\n", of_device, NULL)
                                 : g_strdup(of_program != NULL ? of_program : of_device);
-    return both == NULL || record_file_note(collector->file, "unknown", both, error);
+    harmless_begin(&before);
+    bool good = both == NULL || record_file_note(collector->file, "unknown", both, error);
+    harmless_end(&before);
+    return good;
+}
+
+static bool is_anothers(const struct collector *collector, GError **error)
+{
+    if (collector->file != NULL || window_file_changed(collector->output) <= collector->launch_ns)
+        return false;
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
+                "%s: another process of this run has written it; with %%p in its name each "
+                "writes its own",
+                collector->output);
+    return true;
 }
 
 /* Begins the file, or begins it anew; `trace` NULL: without an iteration. */
 static bool begin_file(struct collector *collector, const struct trace *trace, GError **error)
 {
-    bool ours = collector->file != NULL;
-    if (!ours && window_file_changed(collector->output) > collector->launch_ns) {
-        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
-                    "%s: another process of this run has written it; with %%p in its name each "
-                    "writes its own",
-                    collector->output);
-        return false;
+    int folder = window_lock_folder(collector->output);
+    if (!is_anothers(collector, error)) {
+        g_clear_pointer(&collector->file, record_file_free);
+        collector->operator_count = trace == NULL ? 0 : trace->operator_count;
+        collector->file = record_file_new(collector->output, trace, error);
     }
-    g_clear_pointer(&collector->file, record_file_free);
-    collector->operator_count = trace == NULL ? 0 : trace->operator_count;
-    collector->file = record_file_new(collector->output, trace, error);
+    if (folder >= 0)
+        close(folder);
     return collector->file != NULL && collector_note_unknown(collector, error);
 }
 
@@ -60,11 +71,14 @@ static bool begin_file(struct collector *collector, const struct trace *trace, G
 static void flush(struct collector *collector, struct activity *activity)
 {
     GError *error = NULL;
+    struct harmless before;
+    harmless_begin(&before);
     collector->flushed_ns = recording_now();
     bool good = collector->file != NULL || begin_file(collector, NULL, &error);
     if (!good || !recording_flush(collector->recording, activity, collector->file, &error))
         collector_give_up(collector, error);
     activity_free(activity);
+    harmless_end(&before);
 }
 
 void collector_flush_annotations(struct collector *collector)
@@ -79,6 +93,8 @@ void collector_complete(struct collector *collector, uint64_t waited, bool parti
     if (collector_state(collector) == OVER)
         return;
     GError *error = NULL;
+    struct harmless before;
+    harmless_begin(&before);
     uint64_t *durations = recording_durations(collector->recording, collector->operator_count);
     if (collector->declared.fused != NULL)
         fused_divide(collector->declared.fused, durations);
@@ -87,6 +103,7 @@ void collector_complete(struct collector *collector, uint64_t waited, bool parti
         collector_give_up(collector, error);
     g_free(durations);
     stop(collector);
+    harmless_end(&before);
 }
 
 /* The end of the window's last iteration. What the device does may need the lock to go on. */
@@ -95,9 +112,9 @@ static void complete_after_device(struct collector *collector)
     uint64_t waited = 0;
     collector->closing = true;
     if (collector_has_device(collector)) {
-        g_mutex_unlock(&collector->lock);
+        harmless_unlock(&collector->lock);
         waited = device_session_wait(collector->device);
-        g_mutex_lock(&collector->lock);
+        harmless_lock(&collector->lock);
     }
     if (collector_state(collector) == RECORDING)
         collector_complete(collector, waited, false);
@@ -111,10 +128,8 @@ static struct trace *take_trace(struct collector *collector)
         return NULL;
     struct trace *trace = declarations_take(collector->declarations, &collector->declared, &error);
     if (trace == NULL) {
-        fprintf(stderr,
-                "pstar-collect: the program's iteration is not recorded, its NVTX ranges "
-                "are: %s\n",
-                error->message);
+        harmless_say("the program's iteration is not recorded, its NVTX ranges are: %s",
+                     error->message);
         g_clear_error(&error);
     } else {
         if (trace->machine == NULL)
@@ -155,6 +170,8 @@ static bool note_source(struct collector *collector, GError **error)
 static void open_window(struct collector *collector)
 {
     GError *error = NULL;
+    struct harmless before;
+    harmless_begin(&before);
     struct trace *trace = take_trace(collector);
     recording_restart(collector->recording);
     if (begin_file(collector, trace, &error) && note_source(collector, &error)) {
@@ -165,6 +182,7 @@ static void open_window(struct collector *collector)
     }
     collector->window_ns = recording_now();
     trace_free(trace);
+    harmless_end(&before);
 }
 
 void collector_open_at_once(struct collector *collector)
@@ -254,26 +272,24 @@ void collector_end_iteration(struct collector *collector, enum source source)
 
 static void say_why_none(const struct collector *collector)
 {
-    fprintf(stderr,
-            "pstar-collect: no trace: the program ended after %" G_GUINT64_FORMAT
-            " iterations, the first to be recorded is iteration %" G_GUINT64_FORMAT
-            ", counted from 0\n",
-            collector->begun, collector->window.first);
+    harmless_say("no trace: the program ended after %" G_GUINT64_FORMAT
+                 " iterations, the first to be recorded is iteration %" G_GUINT64_FORMAT
+                 ", counted from 0",
+                 collector->begun, collector->window.first);
 }
 
 static void close_plain(struct collector *collector)
 {
     if (collector->file == NULL && recording_event_count(collector->recording) == 0) {
         if (collector_has_device(collector))
-            fprintf(stderr, "pstar-collect: no trace: nothing marks the program's iterations, and "
-                            "its launches do not repeat often enough to tell them; --iterations "
-                            "all records the whole run\n");
+            harmless_say("no trace: nothing marks the program's iterations, and its launches do "
+                         "not repeat often enough to tell them; --iterations all records the "
+                         "whole run");
         return;
     }
-    fprintf(stderr,
-            "pstar-collect: %s has the NVTX ranges of the program but no iteration: "
-            "the program did not annotate its tensors and operators\n",
-            collector->output);
+    harmless_say("%s has the NVTX ranges of the program but no iteration: the program did not "
+                 "annotate its tensors and operators",
+                 collector->output);
     collector_complete(collector, 0, false);
 }
 
@@ -281,21 +297,22 @@ static void close_window(struct collector *collector)
 {
     bool whole = collector->window.whole_run;
     if (!whole)
-        fprintf(stderr,
-                "pstar-collect: the program ended within the window, after %" G_GUINT64_FORMAT
-                " of its %" G_GUINT64_FORMAT " iterations began: %s is partial\n",
-                collector->begun - collector->window.first,
-                collector->window.end - collector->window.first, collector->output);
+        harmless_say("the program ended within the window, after %" G_GUINT64_FORMAT
+                     " of its %" G_GUINT64_FORMAT " iterations began: %s is partial",
+                     collector->begun - collector->window.first,
+                     collector->window.end - collector->window.first, collector->output);
     collector_complete(collector, 0, !whole);
 }
 
 void collector_close(struct collector *collector)
 {
+    if (harmless_is_locked()) /* the handler of a signal that came to us ends the program */
+        return;
     if (collector_state(collector) == OVER) {
         sampler_stop(g_steal_pointer(&collector->sampler));
         return;
     }
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
     enum state state = collector_state(collector);
     if (state == PLAIN) {
         close_plain(collector);
@@ -307,13 +324,13 @@ void collector_close(struct collector *collector)
             unlink(collector->output);
     }
     stop(collector);
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
     sampler_stop(g_steal_pointer(&collector->sampler));
 }
 
 void collector_before_fork(struct collector *collector)
 {
-    g_mutex_lock(&collector->lock);
+    harmless_lock(&collector->lock);
 }
 
 void collector_after_fork(struct collector *collector, bool in_child)
@@ -322,5 +339,5 @@ void collector_after_fork(struct collector *collector, bool in_child)
         set_state(collector, OVER);
         collector->sampler = NULL;
     }
-    g_mutex_unlock(&collector->lock);
+    harmless_unlock(&collector->lock);
 }

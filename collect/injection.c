@@ -3,10 +3,10 @@
  * are filled with the functions below, which translate from NVTX's types. CUDA's driver loads it
  * when it is initialised, and calls InitializeInjection. */
 #include "collect/collector.h"
+#include "collect/harmless.h"
 
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -302,9 +302,10 @@ static void *set_up(void *unused)
     if (output == NULL || iterations == NULL || launch == NULL ||
         !window_parse(iterations, &window, NULL) ||
         !g_ascii_string_to_signed(launch, 10, 0, G_MAXINT64, &launch_ns, NULL)) {
-        fprintf(stderr, "pstar-collect: " WINDOW_OUTPUT_VARIABLE ", " WINDOW_ITERATIONS_VARIABLE
-                        " and " WINDOW_LAUNCH_VARIABLE
-                        " are not as pstar-collect sets them: nothing is recorded\n");
+        harmless_say(WINDOW_OUTPUT_VARIABLE ", " WINDOW_ITERATIONS_VARIABLE
+                                            " and " WINDOW_LAUNCH_VARIABLE
+                                            " are not as pstar-collect sets them: nothing is "
+                                            "recorded");
         return NULL;
     }
     char *path = window_output(output, (uint64_t)getpid(), window_rank());

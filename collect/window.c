@@ -1,8 +1,14 @@
 #include "collect/window.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
+
+enum { LONGEST_LOCK_MS = 1000 };
 
 G_DEFINE_QUARK(pstar_window_error, window_error)
 
@@ -81,4 +87,20 @@ int64_t window_file_changed(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0 ? nanoseconds(status.st_ctim) : -1;
+}
+
+int window_lock_folder(const char *path)
+{
+    g_autofree char *folder = g_path_get_dirname(path);
+    int handle = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int ms = 0; handle >= 0 && ms < LONGEST_LOCK_MS; ms++) {
+        if (flock(handle, LOCK_EX | LOCK_NB) == 0)
+            return handle;
+        if (errno != EWOULDBLOCK)
+            break;
+        g_usleep(1000);
+    }
+    if (handle >= 0)
+        close(handle);
+    return -1;
 }

@@ -36,6 +36,10 @@ uint64_t window_rank(void);
  * dated later than that: none that changed before is. */
 int64_t window_launch_time(void);
 
+/* So that of the processes of a run one alone looks for a file and begins it: a handle, which close
+ * gives back. -1: the folder is not to be locked. */
+int window_lock_folder(const char *path);
+
 /* When the file last changed, by that clock; -1: it is not there. */
 int64_t window_file_changed(const char *path);
 

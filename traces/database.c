@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -98,6 +99,7 @@ static struct database *open_file(const char *path, char *temporary, int flags, 
     struct database *database = g_new0(struct database, 1);
     database->path = g_strdup(path);
     database->temporary = temporary;
+    database->descriptor = -1;
     const char *file = temporary != NULL ? temporary : path;
     if (sqlite3_open_v2(file, &database->handle, flags, NULL) != SQLITE_OK) {
         database_set_error(database, error);
@@ -123,11 +125,48 @@ struct database *database_open(const char *path, GError **error)
     return open_file(path, NULL, flags | SQLITE_OPEN_NOMUTEX, error);
 }
 
+/* SQLite does not say which descriptor it has. */
+static void find_descriptor(struct database *database)
+{
+    struct stat file, open;
+    GDir *descriptors = g_dir_open("/proc/self/fd", 0, NULL);
+    const char *name;
+    bool known = descriptors != NULL && stat(database->path, &file) == 0;
+    while (known && database->descriptor < 0 && (name = g_dir_read_name(descriptors))) {
+        int number = atoi(name);
+        if (fstat(number, &open) == 0 && open.st_dev == file.st_dev && open.st_ino == file.st_ino)
+            database->descriptor = number;
+    }
+    database->device = known ? file.st_dev : 0;
+    database->inode = known ? file.st_ino : 0;
+    g_clear_pointer(&descriptors, g_dir_close);
+}
+
 struct database *database_open_for_writing(const char *path, GError **error)
 {
     if (!check_file(path, error))
         return NULL;
-    return open_file(path, NULL, SQLITE_OPEN_READWRITE, error);
+    struct database *database = open_file(path, NULL, SQLITE_OPEN_READWRITE, error);
+    if (database != NULL)
+        find_descriptor(database);
+    return database;
+}
+
+static bool has_file(const struct database *database)
+{
+    struct stat open;
+    return database->descriptor < 0 ||
+           (fstat(database->descriptor, &open) == 0 && open.st_dev == database->device &&
+            open.st_ino == database->inode);
+}
+
+bool database_has_file(const struct database *database, GError **error)
+{
+    if (has_file(database))
+        return true;
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: the program has closed the file",
+                database->path);
+    return false;
 }
 
 /* A file that is moved there must not replace a device or a pipe. */
@@ -194,7 +233,8 @@ void database_close(struct database *database)
 {
     if (database == NULL)
         return;
-    sqlite3_close(database->handle);
+    if (has_file(database)) /* else it would close a file of the program's */
+        sqlite3_close(database->handle);
     if (database->temporary != NULL)
         unlink(database->temporary);
     g_free(database->temporary);

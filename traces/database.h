@@ -7,11 +7,15 @@
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 struct database {
     sqlite3 *handle;
     char *path;      /* of the trace */
     char *temporary; /* where a new one lies until it is published; NULL: published */
+    int descriptor;  /* of a file opened for writing; -1: not known */
+    dev_t device;    /* with the inode: which file that is */
+    ino_t inode;
 };
 
 /* Opens an existing trace for reading. Refuses by name what is no SQLite database, is shorter than
@@ -21,6 +25,10 @@ struct database *database_open(const char *path, GError **error);
 /* The same for adding to it. */
 struct database *database_open_for_writing(const char *path, GError **error);
 
+/* Whether a database that was opened for writing still has its file: a program that closes all
+ * descriptors takes ours too, and what it opens then may get the number. */
+bool database_has_file(const struct database *database, GError **error);
+
 /* A new, empty trace in a temporary file beside `path`, in a transaction. */
 struct database *database_create(const char *path, GError **error);
 
@@ -28,7 +36,8 @@ struct database *database_create(const char *path, GError **error);
  * and freed, on error as well: then the temporary file is gone and `path` is as it was. */
 bool database_publish(struct database *database, GError **error);
 
-/* Closes; a new trace that was not published vanishes. NULL is allowed. */
+/* Closes; a new trace that was not published vanishes. What has lost its file is left as it is.
+ * NULL is allowed. */
 void database_close(struct database *database);
 
 /* Executes statements that yield no rows. */

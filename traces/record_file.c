@@ -145,6 +145,12 @@ static bool add_rows(const struct record_file *file, const struct records *more,
            (more->activity == NULL || activity_store_add(file->activity, more->activity, error));
 }
 
+static bool begin(const struct record_file *file, GError **error)
+{
+    return database_has_file(file->database, error) &&
+           database_execute(file->database, "BEGIN IMMEDIATE", error);
+}
+
 /* Ends a transaction: what it did stands, or nothing of it. */
 static bool end(const struct record_file *file, bool good, GError **error)
 {
@@ -156,12 +162,13 @@ static bool end(const struct record_file *file, bool good, GError **error)
 
 bool record_file_add(struct record_file *file, const struct records *more, GError **error)
 {
-    return database_execute(file->database, "BEGIN IMMEDIATE", error) &&
-           end(file, add_rows(file, more, error), error);
+    return begin(file, error) && end(file, add_rows(file, more, error), error);
 }
 
 bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error)
 {
+    if (!database_has_file(file->database, error))
+        return false;
     sqlite3_stmt *row = database_prepare(file->database,
                                          "INSERT OR REPLACE INTO meta VALUES (?, ?)", error);
     bool good = row != NULL;
@@ -203,7 +210,7 @@ static bool update(const struct record_file *file, const uint64_t *durations_ns,
 bool record_file_complete(struct record_file *file, const uint64_t *durations_ns,
                           uint32_t operator_count, bool partial, GError **error)
 {
-    return database_execute(file->database, "BEGIN IMMEDIATE", error) &&
+    return begin(file, error) &&
            end(file, update(file, durations_ns, operator_count, partial, error), error);
 }
 

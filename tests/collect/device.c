@@ -379,13 +379,13 @@ static void test_refused(struct fixture *fixture, gconstpointer data)
     }
 }
 
-/* As a full disk: writing beyond it fails. */
+/* As a full disk: writing beyond it fails, and would end a program that does so itself. */
 static void limit_files(void *unused)
 {
-    const struct rlimit limit = {96 << 10, 96 << 10};
+    const struct rlimit limit = {160 << 10, 160 << 10};
     (void)unused;
     setrlimit(RLIMIT_FSIZE, &limit);
-    signal(SIGXFSZ, SIG_IGN);
+    signal(SIGXFSZ, SIG_DFL);
 }
 
 static void test_disk_is_full(struct fixture *fixture, gconstpointer data)
