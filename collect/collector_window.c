@@ -53,6 +53,17 @@ static bool is_anothers(const struct collector *collector, GError **error)
     return true;
 }
 
+static bool describe_run(const struct collector *collector, GError **error)
+{
+    g_autofree char *program = machine_program();
+    const struct record_session session = {
+        .realtime_ns = g_get_real_time() * 1000 - (int64_t)recording_now(),
+        .process = collector->process,
+        .program = program,
+    };
+    return record_file_describe(collector->file, &session, error);
+}
+
 /* Begins the file, or begins it anew; `trace` NULL: without an iteration. */
 static bool begin_file(struct collector *collector, const struct trace *trace, GError **error)
 {
@@ -64,7 +75,8 @@ static bool begin_file(struct collector *collector, const struct trace *trace, G
     }
     if (folder >= 0)
         close(folder);
-    return collector->file != NULL && collector_note_unknown(collector, error);
+    return collector->file != NULL && describe_run(collector, error) &&
+           collector_note_unknown(collector, error);
 }
 
 /* Takes the activity, which may be NULL. */

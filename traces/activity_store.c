@@ -1,6 +1,7 @@
 #include "traces/activity_store.h"
 
 #include "traces/activity_tables.h"
+#include "traces/schema.h"
 
 struct activity_store {
     const struct database *database;
@@ -109,6 +110,18 @@ static bool add_rows(struct activity_store *store, int t, const struct activity 
     return good;
 }
 
+/* The numbers that the program has for the devices are those of the rows: CUDA gave them. */
+static bool add_devices(const struct activity_store *store, GError **error)
+{
+    return database_execute(
+        store->database,
+        "CREATE TABLE IF NOT EXISTS " SCHEMA_CUDA_DEVICES ";"
+        "CREATE TABLE IF NOT EXISTS " SCHEMA_PROCESSES ";"
+        "INSERT INTO TARGET_INFO_CUDA_DEVICE SELECT id, id, (SELECT pid FROM PROCESSES), uuid, "
+        "smCount FROM TARGET_INFO_GPU",
+        error);
+}
+
 static bool add_count(const struct activity_store *store, const char *key, uint64_t count,
                       GError **error)
 {
@@ -142,7 +155,7 @@ bool activity_store_add(struct activity_store *store, const struct activity *act
     bool good = add_meta(store, activity, error);
     for (int t = 0; good && t < ACTIVITY_TABLES; t++)
         good = add_rows(store, t, activity, error);
-    return good;
+    return good && (activity->gpu_count == 0 || add_devices(store, error));
 }
 
 void activity_store_free(struct activity_store *store)

@@ -3,6 +3,7 @@
 #include "traces/database.h"
 #include "traces/import.h"
 #include "traces/input_file.h"
+#include "traces/schema.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
@@ -75,6 +76,26 @@ static bool has(const GPtrArray *tables, const char *table)
     return g_ptr_array_find_with_equal_func((GPtrArray *)tables, table, g_str_equal, NULL);
 }
 
+/* That say of what run it is; few exports lack one. */
+static const struct {
+    const char *name, *definition;
+} descriptions[] = {{"PROCESSES", SCHEMA_PROCESSES},
+                    {"TARGET_INFO_CUDA_DEVICE", SCHEMA_CUDA_DEVICES},
+                    {"TARGET_INFO_SESSION_START_TIME", SCHEMA_SESSION}};
+
+static bool copy_descriptions(const struct database *database, const GPtrArray *tables,
+                              GError **error)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < G_N_ELEMENTS(descriptions); i++) {
+        g_autofree char *create = g_strdup_printf("CREATE TABLE %s", descriptions[i].definition);
+        good = !has(tables, descriptions[i].name) ||
+               (database_execute(database, create, error) &&
+                copy(database, descriptions[i].name, NULL, "", error));
+    }
+    return good;
+}
+
 static bool copy_all(const struct database *database, const GPtrArray *tables, GError **error)
 {
     if (!database_execute(database, activity_enumerations, error) ||
@@ -85,7 +106,7 @@ static bool copy_all(const struct database *database, const GPtrArray *tables, G
         if (has(tables, activity_tables[t].name) &&
             !copy(database, activity_tables[t].name, activity_tables[t].columns, "", error))
             return false;
-    return database_execute(database, STRINGS, error);
+    return copy_descriptions(database, tables, error) && database_execute(database, STRINGS, error);
 }
 
 static bool is_read(const char *table)
@@ -95,7 +116,7 @@ static bool is_read(const char *table)
                 g_str_has_prefix(table, "EXPORT_") || g_str_has_prefix(table, "TARGET_INFO");
     for (int t = 0; t < ACTIVITY_TABLES; t++)
         read = read || g_str_equal(table, activity_tables[t].name);
-    return read;
+    return read || g_str_equal(table, "PROCESSES");
 }
 
 static void note_tables(const GPtrArray *tables, GPtrArray *unknown)

@@ -16,7 +16,8 @@ struct record_file {
 #define INSERT_EVENT                                                                         \
     "INSERT INTO NVTX_EVENTS (start, end, eventType, rangeId, category, globalTid, textId, " \
     "domainId, uint64Value, int64Value, doubleValue, uint32Value, int32Value, floatValue, "  \
-    "parentRangeId) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "parentRangeId, text) VALUES (?, ?, ?, ?, ?, ?, ?7, ?, ?, ?, ?, ?, ?, ?, ?, "            \
+    "(SELECT value FROM StringIds WHERE id = ?7))" /* many a script reads but the text */
 enum { FIRST_PAYLOAD_COLUMN = 9, PARENT_COLUMN = 15 };
 
 static bool store(const struct database *database, const struct trace *trace, GError **error)
@@ -163,6 +164,37 @@ static bool end(const struct record_file *file, bool good, GError **error)
 bool record_file_add(struct record_file *file, const struct records *more, GError **error)
 {
     return begin(file, error) && end(file, add_rows(file, more, error), error);
+}
+
+/* In the columns of Nsight Systems, which counts from the session's start: ours is the zero of the
+ * trace's clock. */
+bool record_file_describe(struct record_file *file, const struct record_session *session,
+                          GError **error)
+{
+    static const char sql[] = "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?1, "
+                              "strftime('%Y-%m-%dT%H:%M:%S', ?1 / 1000000000, 'unixepoch'), "
+                              "strftime('%Y-%m-%dT%H:%M:%S', ?1 / 1000000000, 'unixepoch', "
+                              "'localtime'))";
+    if (!database_execute(file->database,
+                          "CREATE TABLE " SCHEMA_SESSION "; CREATE TABLE " SCHEMA_PROCESSES, error))
+        return false;
+    sqlite3_stmt *times = database_prepare(file->database, sql, error);
+    sqlite3_stmt *process = times == NULL ? NULL
+                                          : database_prepare(file->database,
+                                                             "INSERT INTO PROCESSES VALUES "
+                                                             "(?1 << 24, ?1, ?2)",
+                                                             error);
+    bool good = process != NULL;
+    if (good) {
+        sqlite3_bind_int64(times, 1, session->realtime_ns);
+        sqlite3_bind_int64(process, 1, session->process);
+        sqlite3_bind_text(process, 2, session->program, -1, SQLITE_STATIC);
+        good = database_insert(file->database, times, error) &&
+               database_insert(file->database, process, error);
+    }
+    sqlite3_finalize(times);
+    sqlite3_finalize(process);
+    return good;
 }
 
 bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error)

@@ -82,6 +82,17 @@ struct record_file;
  * the program did not annotate an iteration. */
 struct record_file *record_file_new(const char *path, const struct trace *trace, GError **error);
 
+/* The run that is recorded. */
+struct record_session {
+    int64_t realtime_ns; /* the time of day, since 1970, when the trace's clock was at 0 */
+    uint32_t process;
+    const char *program; /* its name */
+};
+
+/* Says so in the file: once, at its beginning. */
+bool record_file_describe(struct record_file *file, const struct record_session *session,
+                          GError **error);
+
 /* Adds all that `more` holds in one transaction: a program that is killed leaves all of it or
  * nothing. */
 bool record_file_add(struct record_file *file, const struct records *more, GError **error);

@@ -25,9 +25,22 @@
     "CREATE TABLE moments ("                                                                    \
     " id INTEGER PRIMARY KEY REFERENCES operators, non_model_bytes INTEGER NOT NULL);"
 
-/* What was recorded while it ran. The first two have the names and the columns of Nsight Systems'
- * export; parentRangeId is ours. */
+/* What was recorded while it ran. Names and columns are those of Nsight Systems' export, but for
+ * `samples` and parentRangeId, which are ours. */
+#define SCHEMA_PROCESSES "PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT)"
+#define SCHEMA_CUDA_DEVICES                                                            \
+    "TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER, uuid TEXT, " \
+    "numMultiprocessors INTEGER)"
+#define SCHEMA_SESSION \
+    "TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT, localTime TEXT)"
+#define SCHEMA_EVENT_TYPES                                                                        \
+    "CREATE TABLE ENUM_NSYS_EVENT_TYPE (id INTEGER NOT NULL PRIMARY KEY, name TEXT, label TEXT);" \
+    "INSERT INTO ENUM_NSYS_EVENT_TYPE VALUES (33, 'NvtxCategory', 'NVTX Category'),"              \
+    " (34, 'NvtxMark', 'NVTX Mark'), (59, 'NvtxPushPopRange', 'NVTX Push/Pop Range'),"            \
+    " (60, 'NvtxStartEndRange', 'NVTX Start/End Range'),"                                         \
+    " (75, 'NvtxDomainCreate', 'NVTX Domain Create');"
 #define SCHEMA_RECORDS                                                                      \
+    SCHEMA_EVENT_TYPES                                                                      \
     "CREATE TABLE StringIds (id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL);"        \
     "CREATE TABLE NVTX_EVENTS ("                                                            \
     " start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER,"    \

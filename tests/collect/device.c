@@ -268,6 +268,48 @@ static void test_samples(struct fixture *fixture, gconstpointer data)
                     >=, 2);
 }
 
+/* What scripts ask that were written for exports of Nsight Systems. */
+static void test_scripts(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    gint64 before = g_get_real_time() * 1000;
+    collect(fixture, "--iterations 1:3 -- %s ranges 4", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    static const struct {
+        const char *sql;
+        gint64 answer;
+    } questions[] = {
+        {"SELECT count(*) FROM NVTX_EVENTS WHERE eventType = 59 AND text LIKE 'step %'", 2},
+        {"SELECT count(*) FROM NVTX_EVENTS n JOIN StringIds s ON n.textId = s.id "
+         "WHERE coalesce(n.text, s.value) = 'forward' AND n.text = s.value",
+         2},
+        {"SELECT count(*) FROM NVTX_EVENTS WHERE eventType = (SELECT id FROM ENUM_NSYS_EVENT_TYPE "
+         "WHERE name = 'NvtxPushPopRange') AND text = 'update'",
+         2},
+        {"SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON "
+         "r.correlationId = k.correlationId AND k.globalPid = (r.globalTid & 0xFFFFFFFFFF000000) "
+         "JOIN PROCESSES p ON p.globalPid = k.globalPid JOIN NVTX_EVENTS n ON n.globalTid = "
+         "r.globalTid AND r.start BETWEEN n.start AND n.end AND n.text = 'backward' WHERE p.name = "
+         "'traced_trained' AND p.pid = k.globalPid / 0x1000000 % 0x1000000",
+         2 * 3 * TRAINED_LAYERS},
+        {"SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY m JOIN ENUM_CUDA_MEMCPY_OPER e ON "
+         "m.copyKind = e.id JOIN ENUM_CUDA_MEM_KIND s ON s.id = m.srcKind WHERE e.label = "
+         "'Host-to-Device' AND s.label = 'Pinned'",
+         2},
+        {"SELECT numMultiprocessors FROM TARGET_INFO_CUDA_DEVICE c JOIN TARGET_INFO_GPU g ON g.id "
+         "= "
+         "c.gpuId JOIN PROCESSES p ON p.pid = c.pid WHERE c.cudaId = 0 AND g.name = 'Fake device'",
+         12},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(questions); i++)
+        g_assert_cmpint(query(fixture, questions[i].sql), ==, questions[i].answer);
+    gint64 kernel = query(fixture,
+                          "SELECT max(k.start) + t.utcEpochNs FROM "
+                          "CUPTI_ACTIVITY_KIND_KERNEL k, TARGET_INFO_SESSION_START_TIME t");
+    g_assert_cmpint(kernel, >=, before);
+    g_assert_cmpint(kernel, <=, g_get_real_time() * 1000);
+}
+
 /* The window's last kernel runs still when its last range ends: it is waited for. */
 static void test_kernel_at_end(struct fixture *fixture, gconstpointer data)
 {
@@ -431,6 +473,7 @@ int main(int argc, char **argv)
     ADD("/device/no-marks", test_no_marks, NULL);
     ADD("/device/whole-program", test_whole_program, NULL);
     ADD("/device/samples", test_samples, NULL);
+    ADD("/device/scripts", test_scripts, NULL);
     ADD("/device/kernel-at-end", test_kernel_at_end, NULL);
     ADD("/device/kernel-at-end/not-told", test_kernel_at_end, "no-sync");
     ADD("/device/kernel-at-exit", test_kernel_at_exit, NULL);

@@ -35,6 +35,11 @@ static void write_export(const struct import_fixture *f, const struct activity *
             "INSERT INTO StringIds VALUES (0, '');"
             "CREATE TABLE OSRT_API (start INTEGER, end INTEGER);"
             "CREATE TABLE META_DATA_EXPORT (name TEXT, value TEXT);"
+            "CREATE TABLE IF NOT EXISTS PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT);"
+            "INSERT INTO PROCESSES VALUES (7 << 24, 7, 'train');"
+            "CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT, "
+            "localTime TEXT, other TEXT);"
+            "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (1700000000000000000, '', '', '');"
             "ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN tensorMapCount INTEGER;"
             "ALTER TABLE CUPTI_ACTIVITY_KIND_MEMCPY DROP COLUMN migrationCause;"
             "INSERT INTO NVTX_EVENTS (start, end, eventType, globalTid, text, domainId) VALUES"
@@ -90,6 +95,30 @@ static void test_copied(struct import_fixture *f, gconstpointer data)
     activity_free(made);
 }
 
+/* Of what run it is stays in it. */
+static void test_run(struct import_fixture *f, gconstpointer data)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct activity *made = random_activity(random, 5);
+    sqlite3 *database;
+    sqlite3_stmt *row;
+    (void)data;
+    write_export(f, made);
+    g_assert_true(import_nsys(f->from, f->to, f->unknown, &f->error));
+    g_assert_cmpint(sqlite3_open(f->to, &database), ==, SQLITE_OK);
+    g_assert_cmpint(sqlite3_prepare_v2(database,
+                                       "SELECT utcEpochNs, p.name FROM PROCESSES p, "
+                                       "TARGET_INFO_SESSION_START_TIME WHERE pid = 7",
+                                       -1, &row, NULL),
+                    ==, SQLITE_OK);
+    g_assert_cmpint(sqlite3_step(row), ==, SQLITE_ROW);
+    g_assert_cmpint(sqlite3_column_int64(row, 0), ==, G_GINT64_CONSTANT(1700000000000000000));
+    g_assert_cmpstr((const char *)sqlite3_column_text(row, 1), ==, "train");
+    sqlite3_finalize(row);
+    sqlite3_close(database);
+    activity_free(made);
+}
+
 static void test_texts(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
@@ -136,6 +165,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     IMPORT_TEST("/import_nsys/copied", test_copied);
+    IMPORT_TEST("/import_nsys/run", test_run);
     IMPORT_TEST("/import_nsys/texts", test_texts);
     IMPORT_TEST("/import_nsys/refused", test_refused);
     return g_test_run();
