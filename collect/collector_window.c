@@ -98,10 +98,25 @@ void collector_flush_annotations(struct collector *collector)
     flush(collector, NULL);
 }
 
+/* Known when all records have come. */
+static void add_pinned(struct collector *collector)
+{
+    uint32_t count;
+    const uint64_t *times = recording_sampled(collector->recording, &count);
+    g_autofree uint64_t *bytes = g_new(uint64_t, count);
+    device_session_pinned(collector->device, times, count, bytes);
+    for (uint32_t i = 0; i < count; i++)
+        recording_add_sample(collector->recording, times[i], "pinned_bytes", bytes[i]);
+}
+
 void collector_complete(struct collector *collector, uint64_t waited, bool partial)
 {
-    flush(collector,
-          collector_has_device(collector) ? device_session_close(collector->device, waited) : NULL);
+    struct activity *rest = NULL;
+    if (collector_has_device(collector))
+        rest = device_session_close(collector->device, waited);
+    if (rest != NULL)
+        add_pinned(collector);
+    flush(collector, rest);
     if (collector_state(collector) == OVER)
         return;
     GError *error = NULL;

@@ -1,7 +1,6 @@
 #include "collect/cuda_driver.h"
 
 #include <dlfcn.h>
-#include <stdbool.h>
 
 void cuda_driver_find(struct cuda_driver *driver)
 {
@@ -37,15 +36,20 @@ void cuda_driver_synchronize(const struct cuda_driver *driver, CUcontext context
     leave(driver);
 }
 
-uint64_t cuda_driver_free_bytes(const struct cuda_driver *driver, CUcontext context)
+bool cuda_driver_free_bytes(const struct cuda_driver *driver, CUcontext context, uint32_t *device,
+                            uint64_t *bytes)
 {
     size_t free_bytes = 0, all_bytes = 0;
-    if (driver->cuMemGetInfo_v2 == NULL || !enter(driver, context))
-        return 0;
-    if (driver->cuMemGetInfo_v2(&free_bytes, &all_bytes) != CUDA_SUCCESS)
-        free_bytes = 0;
+    CUdevice number = 0;
+    if (driver->cuMemGetInfo_v2 == NULL || driver->cuCtxGetDevice == NULL ||
+        !enter(driver, context))
+        return false;
+    bool good = driver->cuCtxGetDevice(&number) == CUDA_SUCCESS &&
+                driver->cuMemGetInfo_v2(&free_bytes, &all_bytes) == CUDA_SUCCESS;
     leave(driver);
-    return free_bytes;
+    *device = (uint32_t)number;
+    *bytes = free_bytes;
+    return good;
 }
 
 static char *uuid_text(const CUuuid *uuid)

@@ -1,12 +1,14 @@
 #include "collect/device_log.h"
 
 #include "collect/device_rows.h"
+#include "collect/live_memory.h"
 
 #include <stdlib.h>
 
 struct device_log {
     struct device_log_source source;
     struct device_rows rows;
+    struct live_memory *live;
     uint64_t dropped, unreadable;
 };
 
@@ -19,6 +21,7 @@ struct device_log *device_log_new(const struct device_log_source *source,
     log->rows.call_name = source->call_name;
     log->rows.process = process;
     device_rows_set_up(&log->rows);
+    log->live = live_memory_new();
     return log;
 }
 
@@ -27,6 +30,7 @@ void device_log_free(struct device_log *log)
     if (log == NULL)
         return;
     device_rows_tear_down(&log->rows);
+    live_memory_free(log->live);
     g_free(log);
 }
 
@@ -188,6 +192,8 @@ struct activity *device_log_take(struct device_log *log, const struct device_clo
         g_array_sort(with_start[i], by_start);
         move_times(&shift, with_start[i], 1);
     }
+    for (guint i = 0; i < rows->memory->len; i++)
+        live_memory_add(log->live, &g_array_index(rows->memory, struct memory_record, i));
     find_devices(rows);
     activity->launches = take(rows->launches, &activity->kernel_count);
     activity->kernels = take(rows->kernels, &activity->kernel_count);
@@ -206,4 +212,10 @@ struct activity *device_log_take(struct device_log *log, const struct device_clo
     activity->chosen_calls = true;
     log->dropped = log->unreadable = rows->unfinished = rows->untimed = 0;
     return activity;
+}
+
+void device_log_pinned(struct device_log *log, const uint64_t *times_ns, uint32_t count,
+                       uint64_t *bytes)
+{
+    live_memory_pinned(log->live, times_ns, count, bytes);
 }

@@ -51,4 +51,9 @@ bool device_log_has_sync_after(const struct device_log *log, uint64_t cupti_ns);
 struct activity *device_log_take(struct device_log *log, const struct device_clock *begin,
                                  const struct device_clock *end);
 
+/* Bytes of the host's memory that were pinned at each of `count` times of the trace's clock, which
+ * ascend, of all that was taken. */
+void device_log_pinned(struct device_log *log, const uint64_t *times_ns, uint32_t count,
+                       uint64_t *bytes);
+
 #endif

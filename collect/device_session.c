@@ -6,6 +6,7 @@
 #include "collect/cupti_library.h"
 #include "collect/device_log.h"
 #include "collect/nvml.h"
+#include "collect/own_memory.h"
 
 #include <unistd.h>
 
@@ -23,6 +24,7 @@ struct device_session {
     struct device_hooks hooks;
     struct recording *recording;
     struct device_log *log;
+    struct own_memory *own;
     struct nvml *nvml; /* NULL: not there, or not asked for yet */
     bool nvml_looked;
     enum phase phase;
@@ -195,6 +197,7 @@ struct device_session *device_session_new(struct recording *recording,
     session->recording = recording;
     session->hooks = *hooks;
     session->contexts = g_ptr_array_new();
+    session->own = own_memory_new();
     the_session = session;
     buffer_queue_set_up(hooks->records_wait, hooks->data);
     if (!cupti_library_load(&session->cupti, error) || !begin(session, error))
@@ -248,14 +251,6 @@ static GPtrArray *list_contexts(struct device_session *session)
     return contexts;
 }
 
-static uint64_t free_bytes(struct device_session *session, const GPtrArray *contexts)
-{
-    uint64_t bytes = 0;
-    for (guint i = 0; i < contexts->len; i++)
-        bytes += cuda_driver_free_bytes(&session->driver, g_ptr_array_index(contexts, i));
-    return bytes;
-}
-
 /* On the devices that the program sees. */
 static void open_nvml(struct device_session *session)
 {
@@ -266,7 +261,7 @@ static void open_nvml(struct device_session *session)
         char bus[32] = "";
         if (session->nvml != NULL &&
             session->driver.cuDeviceGetPCIBusId(bus, sizeof bus, (CUdevice)device) == CUDA_SUCCESS)
-            nvml_add(session->nvml, device, bus);
+            nvml_add(session->nvml, device, bus, own_memory_of(session->own, device));
         g_free(gpus[device].name);
         g_free(gpus[device].uuid);
     }
@@ -280,14 +275,13 @@ bool device_session_open(struct device_session *session, GError **error)
     flush(session, false);
     device_log_forget(session->log, UINT64_MAX);
     g_autoptr(GPtrArray) contexts = list_contexts(session);
-    uint64_t before = free_bytes(session, contexts);
+    own_memory_before(session->own, &session->driver, contexts);
     session->phase = OPEN;
     session->taken_to = read_clock(session);
     bool good = enable(session, window_kinds, G_N_ELEMENTS(window_kinds), error) &&
                 api_calls_record(&session->cupti, true, error);
-    uint64_t after = free_bytes(session, contexts);
     recording_add_sample(session->recording, recording_now(), "collector_device_bytes",
-                         before > after ? before - after : 0);
+                         own_memory_after(session->own, &session->driver, contexts));
     if (!good)
         disable_all(session);
     return good;
@@ -356,6 +350,12 @@ void device_session_pop(struct device_session *session)
     uint64_t range;
     session->cupti.cuptiActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1,
                                                          &range);
+}
+
+void device_session_pinned(struct device_session *session, const uint64_t *times_ns, uint32_t count,
+                           uint64_t *bytes)
+{
+    device_log_pinned(session->log, times_ns, count, bytes);
 }
 
 void device_session_sample(struct device_session *session,

@@ -55,6 +55,11 @@ struct activity *device_session_close(struct device_session *session, uint64_t w
 void device_session_push(struct device_session *session, uint64_t range);
 void device_session_pop(struct device_session *session);
 
+/* Bytes of the host's memory that were pinned at each of `count` times of the trace's clock, which
+ * ascend. After close. */
+void device_session_pinned(struct device_session *session, const uint64_t *times_ns, uint32_t count,
+                           uint64_t *bytes);
+
 /* Samples what the management library says of the devices (collect/nvml.h). */
 void device_session_sample(struct device_session *session,
                            void (*take)(void *data, const char *counter, uint64_t value),

@@ -59,6 +59,15 @@ void device_session_pop(struct device_session *session)
     (void)session;
 }
 
+void device_session_pinned(struct device_session *session, const uint64_t *times_ns, uint32_t count,
+                           uint64_t *bytes)
+{
+    (void)session;
+    (void)times_ns;
+    (void)count;
+    (void)bytes;
+}
+
 void device_session_sample(struct device_session *session,
                            void (*take)(void *, const char *, uint64_t), void *data)
 {

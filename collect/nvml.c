@@ -35,6 +35,7 @@ enum counter { BUSY, MEMORY_BUSY, USED, SENT, RECEIVED, COUNTERS };
 
 struct device {
     nvml_handle handle;
+    uint64_t own_bytes;
     const char *names[COUNTERS];
 };
 
@@ -77,12 +78,12 @@ void nvml_free(struct nvml *nvml)
     g_free(nvml);
 }
 
-void nvml_add(struct nvml *nvml, uint32_t device, const char *bus)
+void nvml_add(struct nvml *nvml, uint32_t device, const char *bus, uint64_t own_bytes)
 {
     static const char *const counters[COUNTERS] = {"busy_percent", "memory_busy_percent",
                                                    "used_bytes", "pcie_sent_bytes",
                                                    "pcie_received_bytes"};
-    struct device fresh = {0};
+    struct device fresh = {.own_bytes = own_bytes};
     if (nvml->find(bus, &fresh.handle) != 0)
         return;
     for (int c = 0; c < COUNTERS; c++) {
@@ -115,7 +116,8 @@ void nvml_sample(struct nvml *nvml, void (*take)(void *, const char *, uint64_t)
             take(data, device->names[MEMORY_BUSY], utilization.memory);
         }
         if (nvml->memory != NULL && nvml->memory(device->handle, &memory) == 0)
-            take(data, device->names[USED], memory.used);
+            take(data, device->names[USED],
+                 memory.used - MIN(device->own_bytes, (uint64_t)memory.used));
         sample_link(nvml, device, take, data);
     }
 }

@@ -20,6 +20,7 @@ struct recording {
     guint names_written;
     GArray *events;    /* of struct record */
     GArray *samples;   /* of struct record_sample */
+    GArray *sampled;   /* of uint64_t: when the process was */
     GArray *durations; /* of struct duration */
 };
 
@@ -39,6 +40,7 @@ struct recording *recording_new(void)
     recording->names = g_array_new(false, false, sizeof(struct record));
     recording->events = g_array_new(false, false, sizeof(struct record));
     recording->samples = g_array_new(false, false, sizeof(struct record_sample));
+    recording->sampled = g_array_new(false, false, sizeof(uint64_t));
     recording->durations = g_array_new(false, false, sizeof(struct duration));
     return recording;
 }
@@ -51,6 +53,7 @@ void recording_free(struct recording *recording)
     g_array_unref(recording->names);
     g_array_unref(recording->events);
     g_array_unref(recording->samples);
+    g_array_unref(recording->sampled);
     g_array_unref(recording->durations);
     g_free(recording);
 }
@@ -155,9 +158,16 @@ void recording_add_sample(struct recording *recording, uint64_t time_ns, const c
 void recording_sample(struct recording *recording)
 {
     uint64_t now = recording_now();
+    g_array_append_val(recording->sampled, now);
     recording_add_sample(recording, now, "resident_bytes", resident_bytes());
     recording_add_sample(recording, now, "processor_ns", nanoseconds(CLOCK_PROCESS_CPUTIME_ID));
     recording_add_sample(recording, now, "realtime_ns", nanoseconds(CLOCK_REALTIME));
+}
+
+const uint64_t *recording_sampled(const struct recording *recording, uint32_t *count)
+{
+    *count = recording->sampled->len;
+    return (const uint64_t *)(void *)recording->sampled->data;
 }
 
 void recording_add_duration(struct recording *recording, uint64_t moment, uint64_t duration_ns)
@@ -199,6 +209,7 @@ void recording_restart(struct recording *recording)
 {
     g_array_set_size(recording->events, 0);
     g_array_set_size(recording->samples, 0);
+    g_array_set_size(recording->sampled, 0);
     g_array_set_size(recording->durations, 0);
     recording->strings_written = 0;
     recording->names_written = 0;

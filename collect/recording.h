@@ -25,6 +25,9 @@ void recording_add_sample(struct recording *recording, uint64_t time_ns, const c
 /* Samples the process: resident bytes, its processor time, and the time of day. */
 void recording_sample(struct recording *recording);
 
+/* [*count] when it was sampled, since the last restart, in order. Valid until the next sample. */
+const uint64_t *recording_sampled(const struct recording *recording, uint32_t *count);
+
 /* Operator durations of the window, for recording_durations. */
 void recording_add_duration(struct recording *recording, uint64_t moment, uint64_t duration_ns);
 

@@ -1,5 +1,6 @@
 /* pstar-collect on a program that uses a CUDA device: the driver, the profiler and the management
  * library are fakes (tests/collect/fake), all else is real. */
+#include "tests/collect/fake/fake.h"
 #include "tests/collect/process.h"
 #include "tests/collect/trained.h"
 #include "traces/memory_use.h"
@@ -268,6 +269,26 @@ static void test_samples(struct fixture *fixture, gconstpointer data)
                     >=, 2);
 }
 
+/* What the profiler takes of the device's memory is told, and is not in what is used of it; the
+ * host's pinned memory is in its samples. */
+static void test_own_memory(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-- %s ranges 3 long 1", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    g_assert_cmpint(query(fixture, "SELECT max(value) FROM samples WHERE counter = "
+                                   "'collector_device_bytes'"),
+                    ==, FAKE_TAKEN_BYTES);
+    g_assert_cmpint(
+        query(fixture, "SELECT max(value) FROM samples WHERE counter = 'device0_used_bytes'"), ==,
+        (1 << 30) - FAKE_TAKEN_BYTES);
+    g_assert_cmpint(
+        query(fixture, "SELECT count(*) FROM samples r JOIN samples p USING (time) WHERE "
+                       "r.counter = 'resident_bytes' AND p.counter = 'pinned_bytes' AND "
+                       "p.value = 4096"),
+        ==, query(fixture, "SELECT count(*) FROM samples WHERE counter = 'resident_bytes'"));
+}
+
 /* What scripts ask that were written for exports of Nsight Systems. */
 static void test_scripts(struct fixture *fixture, gconstpointer data)
 {
@@ -300,6 +321,10 @@ static void test_scripts(struct fixture *fixture, gconstpointer data)
          "= "
          "c.gpuId JOIN PROCESSES p ON p.pid = c.pid WHERE c.cudaId = 0 AND g.name = 'Fake device'",
          12},
+        {"SELECT max(live) FROM (SELECT sum(CASE memoryOperationType WHEN 0 THEN bytes ELSE -bytes "
+         "END) OVER (ORDER BY start, rowid) AS live FROM CUDA_GPU_MEMORY_USAGE_EVENTS WHERE "
+         "memKind = 2)",
+         TRAINED_PEAK_BYTES},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(questions); i++)
         g_assert_cmpint(query(fixture, questions[i].sql), ==, questions[i].answer);
@@ -473,6 +498,7 @@ int main(int argc, char **argv)
     ADD("/device/no-marks", test_no_marks, NULL);
     ADD("/device/whole-program", test_whole_program, NULL);
     ADD("/device/samples", test_samples, NULL);
+    ADD("/device/own-memory", test_own_memory, "takes-memory");
     ADD("/device/scripts", test_scripts, NULL);
     ADD("/device/kernel-at-end", test_kernel_at_end, NULL);
     ADD("/device/kernel-at-end/not-told", test_kernel_at_end, "no-sync");

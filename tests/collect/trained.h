@@ -6,7 +6,7 @@ enum {
     TRAINED_LAYERS = 6,
     TRAINED_PARAMETER_BYTES = 1 << 20, /* of a layer, as many again of its gradient */
     TRAINED_ACTIVATION_BYTES = 1 << 18,
-    TRAINED_INPUT_BYTES = 1 << 12,
+    TRAINED_INPUT_BYTES = 1 << 12, /* of pinned memory on the host, too */
     /* A step: two kernels a layer in forward, three in backward, one in the update, and one that
      * computes the loss. */
     TRAINED_KERNELS = 6 * TRAINED_LAYERS + 1

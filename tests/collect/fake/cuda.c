@@ -259,6 +259,20 @@ CUresult cuCtxGetCurrent(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetDevice(CUdevice *device)
+{
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+
+/* The profiler's own memory. */
+void fake_take(size_t bytes)
+{
+    pthread_mutex_lock(&lock);
+    allocated_bytes += bytes;
+    pthread_mutex_unlock(&lock);
+}
+
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
     (void)mode;

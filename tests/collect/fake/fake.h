@@ -11,6 +11,7 @@
  *   drop         every seventh record finds no room
  *   mixed        a buffer holds few records, and they are handed back last first
  *   no-sync      synchronisations are not recorded
+ *   takes-memory recording kernels takes FAKE_TAKEN_BYTES of the device's memory
  */
 #ifndef PSTAR_TESTS_COLLECT_FAKE_H
 #define PSTAR_TESTS_COLLECT_FAKE_H
@@ -41,6 +42,9 @@ struct fake_tool {
 
 /* In the driver. */
 void fake_watch(const struct fake_tool *tool);
+void fake_take(size_t bytes); /* of the device's memory, for the profiler */
+
+enum { FAKE_TAKEN_BYTES = 64 << 20 };
 
 /* Whether FAKE holds the word. */
 bool fake_is(const char *word);
