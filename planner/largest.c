@@ -2,19 +2,35 @@
 
 #include "planner/needs.h"
 
-static bool fits_with(const struct largest_job *job, uint32_t value, bool recompute, GError **error)
+/* UINT64_MAX: the host lacks memory, or there is no such size. */
+static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum largest_way way)
 {
-    struct trace *trace = job->make(job->data, value, recompute, error);
-    bool fits = trace && needs_are_met(trace, job->options, error);
+    struct trace *trace = job->make(job->data, value, way, NULL);
+    uint64_t needed = trace ? needs_device(trace, job->options, NULL) : UINT64_MAX;
 
     trace_free(trace);
-    return fits;
+    return needed;
 }
 
-/* Activations that are computed again leave more room, so what they lack is the reason. */
+/* What the way lacks that needs the least of the device is the reason. */
 static bool fits(const struct largest_job *job, uint32_t value, GError **error)
 {
-    return fits_with(job, value, false, NULL) || fits_with(job, value, true, error);
+    enum largest_way least = LARGEST_RECOMPUTED;
+    uint64_t least_needed = UINT64_MAX;
+
+    for (int way = LARGEST_KEPT; way < LARGEST_WAYS; way++) {
+        uint64_t needed = needed_with(job, value, (enum largest_way)way);
+        if (needed <= job->options->device_bytes)
+            return true;
+        if (needed < least_needed) {
+            least_needed = needed;
+            least = (enum largest_way)way;
+        }
+    }
+    struct trace *trace = job->make(job->data, value, least, error);
+    bool met = trace && needs_are_met(trace, job->options, error);
+    trace_free(trace);
+    return met;
 }
 
 static uint32_t scan(const struct largest_job *job)
@@ -45,10 +61,10 @@ static uint32_t bisect(const struct largest_job *job)
 }
 
 /* Keeps the plan where it is faster than what was found before. False: a person stopped it. */
-static bool try(const struct largest_job *job, uint32_t value, bool recompute,
+static bool try(const struct largest_job *job, uint32_t value, enum largest_way way,
                 struct largest *largest)
 {
-    struct trace *trace = job->make(job->data, value, recompute, NULL);
+    struct trace *trace = job->make(job->data, value, way, NULL);
     struct search_result *result = trace ? search_plan(trace, job->options, NULL) : NULL;
     bool stopped = result && result->stopped;
 
@@ -59,11 +75,19 @@ static bool try(const struct largest_job *job, uint32_t value, bool recompute,
         trace_free(largest->trace);
         largest->result = g_steal_pointer(&result);
         largest->trace = g_steal_pointer(&trace);
-        largest->recompute = recompute;
+        largest->way = way;
     }
     search_result_free(result);
     trace_free(trace);
     return !stopped;
+}
+
+/* By every way that is worth it; false: a person stopped it. */
+static bool try_ways(const struct largest_job *job, uint32_t value, struct largest *largest)
+{
+    largest->value = value;
+    return try(job, value, LARGEST_KEPT, largest) && try(job, value, LARGEST_RECOMPUTED, largest) &&
+           (largest->result || try(job, value, LARGEST_OFFLOADED, largest));
 }
 
 bool largest_find(const struct largest_job *job, struct largest *largest, GError **error)
@@ -72,8 +96,7 @@ bool largest_find(const struct largest_job *job, struct largest *largest, GError
 
     *largest = (struct largest){0};
     for (; value && !largest->result; value--) {
-        largest->value = value;
-        if (!try(job, value, false, largest) || !try(job, value, true, largest)) {
+        if (!try_ways(job, value, largest)) {
             largest->stopped = true;
             g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
             return false;

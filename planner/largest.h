@@ -4,11 +4,19 @@
 
 #include "planner/search.h"
 
+/* What becomes of the activations that backward needs; each leaves more room than the one before.
+ */
+enum largest_way {
+    LARGEST_KEPT,
+    LARGEST_RECOMPUTED, /* all layers are computed again */
+    LARGEST_OFFLOADED,  /* likewise, and what they begin with may leave the device */
+    LARGEST_WAYS
+};
+
 struct largest_job {
     const struct search_options *options; /* of each search; no layouts */
-    /* The trace of size `value`, whose activations are saved or computed again; the caller frees
-     * it. NULL: there is no such size. */
-    struct trace *(*make)(void *data, uint32_t value, bool recompute, GError **error);
+    /* The trace of size `value`; the caller frees it. NULL: there is no such size. */
+    struct trace *(*make)(void *data, uint32_t value, enum largest_way way, GError **error);
     void *data;
     uint32_t most;  /* sizes are 1 to `most` */
     bool unordered; /* a larger size may need less: sizes are tried from the largest down; otherwise
@@ -17,8 +25,8 @@ struct largest_job {
 
 struct largest {
     uint32_t value;
-    bool recompute;               /* which takes less time, where both fit */
-    struct trace *trace;          /* of the value */
+    enum largest_way way; /* the fastest of the first two; the last where neither has a plan */
+    struct trace *trace;  /* of the value */
     struct search_result *result; /* its plan, of a full search */
     GError *beyond;               /* why the next larger size does not fit; NULL: there is none */
     bool stopped;                 /* by a person */

@@ -19,7 +19,7 @@ static uint32_t sequence_of(const struct question *question, const struct model_
 }
 
 static struct trace *synthesise(const struct question *question, const struct model_config *config,
-                                uint32_t batch, bool recompute, GError **error)
+                                uint32_t batch, enum largest_way way, GError **error)
 {
     g_autofree uint8_t *all = g_new(uint8_t, config->layers);
     memset(all, 1, config->layers);
@@ -28,7 +28,8 @@ static struct trace *synthesise(const struct question *question, const struct mo
                                   .micro_batches = 1,
                                   .precision = strcmp(precision_of(question), "bf16") ? MODEL_FP32
                                                                                       : MODEL_BF16,
-                                  .recompute = recompute ? all : NULL};
+                                  .recompute = way >= LARGEST_RECOMPUTED ? all : NULL,
+                                  .offload = way == LARGEST_OFFLOADED ? all : NULL};
     return model_synthesise(config, &job, question->search->platform, error);
 }
 
@@ -44,22 +45,29 @@ static uint32_t batch_of(const struct question *question)
     return question->asked->batch ? (uint32_t)question->asked->batch : 1;
 }
 
-static struct trace *make_model(void *data, uint32_t value, bool recompute, GError **error)
+static struct trace *make_model(void *data, uint32_t value, enum largest_way way, GError **error)
 {
     const struct sizes *sizes = data;
     struct family_member *member = family_take(sizes->family, value - 1);
     struct trace *trace = synthesise(sizes->question, member->config, batch_of(sizes->question),
-                                     recompute, error);
+                                     way, error);
 
     family_member_free(member);
     return trace;
 }
 
-static struct trace *make_batch(void *data, uint32_t value, bool recompute, GError **error)
+static struct trace *make_batch(void *data, uint32_t value, enum largest_way way, GError **error)
 {
     const struct sizes *sizes = data;
-    return synthesise(sizes->question, sizes->config, value, recompute, error);
+    return synthesise(sizes->question, sizes->config, value, way, error);
 }
+
+static const struct {
+    const char *in_words, *options; /* of pstar-trace synth */
+} ways[LARGEST_WAYS] = {
+    {"nothing computed again", ""},
+    {"all layers computed again", " --recompute all"},
+    {"all layers computed again and offloaded", " --recompute all --offload-activations all"}};
 
 /* How it is trained, and what that takes. */
 static void print_plan(const struct question *question, const struct model_config *config,
@@ -75,8 +83,7 @@ static void print_plan(const struct question *question, const struct model_confi
 
     fprintf(out, "  %s, %.3g billion parameters, micro-batch %u, sequence %u, %s, %s\n",
             config->name, (double)model_config_parameters(config) * 1e-9, largest->trace->batch,
-            largest->trace->sequence, precision_of(question),
-            largest->recompute ? "all layers computed again" : "nothing computed again");
+            largest->trace->sequence, precision_of(question), ways[largest->way].in_words);
     fprintf(out, "  takes %s of %s on the device, %s of %s on the host\n", device, of_device, host,
             of_host);
     fprintf(out, "  a step takes %.4g s, %.4g s of it stalled: %.4g tokens a second\n",
@@ -99,8 +106,8 @@ static void print_commands(const struct question *question, const char *config,
             "          pstar-plan largest.pstar --device-memory %" G_GUINT64_FORMAT
             " --host-memory %" G_GUINT64_FORMAT " --platform %s%s%s -o plan.json\n",
             model, largest->trace->batch, largest->trace->sequence, precision_of(question),
-            largest->recompute ? " --recompute all" : "", platform, budget->device_bytes,
-            budget->host_bytes, platform, link ? " --link " : "", link ? link : "");
+            ways[largest->way].options, platform, budget->device_bytes, budget->host_bytes,
+            platform, link ? " --link " : "", link ? link : "");
 }
 
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error)

@@ -49,12 +49,11 @@ static void make_its_plan(const struct workshop *workshop, const char *answer)
     workshop_must_run(workshop, second);
 }
 
-/* Neither with its activations saved nor with them computed again; questions do not offload them.
- */
+/* Neither with its activations saved nor with them computed again, nor offloaded besides. */
 static void expect_too_large(const struct workshop *workshop, const char *model, unsigned batch,
                              const char *budgets)
 {
-    static const char *const ways[] = {"none", "all"};
+    static const char *const ways[] = {"none", "all", "all --offload-activations all"};
     for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
         expect(run(workshop,
                    "pstar-trace synth --model %s --batch %u --seq 64 --precision bf16 "
@@ -62,8 +61,7 @@ static void expect_too_large(const struct workshop *workshop, const char *model,
                    model, batch, ways[i]),
                DONE, "larger.pstar");
         expect(run(workshop,
-                   "pstar-plan larger.pstar %s --offload-activations traced " PLATFORM
-                   " -o larger.json",
+                   "pstar-plan larger.pstar %s --recompute traced " PLATFORM " -o larger.json",
                    budgets),
                DOES_NOT_FIT, "memory");
     }
@@ -78,6 +76,7 @@ static void test_max_batch(void)
     g_assert_cmpint(answer.status, ==, DONE);
     unsigned batch = (unsigned)number_after(answer.out, "The largest micro-batch that fits: ");
     g_assert_cmpuint(batch, >=, 2);
+    g_assert_nonnull(strstr(answer.out, "all layers computed again and offloaded"));
     make_its_plan(workshop, answer.out);
     expect_too_large(workshop, "model", batch + 1, budgets);
     outcome_clear(&answer);
