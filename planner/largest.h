@@ -4,8 +4,7 @@
 
 #include "planner/search.h"
 
-/* What becomes of the activations that backward needs; each leaves more room than the one before.
- */
+/* What becomes of the activations that backward needs. */
 enum largest_way {
     LARGEST_KEPT,
     LARGEST_RECOMPUTED, /* all layers are computed again */
