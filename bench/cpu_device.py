@@ -27,7 +27,7 @@ class CpuDevice:
         (self.folder / "data.txt").write_bytes(bytes(words.randrange(32, 127) for _ in range(1 << 18)))
 
     def call(self, program, *arguments, timed=False, allowed=(0,)):
-        """Whoever is timed runs behind the prefix, as in chrt -f 10."""
+        """Whoever is timed runs behind the prefix, as in nice -n -10."""
         command = [*(self.prefix if timed else []), str(self.programs / program), *map(str, arguments)]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         if done.returncode not in allowed:
