@@ -29,6 +29,14 @@ struct device_traffic {
     uint64_t bytes[MOVER_QUEUES], copies[MOVER_QUEUES];
 };
 
+/* A device's own memory, in bytes. */
+struct device_capacity {
+    uint64_t bytes; /* that an arena can have at most */
+    /* Of the rest: what the driver, libraries and other programs hold, and the device's buffers
+     * beside the arena. 0 where memory is the host's. */
+    uint64_t library_bytes;
+};
+
 struct device {
     const struct device_ops *ops;
 };
@@ -47,9 +55,9 @@ struct device_ops {
 
     /* Whether the device has operators for the model; fails with DEVICE_ERROR_MODEL where not. */
     bool (*supports)(const struct model_config *config, GError **error);
-    /* The device's name, free with g_free, and how much memory an arena can have at most.
-     * DEVICE_ERROR_NONE_HERE where there is no such device. */
-    char *(*describe)(uint64_t *bytes, GError **error);
+    /* The device's name, free with g_free, and its memory as measured now. DEVICE_ERROR_NONE_HERE
+     * where there is no such device. */
+    char *(*describe)(struct device_capacity *capacity, GError **error);
     /* Takes all memory at once, zeroed. DEVICE_ERROR_MEMORY where the machine has not that much. */
     struct device *(*open)(const struct device_options *options, GError **error);
     /* Completes what is queued first. */

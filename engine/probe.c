@@ -50,8 +50,9 @@ static void show(const struct step *steps, size_t current)
 
 static struct platform *describe(const struct device_ops *ops, GError **error)
 {
-    uint64_t bytes = 0, host_bytes = 0;
-    g_autofree char *name = ops->describe(&bytes, error);
+    struct device_capacity capacity = {0};
+    uint64_t host_bytes = 0;
+    g_autofree char *name = ops->describe(&capacity, error);
     g_autofree char *host = cpu_describe(&host_bytes);
     if (!name)
         return NULL;
@@ -63,7 +64,7 @@ static struct platform *describe(const struct device_ops *ops, GError **error)
         "measured by pstar-run --probe on %s, kernels for %s%s%s", date, cpu_context_simd(cpu),
         ops == &device_cpu ? "" : "; host: ", ops == &device_cpu ? "" : host);
     platform->name = g_steal_pointer(&name);
-    platform->device_bytes = MAX(1, bytes);
+    platform->device_bytes = MAX(1, capacity.bytes);
     platform->host_bytes = MAX(1, host_bytes);
     cpu_context_free(cpu);
     return platform;

@@ -48,18 +48,21 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-void run_log_describe(struct run_log *log, const struct plan *plan, double unigram_entropy)
+void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t library_bytes,
+                      double unigram_entropy)
 {
     json_decref(log->about);
-    log->about = json_pack(
-        "{s:s*, s:s*, s:I, s:I, s:I, s:s*, s:s*, s:I, s:I, s:o}", "model", plan->model, "precision",
-        plan->precision, "batch", (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
-        "micro_batches", (json_int_t)plan->micro_batches, "made_by", plan->made_by, "digest",
-        plan->digest, "chunk_bytes", (json_int_t)plan->layout->chunk_bytes[TRACE_PARAM],
-        "look_ahead", (json_int_t)plan->look_ahead, "unigram_entropy", real(unigram_entropy));
+    log->about = json_pack("{s:s*, s:s*, s:I, s:I, s:I, s:s*, s:s*, s:I, s:I, s:I, s:o}", "model",
+                           plan->model, "precision", plan->precision, "batch",
+                           (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
+                           "micro_batches", (json_int_t)plan->micro_batches, "made_by",
+                           plan->made_by, "digest", plan->digest, "chunk_bytes",
+                           (json_int_t)plan->layout->chunk_bytes[TRACE_PARAM], "look_ahead",
+                           (json_int_t)plan->look_ahead, "library_bytes", (json_int_t)library_bytes,
+                           "unigram_entropy", real(unigram_entropy));
     if (plan->device_budget != UINT64_MAX)
         json_object_set_new(log->about, "device_memory_bytes",
-                            json_integer((json_int_t)plan->device_budget));
+                            json_integer((json_int_t)(plan->device_budget + library_bytes)));
 }
 
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error)

@@ -66,6 +66,59 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     return run->iteration != NULL;
 }
 
+/* ---- the device's memory ---- */
+
+/* The CPU device's memory is the host's. A dry run needs no device, and takes any size for granted.
+ */
+static bool measure_device(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    g_autoptr(GError) missing = NULL;
+    if (options->device == &device_cpu)
+        return true;
+    g_autofree char *name = options->device->describe(&run->capacity, &missing);
+    if (!name && !options->dry_run) {
+        g_propagate_error(error, g_steal_pointer(&missing));
+        return false;
+    }
+    if (options->dry_run)
+        run->capacity.bytes = UINT64_MAX;
+    run->iteration->trace->library_bytes = run->capacity.library_bytes;
+    return true;
+}
+
+/* Of --device-memory, what is the arena's. */
+static bool find_arena(const struct run_plan *run, const struct run_options *options,
+                       uint64_t *budget, GError **error)
+{
+    uint64_t held = run->capacity.library_bytes;
+    *budget = RUN_UNLIMITED;
+    if (options->device_memory == RUN_UNLIMITED)
+        return true;
+    if (options->device_memory <= held) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                    "--device-memory %" G_GUINT64_FORMAT
+                    ": driver and libraries hold %" G_GUINT64_FORMAT " bytes already",
+                    options->device_memory, held);
+        return false;
+    }
+    *budget = options->device_memory - held;
+    return true;
+}
+
+static bool check_capacity(const struct run_plan *run, GError **error)
+{
+    const struct device_capacity *capacity = &run->capacity;
+    uint64_t takes = run->plan->device_bytes;
+    if (takes <= capacity->bytes)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "device memory: the plan takes %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
+                " more than the device has beside %" G_GUINT64_FORMAT
+                " of driver, libraries and other programs; %" G_GUINT64_FORMAT " bytes would fit",
+                takes, takes - capacity->bytes, capacity->library_bytes, capacity->bytes);
+    return false;
+}
+
 /* ---- plan ---- */
 
 /* About a 32nd of the largest list, so that a budget can be filled well and a copy is still long.
@@ -81,24 +134,25 @@ static uint64_t default_chunk_bytes(const struct trace *trace)
     return chunk;
 }
 
-/* Without any budget everything is resident, and the host holds what its operators use. */
-static struct dry_run_options dry_run_of(const struct run_options *options,
-                                         const struct policy_ops *policy, const struct trace *trace,
-                                         const struct layout *layout,
-                                         const struct accesses *accesses, uint64_t non_model)
+/* Without any budget everything is resident where the device has room for it, and the host holds
+ * what its operators use. */
+static struct dry_run_options
+dry_run_of(const struct run_plan *run, const struct run_options *options,
+           const struct policy_ops *policy, const struct layout *layout,
+           const struct accesses *accesses, uint64_t non_model, uint64_t arena)
 {
-    bool resident = options->device_memory == RUN_UNLIMITED &&
-                    options->host_memory == RUN_UNLIMITED;
+    uint64_t all = layout_bytes(layout) + non_model;
+    bool room = all <= run->capacity.bytes;
     struct dry_run_options dry = {
-        .device_bytes = options->device_memory,
+        .device_bytes = arena,
         .host_bytes = options->host_memory,
         .policy = policy,
         .look_ahead = options->look_ahead,
     };
-    if (options->device_memory == RUN_UNLIMITED)
-        dry.device_bytes = layout_bytes(layout) + non_model;
-    if (resident)
-        dry.host_bytes = homes_least_host_bytes(trace, layout, accesses);
+    if (arena == RUN_UNLIMITED)
+        dry.device_bytes = room ? all : run->capacity.bytes;
+    if (arena == RUN_UNLIMITED && room && options->host_memory == RUN_UNLIMITED)
+        dry.host_bytes = homes_least_host_bytes(run->iteration->trace, layout, accesses);
     return dry;
 }
 
@@ -112,17 +166,17 @@ static struct layout *layout_of(const struct run_options *options, const struct 
     return layout_pack_uniform(trace, default_chunk_bytes(trace), error);
 }
 
-static struct plan *plan_of_policy(const struct run_options *options,
-                                   const struct policy_ops *policy, const struct trace *trace,
-                                   GError **error)
+static struct plan *plan_of_policy(const struct run_plan *run, const struct run_options *options,
+                                   const struct policy_ops *policy, uint64_t arena, GError **error)
 {
+    const struct trace *trace = run->iteration->trace;
     struct layout *layout = layout_of(options, trace, error);
     if (!layout)
         return NULL;
     struct non_model *places = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, places->extent);
-    const struct dry_run_options dry = dry_run_of(options, policy, trace, layout, accesses,
-                                                  places->peak_bytes);
+    const struct dry_run_options dry = dry_run_of(run, options, policy, layout, accesses,
+                                                  places->peak_bytes, arena);
     struct layout *slots = slots_round(layout);
     struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
     GError *wrong = NULL;
@@ -159,37 +213,46 @@ static bool check_budget(const char *file, const char *memory, uint64_t takes, u
 }
 
 static bool check_file(const struct run_plan *run, const struct run_options *options,
-                       GError **error)
+                       uint64_t arena, GError **error)
 {
     if (!plan_check(run->plan, run->iteration->trace, error)) {
         g_prefix_error(error, "%s: ", options->plan);
         return false;
     }
-    return check_budget(options->plan, "device", run->plan->device_bytes, options->device_memory,
-                        error) &&
+    return check_budget(options->plan, "device", run->plan->device_bytes, arena, error) &&
            check_budget(options->plan, "host", run->plan->host_bytes, options->host_memory, error);
 }
 
 static bool prepare_file(struct run_plan *run, const struct run_options *options, GError **error)
 {
+    uint64_t arena;
     run->plan = plan_read(options->plan, error);
-    return run->plan && describe(run, options, error) && check_file(run, options, error);
+    return run->plan && describe(run, options, error) && measure_device(run, options, error) &&
+           find_arena(run, options, &arena, error) && check_file(run, options, arena, error);
 }
 
 static bool prepare_policy(struct run_plan *run, const struct run_options *options,
                            const struct policy_ops *policy, GError **error)
 {
-    if (describe(run, options, error))
-        run->plan = plan_of_policy(options, policy, run->iteration->trace, error);
+    uint64_t arena;
+    if (!describe(run, options, error) || !measure_device(run, options, error) ||
+        !find_arena(run, options, &arena, error))
+        return false;
+    uint64_t held = run->capacity.library_bytes;
+    run->plan = plan_of_policy(run, options, policy, arena, error);
+    if (!run->plan && held && g_error_matches(*error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT))
+        g_prefix_error(error, "beside %" G_GUINT64_FORMAT " bytes of driver and libraries: ", held);
     return run->plan != NULL;
 }
 
 bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error)
 {
-    *run = (struct run_plan){0};
+    *run = (struct run_plan){.capacity = {.bytes = UINT64_MAX}};
     const struct policy_ops *policy = open_policy(options, error);
-    if (policy && (options->plan ? prepare_file(run, options, error)
-                                 : prepare_policy(run, options, policy, error)))
+    if (policy &&
+        (options->plan ? prepare_file(run, options, error)
+                       : prepare_policy(run, options, policy, error)) &&
+        check_capacity(run, error))
         return true;
     run_plan_clear(run);
     return false;

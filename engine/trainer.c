@@ -98,7 +98,8 @@ static bool train(struct loop *loop, GError **error)
     const struct run_options *options = training->options;
     GArray *sample = NULL;
     loop->summary.unigram_entropy = data_unigram_entropy(training->data);
-    run_log_describe(loop->log, training->run->plan, loop->summary.unigram_entropy);
+    run_log_describe(loop->log, training->run->plan, training->run->capacity.library_bytes,
+                     loop->summary.unigram_entropy);
     loop->progress = start_progress(training);
     if (!take_steps(loop, error))
         return false;

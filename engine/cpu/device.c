@@ -78,10 +78,11 @@ static bool cpu_supports(const struct model_config *config, GError **error)
     return false;
 }
 
-static char *describe(uint64_t *bytes, GError **error)
+static char *describe(struct device_capacity *capacity, GError **error)
 {
     (void)error;
-    return cpu_describe(bytes);
+    capacity->library_bytes = 0;
+    return cpu_describe(&capacity->bytes);
 }
 
 /* Threads inherit their creator's cores: the kernels' are created at the first operator. */

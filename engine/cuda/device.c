@@ -4,6 +4,7 @@
 
 #include "engine/cpu/operators.h"
 #include "engine/cpu/queues.h"
+#include "engine/cuda/capacity.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/operators.h"
 #include "engine/cuda/peak.h"
@@ -67,23 +68,18 @@ static bool find_device(GError **error)
     return false;
 }
 
-/* What is free now, the driver's share of it taken; the operators' own is small beside it. */
-static char *describe(uint64_t *bytes, GError **error)
+static char *describe(struct device_capacity *capacity, GError **error)
 {
     struct cudaDeviceProp properties;
-    size_t available = 0, total = 0;
     if (!find_device(error))
         return NULL;
     cudaError_t failed = cudaGetDeviceProperties(&properties, 0);
-    if (failed == cudaSuccess)
-        failed = cudaMemGetInfo(&available, &total);
     if (failed != cudaSuccess) {
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_NONE_HERE, "no CUDA device: %s",
                     cudaGetErrorString(failed));
         return NULL;
     }
-    *bytes = available;
-    return g_strdup(properties.name);
+    return cuda_capacity_measure(capacity, error) ? g_strdup(properties.name) : NULL;
 }
 
 static void free_pinned(void *memory)

@@ -47,6 +47,7 @@ static struct {
     uint64_t calls_until_failure;
     cudaError_t failure; /* what calls return from now on */
     cudaError_t to_come;
+    uint64_t held; /* by other programs */
     uint32_t delay;
     uint32_t random;
 } fake = {.random = 1};
@@ -66,6 +67,13 @@ void fake_cuda_delay(uint32_t microseconds)
 {
     g_mutex_lock(&fake.lock);
     fake.delay = microseconds;
+    g_mutex_unlock(&fake.lock);
+}
+
+void fake_cuda_hold(uint64_t bytes)
+{
+    g_mutex_lock(&fake.lock);
+    fake.held = bytes;
     g_mutex_unlock(&fake.lock);
 }
 
@@ -495,9 +503,19 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
     cudaError_t error;
-    *available = *total = (size_t)1 << 30;
-    enter(&error);
-    return error;
+    uint64_t used = FAKE_CUDA_CONTEXT_BYTES;
+    if (!enter(&error))
+        return error;
+    g_mutex_lock(&fake.lock);
+    used += fake.held;
+    for (guint i = 0; fake.ranges && i < fake.ranges->len; i++) {
+        const struct range *range = &g_array_index(fake.ranges, struct range, i);
+        used += range->kind == ON_DEVICE ? range->bytes : 0;
+    }
+    g_mutex_unlock(&fake.lock);
+    *total = FAKE_CUDA_BYTES;
+    *available = FAKE_CUDA_BYTES - MIN(used, FAKE_CUDA_BYTES);
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetLastError(void)

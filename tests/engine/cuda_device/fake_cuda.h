@@ -17,6 +17,13 @@ void fake_cuda_fail(uint64_t nth, cudaError_t error);
 /* Microseconds that a piece of work waits at most; which do is drawn. */
 void fake_cuda_delay(uint32_t microseconds);
 
+/* The device's memory, of which the context takes a share; allocations are counted, not refused. */
+#define FAKE_CUDA_BYTES         ((uint64_t)1 << 30)
+#define FAKE_CUDA_CONTEXT_BYTES ((uint64_t)300 << 20)
+
+/* Other programs hold so much of it. */
+void fake_cuda_hold(uint64_t bytes);
+
 /* Nothing that was allocated or created is left. */
 void fake_cuda_check_all_freed(void);
 

@@ -1,5 +1,5 @@
 /* The CUDA device's operators without a GPU: the CPU's, queued on the stream. */
-#include "engine/cuda/operators.h"
+#include "fake_operators.h"
 
 #include "engine/cpu/operators.h"
 #include "engine/device.h"
@@ -8,6 +8,7 @@
 struct cuda_operators {
     struct cpu_operators cpu;
     cudaStream_t stream;
+    void *loaded; /* what libraries take when they are first used */
 };
 
 bool cuda_operators_support(const struct model_config *config, GError **error)
@@ -26,6 +27,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, G
 
 void cuda_operators_free(struct cuda_operators *operators)
 {
+    cudaFree(operators->loaded);
     cpu_context_free(operators->cpu.cpu);
     g_free(operators->cpu.order);
     g_free(operators);
@@ -45,6 +47,11 @@ static void run(void *data)
 /* The tokens in the operation are the caller's: on a GPU they are gone when the kernel runs. */
 cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
 {
+    if (!operators->loaded) {
+        cudaError_t error = cudaMalloc(&operators->loaded, FAKE_OPERATORS_BYTES);
+        if (error != cudaSuccess)
+            return error;
+    }
     struct launch *launch = g_new0(struct launch, 1);
     *launch = (struct launch){operators, *operation};
     launch->operation.tokens = NULL;
