@@ -58,16 +58,14 @@ static void wake_sampler(void *data)
         sampler_wake(collector->sampler);
 }
 
-/* What repeated does so no more, or for the first time: the iteration is none. */
+/* What repeated does so no more, as in an evaluation between two steps: the iteration is none. */
 static void lose_pattern(struct collector *collector)
 {
     if (collector->source != REPEATED_LAUNCHES || collector->closing)
         return;
     collector->in_iteration = false;
-    if (collector_state(collector) != RECORDING)
-        return;
-    harmless_say("the program's launches no longer repeat: %s is partial", collector->output);
-    collector_complete(collector, 0, true);
+    if (collector_state(collector) == RECORDING)
+        collector_pause(collector);
 }
 
 static void follow_launches(struct collector *collector, enum launch_place place, uint64_t passed)

@@ -47,6 +47,7 @@ struct collector {
     uint32_t step_thread; /* whose ranges are the iterations */
     uint64_t begun;       /* iterations */
     bool in_iteration, closing;
+    bool paused;           /* the window: between its iterations the program does something else */
     uint64_t iteration_ns; /* when the last one began */
     uint32_t process;
     uint64_t window_ns; /* what began before is not recorded */
@@ -99,6 +100,9 @@ void collector_expect_iterations(struct collector *collector);
  * seen nothing is heard. */
 void collector_begin_iteration(struct collector *collector, enum source source);
 void collector_end_iteration(struct collector *collector, enum source source);
+
+/* The iteration that has begun is none: the window waits for the next. */
+void collector_pause(struct collector *collector);
 
 /* Opens a window that is to hold the whole run. */
 void collector_open_at_once(struct collector *collector);

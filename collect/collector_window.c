@@ -212,6 +212,26 @@ static void open_window(struct collector *collector)
     harmless_end(&before);
 }
 
+void collector_pause(struct collector *collector)
+{
+    set_state(collector, WAITING);
+    collector->paused = true;
+    collector->begun--;
+    recording_drop(collector->recording);
+    if (collector_has_device(collector))
+        device_session_pause(collector->device);
+    if (collector->sampler != NULL)
+        sampler_turn(collector->sampler, false);
+}
+
+static void go_on(struct collector *collector)
+{
+    collector->paused = false;
+    collector->window_ns = recording_now();
+    set_state(collector, RECORDING);
+    collector_open_device(collector);
+}
+
 void collector_open_at_once(struct collector *collector)
 {
     if (collector_state(collector) == PLAIN)
@@ -231,7 +251,7 @@ void collector_expect_iterations(struct collector *collector)
 bool collector_takes_over(struct collector *collector, enum source source)
 {
     enum state state = collector_state(collector);
-    if (source > collector->source && (state == PLAIN || state == WAITING)) {
+    if (source > collector->source && !collector->paused && (state == PLAIN || state == WAITING)) {
         collector->source = source;
         bool under_way = source <= OPTIMIZER_STEPS;
         collector->begun = under_way;
@@ -249,7 +269,9 @@ void collector_begin_iteration(struct collector *collector, enum source source)
     if (!collector_takes_over(collector, source))
         return;
     struct window *window = &collector->window;
-    if (collector->begun >= window->first && collector_state(collector) == WAITING) {
+    if (collector->paused) {
+        go_on(collector);
+    } else if (collector->begun >= window->first && collector_state(collector) == WAITING) {
         uint64_t late = collector->begun - window->first;
         window->first += late;
         window->end += late;
@@ -257,6 +279,8 @@ void collector_begin_iteration(struct collector *collector, enum source source)
     }
     collector->begun++;
     collector->in_iteration = true;
+    if (collector_has_device(collector))
+        device_session_begin(collector->device);
     collector->iteration_ns = recording_now();
     if (collector_state(collector) == RECORDING)
         recording_sample(collector->recording);
@@ -343,7 +367,7 @@ void collector_close(struct collector *collector)
     enum state state = collector_state(collector);
     if (state == PLAIN) {
         close_plain(collector);
-    } else if (state == RECORDING) {
+    } else if (state == RECORDING || collector->paused) {
         close_window(collector);
     } else if (state == WAITING) {
         say_why_none(collector);

@@ -3,13 +3,20 @@
 #include "collect/device_rows.h"
 #include "collect/live_memory.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct device_log {
     struct device_log_source source;
     struct device_rows rows;
     struct live_memory *live;
+    GArray *left_out; /* of struct calls */
     uint64_t dropped, unreadable;
+};
+
+struct calls {
+    uint32_t after, upto;
 };
 
 struct device_log *device_log_new(const struct device_log_source *source,
@@ -22,6 +29,7 @@ struct device_log *device_log_new(const struct device_log_source *source,
     log->rows.process = process;
     device_rows_set_up(&log->rows);
     log->live = live_memory_new();
+    log->left_out = g_array_new(FALSE, FALSE, sizeof(struct calls));
     return log;
 }
 
@@ -31,6 +39,7 @@ void device_log_free(struct device_log *log)
         return;
     device_rows_tear_down(&log->rows);
     live_memory_free(log->live);
+    g_array_unref(log->left_out);
     g_free(log);
 }
 
@@ -95,6 +104,62 @@ void device_log_forget(struct device_log *log, uint64_t before_ns)
         g_array_set_size(arrays[i], 0);
     rows->unfinished = rows->untimed = 0;
     keep_allocated(rows->memory, before_ns);
+}
+
+void device_log_leave_out(struct device_log *log, uint32_t after, uint32_t upto)
+{
+    struct calls *last = &g_array_index(log->left_out, struct calls, log->left_out->len - 1);
+    if (log->left_out->len > 0 && last->after == after) {
+        last->upto = upto;
+        return;
+    }
+    const struct calls calls = {after, upto};
+    g_array_append_val(log->left_out, calls);
+}
+
+static bool is_left_out(const struct device_log *log, uint32_t correlation)
+{
+    for (guint i = 0; i < log->left_out->len; i++) {
+        const struct calls *calls = &g_array_index(log->left_out, struct calls, i);
+        if (correlation > calls->after && correlation <= calls->upto)
+            return true;
+    }
+    return false;
+}
+
+/* Of an array of structs that have a correlation at an offset, and another of as many (NULL:
+ * none). */
+static void leave_out(const struct device_log *log, GArray *rows, size_t correlation,
+                      GArray *others)
+{
+    guint kept = 0, bytes = g_array_get_element_size(rows);
+    guint other_bytes = others == NULL ? 0 : g_array_get_element_size(others);
+    for (guint i = 0; i < rows->len; i++) {
+        const char *row = rows->data + (size_t)i * bytes;
+        if (is_left_out(log, *(const uint32_t *)(const void *)(row + correlation)))
+            continue;
+        memmove(rows->data + (size_t)kept * bytes, row, bytes);
+        if (others != NULL)
+            memmove(others->data + (size_t)kept * other_bytes,
+                    others->data + (size_t)i * other_bytes, other_bytes);
+        kept++;
+    }
+    g_array_set_size(rows, kept);
+    if (others != NULL)
+        g_array_set_size(others, kept);
+}
+
+static void leave_all_out(const struct device_log *log)
+{
+    const struct device_rows *rows = &log->rows;
+    if (log->left_out->len == 0)
+        return;
+    leave_out(log, rows->kernels, offsetof(struct kernel_record, correlation), rows->launches);
+    leave_out(log, rows->copies, offsetof(struct copy_record, correlation), NULL);
+    leave_out(log, rows->sets, offsetof(struct set_record, correlation), NULL);
+    leave_out(log, rows->syncs, offsetof(struct sync_record, correlation), NULL);
+    leave_out(log, rows->calls, offsetof(struct call_record, correlation), NULL);
+    leave_out(log, rows->correlations, offsetof(struct correlation_record, correlation), NULL);
 }
 
 bool device_log_has_sync_after(const struct device_log *log, uint64_t cupti_ns)
@@ -182,6 +247,7 @@ struct activity *device_log_take(struct device_log *log, const struct device_clo
     struct activity *activity = g_new0(struct activity, 1);
     GArray *with_end[] = {rows->copies, rows->sets, rows->syncs, rows->calls, rows->overheads};
     GArray *with_start[] = {rows->memory, rows->pools};
+    leave_all_out(log);
     sort_kernels(rows);
     move_times(&shift, rows->kernels, 2);
     for (size_t i = 0; i < G_N_ELEMENTS(with_end); i++) {

@@ -42,6 +42,10 @@ void device_log_add_dropped(struct device_log *log, uint64_t records);
  * further back than they can be late. */
 void device_log_forget(struct device_log *log, uint64_t before_ns);
 
+/* What was asked for by calls numbered (by correlation) above `after` up to `upto` is not to be
+ * taken, but for allocations and frees; again with the same `after`: up to another. */
+void device_log_leave_out(struct device_log *log, uint32_t after, uint32_t upto);
+
 /* Whether a synchronisation has been read that ended at `cupti_ns` or later. */
 bool device_log_has_sync_after(const struct device_log *log, uint64_t cupti_ns);
 

@@ -30,8 +30,10 @@ struct device_session {
     enum phase phase;
     struct device_clock taken_to; /* where the last activity ended */
     bool described;               /* the devices are in an activity */
-    bool watching;
+    bool watching, paused;
     uint8_t roles[CALL_CLASSES][API_CALLS]; /* enum api_role */
+    gint newest_call;                       /* atomic: number of a call that was watched */
+    uint32_t begun_after;                   /* what the last device_session_begin was about */
     gint initialised;    /* atomic: the driver may be asked. It calls us before it is, in cuInit */
     GMutex lock;         /* of what follows */
     GPtrArray *contexts; /* of CUcontext: those that there are */
@@ -84,17 +86,32 @@ void device_session_watch(struct device_session *session, bool on)
     session->watching = on;
 }
 
-static void disable_all(struct device_session *session)
+static void disable_window(struct device_session *session)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(window_kinds); i++)
         session->cupti.cuptiActivityDisable(window_kinds[i]);
+    api_calls_record(&session->cupti, false, NULL);
+}
+
+static void disable_all(struct device_session *session)
+{
+    disable_window(session);
     for (size_t i = 0; i < G_N_ELEMENTS(memory_kinds); i++)
         session->cupti.cuptiActivityDisable(memory_kinds[i]);
-    api_calls_record(&session->cupti, false, NULL);
     device_session_watch(session, false);
     if (!thread.in_hook) /* CUPTI would wait for its own callback to end */
         session->cupti.cuptiUnsubscribe(session->subscriber);
     session->phase = CLOSED;
+}
+
+/* On error nothing is recorded any more. */
+static bool enable_window(struct device_session *session, GError **error)
+{
+    bool good = enable(session, window_kinds, G_N_ELEMENTS(window_kinds), error) &&
+                api_calls_record(&session->cupti, true, error);
+    if (!good)
+        disable_all(session);
+    return good;
 }
 
 /* At its end, when its place in the stream is certain. */
@@ -107,6 +124,7 @@ static void on_call(struct device_session *session, enum call_class api, CUpti_C
         thread.depth++;
         return;
     }
+    g_atomic_int_set(&session->newest_call, (gint)call->correlationId);
     bool outermost = thread.depth == 1;
     thread.depth = MAX(thread.depth - 1, 0);
     if (!outermost || id >= API_CALLS)
@@ -268,8 +286,34 @@ static void open_nvml(struct device_session *session)
     g_free(gpus);
 }
 
+void device_session_begin(struct device_session *session)
+{
+    session->begun_after = (uint32_t)g_atomic_int_get(&session->newest_call);
+}
+
+void device_session_pause(struct device_session *session)
+{
+    if (session->phase != OPEN)
+        return;
+    session->paused = true;
+    device_log_leave_out(session->log, session->begun_after, UINT32_MAX);
+    disable_window(session);
+}
+
+static bool go_on(struct device_session *session, GError **error)
+{
+    flush(session, false);
+    device_log_leave_out(session->log, session->begun_after,
+                         (uint32_t)g_atomic_int_get(&session->newest_call));
+    session->paused = false;
+    session->taken_to = read_clock(session);
+    return enable_window(session, error);
+}
+
 bool device_session_open(struct device_session *session, GError **error)
 {
+    if (session->paused)
+        return go_on(session, error);
     if (session->phase != BEFORE)
         return false;
     flush(session, false);
@@ -278,12 +322,9 @@ bool device_session_open(struct device_session *session, GError **error)
     own_memory_before(session->own, &session->driver, contexts);
     session->phase = OPEN;
     session->taken_to = read_clock(session);
-    bool good = enable(session, window_kinds, G_N_ELEMENTS(window_kinds), error) &&
-                api_calls_record(&session->cupti, true, error);
+    bool good = enable_window(session, error);
     recording_add_sample(session->recording, recording_now(), "collector_device_bytes",
                          own_memory_after(session->own, &session->driver, contexts));
-    if (!good)
-        disable_all(session);
     return good;
 }
 

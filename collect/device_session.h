@@ -34,8 +34,13 @@ void device_session_watch(struct device_session *session, bool on);
 /* Reads what CUPTI has handed back. */
 void device_session_read(struct device_session *session);
 
-/* A window opens: all is recorded. On error nothing is from here on. */
+/* A window opens, or goes on: all is recorded. On error nothing is from here on. */
 bool device_session_open(struct device_session *session, GError **error);
+
+/* Something begins with the next call that is watched; it turns out to be none of the window's, and
+ * until that is opened again allocations alone are recorded. */
+void device_session_begin(struct device_session *session);
+void device_session_pause(struct device_session *session);
 
 /* What is known to be complete since the window opened or since the last time, to be freed with
  * activity_free. */

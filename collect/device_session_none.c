@@ -29,6 +29,16 @@ bool device_session_open(struct device_session *session, GError **error)
     return false;
 }
 
+void device_session_begin(struct device_session *session)
+{
+    (void)session;
+}
+
+void device_session_pause(struct device_session *session)
+{
+    (void)session;
+}
+
 struct activity *device_session_take(struct device_session *session)
 {
     (void)session;

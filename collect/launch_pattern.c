@@ -11,8 +11,9 @@ enum {
     MOST_LAUNCHES = 1 << 20, /* before the search is given up */
     REPETITIONS = 4,         /* that are needed where the host waits in each */
     REPETITIONS_WITHOUT_WAIT = 150,
-    ENDING = 2,    /* runs of equal launches by which an iteration's end is known */
-    MOST_PARTS = 6 /* iterations that are taken for one */
+    ENDING = 2,       /* runs of equal launches by which an iteration's end is known */
+    MOST_PARTS = 6,   /* iterations that are taken for one */
+    MOST_STRAYED = 32 /* lengths of an iteration: longer is no evaluation between two */
 };
 
 static const double needed_alike = 0.9, shortest = 0.8, longest = 1.25;
@@ -41,6 +42,7 @@ struct launch_pattern {
     struct runs ending, last; /* of an iteration; of what was launched */
     uint32_t since;           /* launches since the last end */
     bool waits;               /* in what repeats */
+    bool strayed;             /* it does not go on as it did: until its end comes again */
 };
 
 static const uint32_t WAIT = 0;
@@ -298,13 +300,18 @@ static enum launch_place follow(struct launch_pattern *pattern, uint32_t symbol)
     if (pattern->since >= shortest * length && runs_end(&pattern->last, &pattern->ending)) {
         pattern->since = 0;
         pattern->last = (struct runs){0};
+        pattern->strayed = false;
         return LAUNCH_LAST;
     }
     if (pattern->since <= longest * length)
         return LAUNCH_WITHIN;
-    pattern->period = (struct period){0};
-    pattern->next_search = FIRST_SEARCH;
-    return LAUNCH_LOST;
+    if (pattern->since > MOST_STRAYED * length) {
+        pattern->period = (struct period){0};
+        pattern->next_search = FIRST_SEARCH;
+    }
+    bool news = !pattern->strayed;
+    pattern->strayed = pattern->period.length > 0;
+    return news ? LAUNCH_LOST : LAUNCH_UNKNOWN;
 }
 
 enum launch_place launch_pattern_add(struct launch_pattern *pattern, const char *kernel,

@@ -12,7 +12,7 @@ enum launch_place {
     LAUNCH_UNKNOWN, /* nothing that repeats is known yet */
     LAUNCH_WITHIN,  /* an iteration */
     LAUNCH_LAST,    /* of an iteration: the next launch is the first of the next */
-    LAUNCH_LOST,    /* what repeated does so no more: said once, then it is unknown again */
+    LAUNCH_LOST,    /* what repeated does so no more, or not for a while: said once, then unknown */
     LAUNCH_NEVER    /* nothing repeats */
 };
 

@@ -205,10 +205,15 @@ uint64_t *recording_durations(const struct recording *recording, uint32_t operat
     return medians;
 }
 
-void recording_restart(struct recording *recording)
+void recording_drop(struct recording *recording)
 {
     g_array_set_size(recording->events, 0);
     g_array_set_size(recording->samples, 0);
+}
+
+void recording_restart(struct recording *recording)
+{
+    recording_drop(recording);
     g_array_set_size(recording->sampled, 0);
     g_array_set_size(recording->durations, 0);
     recording->strings_written = 0;

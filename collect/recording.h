@@ -37,6 +37,9 @@ uint64_t *recording_durations(const struct recording *recording, uint32_t operat
 
 uint32_t recording_event_count(const struct recording *recording);
 
+/* Drops events and samples that are not in the file yet. */
+void recording_drop(struct recording *recording);
+
 /* Drops events, samples and durations; what follows goes to a new file. */
 void recording_restart(struct recording *recording);
 

@@ -224,6 +224,30 @@ static void test_no_marks(struct fixture *fixture, gconstpointer data)
     assert_checked(fixture, "the end");
 }
 
+/* Evaluations between steps are no iterations, and are not recorded. */
+static void test_evaluated(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 1:7 -- %s evaluated 40", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    g_assert_cmpstr(fixture->output, ==, "trained\n");
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, ==, 6 * TRAINED_KERNELS);
+    g_assert_cmpuint(count_kernels(&traced, "adamw"), ==, 6 * TRAINED_LAYERS);
+    struct memory_use *use = memory_use_of(traced.activity);
+    g_assert_cmpuint(use->unseen + use->reused, ==, 0);
+    const struct device_memory *memory = &g_array_index(use->devices, struct device_memory, 0);
+    g_assert_cmpuint(memory->allocated.peak_bytes, ==, TRAINED_PEAK_BYTES);
+    /* The input is freed after the optimizer's last kernel, with which an iteration ends. */
+    g_assert_cmpuint(memory->allocated.live_bytes, ==, TRAINED_MODEL_BYTES + TRAINED_INPUT_BYTES);
+    memory_use_free(use);
+    free_traced(&traced);
+    g_assert_cmpint(query(fixture, "SELECT count(*) FROM NVTX_EVENTS WHERE text = 'iteration'"), ==,
+                    6);
+    assert_checked(fixture, "kernels");
+}
+
 static void test_whole_program(struct fixture *fixture, gconstpointer data)
 {
     static const char *const marks[] = {"none", "ranges"};
@@ -496,6 +520,7 @@ int main(int argc, char **argv)
     ADD("/device/crossed-ranges", test_crossed_ranges, NULL);
     ADD("/device/marks", test_marks, NULL);
     ADD("/device/no-marks", test_no_marks, NULL);
+    ADD("/device/evaluated", test_evaluated, NULL);
     ADD("/device/whole-program", test_whole_program, NULL);
     ADD("/device/samples", test_samples, NULL);
     ADD("/device/own-memory", test_own_memory, "takes-memory");

@@ -2,7 +2,8 @@
  *
  * MARKS: none, ranges (a range "step N" around each, "forward", "backward" and "update" within),
  * batches ("my batch" around each), optimizer (PyTorch's range around the update alone), marks (a
- * mark "iteration N" at each begin), crossed (as ranges, and in a domain of its own one that begins
+ * mark "iteration N" at each begin), evaluated (none, and four times forward alone after every
+ * sixth step), crossed (as ranges, and in a domain of its own one that begins
  * in forward and ends in backward). ACTION happens in the middle of the step: kill (SIGKILL), term
  * (SIGTERM), exit (status 9), _exit (status 8, without a word), fork (a child that launches a
  * kernel, annotates and exits), long (a kernel that runs for half a second, asked for last in the
@@ -144,6 +145,17 @@ static void step(struct run *run, int number)
     pop(run);
 }
 
+static void evaluate(struct run *run)
+{
+    for (int batch = 0; batch < 4; batch++) {
+        forward(run);
+        cuStreamSynchronize(NULL);
+        for (int layer = 0; layer <= TRAINED_LAYERS; layer++)
+            cuMemFree(run->activations[layer]);
+        cuMemFree(run->input);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct run run = {.marks = argv[1],
@@ -165,8 +177,11 @@ int main(int argc, char **argv)
         launch("initialize", 3);
         cuMemFree(temporary);
     }
-    for (int number = 0; number < atoi(argv[2]); number++)
+    for (int number = 0; number < atoi(argv[2]); number++) {
         step(&run, number);
+        if (strcmp(run.marks, "evaluated") == 0 && number % 6 == 5)
+            evaluate(&run);
+    }
     cuMemFreeHost(run.host_input);
     printf("trained\n");
     return 0;
