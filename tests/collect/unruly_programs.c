@@ -34,7 +34,10 @@ static uint32_t count_ranges(const struct fixture *fixture, const char *text)
 static void test_closes(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
+    /* SQLite's memory stays: to free it would be to close what is not ours any more. */
+    g_setenv("ASAN_OPTIONS", "detect_leaks=0", TRUE);
     collect(fixture, "--iterations 0:%d -- %s closes", STEPS, TRACED_UNRULY);
+    g_unsetenv("ASAN_OPTIONS");
     assert_exit(fixture, 1);
     g_assert_cmpstr(fixture->output, ==, "done\n");
     assert_says(fixture, "the program has closed the file: the program goes on untraced");
@@ -64,6 +67,8 @@ static void remove_unfinished(const struct fixture *fixture)
 static void test_handler(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
+    /* The search for leaks would wait for an allocation that the handler has interrupted. */
+    g_setenv("ASAN_OPTIONS", "detect_leaks=0", TRUE);
     for (int i = 0; i < ENDS; i++) {
         collect(fixture, "--iterations 0:100000000 -- %s handler", TRACED_UNRULY);
         assert_exit(fixture, 3);
@@ -71,6 +76,7 @@ static void test_handler(struct fixture *fixture, gconstpointer data)
             assert_partial(fixture, true);
         remove_unfinished(fixture);
     }
+    g_unsetenv("ASAN_OPTIONS");
 }
 
 static void test_goes_on(struct fixture *fixture, gconstpointer how)
