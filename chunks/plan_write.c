@@ -116,9 +116,10 @@ static json_t *choices_json(const struct trace_choices *choices)
     if (!choices)
         return json_null();
     return json_pack(
-        "{s:o,s:o,s:b,s:o}", "recompute", flags(choices->recompute, choices->layer_count),
+        "{s:o,s:o,s:b,s:o,s:b,s:b}", "recompute", flags(choices->recompute, choices->layer_count),
         "offload", flags(choices->offload, choices->layer_count), "host_embedding",
-        choices->host_embedding, "host_update", flags(choices->host_update, choices->tensor_count));
+        choices->host_embedding, "host_update", flags(choices->host_update, choices->tensor_count),
+        "split_master", choices->split_master, "backward_twice", choices->backward_twice);
 }
 
 static json_t *plan_json(const struct plan *plan)

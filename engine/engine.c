@@ -125,14 +125,19 @@ static double mean_loss(const struct engine *engine)
     return sum / micro_batches;
 }
 
+/* Before the first update. */
+static bool knows_norm(const struct model_job *job)
+{
+    return model_gradient_layout(job) != MODEL_GRADIENT_BUFFER || model_backward_twice(job);
+}
+
 bool engine_step(struct engine *engine, const struct engine_step *step,
                  struct engine_result *result, GError **error)
 {
     const struct device_ops *ops = engine->device->ops;
     double start = seconds_now(), stalled = ops->stall_seconds(engine->device);
     g_assert(engine->started);
-    g_assert(step->clip <= 0 ||
-             model_gradient_layout(&engine->executor.iteration->job) != MODEL_GRADIENT_BUFFER);
+    g_assert(step->clip <= 0 || knows_norm(&engine->executor.iteration->job));
     *result = (struct engine_result){0};
     begin_step(engine, step);
     engine->mover.figures = &result->figures;

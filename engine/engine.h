@@ -43,7 +43,7 @@ struct engine_step {
     uint64_t seed;          /* of dropout */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
     double clip; /* greatest norm of the gradient; 0: none. Must be 0 where gradients are buffers
-                    (MODEL_GRADIENT_BUFFER) */
+                    (MODEL_GRADIENT_BUFFER) and backward runs once */
 };
 
 /* `figures` are what this iteration really did: traffic counted at each copy's hand-over, peaks at

@@ -77,7 +77,7 @@ static void resolve_tensors(struct executor *x, uint32_t moment, struct operatio
         if (op->t[i] == MODEL_NONE)
             continue;
         tensor->elements = trace->tensors[op->t[i]].elements;
-        tensor->norm = op->finishes[i] ? &x->norms[op->t[i]] : NULL;
+        tensor->norm = op->norms[i] ? &x->norms[op->t[i]] : NULL;
     }
 }
 

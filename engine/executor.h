@@ -19,8 +19,7 @@ struct executor_step {
     bool training;              /* false: forward only, without dropout */
     struct adamw_options adamw; /* gradient_scale is set by the executor */
     uint64_t update;            /* of AdamW: steps, this one included */
-    double clip;                /* greatest norm of the gradient; 0: none, as where updates run
-                                   before all gradients are there */
+    double clip;                /* greatest norm of the gradient; 0: none */
 };
 
 struct executor {

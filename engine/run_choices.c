@@ -35,10 +35,7 @@ static bool contradicts(GError **error, const char *option, const char *plan, co
     return false;
 }
 
-/* Whether the planner weighed others: then they are its choice, and --recompute,
- * --offload-activations and --host-embedding are what the run would do without a plan. No result
- * depends on it. */
-static bool weighed_others(const struct plan *plan)
+bool run_choices_weighed(const struct plan *plan)
 {
     return plan->certificate && plan->certificate->alternative_count > 0;
 }
@@ -56,12 +53,12 @@ static bool check_options(const struct run_options *options, const struct trace_
                           const struct plan *of_plan, GError **error)
 {
     const struct trace_choices *plan = of_plan->choices;
-    if (options->recompute && !weighed_others(of_plan) &&
+    if (options->recompute && !run_choices_weighed(of_plan) &&
         memcmp(given->recompute, plan->recompute, plan->layer_count) != 0)
         return contradicts(error, "--recompute", options->plan, "recomputes other layers");
-    if (options->offload && !weighed_others(of_plan) && !offload_alike(given, plan))
+    if (options->offload && !run_choices_weighed(of_plan) && !offload_alike(given, plan))
         return contradicts(error, "--offload-activations", options->plan, "offloads other layers");
-    if (options->host_embedding && !weighed_others(of_plan) && !plan->host_embedding)
+    if (options->host_embedding && !run_choices_weighed(of_plan) && !plan->host_embedding)
         return contradicts(error, "--host-embedding", options->plan, "embeds on the device");
     if (options->host_update &&
         memcmp(given->host_update, plan->host_update, plan->tensor_count) != 0)

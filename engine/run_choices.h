@@ -12,4 +12,9 @@ struct trace_choices *run_choices(const struct run_options *options,
                                   const struct model_config *config, const struct plan *plan,
                                   GError **error);
 
+/* Whether the planner weighed others: then they are its choice, and --recompute,
+ * --offload-activations, --host-embedding and --bytes-per-parameter are what the run would do
+ * without a plan. No result depends on it. */
+bool run_choices_weighed(const struct plan *plan);
+
 #endif

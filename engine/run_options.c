@@ -287,8 +287,8 @@ static bool parse(struct raw *raw, struct run_options *o, gboolean flags[6], int
               "A step: their gradients are summed (the plan's, or 1)"),
         TEXT("precision", &raw->precision, "fp32 (default) or bf16", "NAME"),
         COUNT("bytes-per-parameter", &raw->bytes_per_parameter,
-              "Of model data in bf16: 14 (default) or, with --clip 0, 12; with several "
-              "micro-batches 18 (default) or 16"),
+              "Of model data in bf16: 14 or 12 (the plan's, or 14), the latter with a second "
+              "backward unless --clip is 0; with several micro-batches 18 or 16 (18)"),
         TEXT("recompute", &o->recompute,
              "Layers whose activations are computed twice; with --plan, those of the plan",
              "all|none|0,2,5-7"),

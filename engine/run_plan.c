@@ -18,21 +18,25 @@ static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
     return option ? option : plan ? plan : otherwise;
 }
 
-/* Clipping needs the norm of the whole gradient before the first update. */
-static bool choose_masters(const struct run_options *options, struct model_job *job, GError **error)
+/* A plan's where it has them. One whose backward runs twice is good without clipping, too. */
+static bool choose_masters(const struct run_options *options, const struct plan *plan,
+                           struct model_job *job, GError **error)
 {
+    const struct trace_choices *of_plan = plan ? plan->choices : NULL;
     uint32_t bytes = options->bytes_per_parameter;
     if (bytes && !model_split_master(job, bytes, &job->split_master, error)) {
         g_prefix_error(error, "--bytes-per-parameter: ");
         return false;
     }
-    if (options->clip <= 0 || model_gradient_layout(job) != MODEL_GRADIENT_BUFFER)
+    if (of_plan && (!bytes || run_choices_weighed(plan)))
+        job->split_master = of_plan->split_master;
+    job->clip = options->clip > 0 || (of_plan && of_plan->backward_twice);
+    if (!of_plan || of_plan->backward_twice || !of_plan->split_master || !model_backward_twice(job))
         return true;
-    g_set_error(
-        error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-        "--bytes-per-parameter %u: updates within backward do not know the gradient's norm; "
-        "--clip 0 goes without clipping, and 14 bytes a parameter with it",
-        bytes);
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--clip %g: %s updates before it knows the gradient's norm; --clip 0 goes without "
+                "clipping",
+                options->clip, options->plan);
     return false;
 }
 
@@ -60,7 +64,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
         .host_embedding = choices->host_embedding,
         .host_update = choices->host_update,
     };
-    if (choose_masters(options, &job, error))
+    if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     trace_choices_free(choices);
     return run->iteration != NULL;

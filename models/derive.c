@@ -2,8 +2,7 @@
 
 #include "models/synth.h"
 
-#define RECOMPUTE "recompute "
-#define FORWARD   "forward "
+#include <string.h>
 
 static char *key_of(const char *verb, const char *rest, uint32_t micro_batch)
 {
@@ -22,30 +21,53 @@ static GHashTable *index_operators(const struct trace *trace)
     return index;
 }
 
-static const struct trace_operator *find(GHashTable *index, const char *verb, const char *rest,
-                                         uint32_t micro_batch)
+/* What an operator does again that begins so. */
+static const struct {
+    const char *verb, *twin;
+} twins[] = {{"", ""},
+             {"backward again ", "backward "},
+             {"recompute again ", "recompute "},
+             {"recompute again ", "forward "},
+             {"recompute ", "forward "}};
+
+/* The trace's operator that does the same work. */
+static const struct trace_operator *find_twin(GHashTable *index, const struct trace_operator *op)
 {
-    g_autofree char *key = key_of(verb, rest, micro_batch);
-    return g_hash_table_lookup(index, key);
+    for (size_t i = 0; i < G_N_ELEMENTS(twins); i++) {
+        if (!g_str_has_prefix(op->name, twins[i].verb))
+            continue;
+        g_autofree char *key = key_of(twins[i].twin, op->name + strlen(twins[i].verb),
+                                      op->micro_batch);
+        const struct trace_operator *twin = g_hash_table_lookup(index, key);
+        if (twin)
+            return twin;
+    }
+    g_assert_not_reached();
 }
 
-/* Returns whether the duration is not that of this operator, where it is. */
-static bool take_duration(GHashTable *index, const struct model_iteration *iteration, uint32_t m,
-                          const struct platform *platform)
+static bool is_operator_synthesised(const struct recognised *recognised, const struct trace *trace,
+                                    const struct trace_operator *op,
+                                    const struct platform *platform)
+{
+    uint32_t m = (uint32_t)(op - trace->operators);
+    return op->duration_ns == model_operator_ns(recognised->iteration, m, platform);
+}
+
+/* Returns whether the duration is not that of this operator, where and over the bytes it is. */
+static bool take_duration(GHashTable *index, const struct recognised *recognised,
+                          const struct trace *trace, const struct model_iteration *iteration,
+                          uint32_t m, const struct platform *platform)
 {
     struct trace_operator *op = &iteration->trace->operators[m];
-    const struct trace_operator *same = find(index, "", op->name, op->micro_batch), *twin = same;
-    bool moved = same && same->place != op->place;
+    const struct trace_operator *twin = find_twin(index, op);
+    bool same = g_str_equal(twin->name, op->name), moved = same && twin->place != op->place;
+    bool other_bytes = twin->bytes != op->bytes;
+    bool anew = platform && twin->duration_ns &&
+                (moved ||
+                 (other_bytes && is_operator_synthesised(recognised, trace, twin, platform)));
 
-    if (!same) {
-        g_assert(g_str_has_prefix(op->name, RECOMPUTE));
-        twin = find(index, FORWARD, op->name + sizeof RECOMPUTE - 1, op->micro_batch);
-        g_assert(twin);
-    }
-    op->duration_ns = moved && platform && twin->duration_ns
-                          ? model_operator_ns(iteration, m, platform)
-                          : twin->duration_ns;
-    return !same || moved;
+    op->duration_ns = anew ? model_operator_ns(iteration, m, platform) : twin->duration_ns;
+    return !same || moved || other_bytes;
 }
 
 static void describe_alike(struct trace *derived, const struct trace *trace)
@@ -64,21 +86,33 @@ static struct model_job job_of(const struct recognised *recognised, struct model
     job.recompute = choice.recompute;
     job.offload = choice.offload;
     job.host_embedding = choice.host_embedding;
+    if (choice.twice)
+        job.split_master = job.clip = true;
+    else if (model_backward_twice(&job))
+        job.split_master = job.clip = false;
     return job;
+}
+
+/* Two backwards are for gradients in buffers. */
+static bool is_possible(const struct model_job *job, struct model_choice choice)
+{
+    return model_backward_twice(job) == choice.twice;
 }
 
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
                            struct model_choice choice, const struct platform *platform)
 {
     const struct model_job job = job_of(recognised, choice);
-    struct model_iteration *iteration = model_iteration_new(recognised->config, &job, NULL);
+    struct model_iteration *iteration = is_possible(&job, choice)
+                                            ? model_iteration_new(recognised->config, &job, NULL)
+                                            : NULL;
     if (!iteration)
         return NULL;
     g_autoptr(GHashTable) index = index_operators(trace);
     bool borrowed = false;
 
     for (uint32_t m = 0; m < iteration->trace->operator_count; m++)
-        borrowed |= take_duration(index, iteration, m, platform);
+        borrowed |= take_duration(index, recognised, trace, iteration, m, platform);
     struct trace *derived = g_steal_pointer(&iteration->trace);
     model_iteration_free(iteration);
     describe_alike(derived, trace);
@@ -106,7 +140,9 @@ struct trace *model_rebatch(const struct recognised *recognised, const struct tr
     struct model_job job = job_of(recognised, choice);
     job.batch = batch;
     job.micro_batches = micro_batches;
-    struct trace *rebatched = model_synthesise(recognised->config, &job, platform, NULL);
+    struct trace *rebatched = is_possible(&job, choice)
+                                  ? model_synthesise(recognised->config, &job, platform, NULL)
+                                  : NULL;
 
     if (rebatched)
         describe_alike(rebatched, trace);

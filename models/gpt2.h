@@ -44,12 +44,13 @@ uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t lay
 void gpt2_forward(struct iteration_builder *builder, struct gpt2_activations *activations);
 
 /* Appends a layer's forward again, up to what its backward reads, and points `layer`, all but its
- * input, at the new buffers. */
-void gpt2_recompute(struct iteration_builder *builder, uint32_t micro_batch, uint32_t index,
-                    struct gpt2_layer *layer);
+ * input, at the new buffers. `verb`: what the operators' names begin with. */
+void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
+                    uint32_t index, struct gpt2_layer *layer);
 
-/* Appends the backward pass of a micro-batch. */
-void gpt2_backward(struct iteration_builder *builder, struct gpt2_activations *activations);
+/* Appends the backward pass of a micro-batch, and where gradients are in buffers the updates that
+ * consume them; where they are clipped, in two passes over the layers. */
+void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations);
 
 /* Appends the update of a tensor. */
 void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor);

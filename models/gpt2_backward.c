@@ -1,9 +1,13 @@
 #include "models/gpt2.h"
 #include "models/gpt2_tensors.h"
 
+/* Backward runs once, or twice: first for the norm, then for the updates. */
+enum turn { ONLY_TURN, FIRST_TURN, SECOND_TURN };
+
 /* Backward through one layer, on its way into the builder. */
 struct pass {
     struct iteration_builder *builder;
+    enum turn turn;
     uint32_t micro_batch;
     uint32_t layer;
     uint32_t stream; /* buffer: gradient of the residual stream */
@@ -32,8 +36,9 @@ static uint32_t weight_workspace(struct iteration_builder *b, const struct model
 }
 
 /* A tensor's gradient is complete in the last micro-batch; tied weights wait for the embedding. */
-static struct model_operator backward_operator(struct iteration_builder *b, enum model_kind kind,
-                                               int32_t layer, uint32_t micro_batch, uint32_t tensor,
+static struct model_operator backward_operator(struct iteration_builder *b, enum turn turn,
+                                               enum model_kind kind, int32_t layer,
+                                               uint32_t micro_batch, uint32_t tensor,
                                                uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
@@ -42,31 +47,52 @@ static struct model_operator backward_operator(struct iteration_builder *b, enum
     for (uint32_t i = 0; i < tensors; i++) {
         op.t[i] = tensor + i;
         op.gradient[i] = iteration_builder_gradient(b, tensor + i);
-        op.finishes[i] = last && !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
+        bool complete = last && !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
+        op.norms[i] = complete && turn != SECOND_TURN;
+        op.finishes[i] = complete && turn != FIRST_TURN;
     }
     return op;
 }
 
-/* Gradients in buffers are consumed as they are finished. `name` is taken. */
-static void append_operator(struct iteration_builder *b, char *name,
+/* Gradients in buffers are consumed as they are finished, or dropped when they have been measured.
+ */
+static void consume_gradients(struct iteration_builder *b, const struct model_operator *op)
+{
+    for (int i = 0; i < 2; i++) {
+        if (op->gradient[i] == MODEL_NONE)
+            continue;
+        if (op->finishes[i])
+            gpt2_update_tensor(b, op->t[i]);
+        else if (op->norms[i])
+            iteration_builder_drop_gradient(b, op->t[i]);
+    }
+}
+
+static const char *verb_of(enum turn turn)
+{
+    return turn == SECOND_TURN ? "backward again" : "backward";
+}
+
+/* `module` is taken. */
+static void append_operator(struct iteration_builder *b, enum turn turn, char *module,
                             const struct model_operator *op)
 {
-    iteration_builder_operator(b, name, TRACE_BACKWARD, op);
-    for (int i = 0; i < 2; i++)
-        if (op->finishes[i] && op->gradient[i] != MODEL_NONE)
-            gpt2_update_tensor(b, op->t[i]);
+    iteration_builder_operator(b, g_strdup_printf("%s %s", verb_of(turn), module), TRACE_BACKWARD,
+                               op);
+    g_free(module);
 }
 
 static struct model_operator layer_operator(const struct pass *pass, enum model_kind kind,
                                             uint32_t tensor)
 {
-    return backward_operator(pass->builder, kind, (int32_t)pass->layer, pass->micro_batch,
-                             gpt2_layer_tensor(pass->layer, tensor), 2);
+    return backward_operator(pass->builder, pass->turn, kind, (int32_t)pass->layer,
+                             pass->micro_batch, gpt2_layer_tensor(pass->layer, tensor), 2);
 }
 
 static void append(const struct pass *pass, const char *module, const struct model_operator *op)
 {
-    append_operator(pass->builder, g_strdup_printf("backward h.%u.%s", pass->layer, module), op);
+    append_operator(pass->builder, pass->turn, g_strdup_printf("h.%u.%s", pass->layer, module), op);
+    consume_gradients(pass->builder, op);
 }
 
 static void norm(const struct pass *pass, const char *module, uint32_t tensor, uint32_t dy,
@@ -150,57 +176,86 @@ static void attention(const struct pass *pass, const struct gpt2_layer *layer)
     norm(pass, "ln_1", GPT2_LN_1, dnorm, layer->input, layer->norm1_stats);
 }
 
+/* It and the embedding have one turn. With two for the layers their updates come after the first.
+ */
 static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activations *a)
 {
-    struct model_operator op = backward_operator(b, MODEL_CLASSIFIER_BACKWARD, -1, a->micro_batch,
-                                                 gpt2_classifier(b->config), 1);
+    struct model_operator op = backward_operator(b, ONLY_TURN, MODEL_CLASSIFIER_BACKWARD, -1,
+                                                 a->micro_batch, gpt2_classifier(b->config), 1);
     op.in[0] = a->logits;
     op.in[1] = a->norm;
     op.out[0] = gradient_buffer(b, "dln_f", b->config->width);
     op.inputs = b->config->width;
     op.outputs = b->config->vocabulary;
     op.workspace = weight_workspace(b, &op);
-    append_operator(b, g_strdup("backward lm_head"), &op);
+    append_operator(b, ONLY_TURN, g_strdup("lm_head"), &op);
+    if (!model_backward_twice(b->job))
+        consume_gradients(b, &op);
     return op.out[0];
 }
 
 static uint32_t final_norm(struct iteration_builder *b, const struct gpt2_activations *a,
-                           uint32_t dy)
+                           enum turn turn, uint32_t dy)
 {
-    struct model_operator op = backward_operator(b, MODEL_NORM_BACKWARD, -1, a->micro_batch,
+    struct model_operator op = backward_operator(b, turn, MODEL_NORM_BACKWARD, -1, a->micro_batch,
                                                  gpt2_final_norm(b->config), 2);
     op.in[0] = dy;
     op.in[1] = a->output;
     op.in[2] = a->norm_stats;
     op.out[0] = gradient_buffer(b, "dresidual", b->config->width);
     op.inputs = b->config->width;
-    append_operator(b, g_strdup("backward ln_f"), &op);
+    append_operator(b, turn, g_strdup("ln_f"), &op);
+    consume_gradients(b, &op);
     return op.out[0];
 }
 
 static void embed(struct iteration_builder *b, const struct gpt2_activations *a, uint32_t stream)
 {
-    struct model_operator op = backward_operator(b, MODEL_EMBED_BACKWARD, -1, a->micro_batch,
-                                                 GPT2_WTE, 2);
+    struct model_operator op = backward_operator(b, ONLY_TURN, MODEL_EMBED_BACKWARD, -1,
+                                                 a->micro_batch, GPT2_WTE, 2);
     op.in[0] = stream;
     op.in[1] = a->tokens;
     op.dropout_site = b->config->embedding_dropout > 0 ? 0 : MODEL_NONE;
     if (!b->job->host_embedding)
         op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
-    append_operator(b, g_strdup("backward embeddings"), &op);
+    append_operator(b, ONLY_TURN, g_strdup("embeddings"), &op);
+    if (!model_backward_twice(b->job))
+        consume_gradients(b, &op);
 }
 
-void gpt2_backward(struct iteration_builder *builder, struct gpt2_activations *activations)
+static void update_classifier_and_embedding(struct iteration_builder *b)
 {
-    uint32_t dnorm = classifier(builder, activations);
-    uint32_t stream = final_norm(builder, activations, dnorm);
-    const uint8_t *recompute = builder->job->recompute;
-    for (uint32_t layer = builder->config->layers; layer-- > 0;) {
-        struct pass pass = {builder, activations->micro_batch, layer, stream};
+    gpt2_update_tensor(b, GPT2_WTE);
+    gpt2_update_tensor(b, GPT2_WPE);
+    if (!b->config->tied)
+        gpt2_update_tensor(b, gpt2_classifier(b->config));
+}
+
+/* From the gradient of the final norm's output to that of the layers' input, which it returns. */
+static uint32_t layers(struct iteration_builder *b, const struct gpt2_activations *a,
+                       enum turn turn, uint32_t dnorm)
+{
+    const char *verb = turn == SECOND_TURN ? "recompute again" : "recompute";
+    const uint8_t *recompute = b->job->recompute;
+    uint32_t stream = final_norm(b, a, turn, dnorm);
+    for (uint32_t layer = b->config->layers; layer-- > 0;) {
+        struct pass pass = {b, turn, a->micro_batch, layer, stream};
         if (recompute && recompute[layer])
-            gpt2_recompute(builder, activations->micro_batch, layer, &activations->layers[layer]);
-        mlp(&pass, &activations->layers[layer]);
-        attention(&pass, &activations->layers[layer]);
+            gpt2_recompute(b, verb, a->micro_batch, layer, &a->layers[layer]);
+        mlp(&pass, &a->layers[layer]);
+        attention(&pass, &a->layers[layer]);
     }
+    return stream;
+}
+
+void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations)
+{
+    bool twice = model_backward_twice(builder->job);
+    uint32_t dnorm = classifier(builder, activations);
+    uint32_t stream = layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm);
     embed(builder, activations, stream);
+    if (!twice)
+        return;
+    update_classifier_and_embedding(builder);
+    layers(builder, activations, SECOND_TURN, dnorm);
 }

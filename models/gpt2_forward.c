@@ -4,7 +4,7 @@
 /* One layer's forward pass on its way into the builder. */
 struct pass {
     struct iteration_builder *builder;
-    const char *verb; /* "forward" or "recompute" */
+    const char *verb; /* "forward", "recompute" or "recompute again" */
     enum trace_phase phase;
     uint32_t micro_batch;
     uint32_t layer;
@@ -157,10 +157,10 @@ static void layer_to_inner(const struct pass *pass, struct gpt2_layer *layer)
     append(pass, "mlp.c_fc", &op);
 }
 
-void gpt2_recompute(struct iteration_builder *builder, uint32_t micro_batch, uint32_t index,
-                    struct gpt2_layer *layer)
+void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
+                    uint32_t index, struct gpt2_layer *layer)
 {
-    struct pass pass = {builder, "recompute", TRACE_BACKWARD, micro_batch, index, false};
+    struct pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
     layer_to_inner(&pass, layer);
 }
 

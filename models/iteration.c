@@ -13,6 +13,11 @@ enum model_gradient model_gradient_layout(const struct model_job *job)
     return job->split_master ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
 }
 
+bool model_backward_twice(const struct model_job *job)
+{
+    return job->clip && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER;
+}
+
 uint32_t model_bytes_per_parameter(const struct model_job *job)
 {
     uint64_t bytes = 0;
@@ -65,8 +70,9 @@ bool model_split_master(const struct model_job *job, uint32_t bytes_per_paramete
 }
 
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
- * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; twice that
- * leaves room for the rest. A layer has 7 operators in each of forward, recomputation and backward.
+ * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; three times
+ * that leaves room for the rest. A layer has 7 operators in each of forward and two recomputations
+ * and backwards.
  */
 static bool counts_fit(const struct model_config *config, const struct model_job *job)
 {
@@ -75,8 +81,8 @@ static bool counts_fit(const struct model_config *config, const struct model_job
     double pairs = rows * job->sequence * config->width * config->layers;
     double classifier = rows * config->width * (double)config->vocabulary;
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
-    double operators = (21.0 * config->layers + 7) * job->micro_batches;
-    return rows <= INT32_MAX && operators < 0x1p24 && 2 * step * job->micro_batches < 0x1p63;
+    double operators = (35.0 * config->layers + 8) * job->micro_batches;
+    return rows <= INT32_MAX && operators < 0x1p24 && 3 * step * job->micro_batches < 0x1p63;
 }
 
 static bool job_check(const struct model_config *config, const struct model_job *job,

@@ -25,6 +25,8 @@ struct model_job {
     bool host_embedding;      /* embedding forward and backward run on the host */
     bool split_master; /* bf16: the parameter is the upper half of its master, and the list of
                           masters holds the other halves (engine/bf16.h) */
+    bool clip; /* gradients are clipped by the norm of all: no update may come before it is known.
+                  Matters where they are buffers: see model_backward_twice */
     bool unfused; /* as frameworks run it that fuse nothing: attention's scores lie in memory, and
                      every pair of tokens is computed; for synthesis, the engine fuses */
     const uint8_t *host_update; /* [model_tensor_count] nonzero: the tensor's optimizer runs on
@@ -68,7 +70,8 @@ struct model_operator {
     uint8_t kind;     /* enum model_kind */
     bool accumulate;  /* its gradients are added to what earlier micro-batches left */
     bool add;         /* NORM_BACKWARD: dx is added to */
-    bool finishes[2]; /* gradient of t[i] is complete after it: its norm is due */
+    bool finishes[2]; /* gradient of t[i] is complete after it, for its update */
+    bool norms[2];    /* the norm of t[i]'s gradient is due, which is complete after it */
     int32_t layer;    /* -1: none */
     uint32_t micro_batch;
     uint32_t t[2];        /* tensors; MODEL_NONE */
@@ -116,9 +119,15 @@ enum model_gradient {
     MODEL_GRADIENT_BUFFER,     /* bf16 in a buffer of its own: a split master, which needs the
                                   parameter's bytes, and one micro-batch. The tensor's update
                                   follows the operator that finishes the gradient, in backward:
-                                  nothing can be known of other gradients by then */
+                                  nothing can be known of other gradients by then, but what a first
+                                  backward has told (model_backward_twice) */
 };
 enum model_gradient model_gradient_layout(const struct model_job *job);
+
+/* Whether backward runs twice: gradients in buffers are clipped. What the first backward makes is
+ * only summed into the norm and dropped, but for the gradients of the classifier and the embedding,
+ * whose updates follow it; the second runs from the final norm through the layers again. */
+bool model_backward_twice(const struct model_job *job);
 
 /* Bytes of model data a parameter: 16 in fp32; in bf16 with one micro-batch 14, or 12 with split
  * masters, with several 18 or 16. */
@@ -130,8 +139,8 @@ bool model_split_master(const struct model_job *job, uint32_t bytes_per_paramete
 
 /* Describes the iteration: every micro-batch forward then backward, then one update a tensor: the
  * host's first, then the device's, each in model order; gradients in buffers have it within
- * backward. `config` outlives the result. Fails
- * (MODEL_ERROR_CONFIG) where the job does not go with the model. */
+ * backward. `config` outlives the result. Fails (MODEL_ERROR_CONFIG) where the job does not go with
+ * the model. */
 struct model_iteration *model_iteration_new(const struct model_config *config,
                                             const struct model_job *job, GError **error);
 void model_iteration_free(struct model_iteration *iteration);

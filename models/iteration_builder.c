@@ -89,6 +89,11 @@ uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t 
     return *buffer;
 }
 
+void iteration_builder_drop_gradient(struct iteration_builder *builder, uint32_t tensor)
+{
+    g_array_index(builder->gradients, uint32_t, tensor) = MODEL_NONE;
+}
+
 void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer)
 {
     g_array_index(builder->held, uint8_t, buffer) = 1;

@@ -36,6 +36,9 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
  * are in no buffers. */
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor);
 
+/* Nobody uses the tensor's gradient in a buffer any more: a further one has a buffer of its own. */
+void iteration_builder_drop_gradient(struct iteration_builder *builder, uint32_t tensor);
+
 /* A chunk holds the buffer: operators that name it access it. Before the first of them is appended.
  */
 void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer);

@@ -103,7 +103,8 @@ static struct recognised *try(const struct trace *trace, const struct trace_choi
         .recompute = choices->recompute,
         .offload = choices->offload,
         .host_embedding = choices->host_embedding,
-        .split_master = trace->list_element_bytes[TRACE_MASTER] == 2,
+        .split_master = choices->split_master,
+        .clip = choices->backward_twice,
         .host_update = choices->host_update,
         .unfused = unfused,
     };

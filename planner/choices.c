@@ -136,7 +136,7 @@ static bool go_on(struct choices *c)
 static void consider(struct choices *c, int64_t first, struct model_choice rest, uint32_t batch)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
-    const struct model_choice choice = {recompute, rest.offload, rest.host_embedding};
+    const struct model_choice choice = {recompute, rest.offload, rest.host_embedding, rest.twice};
     struct trace *trace;
 
     if (first < 0 || first > c->layers || !go_on(c))
@@ -159,12 +159,13 @@ static uint32_t first_step(const struct choices *c)
 
 static struct model_choice as_traced(const struct choices *c)
 {
-    return (struct model_choice){NULL, c->traced_offload, c->traced_host_embedding};
+    return (struct model_choice){NULL, c->traced_offload, c->traced_host_embedding,
+                                 c->traced_twice};
 }
 
 static struct model_choice as_best(const struct choices *c)
 {
-    return (struct model_choice){NULL, c->best->offload, c->best->host_embedding};
+    return (struct model_choice){NULL, c->best->offload, c->best->host_embedding, c->traced_twice};
 }
 
 static void explore_layers(struct choices *c, uint32_t batch)
@@ -216,7 +217,7 @@ static void explore_offload(struct choices *c)
 {
     const uint32_t firsts[] = {c->best->first, 0, c->layers}, batch = c->best->as_alternative.batch;
     g_autofree uint8_t *offload = g_malloc(c->layers);
-    const struct model_choice choice = {NULL, offload, c->best->host_embedding};
+    const struct model_choice choice = {NULL, offload, c->best->host_embedding, c->traced_twice};
 
     for (int every = 1; every >= 0; every--) {
         memset(offload, every, c->layers);
@@ -280,7 +281,8 @@ static void search_contender(struct choices *c, bool offload_other)
 static bool search_first(struct choices *c, struct trace *trace, GError **error)
 {
     struct trace_choices *own = trace_choices_of(trace);
-    const struct model_choice choice = {own->recompute, own->offload, own->host_embedding};
+    const struct model_choice choice = {own->recompute, own->offload, own->host_embedding,
+                                        own->backward_twice};
     const struct search_options options = remaining(c, c->recognised ? FIRST_SHARE : 1);
     struct tried *tried = add(c, choice, trace);
 
@@ -301,7 +303,7 @@ static bool search_lean(struct choices *c, bool offload, uint32_t batch, GError 
 {
     g_autofree uint8_t *every = g_malloc(c->layers);
     const struct model_choice choice = {every, offload ? every : c->traced_offload,
-                                        c->traced_host_embedding};
+                                        c->traced_host_embedding, c->traced_twice};
     struct trace *trace;
 
     memset(every, 1, c->layers);
@@ -369,6 +371,7 @@ struct choices_result *choices_search(const struct trace *trace,
                         .layers = own->layer_count,
                         .traced_offload = g_memdup2(own->offload, own->layer_count),
                         .traced_host_embedding = own->host_embedding,
+                        .traced_twice = own->backward_twice,
                         .tried = g_ptr_array_new_with_free_func(tried_free)};
     struct choices_result *result = NULL;
 

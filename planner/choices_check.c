@@ -35,7 +35,8 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
 {
     uint32_t count = recognised->config->layers;
     g_autofree uint8_t *recompute = g_new0(uint8_t, count), *offload = g_new0(uint8_t, count);
-    const struct model_choice choice = {recompute, offload, a->host_embedding};
+    const struct model_choice choice = {recompute, offload, a->host_embedding,
+                                        model_backward_twice(&recognised->iteration->job)};
     const char *wrong = "layers that the model has not";
     struct trace *derived = NULL;
 

@@ -203,7 +203,8 @@ static bool link_permits(const struct choices *c, const struct trace *trace)
 bool choices_offload_matters(const struct choices *c, uint32_t first, const uint8_t *offload)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
-    struct model_choice choice = {recompute, c->traced_offload, c->best->host_embedding};
+    struct model_choice choice = {recompute, c->traced_offload, c->best->host_embedding,
+                                  c->traced_twice};
     uint32_t batch = c->best->as_alternative.batch;
     struct trace *as_traced, *other;
     bool worth_while = false;

@@ -24,6 +24,7 @@ struct choices {
     uint32_t layers;
     uint8_t *traced_offload;    /* [layers] as it was recorded */
     bool traced_host_embedding; /* likewise */
+    bool traced_twice;          /* likewise, of backward */
     GPtrArray *tried;           /* struct tried */
     struct tried *best;         /* with the best plan; NULL: none yet */
     struct search_result *full; /* of the choice that was searched first */

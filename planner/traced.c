@@ -11,6 +11,7 @@ static bool chooses_alike(const struct plan *plan, const struct trace *trace)
                        plan->batch * plan->micro_batches != trace->batch * trace->micro_batches;
     bool alike = other_model ||
                  (plan->batch == trace->batch && choices->host_embedding == own->host_embedding &&
+                  choices->backward_twice == own->backward_twice &&
                   !memcmp(choices->recompute, own->recompute, own->layer_count) &&
                   !memcmp(choices->offload, own->offload, own->layer_count));
 
@@ -32,9 +33,10 @@ struct trace *traced_derive(const struct recognised *recognised, const struct tr
         derived = model_rebatch(recognised, trace, platform, batch, step / batch, choice);
     if (!derived)
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "micro-batches of %u with the embedding on the %s cannot be derived from a "
-                    "trace of %u",
-                    batch, choice.host_embedding ? "host" : "device", trace->batch);
+                    "micro-batches of %u with the embedding on the %s%s cannot be derived from "
+                    "a trace of %u",
+                    batch, choice.host_embedding ? "host" : "device",
+                    choice.twice ? " and two backwards" : "", trace->batch);
     return derived;
 }
 
@@ -44,14 +46,15 @@ struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace
     if (chooses_alike(plan, trace))
         return trace_copy(trace);
     const struct trace_choices *c = plan->choices;
-    const struct model_choice choice = {c->recompute, c->offload, c->host_embedding};
+    const struct model_choice choice = {c->recompute, c->offload, c->host_embedding,
+                                        c->backward_twice};
     struct recognised *recognised = recognise(trace, error);
     struct trace *derived =
         recognised ? traced_derive(recognised, trace, platform, choice, plan->batch, error) : NULL;
     if (!derived)
         g_prefix_error(error,
                        "the plan computes again, or offloads, other layers than the trace, or "
-                       "has the embedding elsewhere, or other micro-batches: ");
+                       "has the embedding or masters elsewhere, or other micro-batches: ");
     recognised_free(recognised);
     return derived;
 }

@@ -12,8 +12,9 @@ static struct trace *derive_choice(const struct plan *plan, const struct trace *
     struct trace_choices *own = trace_choices_of(trace);
     const struct trace_choices *choices = plan->choices;
     const struct model_choice choice = {choices->recompute, choices->offload,
-                                        choices->host_embedding};
+                                        choices->host_embedding, choices->backward_twice};
     bool alike = own->host_embedding == choices->host_embedding &&
+                 own->backward_twice == choices->backward_twice &&
                  !memcmp(own->recompute, choices->recompute, own->layer_count) &&
                  !memcmp(own->offload, choices->offload, own->layer_count);
     trace_choices_free(own);

@@ -26,7 +26,8 @@ void trace_choices_free(struct trace_choices *choices)
 bool trace_choices_equal(const struct trace_choices *a, const struct trace_choices *b)
 {
     return a->layer_count == b->layer_count && a->tensor_count == b->tensor_count &&
-           a->host_embedding == b->host_embedding &&
+           a->host_embedding == b->host_embedding && a->split_master == b->split_master &&
+           a->backward_twice == b->backward_twice &&
            memcmp(a->recompute, b->recompute, a->layer_count) == 0 &&
            memcmp(a->offload, b->offload, a->layer_count) == 0 &&
            memcmp(a->host_update, b->host_update, a->tensor_count) == 0;
@@ -51,6 +52,7 @@ static bool accesses_activations(const struct trace *trace, const struct trace_o
 struct trace_choices *trace_choices_of(const struct trace *trace)
 {
     struct trace_choices *choices = trace_choices_new(count_layers(trace), trace->tensor_count);
+    choices->split_master = trace->list_element_bytes[TRACE_MASTER] == 2;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_host = op->place == TRACE_ON_HOST;
@@ -59,6 +61,8 @@ struct trace_choices *trace_choices_of(const struct trace *trace)
             choices->recompute[op->layer] = g_str_has_prefix(op->name, "recompute ");
         if (backward && !choices->offload[op->layer])
             choices->offload[op->layer] = accesses_activations(trace, op);
+        if (backward && !choices->backward_twice)
+            choices->backward_twice = g_str_has_prefix(op->name, "backward again ");
         if (on_host && op->phase == TRACE_FORWARD)
             choices->host_embedding = true;
         for (uint32_t i = 0; on_host && op->phase == TRACE_UPDATE_PHASE && i < op->access_count;
@@ -91,5 +95,9 @@ char *trace_choices_describe(const struct trace_choices *choices)
                  "tensors on the host");
     if (choices->host_embedding)
         g_string_append(text, "; embeds on the host");
+    if (choices->split_master)
+        g_string_append(text, "; splits masters");
+    if (choices->backward_twice)
+        g_string_append(text, "; runs backward twice");
     return g_string_free(text, FALSE);
 }

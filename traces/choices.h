@@ -1,4 +1,5 @@
-/* What a run chose that its trace is of: recomputation, offloading, and what runs on the host. */
+/* What a run chose that its trace is of: recomputation, offloading, what runs on the host, and how
+ * masters lie. */
 #ifndef PSTAR_TRACES_CHOICES_H
 #define PSTAR_TRACES_CHOICES_H
 
@@ -10,6 +11,8 @@ struct trace_choices {
     uint8_t *offload;     /* [layer_count] 1: chunks hold what the layer saves for backward */
     uint8_t *host_update; /* [tensor_count] 1: the tensor's optimizer runs on the host */
     bool host_embedding;  /* the embedding runs on the host */
+    bool split_master;    /* masters lie in halves, of which the parameter is one */
+    bool backward_twice;  /* first for the gradient's norm, then for the updates */
 };
 
 /* Nothing chosen: all 0. */
@@ -18,7 +21,8 @@ struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_co
 /* As the operators show them: a layer is recomputed where an operator of it is named
  * "recompute ..."; it is offloaded where an operator of its backward accesses activations; the
  * place of a tensor's update is its operator's; an operator of the forward phase on the host is the
- * embedding. The caller frees the result with trace_choices_free. */
+ * embedding; masters of 2 bytes are halves; one named "backward again ..." is of a second backward.
+ * The caller frees the result with trace_choices_free. */
 struct trace_choices *trace_choices_of(const struct trace *trace);
 void trace_choices_free(struct trace_choices *choices); /* NULL is allowed */
 bool trace_choices_equal(const struct trace_choices *a, const struct trace_choices *b);

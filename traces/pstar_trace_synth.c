@@ -11,7 +11,7 @@
 struct options {
     char *model, *precision, *recompute, *offload, *platform, *output;
     gint64 batch, sequence, micro_batches, bytes_per_parameter;
-    gboolean host_embedding, host_update, unfused;
+    gboolean host_embedding, host_update, unfused, clip;
 };
 
 /* *chosen is NULL for none; free with g_free. PSTAR_TRACE_DONE, or another status after a message.
@@ -70,6 +70,7 @@ static int synthesise(const struct options *options, const struct model_config *
         .recompute = recompute,
         .offload = offload,
         .host_embedding = options->host_embedding,
+        .clip = options->clip,
         .unfused = options->unfused,
         .host_update = host_update,
     };
@@ -133,6 +134,9 @@ int pstar_trace_synth(int argc, char **argv)
          "Micro-batches a step (default 1)", "M"},
         {"bytes-per-parameter", 0, 0, G_OPTION_ARG_INT64, &options.bytes_per_parameter,
          "Of model data in bf16: 14 (default) or 12; with several micro-batches 18 or 16", "N"},
+        {"clip", 0, 0, G_OPTION_ARG_NONE, &options.clip,
+         "Gradients are clipped by their norm: with 12 bytes a parameter, backward runs twice",
+         NULL},
         {"recompute", 0, 0, G_OPTION_ARG_STRING, &options.recompute,
          "Layers that compute their activations again (default none)", "all|none|LIST"},
         {"offload-activations", 0, 0, G_OPTION_ARG_STRING, &options.offload,

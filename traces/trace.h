@@ -47,7 +47,8 @@ struct trace_access {
 };
 
 struct trace_operator {
-    char *name;    /* "forward h.0.attn.c_attn", "recompute ...", "backward ...", "update ..." */
+    char *name;    /* "forward h.0.attn.c_attn", "recompute ...", "backward ...", "update ...";
+                      where backward runs twice, "recompute again ...", "backward again ..." */
     uint8_t phase; /* enum trace_phase; recomputation belongs to backward */
     uint8_t place; /* enum trace_place: where it runs */
     int32_t layer; /* -1: none */

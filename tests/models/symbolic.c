@@ -297,12 +297,35 @@ static void run_backward(struct machine *m)
     }
 }
 
+/* Once a tensor, of a gradient that is there. */
+static void take_norms(struct machine *m)
+{
+    for (int i = 0; i < 2; i++) {
+        uint32_t t = m->op->t[i];
+        if (!m->op->norms[i])
+            continue;
+        g_assert_cmpuint(m->result.norms[t], ==, 0);
+        m->result.norms[t] = in_buffers(m) ? gradient_in_buffer(m, i)
+                                           : m->lists[gradient_list(m)][t];
+        g_assert_cmpuint(m->result.norms[t], !=, 0);
+    }
+}
+
+/* Gradients that are clipped are those whose norms were taken, all of them. */
+static void check_clipped(const struct machine *m, uint32_t tensor, symbol gradient)
+{
+    g_assert_cmpuint(m->result.norms[tensor], ==, gradient);
+    for (uint32_t t = 0; m->iteration->job.clip && t < m->result.tensor_count; t++)
+        g_assert_cmpuint(m->result.norms[t], !=, 0);
+}
+
 static void run_update(struct machine *m)
 {
     uint32_t t = m->op->t[0];
     symbol gradient = in_buffers(m) ? gradient_in_buffer(m, 0)
                                     : read_tensor(m, t, gradient_list(m));
     m->result.gradients[t] = gradient;
+    check_clipped(m, t, gradient);
     int weights = m->iteration->job.precision == MODEL_BF16 ? TRACE_MASTER : TRACE_PARAM;
     symbol moments = mix(read_tensor(m, t, TRACE_EXP_AVG), read_tensor(m, t, TRACE_EXP_AVG_SQ));
     symbol value = mix(mix(gradient, moments), read_tensor(m, t, weights));
@@ -342,6 +365,7 @@ static void machine_init(struct machine *m, const struct model_iteration *iterat
     m->result.tensor_count = trace->tensor_count;
     m->result.micro_batches = trace->micro_batches;
     m->result.gradients = g_new0(symbol, trace->tensor_count);
+    m->result.norms = g_new0(symbol, trace->tensor_count);
     m->result.losses = g_new0(symbol, trace->micro_batches);
 }
 
@@ -357,6 +381,7 @@ static void run_operator(struct machine *m)
     } else {
         check_backward(m);
         run_backward(m);
+        take_norms(m);
     }
 }
 
@@ -380,5 +405,6 @@ struct symbolic_result symbolic_run(const struct model_iteration *iteration)
 void symbolic_free(struct symbolic_result *result)
 {
     g_free(result->gradients);
+    g_free(result->norms);
     g_free(result->losses);
 }

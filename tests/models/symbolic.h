@@ -11,6 +11,7 @@ typedef uint64_t symbol; /* 0: nothing */
 
 struct symbolic_result {
     symbol *gradients; /* [tensor_count] as the update found them */
+    symbol *norms;     /* [tensor_count] the gradients whose norms were taken */
     symbol *losses;    /* [micro_batches] */
     uint32_t tensor_count, micro_batches;
 };

@@ -45,6 +45,7 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
     job.unfused = g_rand_boolean(random);
     job.split_master = job.precision == MODEL_BF16 && g_rand_boolean(random);
     job.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
+    job.clip = g_rand_boolean(random);
     return job;
 }
 
@@ -123,8 +124,10 @@ static void test_synthesised(void)
         random_layers(random, offload_from);
         random_layers(random, offload_to);
         bool may_move = model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
-        const struct model_choice recorded = {from, offload_from, job.host_embedding};
-        const struct model_choice chosen = {to, offload_to, may_move && g_rand_boolean(random)};
+        const struct model_choice recorded = {from, offload_from, job.host_embedding,
+                                              model_backward_twice(&job)};
+        const struct model_choice chosen = {to, offload_to, may_move && g_rand_boolean(random),
+                                            model_backward_twice(&job)};
         struct trace *trace = synthesise(&config, job, recorded, platform);
         struct trace *expected = synthesise(&config, job, chosen, platform);
         struct trace *derived = derive(trace, chosen, platform);
@@ -135,6 +138,67 @@ static void test_synthesised(void)
     }
     platform_free(platform);
     g_rand_free(random);
+}
+
+/* From one backward over the parameters to two over split masters, and back, as synthesis has it.
+ */
+static void test_backward_twice(void)
+{
+    GRand *random = g_rand_new_with_seed(seed());
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", NULL);
+    for (int trial = 0; trial < TRIALS; trial++) {
+        struct model_config config = random_config(random);
+        struct model_job once = random_job(&config, random);
+        uint8_t from[LAYERS], to[LAYERS];
+        once.precision = MODEL_BF16;
+        once.micro_batches = 1;
+        once.host_embedding = once.split_master = once.clip = false;
+        struct model_job twice = once;
+        twice.split_master = twice.clip = true;
+        bool forth = g_rand_boolean(random);
+        random_layers(random, from);
+        random_layers(random, to);
+        const struct model_choice of_trace = {from, NULL, false, !forth},
+                                  chosen = {to, NULL, false, forth};
+        struct trace *trace = synthesise(&config, forth ? once : twice, of_trace, platform);
+        struct trace *expected = synthesise(&config, forth ? twice : once, chosen, platform);
+        struct recognised *recognised = recognise(trace, NULL);
+        g_assert_nonnull(recognised);
+        struct trace *anew = model_rebatch(recognised, trace, platform, once.batch, 1, chosen);
+        assert_same(anew, expected);
+        struct trace *derived = model_derive(recognised, trace, chosen, platform);
+        assert_same(derived, expected);
+        g_assert_true(derived->estimated);
+        recognised_free(recognised);
+        trace_free(derived);
+        trace_free(anew);
+        trace_free(expected);
+        trace_free(trace);
+    }
+    platform_free(platform);
+    g_rand_free(random);
+}
+
+/* fp32 has no masters, several micro-batches have a list of gradients, and buffers on the device
+ * are none of the host's. */
+static void test_no_second_backward(void)
+{
+    const struct model_config config = small_model(true, 0);
+    struct model_job jobs[] = {small_job(MODEL_FP32, 1), small_job(MODEL_BF16, 2),
+                               small_job(MODEL_BF16, 1)};
+    jobs[2].host_embedding = true;
+    for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        struct trace *trace =
+            synthesise(&config, jobs[i],
+                       (struct model_choice){NULL, NULL, jobs[i].host_embedding, false}, NULL);
+        struct recognised *recognised = recognise(trace, NULL);
+        g_assert_nonnull(recognised);
+        g_assert_null(model_derive(recognised, trace,
+                                   (struct model_choice){NULL, NULL, jobs[i].host_embedding, true},
+                                   NULL));
+        recognised_free(recognised);
+        trace_free(trace);
+    }
 }
 
 static const struct trace_operator *operator_of(const struct trace *trace, const char *name,
@@ -153,12 +217,13 @@ static void test_measured(void)
     const struct model_config config = small_model(true, 0.1);
     const struct model_job job = small_job(MODEL_FP32, 2);
     const uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0}, none[LAYERS] = {0};
-    struct trace *trace = synthesise(&config, job, (struct model_choice){first, NULL, false}, NULL);
+    struct trace *trace = synthesise(&config, job, (struct model_choice){first, NULL, false, false},
+                                     NULL);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         trace->operators[m].duration_ns = 1000 + m;
     trace->library_bytes = 77;
 
-    struct trace *derived = derive(trace, (struct model_choice){both, NULL, false}, NULL);
+    struct trace *derived = derive(trace, (struct model_choice){both, NULL, false, false}, NULL);
     g_assert_cmpuint(operator_of(derived, "recompute h.0.attn", 1)->duration_ns, ==,
                      operator_of(trace, "recompute h.0.attn", 1)->duration_ns);
     g_assert_cmpuint(operator_of(derived, "recompute h.1.attn", 1)->duration_ns, ==,
@@ -169,14 +234,40 @@ static void test_measured(void)
     g_assert_cmpuint(derived->library_bytes, ==, 77);
     trace_free(derived);
 
-    derived = derive(trace, (struct model_choice){none, NULL, false}, NULL);
+    derived = derive(trace, (struct model_choice){none, NULL, false, false}, NULL);
     g_assert_false(derived->estimated);
     trace_free(derived);
 
-    derived = derive(trace, (struct model_choice){none, NULL, true}, NULL);
+    derived = derive(trace, (struct model_choice){none, NULL, true, false}, NULL);
     g_assert_cmpuint(operator_of(derived, "forward embeddings", 1)->place, ==, TRACE_ON_HOST);
     g_assert_cmpuint(operator_of(derived, "forward embeddings", 1)->duration_ns, ==,
                      operator_of(trace, "forward embeddings", 1)->duration_ns);
+    g_assert_true(derived->estimated);
+    trace_free(derived);
+    trace_free(trace);
+}
+
+/* A second backward takes as long as the first, and recomputes as it did or as forward does. */
+static void test_measured_twice(void)
+{
+    const struct model_config config = small_model(true, 0.1);
+    const struct model_job job = small_job(MODEL_BF16, 1);
+    const uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0};
+    static const char *const alike[][2] = {{"backward h.2.attn", "backward h.2.attn"},
+                                           {"backward again h.2.attn", "backward h.2.attn"},
+                                           {"recompute again h.0.attn", "recompute h.0.attn"},
+                                           {"recompute again h.1.attn", "forward h.1.attn"},
+                                           {"recompute h.1.attn", "forward h.1.attn"},
+                                           {"update wpe.weight", "update wpe.weight"}};
+    struct trace *trace = synthesise(&config, job, (struct model_choice){first, NULL, false, false},
+                                     NULL);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = 1000 + m;
+
+    struct trace *derived = derive(trace, (struct model_choice){both, NULL, false, true}, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(alike); i++)
+        g_assert_cmpuint(operator_of(derived, alike[i][0], 0)->duration_ns, ==,
+                         operator_of(trace, alike[i][1], 0)->duration_ns);
     g_assert_true(derived->estimated);
     trace_free(derived);
     trace_free(trace);
@@ -191,7 +282,8 @@ static void test_impossible(void)
     struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
     struct recognised *recognised = recognise(trace, NULL);
 
-    g_assert_null(model_derive(recognised, trace, (struct model_choice){NULL, NULL, true}, NULL));
+    g_assert_null(
+        model_derive(recognised, trace, (struct model_choice){NULL, NULL, true, false}, NULL));
     recognised_free(recognised);
     trace_free(trace);
 }
@@ -203,8 +295,8 @@ static void test_strangers(void)
     const struct model_job job = small_job(MODEL_BF16, 1);
     for (int change = 0; change < 4; change++) {
         GError *error = NULL;
-        struct trace *trace = synthesise(&config, job, (struct model_choice){NULL, NULL, false},
-                                         NULL);
+        struct trace *trace = synthesise(&config, job,
+                                         (struct model_choice){NULL, NULL, false, false}, NULL);
         switch (change) {
         case 0:
             trace->accesses[3].mode = TRACE_UPDATE;
@@ -230,7 +322,10 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/derive/synthesised", test_synthesised);
+    g_test_add_func("/derive/backward-twice", test_backward_twice);
+    g_test_add_func("/derive/no-second-backward", test_no_second_backward);
     g_test_add_func("/derive/measured", test_measured);
+    g_test_add_func("/derive/measured-twice", test_measured_twice);
     g_test_add_func("/derive/impossible", test_impossible);
     g_test_add_func("/derive/strangers", test_strangers);
     return g_test_run();

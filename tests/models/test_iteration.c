@@ -123,14 +123,32 @@ static void test_no_such_bytes_per_parameter(void)
     }
 }
 
+static bool is_at_an_end(const struct model_operator *op)
+{
+    return op->kind == MODEL_CLASSIFIER_BACKWARD || op->kind == MODEL_EMBED_BACKWARD;
+}
+
+/* How many operators after it a gradient in a buffer lives that is complete after `op`: for two
+ * updates, or none in a first backward, which at its end leaves up to three for updates. */
+static uint32_t gradient_waits(const struct model_iteration *iteration,
+                               const struct model_operator *op)
+{
+    if (!op->finishes[0])
+        return 0;
+    bool left = model_backward_twice(&iteration->job) && is_at_an_end(op);
+    return !left ? 2 : op->kind == MODEL_EMBED_BACKWARD ? 3 : UINT32_MAX / 2;
+}
+
 /* Where gradients are buffers each lives from the first operator that writes it to its update,
- * which comes before any operator but the other updates of what was finished with it. */
+ * which comes before any operator but the other updates of what was finished with it; or to where
+ * its norm has been taken. */
 static void test_gradients_in_buffers(void)
 {
-    for (int tied = 0; tied < 2; tied++) {
-        struct model_config config = small_model(tied, 0);
+    for (int variant = 0; variant < 4; variant++) {
+        struct model_config config = small_model(variant & 1, 0);
         struct model_job job = small_job(MODEL_BF16, 1);
         job.split_master = true;
+        job.clip = variant & 2;
         struct model_iteration *iteration = new_iteration(&config, &job);
         const struct trace *trace = iteration->trace;
         g_autofree uint8_t *updated = g_new0(uint8_t, trace->tensor_count);
@@ -142,8 +160,8 @@ static void test_gradients_in_buffers(void)
                 g_assert_false(updated[op->t[i]]);
                 const struct trace_buffer *buffer = &trace->buffers[op->gradient[i]];
                 g_assert_cmpuint(buffer->bytes, >=, 2 * trace->tensors[op->t[i]].elements);
-                if (op->finishes[i])
-                    g_assert_cmpuint(buffer->last, <=, m + 2);
+                if (op->finishes[i] || op->norms[i])
+                    g_assert_cmpuint(buffer->last, <=, m + gradient_waits(iteration, op));
                 updated[op->t[i]] = op->kind == MODEL_UPDATE;
             }
         }
@@ -446,6 +464,37 @@ static void test_host_updates_of_split_masters(void)
     model_iteration_free(iteration);
 }
 
+/* All but the classifier and the embedding runs backward twice, each time over what forward saved
+ * or what is computed again then. */
+static void test_backward_twice(void)
+{
+    const uint8_t recompute[3] = {0, 1, 0};
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    job.recompute = recompute;
+    job.split_master = job.clip = true;
+    struct model_iteration *iteration = new_iteration(&config, &job);
+    const struct trace *trace = iteration->trace;
+    uint32_t forward = 1 + 3 * 7 + 3, layers = 1 + 3 * 7 + 6;
+    g_assert_cmpuint(trace->operator_count, ==,
+                     forward + 1 + layers + 1 + layers + trace->tensor_count);
+    uint32_t first = find_operator(trace, "recompute h.1.attn", 0),
+             again = find_operator(trace, "recompute again h.1.attn", 0);
+    g_assert_cmpuint(first, <, find_operator(trace, "backward embeddings", 0));
+    g_assert_cmpuint(find_operator(trace, "update wte.weight", 0), <, again);
+    g_assert_cmpuint(iteration->operators[first].out[0], !=, iteration->operators[again].out[0]);
+    first = find_operator(trace, "backward h.2.attn", 0);
+    again = find_operator(trace, "backward again h.2.attn", 0);
+    g_assert_cmpuint(iteration->operators[first].in[1], ==, iteration->operators[again].in[1]);
+    g_assert_cmpuint(trace->operators[first].bytes, ==, trace->operators[again].bytes);
+    /* Of its moments at the most: what is as large as the vocabulary is gone in the second. */
+    g_assert_cmpuint(trace->buffers[iteration->operators[forward - 1].in[0]].last, ==, forward);
+    model_iteration_free(iteration);
+
+    job.micro_batches = 2; /* their gradients have a list, and updates come last */
+    g_assert_false(model_backward_twice(&job));
+}
+
 static void test_moments(void)
 {
     struct model_config config = small_model(true, 0);
@@ -477,7 +526,7 @@ static void test_digests(void)
     struct model_config config = small_model(true, 0), dropping = small_model(true, 0.1);
     g_autofree uint8_t *every = model_every_tensor(&config), *some = model_every_tensor(&config);
     some[1] = 0;
-    struct model_job jobs[9];
+    struct model_job jobs[10];
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
         jobs[i] = small_job(MODEL_FP32, 1);
     jobs[1].batch = 3;
@@ -489,6 +538,8 @@ static void test_digests(void)
     jobs[7].host_update = some;
     jobs[8].precision = MODEL_BF16;
     jobs[8].split_master = true;
+    jobs[9] = jobs[8];
+    jobs[9].clip = true;
     GHashTable *digests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         char *again = digest_of(&config, &jobs[i]);
@@ -545,6 +596,7 @@ int main(int argc, char **argv)
     g_test_add_func("/iteration/dropout-sites", test_dropout_sites);
     g_test_add_func("/iteration/host-operators", test_host_operators);
     g_test_add_func("/iteration/host-updates-of-split-masters", test_host_updates_of_split_masters);
+    g_test_add_func("/iteration/backward-twice", test_backward_twice);
     g_test_add_func("/iteration/moments", test_moments);
     g_test_add_func("/iteration/digests", test_digests);
     g_test_add_func("/iteration/bad-jobs", test_bad_jobs);

@@ -1,6 +1,6 @@
 /* Every way of running a step must train alike: the same losses and the same gradients, whatever is
- * recomputed or offloaded, wherever the embedding and the optimizer run, and wherever gradients
- * lie. */
+ * recomputed or offloaded, wherever the embedding and the optimizer run, wherever gradients lie,
+ * and whether backward runs once or twice. */
 #include "small_model.h"
 #include "symbolic.h"
 
@@ -29,7 +29,7 @@ static void compare_variants(const struct model_config *config, uint32_t micro_b
     struct model_job plain = small_job(MODEL_FP32, micro_batches);
     struct symbolic_result expected = run(config, &plain);
     g_autofree uint8_t *every = model_every_tensor(config);
-    for (unsigned choice = 0; choice < 128; choice++) {
+    for (unsigned choice = 0; choice < 256; choice++) {
         const uint8_t recompute[3] = {choice & 1, choice >> 1 & 1, choice >> 2 & 1};
         const uint8_t offload[3] = {1, choice & 1, 1};
         struct model_job job = small_job(choice & 8 ? MODEL_BF16 : MODEL_FP32, micro_batches);
@@ -38,6 +38,7 @@ static void compare_variants(const struct model_config *config, uint32_t micro_b
         job.host_embedding = choice & 16;
         job.host_update = choice & 32 ? every : NULL;
         job.split_master = choice & 64 && job.precision == MODEL_BF16;
+        job.clip = choice & 128;
         if (model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER)
             job.host_embedding = false;
         struct symbolic_result result = run(config, &job);

@@ -36,7 +36,7 @@ static uint64_t some_budget(const struct fixture *f, GRand *random)
     struct recognised *recognised = recognise(f->trace, NULL);
     memset(every, 1, LAYERS);
     struct trace *least = model_derive(recognised, f->trace,
-                                       (struct model_choice){every, NULL, false}, NULL);
+                                       (struct model_choice){every, NULL, false, false}, NULL);
     struct non_model *low = non_model_place(least), *high = non_model_place(f->trace);
     double from = 0.9 * (double)low->peak_bytes;
     double to = (double)high->peak_bytes + 0.5 * (double)trace_model_bytes(f->trace);
@@ -140,7 +140,7 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         const struct certificate_alternative *a = &plan->certificate->alternatives[i];
         struct search_options options = f->options;
         uint8_t recompute[LAYERS], offloaded[LAYERS];
-        const struct model_choice chosen = {recompute, offloaded, a->host_embedding};
+        const struct model_choice chosen = {recompute, offloaded, a->host_embedding, false};
         g_assert_true(trace_layers_parse(a->recompute, recompute, LAYERS));
         g_assert_true(trace_layers_parse(a->offload, offloaded, LAYERS));
         options.device_bytes = plan->device_budget;
@@ -286,10 +286,10 @@ static void test_only_way(void)
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *kept = model_derive(recognised, f.trace, (struct model_choice){none, NULL, false},
-                                      NULL);
+    struct trace *kept = model_derive(recognised, f.trace,
+                                      (struct model_choice){none, NULL, false, false}, NULL);
     struct trace *again = model_derive(recognised, f.trace,
-                                       (struct model_choice){every, NULL, false}, NULL);
+                                       (struct model_choice){every, NULL, false, false}, NULL);
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
@@ -324,9 +324,9 @@ static void test_offload_only(void)
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *kept = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                       (struct model_choice){none, NULL, false});
+                                       (struct model_choice){none, NULL, false, false});
     struct trace *held = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                       (struct model_choice){every, every, false});
+                                       (struct model_choice){every, every, false, false});
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
@@ -369,9 +369,9 @@ static void test_micro_batches(void)
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                        (struct model_choice){every, NULL, false});
+                                        (struct model_choice){every, NULL, false, false});
     struct trace *parts = model_rebatch(recognised, f.trace, f.platform, 2, 4,
-                                        (struct model_choice){every, NULL, false});
+                                        (struct model_choice){every, NULL, false, false});
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, whole, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;

@@ -1,9 +1,9 @@
 /* The second law: what the simulator says that an iteration moves and takes is what pstar-run
  * counts, exactly, in every iteration. Placements are drawn at random (PSTAR_SEED repeats a run):
- * chunk size, policy, look-ahead, budgets, precision, bytes a parameter, recomputation, offloading,
- * micro-batches, host operators; the plan is a policy's, which each side makes for itself, or the
- * planner's, which pstar-run is given. The simulator's trace is synthesised, or collected from a
- * run of another placement. */
+ * chunk size, policy, look-ahead, budgets, precision, bytes a parameter, clipping, recomputation,
+ * offloading, micro-batches, host operators; the plan is a policy's, which each side makes for
+ * itself, or the planner's, which pstar-run is given. The simulator's trace is synthesised, or
+ * collected from a run of another placement. */
 #include "chunks/dry_run.h"
 #include "models/synth.h"
 #include "planner/candidate.h"
@@ -67,6 +67,7 @@ static void draw_job(struct draw *d, GRand *random)
                                 .host_embedding = pick(random, 0, 3) == 0,
                                 .host_update = pick(random, 0, 3) ? NULL : d->every};
     d->job.split_master = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
+    d->job.clip = pick(random, 0, 1);
     if (model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER)
         d->job.host_embedding = false;
 }
@@ -115,8 +116,7 @@ static char *job_options(const struct draw *d)
         "--offload-activations %s%s%s",
         STEPS, d->job.batch, d->job.sequence, d->job.micro_batches,
         d->job.precision == MODEL_BF16 ? "bf16" : "fp32", model_bytes_per_parameter(&d->job),
-        model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER ? 0 : 1, recompute, offload,
-        d->job.host_embedding ? " --host-embedding" : "",
+        d->job.clip, recompute, offload, d->job.host_embedding ? " --host-embedding" : "",
         d->job.host_update ? " --host-update" : "");
 }
 

@@ -246,7 +246,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
     struct operation on_cuda = operation;
     memcpy(run->cuda, run->cpu, run->bytes);
     for (int i = 0; i < 2; i++)
-        if (op->finishes[i]) {
+        if (op->norms[i]) {
             operation.tensor[i].norm = &run->cpu_norms[op->t[i]];
             on_cuda.tensor[i].norm = &run->cuda_norms[op->t[i]];
         }
@@ -258,7 +258,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
         assert_region(run, op, &g_array_index(run->regions, struct region, i));
     assert_gaps(run);
     for (int i = 0; i < 2; i++)
-        if (op->finishes[i])
+        if (op->norms[i])
             assert_near(run, op, run->cpu_norms[op->t[i]], run->cuda_norms[op->t[i]]);
     if (op->kind == MODEL_LOSS)
         assert_near(run, op, run->cpu_loss, run->cuda_loss);

@@ -162,27 +162,28 @@ static void check_same_file(const struct folder *folder, const char *a, const ch
     g_assert_cmpmem(text_a, length_a, text_b, length_b);
 }
 
-/* Split masters train alike and leave the same files, from which either goes on. */
+/* Split masters train alike and leave the same files, from which either goes on; without clipping,
+ * and with a second backward where it clips: data is --clip's. */
 static void test_bytes_per_parameter(struct folder *folder, gconstpointer data)
 {
-    (void)data;
-    g_assert_cmpint(
-        run(folder, "--steps 6 --precision bf16 --clip 0 --save 14 --log 14.jsonl", NULL), ==, 0);
-    g_assert_cmpint(run(folder,
-                        "--steps 6 --precision bf16 --clip 0 --bytes-per-parameter 12 --save 12 "
-                        "--device-memory 300KiB --chunk-size 4KiB --host-update --log 12.jsonl",
-                        NULL),
-                    ==, 0);
+    g_autofree char *job = g_strdup_printf("--precision bf16 --clip %s", (const char *)data);
+    g_autofree char *whole = g_strdup_printf("--steps 6 %s --save 14 --log 14.jsonl", job);
+    g_autofree char *split =
+        g_strdup_printf("--steps 6 %s --bytes-per-parameter 12 --save 12 --device-memory 300KiB "
+                        "--chunk-size 4KiB --host-update --recompute 0 --log 12.jsonl",
+                        job);
+    g_assert_cmpint(run(folder, whole, NULL), ==, 0);
+    g_assert_cmpint(run(folder, split, NULL), ==, 0);
     check_same_log(folder, "14.jsonl", "12.jsonl", "loss");
     check_same_log(folder, "14.jsonl", "12.jsonl", "gradient_norm");
     check_same_file(folder, "14/model.safetensors", "12/model.safetensors");
     check_same_file(folder, "14/optimizer.safetensors", "12/optimizer.safetensors");
     const char *const halves[] = {"", "--bytes-per-parameter 12"};
     for (int first = 0; first < 2; first++) {
-        g_autofree char *begin = g_strdup_printf(
-            "--steps 3 --schedule-steps 6 --precision bf16 --clip 0 --save half %s", halves[first]);
-        g_autofree char *end = g_strdup_printf(
-            "--steps 6 --precision bf16 --clip 0 --resume half --save both %s", halves[!first]);
+        g_autofree char *begin = g_strdup_printf("--steps 3 --schedule-steps 6 %s --save half %s",
+                                                 job, halves[first]);
+        g_autofree char *end = g_strdup_printf("--steps 6 %s --resume half --save both %s", job,
+                                               halves[!first]);
         g_assert_cmpint(run(folder, begin, NULL), ==, 0);
         g_assert_cmpint(run(folder, end, NULL), ==, 0);
         check_same_file(folder, "14/model.safetensors", "both/model.safetensors");
@@ -194,7 +195,6 @@ static void test_bytes_per_parameter_refused(struct folder *folder, gconstpointe
 {
     (void)data;
     static const char *const refused[] = {
-        "--precision bf16 --bytes-per-parameter 12", /* clips */
         "--precision bf16 --bytes-per-parameter 13 --clip 0",
         "--precision bf16 --bytes-per-parameter 16 --clip 0",
         "--precision bf16 --bytes-per-parameter 12 --clip 0 --micro-batches 2",
@@ -209,8 +209,13 @@ static void test_bytes_per_parameter_refused(struct folder *folder, gconstpointe
                         "--emit-plan plan.json",
                         NULL),
                     ==, 0);
-    g_assert_cmpint(run(folder, "--steps 1 --precision bf16 --clip 0 --plan plan.json", NULL), ==,
-                    2);
+    /* The masters are the plan's, and it updates before it knows a norm. */
+    const char *const runs[] = {"--clip 0", "--clip 1", "--clip 0 --bytes-per-parameter 14"};
+    for (size_t i = 0; i < G_N_ELEMENTS(runs); i++) {
+        g_autofree char *job = g_strdup_printf("--steps 1 --precision bf16 --plan plan.json %s",
+                                               runs[i]);
+        g_assert_cmpint(run(folder, job, NULL), ==, i ? 2 : 0);
+    }
 }
 
 /* Ctrl-C ends with a whole step, a log of as many, and a checkpoint to go on from. */
@@ -291,7 +296,9 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add("/program/plan", struct folder, NULL, set_up, test_plan, tear_down);
     g_test_add("/program/resume", struct folder, NULL, set_up, test_resume, tear_down);
-    g_test_add("/program/bytes-per-parameter", struct folder, NULL, set_up,
+    g_test_add("/program/bytes-per-parameter", struct folder, "0", set_up, test_bytes_per_parameter,
+               tear_down);
+    g_test_add("/program/bytes-per-parameter/clipped", struct folder, "0.05", set_up,
                test_bytes_per_parameter, tear_down);
     g_test_add("/program/bytes-per-parameter/refused", struct folder, NULL, set_up,
                test_bytes_per_parameter_refused, tear_down);

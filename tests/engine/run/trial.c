@@ -184,16 +184,13 @@ struct training {
     struct engine *engine;
 };
 
-/* Split masters where gradients can be consumed in backward; they leave no embedding to the host.
- */
+/* Split masters leave no embedding to the host where gradients are consumed in backward. */
 static void choose_masters(struct model_job *model_job, const struct trial_job *job,
                            const struct trial_placement *placement)
 {
     model_job->split_master = placement->split_master && job->precision == MODEL_BF16;
-    if (model_gradient_layout(model_job) != MODEL_GRADIENT_BUFFER)
-        return;
-    model_job->split_master = job->clip <= 0;
-    model_job->host_embedding &= job->clip > 0;
+    model_job->clip = job->clip > 0;
+    model_job->host_embedding &= model_gradient_layout(model_job) != MODEL_GRADIENT_BUFFER;
 }
 
 static void open_training(struct training *t, const struct trial_job *job,
