@@ -2,12 +2,16 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import random
+import signal
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -15,72 +19,176 @@ ROOT = HERE.parents[1]
 # GPT-2's four sizes, and what stands for each where there is no GPU: layers, width, heads.
 SIZES = {"124M": (12, 768, 12), "355M": (24, 1024, 16), "774M": (36, 1280, 20), "1.5B": (48, 1600, 25)}
 TINY = (2, 64, 2)
+TINY_BATCH, TINY_SEQUENCE = 2, 32
 
 
 class Failed(Exception):
     pass
 
 
+def start(command, **how):
+    """In a process group of its own, so that whatever it starts can be ended with it."""
+    return subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True, process_group=0, **how)
+
+
+def kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def end(process):
+    kill(process)
+    process.communicate()
+
+
 class Bench:
+    """One run of the bench. A part fills `found`; what it has found so far is in the results' file
+    whenever `show` was called."""
+
     def __init__(self, programs, output, device):
         self.programs, self.output, self.device = programs.resolve(), output.resolve(), device
         self.gpu = device == "cuda"
+        self.rounds = 5 if self.gpu else 1  # in which one thing and another are measured in turns
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pstar-gpu-"))
-        words = random.Random(1)
-        (self.folder / "data.txt").write_bytes(bytes(words.randrange(32, 127) for _ in range(1 << 20)))
+        self.results = self.output / "results.json"
+        self.parts = json.loads(self.results.read_text()) if self.results.exists() else {}
+        self.found, self.deadline = {}, None
+        draws = random.Random(1)
+        words = ["".join(chr(draws.randrange(97, 123)) for _ in range(draws.randrange(2, 9))) for _ in range(200)]
+        self.text = " ".join(draws.choice(words) for _ in range(200_000))
+        (self.folder / "data.txt").write_text(self.text)
 
-    def call(self, *command, allowed=(0,), environment=None, limit=400):
-        """What it printed. Fails with what it said where it ends otherwise than allowed."""
-        command = [str(part) for part in command]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=limit,
-                              env=environment)
-        if done.returncode not in allowed:
-            raise Failed(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()[-1500:]}")
-        return done
+    # ---- parts ----
+
+    def begin(self, name, limit):
+        self.found = self.parts[name] = dict(device=self.device, goals={})
+        self.deadline = time.monotonic() + limit
+
+    def left(self):
+        """Seconds that the part has."""
+        return self.deadline - time.monotonic()
+
+    def show(self, text):
+        print(text, flush=True)
+        self.save()
+
+    def save(self):
+        fresh = self.results.with_suffix(".new")
+        fresh.write_text(json.dumps(self.parts, indent=1) + "\n")
+        fresh.replace(self.results)
+
+    def goal(self, text, kept):
+        """Judged where there is a GPU; elsewhere only what must hold of any figures."""
+        self.found["goals"][text] = bool(kept)
+
+    def goal_of_speed(self, text, kept):
+        if self.gpu:
+            self.goal(text, kept)
+
+    # ---- processes ----
+
+    def call(self, *command, allowed=(0,), environment=None):
+        """What it printed. Fails with what it said where it ends otherwise than allowed, and where the
+        part has no time left."""
+        limit = self.left()
+        process = start(command, cwd=self.folder, stderr=subprocess.PIPE, env=environment)
+        try:
+            printed, said = process.communicate(timeout=max(limit, 0.1))
+        except subprocess.TimeoutExpired as late:
+            raise Failed(f"{process.args[0]} {process.args[1:3]}... was stopped after {limit:.0f} s") from late
+        finally:
+            end(process) if process.returncode is None else None
+        if process.returncode not in allowed:
+            raise Failed(f"{' '.join(process.args)} ended with {process.returncode}: {said.strip()[-1500:]}")
+        return subprocess.CompletedProcess(process.args, process.returncode, printed, said)
 
     def program(self, name, *arguments, **how):
         return self.call(self.programs / name, *arguments, **how)
+
+    @contextlib.contextmanager
+    def server(self, command):
+        """A program that answers each line with a line of JSON; ask(line) returns that."""
+        with open(self.folder / "server.txt", "w+") as said:
+            process = start(command, cwd=self.folder, stdin=subprocess.PIPE, stderr=said)
+            stop = threading.Timer(max(self.left(), 0.1), kill, [process])
+            stop.start()
+
+            def ask(line):
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.write(line + "\n")
+                    process.stdin.flush()
+                answer = process.stdout.readline()
+                if answer:
+                    return json.loads(answer)
+                said.seek(0)
+                raise Failed(f"{' '.join(process.args[:3])}... ended: {said.read().strip()[-1500:]}")
+
+            try:
+                yield ask
+            finally:
+                stop.cancel()
+                end(process)
+
+    # ---- models and jobs ----
 
     @property
     def vocabulary(self):
         return 50304 if self.gpu else 256
 
-    def shape(self, size):
-        return SIZES[size] if self.gpu else TINY
+    def shape(self, size, layers=None):
+        of_size, width, heads = SIZES[size] if self.gpu else TINY
+        return layers or of_size, width, heads
 
-    def torch_command(self, size, *options, batch=4, sequence=1024, steps=10):
-        layers, width, heads = self.shape(size)
-        batch, sequence = (batch, sequence) if self.gpu else (2, 32)
+    def scaled(self, batch, sequence):
+        return (batch, sequence) if self.gpu else (min(batch, TINY_BATCH), min(sequence, TINY_SEQUENCE))
+
+    def torch_command(self, size, *options, layers=None, batch=4, sequence=1024, steps=10):
+        layers, width, heads = self.shape(size, layers)
+        batch, sequence = self.scaled(batch, sequence)
         return [sys.executable, HERE / "torch_gpt.py", "--layers", layers, "--width", width, "--heads", heads,
                 "--vocab", self.vocabulary, "--batch", batch, "--seq", sequence, "--steps", steps, "--data", "data.txt",
                 "--device", self.device, *options]
 
-    def torch(self, *arguments, **shape):
+    def torch(self, *arguments, environment=None, **shape):
         """What torch_gpt.py says of itself."""
-        done = self.call(*self.torch_command(*arguments, **shape))
+        done = self.call(*self.torch_command(*arguments, **shape), environment=environment)
         return json.loads(done.stdout.splitlines()[-1])
 
-    def model(self, size, layers=None):
-        """A config.json of the size, with more layers where said."""
-        of_size, width, heads = self.shape(size)
+    def model(self, size, layers=None, positions=1024):
+        """A config.json of the size, with other layers where said."""
+        layers, width, heads = self.shape(size, layers)
         config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], activation_function="gelu_new",
-                      n_layer=layers or of_size, n_embd=width, n_head=heads, n_positions=1024,
-                      vocab_size=self.vocabulary,
+                      n_layer=layers, n_embd=width, n_head=heads, n_positions=positions, vocab_size=self.vocabulary,
                       embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0)
-        path = self.folder / f"{size}-{layers or of_size}.json"
+        path = self.folder / f"gpt2-{size}-{layers}-{positions}.json"
         path.write_text(json.dumps(config))
         return path
 
     def job(self, model, *options, batch=4, sequence=1024, precision="bf16"):
-        batch, sequence = (batch, sequence) if self.gpu else (2, 32)
+        batch, sequence = self.scaled(batch, sequence)
         return ["--device", self.device, "--model", model, "--data", "data.txt", "--batch", batch, "--seq",
                 sequence, "--precision", precision, *options]
 
-    def steps(self, job, steps=10, uncounted=3, limit=400):
+    def steps(self, job, steps=10, uncounted=3):
         """What each counted step logged."""
-        self.program("pstar-run", *job, "--steps", steps, "--log", "run.jsonl", limit=limit)
+        self.program("pstar-run", *job, "--steps", steps, "--log", "run.jsonl")
+        return self.log()[uncounted:]
+
+    def log(self):
+        """Of the last run, a step an entry."""
         lines = map(json.loads, (self.folder / "run.jsonl").read_text().splitlines())
-        return [line for line in lines if "step" in line][uncounted:]
+        return [line for line in lines if "step" in line]
+
+    def dry_run(self, job):
+        return json.loads(self.program("pstar-run", *job, "--dry-run", "--json").stdout)
+
+    def budget(self, job, share):
+        """--device-memory between the least that fits and everything resident."""
+        dry = self.dry_run(job)
+        least, most = dry["least_device_bytes"], dry["device_bytes"]
+        return dry["library_bytes"] + int(least + (most - least) * share)
+
+    # ---- files ----
 
     def read(self, name):
         return json.loads((self.folder / name).read_text())

@@ -1,15 +1,17 @@
 """The collector on a GPU: whole traces of programs that nobody changed, and what they cost."""
 
+import collections
 import json
 import os
 import platform
+import sqlite3
 import statistics
 import subprocess
 import sys
 
 from bench import ROOT, Failed, within
 
-PEAK_GOAL, OVERHEAD_GOAL = 0.01, 0.02
+PEAK_GOAL, OVERHEAD_GOAL, LONG_KERNELS, SAMPLE_BYTES = 0.01, 0.02, 50e-6, 5_000_000
 
 
 def said_by(*command):
@@ -19,15 +21,20 @@ def said_by(*command):
         return str(error)
 
 
+def processor():
+    with open("/proc/cpuinfo") as file:
+        return next((line.split(":", 1)[1].strip() for line in file if "model name" in line), "")
+
+
 def machine(bench):
-    return dict(
+    bench.found |= dict(
         gpu=said_by("nvidia-smi", "--query-gpu=name,memory.total,driver_version,pcie.link.gen.max,"
                     "pcie.link.width.max", "--format=csv,noheader"),
         nvcc=said_by("nvcc", "--version").splitlines()[-1:],
         torch=said_by(sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda)"),
-        cpu=next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), ""),
-        cores=os.cpu_count(), memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        kernel=platform.release(), programs=bench.program("pstar-run", "--version").stdout.strip())
+        cpu=processor(), cores=os.cpu_count(), memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        kernel=platform.release(), programs=bench.program("pstar-run", "--version").stdout.strip(),
+        library_bytes=bench.dry_run(bench.job(bench.model("124M")))["library_bytes"])
 
 
 def annotated_environment():
@@ -48,85 +55,118 @@ def first_device(summary):
     return devices[0]
 
 
-def collect_whole_run(bench, size, found):
+def collect_whole_run(bench, size):
     """Nothing annotated, every record kept: what PyTorch counts itself must be in it."""
     told = bench.torch(size, "--count-kernels", steps=6)
     command = bench.torch_command(size, steps=6)
     summary, done = collected(bench, "plain.pstar", command, "--iterations", "all")
     device = first_device(summary)
     printed = json.loads(done.stdout.splitlines()[-1])
-    found["plain"] = dict(torch=told, device=device, reserved=printed["peak_reserved"])
-    found["goals"]["kernels of a step are all counted"] = bool(
-        device["steps"] and device["steps"]["kernels"] == told["kernels"])
-    found["goals"]["peak bytes of the segments within 1 %"] = within(
-        device["memory"]["peak_bytes"], printed["peak_reserved"], PEAK_GOAL)
+    bench.found["plain"] = dict(torch=told, device=device, reserved=printed["peak_reserved"])
+    bench.goal("kernels of a step are all counted",
+               device["steps"] and device["steps"]["kernels"] == told["kernels"])
+    bench.goal("peak bytes of the segments within 1 %",
+               within(device["memory"]["peak_bytes"], printed["peak_reserved"], PEAK_GOAL))
 
 
-def collect_tensors(bench, size, found):
+def collect_tensors(bench, size):
     command = bench.torch_command(size, steps=6)
     summary, done = collected(bench, "tensors.pstar", command, "--iterations", "all", "--visible-tensors")
     printed = json.loads(done.stdout.splitlines()[-1])
     device = first_device(summary)
-    found["tensors"] = dict(device=device, allocated=printed["peak_allocated"])
-    found["goals"]["peak bytes of the tensors within 1 %"] = within(
-        device["memory"]["peak_bytes"], printed["peak_allocated"], PEAK_GOAL)
+    bench.found["tensors"] = dict(device=device, allocated=printed["peak_allocated"])
+    bench.goal("peak bytes of the tensors within 1 %",
+               within(device["memory"]["peak_bytes"], printed["peak_allocated"], PEAK_GOAL))
 
 
-def collect_annotated(bench, size, found):
+def collect_annotated(bench, size):
     """Names for everything; the model's bytes are the parameters' and their states'."""
     command = bench.torch_command(size, "--annotate", steps=5)
     summary, done = collected(bench, "annotated.pstar", command, environment=annotated_environment())
     parameters = json.loads(done.stdout.splitlines()[-1])["parameters"]
-    found["annotated"] = {key: summary[key] for key in
-                          ("tensors", "operators", "model_bytes", "non_model_peak_bytes", "phases", "missing")}
-    found["goals"]["every parameter, gradient and state has its bytes"] = (
-        summary["model_bytes"] == 16 * parameters)
+    bench.found["annotated"] = {key: summary[key] for key in
+                                ("tensors", "operators", "model_bytes", "non_model_peak_bytes", "phases", "missing")}
+    bench.goal("every parameter, gradient and state has its bytes", summary["model_bytes"] == 16 * parameters)
 
 
-def collect_ours(bench, size, found):
+def collect_ours(bench, size):
     job = bench.job(bench.model(size))
     summary, _ = collected(bench, "ours.pstar", [bench.programs / "pstar-run", *job, "--steps", 4],
                            "--iterations", "2:3")
-    found["ours"] = {key: summary[key] for key in ("tensors", "operators", "model_bytes", "phases", "activity")}
+    bench.found["ours"] = {key: summary[key] for key in ("tensors", "operators", "model_bytes", "phases", "activity",
+                                                         "library_bytes")}
     bench.program("pstar-plan", "ours.pstar", "--device-memory", "90%", "-o", "ours.json")
 
 
 def collect(bench):
-    """A PyTorch run, as it is and annotated, and one of pstar-run."""
-    found, size = dict(goals={}), "124M"
-    if bench.gpu:
-        collect_whole_run(bench, size, found)
-        collect_tensors(bench, size, found)
-    collect_annotated(bench, size, found)
-    collect_ours(bench, size, found)
+    """A PyTorch run, as it is and annotated, and one of pstar-run; the two small traces are kept."""
+    size = "124M"
+    collect_annotated(bench, size)
+    collect_ours(bench, size)
     for trace in ("annotated.pstar", "ours.pstar"):
         bench.call("gzip", "-9kf", trace)
         bench.keep(trace + ".gz")
-    return found
+        bench.goal(f"{trace} is below 5 MB", (bench.output / f"{trace}.gz").stat().st_size < SAMPLE_BYTES)
+    if bench.gpu:
+        collect_whole_run(bench, size)
+        collect_tensors(bench, size)
+
+
+# ---- overhead ----
+
+STEPS, WINDOW = 20, (10, 15)
+BEFORE, INSIDE = slice(4, 9), slice(11, 14)  # steps that lie wholly outside of the window, and within
+SHAPES = dict(long=("355M", 16, 1024), short=("124M", 1, 64))
+
+
+def overhead_round(bench, shape, times):
+    """Steps without the collector; with it, around a window that ranges mark; around one that is found."""
+    size, batch, sequence = shape
+    for way in ("alone", "marked", "found"):
+        marks = ["--marks"] if way == "marked" else []
+        command = bench.torch_command(size, *marks, batch=batch, sequence=sequence, steps=STEPS)
+        if way != "alone":
+            command = [bench.programs / "pstar-collect", "-o", f"{way}.pstar", "--iterations",
+                       "{}:{}".format(*WINDOW), "--", *command]
+        seconds = json.loads(bench.call(*command, allowed=(0, 1)).stdout.splitlines()[-1])["seconds"]
+        times[f"{way}, before the window"].append(statistics.median(seconds[BEFORE]))
+        times[f"{way}, in the window"].append(statistics.median(seconds[INSIDE]))
+
+
+def kernels_of(bench, trace):
+    """Of a step, and their mean time; None where nothing was recorded."""
+    try:
+        (count, mean), = bench.rows(trace, "SELECT COUNT(*), AVG(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL")
+    except sqlite3.OperationalError:
+        return None
+    return dict(a_step=count / (WINDOW[1] - WINDOW[0]), mean_seconds=mean * 1e-9) if count else None
+
+
+def judge_overhead(bench, name, times):
+    found, middle = bench.found[name], {way: statistics.median(seconds) for way, seconds in times.items()}
+    found["kernels"] = kernels_of(bench, "marked.pstar")
+    found["overhead"] = {f"{way}, {when}": middle[f"{way}, {when}"] / middle[f"alone, {when}"] - 1
+                         for way in ("marked", "found") for when in ("before the window", "in the window")}
+    if found["kernels"] and found["kernels"]["mean_seconds"] >= LONG_KERNELS:
+        bench.goal(f"{name}: at most 2 % in the window, kernels averaging 50 us or more",
+                   found["overhead"]["marked, in the window"] <= OVERHEAD_GOAL)
 
 
 def overhead(bench):
-    """Step time without the collector, with it outside its window, and within; of long kernels and of
-    short ones. Runs alternate."""
-    found = dict(goals={})
-    for name, shape in dict(long=("355M", 8, 1024), short=("124M", 1, 64)).items():
-        size, batch, sequence = shape
-        times = dict(alone=[], outside=[], within=[])
-        for _ in range(3):
-            for way in times:
-                command = bench.torch_command(size, batch=batch, sequence=sequence, steps=16)
-                if way != "alone":
-                    window = "100:101" if way == "outside" else "all"
-                    command = [bench.programs / "pstar-collect", "-o", "overhead.pstar", "--iterations", window,
-                               "--", *command]
-                done = bench.call(*command, allowed=(0, 1))
-                times[way].append(json.loads(done.stdout.splitlines()[-1])["median_seconds"])
-        middle = {way: statistics.median(seconds) for way, seconds in times.items()}
-        found[name] = dict(times=times, outside=middle["outside"] / middle["alone"] - 1,
-                           within=middle["within"] / middle["alone"] - 1)
-    found["goals"]["long kernels: within 2 %"] = found["long"]["within"] <= OVERHEAD_GOAL
-    return found
+    """Of long kernels and of short ones, round by round, so that what a run is cut off at is balanced."""
+    for name, shape in SHAPES.items():
+        bench.found[name] = dict(shape=shape, times=collections.defaultdict(list))
+    for number in range(bench.rounds):
+        for name, shape in SHAPES.items():
+            overhead_round(bench, shape, bench.found[name]["times"])
+            judge_overhead(bench, name, bench.found[name]["times"])
+            bench.show(f"round {number + 1} of {bench.rounds}, {name}: {bench.found[name]['overhead']}")
+    if bench.gpu:
+        bench.goal("long kernels average 50 us or more", (bench.found["long"]["kernels"] or {}).get("mean_seconds", 0)
+                   >= LONG_KERNELS)
 
+
+# ---- what could not be known without a GPU ----
 
 MEMORY_TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 
@@ -135,7 +175,8 @@ def unknowns(bench):
     """What nobody could know without a GPU: when and with what an allocation is reported, whose CUPTI it
     is that is asked first, and whether the end of the program loses records."""
     if not bench.gpu:
-        return dict(skipped="needs a GPU")
+        bench.found["skipped"] = "needs a GPU"
+        return
     small = bench.torch_command("124M", steps=4)
     collected(bench, "unknowns.pstar", small, "--iterations", "all")
     columns = [row[1] for row in bench.rows("unknowns.pstar", f"PRAGMA table_info({MEMORY_TABLE})")]
@@ -152,12 +193,12 @@ def unknowns(bench):
         program = ("import os, sys, torch\nx = torch.ones(1 << 20, device='cuda')\n"
                    f"for _ in range(1000): x = x * 1.0001\n{code}\n")
         (bench.folder / "ends.py").write_text(program)
-        bench.program("pstar-collect", "-o", f"ends-{name}.pstar", "--iterations", "all", "--", "python3",
-                      "ends.py", allowed=tuple(range(256)) + (-9,))
+        bench.program("pstar-collect", "-o", f"ends-{name}.pstar", "--iterations", "all", "--",
+                      sys.executable, "ends.py", allowed=range(-64, 256))
         try:
             ends[name] = bench.rows(f"ends-{name}.pstar", "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL")[0][0]
         except Exception as error:
             ends[name] = str(error)
-    return dict(memory_columns=columns, memory_sample=sample, bytes_by_operation=freed,
-                allocation_within_its_call=calls, beside_pytorchs_profiler=held.stderr[-2000:],
-                kernels_of_1000_kept_at=ends)
+    bench.found |= dict(memory_columns=columns, memory_sample=sample, bytes_by_operation=freed,
+                        allocation_within_its_call=calls, beside_pytorchs_profiler=held.stderr[-2000:],
+                        kernels_of_1000_kept_at=ends)

@@ -3,18 +3,23 @@
 
 Prints one JSON object: the losses, the seconds of each step, and the device's memory as PyTorch counts
 it. Parameters and optimizer states are fp32, products bf16 with --precision bf16, as training in
-PyTorch mostly is.
+PyTorch mostly is; with --offload as torch_offload.py says.
+
+With --serve it trains --steps steps for each line that it reads, and answers each with such an object.
 """
 
 import argparse
 import json
-import os
 import statistics
+import sys
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+LOSS_ROWS = 1024  # of which logits are there at a time, where activations are computed again
 
 
 def parse():
@@ -25,22 +30,26 @@ def parse():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--annotate", action="store_true", help="name tensors and operators for pstar-collect")
-    parser.add_argument("--fsdp-offload", action="store_true", help="parameters and optimizer on the host")
+    parser.add_argument("--clip", action="store_true", help="gradients by their norm, at 1")
+    parser.add_argument("--recompute", action="store_true", help="every layer's activations are computed again")
+    parser.add_argument("--offload", choices=("fsdp", "adam"), help="optimizer on the host; with fsdp parameters too")
     parser.add_argument("--memory", type=float, help="GiB of device memory that PyTorch may take")
+    parser.add_argument("--annotate", action="store_true", help="name tensors and operators for pstar-collect")
+    parser.add_argument("--marks", action="store_true", help="an NVTX range around each step")
     parser.add_argument("--count-kernels", action="store_true", help="of the last step, by PyTorch's profiler")
+    parser.add_argument("--serve", action="store_true")
     return parser.parse_args()
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, recompute=False):
         super().__init__()
-        self.heads = heads
+        self.heads, self.recompute = heads, recompute
         self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
         self.c_fc, self.mlp_proj = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
-    def forward(self, x):
+    def compute(self, x):
         batch, tokens, width = x.shape
         split = (batch, tokens, self.heads, width // self.heads)
         q, k, v = (part.view(split).transpose(1, 2) for part in self.c_attn(self.ln_1(x)).split(width, dim=2))
@@ -48,37 +57,53 @@ class Block(nn.Module):
         x = x + self.c_proj(attended.transpose(1, 2).reshape(batch, tokens, width))
         return x + self.mlp_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
 
+    def forward(self, x):
+        return checkpoint(self.compute, x, use_reentrant=False) if self.recompute else self.compute(x)
+
 
 class Gpt(nn.Module):
-    def __init__(self, options):
+    """`settle` is called for each block, and what it returns is kept: a model may be larger than the
+    device on which its blocks are made."""
+
+    def __init__(self, layers, width, heads, vocab, positions, recompute=False, device="cpu",
+                 settle=lambda block: block):
         super().__init__()
-        self.wte = nn.Embedding(options.vocab, options.width)
-        self.wpe = nn.Embedding(options.seq, options.width)
-        self.h = nn.ModuleList(Block(options.width, options.heads) for _ in range(options.layers))
-        self.ln_f = nn.LayerNorm(options.width)
-        for parameter in self.parameters():
+        self.recompute = recompute
+        with torch.device(device):
+            self.wte = nn.Embedding(vocab, width)
+            self.wpe = nn.Embedding(positions, width)
+            self.ln_f = nn.LayerNorm(width)
+        self.initialise(self)
+        self.h = nn.ModuleList()
+        for _ in range(layers):
+            with torch.device(device):
+                block = self.initialise(Block(width, heads, recompute))
+            self.h.append(settle(block))
+
+    @staticmethod
+    def initialise(module):
+        for parameter in module.parameters():
             if parameter.dim() > 1:
                 nn.init.normal_(parameter, std=0.02)
+        return module
+
+    def loss_of(self, x, targets):
+        """Summed over the rows."""
+        return F.cross_entropy(F.linear(x, self.wte.weight).float(), targets, reduction="sum")
 
     def forward(self, tokens, targets):
         x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.h:
             x = block(x)
-        logits = F.linear(self.ln_f(x), self.wte.weight)
-        return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+        x, targets = self.ln_f(x).flatten(0, 1), targets.flatten()
+        if not self.recompute:
+            return self.loss_of(x, targets) / len(targets)
+        rows = zip(x.split(LOSS_ROWS), targets.split(LOSS_ROWS))
+        return sum(checkpoint(self.loss_of, *some, use_reentrant=False) for some in rows) / len(targets)
 
 
-def sharded(model, device):
-    from torch.distributed import init_process_group
-    from torch.distributed.fsdp import CPUOffload, FullyShardedDataParallel, MixedPrecision
-    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-    os.environ.setdefault("MASTER_PORT", "29577")
-    init_process_group("nccl" if device == "cuda" else "gloo", rank=0, world_size=1)
-    return FullyShardedDataParallel(
-        model, auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=0 if device == "cuda" else None,
-        cpu_offload=CPUOffload(offload_params=True), use_orig_params=True,
-        mixed_precision=MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))
+def fused_adamw(parameters, lr=6e-4):
+    return torch.optim.AdamW(parameters, lr=lr, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
 
 
 class Run:
@@ -88,16 +113,22 @@ class Run:
         if self.cuda and options.memory:
             total = torch.cuda.get_device_properties(0).total_memory
             torch.cuda.set_per_process_memory_fraction(min(1.0, options.memory * 2**30 / total))
-        model = Gpt(options)
-        model = sharded(model, options.device) if options.fsdp_offload else model.to(options.device)
-        self.optimizer = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1,
-                                           fused=self.cuda)
+        shape = (options.layers, options.width, options.heads, options.vocab, options.seq, options.recompute,
+                 options.device)
+        if options.offload:
+            import torch_offload
+            model, self.optimizer = torch_offload.WAYS[options.offload](Gpt, shape, self.cuda)
+        else:
+            model = Gpt(*shape)
+            self.optimizer = fused_adamw(model.parameters())
         if options.annotate:
             import pstar_torch
             pstar_torch.annotate(model, self.optimizer)
+        self.parameters = sum(p.numel() for p in model.parameters())
         self.model = torch.compile(model) if options.compile else model
         self.text = torch.frombuffer(bytearray(open(options.data, "rb").read()), dtype=torch.uint8)
         self.draws = torch.Generator().manual_seed(1)
+        self.steps = 0
 
     def batch(self):
         options = self.options
@@ -107,10 +138,12 @@ class Run:
 
     def step(self):
         tokens, targets = self.batch()
-        mixed = self.options.precision == "bf16" and not self.options.fsdp_offload
+        mixed = self.options.precision == "bf16" and not self.options.offload
         with torch.autocast(self.options.device, torch.bfloat16, enabled=mixed):
             loss = self.model(tokens, targets)
         loss.backward()
+        if self.options.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss.detach()
@@ -122,8 +155,13 @@ class Run:
     def timed(self):
         self.wait()
         begin = time.perf_counter()
+        if self.options.marks and self.cuda:
+            torch.cuda.nvtx.range_push(f"step {self.steps}")
         loss = self.step()
         self.wait()
+        if self.options.marks and self.cuda:
+            torch.cuda.nvtx.range_pop()
+        self.steps += 1
         return loss.item(), time.perf_counter() - begin
 
     def kernels(self):
@@ -134,18 +172,27 @@ class Run:
         kinds = [event.name for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA]
         return sum(not name.startswith(("Memcpy", "Memset")) for name in kinds)
 
+    def train(self):
+        """Some steps, and what they were."""
+        losses, seconds = zip(*(self.timed() for _ in range(self.options.steps)))
+        result = dict(losses=losses, seconds=seconds, parameters=self.parameters,
+                      median_seconds=statistics.median(seconds[self.options.uncounted:]))
+        if self.cuda:
+            result |= dict(peak_allocated=torch.cuda.max_memory_allocated(),
+                           peak_reserved=torch.cuda.max_memory_reserved())
+        if self.options.count_kernels:
+            result["kernels"] = self.kernels()
+        return result
+
 
 def main():
     options = parse()
     run = Run(options)
-    losses, seconds = zip(*(run.timed() for _ in range(options.steps)))
-    result = dict(losses=losses, seconds=seconds, parameters=sum(p.numel() for p in run.model.parameters()),
-                  median_seconds=statistics.median(seconds[options.uncounted:]))
-    if run.cuda:
-        result |= dict(peak_allocated=torch.cuda.max_memory_allocated(), peak_reserved=torch.cuda.max_memory_reserved())
-    if options.count_kernels:
-        result["kernels"] = run.kernels()
-    print(json.dumps(result))
+    for _ in sys.stdin if options.serve else range(1):
+        result = run.train()
+        if run.cuda:
+            torch.cuda.empty_cache()  # whoever has the device meanwhile needs room
+        print(json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+"""Models larger than the device: beside the planner's bound, and beside PyTorch's ways."""
+
+import json
+import os
+import re
+
+import links
+from bench import Failed
+from speed import compare, median_of, platform_of
+
+BOUND_GOAL, FSDP_GOAL, LINK_GOAL = 0.10, 2.0, 0.90
+GIB = 2**30
+BATCH = 8
+
+
+def large_model(bench):
+    """Its layers, and the device's memory: a quarter of the model data, 14 bytes a parameter."""
+    if not bench.gpu:
+        layers = 4
+        job = bench.job(bench.model("1.5B", layers=layers), "--recompute", "all", batch=BATCH)
+        return layers, bench.budget(job, 0.25)
+    budget = 16 * GIB
+    return 4 * budget // (14 * 12 * 1600 * 1600), budget
+
+
+def collect_planned(bench, job):
+    """A trace of the planned run. On a GPU it is not annotated, so that nothing is waited for that would not
+    be otherwise: the collector then waits for every operator."""
+    run = [bench.programs / "pstar-run", *job, "--plan", "plan.json", "--steps", 5]
+    if bench.gpu:
+        bench.program("pstar-collect", "-o", "planned.pstar", "--iterations", "all", "--", "env", "-u",
+                      "NVTX_INJECTION64_PATH", *run)
+    else:
+        bench.program("pstar-collect", "-o", "planned.pstar", "--iterations", "2:5", "--", *run)
+    return links.iterations(bench, "planned.pstar")
+
+
+def measure_links(bench, job):
+    """Those of the third iteration and later."""
+    found = collect_planned(bench, job)
+    phases = links.by_phase(found[2 if bench.gpu else 0:])
+    work = links.timeline_work(bench.folder / "timeline.json")
+    bench.found["phases"] = links.rates(phases, bench.read(platform_of(bench)), work["host"])
+    for name, phase in phases.items():
+        bench.show(f"{name}: {phase['seconds']:.3f} s, bound by {phase['bound_by']}; of the probe's rate "
+                   + ", ".join(f"{d} {100 * phase[d]['of_probe']:.0f} %" for d in links.DIRECTIONS))
+        if phase["bound_by"] in links.DIRECTIONS:
+            bench.goal_of_speed(f"{name}: {phase['bound_by']} at 90 % of the probe's rate at least",
+                                phase[phase["bound_by"]]["of_probe"] >= LINK_GOAL)
+
+
+def offloaded(bench):
+    """A model of four times the budget, by the planner's plan."""
+    layers, budget = large_model(bench)
+    job = bench.job(bench.model("1.5B", layers=layers), batch=BATCH)
+    bench.found |= dict(layers=layers, device_memory_bytes=budget, batch=BATCH)
+    bench.program("pstar-collect", "-o", "large.pstar", "--iterations", "1:3", "--", bench.programs / "pstar-run", *job,
+                  "--recompute", "all", "--device-memory", budget, "--look-ahead", 8, "--steps", 3)
+    bench.program("pstar-plan", "large.pstar", "--device-memory", budget, "--platform", platform_of(bench), "-o",
+                  "plan.json", "--timeline", "timeline.json", "--time-limit", 60)
+    plan = bench.read("plan.json")
+    steps = bench.steps([*job, "--plan", "plan.json"], steps=6, uncounted=2)
+    ours = bench.found["plan"] = compare(plan, steps)
+    ours["tokens_per_second"] = median_of(steps, "tokens_per_second")
+    bound = bench.found["bound_seconds"] = plan["certificate"]["time"]["lower_bound_ns"] * 1e-9
+    work = links.timeline_work(bench.folder / "timeline.json")
+    bench.found["bound_work_seconds"] = {resource: sum(phases.values()) for resource, phases in work.items()}
+    bench.goal("bytes moved and peaks are those predicted", ours["bytes_equal"])
+    bench.goal_of_speed("within 10 % of the bound", ours["measured"] <= bound * (1 + BOUND_GOAL))
+    bench.show(f"{layers} layers: {ours['measured']:.3f} s a step, bound {bound:.3f}, stall "
+               f"{ours['stall']['measured']:.3f} (predicted {ours['stall']['predicted']:.3f})")
+    compare_with_torch(bench)
+    measure_links(bench, job)
+
+
+def compare_with_torch(bench):
+    """Where both parts have their figures."""
+    ours = bench.parts.get("offloaded", {}).get("plan")
+    fsdp = bench.parts.get("offloaded-torch", {}).get("fsdp", {}).get("median_seconds")
+    if ours and fsdp:
+        bench.found["faster_than_fsdp"] = fsdp / ours["measured"]
+        bench.goal_of_speed("at least twice as fast as FSDP's offload", fsdp >= FSDP_GOAL * ours["measured"])
+
+
+def offloaded_torch(bench):
+    """The same model by PyTorch under the same cap, activations computed again: CPU-Adam, and FSDP."""
+    layers, budget = large_model(bench)
+    batch, sequence = bench.scaled(BATCH, 1024)
+    failures = []
+    # Without it the cap would be reached sooner, by what lies between tensors.
+    whole = os.environ | {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    for way in ("fsdp", "adam"):
+        try:
+            found = bench.found[way] = bench.torch("1.5B", "--offload", way, "--recompute", "--memory", budget / GIB,
+                                                   "--uncounted", 2, layers=layers, batch=BATCH, steps=6,
+                                                   environment=whole)
+            found["tokens_per_second"] = batch * sequence / found["median_seconds"]
+            bench.show(f"{way}: {found['median_seconds']:.3f} s a step")
+        except Failed as failure:
+            failures.append(way)
+            bench.found[way] = dict(failed=str(failure))
+            bench.show(f"{way}: {failure}")
+    compare_with_torch(bench)
+    if failures:
+        raise Failed(f"{', '.join(failures)} did not train")
+
+
+def available_bytes():
+    """Of the host's memory, what a run may pin."""
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+
+
+def wide_model(bench):
+    """A config whose number of layers is what is looked for, and both budgets."""
+    width, heads = (4096, 32) if bench.gpu else (64, 2)
+    config = json.loads(bench.model("1.5B").read_text()) | dict(n_layer=48, n_embd=width, n_head=heads)
+    (bench.folder / "wide.json").write_text(json.dumps(config))
+    if not bench.gpu:
+        return "wide.json", 2 << 20, 8 << 20
+    device = bench.read(platform_of(bench))["device_bytes"]
+    return "wide.json", device - GIB // 4, int(0.9 * available_bytes())
+
+
+def largest(bench):
+    """The largest model that the planner finds for the machine: its plan, and steps of it."""
+    config, device, host = wide_model(bench)
+    sequence = bench.scaled(1, 1024)[1]
+    said = bench.program("pstar-plan", "--max-model", config, "--platform", platform_of(bench), "--batch", 1, "--seq",
+                         sequence, "--precision", "bf16", "--device-memory", device, "--host-memory", host).stdout
+    bench.found |= dict(device_memory_bytes=device, host_memory_bytes=host, said=said)
+    bench.show(said)
+    layers = int(re.search(r"gpt2 (\d+)x", said)[1])
+    (bench.folder / "largest.json").write_text(json.dumps(bench.read(config) | dict(n_layer=layers)))
+    recompute = "all" if "all layers computed again" in said else "none"
+    bench.program("pstar-trace", "synth", "--model", "largest.json", "--batch", 1, "--seq", sequence, "--precision",
+                  "bf16", "--recompute", recompute, "--platform", platform_of(bench), "-o", "largest.pstar")
+    bench.program("pstar-plan", "largest.pstar", "--device-memory", device, "--host-memory", host, "--platform",
+                  platform_of(bench), "-o", "plan.json", "--time-limit", 60)
+    job = bench.job("largest.json", "--plan", "plan.json", batch=1)
+    steps = bench.steps(job, steps=2, uncounted=1)
+    bench.found |= dict(layers=layers, seconds=median_of(steps), loss=steps[-1]["loss"],
+                        tokens_per_second=median_of(steps, "tokens_per_second"))

@@ -1,0 +1,135 @@
+"""How fast the CUDA device is: the probe, everything resident beside PyTorch, and plans beside what was
+predicted of them."""
+
+import statistics
+
+STEPS, UNCOUNTED = 10, 3
+EXACT = ("h2d_bytes", "d2h_bytes", "evictions", "peak_device_bytes")
+PREDICTED_GOAL, RESIDENT_GOAL, RESIDENT_AIM = 0.05, 0.85, 0.95
+BATCHES = {"124M": 16, "355M": 8, "774M": 8, "1.5B": 4}
+
+
+def median_of(steps, key="iteration_seconds"):
+    return statistics.median(step[key] for step in steps)
+
+
+def probe(bench):
+    """This machine's platform file, which the parts after it predict from."""
+    bench.program("pstar-run", "--device", bench.device, "--probe", "-o", "machine.json")
+    bench.keep("machine.json")
+    bench.found["largest points"] = {key: curve["points"][-1] for key, curve in bench.read("machine.json").items()
+                                     if isinstance(curve, dict) and "points" in curve}
+
+
+def platform_of(bench):
+    """Of this run, or of one before into the same folder."""
+    if not (bench.folder / "machine.json").exists():
+        kept = bench.output / "machine.json"
+        if kept.exists():
+            (bench.folder / "machine.json").write_bytes(kept.read_bytes())
+        else:
+            bench.program("pstar-run", "--device", bench.device, "--probe", "-o", "machine.json")
+            bench.keep("machine.json")
+    return "machine.json"
+
+
+def speed_of(seconds, tokens):
+    return dict(seconds=seconds, median_seconds=statistics.median(seconds),
+                tokens_per_second=tokens / statistics.median(seconds))
+
+
+def resident_beside_pytorch(bench, size):
+    """Both take the steps of a round in turns: PyTorch's process stays, so that it compiles once."""
+    batch = BATCHES[size]
+    compiled = ["--compile"] if bench.gpu else []
+    seconds = dict(ours=[], torch=[])
+    found = bench.found[size] = dict(batch=batch, rounds=seconds)
+    batch_here, sequence = bench.scaled(batch, 1024)
+    with bench.server(bench.torch_command(size, "--clip", "--serve", *compiled, batch=batch, steps=STEPS)) as ask:
+        first = ask("")  # with what it compiles
+        for _ in range(bench.rounds):
+            seconds["ours"].append(median_of(bench.steps(bench.job(bench.model(size), batch=batch), STEPS, UNCOUNTED)))
+            seconds["torch"].append(ask("")["median_seconds"])
+    found["compiling_seconds"] = first["seconds"][0]
+    found |= {side: speed_of(values, batch_here * sequence) for side, values in seconds.items()}
+    found["of_pytorchs_speed"] = statistics.median(t / o for t, o in zip(seconds["torch"], seconds["ours"]))
+    bench.goal_of_speed(f"{size}: at least {RESIDENT_GOAL} of PyTorch's speed", found["of_pytorchs_speed"] >= RESIDENT_GOAL)
+    bench.show(f"{size}: {found['of_pytorchs_speed']:.3f} of PyTorch's speed ({RESIDENT_AIM} is aimed at), "
+               f"{found['ours']['tokens_per_second']:.0f} tokens/s beside {found['torch']['tokens_per_second']:.0f}")
+
+
+def resident(bench, sizes):
+    for size in sizes:
+        resident_beside_pytorch(bench, size)
+
+
+def resident_small(bench):
+    resident(bench, ("124M", "355M"))
+
+
+def resident_large(bench):
+    resident(bench, ("774M", "1.5B"))
+
+
+# ---- plans ----
+
+def placed(plan):
+    """What the plan leaves to the host, and what may leave the device."""
+    choices = plan.get("choices", {})
+    updates = choices.get("host_update") or [False]
+    return dict(tensors_updated_on_the_host=sum(updates) / len(updates),
+                layers_recomputed=sum(choices.get("recompute", [])), layers_offloaded=sum(choices.get("offload", [])))
+
+
+def compare(plan, steps):
+    """Steps that the plan took, beside what it says of them."""
+    told, seconds = plan["predicted"], median_of(steps)
+    return dict(predicted=told["iteration_seconds"], measured=seconds,
+                error=told["iteration_seconds"] / seconds - 1,
+                stall=dict(predicted=told["stall_seconds"], measured=median_of(steps, "stall_seconds")),
+                bytes_equal=all(step[key] == told[key] for step in steps for key in EXACT), **placed(plan))
+
+
+def traced(bench, job, trace):
+    bench.program("pstar-collect", "-o", trace, "--iterations", "3:6", "--", bench.programs / "pstar-run", *job,
+                  "--steps", 6)
+
+
+def run_plan(bench, job, command, way):
+    """Makes a plan, trains with it, and adds a row."""
+    bench.program(*command, "--platform", platform_of(bench))
+    plan = bench.read("plan.json")
+    row = compare(plan, bench.steps([*job, "--plan", "plan.json"], steps=9)) | dict(way=way)
+    bench.found["rows"].append(row)
+    bench.show(f"{way}: {row['measured']:.4f} s, predicted {100 * row['error']:+.2f} %, "
+               f"bytes {'equal' if row['bytes_equal'] else 'DIFFER'}")
+
+
+def ways_of(bench):
+    """Of each trace, the commands that make plans from it."""
+    small, large = ("16MiB", "64MiB") if bench.gpu else ("64KiB", "256KiB")
+    policies = [("--policy", policy, "--look-ahead", ahead, "--chunk-size", chunk)
+                for policy, ahead, chunk in (("opt", 8, small), ("opt", 8, large), ("lru", 0, large))]
+    strategies = [("--strategy", name, "--chunk-size", large) for name in ("zero-offload", "fsdp-offload", "interleave:2")]
+    kept, leaving = "kept.pstar", "leaving.pstar"
+    for budget in ("40%", "70%"):
+        for way in [*policies, *strategies]:
+            yield kept, ["pstar-sim", kept, "--device-memory", budget, *way, "--emit-plan", "plan.json"]
+        yield kept, ["pstar-plan", kept, "--device-memory", budget, "-o", "plan.json"]
+        yield leaving, ["pstar-plan", leaving, "--device-memory", budget, "-o", "plan.json", "--recompute", "traced",
+                        "--offload-activations", "traced"]
+
+
+def predicted(bench):
+    """Plans of policies, strategies and the planner, beside what they take."""
+    job = bench.job(bench.model("355M"), batch=8)
+    rows = bench.found["rows"] = []
+    traced(bench, job, "kept.pstar")
+    traced(bench, [*job, "--offload-activations", "all"], "leaving.pstar")
+    for _, command in ways_of(bench):
+        run_plan(bench, job, command, " ".join(map(str, [command[0], *command[2:]])))
+    bench.goal(f"bytes moved and peaks of {len(rows)} plans are those predicted", all(row["bytes_equal"] for row in rows))
+    bench.goal("at least 12 plans, with offloaded activations and with updates on both sides",
+               len(rows) >= 12 and any(row["layers_offloaded"] for row in rows)
+               and any(0 < row["tensors_updated_on_the_host"] < 1 for row in rows))
+    bench.goal_of_speed("time within 5 %", all(abs(row["error"]) <= PREDICTED_GOAL for row in rows))

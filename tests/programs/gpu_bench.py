@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""bench/gpu/run goes through all of its parts where there is no GPU, with tiny models.
+
+    gpu_bench.py FOLDER_OF_PROGRAMS
+
+Before that: what it reads from tables of a GPU's activity, from tables made by hand; and that a part
+whose time is up leaves no process behind and what it had found. Returns 77 where PyTorch is missing.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    sys.exit(77)
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench" / "gpu"))
+import links  # noqa: E402
+from bench import Bench, Failed  # noqa: E402
+
+MS = 1_000_000
+FILES, BYTES = 8, 16 << 20  # that a run may leave, and of each
+
+
+def kernels_of_steps(count):
+    """Steps of 10 ms: forward 3, backward 4, update 3; a kernel is on for 8 of 10 of the time."""
+    names = ["embed_forward_kernel", "product", "loss_kernel", "product", "product", "product",
+             "embed_positions_kernel", "adamw_kernel", "adamw_kernel", "adamw_kernel"]
+    return [((10 * step + i) * MS, (10 * step + i) * MS + MS * 8 // 10, name)
+            for step in range(count) for i, name in enumerate(names)]
+
+
+class Links(unittest.TestCase):
+    def test_phases_of_kernels(self):
+        # Fetches throughout, of 1 MB a ms in 9 of 10 of the time; in the update as much down.
+        fetches = [(i * MS, i * MS + MS * 9 // 10, 1_000_000, 1) for i in range(40)]
+        stores = [(10 * MS * step + (i + 7) * MS, 10 * MS * step + (i + 8) * MS, 500_000, 2)
+                  for step in range(4) for i in range(3)]
+        found = list(links.of_kernels(kernels_of_steps(4), sorted(fetches + stores)))
+        self.assertEqual(len(found), 3)  # nothing tells where the last one ends
+        phases = links.by_phase(found)
+        self.assertAlmostEqual(phases["forward"]["seconds"], 0.0028)
+        self.assertAlmostEqual(phases["backward"]["seconds"], 0.004)
+        self.assertAlmostEqual(phases["update"]["seconds"], 0.0032)
+        self.assertAlmostEqual(phases["backward"]["compute_seconds"], 0.0032)
+        self.assertAlmostEqual(sum(phase["h2d"]["bytes"] for phase in phases.values()), 10e6)
+        self.assertAlmostEqual(phases["update"]["d2h"]["bytes"], 1.5e6)
+        self.assertAlmostEqual(phases["update"]["d2h"]["busy_seconds"], 0.003)
+        self.assertEqual(phases["forward"]["d2h"]["bytes"], 0)
+
+        platform = {name: dict(points=[dict(bytes=1e6, seconds=2e-3), dict(bytes=1e6, seconds=1e-3)])
+                    for name in ("h2d", "d2h")}
+        platform["h2d_both"] = dict(points=[dict(bytes=1e6, seconds=1.25e-3)])
+        rates = links.rates(phases, platform, dict(forward=1.0))
+        self.assertEqual(rates["forward"]["bound_by"], "host")
+        self.assertEqual(rates["update"]["bound_by"], "h2d")
+        self.assertAlmostEqual(rates["update"]["h2d"]["probe_rate"], 0.8e9)  # both directions
+        self.assertAlmostEqual(rates["backward"]["h2d"]["probe_rate"], 1e9)
+        self.assertAlmostEqual(rates["backward"]["h2d"]["of_probe"], 1.0, delta=0.03)
+        self.assertAlmostEqual(rates["backward"]["h2d"]["of_probe_while_busy"], 1 / 0.9, delta=0.03)
+
+    def test_busy(self):
+        spans = [(0, 10), (5, 7), (8, 20), (30, 40)]
+        self.assertEqual(links.busy(spans, 0, 100), 30)
+        self.assertEqual(links.busy(spans, 6, 35), 19)
+        self.assertEqual(links.carried([(0, 10, 100), (20, 30, 50)], 5, 25), 75)
+
+
+class TimeIsUp(unittest.TestCase):
+    def test_processes_end_and_findings_stay(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(pathlib.Path(folder), pathlib.Path(folder), "cpu")
+            bench.begin("slow", 1.5)
+            bench.found["first"] = 1
+            bench.show("found something")
+            with self.assertRaisesRegex(Failed, "was stopped"):
+                bench.call("bash", "-c", "sleep 600 & echo $! > child; wait")
+            child = int((bench.folder / "child").read_text())
+            for _ in range(100):  # it is nobody's child now, and may be waited for by init
+                if not alive(child):
+                    break
+                time.sleep(0.05)
+            self.assertFalse(alive(child))
+            self.assertEqual(json.loads(bench.results.read_text())["slow"]["first"], 1)
+
+
+def alive(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Parts(unittest.TestCase):
+    programs = None
+
+    def test_all_on_the_cpu(self):
+        with tempfile.TemporaryDirectory() as folder:
+            run = subprocess.run([sys.executable, ROOT / "bench" / "gpu" / "run", "--programs", self.programs, "-o",
+                                  folder, "--device", "cpu"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            results = json.loads((pathlib.Path(folder) / "results.json").read_text())
+            failed = {name: part["failed"] for name, part in results.items() if "failed" in part}
+            self.assertEqual((run.returncode, failed), (0, {}), run.stdout[-3000:])
+            self.assertEqual(len(results), 12)
+            files = list(pathlib.Path(folder).iterdir())
+            self.assertLessEqual(len(files), FILES)
+            self.assertLess(max(file.stat().st_size for file in files), BYTES)
+            # The CPU device's copies are in the trace of the planned run.
+            self.assertGreater(sum(phase["h2d"]["bytes"] for phase in results["offloaded"]["phases"].values()), 0)
+
+
+if __name__ == "__main__":
+    Parts.programs = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
