@@ -204,6 +204,7 @@ class _Session:
         self.iteration = -1       # the current one, or the last
         self.inside = False       # an iteration
         self.stepping = False     # an optimizer
+        self.unseen = 0           # steps before the first forward that was seen
         self.observer = self.observed = None
         self.open = None          # the operator's range: thread, id of a start-end range or None
         self.names, self.handles, self.installed = _hooked_modules(model), [], False
@@ -423,6 +424,12 @@ class _Session:
                        lambda: _Segment("update gradients", "update", "", 0, inside=False))
             if last:
                 self.end_iteration()
+        elif last and self.mode == "wait":
+            self.unseen += 1  # one alone may be a step too many of the iteration before
+            if self.unseen == 2:
+                raise RuntimeError("the optimizer has stepped twice, and no forward of the model "
+                                   "was seen before (in compiled code there are no modules: train "
+                                   "without torch.compile while collecting)")
 
 
 def _inert_session():

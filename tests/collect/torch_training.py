@@ -312,15 +312,39 @@ def check_without_collector():
               torch.autograd.backward is backward, "annotate does something without a collector")
 
 
+def train_compiled():
+    model = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    pstar_torch.annotate(model, optimizer)
+    compiled = torch.compile(model, backend="eager")
+    for _ in range(3):
+        compiled(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return 0
+
+
+def check_compiled(programs, folder):
+    """There is no trace, and the reason is said once."""
+    path = folder / "compiled.pstar"
+    done = subprocess.run([programs / "pstar-collect", "-o", path, "--", sys.executable, __file__,
+                           "--compiled"], capture_output=True, text=True)
+    check(done.returncode == 1 and not path.exists(), f"compiled: {done.stderr}")
+    check(done.stderr.count("torch.compile while collecting") == 1, f"compiled: {done.stderr}")
+
+
 def main():
     if sys.argv[1] == "--loop":
         return run_loop(sys.argv[2])
+    if sys.argv[1] == "--compiled":
+        return train_compiled()
     programs = pathlib.Path(sys.argv[1])
     check_without_collector()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         paths = [check_loop(programs, loop, folder) for loop in LOOPS]
         check_plan(programs, paths[0], folder)
+        check_compiled(programs, folder)
     return 0
 
 
