@@ -124,7 +124,7 @@ static int32_t earliest(const struct stays *stays, const struct stay *stay, int3
 static void begin_slack(const struct stays *stays, const struct keep *keep, int64_t *slack)
 {
     for (uint32_t m = 0; m < stays->gaps->moment_count; m++)
-        slack[m] = keep->slack[m] + (int64_t)keep->reserve;
+        slack[m] = slack_at(keep->slack, m) + (int64_t)keep->reserve;
     for (guint i = 0; i < stays->items->len; i++) {
         const struct stay *stay = stay_at(stays, i);
         take(stays, stay, stay->leave, stay->gone, slack);

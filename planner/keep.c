@@ -98,16 +98,24 @@ static uint32_t next_moment(const struct gaps *gaps, uint32_t moment)
     return moment + 1 == gaps->moment_count ? 0 : moment + 1;
 }
 
+/* But what takes no room. */
+static void keep_nothing(struct keep *keep)
+{
+    const struct gaps *gaps = keep->gaps;
+
+    for (uint32_t g = 0; g < gaps->count; g++)
+        keep->kept[g] = gaps_can_keep(&gaps->items[g]) && !gaps_span(gaps, &gaps->items[g]);
+}
+
 struct keep *keep_new(const struct gaps *gaps)
 {
     struct keep *keep = g_new0(struct keep, 1);
 
     keep->gaps = gaps;
     keep->kept = g_new0(uint8_t, gaps->count);
-    keep->slack = g_memdup2(gaps->room, gaps->moment_count * sizeof *gaps->room);
+    keep->slack = slack_new(gaps->room, gaps->moment_count);
     keep->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    for (uint32_t g = 0; g < gaps->count; g++)
-        keep->kept[g] = gaps_can_keep(&gaps->items[g]) && !gaps_span(gaps, &gaps->items[g]);
+    keep_nothing(keep);
     keep->tight = g_new(uint32_t, gaps->count);
     for (uint32_t g = 0; g < gaps->count; g++)
         keep->tight[g] = next_moment(gaps, gaps->items[g].from);
@@ -115,7 +123,7 @@ struct keep *keep_new(const struct gaps *gaps)
     for (uint32_t m = 0; m < gaps->moment_count; m++)
         cost[m] = 1;
     rank_gaps(keep, cost, 0);
-    keep->traffic = gaps_traffic(gaps, keep->kept);
+    keep->traffic = keep->most = gaps_traffic(gaps, keep->kept);
     return keep;
 }
 
@@ -124,7 +132,7 @@ void keep_free(struct keep *keep)
     if (!keep)
         return;
     g_free(keep->kept);
-    g_free(keep->slack);
+    slack_free(keep->slack);
     g_free(keep->tight);
     g_array_unref(keep->order);
     g_free(keep);
@@ -140,14 +148,15 @@ static bool fits(struct keep *keep, uint32_t g)
 
     const struct stretches spanned = stretches_of(gaps, gap);
 
-    if (keep->slack[keep->tight[g]] < bytes)
+    if (slack_at(keep->slack, keep->tight[g]) < bytes)
         return false;
-    for (int i = 0; i < 2; i++)
-        for (uint32_t m = spanned.begin[i]; m < spanned.end[i]; m++)
-            if (keep->slack[m] < bytes) {
-                keep->tight[g] = m;
-                return false;
-            }
+    for (int i = 0; i < 2; i++) {
+        uint32_t m = slack_lacking(keep->slack, spanned.begin[i], spanned.end[i], bytes);
+        if (m < spanned.end[i]) {
+            keep->tight[g] = m;
+            return false;
+        }
+    }
     return true;
 }
 
@@ -163,8 +172,7 @@ static void set(struct keep *keep, uint32_t g, bool kept)
     keep->kept[g] = kept;
     const struct stretches spanned = stretches_of(gaps, gap);
     for (int i = 0; i < 2; i++)
-        for (uint32_t m = spanned.begin[i]; m < spanned.end[i]; m++)
-            keep->slack[m] -= bytes;
+        slack_take(keep->slack, spanned.begin[i], spanned.end[i], bytes);
 }
 
 static bool try_to_keep(struct keep *keep, uint32_t g)
@@ -184,11 +192,10 @@ static void fill(struct keep *keep)
 
 static void clear(struct keep *keep)
 {
-    for (guint i = 0; i < keep->order->len; i++) {
-        uint32_t g = g_array_index(keep->order, uint32_t, i);
-        if (keep->kept[g])
-            set(keep, g, false);
-    }
+    keep_nothing(keep);
+    slack_reset(keep->slack, keep->gaps->room);
+    slack_take(keep->slack, 0, keep->gaps->moment_count, (int64_t)keep->reserve);
+    keep->traffic = keep->most;
 }
 
 /* Sets exactly the gaps of `kept`. */
@@ -255,7 +262,8 @@ void keep_weigh(struct keep *keep, double favour)
             memcpy(best, keep->kept, keep->gaps->count);
         }
         for (uint32_t m = 0; m < moments; m++)
-            cost[m] = fmax(cost[m] * (keep->slack[m] >= largest ? CHEAPER : 1), LEAST_COST);
+            cost[m] = fmax(cost[m] * (slack_at(keep->slack, m) >= largest ? CHEAPER : 1),
+                           LEAST_COST);
     }
     restore(keep, best);
 }
@@ -273,17 +281,15 @@ static bool is_crowded(const struct keep *keep, const struct gap *gap)
 
     const struct stretches spanned = stretches_of(gaps, gap);
     for (int i = 0; i < 2; i++)
-        for (uint32_t m = spanned.begin[i]; m < spanned.end[i]; m++)
-            if (keep->slack[m] < 0)
-                return true;
+        if (slack_lacking(keep->slack, spanned.begin[i], spanned.end[i], 0) < spanned.end[i])
+            return true;
     return false;
 }
 
 void keep_reserve(struct keep *keep, uint64_t bytes)
 {
     keep->reserve += bytes;
-    for (uint32_t m = 0; m < keep->gaps->moment_count; m++)
-        keep->slack[m] -= (int64_t)bytes;
+    slack_take(keep->slack, 0, keep->gaps->moment_count, (int64_t)bytes);
     for (guint i = keep->order->len; i-- > 0;) {
         uint32_t g = g_array_index(keep->order, uint32_t, i);
         if (keep->kept[g] && is_crowded(keep, &keep->gaps->items[g]))
@@ -349,7 +355,7 @@ static void insist(struct keep *keep, GRand *random, GArray *changed)
     if (keep->kept[g])
         return;
     for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
-        while (keep->slack[m] < bytes) {
+        while (slack_at(keep->slack, m) < bytes) {
             uint32_t victim;
             if (!sample_kept(keep, m, 1, random, &victim))
                 return;

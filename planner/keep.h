@@ -5,14 +5,16 @@
 
 #include "chunks/decide.h"
 #include "planner/gaps.h"
+#include "planner/slack.h"
 
 struct keep {
     const struct gaps *gaps;
-    uint8_t *kept;    /* [gaps->count] */
-    int64_t *slack;   /* [moment_count] room that the kept leave of what is not in reserve; negative
-                         only where the gaps' own room, less the reserve, is */
-    uint64_t traffic; /* of the iteration, in bytes */
-    uint64_t reserve; /* of the room at every moment, in bytes: not for what is kept */
+    uint8_t *kept;       /* [gaps->count] */
+    struct slack *slack; /* room that the kept leave of what is not in reserve; negative only where
+                            the gaps' own room, less the reserve, is */
+    uint64_t traffic;    /* of the iteration, in bytes */
+    uint64_t most;       /* traffic with nothing kept but what takes no room */
+    uint64_t reserve;    /* of the room at every moment, in bytes: not for what is kept */
     GArray *order; /* uint32_t: gaps that can be kept, those worth the most for their room first */
     uint32_t *tight; /* [gaps->count] a moment of the gap at which it did not fit when last tried */
 };

@@ -1,5 +1,7 @@
 #include "planner/offsets.h"
 
+#include "planner/peaks.h"
+
 #include <stdlib.h>
 
 /* Attempts, each with the stay that found no room moved to the front; fewer where many stays make
@@ -12,23 +14,22 @@ struct span {
     uint64_t bytes;
 };
 
-/* A stay that has its address. */
-struct placed {
-    uint64_t begin, end;
-    struct span span;
-};
+/* An iteration in as many parts; a bit each. */
+enum { PARTS = 64 };
 
 struct offsets {
     const struct stays *stays;
     const struct accesses *accesses;
     uint64_t device_bytes;
     uint32_t count;
-    int32_t *wanted;       /* [count] when each would enter, if there is room for it */
-    struct span *spans;    /* [count] */
-    uint64_t *address;     /* [count] */
-    uint32_t *order;       /* [count] in which they are placed */
-    struct placed *placed; /* [placed_count] by address */
+    int32_t *wanted;    /* [count] when each would enter, if there is room for it */
+    struct span *spans; /* [count] */
+    uint64_t *address;  /* [count] */
+    uint32_t *order;    /* [count] in which they are placed */
+    uint32_t *placed;   /* [placed_count] those that have their address, by it */
+    uint64_t *parts;    /* [placed_count] of the iteration, in which each holds its room */
     uint32_t placed_count;
+    struct peaks *non_model;
     uint64_t *permanent; /* [chunk_count] of what never leaves; PLAN_NOWHERE for others */
     uint64_t bottom;     /* end of what never leaves */
     bool patient;        /* stays hold their room until they are gone, where they can */
@@ -66,49 +67,78 @@ static bool overlap(const struct offsets *o, const struct span *a, const struct 
     return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
 }
 
+/* Bits of the parts of the iteration from that of moment `first` to that of `last`. */
+static uint64_t bits_between(const struct offsets *o, uint32_t first, uint32_t last)
+{
+    uint32_t low = (uint32_t)((uint64_t)first * PARTS / o->stays->gaps->moment_count);
+    uint32_t high = (uint32_t)((uint64_t)last * PARTS / o->stays->gaps->moment_count);
+    return (UINT64_MAX << low) & (UINT64_MAX >> (PARTS - 1 - high));
+}
+
+/* Spans overlap only where their parts do. */
+static uint64_t parts_of(const struct offsets *o, const struct span *span)
+{
+    uint32_t n = o->stays->gaps->moment_count, last = span->enter + MAX(span->length, 1) - 1;
+    if (span->length >= n)
+        return UINT64_MAX;
+    return last < n ? bits_between(o, span->enter, last)
+                    : bits_between(o, span->enter, n - 1) | bits_between(o, 0, last - n);
+}
+
 /* Where the stay must end at the latest. */
 static uint64_t limit_of(const struct offsets *o, uint32_t index)
 {
     const struct span *span = &o->spans[index];
-    uint64_t non_model = 0;
-    uint32_t m = span->enter;
-
-    for (uint32_t i = 0; i < span->length; i++) {
-        non_model = MAX(non_model, o->accesses->non_model[m]);
-        m = m + 1 == o->accesses->moment_count ? 0 : m + 1;
-    }
-    return o->device_bytes - non_model;
+    return o->device_bytes - peaks_over(o->non_model, span->enter, span->length);
 }
 
-/* The lowest address that is free throughout the stay; *place is its place among the placed. */
-static uint64_t find_address(const struct offsets *o, const struct span *span, uint32_t *place)
+/* The lowest address that is free throughout the stay, whose parts these are. */
+static uint64_t find_address(const struct offsets *o, const struct span *span, uint64_t parts)
 {
     uint64_t address = o->bottom;
-    uint32_t i = 0;
 
-    for (; i < o->placed_count && o->placed[i].begin < address + span->bytes; i++)
-        if (o->placed[i].end > address && overlap(o, span, &o->placed[i].span))
-            address = o->placed[i].end;
-    while (i > 0 && o->placed[i - 1].begin > address)
-        i--;
-    *place = i;
+    for (uint32_t i = 0; i < o->placed_count; i++) {
+        if (!(o->parts[i] & parts))
+            continue;
+        uint32_t index = o->placed[i];
+        uint64_t begin = o->address[index], end = begin + bytes_of(o, index);
+        if (begin >= address + span->bytes)
+            break;
+        if (end > address && overlap(o, span, &o->spans[index]))
+            address = end;
+    }
     return address;
+}
+
+/* How many of the placed begin at the address or below. */
+static uint32_t place_of(const struct offsets *o, uint64_t address)
+{
+    uint32_t low = 0, high = o->placed_count;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (o->address[o->placed[middle]] <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 /* False where there is no address below its limit. */
 static bool place_at(struct offsets *o, uint32_t index)
 {
     const struct span *span = &o->spans[index];
-    uint32_t place;
-    uint64_t address = find_address(o, span, &place);
+    uint64_t parts = parts_of(o, span), address = find_address(o, span, parts);
 
     if (address + span->bytes > limit_of(o, index))
         return false;
+    uint32_t place = place_of(o, address), above = o->placed_count++ - place;
     o->address[index] = address;
-    memmove(o->placed + place + 1, o->placed + place,
-            (o->placed_count - place) * sizeof *o->placed);
-    o->placed[place] = (struct placed){address, address + span->bytes, *span};
-    o->placed_count++;
+    memmove(o->placed + place + 1, o->placed + place, above * sizeof *o->placed);
+    memmove(o->parts + place + 1, o->parts + place, above * sizeof *o->parts);
+    o->placed[place] = index;
+    o->parts[place] = parts;
     return true;
 }
 
@@ -253,7 +283,9 @@ struct offsets *offsets_find(const struct stays *stays, const struct homes *home
     o->wanted = g_new(int32_t, o->count);
     o->address = g_new(uint64_t, o->count);
     o->order = g_new(uint32_t, o->count);
-    o->placed = g_new(struct placed, o->count);
+    o->placed = g_new(uint32_t, o->count);
+    o->parts = g_new(uint64_t, o->count);
+    o->non_model = peaks_new(accesses->non_model, accesses->moment_count);
     o->spans = g_new(struct span, o->count);
     for (uint32_t i = 0; i < o->count; i++) {
         o->wanted[i] = stay_at(o, i)->enter;
@@ -278,6 +310,8 @@ void offsets_free(struct offsets *offsets)
     g_free(offsets->address);
     g_free(offsets->order);
     g_free(offsets->placed);
+    g_free(offsets->parts);
+    peaks_free(offsets->non_model);
     g_free(offsets->spans);
     g_free(offsets->permanent);
     g_free(offsets);

@@ -193,8 +193,8 @@ static bool keep_gap(struct keep *keep, uint32_t g)
     keep->kept[g] = 1;
     for (uint32_t i = 1; i <= gaps_span(gaps, gap); i++) {
         uint32_t m = (gap->from + i) % gaps->moment_count;
-        keep->slack[m] -= (int64_t)gaps->bytes[gap->chunk];
-        fits &= keep->slack[m] >= 0;
+        slack_take(keep->slack, m, m + 1, (int64_t)gaps->bytes[gap->chunk]);
+        fits &= slack_at(keep->slack, m) >= 0;
     }
     keep->traffic = gaps_traffic(gaps, keep->kept);
     return fits;
