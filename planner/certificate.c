@@ -35,6 +35,21 @@ static void prove_traffic(const struct plan *plan, const struct trace *trace,
     gaps_free(gaps);
 }
 
+/* The proof of the traffic, which needs nothing of that of the time. */
+struct traffic_proof {
+    const struct plan *plan;
+    const struct trace *trace;
+    struct certificate_traffic traffic;
+};
+
+static void *run_traffic_proof(void *data)
+{
+    struct traffic_proof *proof = data;
+
+    prove_traffic(proof->plan, proof->trace, &proof->traffic);
+    return NULL;
+}
+
 struct platform *certificate_platform(const struct certificate *certificate, GError **error)
 {
     return platform_parse(certificate->platform, "the certificate's platform", error);
@@ -73,16 +88,19 @@ bool certificate_make(struct plan *plan, const struct trace *trace,
     struct platform *platform = NULL;
     struct costs *costs = NULL;
     struct time_proof_job job;
+    struct traffic_proof proof = {.plan = plan, .trace = trace};
 
     certificate_free(plan->certificate);
     struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
     certificate->trace_sha256 = g_strdup(source->trace_sha256);
     certificate->platform = g_strdup(source->platform);
     certificate->link = g_strdup(source->link);
-    prove_traffic(plan, trace, &certificate->traffic);
+    GThread *beside = g_thread_new("traffic", run_traffic_proof, &proof);
     bool ok = begin_times(plan, trace, source->traced, &platform, &costs, &job, error);
     if (ok)
         time_proof_make(&job, &certificate->time);
+    g_thread_join(beside);
+    certificate->traffic = proof.traffic;
     platform_free(platform);
     costs_free(costs);
     return ok;

@@ -259,6 +259,7 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
     if (on_host)
         read_shares(&master, on_host);
     glp_delete_prob(master.lp);
+    glp_free_env(); /* of this thread */
     g_free(master.use);
     g_free(master.dual);
     g_free(master.rows);
