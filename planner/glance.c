@@ -22,7 +22,7 @@ struct plan *glance(const struct trace *trace, const struct layout *layout, stru
     const struct layout_spec spec = {.given = layout};
     bool timed = options->objective != OBJECTIVE_TRAFFIC;
     struct outcome outcome = {.placement = {PLACEMENT_TRACED, 0, 0, NULL},
-                              .favour = timed ? FAVOUR_PARTS / 2 : 0,
+                              .taste = {.favour = timed ? FAVOUR_PARTS / 2 : 0},
                               .effort = EFFORT_GLANCE};
 
     tries_plans(&tries, &spec, options->seed, &outcome);

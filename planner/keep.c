@@ -22,6 +22,7 @@ enum { WEIGHINGS = 6 };
 struct ranked {
     uint32_t gap;
     double worth; /* bytes saved for its room */
+    double place; /* in which it comes among those worth the same */
 };
 
 /* Spreads chunks evenly over [0, 1), whatever stretch of them is looked at. */
@@ -32,8 +33,9 @@ static double place_of(uint32_t chunk)
 }
 
 /* What keeping the gap saves, beside those that are kept. */
-static double value_of(const struct keep *keep, uint32_t g, double favour)
+static double value_of(const struct keep *keep, uint32_t g, const struct keep_taste *taste)
 {
+    const double favour = (double)taste->favour / FAVOUR_PARTS;
     const struct gap *gap = &keep->gaps->items[g];
     bool favoured = !(gap->flags & GAP_DIRTIES) && place_of(gap->chunk) < favour;
 
@@ -45,6 +47,8 @@ static int most_worth_first(const void *left, const void *right)
     const struct ranked *a = left, *b = right;
     if (a->worth != b->worth)
         return a->worth > b->worth ? -1 : 1;
+    if (a->place != b->place)
+        return a->place < b->place ? -1 : 1;
     return a->gap < b->gap ? -1 : 1;
 }
 
@@ -58,8 +62,9 @@ static double span_cost(const struct gaps *gaps, const struct gap *gap, const do
 }
 
 /* By the gaps' values for what their room costs: `cost` [moment_count] a byte at each moment,
- * positive. */
-static void rank_gaps(struct keep *keep, const double *cost, double favour)
+ * positive. To be spread, gaps that last for an iteration, but for a moment each, are worth the
+ * same. */
+static void rank_gaps(struct keep *keep, const double *cost, const struct keep_taste *taste)
 {
     const struct gaps *gaps = keep->gaps;
     g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct ranked));
@@ -71,8 +76,11 @@ static void rank_gaps(struct keep *keep, const double *cost, double favour)
         const struct gap *gap = &gaps->items[g];
         if (!gaps_can_keep(gap) || !gaps_span(gaps, gap))
             continue;
-        double room = (double)gaps->bytes[gap->chunk] * span_cost(gaps, gap, before);
-        struct ranked item = {g, value_of(keep, g, favour) / room};
+        double value = value_of(keep, g, taste), bytes = (double)gaps->bytes[gap->chunk];
+        struct ranked item = {g, value / (bytes * span_cost(gaps, gap, before)), 0};
+        if (taste->spread && gap->to == gap->from)
+            item = (struct ranked){g, value / bytes / before[gaps->moment_count],
+                                   place_of(gap->chunk)};
         g_array_append_val(ranked, item);
     }
     g_array_sort(ranked, most_worth_first);
@@ -122,7 +130,7 @@ struct keep *keep_new(const struct gaps *gaps)
     g_autofree double *cost = g_new(double, gaps->moment_count);
     for (uint32_t m = 0; m < gaps->moment_count; m++)
         cost[m] = 1;
-    rank_gaps(keep, cost, 0);
+    rank_gaps(keep, cost, &(struct keep_taste){0});
     keep->traffic = keep->most = gaps_traffic(gaps, keep->kept);
     return keep;
 }
@@ -219,14 +227,14 @@ static int64_t largest_chunk(const struct gaps *gaps)
 }
 
 /* [gap count] of those that are in `order`; of others 0. */
-static double *value_gaps(struct keep *keep, double favour)
+static double *value_gaps(struct keep *keep, const struct keep_taste *taste)
 {
     double *value = g_new0(double, keep->gaps->count);
 
     clear(keep);
     for (guint i = 0; i < keep->order->len; i++) {
         uint32_t g = g_array_index(keep->order, uint32_t, i);
-        value[g] = value_of(keep, g, favour);
+        value[g] = value_of(keep, g, taste);
     }
     return value;
 }
@@ -240,21 +248,21 @@ static double kept_value(const struct keep *keep, const double *value)
     return sum;
 }
 
-void keep_weigh(struct keep *keep, double favour)
+void keep_weigh(struct keep *keep, const struct keep_taste *taste)
 {
     if (keep->gaps->count == 0)
         return;
     uint32_t moments = keep->gaps->moment_count;
     int64_t largest = largest_chunk(keep->gaps);
     g_autofree uint8_t *best = g_memdup2(keep->kept, keep->gaps->count);
-    g_autofree double *cost = g_new(double, moments), *value = value_gaps(keep, favour);
+    g_autofree double *cost = g_new(double, moments), *value = value_gaps(keep, taste);
     double most = -1;
 
     for (uint32_t m = 0; m < moments; m++)
         cost[m] = 1;
     for (int round = 0; round < WEIGHINGS; round++) {
         clear(keep);
-        rank_gaps(keep, cost, favour);
+        rank_gaps(keep, cost, taste);
         fill(keep);
         double sum = kept_value(keep, value);
         if (sum > most) {

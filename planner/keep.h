@@ -19,15 +19,23 @@ struct keep {
     uint32_t *tight; /* [gaps->count] a moment of the gap at which it did not fit when last tried */
 };
 
+#define FAVOUR_PARTS 8
+
+/* What is kept first, of what saves about as much traffic. */
+struct keep_taste {
+    uint8_t favour; /* of FAVOUR_PARTS: chunks whose gaps that only save a fetch come first */
+    bool spread;    /* of chunks that are used once, those that leave lie here and there along the
+                       iteration, not side by side */
+};
+
 /* Nothing kept but what takes no room. `gaps` outlives the result. */
 struct keep *keep_new(const struct gaps *gaps);
 void keep_free(struct keep *keep);
 
 /* Room is scarce at some moments, and costs nothing at others: keeps what is worth the most for the
  * room that it takes where there is none left. That moves little; which copies it saves decides
- * where the others crowd. So those that only save a fetch, as of parameters in backward, come first
- * for a share of the chunks, `favour`. */
-void keep_weigh(struct keep *keep, double favour);
+ * where the others crowd: that is a matter of taste. */
+void keep_weigh(struct keep *keep, const struct keep_taste *taste);
 
 /* Sets so much more of the room aside, and gives up what no longer fits, the least worth first. */
 void keep_reserve(struct keep *keep, uint64_t bytes);

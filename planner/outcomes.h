@@ -2,6 +2,7 @@
 #ifndef PSTAR_PLANNER_OUTCOMES_H
 #define PSTAR_PLANNER_OUTCOMES_H
 
+#include "planner/keep.h"
 #include "planner/objective.h"
 #include "planner/pace.h"
 #include "planner/placement.h"
@@ -10,13 +11,11 @@
 /* How hard a task tries to find a plan; a task of no effort finds what others do, or what fits. */
 enum effort_level { EFFORT_NONE, EFFORT_GLANCE, EFFORT_LOOK, EFFORT_STUDY };
 
-#define FAVOUR_PARTS 8
-
 /* One task of the search, and what it has found. */
 struct outcome {
     uint32_t layout; /* index of its choice */
     struct placement placement;
-    uint8_t favour;           /* of FAVOUR_PARTS: see keep_weigh */
+    struct keep_taste taste;
     uint8_t effort;           /* enum effort_level */
     const struct pace *start; /* from which schedules are tried; NULL: the best plan's */
 

@@ -54,7 +54,7 @@ void rounds_add(struct search *search, uint32_t layout, struct placement placeme
 {
     struct outcome outcome = {.layout = layout,
                               .placement = placement,
-                              .favour = search->favour,
+                              .taste = search->taste,
                               .effort = effort,
                               .needed = UINT64_MAX};
     g_array_append_val(search->outcomes, outcome);
@@ -65,7 +65,9 @@ void rounds_add_glance(struct search *search, uint32_t layout, struct placement 
     for (guint i = 0; i < search->outcomes->len; i++) {
         const struct outcome *outcome = rounds_outcome(search, i);
         if (outcome->effort == EFFORT_GLANCE && outcome->layout == layout &&
-            outcome->favour == search->favour && placement_same(&outcome->placement, &placement))
+            outcome->taste.favour == search->taste.favour &&
+            outcome->taste.spread == search->taste.spread &&
+            placement_same(&outcome->placement, &placement))
             return;
     }
     rounds_add(search, layout, placement, EFFORT_GLANCE);
@@ -107,5 +109,5 @@ void rounds_run(struct search *search, void (*task)(void *data, uint32_t index))
     }
     search->begin = search->outcomes->len;
     if (search->tries.best)
-        search->favour = search->tries.best->favour;
+        search->taste = search->tries.best->taste;
 }

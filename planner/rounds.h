@@ -9,15 +9,15 @@ struct search {
     const struct search_options *options;
     struct candidate_job job;
     struct layout_choices *choices;
-    GArray *outcomes;   /* struct outcome */
-    guint begin;        /* the first outcome of the round that runs */
-    struct tries tries; /* what that round knows */
-    uint8_t favour;     /* of tasks that are added */
-    bool certain;       /* what runs is done whatever asks for an end */
-    GPtrArray *mixes;   /* [tensor_count] each, of placements */
-    double bound;       /* seconds; of time, that no plan beats, or hardly any */
-    gint64 deadline;    /* microseconds, monotonic; 0: none */
-    gint stop;          /* atomic */
+    GArray *outcomes;        /* struct outcome */
+    guint begin;             /* the first outcome of the round that runs */
+    struct tries tries;      /* what that round knows */
+    struct keep_taste taste; /* of tasks that are added */
+    bool certain;            /* what runs is done whatever asks for an end */
+    GPtrArray *mixes;        /* [tensor_count] each, of placements */
+    double bound;            /* seconds; of time, that no plan beats, or hardly any */
+    gint64 deadline;         /* microseconds, monotonic; 0: none */
+    gint stop;               /* atomic */
 };
 
 /* The outcome of this number, until the next is added; and its layout. */
@@ -25,7 +25,7 @@ struct outcome *rounds_outcome(const struct search *search, uint32_t index);
 const struct layout_choice *rounds_choice(const struct search *search,
                                           const struct outcome *outcome);
 
-/* Adds a task with the search's favour; a glance once for each layout, placement and favour. */
+/* Adds a task with the search's taste; a glance once for each layout, placement and taste. */
 void rounds_add(struct search *search, uint32_t layout, struct placement placement,
                 enum effort_level effort);
 void rounds_add_glance(struct search *search, uint32_t layout, struct placement placement);

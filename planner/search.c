@@ -14,6 +14,7 @@ enum {
     COARSE_PARTS = PLACEMENT_PARTS / 8,
     DESCENTS_MOST = 4, /* with steps of one size */
     MIX_MORE = 5,      /* shares of a mix, from its own on */
+    SPREAD_LESS = 4,   /* shares with what leaves spread, likewise */
 };
 
 static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
@@ -29,7 +30,7 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
 
     for (uint32_t i = 0; i < count; i++) {
         const struct outcome outcome = *rounds_outcome(search, best[i]);
-        search->favour = outcome.favour;
+        search->taste = outcome.taste;
         rounds_add(search, outcome.layout, outcome.placement, effort);
         rounds_outcome(search, search->outcomes->len - 1)->start = outcome.pace;
     }
@@ -45,9 +46,10 @@ static void try_favours(struct search *search, uint32_t layouts, int step, int m
 
     for (uint32_t i = 0; i < count && search->options->objective != OBJECTIVE_TRAFFIC; i++) {
         const struct outcome outcome = *rounds_outcome(search, best[i]);
+        search->taste = outcome.taste;
         for (int change = -most; change <= most; change += step) {
-            int favour = outcome.favour + change;
-            search->favour = (uint8_t)CLAMP(favour, 0, FAVOUR_PARTS);
+            int favour = outcome.taste.favour + change;
+            search->taste.favour = (uint8_t)CLAMP(favour, 0, FAVOUR_PARTS);
             rounds_add_glance(search, outcome.layout, outcome.placement);
         }
     }
@@ -131,7 +133,7 @@ static void refine_placements(struct search *search, uint32_t layouts, int step)
 
     for (uint32_t i = 0; i < count; i++) {
         const struct outcome outcome = *rounds_outcome(search, best[i]);
-        search->favour = outcome.favour;
+        search->taste = outcome.taste;
         add_neighbours(search, outcome.layout, outcome.placement, step);
     }
     rounds_run(search, rounds_plans);
@@ -158,7 +160,7 @@ static void refine_patterns(struct search *search, int step)
         const struct outcome *best = best_of_pattern(search, pattern);
         if (!best)
             continue;
-        search->favour = best->favour;
+        search->taste = best->taste;
         add_neighbours(search, best->layout, best->placement, step);
     }
     rounds_run(search, rounds_plans);
@@ -174,6 +176,28 @@ static void descend(struct search *search, int step)
         if (search->tries.best && search->tries.best->plan == plan)
             return;
     }
+}
+
+/* The best layouts' best with what leaves spread: the link serves the device better then, so that
+ * less on the host may be better than what was best until now. */
+static void try_spread(struct search *search)
+{
+    uint32_t best[PLACED_LAYOUTS];
+    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+                                   PLACED_LAYOUTS);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
+        struct placement placement = outcome.placement;
+        search->taste = (struct keep_taste){outcome.taste.favour, true};
+        for (int less = 0; less < SPREAD_LESS && placement.parts >= placement.tail; less++) {
+            rounds_add_glance(search, outcome.layout, placement);
+            placement.parts = (uint16_t)MAX(placement.parts - COARSE_PARTS / 8, 0);
+        }
+    }
+    rounds_run(search, rounds_plans);
+    for (int step = COARSE_PARTS / 8; step > 0 && search->taste.spread; step /= 4)
+        descend(search, step);
 }
 
 static void add_mixed(struct search *search, uint32_t layout, int parts, const double *mix)
@@ -301,12 +325,14 @@ static bool run_search(struct search *search, struct search_result *result, GErr
         tighten_budget(search);
     if (!search->options->alone)
         try_rivals(search);
-    search->favour = search->options->objective == OBJECTIVE_TRAFFIC ? 0 : FAVOUR_PARTS / 2;
+    search->taste.favour = search->options->objective == OBJECTIVE_TRAFFIC ? 0 : FAVOUR_PARTS / 2;
     if (search->tries.strategies)
         place_optimizer(search);
     else
         try_layouts(search, as_traced);
     try_favours(search, REFINED_LAYOUTS, 1, 2);
+    if (search->options->objective != OBJECTIVE_TRAFFIC)
+        try_spread(search);
     try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
     try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
     describe(search, result);

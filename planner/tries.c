@@ -174,7 +174,7 @@ void tries_plans(const struct tries *tries, const struct layout_spec *spec, uint
     outcome->done = true;
     if (!candidate)
         return;
-    keep_weigh(candidate->keep, (double)outcome->favour / FAVOUR_PARTS);
+    keep_weigh(candidate->keep, &outcome->taste);
     outcome->promise = least_of_kept(candidate, tries->objective);
     if (is_promising(tries, outcome)) {
         g_autoptr(GRand) random = g_rand_new_with_seed(seed);

@@ -8,6 +8,8 @@
 #include "planner/verify.h"
 #include "tests/chunks/random_iteration.h"
 
+#include <math.h>
+
 enum { CASES = 200, GAPS_ENUMERATED = 12, ENUMERATED_LEAST = 20, ROUNDS = 4 };
 
 struct fixture {
@@ -153,10 +155,18 @@ static void check_pace(const struct pace *pace, const struct plan *plan)
     }
 }
 
+static struct keep_taste random_taste(GRand *random)
+{
+    return (struct keep_taste){.favour = (uint8_t)g_rand_int_range(random, 0, FAVOUR_PARTS + 1),
+                               .spread = g_rand_boolean(random)};
+}
+
 static void keep_otherwise(struct keep *keep, int round, GRand *random)
 {
+    const struct keep_taste taste = random_taste(random);
+
     if (round == 0)
-        keep_weigh(keep, g_rand_double(random));
+        keep_weigh(keep, &taste);
     else if (g_rand_boolean(random))
         keep_improve(keep, random, 50, NULL);
     else
@@ -254,7 +264,8 @@ static void test_small_iterations_against_enumeration(void)
         if (f.candidate && f.candidate->keep->order->len <= GAPS_ENUMERATED) {
             uint64_t least = enumerate(f.candidate->gaps, f.candidate->keep->order);
             tight += check_bound(f.candidate->gaps, least, random) == least;
-            keep_weigh(f.candidate->keep, g_rand_double(random));
+            const struct keep_taste taste = random_taste(random);
+            keep_weigh(f.candidate->keep, &taste);
             keep_improve(f.candidate->keep, random, 100, NULL);
             g_assert_cmpuint(f.candidate->keep->traffic, >=, least);
             optimal += f.candidate->keep->traffic == least;
@@ -269,11 +280,51 @@ static void test_small_iterations_against_enumeration(void)
     g_assert_cmpint(tight * 100, >=, enumerated * 25);
 }
 
+enum { USED_ONCE = 100, STRETCH = 16, UNEVEN_MOST = 2 };
+
+/* Chunk after chunk is used, once each, as states are in an update; room for `kept` of them beside
+ * the one that is used. */
+static void use_each_once(struct gaps *gaps, uint32_t kept)
+{
+    for (uint32_t c = 0; c < USED_ONCE; c++) {
+        gaps->first[c + 1] = c + 1;
+        gaps->items[c] =
+            (struct gap){.chunk = c, .from = c, .to = c, .flags = GAP_DIRTIES | GAP_REFETCH};
+        gaps->bytes[c] = gaps->used[c] = LAYOUT_ALIGNMENT;
+        gaps->room[c] = (int64_t)kept * LAYOUT_ALIGNMENT;
+    }
+}
+
+static void test_what_leaves_is_spread(void)
+{
+    uint32_t first[USED_ONCE + 1] = {0};
+    struct gap items[USED_ONCE];
+    uint64_t bytes[USED_ONCE], used[USED_ONCE];
+    int64_t room[USED_ONCE];
+    struct gaps gaps = {USED_ONCE, USED_ONCE, USED_ONCE, first, items, bytes, used, room, 0};
+
+    for (uint32_t kept = 1; kept < USED_ONCE - 1; kept++) {
+        use_each_once(&gaps, kept);
+        struct keep *keep = keep_new(&gaps);
+        keep_weigh(keep, &(struct keep_taste){.spread = true});
+        g_assert_cmpuint(keep->traffic, ==, (uint64_t)2 * LAYOUT_ALIGNMENT * (USED_ONCE - kept));
+        for (uint32_t begin = 0; begin + STRETCH <= USED_ONCE; begin++) {
+            uint32_t of_stretch = 0;
+            for (uint32_t c = begin; c < begin + STRETCH; c++)
+                of_stretch += keep->kept[c];
+            g_assert_cmpfloat(fabs(of_stretch - (double)STRETCH * kept / USED_ONCE), <=,
+                              UNEVEN_MOST);
+        }
+        keep_free(keep);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/gaps/plans_move_what_is_reckoned", test_plans_move_what_is_reckoned);
     g_test_add_func("/gaps/small_iterations_against_enumeration",
                     test_small_iterations_against_enumeration);
+    g_test_add_func("/gaps/what_leaves_is_spread", test_what_leaves_is_spread);
     return g_test_run();
 }

@@ -172,7 +172,9 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
         return NULL;
     struct stays_options options = {.look_ahead = d->look_ahead,
                                     .flush_early = g_rand_boolean(random)};
-    keep_weigh(candidate->keep, g_rand_double(random));
+    const struct keep_taste taste = {(uint8_t)g_rand_int_range(random, 0, FAVOUR_PARTS + 1),
+                                     g_rand_boolean(random)};
+    keep_weigh(candidate->keep, &taste);
     keep_improve(candidate->keep, random, 50, NULL);
     struct pace *pace = NULL;
     struct plan *plan = candidate_plan(candidate, &options, &pace);
