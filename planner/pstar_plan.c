@@ -91,7 +91,7 @@ static void arguments_clear(struct arguments *a)
     char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,
                        a->output,        a->explain,     a->verify,    a->objective,
                        a->chunk_size,    a->layout,      a->recompute, a->offload,
-                       a->micro_batch,   a->emit,        a->timeline};
+                       a->embedding,     a->micro_batch, a->emit,      a->timeline};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
