@@ -95,9 +95,10 @@ static double relative_error(const struct memory *c, bool half, const float *exp
 static void bench_product(struct cpu_context *cpu, struct product p, double seconds[2])
 {
     double flops = 2.0 * p.shape.M * p.shape.N * p.shape.K;
-    p.a = memory_new(cpu, (uint64_t)p.shape.M * p.shape.K);
+    uint64_t a_rows = p.shape.transposed_a ? p.shape.K : p.shape.M;
+    p.a = memory_new(cpu, a_rows * matmul_a_row(&p.shape));
     p.b = memory_new(cpu, (uint64_t)p.shape.K * p.shape.N);
-    p.c = memory_new(cpu, (uint64_t)p.shape.M * p.shape.N);
+    p.c = memory_new(cpu, (uint64_t)p.shape.M * matmul_c_row(&p.shape));
     double fp32 = best_seconds(cpu, run_product, &p);
     float *expected = g_memdup2(p.c.fp32, p.c.elements * sizeof(float));
     p.shape.in = MODEL_BF16;
@@ -117,18 +118,29 @@ static void bench_product(struct cpu_context *cpu, struct product p, double seco
 
 static struct matmul_shape forward_of(uint32_t N, uint32_t I, uint32_t O, bool classifier)
 {
-    return (struct matmul_shape){.M = N, .N = O, .K = I, .transposed_b = classifier};
+    return (struct matmul_shape){.M = N,
+                                 .N = O,
+                                 .K = I,
+                                 .c_row = classifier ? model_logits_row(O) : 0,
+                                 .transposed_b = classifier};
 }
 
 static struct matmul_shape input_of(uint32_t N, uint32_t I, uint32_t O, bool classifier)
 {
-    return (struct matmul_shape){.M = N, .N = I, .K = O, .transposed_b = !classifier};
+    return (struct matmul_shape){.M = N,
+                                 .N = I,
+                                 .K = O,
+                                 .a_row = classifier ? model_logits_row(O) : 0,
+                                 .transposed_b = !classifier};
 }
 
 static struct matmul_shape weight_of(uint32_t N, uint32_t I, uint32_t O, bool classifier)
 {
-    return (struct matmul_shape){
-        .M = classifier ? O : I, .N = classifier ? I : O, .K = N, .transposed_a = true};
+    return (struct matmul_shape){.M = classifier ? O : I,
+                                 .N = classifier ? I : O,
+                                 .K = N,
+                                 .a_row = classifier ? model_logits_row(O) : 0,
+                                 .transposed_a = true};
 }
 
 static void bench_products(struct cpu_context *cpu)
@@ -319,7 +331,7 @@ int main(int argc, char **argv)
     l.x = memory_new(cpu, (uint64_t)l.N * INNER);
     l.y = memory_new(cpu, (uint64_t)l.N * INNER);
     l.z = memory_new(cpu, (uint64_t)l.N * INNER);
-    l.logits = memory_new(cpu, (uint64_t)l.N * VOCABULARY);
+    l.logits = memory_new(cpu, (uint64_t)l.N * model_logits_row(VOCABULARY));
     l.qkv = memory_new(cpu, (uint64_t)l.N * 3 * WIDTH);
     l.dqkv = memory_new(cpu, (uint64_t)l.N * 3 * WIDTH);
     l.weight = memory_new(cpu, 4 * WIDTH + 2ull * l.N * HEADS);

@@ -181,16 +181,18 @@ bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss,
     return true;
 }
 
-static void read_logits(struct engine *engine, uint64_t first, uint64_t count, float *logits)
+static void read_logits(struct engine *engine, uint32_t row, float *logits)
 {
     const struct model_iteration *iteration = engine->executor.iteration;
     const struct model_operator *loss = &iteration->operators[iteration->forward_end - 1];
     uint64_t element = iteration->job.precision == MODEL_BF16 ? 2 : 4;
+    uint32_t V = iteration->config->vocabulary;
     uint64_t address = activations_address(engine->executor.activations, loss->in[0]);
     g_assert(loss->kind == MODEL_LOSS);
-    engine->device->ops->read(engine->device, DEVICE_ARENA, address + first * element,
-                              count * element, logits);
-    engine_widen(iteration->job.precision, count, logits);
+    engine->device->ops->read(engine->device, DEVICE_ARENA,
+                              address + (uint64_t)row * model_logits_row(V) * element, V * element,
+                              logits);
+    engine_widen(iteration->job.precision, V, logits);
 }
 
 bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first_row, uint32_t rows,
@@ -199,7 +201,8 @@ bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first
     uint64_t V = engine->executor.iteration->config->vocabulary;
     if (!forward(engine, tokens, error))
         return false;
-    read_logits(engine, first_row * V, rows * V, logits);
+    for (uint32_t r = 0; r < rows; r++)
+        read_logits(engine, first_row + r, logits + r * V);
     rewind_iteration(engine);
     return true;
 }

@@ -26,7 +26,7 @@ struct gpt2_activations {
     uint32_t output;           /* [N,H] residual stream after the last layer */
     uint32_t norm;             /* [N,H] the final norm's */
     uint32_t norm_stats;       /* fp32 [2,N] */
-    uint32_t logits;           /* [N,V]; after the loss, their gradient */
+    uint32_t logits;           /* [N,V], rows apart; after the loss, their gradient */
 };
 
 /* Dropout's sites: the embedding's is 0. */

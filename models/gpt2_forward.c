@@ -224,8 +224,8 @@ static void classify(struct iteration_builder *b, struct gpt2_activations *a)
     struct model_operator op = model_operator_of(MODEL_CLASSIFIER_FORWARD, -1, a->micro_batch);
     op.t[0] = gpt2_classifier(b->config);
     op.in[0] = a->norm;
-    op.out[0] = a->logits = iteration_builder_buffer(b, "logits",
-                                                     b->rows * b->config->vocabulary * b->element);
+    op.out[0] = a->logits = iteration_builder_buffer(
+        b, "logits", b->rows * model_logits_row(b->config->vocabulary) * b->element);
     op.inputs = b->config->width;
     op.outputs = b->config->vocabulary;
     iteration_builder_operator(b, g_strdup("forward lm_head"), TRACE_FORWARD, &op);

@@ -108,6 +108,14 @@ struct model_iteration {
  * floats a row; and not an embedding's output that the host sends. Whether it leaves, and when, is
  * the plan's. */
 
+/* Elements from one row of logits to the next: rows begin at multiples of 128 bytes and more. A
+ * vocabulary like 50,257 would have them begin anywhere, where matrix products can neither load nor
+ * store whole vectors. What lies between is never read. */
+static inline uint32_t model_logits_row(uint32_t vocabulary)
+{
+    return (vocabulary + 63) / 64 * 64;
+}
+
 /* Tensors of the model, and a choice for them that is 1 for each; free with g_free. */
 uint32_t model_tensor_count(const struct model_config *config);
 uint8_t *model_every_tensor(const struct model_config *config);

@@ -107,7 +107,7 @@ void cpu_linear_backward_bias(const struct cpu_context *cpu, enum model_precisio
                               uint32_t N, uint32_t O, const void *dy, enum cpu_gradient gradient,
                               void *dbias);
 
-/* ---- classifier: logits[N,V] = x[N,H] weight[V,H]^T ---- */
+/* ---- classifier: logits[N,V] = x[N,H] weight[V,H]^T; rows of logits as model_logits_row ---- */
 
 void cpu_classifier_forward(struct cpu_context *cpu, enum model_precision precision, uint32_t N,
                             uint32_t H, uint32_t V, const void *x, const void *weight,
@@ -154,7 +154,8 @@ void cpu_attention_backward(const struct cpu_context *cpu, enum model_precision 
                             const void *qkv, const void *o, const float *lse,
                             const struct cpu_dropout *dropout, void *dqkv);
 
-/* ---- loss: the mean over N rows of the cross-entropy of logits[N,V] and targets[N] ---- */
+/* ---- loss: the mean over N rows of the cross-entropy of logits[N,V] and targets[N]; rows of
+ * logits as model_logits_row ---- */
 
 double cpu_loss(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
                 uint32_t V, const uint32_t *targets, const void *logits);

@@ -43,8 +43,13 @@ void cpu_linear_backward_bias(const struct cpu_context *cpu, enum model_precisio
 void cpu_classifier_forward(struct cpu_context *cpu, enum model_precision precision, uint32_t N,
                             uint32_t H, uint32_t V, const void *x, const void *weight, void *logits)
 {
-    struct matmul_shape shape = {
-        .M = N, .N = V, .K = H, .transposed_b = true, .in = precision, .out = precision};
+    struct matmul_shape shape = {.M = N,
+                                 .N = V,
+                                 .K = H,
+                                 .c_row = model_logits_row(V),
+                                 .transposed_b = true,
+                                 .in = precision,
+                                 .out = precision};
     matmul_run(cpu->matmul, &shape, x, weight, NULL, logits);
 }
 
@@ -52,7 +57,8 @@ void cpu_classifier_backward_input(struct cpu_context *cpu, enum model_precision
                                    uint32_t N, uint32_t H, uint32_t V, const void *dlogits,
                                    const void *weight, void *dx)
 {
-    struct matmul_shape shape = {.M = N, .N = H, .K = V, .in = precision, .out = precision};
+    struct matmul_shape shape = {
+        .M = N, .N = H, .K = V, .a_row = model_logits_row(V), .in = precision, .out = precision};
     matmul_run(cpu->matmul, &shape, dlogits, weight, NULL, dx);
 }
 
@@ -63,6 +69,7 @@ void cpu_classifier_backward_weight(struct cpu_context *cpu, enum model_precisio
     struct matmul_shape shape = {.M = V,
                                  .N = H,
                                  .K = N,
+                                 .a_row = model_logits_row(V),
                                  .transposed_a = true,
                                  .in = precision,
                                  .out = MODEL_FP32,

@@ -17,8 +17,12 @@ static double mean_loss(const struct cpu_context *cpu, simd_loop *loop, struct s
 double cpu_loss(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
                 uint32_t V, const uint32_t *targets, const void *logits)
 {
-    struct simd_loss arguments = {
-        .precision = precision, .N = N, .V = V, .targets = targets, .logits = logits};
+    struct simd_loss arguments = {.precision = precision,
+                                  .N = N,
+                                  .V = V,
+                                  .row = model_logits_row(V),
+                                  .targets = targets,
+                                  .logits = logits};
     return mean_loss(cpu, cpu->simd->loss, arguments);
 }
 
@@ -29,6 +33,7 @@ double cpu_loss_backward(const struct cpu_context *cpu, enum model_precision pre
         .precision = precision,
         .N = N,
         .V = V,
+        .row = model_logits_row(V),
         .targets = targets,
         .scale = (float)(1 / divisor),
         .logits = logits,

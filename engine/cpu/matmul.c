@@ -25,6 +25,21 @@ struct matmul_library {
     uint64_t scratch_bytes;
 };
 
+uint32_t matmul_a_row(const struct matmul_shape *shape)
+{
+    return shape->a_row ? shape->a_row : shape->transposed_a ? shape->M : shape->K;
+}
+
+uint32_t matmul_b_row(const struct matmul_shape *shape)
+{
+    return shape->transposed_b ? shape->K : shape->N;
+}
+
+uint32_t matmul_c_row(const struct matmul_shape *shape)
+{
+    return shape->c_row ? shape->c_row : shape->N;
+}
+
 static guint shape_hash(gconstpointer key)
 {
     const unsigned char *bytes = key;
@@ -127,10 +142,12 @@ static struct product *product_new(struct matmul_library *library, const struct 
 {
     struct product *product = g_new0(struct product, 1);
     dnnl_data_type_t in = type_of(shape->in), out = type_of(shape->out);
-    dnnl_memory_desc_t a = onednn_matrix(shape->M, shape->K, shape->transposed_a, in);
-    dnnl_memory_desc_t b = onednn_matrix(shape->K, shape->N, shape->transposed_b, in);
-    dnnl_memory_desc_t c = onednn_matrix(shape->M, shape->N, false, out);
-    dnnl_memory_desc_t bias = onednn_matrix(1, shape->N, false, in);
+    dnnl_memory_desc_t a = onednn_matrix(shape->M, shape->K, matmul_a_row(shape),
+                                         shape->transposed_a, in);
+    dnnl_memory_desc_t b = onednn_matrix(shape->K, shape->N, matmul_b_row(shape),
+                                         shape->transposed_b, in);
+    dnnl_memory_desc_t c = onednn_matrix(shape->M, shape->N, matmul_c_row(shape), false, out);
+    dnnl_memory_desc_t bias = onednn_matrix(1, shape->N, shape->N, false, in);
     make_product(library, shape->add, &a, &b, shape->bias ? &bias : NULL, &c, product);
     onednn_matrix_free(&a);
     onednn_matrix_free(&b);
@@ -156,11 +173,11 @@ static void set_argument(struct product *product, int argument, const void *data
     onednn_check(dnnl_memory_set_data_handle(product->arguments[argument].memory, (void *)data));
 }
 
-static void fill_rows(uint32_t rows, uint32_t columns, const float *row, float *c)
+static void fill_rows(uint32_t rows, uint64_t stride, uint32_t columns, const float *row, float *c)
 {
 #pragma omp parallel for
     for (uint32_t r = 0; r < rows; r++)
-        memcpy(c + (uint64_t)r * columns, row, columns * sizeof *row);
+        memcpy(c + r * stride, row, columns * sizeof *row);
 }
 
 /* In fp32 oneDNN's sgemm is up to twice as fast as its matmul primitive, which reads b unpacked:
@@ -169,10 +186,10 @@ static void run_fp32(const struct matmul_shape *s, const float *a, const float *
                      const float *bias, float *c)
 {
     if (s->bias)
-        fill_rows(s->M, s->N, bias, c);
+        fill_rows(s->M, matmul_c_row(s), s->N, bias, c);
     onednn_check(dnnl_sgemm(s->transposed_a ? 'T' : 'N', s->transposed_b ? 'T' : 'N', s->M, s->N,
-                            s->K, 1, a, s->transposed_a ? s->M : s->K, b,
-                            s->transposed_b ? s->K : s->N, s->add || s->bias ? 1 : 0, c, s->N));
+                            s->K, 1, a, matmul_a_row(s), b, matmul_b_row(s),
+                            s->add || s->bias ? 1 : 0, c, matmul_c_row(s)));
 }
 
 static void run_primitive(struct matmul_library *library, struct product *product, const void *a,

@@ -9,12 +9,18 @@
 /* Compared byte by byte: begin with all zero. */
 struct matmul_shape {
     uint32_t M, N, K;
+    uint32_t a_row, c_row; /* elements from one stored row to the next; 0: they are contiguous */
     uint8_t transposed_a, transposed_b; /* stored [K,M], [N,K] */
     uint8_t in, out;                    /* enum model_precision of a, b and bias; of c: fp32
                                            where `in` is */
     uint8_t bias;                       /* with one */
     uint8_t add;                        /* to what c holds; without bias */
 };
+
+/* Elements from one stored row to the next. */
+uint32_t matmul_a_row(const struct matmul_shape *shape);
+uint32_t matmul_b_row(const struct matmul_shape *shape);
+uint32_t matmul_c_row(const struct matmul_shape *shape);
 
 struct matmul_library;
 

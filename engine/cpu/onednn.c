@@ -82,12 +82,12 @@ static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_
 
 #endif
 
-dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, bool transposed,
+dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, uint32_t row, bool transposed,
                                  dnnl_data_type_t type)
 {
     dnnl_memory_desc_t matrix;
     dnnl_dims_t dims = {rows, columns};
-    dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
+    dnnl_dims_t strides = {transposed ? 1 : row, transposed ? row : 1};
     onednn_check(describe(&matrix, dims, type, strides));
     return matrix;
 }

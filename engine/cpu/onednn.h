@@ -9,8 +9,9 @@
 /* Ends the program where oneDNN fails: its arguments are ours, not a user's. */
 void onednn_check(dnnl_status_t status);
 
-/* A matrix of [rows, columns], row-major, or stored transposed. Free with onednn_matrix_free. */
-dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, bool transposed,
+/* A matrix of [rows, columns], row-major, or stored transposed; stored rows are `row` elements
+ * apart. Free with onednn_matrix_free. */
+dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, uint32_t row, bool transposed,
                                  dnnl_data_type_t type);
 void onednn_matrix_free(dnnl_memory_desc_t *matrix);
 

@@ -36,10 +36,11 @@ static void widen(const uint16_t *from, uint64_t stride, struct piece piece, flo
 static void store(const struct matmul_shape *shape, struct piece piece, const float *sums,
                   const uint16_t *bias, void *c)
 {
+    uint64_t stride = matmul_c_row(shape);
 #pragma omp parallel for
     for (uint32_t r = 0; r < piece.rows; r++)
         for (uint32_t i = 0; i < piece.columns; i++) {
-            uint64_t at = (uint64_t)(piece.row + r) * shape->N + piece.column + i;
+            uint64_t at = (piece.row + r) * stride + piece.column + i;
             float sum = sums[r * TILE + i];
             if (shape->bias)
                 sum += bf16_widen(bias[piece.column + i]);
@@ -54,8 +55,7 @@ void widened_matmul(const struct matmul_shape *shape, const uint16_t *a, const u
                     const uint16_t *bias, void *c, float *scratch)
 {
     float *a_tile = scratch, *b_tile = a_tile + TILE * TILE, *sums = b_tile + TILE * TILE;
-    uint64_t a_stride = shape->transposed_a ? shape->M : shape->K;
-    uint64_t b_stride = shape->transposed_b ? shape->K : shape->N;
+    uint64_t a_stride = matmul_a_row(shape), b_stride = matmul_b_row(shape);
     g_assert(!shape->add || shape->out == MODEL_FP32);
     for (uint32_t m = 0; m < shape->M; m += TILE)
         for (uint32_t n = 0; n < shape->N; n += TILE) {

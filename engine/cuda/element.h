@@ -122,31 +122,29 @@ __device__ static inline void octet_store_whole(uint16_t *to, const struct octet
                     halves_pack(at[6], at[7])};
 }
 
-/* The octet at `first`, a multiple of 8, of an array's elements [begin, end); `padding` for those
- * outside. */
+/* The octet at `first`, a multiple of 8, of an array that ends at `end`; `padding` beyond. */
 template <typename T>
-__device__ inline struct octet octet_load(const T *array, uint64_t first, uint64_t begin,
-                                          uint64_t end, float padding)
+__device__ inline struct octet octet_load(const T *array, uint64_t first, uint64_t end,
+                                          float padding)
 {
-    if (first >= begin && first + OCTET <= end)
+    if (first + OCTET <= end)
         return octet_load_whole(array + first);
     struct octet octet;
     for (int i = 0; i < OCTET; i++)
-        octet.at[i] = first + i >= begin && first + i < end ? element_load(array + first + i)
-                                                            : padding;
+        octet.at[i] = first + i < end ? element_load(array + first + i) : padding;
     return octet;
 }
 
 template <typename T>
-__device__ inline void octet_store(T *array, uint64_t first, uint64_t begin, uint64_t end,
+__device__ inline void octet_store(T *array, uint64_t first, uint64_t end,
                                    const struct octet &octet)
 {
-    if (first >= begin && first + OCTET <= end) {
+    if (first + OCTET <= end) {
         octet_store_whole(array + first, octet);
         return;
     }
     for (int i = 0; i < OCTET; i++)
-        if (first + i >= begin && first + i < end)
+        if (first + i < end)
             element_store(array + first + i, octet.at[i]);
 }
 

@@ -20,21 +20,21 @@ template <typename T>
 __global__ void __launch_bounds__(THREADS) gelu_forward_kernel(struct gelu_arguments<T> a)
 {
     uint64_t first = first_of_thread();
-    struct octet x = octet_load(a.pre, first, 0, a.elements, 0);
+    struct octet x = octet_load(a.pre, first, a.elements, 0);
     for (int i = 0; i < OCTET; i++)
         x.at[i] = gelu(x.at[i]);
-    octet_store(a.y, first, 0, a.elements, x);
+    octet_store(a.y, first, a.elements, x);
 }
 
 template <typename T>
 __global__ void __launch_bounds__(THREADS) gelu_backward_kernel(struct gelu_arguments<T> a)
 {
     uint64_t first = first_of_thread();
-    struct octet x = octet_load(a.pre, first, 0, a.elements, 0);
-    struct octet dy = octet_load(a.y, first, 0, a.elements, 0);
+    struct octet x = octet_load(a.pre, first, a.elements, 0);
+    struct octet dy = octet_load(a.y, first, a.elements, 0);
     for (int i = 0; i < OCTET; i++)
         dy.at[i] *= gelu_slope(x.at[i]);
-    octet_store(a.y, first, 0, a.elements, dy);
+    octet_store(a.y, first, a.elements, dy);
 }
 
 template <typename T>

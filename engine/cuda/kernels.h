@@ -101,7 +101,7 @@ void cuda_attention_backward(const struct cuda_context *cuda, enum model_precisi
                              const void *qkv, const void *o, const float *lse,
                              const struct cpu_dropout *dropout, void *dqkv);
 
-/* ---- loss: `loss` is memory that the device writes ---- */
+/* ---- loss: `loss` is memory that the device writes; rows of logits as model_logits_row ---- */
 
 /* N V E bytes. */
 void cuda_loss(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,

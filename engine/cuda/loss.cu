@@ -1,6 +1,5 @@
 /* Cross-entropy of a softmax, a block a row at a time: see engine/cpu/simd/loss.c. One pass finds
- * the greatest logit and the sum of exponentials together, a second writes the gradient; rows begin
- * anywhere, so a row's octets are the array's. */
+ * the greatest logit and the sum of exponentials together, a second writes the gradient. */
 #include "engine/cuda/by_precision.h"
 #include "engine/cuda/element.h"
 #include "engine/cuda/kernels.h"
@@ -11,7 +10,7 @@
 enum { THREADS = 512, WARPS = THREADS / WARP, BLOCKS = 1024 };
 
 template <typename T> struct loss_arguments {
-    uint32_t N, V;
+    uint32_t N, V, row; /* row: elements from one to the next */
     const uint32_t *targets;
     const T *logits;
     T *gradient; /* the logits again; NULL: not wanted */
@@ -52,10 +51,10 @@ __device__ static inline struct softmax softmax_of(const struct octet &logits)
     return s;
 }
 
-/* The octets of the array that elements [begin, end) lie in go to the threads in turn. */
+/* The row's octets go to the threads in turn. */
 __device__ static inline uint64_t first_octet(uint64_t begin)
 {
-    return begin / OCTET * OCTET + threadIdx.x * OCTET;
+    return begin + threadIdx.x * OCTET;
 }
 
 /* Of a row, in all threads. */
@@ -65,7 +64,7 @@ __device__ inline struct softmax row_softmax(const struct loss_arguments<T> &a, 
 {
     struct softmax s = {-INFINITY, 0};
     for (uint64_t e = first_octet(begin); e < end; e += THREADS * OCTET)
-        s = softmax_join(s, softmax_of(octet_load(a.logits, e, begin, end, -INFINITY)));
+        s = softmax_join(s, softmax_of(octet_load(a.logits, e, end, -INFINITY)));
     for (int apart = 1; apart < WARP; apart *= 2) {
         struct softmax other = {__shfl_xor_sync(WHOLE_WARP, s.max, apart),
                                 __shfl_xor_sync(WHOLE_WARP, s.sum, apart)};
@@ -86,12 +85,12 @@ __device__ inline void row_gradient(const struct loss_arguments<T> &a, uint64_t 
 {
     float inverse = 1 / softmax.sum;
     for (uint64_t e = first_octet(begin); e < end; e += THREADS * OCTET) {
-        struct octet l = octet_load(a.logits, e, begin, end, -INFINITY);
+        struct octet l = octet_load(a.logits, e, end, -INFINITY);
         for (int i = 0; i < OCTET; i++) {
             float p = exponential(l.at[i] - softmax.max) * inverse;
             l.at[i] = (e + i == target ? p - 1 : p) * a.scale;
         }
-        octet_store(a.gradient, e, begin, end, l);
+        octet_store(a.gradient, e, end, l);
     }
 }
 
@@ -99,7 +98,7 @@ template <typename T>
 __device__ inline double row_loss(const struct loss_arguments<T> &a, uint64_t n,
                                   struct loss_shared *shared)
 {
-    uint64_t begin = n * a.V, target = begin + a.targets[n];
+    uint64_t begin = n * a.row, target = begin + a.targets[n];
     struct softmax softmax = row_softmax(a, begin, begin + a.V, shared);
     float logit = element_load(a.logits + target);
     __syncthreads(); /* the logit at the target, and shared->warps, have been read */
@@ -134,7 +133,7 @@ static void loss_launch(const struct cuda_context *cuda, uint32_t N, uint32_t V,
                         double *loss)
 {
     struct loss_arguments<T> arguments = {
-        N, V, targets, (const T *)logits, (T *)gradient, scale,
+        N, V, model_logits_row(V), targets, (const T *)logits, (T *)gradient, scale,
             (double *)cuda->scratch, cuda->counter, loss
     };
     launch(loss_kernel<T>, N < BLOCKS ? N : (uint32_t)BLOCKS, THREADS, sizeof(struct loss_shared),

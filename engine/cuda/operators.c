@@ -263,13 +263,15 @@ static void attention_backward(struct cuda_operators *operators, const struct op
                             call_out(call, 0));
 }
 
-/* logits[N,V] = x[N,H] weight[V,H]^T */
+/* logits[N,V] = x[N,H] weight[V,H]^T, rows of logits apart */
 static void classifier_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
+    uint32_t V = call->config->vocabulary;
     multiply(operators, call,
              (struct product_shape){.M = call->N,
-                                    .N = call->config->vocabulary,
+                                    .N = V,
                                     .K = call->H,
+                                    .c_row = model_logits_row(V),
                                     .transposed_b = true,
                                     .out = (uint8_t)call->precision},
              (struct product){
@@ -279,13 +281,14 @@ static void classifier_forward(struct cuda_operators *operators, const struct op
 /* The input's gradient first: the weight may be overwritten by its own. */
 static void classifier_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    uint32_t V = call->config->vocabulary;
-    multiply(
-        operators, call,
-        (struct product_shape){.M = call->N, .N = call->H, .K = V, .out = (uint8_t)call->precision},
-        (struct product){
-            .a = call_in(call, 0), .b = call_parameter(call, 0), .c = call_out(call, 0)});
-    multiply_weight(operators, call, (struct product_shape){.M = V, .N = call->H, .K = call->N},
+    uint32_t V = call->config->vocabulary, row = model_logits_row(V);
+    multiply(operators, call,
+             (struct product_shape){
+                 .M = call->N, .N = call->H, .K = V, .a_row = row, .out = (uint8_t)call->precision},
+             (struct product){
+                 .a = call_in(call, 0), .b = call_parameter(call, 0), .c = call_out(call, 0)});
+    multiply_weight(operators, call,
+                    (struct product_shape){.M = V, .N = call->H, .K = call->N, .a_row = row},
                     call_in(call, 0), call_in(call, 1));
 }
 

@@ -60,12 +60,13 @@ static cudaDataType_t data_type(uint8_t precision)
     return precision == MODEL_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* The row-major matrix [rows, columns] as the library sees it. */
+/* The row-major matrix [rows, columns] as the library sees it; `row` elements from one row to the
+ * next, 0: as many as columns. */
 static bool make_layout(cublasLtMatrixLayout_t *layout, uint8_t precision, uint32_t rows,
-                        uint32_t columns)
+                        uint32_t columns, uint32_t row)
 {
-    return cublasLtMatrixLayoutCreate(layout, data_type(precision), columns, rows, columns) ==
-           CUBLAS_STATUS_SUCCESS;
+    return cublasLtMatrixLayoutCreate(layout, data_type(precision), columns, rows,
+                                      row ? row : columns) == CUBLAS_STATUS_SUCCESS;
 }
 
 static bool set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
@@ -116,10 +117,10 @@ static bool describe(struct plan *plan)
            set(plan->operation, CUBLASLT_MATMUL_DESC_TRANSB, &of_a, sizeof of_a) &&
            set_epilogue(plan) &&
            make_layout(&plan->b, shape->in, shape->transposed_b ? N : K,
-                       shape->transposed_b ? K : N) &&
+                       shape->transposed_b ? K : N, 0) &&
            make_layout(&plan->a, shape->in, shape->transposed_a ? K : M,
-                       shape->transposed_a ? M : K) &&
-           make_layout(&plan->c, shape->out, M, N);
+                       shape->transposed_a ? M : K, shape->a_row) &&
+           make_layout(&plan->c, shape->out, M, N, shape->c_row);
 }
 
 /* Split sums are added in the workspace, in fp32: neither by atomics nor rounded between. */
@@ -157,7 +158,8 @@ static bool choose(const struct cuda_products *products, struct plan *plan)
 
 static bool same(const struct product_shape *p, const struct product_shape *q)
 {
-    return p->M == q->M && p->N == q->N && p->K == q->K && p->transposed_a == q->transposed_a &&
+    return p->M == q->M && p->N == q->N && p->K == q->K && p->a_row == q->a_row &&
+           p->c_row == q->c_row && p->transposed_a == q->transposed_a &&
            p->transposed_b == q->transposed_b && p->in == q->in && p->out == q->out &&
            p->epilogue == q->epilogue;
 }

@@ -1,4 +1,4 @@
-/* Matrix products by cuBLASLt, all matrices row-major and contiguous: c[M,N] = a[M,K] b[K,N], with
+/* Matrix products by cuBLASLt, all matrices row-major: c[M,N] = a[M,K] b[K,N], with
  * an epilogue. An algorithm is chosen once a shape, by the library's heuristic, and kept: it
  * depends on the shape and the GPU alone. In fp32 without TF32; sums in fp32 whatever the
  * precision. */
@@ -18,6 +18,7 @@ enum product_epilogue {
 
 struct product_shape {
     uint32_t M, N, K;
+    uint32_t a_row, c_row; /* elements from one stored row to the next; 0: they are contiguous */
     uint8_t transposed_a, transposed_b; /* stored [K,M], [N,K] */
     uint8_t in, out;                    /* enum model_precision: of a, b and bias; of c and pre */
     uint8_t epilogue;

@@ -28,19 +28,19 @@ template <typename T>
 __global__ void __launch_bounds__(THREADS) adamw_kernel(struct adamw_arguments<T> a)
 {
     uint64_t first = first_of_thread(), end = a.elements;
-    struct octet g = a.gradient ? octet_load(a.gradient, first, 0, end, 0)
-                                : octet_load(a.param, first, 0, end, 0);
-    struct octet value = a.master ? octet_load(a.master, first, 0, end, 0)
-                                  : octet_load(a.param, first, 0, end, 0);
-    struct octet m = octet_load(a.exp_avg, first, 0, end, 0);
-    struct octet v = octet_load(a.exp_avg_sq, first, 0, end, 0);
+    struct octet g = a.gradient ? octet_load(a.gradient, first, end, 0)
+                                : octet_load(a.param, first, end, 0);
+    struct octet value = a.master ? octet_load(a.master, first, end, 0)
+                                  : octet_load(a.param, first, end, 0);
+    struct octet m = octet_load(a.exp_avg, first, end, 0);
+    struct octet v = octet_load(a.exp_avg_sq, first, end, 0);
     for (int i = 0; i < OCTET; i++)
         value.at[i] = adamw_element(&a.step, value.at[i], g.at[i], &m.at[i], &v.at[i]);
     if (a.master)
-        octet_store(a.master, first, 0, end, value);
-    octet_store(a.param, first, 0, end, value);
-    octet_store(a.exp_avg, first, 0, end, m);
-    octet_store(a.exp_avg_sq, first, 0, end, v);
+        octet_store(a.master, first, end, value);
+    octet_store(a.param, first, end, value);
+    octet_store(a.exp_avg, first, end, m);
+    octet_store(a.exp_avg_sq, first, end, v);
 }
 
 template <typename T>
@@ -103,11 +103,11 @@ template <typename T>
 __global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T> a)
 {
     uint64_t first = first_of_thread(), end = a.elements;
-    struct octet g = octet_load(a.gradient, first, 0, end, 0);
+    struct octet g = octet_load(a.gradient, first, end, 0);
     struct halves param = halves_load(a.param, first, end);
     struct halves rest = halves_load(a.rest, first, end);
-    struct octet m = octet_load(a.exp_avg, first, 0, end, 0);
-    struct octet v = octet_load(a.exp_avg_sq, first, 0, end, 0);
+    struct octet m = octet_load(a.exp_avg, first, end, 0);
+    struct octet v = octet_load(a.exp_avg_sq, first, end, 0);
     for (int i = 0; i < OCTET; i++) {
         float master = adamw_element(&a.step, bf16_join(param.at[i], rest.at[i]), g.at[i], &m.at[i],
                                      &v.at[i]);
@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T
     }
     halves_store(a.param, first, end, param);
     halves_store(a.rest, first, end, rest);
-    octet_store(a.exp_avg, first, 0, end, m);
-    octet_store(a.exp_avg_sq, first, 0, end, v);
+    octet_store(a.exp_avg, first, end, m);
+    octet_store(a.exp_avg_sq, first, end, v);
 }
 
 template <typename T>
@@ -155,7 +155,7 @@ template <typename From, typename To>
 __global__ void __launch_bounds__(THREADS) convert_kernel(struct convert<From, To> a)
 {
     uint64_t first = first_of_thread();
-    octet_store(a.to, first, 0, a.elements, octet_load(a.from, first, 0, a.elements, 0));
+    octet_store(a.to, first, a.elements, octet_load(a.from, first, a.elements, 0));
 }
 
 template <typename From, typename To>

@@ -93,7 +93,7 @@ static const struct trace_operator *named(const struct trace *trace, const char 
 }
 
 /* N = 8, H = 8, F = 24, V = 11; every buffer takes 256 bytes but [N,F] in fp32, which takes 768,
- * and [N,3H] of qkv, the same; logits take 512. */
+ * and [N,3H] of qkv, the same; logits, whose rows lie 64 elements apart, take 2048. */
 static void test_bytes_by_hand(void)
 {
     struct model_config config = small_model(true, 0);
@@ -109,7 +109,7 @@ static void test_bytes_by_hand(void)
     /* weight read, gradients written; dy read and changed; x, pre; dx */
     g_assert_cmpuint(named(trace, "backward h.0.mlp.c_fc")->bytes, ==,
                      weight + weight + bias + 2 * 768 + 256 + 768 + 256);
-    g_assert_cmpuint(named(trace, "forward loss")->bytes, ==, 2 * 512 + 256);
+    g_assert_cmpuint(named(trace, "forward loss")->bytes, ==, 2 * 2048 + 256);
     /* 8 rows of wte and 4 of wpe; tokens; x */
     g_assert_cmpuint(named(trace, "forward embeddings")->bytes, ==, 8 * 32 + 4 * 32 + 256 + 256);
     /* parameter, both moments: read and written; gradient read */

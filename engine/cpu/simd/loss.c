@@ -16,7 +16,7 @@ static float row_max(const struct simd_loss *a, uint64_t n)
     for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
         struct tile_span span = tile_of(t, a->V);
         tile_fp32 l;
-        tile_load(a->precision, a->logits, n * a->V + span.first, span.count, -INFINITY, l);
+        tile_load(a->precision, a->logits, n * a->row + span.first, span.count, -INFINITY, l);
         for (int i = 0; i < SIMD_TILE; i++)
             max[i] = l[i] > max[i] ? l[i] : max[i];
     }
@@ -30,7 +30,7 @@ static struct softmax row_softmax(const struct simd_loss *a, uint64_t n)
     for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
         struct tile_span span = tile_of(t, a->V);
         tile_fp32 l;
-        tile_load(a->precision, a->logits, n * a->V + span.first, span.count, -INFINITY, l);
+        tile_load(a->precision, a->logits, n * a->row + span.first, span.count, -INFINITY, l);
         for (int i = 0; i < SIMD_TILE; i++)
             sum[i] += exponential(l[i] - max);
     }
@@ -42,7 +42,7 @@ static struct softmax row_softmax(const struct simd_loss *a, uint64_t n)
 
 static double row_loss(const struct simd_loss *a, uint64_t n, struct softmax softmax)
 {
-    uint64_t target = n * a->V + a->targets[n];
+    uint64_t target = n * a->row + a->targets[n];
     float logit = a->precision == MODEL_BF16 ? bf16_widen(((const uint16_t *)a->logits)[target])
                                              : ((const float *)a->logits)[target];
     return log(softmax.sum) + (double)softmax.max - (double)logit;
@@ -55,14 +55,14 @@ static void row_gradient(const struct simd_loss *a, uint64_t n, struct softmax s
     for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
         struct tile_span span = tile_of(t, a->V);
         tile_fp32 l;
-        tile_load(a->precision, a->logits, n * a->V + span.first, span.count, -INFINITY, l);
+        tile_load(a->precision, a->logits, n * a->row + span.first, span.count, -INFINITY, l);
         for (int i = 0; i < SIMD_TILE; i++)
             l[i] = exponential(l[i] - softmax.max) * inverse;
         if (target / SIMD_TILE == t)
             l[target % SIMD_TILE] -= 1;
         for (int i = 0; i < SIMD_TILE; i++)
             l[i] *= a->scale;
-        tile_store(a->precision, a->gradient, n * a->V + span.first, span.count, l);
+        tile_store(a->precision, a->gradient, n * a->row + span.first, span.count, l);
     }
 }
 

@@ -119,7 +119,7 @@ struct simd_attention { /* items: tiles of queries or of keys, [B, A, tiles of T
 
 struct simd_loss { /* items: blocks of rows */
     enum model_precision precision;
-    uint32_t N, V, blocks;
+    uint32_t N, V, row, blocks; /* row: elements from one to the next */
     const uint32_t *targets;
     float scale; /* of the gradient */
     const void *logits;

@@ -25,7 +25,8 @@ static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, d
 {
     struct twins t = twins_new();
     struct twin *targets = twin_tokens(&t, "targets", N, V);
-    struct twin *logits = twin_random(&t, "logits", precision, (uint64_t)N * V, deviation);
+    struct twin *logits = twin_random(&t, "logits", precision, (uint64_t)N * model_logits_row(V),
+                                      deviation);
     struct twin *again = twin_from(&t, "logits again", logits->cpu, logits->bytes);
     double cpu = cpu_loss(t.cpu, precision, N, V, targets->cpu, logits->cpu);
     double cuda = run_loss(&t, precision, N, V, targets, logits, false);
@@ -56,7 +57,7 @@ static void many_rows(void)
 {
     struct twins t = twins_new();
     struct twin *targets = twin_tokens(&t, "targets", 1030, 5);
-    struct twin *logits = twin_random(&t, "logits", MODEL_BF16, 1030 * 5, 1);
+    struct twin *logits = twin_random(&t, "logits", MODEL_BF16, 1030 * model_logits_row(5), 1);
     double cpu = cpu_loss(t.cpu, MODEL_BF16, 1030, 5, targets->cpu, logits->cpu);
     assert_near(run_loss(&t, MODEL_BF16, 1030, 5, targets, logits, false), cpu, 1e-6);
     twins_free(&t);

@@ -66,30 +66,44 @@ static void linear_layers(enum model_precision precision)
         check_linear(precision, shapes[i].N, shapes[i].I, shapes[i].O);
 }
 
+/* The rows of logits, which lie apart, one behind the other. */
+static struct tensor *gather(struct tensor *logits, uint32_t N, uint32_t V)
+{
+    double *values = zeros((uint64_t)N * V);
+    tensor_read(logits);
+    for (uint64_t n = 0; n < N; n++)
+        memcpy(values + n * V, logits->value + n * model_logits_row(V), V * sizeof *values);
+    struct tensor *gathered = tensor_from(logits->precision, (uint64_t)N * V, values);
+    g_free(values);
+    return gathered;
+}
+
 static void check_classifier(enum model_precision precision, uint32_t N, uint32_t H, uint32_t V)
 {
+    uint64_t apart = (uint64_t)N * model_logits_row(V);
     struct cpu_context *cpu = cpu_context_new(2);
     struct tensor *x = tensor_random(precision, (uint64_t)N * H, 1);
     struct tensor *weight = tensor_random(precision, (uint64_t)V * H, 1);
-    struct tensor *dlogits = tensor_random(precision, (uint64_t)N * V, 1);
-    struct tensor *logits = tensor_unset(precision, (uint64_t)N * V);
+    struct tensor *dlogits = tensor_random(precision, apart, 1);
+    struct tensor *logits = tensor_unset(precision, apart), *dy = gather(dlogits, N, V);
     struct tensor *dx = tensor_unset(precision, (uint64_t)N * H);
     struct tensor *dweight = tensor_from(MODEL_FP32, (uint64_t)V * H, weight->value);
     double *logits_are = reference(N, V, H, x->value, false, weight->value, true, NULL);
-    double *dx_is = reference(N, H, V, dlogits->value, false, weight->value, false, NULL);
-    double *dweight_is = reference(V, H, N, dlogits->value, true, x->value, false, NULL);
+    double *dx_is = reference(N, H, V, dy->value, false, weight->value, false, NULL);
+    double *dweight_is = reference(V, H, N, dy->value, true, x->value, false, NULL);
     for (uint64_t i = 0; i < (uint64_t)V * H; i++)
         dweight_is[i] += dweight->value[i];
 
     cpu_classifier_forward(cpu, precision, N, H, V, x->data, weight->data, logits->data);
-    assert_close(logits, logits_are, tolerance, "logits");
+    struct tensor *y = gather(logits, N, V);
+    assert_close(y, logits_are, tolerance, "logits");
     cpu_classifier_backward_input(cpu, precision, N, H, V, dlogits->data, weight->data, dx->data);
     assert_close(dx, dx_is, tolerance, "dx");
     cpu_classifier_backward_weight(cpu, precision, N, H, V, x->data, dlogits->data, true,
                                    dweight->data);
     assert_close(dweight, dweight_is, tolerance, "dweight added to");
 
-    struct tensor *all[] = {x, weight, dlogits, logits, dx, dweight};
+    struct tensor *all[] = {x, weight, dlogits, dy, logits, y, dx, dweight};
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
         tensor_free(all[i]);
     g_free(logits_are);

@@ -24,12 +24,12 @@ static double reference(const struct loss *l, const double *logits, double *grad
 {
     double sum = 0;
     for (uint32_t n = 0; n < l->N; n++) {
-        const double *row = logits + (uint64_t)n * l->V;
+        uint64_t begin = (uint64_t)n * model_logits_row(l->V);
+        const double *row = logits + begin;
         double total = log_sum(l->V, row);
         sum += total - row[l->targets[n]];
         for (uint32_t v = 0; gradient && v < l->V; v++)
-            gradient[(uint64_t)n * l->V + v] = (exp(row[v] - total) - (v == l->targets[n])) /
-                                               l->divisor;
+            gradient[begin + v] = (exp(row[v] - total) - (v == l->targets[n])) / l->divisor;
     }
     return sum / l->N;
 }
@@ -41,10 +41,12 @@ static double loss_of(const double *logits, const void *argument)
 
 static void reference_agrees_with_differences(void)
 {
-    struct loss l = {5, 7, random_tokens(5, 7), tensor_random(MODEL_FP32, 35, 1), 5, 0};
-    double gradient[35];
+    enum { N = 5, V = 7, ELEMENTS = N * 64 };
+    struct loss l = {N, V, random_tokens(N, V), tensor_random(MODEL_FP32, ELEMENTS, 1), N, 0};
+    double gradient[ELEMENTS] = {0};
+    g_assert_cmpuint(model_logits_row(V), ==, ELEMENTS / N);
     reference(&l, l.logits->value, gradient);
-    assert_gradient(loss_of, &l, l.logits->value, gradient, 35);
+    assert_gradient(loss_of, &l, l.logits->value, gradient, ELEMENTS);
     g_free(l.targets);
     tensor_free(l.logits);
 }
@@ -63,10 +65,11 @@ static void run(struct cpu_context *cpu, void *argument)
 
 static void check(enum model_precision precision, uint32_t N, uint32_t V, double deviation)
 {
-    uint64_t elements = (uint64_t)N * V;
+    uint64_t elements = (uint64_t)N * model_logits_row(V);
     struct loss l = {N,       V, random_tokens(N, V), tensor_random(precision, elements, deviation),
                      3.0 * N, 0};
-    double *gradient = zeros(elements), expected = reference(&l, l.logits->value, gradient);
+    double *gradient = g_memdup2(l.logits->value, elements * sizeof *gradient);
+    double expected = reference(&l, l.logits->value, gradient);
     run_everywhere(run, &l, &l.logits, 1);
     g_assert_cmpfloat(fabs(l.result - expected), <=, 1e-6 * (1e-3 + fabs(expected)));
     assert_close(l.logits, gradient, 2e-6, "dlogits");
