@@ -46,11 +46,12 @@ enum certificate_outcome {
     CERTIFICATE_DOES_NOT_FIT /* no plan fits */
 };
 
-/* Another choice of layers to compute again or to offload, of the embedding's place, or of
- * micro-batches, which the bounds above say nothing of. */
+/* Another choice of layers to compute again or to offload, of the embedding's place, of how masters
+ * lie, or of micro-batches, which the bounds above say nothing of. */
 struct certificate_alternative {
     char *recompute, *offload;     /* layers, as trace_layers_format writes them */
     bool host_embedding;           /* it runs on the host */
+    bool backward_twice;           /* over split masters, first for the gradient's norm */
     uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step */
     uint8_t outcome;               /* enum certificate_outcome */
     uint64_t host_price;           /* of BOUND_PRICE_SCALE: the host's share in the bound */

@@ -50,13 +50,14 @@ static json_t *alternatives_json(const struct certificate *certificate)
         const struct certificate_alternative *a = &certificate->alternatives[i];
         bool found = a->achieved > 0;
         json_array_append_new(
-            array, json_pack("{s:s,s:s,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute,
-                             "offload", a->offload, "host_embedding", a->host_embedding, "batch",
-                             (json_int_t)a->batch, "micro_batches", (json_int_t)a->micro_batches,
-                             "outcome", certificate_outcome_name(a->outcome), "host_price",
-                             (json_int_t)a->host_price, "lower_bound_ns", (json_int_t)a->bound,
-                             "achieved_ns", number_if(found, a->achieved), "achieved_bytes",
-                             number_if(found, a->achieved_traffic)));
+            array,
+            json_pack("{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute,
+                      "offload", a->offload, "host_embedding", a->host_embedding, "backward_twice",
+                      a->backward_twice, "batch", (json_int_t)a->batch, "micro_batches",
+                      (json_int_t)a->micro_batches, "outcome", certificate_outcome_name(a->outcome),
+                      "host_price", (json_int_t)a->host_price, "lower_bound_ns",
+                      (json_int_t)a->bound, "achieved_ns", number_if(found, a->achieved),
+                      "achieved_bytes", number_if(found, a->achieved_traffic)));
     }
     return array;
 }
@@ -181,6 +182,7 @@ static struct certificate_alternative read_alternative(struct reader *reader, co
         .recompute = read_text(reader, entry, "recompute"),
         .offload = read_text(reader, entry, "offload"),
         .host_embedding = json_is_true(json_object_get(entry, "host_embedding")),
+        .backward_twice = json_is_true(json_object_get(entry, "backward_twice")),
         .batch = (uint32_t)read_number(reader, json_object_get(entry, "batch"), UINT32_MAX),
         .micro_batches = (uint32_t)read_number(reader, json_object_get(entry, "micro_batches"),
                                                UINT32_MAX),

@@ -1,6 +1,6 @@
 /* The search over what a trace can be rewritten to: which layers are computed again, whether
- * activations may leave the device, on which side the embedding runs, and in how many micro-batches
- * a step is done.
+ * activations may leave the device, on which side the embedding runs, whether masters are split at
+ * the price of a second backward, and in how many micro-batches a step is done.
  *
  * A plan's bounds hold for its own choice. The others that were looked at are listed with it, each
  * with a bound of its own and with what became of it. */
@@ -14,6 +14,7 @@ struct choices_scope {
     bool layers;        /* which are computed again: no result depends on it */
     bool offload;       /* which are offloaded, likewise; only with `layers` */
     bool embedding;     /* its place, likewise; only with `layers`, and a platform to time it */
+    bool masters;       /* 14 bytes a parameter, or 12 and two backwards, likewise; with `layers` */
     bool micro_batches; /* only with `layers`; sums of gradients are rounded otherwise then, in bf16
                            they may take a list of their own */
 };
@@ -29,7 +30,8 @@ struct choices_result {
 /* search_plan of the trace as it is; and, where it is of a model that others can be derived for
  * (models/recognise.h), of its first layers computed again and its last ones kept, in shares that
  * are halved about the best; of all its layers offloaded, or none, where that frees or takes a part
- * of the device worth looking at; of its embedding on the other side; with every size of
+ * of the device worth looking at; of its embedding on the other side; with two backwards over split
+ * masters where it has one over whole ones, or the other way round; with every size of
  * micro-batches that divides the step's batch.
  * Only what may be better by its bound is tried, at a glance; the best is searched again. Fails as
  * search_plan does where no choice fits, and with TRACE_ERROR_INVALID where micro-batches are to be

@@ -35,8 +35,7 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
 {
     uint32_t count = recognised->config->layers;
     g_autofree uint8_t *recompute = g_new0(uint8_t, count), *offload = g_new0(uint8_t, count);
-    const struct model_choice choice = {recompute, offload, a->host_embedding,
-                                        model_backward_twice(&recognised->iteration->job)};
+    const struct model_choice choice = {recompute, offload, a->host_embedding, a->backward_twice};
     const char *wrong = "layers that the model has not";
     struct trace *derived = NULL;
 
@@ -53,8 +52,9 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
     if (wrong)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                     "certificate: the alternative that computes layers again: %s, offloads: %s, "
-                    "embeds on the %s: %s",
-                    a->recompute, a->offload, a->host_embedding ? "host" : "device", wrong);
+                    "embeds on the %s, runs backward %s: %s",
+                    a->recompute, a->offload, a->host_embedding ? "host" : "device",
+                    a->backward_twice ? "twice" : "once", wrong);
     return !wrong;
 }
 

@@ -1,17 +1,87 @@
 #include "planner/choices_tried.h"
 
 #include "models/place_updates.h"
+#include "planner/any_layout.h"
 #include "planner/glance.h"
 #include "planner/placement.h"
 #include "sim/layout_list.h"
 
 #include <math.h>
+#include <string.h>
+
+#define LEAST_TIME 1e-3 /* seconds; 0 would be no limit */
 
 enum {
     COARSE_STEP = PLACEMENT_PARTS / 8,
     FINE_STEP = PLACEMENT_PARTS / 32,
     SEEN_SHARE = 32, /* of the device: less of it is not worth looking at */
 };
+
+void choices_tried_free(void *data)
+{
+    struct tried *tried = data;
+
+    g_free(tried->recompute);
+    g_free(tried->offload);
+    trace_free(tried->trace);
+    plan_free(tried->plan);
+    g_free(tried->as_alternative.recompute);
+    g_free(tried->as_alternative.offload);
+    g_free(tried);
+}
+
+struct search_options choices_remaining(struct choices *c, double share)
+{
+    struct search_options options = *c->options;
+
+    if (c->deadline) {
+        double left = (double)(c->deadline - g_get_monotonic_time()) * 1e-6;
+        c->stopped |= left <= 0;
+        options.time_limit = fmax(share * left, LEAST_TIME);
+    }
+    return options;
+}
+
+struct tried *choices_find(const struct choices *c, struct model_choice choice, uint32_t batch)
+{
+    for (guint i = 0; i < c->tried->len; i++) {
+        struct tried *tried = g_ptr_array_index(c->tried, i);
+        if (tried->as_alternative.batch == batch &&
+            tried->host_embedding == choice.host_embedding &&
+            tried->as_alternative.backward_twice == choice.twice &&
+            !memcmp(tried->recompute, choice.recompute, c->layers) &&
+            !memcmp(tried->offload, choice.offload, c->layers))
+            return tried;
+    }
+    return NULL;
+}
+
+struct tried *choices_add(struct choices *c, struct model_choice choice, struct trace *trace)
+{
+    struct tried *tried = g_new0(struct tried, 1);
+    struct certificate_alternative *a = &tried->as_alternative;
+
+    tried->recompute = g_memdup2(choice.recompute, c->layers);
+    tried->offload = g_memdup2(choice.offload, c->layers);
+    while (tried->first < c->layers && choice.recompute[tried->first])
+        tried->first++;
+    tried->host_embedding = choice.host_embedding;
+    tried->trace = trace;
+    a->recompute = trace_layers_format(choice.recompute, c->layers);
+    a->offload = trace_layers_format(choice.offload, c->layers);
+    a->host_embedding = choice.host_embedding;
+    a->backward_twice = choice.twice;
+    a->batch = trace->batch;
+    a->micro_batches = trace->micro_batches;
+    a->bound = any_layout_best(trace, c->options->platform, &a->host_price);
+    g_ptr_array_add(c->tried, tried);
+    return tried;
+}
+
+bool choices_is_offload_other(const struct choices *c, const struct tried *tried)
+{
+    return memcmp(tried->offload, c->traced_offload, c->layers) != 0;
+}
 
 uint64_t choices_nanoseconds(const struct plan *plan)
 {
@@ -40,14 +110,26 @@ void choices_take_plan(struct choices *c, struct tried *tried, struct plan *plan
         c->best = tried;
 }
 
-struct layout *choices_layout(const struct layout *layout, const struct trace *trace)
+/* Of as many elements. */
+static uint64_t chunk_bytes(const struct layout *layout, const struct trace *of,
+                            const struct trace *trace, int list)
+{
+    uint64_t bytes = layout->chunk_bytes[list], width = of->list_element_bytes[list];
+
+    if (!bytes)
+        return layout->chunk_bytes[TRACE_PARAM];
+    return width ? layout_align(bytes * trace->list_element_bytes[list] / width) : bytes;
+}
+
+struct layout *choices_layout(const struct layout *layout, const struct trace *of,
+                              const struct trace *trace)
 {
     struct layout_spec spec = {.given = layout};
 
     for (int list = 0; list < TRACE_LISTS; list++) {
-        uint64_t bytes = layout->chunk_bytes[list];
-        spec.chunk_bytes[list] = bytes ? bytes : layout->chunk_bytes[TRACE_PARAM];
-        if (!layout->places[list] != !trace->list_element_bytes[list])
+        uint8_t width = trace->list_element_bytes[list];
+        spec.chunk_bytes[list] = chunk_bytes(layout, of, trace, list);
+        if (!layout->places[list] != !width || width != of->list_element_bytes[list])
             spec.given = NULL;
     }
     return layout_pack(trace, &spec, NULL);
@@ -61,7 +143,7 @@ static void free_named(void *data)
     g_free(named);
 }
 
-struct search_result *choices_search_wholly(const struct trace *trace,
+struct search_result *choices_search_wholly(const struct trace *trace, const struct trace *of,
                                             const struct search_options *options, GError **error)
 {
     struct search_options own = *options;
@@ -70,7 +152,7 @@ struct search_result *choices_search_wholly(const struct trace *trace,
     for (guint i = 0; options->layouts && i < options->layouts->len; i++) {
         const struct named_layout *given = g_ptr_array_index(options->layouts, i);
         struct named_layout *named = g_new0(struct named_layout, 1);
-        named->layout = choices_layout(given->layout, trace);
+        named->layout = choices_layout(given->layout, of, trace);
         g_ptr_array_add(layouts, named);
     }
     own.layouts = options->layouts ? layouts : NULL;
@@ -133,7 +215,7 @@ void choices_glance(struct choices *c, struct tried *tried)
 {
     static const int steps[] = {-COARSE_STEP, COARSE_STEP, -FINE_STEP, FINE_STEP};
     int parts = host_parts(c, c->best->plan);
-    struct layout *layout = choices_layout(c->best->plan->layout, tried->trace);
+    struct layout *layout = choices_layout(c->best->plan->layout, c->best->trace, tried->trace);
     bool possible = placement_is_possible(tried->trace, c->options->platform);
     g_autofree uint8_t *on_host = g_memdup2(c->best->plan->choices->host_update,
                                             tried->trace->tensor_count);
@@ -204,7 +286,7 @@ bool choices_offload_matters(const struct choices *c, uint32_t first, const uint
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
     struct model_choice choice = {recompute, c->traced_offload, c->best->host_embedding,
-                                  c->traced_twice};
+                                  c->best->as_alternative.backward_twice};
     uint32_t batch = c->best->as_alternative.batch;
     struct trace *as_traced, *other;
     bool worth_while = false;

@@ -32,6 +32,22 @@ struct choices {
     bool stopped;
 };
 
+void choices_tried_free(void *tried);
+
+/* The options of a search with a share of the time that is left of their limit; where there is
+ * none, the search is over: `stopped`. */
+struct search_options choices_remaining(struct choices *choices, double share);
+
+/* What was tried with this choice, in micro-batches of `batch`; NULL: nothing. */
+struct tried *choices_find(const struct choices *choices, struct model_choice choice,
+                           uint32_t batch);
+
+/* Has it among the alternatives, with its bound. Takes `trace`, which is the choice's. */
+struct tried *choices_add(struct choices *choices, struct model_choice choice, struct trace *trace);
+
+/* Whether other layers are offloaded than in the trace. */
+bool choices_is_offload_other(const struct choices *choices, const struct tried *tried);
+
 /* A step's time in whole nanoseconds. */
 uint64_t choices_nanoseconds(const struct plan *plan);
 
@@ -54,12 +70,15 @@ struct trace *choices_trace(const struct choices *choices, struct model_choice c
  * micro-batches and embedding are as in the best plan. */
 bool choices_offload_matters(const struct choices *choices, uint32_t first, const uint8_t *offload);
 
-/* The same chunks; where the trace has a list that the layout lacks, or the other way round, chunks
- * of the same sizes. The caller frees it with layout_free. */
-struct layout *choices_layout(const struct layout *layout, const struct trace *trace);
+/* The same chunks, of a layout of the trace `of`; where `trace` has a list that the layout lacks,
+ * or the other way round, chunks of the same sizes, and where it has one of another width, chunks
+ * of as many elements. The caller frees it with layout_free. */
+struct layout *choices_layout(const struct layout *layout, const struct trace *of,
+                              const struct trace *trace);
 
-/* search_plan with the options' layouts, if they name any, made for this trace. */
-struct search_result *choices_search_wholly(const struct trace *trace,
+/* search_plan with the options' layouts, if they name any, which are of the trace `of`, made for
+ * this trace. */
+struct search_result *choices_search_wholly(const struct trace *trace, const struct trace *of,
                                             const struct search_options *options, GError **error);
 
 /* Plans at a glance, with the layout of the best plan so far: with the updates where that has them,

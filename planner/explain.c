@@ -207,9 +207,9 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
 
 static void print_alternative(const struct certificate_alternative *a, FILE *out)
 {
-    fprintf(out, "    %-16s %-9s %-6s %3u x %-3u at least %.4f s", a->recompute, a->offload,
-            a->host_embedding ? "host" : "device", a->micro_batches, a->batch,
-            (double)a->bound * 1e-9);
+    fprintf(out, "    %-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", a->recompute, a->offload,
+            a->host_embedding ? "host" : "device", a->backward_twice ? "twice" : "once",
+            a->micro_batches, a->batch, (double)a->bound * 1e-9);
     if (a->achieved) {
         g_autofree char *moved = size_format(a->achieved_traffic);
         fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
@@ -225,10 +225,10 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
 static void print_alternatives(const struct certificate *certificate, FILE *out)
 {
     if (certificate->alternative_count)
-        fputs(
-            "  other layers computed again, and offloaded, the embedding's place, micro-batches x "
-            "sequences, with any chunks\n",
-            out);
+        fputs("  other layers computed again, and offloaded, the embedding's place, backward, "
+              "micro-batches "
+              "x sequences, with any chunks\n",
+              out);
     for (uint32_t i = 0; i < certificate->alternative_count; i++)
         print_alternative(&certificate->alternatives[i], out);
 }

@@ -23,7 +23,8 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_DOES_NOT_FIT = 3 };
 
 struct arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
-        *chunk_size, *layout, *recompute, *offload, *embedding, *micro_batch, *emit, *timeline;
+        *chunk_size, *layout, *recompute, *offload, *embedding, *masters, *micro_batch, *emit,
+        *timeline;
     char **rest;
     double time_limit;
     int seed, threads;
@@ -53,6 +54,10 @@ static GOptionContext *describe(struct arguments *a)
          "Whether activations may leave the device: any (default), or as traced", "any|traced"},
         {"embedding", 0, 0, G_OPTION_ARG_STRING, &a->embedding,
          "Whether it runs on device or host: any (default; takes a --platform), or as traced",
+         "any|traced"},
+        {"bytes-per-parameter", 0, 0, G_OPTION_ARG_STRING, &a->masters,
+         "Whether split masters and a second backward may make 12 of 14: any (default), or as "
+         "traced",
          "any|traced"},
         {"micro-batch", 0, 0, G_OPTION_ARG_STRING, &a->micro_batch,
          "Its size in a step of the same batch: any, or as traced (default)", "any|traced"},
@@ -88,10 +93,10 @@ static GOptionContext *describe(struct arguments *a)
 
 static void arguments_clear(struct arguments *a)
 {
-    char *strings[] = {a->device_memory, a->host_memory, a->link,      a->platform,
-                       a->output,        a->explain,     a->verify,    a->objective,
-                       a->chunk_size,    a->layout,      a->recompute, a->offload,
-                       a->embedding,     a->micro_batch, a->emit,      a->timeline};
+    char *strings[] = {
+        a->device_memory, a->host_memory, a->link,        a->platform, a->output,    a->explain,
+        a->verify,        a->objective,   a->chunk_size,  a->layout,   a->recompute, a->offload,
+        a->embedding,     a->masters,     a->micro_batch, a->emit,     a->timeline};
     for (size_t i = 0; i < G_N_ELEMENTS(strings); i++)
         g_free(strings[i]);
     g_strfreev(a->rest);
@@ -304,7 +309,8 @@ static int search(const struct arguments *a, const struct inputs *in)
     const struct search_options options = options_of(a, in, progress);
     const struct choices_scope scope = {
         !is_given(a->recompute, "traced"), !is_given(a->offload, "traced"),
-        !is_given(a->embedding, "traced"), is_given(a->micro_batch, "any")};
+        !is_given(a->embedding, "traced"), !is_given(a->masters, "traced"),
+        is_given(a->micro_batch, "any")};
     struct choices_result *result = choices_search(in->trace, &options, scope, &error);
 
     progress_end(progress);
@@ -382,14 +388,16 @@ static int run(const struct arguments *a)
     if (a->emit && !emit_knows(a->emit))
         return usage("--emit takes deepspeed or fsdp");
     if (!is_any_or_traced(a->recompute) || !is_any_or_traced(a->offload) ||
-        !is_any_or_traced(a->embedding) || !is_any_or_traced(a->micro_batch))
-        return usage(
-            "--recompute, --offload-activations, --embedding and --micro-batch take any or "
-            "traced");
+        !is_any_or_traced(a->embedding) || !is_any_or_traced(a->masters) ||
+        !is_any_or_traced(a->micro_batch))
+        return usage("--recompute, --offload-activations, --embedding, --bytes-per-parameter and "
+                     "--micro-batch take any or traced");
     if (is_given(a->recompute, "traced") && is_given(a->offload, "any"))
         return usage("--offload-activations any chooses layers, too");
     if (is_given(a->recompute, "traced") && is_given(a->embedding, "any"))
         return usage("--embedding any chooses layers, too");
+    if (is_given(a->recompute, "traced") && is_given(a->masters, "any"))
+        return usage("--bytes-per-parameter any chooses layers, too");
     if (is_given(a->recompute, "traced") && is_given(a->micro_batch, "any"))
         return usage("--micro-batch any chooses layers, too");
     if (a->layout && is_given(a->micro_batch, "any"))

@@ -16,9 +16,10 @@
 
 enum { CASES = 2, LAYERS = 4 };
 
-static const struct choices_scope as_traced = {false, false, false, false},
-                                  layers = {true, false, false, false},
-                                  offload = {true, true, false, false};
+static const struct choices_scope as_traced = {false, false, false, false, false},
+                                  layers = {true, false, false, false, false},
+                                  offload = {true, true, false, false, false},
+                                  masters = {true, false, false, true, false};
 
 struct fixture {
     struct model_config config;
@@ -72,6 +73,8 @@ static void set_up(struct fixture *f, GRand *random)
                             .recompute = recompute,
                             .offload = offloaded,
                             .host_embedding = g_rand_int_range(random, 0, 4) == 0};
+    job.split_master = job.clip = job.micro_batches == 1 && !job.host_embedding &&
+                                  g_rand_int_range(random, 0, 4) == 0;
     f->platform = platform_read(PROJECT_DIR "/platforms/cpu-2core.json", NULL);
     g_assert_nonnull(f->platform);
     f->trace = model_synthesise(&f->config, &job, f->platform, NULL);
@@ -85,6 +88,7 @@ static void set_up(struct fixture *f, GRand *random)
                                 .seed = 1,
                                 .threads = 1};
     f->scope = (struct choices_scope){true, g_rand_boolean(random), g_rand_boolean(random),
+                                      g_rand_boolean(random),
                                       f->options.platform && g_rand_boolean(random)};
 }
 
@@ -140,7 +144,8 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         const struct certificate_alternative *a = &plan->certificate->alternatives[i];
         struct search_options options = f->options;
         uint8_t recompute[LAYERS], offloaded[LAYERS];
-        const struct model_choice chosen = {recompute, offloaded, a->host_embedding, false};
+        const struct model_choice chosen = {recompute, offloaded, a->host_embedding,
+                                            a->backward_twice};
         g_assert_true(trace_layers_parse(a->recompute, recompute, LAYERS));
         g_assert_true(trace_layers_parse(a->offload, offloaded, LAYERS));
         options.device_bytes = plan->device_budget;
@@ -149,7 +154,7 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         struct trace *trace = traced_derive(recognised, f->trace, f->options.platform, chosen,
                                             a->batch, NULL);
         g_assert_true(f->scope.micro_batches || a->batch == f->trace->batch);
-        struct search_result *result = choices_search_wholly(trace, &options, NULL);
+        struct search_result *result = choices_search_wholly(trace, f->trace, &options, NULL);
         if (result) {
             uint64_t ns = (uint64_t)llround(result->plan->predicted.iteration_seconds * 1e9);
             g_assert_cmpuint(ns + 1, >=, a->bound); /* seconds are rounded */
@@ -313,6 +318,60 @@ static void test_only_way(void)
     tear_down(&f);
 }
 
+/* The least host memory with which a plan fits. */
+static uint64_t least_host(const struct trace *trace, struct search_options options)
+{
+    uint64_t low = 0, high = 2 * trace_model_bytes(trace); /* high fits */
+
+    while (high - low > 1) {
+        options.host_bytes = low + (high - low) / 2;
+        if (needs_are_met(trace, &options, NULL))
+            high = options.host_bytes;
+        else
+            low = options.host_bytes;
+    }
+    return high;
+}
+
+/* Where host and device cannot hold 14 bytes a parameter, they may hold 12. */
+static void test_split_masters(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(7);
+    g_autoptr(GError) error = NULL;
+    const uint8_t every[LAYERS] = {1, 1, 1, 1};
+    struct fixture f;
+
+    set_up(&f, random);
+    struct recognised *recognised = recognise(f.trace, NULL);
+    struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 2, 1,
+                                        (struct model_choice){every, NULL, false, false});
+    struct recognised *of_whole = recognise(whole, NULL);
+    struct trace *split = model_derive(of_whole, whole,
+                                       (struct model_choice){every, NULL, false, true}, NULL);
+    f.options.objective = OBJECTIVE_TIME;
+    f.options.device_bytes = needs_device(split, &f.options, &error);
+    uint64_t for_split = least_host(split, f.options), for_whole = least_host(whole, f.options);
+    g_assert_cmpuint(for_split, <, for_whole);
+    f.options.host_bytes = (for_split + for_whole) / 2;
+    g_assert_null(choices_search(whole, &f.options, layers, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+    g_clear_error(&error);
+
+    struct choices_result *result = choices_search(whole, &f.options, masters, &error);
+    g_assert_no_error(error);
+    g_assert_true(result->best->plan->choices->backward_twice);
+    verify_plan(result->best->plan, result->best->trace, f.costs, NULL, &error);
+    g_assert_no_error(error);
+    certify(result);
+    g_assert_true(choices_check(result->best->plan, whole, f.costs, f.options.platform, &error));
+    choices_result_free(result);
+    trace_free(split);
+    trace_free(whole);
+    recognised_free(of_whole);
+    recognised_free(recognised);
+    tear_down(&f);
+}
+
 /* Where they do not fit either, those that may leave do; and in the plan they come back. */
 static void test_offload_only(void)
 {
@@ -362,7 +421,7 @@ static void test_micro_batches(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const struct choices_scope both = {true, false, false, true};
+    const struct choices_scope both = {true, false, false, false, true};
     const uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
@@ -404,6 +463,7 @@ int main(int argc, char **argv)
     g_test_add_func("/choices/property", test_property);
     g_test_add_func("/choices/room-pays", test_room_pays);
     g_test_add_func("/choices/only-way", test_only_way);
+    g_test_add_func("/choices/split-masters", test_split_masters);
     g_test_add_func("/choices/offload-only", test_offload_only);
     g_test_add_func("/choices/micro-batches", test_micro_batches);
     return g_test_run();
