@@ -5,6 +5,7 @@
 #include "planner/glance.h"
 #include "planner/placement.h"
 #include "sim/layout_list.h"
+#include "sim/workers.h"
 
 #include <math.h>
 #include <string.h>
@@ -159,14 +160,41 @@ struct search_result *choices_search_wholly(const struct trace *trace, const str
     return search_plan(trace, &own, error);
 }
 
-/* Returns whether the plan is this choice's best. Takes `placed`, which may be NULL. */
-static bool try_placed(struct choices *c, struct tried *tried, const struct layout *layout,
-                       struct trace *placed)
+/* ---- a glance ---- */
+
+enum { AT_ONCE = 3 };
+
+/* Placements that are looked at together, beside the best plan so far. */
+struct looks {
+    const struct choices *choices;
+    const struct layout *layout;
+    struct trace *placed[AT_ONCE]; /* NULL: there is none */
+    struct plan *plans[AT_ONCE];
+};
+
+static void look(void *data, uint32_t index)
 {
-    struct plan *plan = placed ? glance(placed, layout, c->best->plan, c->options) : NULL;
+    struct looks *looks = data;
+    const struct choices *c = looks->choices;
+
+    if (looks->placed[index])
+        looks->plans[index] = glance(looks->placed[index], looks->layout, c->best->plan,
+                                     c->options);
+    trace_free(looks->placed[index]);
+}
+
+static void look_at_all(struct looks *looks)
+{
+    const struct workers_job job = {
+        .task = look, .data = looks, .count = AT_ONCE, .threads = looks->choices->options->threads};
+    workers_run(&job);
+}
+
+/* Returns whether the plan is this choice's best. Takes `plan`, which may be NULL. */
+static bool take(struct choices *c, struct tried *tried, struct plan *plan)
+{
     bool better = plan && choices_prefers(c, plan, tried->plan);
 
-    trace_free(placed);
     choices_take_plan(c, tried, plan);
     return better;
 }
@@ -184,19 +212,40 @@ static int host_parts(const struct choices *c, const struct plan *plan)
     return (int)lround(PLACEMENT_PARTS * on_host / all);
 }
 
-/* In one direction, as long as that helps. */
-static void shift_updates(struct choices *c, struct tried *tried, const struct layout *layout,
-                          int *parts, int step)
+/* With so many parts of the optimizer on the host; NULL where there are not as many. */
+static struct trace *place(const struct choices *c, const struct tried *tried,
+                           const struct layout *layout, int parts)
 {
-    bool better = true;
+    const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)parts, 0, NULL};
 
-    for (int next = *parts + step; better && next >= 0 && next <= (int)PLACEMENT_PARTS;
-         next += step) {
-        const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)next, 0, NULL};
-        struct trace *placed = placement_trace(&placement, tried->trace, layout,
-                                               c->options->platform);
-        better = try_placed(c, tried, layout, placed);
-        *parts = better ? next : *parts;
+    if (parts < 0 || parts > (int)PLACEMENT_PARTS ||
+        !placement_is_possible(tried->trace, c->options->platform))
+        return NULL;
+    return placement_trace(&placement, tried->trace, layout, c->options->platform);
+}
+
+/* A step less on the host and one more, and on the better side as many as help. Takes `placed`,
+ * which is looked at first; NULL: nothing is. */
+static void shift_updates(struct choices *c, struct tried *tried, const struct layout *layout,
+                          struct trace *placed, int *parts, int step)
+{
+    struct looks looks = {.choices = c,
+                          .layout = layout,
+                          .placed = {placed, place(c, tried, layout, *parts - step),
+                                     place(c, tried, layout, *parts + step)}};
+    int side = 0;
+
+    look_at_all(&looks);
+    take(c, tried, looks.plans[0]);
+    if (take(c, tried, looks.plans[1]))
+        side = -step;
+    if (take(c, tried, looks.plans[2]))
+        side = step;
+    for (bool better = side != 0; better;) {
+        *parts += side;
+        struct trace *next = place(c, tried, layout, *parts + side);
+        better = next && take(c, tried, glance(next, layout, c->best->plan, c->options));
+        trace_free(next);
     }
 }
 
@@ -213,19 +262,17 @@ static void keep_embedding(const struct trace *trace, uint8_t *on_host)
 
 void choices_glance(struct choices *c, struct tried *tried)
 {
-    static const int steps[] = {-COARSE_STEP, COARSE_STEP, -FINE_STEP, FINE_STEP};
     int parts = host_parts(c, c->best->plan);
     struct layout *layout = choices_layout(c->best->plan->layout, c->best->trace, tried->trace);
-    bool possible = placement_is_possible(tried->trace, c->options->platform);
     g_autofree uint8_t *on_host = g_memdup2(c->best->plan->choices->host_update,
                                             tried->trace->tensor_count);
 
-    if (tried->host_embedding && possible)
+    if (tried->host_embedding && placement_is_possible(tried->trace, c->options->platform))
         keep_embedding(tried->trace, on_host);
-    try_placed(c, tried, layout,
-               model_place_updates(tried->trace, on_host, c->options->platform, NULL));
-    for (size_t i = 0; possible && i < G_N_ELEMENTS(steps); i++)
-        shift_updates(c, tried, layout, &parts, steps[i]);
+    shift_updates(c, tried, layout,
+                  model_place_updates(tried->trace, on_host, c->options->platform, NULL), &parts,
+                  COARSE_STEP);
+    shift_updates(c, tried, layout, NULL, &parts, FINE_STEP);
     layout_free(layout);
 }
 
