@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 
+#include "engine/divergence.h"
 #include "engine/engine_state.h"
 
 #include <time.h>
@@ -155,6 +156,12 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     result->figures.stall_seconds = ops->stall_seconds(engine->device) - stalled;
     result->figures.iteration_seconds = seconds_now() - start;
     return done;
+}
+
+char *engine_divergence(const struct engine *engine)
+{
+    const struct executor *x = &engine->executor;
+    return divergence_describe(x->iteration, x->losses, x->norms);
 }
 
 /* A forward pass of the first micro-batch; its activations are still there. */

@@ -60,6 +60,10 @@ struct engine_result {
 bool engine_step(struct engine *engine, const struct engine_step *step,
                  struct engine_result *result, GError **error);
 
+/* Where the last step's loss or gradient stopped being finite (engine/divergence.h); free with
+ * g_free. */
+char *engine_divergence(const struct engine *engine);
+
 /* The loss of one micro-batch, without dropout: tokens [2, N]. Nothing is trained. */
 bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss, GError **error);
 /* The same; logits [rows, V] of the rows [first_row, first_row + rows) as fp32. */

@@ -189,11 +189,12 @@ bool training_step(struct training *training, struct engine_result *result, GErr
     training->state.step++;
     if (isfinite(result->loss) && isfinite(result->gradient_norm))
         return true;
+    g_autofree char *where = engine_divergence(training->engine);
     g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_DIVERGED,
                 "step %" G_GUINT64_FORMAT
                 ": the loss is %g and the gradient's norm %g: training has "
-                "diverged; a lower --lr or more --warmup-steps may help",
-                training->state.step, result->loss, result->gradient_norm);
+                "diverged: %s; a lower --lr or more --warmup-steps may help",
+                training->state.step, result->loss, result->gradient_norm, where);
     return false;
 }
 
