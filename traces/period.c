@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* A symbol that comes `n` times a step comes again one step later as the n-th next. */
-enum { MOST_A_STEP = 12, CANDIDATES = 64 };
+enum { MOST_A_STEP = 12, CANDIDATES = 256 };
 
 static const double worst_alike = 0.75, steady = 0.8;
 
