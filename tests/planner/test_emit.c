@@ -17,28 +17,33 @@ struct fixture {
     struct search_result *result;
 };
 
-/* A plan for `share` of the model data on the device. */
-static void set_up(struct fixture *f, GRand *random, const char *share)
-{
-    do {
-        f->trace = random_iteration(random);
-        f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
-        f->costs = costs_new(f->platform, NULL, NULL);
-        struct search_options options = {.platform = f->platform,
-                                         .host_bytes = UINT64_MAX,
-                                         .costs = f->costs,
-                                         .seed = g_rand_int(random)};
-        g_assert_true(sizes_parse_budget(share, f->trace, &options.device_bytes, NULL));
-        f->result = search_plan(f->trace, &options, NULL);
-    } while (!f->result);
-}
-
 static void tear_down(struct fixture *f)
 {
     search_result_free(f->result);
     costs_free(f->costs);
     platform_free(f->platform);
     trace_free(f->trace);
+}
+
+/* A plan for `share` of the model data on the device, where the iteration has one. */
+static bool try_set_up(struct fixture *f, GRand *random, const char *share)
+{
+    f->trace = random_iteration(random);
+    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    f->costs = costs_new(f->platform, NULL, NULL);
+    struct search_options options = {.platform = f->platform,
+                                     .host_bytes = UINT64_MAX,
+                                     .costs = f->costs,
+                                     .seed = g_rand_int(random)};
+    g_assert_true(sizes_parse_budget(share, f->trace, &options.device_bytes, NULL));
+    f->result = search_plan(f->trace, &options, NULL);
+    return f->result != NULL;
+}
+
+static void set_up(struct fixture *f, GRand *random, const char *share)
+{
+    while (!try_set_up(f, random, share))
+        tear_down(f);
 }
 
 static json_t *settings(const struct fixture *f, const char *format)
