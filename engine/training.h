@@ -29,7 +29,8 @@ enum training_error { TRAINING_ERROR_DIVERGED };
 GQuark training_error_quark(void);
 
 /* One step on the data that is its turn, at the schedule's rate. TRAINING_ERROR_DIVERGED, with the
- * first operator that left such, where the loss or the gradient is no number any more: nothing that such a run saves is of use. */
+ * first operator that left such, where the loss or the gradient is no number any more: nothing that
+ * such a run saves is of use. */
 bool training_step(struct training *training, struct engine_result *result, GError **error);
 
 /* Whether the run has anything to evaluate on; and the mean loss over it, of at most 64
