@@ -84,7 +84,7 @@ static struct model_choice as_traced(const struct choices *c, uint32_t batch)
 
 static struct model_choice as_best(const struct choices *c)
 {
-    return (struct model_choice){NULL, c->best->offload, c->best->host_embedding,
+    return (struct model_choice){NULL, c->best->offload, c->best->as_alternative.host_embedding,
                                  c->best->as_alternative.backward_twice};
 }
 
@@ -161,7 +161,7 @@ void choices_explore_offload(struct choices *c)
 {
     const uint32_t firsts[] = {c->best->first, 0, c->layers}, batch = c->best->as_alternative.batch;
     g_autofree uint8_t *offload = g_malloc(c->layers);
-    const struct model_choice choice = {NULL, offload, c->best->host_embedding,
+    const struct model_choice choice = {NULL, offload, c->best->as_alternative.host_embedding,
                                         c->best->as_alternative.backward_twice};
 
     for (int every = 1; every >= 0; every--) {

@@ -48,7 +48,7 @@ struct tried *choices_find(const struct choices *c, struct model_choice choice, 
     for (guint i = 0; i < c->tried->len; i++) {
         struct tried *tried = g_ptr_array_index(c->tried, i);
         if (tried->as_alternative.batch == batch &&
-            tried->host_embedding == choice.host_embedding &&
+            tried->as_alternative.host_embedding == choice.host_embedding &&
             tried->as_alternative.backward_twice == choice.twice &&
             !memcmp(tried->recompute, choice.recompute, c->layers) &&
             !memcmp(tried->offload, choice.offload, c->layers))
@@ -66,7 +66,6 @@ struct tried *choices_add(struct choices *c, struct model_choice choice, struct 
     tried->offload = g_memdup2(choice.offload, c->layers);
     while (tried->first < c->layers && choice.recompute[tried->first])
         tried->first++;
-    tried->host_embedding = choice.host_embedding;
     tried->trace = trace;
     a->recompute = trace_layers_format(choice.recompute, c->layers);
     a->offload = trace_layers_format(choice.offload, c->layers);
@@ -267,7 +266,8 @@ void choices_glance(struct choices *c, struct tried *tried)
     g_autofree uint8_t *on_host = g_memdup2(c->best->plan->choices->host_update,
                                             tried->trace->tensor_count);
 
-    if (tried->host_embedding && placement_is_possible(tried->trace, c->options->platform))
+    if (tried->as_alternative.host_embedding &&
+        placement_is_possible(tried->trace, c->options->platform))
         keep_embedding(tried->trace, on_host);
     shift_updates(c, tried, layout,
                   model_place_updates(tried->trace, on_host, c->options->platform, NULL), &parts,
@@ -332,7 +332,8 @@ static bool link_permits(const struct choices *c, const struct trace *trace)
 bool choices_offload_matters(const struct choices *c, uint32_t first, const uint8_t *offload)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
-    struct model_choice choice = {recompute, c->traced_offload, c->best->host_embedding,
+    struct model_choice choice = {recompute, c->traced_offload,
+                                  c->best->as_alternative.host_embedding,
                                   c->best->as_alternative.backward_twice};
     uint32_t batch = c->best->as_alternative.batch;
     struct trace *as_traced, *other;

@@ -10,7 +10,6 @@ struct tried {
     uint8_t *recompute; /* [layers] */
     uint8_t *offload;   /* [layers] */
     uint32_t first;     /* the layers before it are computed again, those from it on kept */
-    bool host_embedding;
     struct trace *trace;
     struct plan *plan; /* NULL: none was made */
     bool searched;     /* wholly, not at a glance */
