@@ -12,7 +12,7 @@ static uint32_t draw(const float *logits, uint32_t vocabulary, double uniform)
 {
     double greatest = -INFINITY, sum = 0, below = 0;
     for (uint32_t v = 0; v < vocabulary; v++)
-        greatest = fmax(greatest, logits[v]);
+        greatest = logits[v] > greatest ? logits[v] : greatest;
     for (uint32_t v = 0; v < vocabulary; v++)
         sum += exp((logits[v] - greatest) / TEMPERATURE);
     for (uint32_t v = 0; v < vocabulary; v++) {
