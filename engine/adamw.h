@@ -14,13 +14,15 @@ struct adamw_options {
     double gradient_scale; /* of clipping: 1, or max_norm / norm */
 };
 
-/* What one step needs, computed once on the host in fp64 and rounded once. */
+/* What one step needs, computed once on the host in fp64 and rounded once. No factor is negated
+ * later: processors that can do so within a fused product do it to a NaN's sign too, or not,
+ * depending on the instruction. */
 struct adamw_step {
     float gradient_scale;
     float beta1, one_minus_beta1;
     float beta2, one_minus_beta2;
     float decay;               /* 1 - learning_rate * weight_decay */
-    float step_size;           /* learning_rate / (1 - beta1^step) */
+    float descent;             /* -learning_rate / (1 - beta1^step) */
     float inverse_correction2; /* 1 / sqrt(1 - beta2^step) */
     float epsilon;
 };
@@ -35,7 +37,7 @@ static inline struct adamw_step adamw_step_of(const struct adamw_options *option
         .beta2 = (float)options->beta2,
         .one_minus_beta2 = (float)(1.0 - options->beta2),
         .decay = (float)(1.0 - options->learning_rate * options->weight_decay),
-        .step_size = (float)(options->learning_rate / (1.0 - pow(options->beta1, (double)step))),
+        .descent = (float)(-options->learning_rate / (1.0 - pow(options->beta1, (double)step))),
         .inverse_correction2 = (float)(1.0 / sqrt(1.0 - pow(options->beta2, (double)step))),
         .epsilon = (float)options->epsilon,
     };
@@ -51,7 +53,7 @@ HOST_DEVICE static inline float adamw_element(const struct adamw_step *s, float 
     float denominator = fmaf(sqrtf(v), s->inverse_correction2, s->epsilon);
     *exp_avg = m;
     *exp_avg_sq = v;
-    return fmaf(-s->step_size, m / denominator, param * s->decay);
+    return fmaf(s->descent, m / denominator, param * s->decay);
 }
 
 #endif

@@ -26,7 +26,7 @@ struct cpu_context *cpu_context_new(unsigned threads);
 void cpu_context_free(struct cpu_context *cpu);
 
 unsigned cpu_context_threads(const struct cpu_context *cpu);
-/* "avx512", "avx2", "x86-64": what this machine has of what was compiled. */
+/* "avx512", "avx2", "neon", "generic": what this machine has of what was compiled. */
 const char *cpu_context_simd(const struct cpu_context *cpu);
 /* Bytes that the context holds for the bf16 matrix products met so far: grows with the first use of
  * a shape and never after. About 2 MiB for GPT-2; part of what libraries hold, not of any arena. In

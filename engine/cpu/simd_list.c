@@ -20,6 +20,16 @@ const struct cpu_simd *const *cpu_simd_list(void)
     return all + 2;
 }
 
+#elif defined(PSTAR_ARM_SIMD)
+
+extern const struct cpu_simd cpu_simd_neon;
+
+const struct cpu_simd *const *cpu_simd_list(void)
+{
+    static const struct cpu_simd *const all[] = {&cpu_simd_neon, &cpu_simd_generic, NULL};
+    return all;
+}
+
 #else
 
 const struct cpu_simd *const *cpu_simd_list(void)

@@ -31,6 +31,19 @@ typedef __m256 vector;
 typedef uint64_t words __attribute__((vector_size(32)));
 #define words_product(a, b) ((words)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
 
+#elif defined(__ARM_NEON)
+
+#include <arm_neon.h>
+enum { VECTOR_LANES = 4, PRODUCT_ROWS = 8 };
+typedef float32x4_t vector;
+#define vector_load(from)   vld1q_f32(from)
+#define vector_store(to, v) vst1q_f32(to, v)
+#define vector_set(value)   vdupq_n_f32(value)
+#define vector_fma(a, b, c) vfmaq_f32(c, a, b)
+
+typedef uint64x2_t words;
+#define words_product(a, b) vmull_u32(vmovn_u64(a), vmovn_u64(b))
+
 #else
 
 #include <math.h>
