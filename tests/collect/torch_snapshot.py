@@ -7,6 +7,8 @@ A snapshot needs a CUDA device to be made, so these are built here after the str
 torch.cuda.memory._snapshot documents, by an allocator that hands out addresses of one segment at
 random; what the trace must say is counted beside it. Returns 77 where PyTorch is missing.
 """
+import contextlib
+import io
 import json
 import os
 import pathlib
@@ -22,6 +24,9 @@ except ImportError:
     sys.exit(77)
 
 HELPER = pathlib.Path(__file__).resolve().parents[2] / "collect" / "pstar_torch.py"
+sys.path.insert(0, str(HELPER.parent))
+import pstar_torch  # noqa: E402
+
 BASE, SLOT, SLOTS = 0x7F0000000000, 1 << 20, 64
 FRAMES = [{"filename": "train.py", "line": 7, "name": "forward"}]
 
@@ -90,16 +95,25 @@ def check(condition, what):
         sys.exit(f"torch_snapshot: {what}")
 
 
-def convert(path, *options):
-    return subprocess.run([sys.executable, HELPER, path, *options], capture_output=True, text=True)
+def convert(path):
+    """In this process: a new one would import PyTorch each time, which takes seconds."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
+        return pstar_torch.convert_snapshot([str(path)]), errors.getvalue()
+
+
+def check_command(folder):
+    source, output = folder / "snapshot.pickle", folder / "named.json"
+    subprocess.run([sys.executable, HELPER, source, "-o", output], check=True,
+                   stdout=subprocess.DEVNULL)
+    check(output.read_bytes() == (folder / "snapshot.json").read_bytes(), "the command differs")
 
 
 def check_snapshot(program, folder, seed, history):
     allocator = Allocator(seed, history)
     source, converted = folder / "snapshot.pickle", folder / "snapshot.json"
     source.write_bytes(pickle.dumps(allocator.snapshot()))
-    done = convert(source)
-    check(done.returncode == 0, f"seed {seed}: {done.stderr}")
+    status, errors = convert(source)
+    check(status == 0, f"seed {seed}: {errors}")
     trace = folder / "run.pstar"
     subprocess.run([program, "import", converted, "-o", trace], check=True,
                    stdout=subprocess.DEVNULL)
@@ -121,9 +135,9 @@ def check_refused(folder):
     for name, content in bad.items():
         path = folder / name
         path.write_bytes(content)
-        done = convert(path)
-        check(done.returncode == 2 and "no snapshot" in done.stderr, f"{name}: {done.stderr}")
-    check(convert(folder / "nothing").returncode == 2, "a file that is not there")
+        status, errors = convert(path)
+        check(status == 2 and "no snapshot" in errors, f"{name}: {errors}")
+    check(convert(folder / "nothing")[0] == 2, "a file that is not there")
 
 
 def main():
@@ -133,6 +147,7 @@ def main():
             seed = int(os.environ.get("PSTAR_SEED", random.randrange(1 << 30))) + history
             print(f"seed {seed}")
             check_snapshot(sys.argv[1], folder, seed, history)
+        check_command(folder)
         check_refused(folder)
     return 0
 
