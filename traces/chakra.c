@@ -67,7 +67,7 @@ static void take_uses(struct reading *reading, const json_t *value, bool output)
     double elements = json_number_value(json_array_get(value, 3));
     double bytes = (offset + elements) * json_number_value(json_array_get(value, 4));
     double storage = json_number_value(json_array_get(value, 1));
-    struct kineto_use use = {.storage = storage > 0 ? (uint64_t)storage : 0,
+    struct kineto_use use = {.storage = storage > 0 && storage < 0x1p53 ? (uint64_t)storage : 0,
                              .bytes = bytes > 0 && bytes < 0x1p53 ? (uint64_t)bytes : 0,
                              .output = output};
     if (use.storage > 0 && use.bytes > 0)

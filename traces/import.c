@@ -1,9 +1,11 @@
 #include "traces/import.h"
 
 #include "traces/database.h"
+#include "traces/trace_file.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>
+#include <string.h>
 
 static char *join(const GPtrArray *lines)
 {
@@ -14,7 +16,7 @@ static char *join(const GPtrArray *lines)
     return g_string_free(text, FALSE);
 }
 
-static bool complete(const struct database *database, const char *lines, GError **error)
+static bool note(const struct database *database, const char *lines, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO meta VALUES ('unknown', ?)", error);
     bool good = row != NULL;
@@ -27,17 +29,40 @@ static bool complete(const struct database *database, const char *lines, GError 
            database_execute(database, "UPDATE meta SET value = 0 WHERE key = 'partial'", error);
 }
 
-bool import_publish(const char *from, const char *to, const GPtrArray *unknown, GError **error)
+static bool complete(const char *path, const GPtrArray *unknown, GError **error)
 {
     g_autofree char *lines = join(unknown);
-    struct database *database = database_open_for_writing(from, error);
-    bool good = database != NULL && complete(database, lines, error);
+    struct database *database = database_open_for_writing(path, error);
+    bool good = database != NULL && note(database, lines, error);
     database_close(database);
-    if (!good || g_rename(from, to) == 0)
-        return good;
+    return good;
+}
+
+bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,
+                    GError **error)
+{
+    GError *fault = NULL;
+    if (!complete(path, unknown, &fault) || !trace_verify(path, &fault)) {
+        import_blame(from, path, fault, error);
+        return false;
+    }
+    if (g_rename(path, to) == 0)
+        return true;
     g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be written: %s", to,
                 g_strerror(errno));
     return false;
+}
+
+void import_blame(const char *from, const char *path, GError *fault, GError **error)
+{
+    if (fault->domain != TRACE_ERROR || fault->code == TRACE_ERROR_IO ||
+        !g_str_has_prefix(fault->message, path)) {
+        g_propagate_error(error, fault);
+        return;
+    }
+    g_autofree char *line = g_strdup(fault->message + strlen(path));
+    g_set_error(error, TRACE_ERROR, fault->code, "%s%s", from, g_strdelimit(line, "\n", ' '));
+    g_error_free(fault);
 }
 
 static uint64_t *durations_of(const struct trace *trace)
@@ -61,12 +86,12 @@ static bool store(const char *path, const struct trace *trace, const struct reco
     return good;
 }
 
-bool import_write(const char *to, const struct trace *trace, const struct records *records,
-                  const GPtrArray *unknown, GError **error)
+bool import_write(const char *from, const char *to, const struct trace *trace,
+                  const struct records *records, const GPtrArray *unknown, GError **error)
 {
     g_autofree char *temporary = g_strconcat(to, ".import", NULL);
     bool good = store(temporary, trace, records, error) &&
-                import_publish(temporary, to, unknown, error);
+                import_publish(from, temporary, to, unknown, error);
     if (!good)
         g_unlink(temporary);
     return good;

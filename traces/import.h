@@ -25,16 +25,22 @@ bool import_chakra_timed(const char *from, const char *times, const char *to, GP
 importer import_nsys;
 
 /* Writes the trace of an import: an iteration (or NULL) and what was recorded. */
-bool import_write(const char *to, const struct trace *trace, const struct records *records,
-                  const GPtrArray *unknown, GError **error);
+bool import_write(const char *from, const char *to, const struct trace *trace,
+                  const struct records *records, const GPtrArray *unknown, GError **error);
 
 struct kineto;
 
 /* The same, with what the profiler has recorded; adds to `unknown` what that lacks. */
-bool import_write_profile(const char *to, const struct trace *trace, const struct kineto *profile,
-                          GPtrArray *unknown, GError **error);
+bool import_write_profile(const char *from, const char *to, const struct trace *trace,
+                          const struct kineto *profile, GPtrArray *unknown, GError **error);
 
-/* Completes a trace that was written to `from`, and moves it to `to`. */
-bool import_publish(const char *from, const char *to, const GPtrArray *unknown, GError **error);
+/* Completes the trace of the import of `from` that was written to `path`, verifies it
+ * (traces/trace_file.h), and moves it to `to`. */
+bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,
+                    GError **error);
+
+/* Takes `fault`, and says it of the import's source: what is wrong in the trace at `path` is wrong
+ * there. But where that could not be read or written. */
+void import_blame(const char *from, const char *path, GError *fault, GError **error);
 
 #endif

@@ -10,7 +10,7 @@ bool import_chakra(const char *from, const char *to, GPtrArray *unknown, GError 
         return false;
     struct trace *trace = kineto_iteration(kineto, unknown);
     g_ptr_array_add(unknown, g_strdup("times: the file has the order of operators alone"));
-    bool good = import_write(to, trace, &nothing, unknown, error);
+    bool good = import_write(from, to, trace, &nothing, unknown, error);
     trace_free(trace);
     kineto_free(kineto);
     return good;
@@ -46,7 +46,7 @@ bool import_chakra_timed(const char *from, const char *times, const char *to, GP
         trace = kineto_iteration(kineto, unknown);
         for (guint i = 0; i < kineto->notes->len; i++)
             g_ptr_array_add(unknown, g_strdup((const char *)g_ptr_array_index(kineto->notes, i)));
-        good = import_write_profile(to, trace, profile, unknown, error);
+        good = import_write_profile(from, to, trace, profile, unknown, error);
     }
     trace_free(trace);
     kineto_free(kineto);

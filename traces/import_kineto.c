@@ -33,15 +33,15 @@ static void note_events(const struct kineto *kineto, GPtrArray *unknown)
                                           "host's"));
 }
 
-bool import_write_profile(const char *to, const struct trace *trace, const struct kineto *profile,
-                          GPtrArray *unknown, GError **error)
+bool import_write_profile(const char *from, const char *to, const struct trace *trace,
+                          const struct kineto *profile, GPtrArray *unknown, GError **error)
 {
     struct activity activity = kineto_activity(profile);
     struct records records = {
         .events = make_events(profile), .event_count = profile->ranges->len, .activity = &activity};
     note_events(profile, unknown);
     records.strings = string_table_strings(profile->strings, &records.string_count);
-    bool good = import_write(to, trace, &records, unknown, error);
+    bool good = import_write(from, to, trace, &records, unknown, error);
     g_free(records.events);
     g_free(records.strings);
     return good;
@@ -53,7 +53,7 @@ bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError 
     if (kineto == NULL)
         return false;
     struct trace *trace = kineto_iteration(kineto, unknown);
-    bool good = import_write_profile(to, trace, kineto, unknown, error);
+    bool good = import_write_profile(from, to, trace, kineto, unknown, error);
     trace_free(trace);
     kineto_free(kineto);
     return good;

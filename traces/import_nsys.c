@@ -172,23 +172,6 @@ static bool fill(const char *path, const char *from, GPtrArray *unknown, GError 
     return good;
 }
 
-/* Reads all that was copied: its own mistakes would show here, and the export's do. */
-static bool check(const char *path, const char *from, GError **error)
-{
-    GError *fault = NULL;
-    struct records *records = records_read(path, &fault);
-    struct activity *activity = records == NULL ? NULL : activity_read(path, ACTIVITY_ALL, &fault);
-    records_free(records);
-    activity_free(activity);
-    if (fault == NULL)
-        return true;
-    const char *reason = g_str_has_prefix(fault->message, path) ? fault->message + strlen(path) + 2
-                                                                : fault->message;
-    g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: %s", from, reason);
-    g_error_free(fault);
-    return false;
-}
-
 static bool is_sqlite(const char *path, GError **error)
 {
     char header[16] = {0};
@@ -210,13 +193,16 @@ static bool is_sqlite(const char *path, GError **error)
 bool import_nsys(const char *from, const char *to, GPtrArray *unknown, GError **error)
 {
     g_autofree char *temporary = g_strconcat(to, ".import", NULL);
+    GError *fault = NULL;
     if (!is_sqlite(from, error))
         return false;
-    struct record_file *file = record_file_new(temporary, NULL, error);
+    struct record_file *file = record_file_new(temporary, NULL, &fault);
     bool good = file != NULL;
     record_file_free(file);
-    good = good && fill(temporary, from, unknown, error) && check(temporary, from, error) &&
-           import_publish(temporary, to, unknown, error);
+    good = good && fill(temporary, from, unknown, &fault);
+    if (!good)
+        import_blame(from, temporary, fault, error);
+    good = good && import_publish(from, temporary, to, unknown, error);
     if (!good)
         g_unlink(temporary);
     return good;

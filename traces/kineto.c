@@ -3,6 +3,7 @@
 #include "traces/json_events.h"
 #include "traces/kineto_event.h"
 
+#include <math.h>
 #include <string.h>
 
 static void clear_gpu(gpointer data)
@@ -105,13 +106,20 @@ static void take_range(struct kineto *kineto, const json_t *event, bool annotati
     g_array_append_val(kineto->ranges, range);
 }
 
+/* What is allocated; < 0: what is freed. */
+static int64_t changed_bytes(const json_t *args)
+{
+    double bytes = json_number_value(json_object_get(args, "Bytes"));
+    return fabs(bytes) < 0x1p53 ? (int64_t)bytes : 0;
+}
+
 static void take_memory(struct kineto *kineto, const json_t *event)
 {
     const json_t *args = json_object_get(event, "args");
     struct kineto_memory memory = {
         .time_ns = kineto_event_ns(event, "ts"),
         .address = kineto_event_number(args, "Addr"),
-        .bytes = (int64_t)json_number_value(json_object_get(args, "Bytes")),
+        .bytes = changed_bytes(args),
         .total_bytes = kineto_event_number(args, "Total Allocated"),
         .device_type = (int32_t)kineto_event_number32(args, "Device Type"),
         .device = kineto_event_number32(args, "Device Id"),

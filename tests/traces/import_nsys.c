@@ -154,10 +154,21 @@ static void test_refused(struct import_fixture *f, gconstpointer data)
     execute(f->from, "CREATE TABLE other (id INTEGER)");
     import_check_refused(f, import_nsys, "no table StringIds");
     g_unlink(f->from);
-    write_export(f, made);
-    execute(f->from, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1");
-    import_check_refused(f, import_nsys,
-                         "CUPTI_ACTIVITY_KIND_KERNEL: row 1: ends before it begins");
+    static const struct {
+        const char *sql, *reason;
+    } damages[] = {
+        {"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 1",
+         "CUPTI_ACTIVITY_KIND_KERNEL: row 1: ends before it begins"},
+        {"UPDATE NVTX_EVENTS SET start = end + 1 WHERE end IS NOT NULL", "ends before it begins"},
+        {"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET shortName = 4000000000", "names string 4000000000"},
+        {"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon'", "CUPTI_ACTIVITY_KIND_KERNEL"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(damages); i++) {
+        g_unlink(f->from);
+        write_export(f, made);
+        execute(f->from, damages[i].sql);
+        import_check_refused(f, import_nsys, damages[i].reason);
+    }
     activity_free(made);
 }
 
