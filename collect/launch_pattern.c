@@ -11,9 +11,10 @@ enum {
     MOST_LAUNCHES = 1 << 20, /* before the search is given up */
     REPETITIONS = 4,         /* that are needed where the host waits in each */
     REPETITIONS_WITHOUT_WAIT = 150,
-    ENDING = 2,       /* runs of equal launches by which an iteration's end is known */
-    MOST_PARTS = 6,   /* iterations that are taken for one */
-    MOST_STRAYED = 32 /* lengths of an iteration: longer is no evaluation between two */
+    LENGTHS_WITHOUT_UPDATE = 32, /* a step may have many micro-batches */
+    ENDING = 2,                  /* runs of equal launches by which an iteration's end is known */
+    MOST_PARTS = 6,              /* iterations that are taken for one */
+    MOST_STRAYED = 32            /* lengths of an iteration: longer is no evaluation between two */
 };
 
 static const double needed_alike = 0.9, shortest = 0.8, longest = 1.25;
@@ -35,13 +36,17 @@ struct launch_pattern {
     GHashTable *by_address; /* of its name in the program: of struct symbol */
     GArray *symbols;        /* of uint32_t: all launches, until the pattern is found */
     GArray *times;          /* of uint64_t */
-    GPtrArray *optimizer;   /* by number: whether the name is an optimizer's */
+    GArray *optimizer;      /* of bool, by number: whether the name is an optimizer's */
+    GArray *backward;       /* likewise, backward's */
     uint32_t next_search;
     struct period period; /* length 0: not found */
     uint32_t passed;
     struct runs ending, last; /* of an iteration; of what was launched */
     uint32_t since;           /* launches since the last end */
     bool waits;               /* in what repeats */
+    bool no_update;           /* in what repeats, which has backward's kernels */
+    bool updated;             /* a kernel of an optimizer was launched */
+    uint32_t before_backward; /* launches before the first of backward's */
     bool strayed;             /* it does not go on as it did: until its end comes again */
 };
 
@@ -61,9 +66,11 @@ struct launch_pattern *launch_pattern_new(void)
     pattern->by_address = g_hash_table_new(NULL, NULL);
     pattern->symbols = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     pattern->times = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    pattern->optimizer = g_ptr_array_new();
+    pattern->optimizer = g_array_new(FALSE, TRUE, sizeof(bool));
+    pattern->backward = g_array_new(FALSE, TRUE, sizeof(bool));
+    g_array_set_size(pattern->optimizer, WAIT + 1);
+    g_array_set_size(pattern->backward, WAIT + 1);
     pattern->next_search = FIRST_SEARCH;
-    g_ptr_array_add(pattern->optimizer, GINT_TO_POINTER(FALSE)); /* WAIT's */
     return pattern;
 }
 
@@ -75,7 +82,8 @@ void launch_pattern_free(struct launch_pattern *pattern)
     g_hash_table_unref(pattern->by_name);
     g_array_unref(pattern->symbols);
     g_array_unref(pattern->times);
-    g_ptr_array_unref(pattern->optimizer);
+    g_array_unref(pattern->optimizer);
+    g_array_unref(pattern->backward);
     g_free(pattern);
 }
 
@@ -92,7 +100,9 @@ static uint32_t number_of(struct launch_pattern *pattern, const char *kernel)
         symbol = g_new(struct symbol, 1);
         symbol->name = g_strdup(kernel);
         symbol->number = pattern->optimizer->len;
-        g_ptr_array_add(pattern->optimizer, GINT_TO_POINTER(kernel_words_optimizer(kernel)));
+        bool optimizer = kernel_words_optimizer(kernel), backward = kernel_words_backward(kernel);
+        g_array_append_val(pattern->optimizer, optimizer);
+        g_array_append_val(pattern->backward, backward);
         g_hash_table_insert(pattern->by_name, symbol->name, symbol);
     }
     g_hash_table_insert(pattern->by_address, (void *)kernel, symbol);
@@ -102,6 +112,11 @@ static uint32_t number_of(struct launch_pattern *pattern, const char *kernel)
 static uint32_t symbol_at(const struct launch_pattern *pattern, uint32_t place)
 {
     return g_array_index(pattern->symbols, uint32_t, place);
+}
+
+static bool is_optimizer(const struct launch_pattern *pattern, uint32_t symbol)
+{
+    return g_array_index(pattern->optimizer, bool, symbol);
 }
 
 /* From the one before to the one at `place`, on average over the repetitions. */
@@ -126,7 +141,7 @@ static int64_t last_of_optimizer(const struct launch_pattern *pattern)
     uint32_t previous = UINT32_MAX, most = 0;
     int64_t last = -1;
     for (uint32_t i = begin; i < begin + 2 * length; i++) {
-        if (!GPOINTER_TO_INT(g_ptr_array_index(pattern->optimizer, symbol_at(pattern, i))))
+        if (!is_optimizer(pattern, symbol_at(pattern, i)))
             continue;
         if (previous != UINT32_MAX && i - previous > most) {
             most = i - previous;
@@ -260,7 +275,34 @@ static bool waits_repeat(const struct launch_pattern *pattern, const struct peri
         if (i + period->length < count && symbol_at(pattern, i + period->length) != WAIT)
             return false;
     }
-    return waits >= period->count;
+    /* The first repetition may be of what came before. */
+    return waits >= REPETITIONS && waits + 1 >= period->count;
+}
+
+/* Of the repetitions, those in which a symbol of the set comes. */
+static uint32_t count_with(const struct launch_pattern *pattern, const struct period *period,
+                           const GArray *set)
+{
+    uint32_t count = 0;
+    for (uint32_t r = 0; r < period->count; r++) {
+        uint32_t i = period->first + r * period->length, end = i + period->length;
+        while (i < end && !g_array_index(set, bool, symbol_at(pattern, i)))
+            i++;
+        count += i < end;
+    }
+    return count;
+}
+
+/* Micro-batches repeat more often than the step that they are part of: where an optimizer's kernels
+ * are named so each repetition has some, else none may come for long. */
+static bool has_updates(struct launch_pattern *pattern, const struct period *period)
+{
+    uint32_t updates = count_with(pattern, period, pattern->optimizer);
+    pattern->no_update = updates == 0 && count_with(pattern, period, pattern->backward) > 0;
+    if (!pattern->no_update)
+        return updates == 0 || updates + 1 >= period->count;
+    uint32_t trained = pattern->symbols->len - pattern->before_backward;
+    return !pattern->updated && trained / LENGTHS_WITHOUT_UPDATE >= period->length;
 }
 
 static bool is_sure(struct launch_pattern *pattern, const struct period *period)
@@ -271,23 +313,42 @@ static bool is_sure(struct launch_pattern *pattern, const struct period *period)
     return pattern->waits || period->count >= REPETITIONS_WITHOUT_WAIT;
 }
 
+/* Among the launches from `begin` on. `wait_ends`: the host's waits are taken for the end of what
+ * repeats. */
+static bool find(struct launch_pattern *pattern, uint32_t begin, bool wait_ends,
+                 struct period *period)
+{
+    uint32_t count = pattern->symbols->len - begin, symbols = pattern->optimizer->len;
+    const uint32_t *sequence = &g_array_index(pattern->symbols, uint32_t, begin);
+    g_autofree bool *ending = g_memdup2(pattern->optimizer->data, symbols * sizeof(bool));
+    ending[WAIT] = wait_ends;
+    *period = period_find(sequence, count, symbols, ending);
+    period->first += begin;
+    return is_sure(pattern, period);
+}
+
 /* Where now and then a launch is more than else, what repeats is short: the newest launches are
  * asked, fewer and fewer. */
 static void search(struct launch_pattern *pattern)
 {
     uint32_t count = pattern->symbols->len;
-    const uint32_t *symbols = (const uint32_t *)(void *)pattern->symbols->data;
     pattern->next_search = count + count / 8;
     for (uint32_t begin = 0; count - begin >= FIRST_SEARCH; begin += (count - begin + 1) / 2) {
-        struct period period = period_find(symbols + begin, count - begin, pattern->optimizer->len);
-        period.first += begin;
-        if (!is_sure(pattern, &period))
+        struct period period;
+        bool by_wait = !pattern->updated && find(pattern, begin, true, &period);
+        if (!by_wait && !find(pattern, begin, false, &period))
             continue;
+        if (!has_updates(pattern, &period)) {
+            if (!pattern->updated) /* later; among fewer launches micro-batches may be found */
+                return;
+            continue;
+        }
         pattern->period = period;
         pattern->passed += period.count;
         find_end(pattern);
         g_array_set_size(pattern->symbols, 0);
         g_array_set_size(pattern->times, 0);
+        pattern->before_backward = 0;
         return;
     }
 }
@@ -305,7 +366,8 @@ static enum launch_place follow(struct launch_pattern *pattern, uint32_t symbol)
     }
     if (pattern->since <= longest * length)
         return LAUNCH_WITHIN;
-    if (pattern->since > MOST_STRAYED * length) {
+    if (pattern->since > MOST_STRAYED * length ||
+        (pattern->no_update && is_optimizer(pattern, symbol))) {
         pattern->period = (struct period){0};
         pattern->next_search = FIRST_SEARCH;
     }
@@ -318,12 +380,16 @@ enum launch_place launch_pattern_add(struct launch_pattern *pattern, const char 
                                      uint64_t now_ns)
 {
     uint32_t symbol = number_of(pattern, kernel);
+    pattern->updated = pattern->updated || is_optimizer(pattern, symbol);
     if (pattern->period.length > 0)
         return follow(pattern, symbol);
     if (pattern->symbols->len == MOST_LAUNCHES)
         return LAUNCH_NEVER;
     g_array_append_val(pattern->symbols, symbol);
     g_array_append_val(pattern->times, now_ns);
+    if (pattern->symbols->len == pattern->before_backward + 1 &&
+        !g_array_index(pattern->backward, bool, symbol))
+        pattern->before_backward++;
     if (pattern->symbols->len >= pattern->next_search)
         search(pattern);
     if (pattern->period.length == 0)
@@ -338,6 +404,11 @@ uint32_t launch_pattern_passed(const struct launch_pattern *pattern)
 
 char *launch_pattern_describe(const struct launch_pattern *pattern)
 {
-    return g_strdup_printf("%u launches and waits that repeat, %.1f %% alike, found after %u times",
-                           pattern->period.length, 100 * pattern->period.alike, pattern->passed);
+    const char *doubt = pattern->no_update ? "; none is of an optimizer: if there are many "
+                                             "micro-batches to an update, each counts as one"
+                                           : "";
+    return g_strdup_printf("%u launches and waits that repeat, %.1f %% alike, found after %u "
+                           "times%s",
+                           pattern->period.length, 100 * pattern->period.alike, pattern->passed,
+                           doubt);
 }

@@ -133,14 +133,14 @@ static void guess_phases(const struct recording *recording, const GArray *launch
 {
     struct guessed_iteration *guessed = guess_iteration(recording->activity, recording->records);
     guint base = first_launch(launches, recording->host.start_ns);
-    const struct guessed_phase *const parts[] = {guessed ? &guessed->forward : NULL,
-                                                 guessed ? &guessed->backward : NULL,
-                                                 guessed ? &guessed->update : NULL};
-    for (int phase = 0; guessed && phase < STRIP_NO_PHASE; phase++)
-        if (parts[phase]->kernels && base + parts[phase]->first < launches->len)
-            add_phase(recording, (uint8_t)phase,
-                      g_array_index(launches, struct launch, base + parts[phase]->first).start_ns);
-    g_free(guessed);
+    for (guint i = 0; guessed && i < guessed->phases->len; i++) {
+        const struct guessed_phase *phase = &g_array_index(guessed->phases, struct guessed_phase,
+                                                           i);
+        if (base + phase->first < launches->len)
+            add_phase(recording, phase->phase,
+                      g_array_index(launches, struct launch, base + phase->first).start_ns);
+    }
+    guess_free(guessed);
 }
 
 void recording_add_phases(const struct recording *recording, const GArray *launches)

@@ -1,5 +1,7 @@
 #include "traces/activity_steps.h"
 
+#include "traces/kernel_words.h"
+
 /* By most kernels. */
 static uint32_t busiest_stream(const struct activity *activity, uint32_t device)
 {
@@ -51,9 +53,33 @@ static uint32_t symbol_of(GHashTable *symbols, uint32_t name)
     return symbol - 1;
 }
 
-struct period activity_steps(const struct activity *activity, uint32_t device, uint64_t *step_ns)
+/* Steps repeat from wherever the recording began: the first whole one follows an optimizer's last
+ * kernel, as the longest stretch without one shows it. */
+static void begin_after_update(struct period *period, const GArray *names, const GArray *ending)
+{
+    uint32_t last = 0, begin = 0, longest = 0;
+    bool seen = false;
+    for (uint32_t i = 0; i < 2 * period->length; i++) {
+        if (!g_array_index(ending, bool, g_array_index(names, uint32_t, period->first + i)))
+            continue;
+        if (seen && i - last > longest) {
+            longest = i - last;
+            begin = last + 1;
+        }
+        seen = true;
+        last = i;
+    }
+    if (period->length == 0 || begin % period->length == 0)
+        return;
+    period->first += begin % period->length;
+    period->count--;
+}
+
+struct period activity_steps(const struct activity *activity, const struct records *records,
+                             uint32_t device, uint64_t *step_ns)
 {
     g_autoptr(GHashTable) symbols = g_hash_table_new(NULL, NULL);
+    g_autoptr(GArray) ending = g_array_new(FALSE, FALSE, sizeof(bool));
     g_autoptr(GArray) names = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     uint32_t stream = busiest_stream(activity, device);
@@ -62,12 +88,17 @@ struct period activity_steps(const struct activity *activity, uint32_t device, u
         if (kernel->device != device || kernel->stream != stream)
             continue;
         uint32_t symbol = symbol_of(symbols, kernel->name);
+        if (symbol == ending->len) {
+            bool ends = kernel_words_optimizer(records_text(records, kernel->name));
+            g_array_append_val(ending, ends);
+        }
         g_array_append_val(names, symbol);
         g_array_append_val(starts, kernel->start_ns);
     }
     struct period period = period_find((const uint32_t *)(void *)names->data, names->len,
-                                       g_hash_table_size(symbols));
+                                       ending->len, (const bool *)(void *)ending->data);
     *step_ns = median_step(&period, starts);
+    begin_after_update(&period, names, ending);
     return period;
 }
 

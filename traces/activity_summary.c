@@ -137,11 +137,12 @@ static void add_waits(struct activity_summary *summary, const struct activity *a
         summary->overhead_ns += activity->overheads[i].end_ns - activity->overheads[i].start_ns;
 }
 
-static void add_steps(struct activity_summary *summary, const struct activity *activity)
+static void add_steps(struct activity_summary *summary, const struct activity *activity,
+                      const struct records *records)
 {
     for (guint i = 0; i < summary->devices->len; i++) {
         struct device_summary *device = &g_array_index(summary->devices, struct device_summary, i);
-        device->steps = activity_steps(activity, device->device, &device->step_ns);
+        device->steps = activity_steps(activity, records, device->device, &device->step_ns);
     }
 }
 
@@ -159,7 +160,7 @@ struct activity_summary *activity_summary_new(const struct activity *activity,
     add_kernels(summary, activity, records);
     add_copies(summary, activity);
     add_waits(summary, activity);
-    add_steps(summary, activity);
+    add_steps(summary, activity, records);
     for (guint i = 0; i < summary->memory->devices->len; i++)
         device_of(summary, activity,
                   g_array_index(summary->memory->devices, struct device_memory, i).device);

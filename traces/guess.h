@@ -11,7 +11,9 @@
 /* What says where a phase begins. */
 enum guessed_by {
     GUESSED_NOT = 0,
-    GUESSED_NAMES = 1 << 0,  /* the first kernel that is named so, after the phase before */
+    GUESSED_NAMES = 1 << 0, /* the first kernel that is named so, after the phase before; of a later
+                                  micro-batch: kernels of the same names as in the first's forward,
+                                  to the same end */
     GUESSED_MEMORY = 1 << 1, /* what was allocated within the iteration begins to be freed, or is
                                    free again */
     GUESSED_BOTH = GUESSED_NAMES | GUESSED_MEMORY /* and they agree */
@@ -19,15 +21,22 @@ enum guessed_by {
 
 struct guessed_phase {
     uint32_t first;   /* kernel, in the order of their launches */
-    uint32_t kernels; /* 0: there is no such phase, or it is not known where it begins */
+    uint32_t kernels; /* > 0 */
     uint64_t ns;      /* of the kernels, together */
-    uint32_t by;      /* enum guessed_by */
+    uint8_t phase;    /* enum trace_phase */
+    uint8_t by;       /* enum guessed_by: of its begin */
 };
 
 struct guessed_iteration {
     uint32_t device;
     uint32_t kernels; /* of the iteration: its moments */
-    struct guessed_phase forward, backward, update;
+    GArray *phases;   /* of struct guessed_phase: forward, backward, again for each micro-batch,
+                            update; without what is not there, or not known */
+    uint32_t micro_batches;
+    /* As often the kernels come again between which forward and backward lie, and non-model data
+     * rises and falls; 0: not known. Where these differ from micro_batches the phases are in doubt.
+     */
+    uint32_t turns, rises;
     /* Allocations of device memory that live through the iteration: model data, and what an
      * allocator holds; that come and go within: non-model data; that come and stay. */
     uint32_t lasting_count, passing_count, new_count;
@@ -42,6 +51,10 @@ struct guessed_iteration {
  * allocations. */
 struct guessed_iteration *guess_iteration(const struct activity *activity,
                                           const struct records *records);
+void guess_free(struct guessed_iteration *guessed); /* NULL is allowed */
+
+/* Why the phases are in doubt, as a sentence's end, to be freed with g_free. NULL: they are not. */
+char *guess_doubt(const struct guessed_iteration *guessed);
 
 /* A table, and an object that docs/formats.md describes. */
 void guess_print(const struct guessed_iteration *guessed, FILE *out);

@@ -71,7 +71,7 @@ void pstar_trace_info_records(const struct records *records, const struct activi
         print_json(records, activity, summary, guessed, missing, path);
     else
         print(records, summary, guessed, missing, path);
-    g_free(guessed);
+    guess_free(guessed);
     activity_summary_free(summary);
 }
 

@@ -3,6 +3,7 @@
 #include "tests/collect/fake/fake.h"
 #include "tests/collect/process.h"
 #include "tests/collect/trained.h"
+#include "traces/guess.h"
 #include "traces/memory_use.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
@@ -222,6 +223,52 @@ static void test_no_marks(struct fixture *fixture, gconstpointer data)
     assert_exit(fixture, 1);
     assert_says(fixture, "is partial");
     assert_checked(fixture, "the end");
+}
+
+static void check_accumulated(const struct guessed_iteration *guessed)
+{
+    g_assert_nonnull(guessed);
+    g_assert_cmpuint(guessed->micro_batches, ==, TRAINED_MICRO_BATCHES);
+    g_assert_cmpuint(guessed->phases->len, ==, 2 * TRAINED_MICRO_BATCHES + 1);
+    for (guint i = 0; i < guessed->phases->len; i++) {
+        const struct guessed_phase *phase = &g_array_index(guessed->phases, struct guessed_phase,
+                                                           i);
+        bool last = i + 1 == guessed->phases->len;
+        g_assert_cmpuint(phase->phase, ==,
+                         last           ? TRACE_UPDATE_PHASE
+                         : (i % 2 == 0) ? TRACE_FORWARD
+                                        : TRACE_BACKWARD);
+        g_assert_cmpuint(phase->kernels, ==,
+                         last         ? TRAINED_LAYERS
+                         : i % 2 == 0 ? 2 * TRAINED_LAYERS + 1
+                                      : (i == 1 ? 3 : 4) * TRAINED_LAYERS);
+        g_assert_cmpuint(phase->by & GUESSED_NAMES, ==, GUESSED_NAMES);
+    }
+}
+
+/* Several micro-batches to an update, each waited for: an iteration is all of them. */
+static void test_accumulated(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 1:3 -- %s accumulated 12", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, ==, 2 * TRAINED_ACCUMULATED_KERNELS);
+    struct guessed_iteration *guessed = guess_iteration(traced.activity, traced.records);
+    check_accumulated(guessed);
+    guess_free(guessed);
+    free_traced(&traced);
+    assert_checked(fixture, "5   forward and backward before the update");
+
+    /* Recorded as a whole, it is found in what was recorded. */
+    collect(fixture, "--iterations all -- %s accumulated 8", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    traced = read_traced(fixture);
+    guessed = guess_iteration(traced.activity, traced.records);
+    check_accumulated(guessed);
+    guess_free(guessed);
+    free_traced(&traced);
 }
 
 /* Evaluations between steps are no iterations, and are not recorded. */
@@ -520,6 +567,7 @@ int main(int argc, char **argv)
     ADD("/device/crossed-ranges", test_crossed_ranges, NULL);
     ADD("/device/marks", test_marks, NULL);
     ADD("/device/no-marks", test_no_marks, NULL);
+    ADD("/device/accumulated", test_accumulated, NULL);
     ADD("/device/evaluated", test_evaluated, NULL);
     ADD("/device/whole-program", test_whole_program, NULL);
     ADD("/device/samples", test_samples, NULL);

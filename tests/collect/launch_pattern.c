@@ -10,10 +10,10 @@ struct program {
     GRand *random;
     struct launch_pattern *pattern;
     uint64_t now_ns;
-    guint layers, forward, backward, setup, updates;
-    bool optimizer_named, waits;
-    double odd;              /* chance of one launch more in an iteration */
-    enum launch_place place; /* of the last launch */
+    guint layers, forward, backward, setup, updates, micro_batches;
+    bool optimizer_named, waits, waits_within; /* at the end, and after each micro-batch */
+    double odd;                                /* chance of one launch more in an iteration */
+    enum launch_place place;                   /* of the last launch */
     GPtrArray *names;
 };
 
@@ -36,6 +36,7 @@ static void set_up(struct program *p, bool waits)
                           .pattern = launch_pattern_new(),
                           .waits = waits,
                           .names = g_ptr_array_new_with_free_func(g_free)};
+    p->micro_batches = 1;
     p->layers = (guint)g_rand_int_range(p->random, 1, 40);
     p->forward = (guint)g_rand_int_range(p->random, 1, 9);
     p->backward = (guint)g_rand_int_range(p->random, 1, 12);
@@ -52,11 +53,10 @@ static void tear_down(struct program *p)
     g_rand_free(p->random);
 }
 
-/* Whether any launch before the iteration's last was said to be the last. */
-static bool iterate(struct program *p)
+/* Whether any launch was said to be the last. */
+static bool run_micro_batch(struct program *p, guint odd_layer)
 {
     bool early = false;
-    guint odd_layer = g_rand_double(p->random) < p->odd ? p->layers / 2 : G_MAXUINT;
     launch(p, "embedding", 1000);
     for (guint layer = 0; layer < p->layers; layer++)
         for (guint k = 0; k < p->forward; k++) {
@@ -74,6 +74,18 @@ static bool iterate(struct program *p)
     }
     launch(p, "embedding_backward", 10);
     early = early || p->place == LAUNCH_LAST;
+    if (p->waits_within)
+        launch(p, NULL, 4000);
+    return early || p->place == LAUNCH_LAST;
+}
+
+/* Whether any launch before the iteration's last was said to be the last. */
+static bool iterate(struct program *p)
+{
+    bool early = false;
+    guint odd_layer = g_rand_double(p->random) < p->odd ? p->layers / 2 : G_MAXUINT;
+    for (guint i = 0; i < p->micro_batches; i++)
+        early = run_micro_batch(p, odd_layer) || early;
     for (guint k = 0; k < p->updates; k++) {
         launch(p, p->optimizer_named ? "fused_adam_kernel" : "update", 10);
         bool last = k + 1 == p->updates && (p->optimizer_named || !p->waits);
@@ -93,49 +105,72 @@ static bool is_known(enum launch_place place)
     return place == LAUNCH_WITHIN || place == LAUNCH_LAST;
 }
 
-static void check_program(bool waits, guint within)
+/* From when it is known where iterations end, each ends there and nowhere else. */
+static void check_program(struct program *p, guint within)
 {
-    struct program p;
-    set_up(&p, waits);
-    p.odd = waits ? p.odd : 0;
-    g_test_message("%u layers of %u and %u, %u updates%s, %u before", p.layers, p.forward,
-                   p.backward, p.updates, p.optimizer_named ? " (named)" : "", p.setup);
-    for (guint i = 0; i < p.setup; i++)
-        launch(&p, name_of(&p, "setup", (guint)g_rand_int_range(p.random, 0, 30)), 10);
+    g_test_message("%u layers of %u and %u, %u updates%s, %u before, %u micro-batches%s", p->layers,
+                   p->forward, p->backward, p->updates, p->optimizer_named ? " (named)" : "",
+                   p->setup, p->micro_batches, p->waits_within ? " that wait" : "");
+    for (guint i = 0; i < p->setup; i++)
+        launch(p, name_of(p, "setup", (guint)g_rand_int_range(p->random, 0, 30)), 10);
     guint iteration = 0;
     bool early = false;
-    while (!is_known(p.place) && iteration < within + p.setup) {
-        early = iterate(&p) || early;
-        g_assert_cmpint(p.place, !=, LAUNCH_LOST);
+    while (!is_known(p->place) && iteration < within + p->setup) {
+        early = iterate(p) || early;
+        g_assert_cmpint(p->place, !=, LAUNCH_LOST);
         iteration++;
     }
-    g_assert_true(is_known(p.place));
-    g_autofree char *says = launch_pattern_describe(p.pattern);
+    g_assert_true(is_known(p->place));
+    g_autofree char *says = launch_pattern_describe(p->pattern);
     g_test_message("after %u: %s", iteration, says);
+    g_assert_cmpint(strstr(says, "none is of an optimizer") == NULL, ==, p->optimizer_named);
     g_assert_false(early);
-    if (p.odd == 0) /* else what was found may have been lost in between */
-        g_assert_cmpuint(launch_pattern_passed(p.pattern), <=, iteration);
-    g_assert_cmpuint(launch_pattern_passed(p.pattern), >=, 4);
+    if (p->odd == 0) /* else what was found may have been lost in between */
+        g_assert_cmpuint(launch_pattern_passed(p->pattern), <=, iteration);
+    g_assert_cmpuint(launch_pattern_passed(p->pattern), >=, 4);
     guint ended = 0;
-    for (guint i = 0; i < 30; i++) { /* each ends where it ends, and nowhere else */
-        g_assert_false(iterate(&p));
-        ended += p.place == LAUNCH_LAST;
+    for (guint i = 0; i < 30; i++) {
+        g_assert_false(iterate(p));
+        ended += p->place == LAUNCH_LAST;
     }
     /* Where iterations differ by chance, what was found first may have been several of them. */
-    g_assert_cmpuint(ended, >=, p.odd == 0 ? 30 : 20);
-    tear_down(&p);
+    g_assert_cmpuint(ended, >=, p->odd == 0 ? 30 : 20);
 }
 
 static void test_waits(void)
 {
-    for (int round = 0; round < 10; round++)
-        check_program(true, 40);
+    for (int round = 0; round < 10; round++) {
+        struct program p;
+        set_up(&p, true);
+        check_program(&p, p.optimizer_named ? 50 : 200);
+        tear_down(&p);
+    }
 }
 
 static void test_without_waits(void)
 {
-    for (int round = 0; round < 3; round++)
-        check_program(false, 300);
+    for (int round = 0; round < 3; round++) {
+        struct program p;
+        set_up(&p, false);
+        p.odd = 0;
+        check_program(&p, 300);
+        tear_down(&p);
+    }
+}
+
+/* Gradients are accumulated: micro-batches repeat more often than what they are part of. */
+static void test_micro_batches(void)
+{
+    for (int round = 0; round < 5; round++) {
+        struct program p;
+        set_up(&p, true);
+        p.micro_batches = (guint)g_rand_int_range(p.random, 2, 21);
+        p.waits_within = g_rand_boolean(p.random);
+        p.optimizer_named = p.optimizer_named || p.waits_within;
+        p.odd = p.optimizer_named ? p.odd : 0;
+        check_program(&p, 60);
+        tear_down(&p);
+    }
 }
 
 /* One forward alone, of however many layers, is no iteration; nor is noise. */
@@ -185,6 +220,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/launch-pattern/waits", test_waits);
     g_test_add_func("/launch-pattern/without-waits", test_without_waits);
+    g_test_add_func("/launch-pattern/micro-batches", test_micro_batches);
     g_test_add_func("/launch-pattern/not-fooled", test_not_fooled);
     g_test_add_func("/launch-pattern/lost", test_lost);
     return g_test_run();

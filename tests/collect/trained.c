@@ -3,8 +3,9 @@
  * MARKS: none, ranges (a range "step N" around each, "forward", "backward" and "update" within),
  * batches ("my batch" around each), optimizer (PyTorch's range around the update alone), marks (a
  * mark "iteration N" at each begin), evaluated (none, and four times forward alone after every
- * sixth step), crossed (as ranges, and in a domain of its own one that begins
- * in forward and ends in backward). ACTION happens in the middle of the step: kill (SIGKILL), term
+ * sixth step), accumulated (none, and TRAINED_MICRO_BATCHES times forward and backward to an
+ * update, each waited for), crossed (as ranges, and in a domain of its own one that begins in
+ * forward and ends in backward). ACTION happens in the middle of the step: kill (SIGKILL), term
  * (SIGTERM), exit (status 9), _exit (status 8, without a word), fork (a child that launches a
  * kernel, annotates and exits), long (a kernel that runs for half a second, asked for last in the
  * step). */
@@ -91,7 +92,8 @@ static void forward(struct run *run)
     pop(run);
 }
 
-static void backward(struct run *run)
+/* Gradients are made by the first micro-batch, the others add to them. */
+static void backward(struct run *run, int micro_batch)
 {
     push(run, "backward");
     cuMemFree(run->activations[TRAINED_LAYERS]);
@@ -99,11 +101,23 @@ static void backward(struct run *run)
         launch("_Z13gelu_backwardIfEvPT_i", 5);
         launch("_Z15linear_backwardIfEvPT_i", 20);
         launch("_Z15weight_gradientIfEvPT_i", 20);
+        if (micro_batch > 0)
+            launch("_Z3addIfEvPT_i", 2);
         cuMemFree(run->activations[layer]);
         if (layer == 2 && strcmp(run->marks, "crossed") == 0)
             nvtxDomainRangePop(run->other);
     }
     pop(run);
+}
+
+static void accumulate(struct run *run)
+{
+    for (int i = 0; i < TRAINED_MICRO_BATCHES - 1; i++) {
+        forward(run);
+        backward(run, i);
+        cuMemFree(run->input);
+        cuStreamSynchronize(NULL);
+    }
 }
 
 static void update(struct run *run)
@@ -131,10 +145,13 @@ static void step(struct run *run, int number)
         snprintf(name, sizeof name, "iteration %d", number);
         nvtxMarkA(name);
     }
+    bool accumulated = strcmp(run->marks, "accumulated") == 0;
+    if (accumulated)
+        accumulate(run);
     forward(run);
     if (number == run->action_step)
         act(run->action);
-    backward(run);
+    backward(run, accumulated ? TRAINED_MICRO_BATCHES - 1 : 0);
     update(run);
     if (number == run->action_step && strcmp(run->action, "long") == 0)
         launch("long_kernel", 500000);

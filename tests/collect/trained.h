@@ -9,7 +9,11 @@ enum {
     TRAINED_INPUT_BYTES = 1 << 12, /* of pinned memory on the host, too */
     /* A step: two kernels a layer in forward, three in backward, one in the update, and one that
      * computes the loss. */
-    TRAINED_KERNELS = 6 * TRAINED_LAYERS + 1
+    TRAINED_KERNELS = 6 * TRAINED_LAYERS + 1,
+    /* Gradients accumulated: each but the first also adds to them, a layer. */
+    TRAINED_MICRO_BATCHES = 5,
+    TRAINED_ACCUMULATED_KERNELS = TRAINED_MICRO_BATCHES * (5 * TRAINED_LAYERS + 1) +
+                                  (TRAINED_MICRO_BATCHES - 1) * TRAINED_LAYERS + TRAINED_LAYERS
 };
 
 #define TRAINED_MODEL_BYTES (2 * TRAINED_LAYERS * TRAINED_PARAMETER_BYTES)

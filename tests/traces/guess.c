@@ -14,8 +14,8 @@ struct fixture {
     GArray *kernels, *calls, *memory, *events; /* of struct kernel_record, ... */
     GPtrArray *strings;
     uint64_t now_ns, next_address;
-    uint32_t layers;
-    bool backward_named, optimizer_named;
+    uint32_t layers, micro_batches;
+    bool backward_named, optimizer_named, unlike;
 };
 
 static void set_up(struct fixture *f, gconstpointer data)
@@ -30,6 +30,7 @@ static void set_up(struct fixture *f, gconstpointer data)
                           .now_ns = 1000,
                           .next_address = 0x1000};
     f->layers = (uint32_t)g_rand_int_range(f->random, 1, MOST_LAYERS);
+    f->micro_batches = 1;
     f->backward_named = f->optimizer_named = true;
 }
 
@@ -90,20 +91,33 @@ static void release(struct fixture *f, uint64_t address)
     g_array_append_val(f->memory, record);
 }
 
-static void iterate(struct fixture *f, bool marked)
+/* Gradients are made by the first, the others add to them. `unlike`: what a layer launches depends
+ * on the micro-batch. */
+static void run_micro_batch(struct fixture *f, uint32_t number)
 {
-    uint64_t saved[MOST_LAYERS], begin_ns = f->now_ns += 10;
+    static const char *const variants[] = {"gemm", "gemm_split", "gemv", "gemm_small"};
+    const char *gemm = f->unlike ? variants[number % G_N_ELEMENTS(variants)] : "gemm";
+    uint64_t saved[MOST_LAYERS];
     for (uint32_t layer = 0; layer < f->layers; layer++) {
         saved[layer] = allocate(f, 1000);
-        launch(f, "gemm");
+        launch(f, gemm);
         launch(f, "gelu");
     }
     for (uint32_t layer = f->layers; layer-- > 0;) {
         release(f, saved[layer]);
         launch(f, f->backward_named ? "gelu_backward" : "mystery");
+        launch(f, gemm);
         launch(f, "gemm");
-        launch(f, "gemm");
+        if (number > 0)
+            launch(f, "add");
     }
+}
+
+static void iterate(struct fixture *f, bool marked)
+{
+    uint64_t begin_ns = f->now_ns += 10;
+    for (uint32_t i = 0; i < f->micro_batches; i++)
+        run_micro_batch(f, i);
     for (uint32_t i = 0; i < MODEL_ALLOCATIONS; i++)
         launch(f, f->optimizer_named ? "multi_tensor_apply_adam" : "other");
     f->now_ns += 10;
@@ -143,16 +157,37 @@ static void make_run(struct fixture *f, bool marked, uint32_t iterations)
         iterate(f, marked);
 }
 
-static void check(const struct fixture *f, const struct guessed_iteration *r, uint32_t backward_by,
-                  uint32_t update_by)
+static const struct guessed_phase *phase_at(const struct guessed_iteration *r, guint place)
+{
+    g_assert_cmpuint(place, <, r->phases->len);
+    return &g_array_index(r->phases, struct guessed_phase, place);
+}
+
+/* NULL: it was not found. */
+static const struct guessed_phase *update_of(const struct guessed_iteration *r)
+{
+    const struct guessed_phase *last = phase_at(r, r->phases->len - 1);
+    return last->phase == TRACE_UPDATE_PHASE ? last : NULL;
+}
+
+static void assert_no_doubt(const struct guessed_iteration *r)
+{
+    g_autofree char *doubt = guess_doubt(r);
+    g_assert_cmpstr(doubt, ==, NULL);
+}
+
+static void check(const struct fixture *f, const struct guessed_iteration *r, uint32_t backward_by)
 {
     g_assert_nonnull(r);
     g_assert_cmpuint(r->kernels, ==, 5 * f->layers + MODEL_ALLOCATIONS);
-    g_assert_cmpuint(r->forward.kernels, ==, 2 * f->layers);
-    g_assert_cmpuint(r->backward.first, ==, 2 * f->layers);
-    g_assert_cmpuint(r->backward.by, ==, backward_by);
-    g_assert_cmpuint(r->update.by, ==, update_by);
-    g_assert_cmpuint(r->forward.ns, ==, 500 * r->forward.kernels);
+    g_assert_cmpuint(r->micro_batches, ==, 1);
+    assert_no_doubt(r);
+    g_assert_cmpuint(phase_at(r, 0)->phase, ==, TRACE_FORWARD);
+    g_assert_cmpuint(phase_at(r, 0)->kernels, ==, 2 * f->layers);
+    g_assert_cmpuint(phase_at(r, 0)->ns, ==, 500 * 2 * f->layers);
+    g_assert_cmpuint(phase_at(r, 1)->phase, ==, TRACE_BACKWARD);
+    g_assert_cmpuint(phase_at(r, 1)->first, ==, 2 * f->layers);
+    g_assert_cmpuint(phase_at(r, 1)->by, ==, backward_by);
     g_assert_cmpuint(r->lasting_count, ==, MODEL_ALLOCATIONS);
     g_assert_cmpuint(r->lasting_bytes, ==, MODEL_ALLOCATIONS << 20);
     g_assert_cmpuint(r->passing_count, ==, f->layers);
@@ -166,12 +201,14 @@ static void test_names(struct fixture *f, gconstpointer data)
     (void)data;
     make_run(f, true, 1);
     struct guessed_iteration *r = guess_all(f);
-    check(f, r, GUESSED_BOTH, r->update.by);
+    check(f, r, GUESSED_BOTH);
     /* The last activation is freed three kernels before the update. */
-    g_assert_true(r->update.by & GUESSED_NAMES);
-    g_assert_cmpuint(r->update.first, ==, 5 * f->layers);
-    g_assert_cmpuint(r->update.kernels, ==, MODEL_ALLOCATIONS);
-    g_free(r);
+    const struct guessed_phase *update = update_of(r);
+    g_assert_nonnull(update);
+    g_assert_true(update->by & GUESSED_NAMES);
+    g_assert_cmpuint(update->first, ==, 5 * f->layers);
+    g_assert_cmpuint(update->kernels, ==, MODEL_ALLOCATIONS);
+    guess_free(r);
 }
 
 static void test_memory_alone(struct fixture *f, gconstpointer data)
@@ -180,11 +217,12 @@ static void test_memory_alone(struct fixture *f, gconstpointer data)
     f->backward_named = f->optimizer_named = false;
     make_run(f, true, 1);
     struct guessed_iteration *r = guess_all(f);
-    check(f, r, GUESSED_MEMORY,
-          f->layers > 1 ? GUESSED_MEMORY : r->update.by); /* one is freed at the first kernel */
+    check(f, r, GUESSED_MEMORY);
+    if (f->layers > 1) /* else the one is freed at backward's first kernel */
+        g_assert_cmpuint(update_of(r)->by, ==, GUESSED_MEMORY);
     if (f->layers >= 20)
-        g_assert_cmpuint(r->update.first, >=, 4 * f->layers);
-    g_free(r);
+        g_assert_cmpuint(update_of(r)->first, >=, 4 * f->layers);
+    guess_free(r);
 }
 
 /* Names without memory, as where an allocator hides it. */
@@ -194,25 +232,123 @@ static void test_names_alone(struct fixture *f, gconstpointer data)
     make_run(f, true, 1);
     g_array_set_size(f->memory, 0);
     struct guessed_iteration *r = guess_all(f);
-    g_assert_cmpuint(r->backward.first, ==, 2 * f->layers);
-    g_assert_cmpuint(r->backward.by, ==, GUESSED_NAMES);
-    g_assert_cmpuint(r->update.by, ==, GUESSED_NAMES);
+    g_assert_cmpuint(phase_at(r, 1)->first, ==, 2 * f->layers);
+    g_assert_cmpuint(phase_at(r, 1)->by, ==, GUESSED_NAMES);
+    g_assert_cmpuint(update_of(r)->by, ==, GUESSED_NAMES);
     g_assert_cmpuint(r->passing_count + r->lasting_count, ==, 0);
-    g_free(r);
+    guess_free(r);
 }
 
-/* What repeats, where nothing was marked. */
+static uint32_t micro_batch_kernels(const struct fixture *f, uint32_t number)
+{
+    return (number > 0 ? 6 : 5) * f->layers;
+}
+
+static void check_micro_batches(const struct fixture *f, const struct guessed_iteration *r,
+                                uint8_t by)
+{
+    uint32_t first = 0;
+    g_assert_cmpuint(r->micro_batches, ==, f->micro_batches);
+    g_assert_cmpuint(r->phases->len, ==, 2 * f->micro_batches + 1);
+    assert_no_doubt(r);
+    for (uint32_t i = 0; i < f->micro_batches; i++) {
+        const struct guessed_phase *forward = phase_at(r, 2 * i), *backward = forward + 1;
+        g_assert_cmpuint(forward->phase, ==, TRACE_FORWARD);
+        g_assert_cmpuint(forward->first, ==, first);
+        g_assert_cmpuint(forward->kernels, ==, 2 * f->layers);
+        g_assert_cmpuint(forward->by, ==, by);
+        g_assert_cmpuint(backward->phase, ==, TRACE_BACKWARD);
+        g_assert_cmpuint(backward->first, ==, first + 2 * f->layers);
+        g_assert_cmpuint(backward->by, ==, by);
+        first += micro_batch_kernels(f, i);
+    }
+    g_assert_nonnull(update_of(r));
+    g_assert_cmpuint(update_of(r)->first, ==, first);
+    g_assert_cmpuint(update_of(r)->kernels, ==, MODEL_ALLOCATIONS);
+}
+
+/* Gradients are accumulated: forward and backward come several times before the update. */
+static void test_micro_batches(struct fixture *f, gconstpointer data)
+{
+    bool marked = g_rand_boolean(f->random), hidden = g_rand_boolean(f->random);
+    (void)data;
+    f->layers = MAX(f->layers, 3);
+    f->micro_batches = (uint32_t)g_rand_int_range(f->random, 2, 40);
+    make_run(f, marked, marked ? 1 : 4);
+    if (hidden)
+        g_array_set_size(f->memory, 0);
+    g_test_message("%u micro-batches of %u layers%s%s", f->micro_batches, f->layers,
+                   marked ? "" : ", not marked", hidden ? ", memory hidden" : "");
+    struct guessed_iteration *r = guess_all(f);
+    g_assert_nonnull(r);
+    check_micro_batches(f, r, hidden ? GUESSED_NAMES : GUESSED_BOTH);
+    guess_free(r);
+}
+
+/* Each of its own kernels: not found, but it is said that they may be there. */
+static void test_unlike_micro_batches(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    f->layers = MAX(f->layers, 3);
+    f->micro_batches = 3;
+    f->unlike = true;
+    make_run(f, true, 1);
+    struct guessed_iteration *r = guess_all(f);
+    g_assert_cmpuint(r->micro_batches, ==, 1);
+    g_assert_cmpuint(r->rises, ==, 3);
+    g_autofree char *doubt = guess_doubt(r);
+    g_assert_nonnull(strstr(doubt, "rises and falls 3 times"));
+    guess_free(r);
+}
+
+/* Layers that are computed again in backward are no micro-batches. */
+static void test_recomputed(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    f->layers = MAX(f->layers, 3);
+    uint64_t begin_ns = f->now_ns;
+    for (uint32_t layer = 0; layer < f->layers; layer++) {
+        launch(f, "gemm");
+        launch(f, "gelu");
+    }
+    launch(f, "loss");
+    launch(f, "loss_backward");
+    for (uint32_t layer = 0; layer < f->layers; layer++) {
+        launch(f, "gemm");
+        launch(f, "gelu");
+        launch(f, "gelu_backward");
+        launch(f, "gemm");
+    }
+    launch(f, "adam");
+    const struct record event = {.type = RECORD_PUSH_POP,
+                                 .category = ANNOTATION_ITERATION,
+                                 .text = string(f, "iteration"),
+                                 .start_ns = begin_ns,
+                                 .end_ns = f->now_ns + 1};
+    g_array_append_val(f->events, event);
+    struct guessed_iteration *r = guess_all(f);
+    g_assert_cmpuint(r->micro_batches, ==, 1);
+    g_assert_cmpuint(phase_at(r, 1)->first, ==, 2 * f->layers + 1);
+    assert_no_doubt(r);
+    guess_free(r);
+}
+
+/* What repeats, where nothing was marked, from wherever the recording began. */
 static void test_repeated(struct fixture *f, gconstpointer data)
 {
     (void)data;
     f->layers = MAX(f->layers, 3);
     make_run(f, false, 6);
+    guint cut = (guint)g_rand_int_range(f->random, 0, 5 * (gint32)f->layers);
+    g_array_set_size(f->kernels, f->kernels->len - cut);
     struct guessed_iteration *r = guess_all(f);
     g_assert_nonnull(r);
     g_assert_cmpuint(r->kernels, ==, 5 * f->layers + MODEL_ALLOCATIONS);
-    g_assert_cmpfloat(r->alike, ==, 1);
+    g_assert_cmpfloat(r->alike, >, 0.9); /* what came before the first step may count as of one */
+    g_assert_cmpuint(phase_at(r, 0)->kernels, ==, 2 * f->layers);
+    g_assert_cmpuint(update_of(r)->kernels, ==, MODEL_ALLOCATIONS);
     g_assert_cmpuint(r->lasting_count, >=, MODEL_ALLOCATIONS);
-    g_free(r);
+    guess_free(r);
 }
 
 /* Gradients that are allocated in the first iteration, and stay. */
@@ -226,7 +362,7 @@ static void test_new(struct fixture *f, gconstpointer data)
     struct guessed_iteration *r = guess_all(f);
     g_assert_cmpuint(r->new_count, ==, 1);
     g_assert_cmpuint(r->new_bytes, ==, 4096);
-    g_free(r);
+    guess_free(r);
 }
 
 static void test_nothing(struct fixture *f, gconstpointer data)
@@ -245,6 +381,9 @@ int main(int argc, char **argv)
     ADD("/guess/names", test_names);
     ADD("/guess/memory-alone", test_memory_alone);
     ADD("/guess/names-alone", test_names_alone);
+    ADD("/guess/micro-batches", test_micro_batches);
+    ADD("/guess/unlike-micro-batches", test_unlike_micro_batches);
+    ADD("/guess/recomputed", test_recomputed);
     ADD("/guess/repeated", test_repeated);
     ADD("/guess/new", test_new);
     ADD("/guess/nothing", test_nothing);

@@ -35,7 +35,8 @@ static void append_noise(GArray *sequence, GRand *random, uint32_t symbols, uint
 
 static struct period find(const GArray *sequence)
 {
-    return period_find((const uint32_t *)(void *)sequence->data, sequence->len, MOST_SYMBOLS + 1);
+    return period_find((const uint32_t *)(void *)sequence->data, sequence->len, MOST_SYMBOLS + 1,
+                       NULL);
 }
 
 static void test_steps(void)
@@ -77,6 +78,32 @@ static void test_changes(void)
     }
 }
 
+/* A step of many micro-batches, whose last symbols are known to end it. */
+static void test_micro_batches(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    bool ending[MOST_SYMBOLS + 1] = {[MOST_SYMBOLS] = true};
+    for (int c = 0; c < CASES / 4; c++) {
+        g_autoptr(GArray) batch = make_step(random, MOST_SYMBOLS - 1);
+        g_autoptr(GArray) sequence = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+        gint32 batches = g_rand_int_range(random, 1, 130),
+               tensors = g_rand_int_range(random, 1, 40);
+        uint32_t begin = (uint32_t)g_rand_int_range(random, 0, (gint32)batch->len),
+                 end = MOST_SYMBOLS;
+        g_array_set_size(batch, batch->len - 1); /* the update's kernel */
+        for (int step = 0; step < 4; step++) {
+            for (gint32 b = 0; b < batches; b++)
+                g_array_append_vals(sequence, batch->data, batch->len);
+            for (gint32 t = 0; t < tensors; t++)
+                g_array_append_val(sequence, end);
+        }
+        struct period period = period_find((const uint32_t *)(void *)sequence->data + begin,
+                                           sequence->len - begin, MOST_SYMBOLS + 1, ending);
+        g_assert_cmpuint(period.length, ==, (guint)batches * batch->len + (guint)tensors);
+        g_assert_cmpuint(period.count, >=, 3);
+    }
+}
+
 static void test_none(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
@@ -93,6 +120,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/period/steps", test_steps);
     g_test_add_func("/period/changes", test_changes);
+    g_test_add_func("/period/micro-batches", test_micro_batches);
     g_test_add_func("/period/none", test_none);
     return g_test_run();
 }
