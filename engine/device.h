@@ -19,6 +19,11 @@ struct device_options {
     uint64_t arena_bytes, host_bytes;
     double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
     uint32_t threads;          /* for operators on the device; 0: all that may be used for them */
+    /* [host_cut_count] where things begin in the host pool, ascending: on a machine whose memory
+     * lies in several places each of them is spread by itself (engine/cpu/nodes.h). The caller's.
+     */
+    const uint64_t *host_cuts;
+    uint32_t host_cut_count;
     /* For copies, by a device that no profiler watches; NULL: nobody listens. Outlives it. */
     const struct annotate *annotate;
 };

@@ -2,6 +2,7 @@
 
 #include "engine/divergence.h"
 #include "engine/engine_state.h"
+#include "engine/pool_cuts.h"
 
 #include <time.h>
 
@@ -9,8 +10,11 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
 {
     const struct plan *plan = options->plan;
     const struct trace *trace = options->iteration->trace;
+    g_autoptr(GArray) cuts = pool_cuts(plan);
     const struct device_options device = {.arena_bytes = plan->device_bytes,
                                           .host_bytes = plan->host_bytes,
+                                          .host_cuts = (const uint64_t *)(const void *)cuts->data,
+                                          .host_cut_count = cuts->len,
                                           .h2d_rate = options->h2d_rate,
                                           .d2h_rate = options->d2h_rate,
                                           .threads = options->threads,

@@ -184,7 +184,7 @@ bool probe_updates(const struct device_ops *ops, struct platform *platform, GErr
         .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
     struct platform_curve *extra = platform->extra;
     struct update u = {.step = adamw_step_of(&options, 1)};
-    if (!cpu_memory_open(&u.memory, 0, UPDATE_MEMORY, error))
+    if (!cpu_memory_open(&u.memory, 0, UPDATE_MEMORY, NULL, error))
         return false;
     measure_updates(&cores.all, (uint32_t)CPU_COUNT(&cores.all), &u, &platform->host_update);
     measure_updates(&cores.host, cores.host_count, &u, &extra[PLATFORM_HOST_UPDATE_APART]);

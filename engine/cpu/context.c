@@ -1,5 +1,7 @@
 #include "engine/cpu/context.h"
 
+#include "engine/cpu/cores.h"
+
 struct cpu_context *cpu_context_with(unsigned threads, const struct cpu_simd *simd)
 {
     g_assert(threads >= 1);
@@ -13,6 +15,11 @@ struct cpu_context *cpu_context_with(unsigned threads, const struct cpu_simd *si
 struct cpu_context *cpu_context_new(unsigned threads)
 {
     return cpu_context_with(threads, cpu_simd_list()[0]);
+}
+
+void cpu_context_keep_near(struct cpu_context *cpu, const struct nodes *nodes)
+{
+    cpu->nodes = nodes;
 }
 
 void cpu_context_free(struct cpu_context *cpu)
@@ -49,6 +56,9 @@ void cpu_parallel(const struct cpu_context *cpu, simd_loop *loop, const void *ar
     for (uint64_t part = 0; part < threads; part++) {
         uint64_t first = part * grains / threads * grain;
         uint64_t end = (part + 1) * grains / threads * grain;
+        /* Each time: which thread has which part is the runtime's choice. */
+        if (cpu->nodes)
+            cores_bind(&cpu->nodes->cores[nodes_of_part(cpu->nodes, part, threads)]);
         loop(arguments, first, end < items ? end : items);
     }
 }

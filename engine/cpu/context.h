@@ -8,6 +8,7 @@
 struct cpu_context {
     unsigned threads;
     const struct cpu_simd *simd;
+    const struct nodes *nodes; /* NULL: threads are not bound */
     struct matmul_library *matmul;
 };
 

@@ -16,6 +16,7 @@ struct cpu_device {
     struct device device;
     struct cpu_memory memory;
     struct cores cores;
+    struct nodes *nodes; /* of the host's cores */
     struct queues *queues;
     struct link link[MOVER_QUEUES]; /* H2D and D2H */
     struct cpu_operators compute, host;
@@ -91,18 +92,23 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     struct cpu_device *cpu = g_new0(struct cpu_device, 1);
     cpu->device.ops = &device_cpu;
     cpu->annotate = options->annotate;
-    if (!cpu_memory_open(&cpu->memory, options->arena_bytes, options->host_bytes, error)) {
+    cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0);
+    cpu->nodes = nodes_read(NODES_FOLDER, &cpu->cores.host);
+    const struct nodes_spread spread = {cpu->nodes, options->host_cuts, options->host_cut_count};
+    if (!cpu_memory_open(&cpu->memory, options->arena_bytes, options->host_bytes,
+                         cpu->nodes ? &spread : NULL, error)) {
+        nodes_free(cpu->nodes);
         g_free(cpu);
         return NULL;
     }
     cpu->link[MOVER_H2D].rate = options->h2d_rate;
     cpu->link[MOVER_D2H].rate = options->d2h_rate;
-    cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0);
     cores_bind(&cpu->cores.compute);
     uint32_t threads = options->threads ? options->threads : cpu->cores.compute_count;
     cpu->compute = (struct cpu_operators){cpu_context_new(threads), cpu->memory.arena, NULL, 0};
     cpu->host = (struct cpu_operators){cpu_context_new(cpu->cores.host_count), cpu->memory.host,
                                        NULL, 0};
+    cpu_context_keep_near(cpu->host.cpu, cpu->nodes);
     cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
     queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu);
@@ -126,6 +132,7 @@ static void cpu_close(struct device *device)
     g_ptr_array_unref(cpu->scalars);
     cores_bind(&cpu->cores.all);
     cpu_memory_close(&cpu->memory);
+    nodes_free(cpu->nodes);
     g_free(cpu);
 }
 

@@ -14,6 +14,7 @@
 #define PSTAR_ENGINE_CPU_KERNELS_H
 
 #include "engine/adamw.h"
+#include "engine/cpu/nodes.h"
 #include "engine/random.h"
 #include "models/iteration.h"
 
@@ -23,6 +24,9 @@ struct cpu_context;
 
 /* `threads` >= 1. Free with cpu_context_free. */
 struct cpu_context *cpu_context_new(unsigned threads);
+/* From now on threads run on the nodes that their parts are for, which outlive the context. NULL:
+ * wherever the system has them. */
+void cpu_context_keep_near(struct cpu_context *cpu, const struct nodes *nodes);
 void cpu_context_free(struct cpu_context *cpu);
 
 unsigned cpu_context_threads(const struct cpu_context *cpu);

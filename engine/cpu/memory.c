@@ -65,9 +65,11 @@ static bool check_available(uint64_t arena_bytes, uint64_t host_bytes, GError **
 }
 
 /* Every page is there afterwards: large ones where the kernel has them. */
-static bool populate(uint8_t *start, uint64_t bytes)
+static bool populate(uint8_t *start, uint64_t bytes, const struct nodes_spread *spread)
 {
     madvise(start, bytes, MADV_HUGEPAGE);
+    if (spread)
+        nodes_touch(spread, start, bytes);
     if (madvise(start, bytes, MADV_POPULATE_WRITE) == 0)
         return true;
     if (errno != EINVAL)
@@ -104,12 +106,12 @@ static bool open_arena(struct cpu_memory *memory, GError **error)
         return true;
     void *map = mmap(memory->arena, memory->arena_bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    if (map == MAP_FAILED || !populate(memory->arena, memory->arena_bytes))
+    if (map == MAP_FAILED || !populate(memory->arena, memory->arena_bytes, NULL))
         return refuse(error, "an arena", memory->arena_bytes);
     return true;
 }
 
-static bool map_twice(struct cpu_memory *memory, int file)
+static bool map_twice(struct cpu_memory *memory, int file, const struct nodes_spread *spread)
 {
     if (file < 0 || ftruncate(file, (off_t)memory->host_bytes) != 0 ||
         mmap(memory->host_hidden, memory->host_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) ==
@@ -119,26 +121,27 @@ static bool map_twice(struct cpu_memory *memory, int file)
     if (map == MAP_FAILED)
         return false;
     memory->host = map;
-    return populate(memory->host, memory->host_bytes);
+    return populate(memory->host, memory->host_bytes, spread);
 }
 
-static bool open_host(struct cpu_memory *memory, GError **error)
+static bool open_host(struct cpu_memory *memory, const struct nodes_spread *spread, GError **error)
 {
     if (memory->host_bytes == 0)
         return true;
     int file = memfd_create("pstar host pool", MFD_CLOEXEC);
-    bool mapped = map_twice(memory, file) || refuse(error, "a host pool", memory->host_bytes);
+    bool mapped = map_twice(memory, file, spread) ||
+                  refuse(error, "a host pool", memory->host_bytes);
     if (file >= 0)
         close(file);
     return mapped;
 }
 
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
-                     GError **error)
+                     const struct nodes_spread *spread, GError **error)
 {
     *memory = (struct cpu_memory){.arena_bytes = arena_bytes, .host_bytes = host_bytes};
     if (check_available(arena_bytes, host_bytes, error) && reserve(memory, error) &&
-        open_arena(memory, error) && open_host(memory, error))
+        open_arena(memory, error) && open_host(memory, spread, error))
         return true;
     cpu_memory_close(memory);
     return false;

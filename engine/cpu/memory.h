@@ -6,6 +6,7 @@
 #ifndef PSTAR_ENGINE_CPU_MEMORY_H
 #define PSTAR_ENGINE_CPU_MEMORY_H
 
+#include "engine/cpu/nodes.h"
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,10 +20,11 @@ struct cpu_memory {
     uint64_t reserved_bytes;
 };
 
-/* Takes and touches all of it, so that no page is missing later. Either size may be 0.
- * DEVICE_ERROR_MEMORY where the machine has less. */
+/* Takes and touches all of it, so that no page is missing later. Either size may be 0. The host
+ * pool is spread as `spread` says; NULL: it comes as the system gives it. DEVICE_ERROR_MEMORY where
+ * the machine has less. */
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
-                     GError **error);
+                     const struct nodes_spread *spread, GError **error);
 void cpu_memory_close(struct cpu_memory *memory);
 
 #endif

@@ -2,6 +2,7 @@
  * threads for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
+#include "engine/cpu/cores.h"
 #include "engine/cpu/operators.h"
 #include "engine/cpu/queues.h"
 #include "engine/cuda/capacity.h"
@@ -21,6 +22,7 @@ struct cuda_device {
     struct cuda_staging staging;
     struct cuda_operators *compute;
     struct cpu_operators host;
+    struct nodes *nodes;   /* of the host's cores */
     struct queues *queues; /* of the host's operators alone */
     mover_ticket host_done;
     GPtrArray *scalars; /* of pinned double arrays */
@@ -98,6 +100,7 @@ static void cuda_close(struct device *device)
     g_clear_pointer(&cuda->compute, cuda_operators_free);
     g_clear_pointer(&cuda->host.cpu, cpu_context_free);
     g_free(cuda->host.order);
+    nodes_free(cuda->nodes);
     cuda_staging_close(&cuda->staging);
     g_ptr_array_unref(cuda->scalars);
     cuda_memory_close(&cuda->memory);
@@ -122,8 +125,12 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     cuda->device.ops = &device_cuda;
     cuda->scalars = g_ptr_array_new_with_free_func(free_pinned);
     g_mutex_init(&cuda->failure.lock);
+    const struct cores cores = cores_split(false);
+    cuda->nodes = nodes_read(NODES_FOLDER, &cores.host);
+    const struct nodes_spread spread = {cuda->nodes, options->host_cuts, options->host_cut_count};
     if (!open_queues(cuda, error) ||
-        !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_bytes, error) ||
+        !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_bytes,
+                          cuda->nodes ? &spread : NULL, error) ||
         !(cuda->compute = cuda_operators_new(
               cuda->memory.arena, cuda_streams_stream(cuda->streams, MOVER_COMPUTE), error))) {
         cuda_close(&cuda->device);
@@ -131,6 +138,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     }
     uint32_t threads = options->threads ? options->threads : g_get_num_processors();
     cuda->host = (struct cpu_operators){cpu_context_new(threads), cuda->memory.host, NULL, 0};
+    cpu_context_keep_near(cuda->host.cpu, cuda->nodes);
     cuda->queues = queues_new();
     queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda);
     return &cuda->device;

@@ -23,7 +23,8 @@ static bool take_on_device(uint8_t **memory, const char *what, uint64_t bytes, G
 
 /* Mapped rather than allocated by CUDA, so that all threads of the kernel's fault it in, and its
  * size is the plan's to the page. */
-static bool take_on_host(struct cuda_memory *memory, GError **error)
+static bool take_on_host(struct cuda_memory *memory, const struct nodes_spread *spread,
+                         GError **error)
 {
     static const char what[] = "pinned host memory";
     void *pool = mmap(NULL, memory->host_bytes, PROT_READ | PROT_WRITE,
@@ -32,6 +33,8 @@ static bool take_on_host(struct cuda_memory *memory, GError **error)
         return refuse(error, what, memory->host_bytes, g_strerror(errno));
     memory->host = pool;
     madvise(pool, memory->host_bytes, MADV_HUGEPAGE);
+    if (spread)
+        nodes_touch(spread, pool, memory->host_bytes);
     if (madvise(pool, memory->host_bytes, MADV_POPULATE_WRITE) != 0 && errno == ENOMEM)
         return refuse(error, what, memory->host_bytes, g_strerror(errno));
     cudaError_t failed = cudaHostRegister(pool, memory->host_bytes, cudaHostRegisterPortable);
@@ -40,12 +43,12 @@ static bool take_on_host(struct cuda_memory *memory, GError **error)
 }
 
 bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
-                      GError **error)
+                      const struct nodes_spread *spread, GError **error)
 {
     *memory = (struct cuda_memory){.arena_bytes = arena_bytes, .host_bytes = host_bytes};
     bool open = take_on_device(&memory->bounce, "device memory", CUDA_MEMORY_BOUNCE, error) &&
                 (!arena_bytes || take_on_device(&memory->arena, "arena", arena_bytes, error)) &&
-                (!host_bytes || take_on_host(memory, error));
+                (!host_bytes || take_on_host(memory, spread, error));
     if (!open)
         cuda_memory_close(memory);
     return open;

@@ -3,6 +3,7 @@
 #ifndef PSTAR_ENGINE_CUDA_MEMORY_H
 #define PSTAR_ENGINE_CUDA_MEMORY_H
 
+#include "engine/cpu/nodes.h"
 #include "engine/cuda/failure.h"
 
 enum { CUDA_MEMORY_BOUNCE = 16 << 20 };
@@ -14,9 +15,10 @@ struct cuda_memory {
     uint64_t arena_bytes, host_bytes;
 };
 
-/* DEVICE_ERROR_MEMORY where the device or the machine has less. */
+/* The pinned pool is spread as `spread` says; NULL: it comes as the system gives it.
+ * DEVICE_ERROR_MEMORY where the device or the machine has less. */
 bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
-                      GError **error);
+                      const struct nodes_spread *spread, GError **error);
 /* Nothing may be queued on them. */
 void cuda_memory_close(struct cuda_memory *memory);
 
