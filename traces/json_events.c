@@ -7,85 +7,98 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { PIECE_BYTES = 1 << 20 };
-#define MOST_BYTES (G_MAXUINT32 - 2 * PIECE_BYTES) /* that a byte array holds */
+enum { PIECE_BYTES = 1 << 20, MOST_VALUE_BYTES = 1 << 30 };
 
-/* A file's text, and how far it is read. */
+/* A file's text: a window of it, and how far it is read. */
 struct reading {
     const char *path, *key;
-    char *text;
-    size_t bytes, at;
+    gzFile file;
+    GByteArray *window;
+    size_t at;     /* in the window */
+    size_t before; /* the window's first byte in the text */
+    bool ended;    /* nothing follows the window */
+    bool failed;   /* the file cannot be read on, which `error` says */
     GError **error;
 };
 
 G_GNUC_PRINTF(2, 3)
 static bool refuse(const struct reading *reading, const char *format, ...)
 {
+    if (reading->failed)
+        return false;
     va_list arguments;
     va_start(arguments, format);
     g_autofree char *reason = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_NOT_OURS, "%s: byte %zu: %s",
-                reading->path, reading->at, reason);
+                reading->path, reading->before + reading->at, reason);
     return false;
 }
 
-/* zlib hands through what is not compressed. */
-static bool inflate_file(gzFile file, GByteArray *text, const char *path, GError **error)
+static void fail(struct reading *reading, const char *reason)
 {
-    g_autofree uint8_t *piece = g_malloc(PIECE_BYTES);
-    int got, status;
-    while (text->len < MOST_BYTES && (got = gzread(file, piece, PIECE_BYTES)) > 0)
-        g_byte_array_append(text, piece, (guint)got);
-    if (text->len >= MOST_BYTES) {
-        g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: larger than 4 GB", path);
-        return false;
-    }
-    const char *reason = gzerror(file, &status);
-    if (status == Z_OK)
-        return true;
-    g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be read: %s", path,
-                status == Z_ERRNO ? g_strerror(errno) : reason);
-    return false;
+    g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be read: %s",
+                reading->path, reason);
+    reading->ended = reading->failed = true;
 }
 
-/* Names of kernels are not always UTF-8, which all of JSON must be. */
-static void make_valid(struct reading *reading)
-{
-    if (g_utf8_validate(reading->text, (gssize)reading->bytes, NULL))
-        return;
-    char *valid = g_utf8_make_valid(reading->text, (gssize)reading->bytes);
-    g_free(reading->text);
-    reading->text = valid;
-    reading->bytes = strlen(valid);
-}
-
-static bool read_text(struct reading *reading)
+static bool open_file(struct reading *reading)
 {
     if (!input_file_check(reading->path, reading->error))
         return false;
-    gzFile file = gzopen(reading->path, "rbe");
-    if (file == NULL) {
+    reading->file = gzopen(reading->path, "rbe"); /* hands through what is not compressed */
+    if (reading->file == NULL)
         g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", reading->path,
                     g_strerror(errno));
-        return false;
+    return reading->file != NULL;
+}
+
+/* Forgets what has been read, and adds a piece. */
+static void read_on(struct reading *reading)
+{
+    GByteArray *window = reading->window;
+    if (reading->at > 0)
+        g_byte_array_remove_range(window, 0, (guint)reading->at);
+    reading->before += reading->at;
+    reading->at = 0;
+    if (window->len > MOST_VALUE_BYTES) {
+        fail(reading, "a value of more than 1 GiB");
+        return;
     }
-    GByteArray *text = g_byte_array_new();
-    bool good = inflate_file(file, text, reading->path, reading->error);
-    gzclose(file);
-    reading->bytes = text->len;
-    reading->text = (char *)g_byte_array_free(text, FALSE);
-    if (good)
-        make_valid(reading);
-    return good;
+    guint kept = window->len;
+    g_byte_array_set_size(window, kept + PIECE_BYTES);
+    int got = gzread(reading->file, window->data + kept, PIECE_BYTES), status;
+    g_byte_array_set_size(window, kept + (guint)MAX(got, 0));
+    if (got > 0)
+        return;
+    const char *reason = gzerror(reading->file, &status);
+    reading->ended = true;
+    if (status != Z_OK && status != Z_STREAM_END)
+        fail(reading, status == Z_ERRNO ? g_strerror(errno) : reason);
+}
+
+/* The character at a place from `at` on; 0: the end. Places in the window may change, `at` does. */
+static char peek(struct reading *reading, size_t place)
+{
+    while (reading->at + place >= reading->window->len && !reading->ended)
+        read_on(reading);
+    return reading->at + place < reading->window->len
+               ? (char)reading->window->data[reading->at + place]
+               : '\0';
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
 /* The next character that is not white space, which is not consumed; 0: the end. */
 static char next(struct reading *reading)
 {
-    while (reading->at < reading->bytes && strchr(" \t\r\n", reading->text[reading->at]) != NULL)
+    char c;
+    while (is_space(c = peek(reading, 0)))
         reading->at++;
-    return reading->at < reading->bytes ? reading->text[reading->at] : '\0';
+    return c;
 }
 
 static bool expect(struct reading *reading, char wanted)
@@ -99,21 +112,66 @@ static bool expect(struct reading *reading, char wanted)
     return true;
 }
 
+/* Whether the place is within the text read so far, or more of it is there. */
+static bool has(struct reading *reading, size_t place)
+{
+    peek(reading, place);
+    return reading->at + place < reading->window->len;
+}
+
+/* The bytes of a text that begins here, its quotes included. */
+static size_t text_bytes(struct reading *reading, size_t place)
+{
+    size_t begin = place++;
+    while (has(reading, place)) {
+        char c = peek(reading, place++);
+        if (c == '"')
+            break;
+        place += c == '\\';
+    }
+    return place - begin;
+}
+
+/* The bytes of the value that begins at `at`, as far as brackets tell. */
+static size_t value_bytes(struct reading *reading)
+{
+    size_t place = 0, depth = 0;
+    while (has(reading, place)) {
+        char c = peek(reading, place);
+        bool closes = c == '}' || c == ']';
+        if (depth == 0 && place > 0 && (closes || c == ',' || c == ':' || is_space(c)))
+            return place;
+        place += c == '"' ? text_bytes(reading, place) : 1;
+        depth += c == '{' || c == '[';
+        depth -= closes && depth > 0;
+        if (depth == 0 && (closes || c == '"'))
+            return place;
+    }
+    return reading->window->len - reading->at;
+}
+
 /* NULL on error. */
 static json_t *read_value(struct reading *reading)
 {
     json_error_t fault;
     next(reading);
-    json_t *value = json_loadb(reading->text + reading->at, reading->bytes - reading->at,
-                               JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK | JSON_DECODE_INT_AS_REAL |
-                                   JSON_ALLOW_NUL,
-                               &fault);
+    size_t bytes = value_bytes(reading);
+    bytes = MIN(bytes, reading->window->len - reading->at); /* a text may lack its end */
+    if (reading->failed)
+        return NULL;
+    const char *text = (const char *)reading->window->data + reading->at;
+    /* Names of kernels are not always UTF-8, which all of JSON must be. */
+    g_autofree char *valid = g_utf8_validate(text, (gssize)bytes, NULL)
+                                 ? NULL
+                                 : g_utf8_make_valid(text, (gssize)bytes);
+    json_t *value = json_loadb(valid == NULL ? text : valid, valid == NULL ? bytes : strlen(valid),
+                               JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &fault);
     if (value == NULL) {
-        reading->at += (size_t)MAX(0, fault.position);
+        reading->at += MIN(bytes, (size_t)MAX(0, fault.position));
         refuse(reading, "%s", fault.text);
         return NULL;
     }
-    reading->at += (size_t)fault.position; /* jansson tells there how much it has consumed */
+    reading->at += bytes;
     return value;
 }
 
@@ -136,13 +194,10 @@ static bool read_events(struct reading *reading, json_events_take *take, void *d
     if (!more)
         return expect(reading, ']');
     while (more) {
-        size_t at = reading->at;
         json_t *event = read_value(reading);
         bool good = event != NULL && json_is_object(event);
-        if (event != NULL && !good) {
-            reading->at = at;
-            refuse(reading, "an event that is no object");
-        }
+        if (event != NULL && !good)
+            refuse(reading, "an event that is no object ends here");
         good = good && take(data, event, reading->error) && another(reading, ']', &more);
         json_decref(event);
         if (!good)
@@ -186,14 +241,22 @@ static bool read_object(struct reading *reading, json_t *others, json_events_tak
 json_t *json_events_read(const char *path, const char *key, json_events_take *take, void *data,
                          GError **error)
 {
-    struct reading reading = {.path = path, .key = key, .error = error};
+    struct reading reading = {
+        .path = path, .key = key, .window = g_byte_array_new(), .error = error};
     json_t *others = json_object();
-    bool good = read_text(&reading);
+    bool good = open_file(&reading);
     if (good && next(&reading) == '[')
         good = read_events(&reading, take, data);
     else if (good)
         good = read_object(&reading, others, take, data);
-    g_free(reading.text);
+    while (good && !reading.ended) { /* what is compressed is whole only to its end */
+        reading.at = reading.window->len;
+        read_on(&reading);
+    }
+    good = good && !reading.failed;
+    if (reading.file != NULL)
+        gzclose(reading.file);
+    g_byte_array_unref(reading.window);
     if (!good)
         g_clear_pointer(&others, json_decref);
     return others;
