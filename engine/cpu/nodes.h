@@ -37,8 +37,8 @@ struct nodes_spread {
 };
 
 /* Has each node's cores touch its shares, to the page, of memory that nobody touched yet: the
- * system gives them memory that is near. What cannot be had stays untouched. `start` is the
- * beginning of a page. */
+ * system gives them memory that is near. What cannot be had stays untouched, all of it on
+ * Linux before 5.14. `start` is the beginning of a page. */
 void nodes_touch(const struct nodes_spread *spread, uint8_t *start, uint64_t bytes);
 
 #endif
