@@ -6,6 +6,10 @@ void plan_free(struct plan *plan)
 {
     if (!plan)
         return;
+    if (plan->sharers) {
+        plan->sharers--;
+        return;
+    }
     g_free(plan->digest);
     g_free(plan->model);
     g_free(plan->precision);
@@ -19,6 +23,12 @@ void plan_free(struct plan *plan)
     g_free(plan->actions);
     certificate_free(plan->certificate);
     g_free(plan);
+}
+
+struct plan *plan_share(struct plan *plan)
+{
+    plan->sharers++;
+    return plan;
 }
 
 const char *plan_action_name(enum plan_action_kind kind)

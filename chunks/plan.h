@@ -73,6 +73,7 @@ struct plan {
     struct plan_action *actions;
     struct plan_figures predicted;
     struct certificate *certificate; /* NULL: none */
+    uint32_t sharers;                /* owners beside the first */
 };
 
 enum plan_error {
@@ -84,6 +85,10 @@ enum plan_error {
 GQuark plan_error_quark(void);
 
 void plan_free(struct plan *plan);
+
+/* One more owner, who frees it with plan_free as the others do: the last one's call ends it. Not
+ * for owners in different threads. */
+struct plan *plan_share(struct plan *plan);
 
 /* Reads plan.json and checks what can be checked without a trace. */
 struct plan *plan_read(const char *path, GError **error);

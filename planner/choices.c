@@ -10,28 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-/* How much worse than the best plan a choice's may be at a glance to be searched wholly. What is
- * offloaded makes for as many chunks again, and its searches take several times as long. */
-#define NEARLY           1.03
+/* How much worse than the first choice's plan another's may be at a glance to be searched wholly.
+ * What is offloaded makes for as many chunks again, and its searches take several times as long. */
+#define NEARLY           1.05
 #define NEARLY_OFFLOADED 1.0
 
 #define FIRST_SHARE 0.6 /* of a limited time, for the choice that is searched first */
-
-/* The best of the choices that have not been searched wholly, offloaded as traced or otherwise;
- * NULL where none has a plan. */
-static struct tried *find_contender(const struct choices *c, bool offload_other)
-{
-    struct tried *best = NULL;
-
-    for (guint i = 0; i < c->tried->len; i++) {
-        struct tried *tried = g_ptr_array_index(c->tried, i);
-        if (!tried->searched && tried->plan &&
-            choices_is_offload_other(c, tried) == offload_other &&
-            (!best || choices_prefers(c, tried->plan, best->plan)))
-            best = tried;
-    }
-    return best;
-}
 
 static double value_of(const struct choices *c, const struct plan *plan)
 {
@@ -39,33 +23,74 @@ static double value_of(const struct choices *c, const struct plan *plan)
                     plan->predicted.iteration_seconds);
 }
 
-/* All placements and schedules of the best other choice, with its layout, if it is nearly as good:
- * it has had a glance only. */
-static void search_contender(struct choices *c, bool offload_other)
+/* The best of the choices that have had a glance only, if it is good enough; NULL: none is. */
+static struct tried *find_contender(const struct choices *c)
 {
-    struct tried *contender = find_contender(c, offload_other);
-    g_autoptr(GPtrArray) layouts = g_ptr_array_new();
-    struct search_options narrow = choices_remaining(c, 1);
-    double nearly = offload_other ? NEARLY_OFFLOADED : NEARLY;
+    struct tried *best = NULL;
 
-    if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY ||
-        value_of(c, contender->plan) > nearly * value_of(c, c->best->plan))
-        return;
-    struct named_layout named = {.layout = contender->plan->layout};
+    for (guint i = 0; i < c->tried->len; i++) {
+        struct tried *tried = g_ptr_array_index(c->tried, i);
+        double nearly = choices_is_offload_other(c, tried) ? NEARLY_OFFLOADED : NEARLY;
+        if (!tried->searched && tried->plan &&
+            value_of(c, tried->plan) <= nearly * value_of(c, c->first->plan) &&
+            (!best || choices_prefers(c, tried->plan, best->plan)))
+            best = tried;
+    }
+    return best;
+}
 
-    g_ptr_array_add(layouts, &named);
-    narrow.layouts = layouts;
-    narrow.alone = true;
-    struct search_result *result = search_plan(contender->trace, &narrow, NULL);
-    if (!result)
-        return;
-    c->stopped |= result->stopped;
-    c->full->plans_tried += result->plans_tried;
-    choices_take_plan(c, contender, g_steal_pointer(&result->plan));
+/* Takes `result`. */
+static void take_result(struct choices *c, struct tried *tried, struct search_result *result)
+{
+    c->stopped |= result->stopped && !c->deadline;
+    choices_take_plan(c, tried, g_steal_pointer(&result->plan));
     search_result_free(result);
 }
 
-/* The whole search for one choice; takes `trace`. */
+/* All placements and schedules, from the layout that it has, and others where that is affordable.
+ */
+static struct search_result *search_tried(struct choices *c, const struct tried *tried)
+{
+    g_autoptr(GPtrArray) layouts = g_ptr_array_new();
+    struct named_layout named = {.layout = tried->plan->layout};
+    struct search_options options = choices_remaining(c, 1);
+
+    options.alone = true;
+    options.start = tried->plan->layout;
+    if (!choices_is_offload_other(c, tried))
+        return choices_search_wholly(tried->trace, c->trace, &options, NULL);
+    g_ptr_array_add(layouts, &named);
+    options.layouts = layouts;
+    return search_plan(tried->trace, &options, NULL);
+}
+
+static void search_contender(struct choices *c)
+{
+    struct tried *contender = find_contender(c);
+
+    choices_remaining(c, 1);
+    if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY)
+        return;
+    struct search_result *result = search_tried(c, contender);
+    if (!result)
+        return;
+    c->full->plans_tried += result->plans_tried;
+    take_result(c, contender, result);
+}
+
+/* The end of the first choice's search, if none is better. */
+static void finish_first(struct choices *c)
+{
+    const struct search_options options = choices_remaining(c, 1);
+
+    if (c->best != c->first || c->stopped)
+        return;
+    struct search_result *result = search_go_on(c->search, options.time_limit, NULL);
+    c->full->plans_tried += result->plans_tried;
+    take_result(c, c->first, result);
+}
+
+/* The search for the choice that the others are compared with; takes `trace`. */
 static bool search_first(struct choices *c, struct trace *trace, GError **error)
 {
     struct trace_choices *own = trace_choices_of(trace);
@@ -75,13 +100,17 @@ static bool search_first(struct choices *c, struct trace *trace, GError **error)
     struct tried *tried = choices_add(c, choice, trace);
 
     trace_choices_free(own);
-    c->full = choices_search_wholly(trace, c->trace, &options, error);
+    search_free(c->search);
+    c->search = choices_search_new(trace, c->trace, &options);
+    c->full = search_begin(c->search, error);
     if (!c->full) {
         if (!needs_are_met(trace, &options, NULL))
             tried->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;
+    c->first = tried;
+    tried->searched = true;
     choices_take_plan(c, tried, g_steal_pointer(&c->full->plan));
     return true;
 }
@@ -178,16 +207,15 @@ struct choices_result *choices_search(const struct trace *trace,
     if (scope.layers && replay_is_timed(trace))
         c.recognised = recognise(trace, NULL);
     if ((!scope.micro_batches || can_rebatch(&c, error)) && begin(&c, &scope, error)) {
-        c.best->searched = true;
         if (c.recognised && !c.stopped)
             choices_explore(&c, &scope);
-        search_contender(&c, false);
-        if (c.recognised && scope.offload && !c.stopped) {
+        if (c.recognised && scope.offload && !c.stopped)
             choices_explore_offload(&c);
-            search_contender(&c, true);
-        }
+        search_contender(&c);
+        finish_first(&c);
         result = finish(&c);
     }
+    search_free(c.search);
     g_ptr_array_unref(c.tried);
     recognised_free(c.recognised);
     g_free(c.traced_offload);

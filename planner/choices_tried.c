@@ -143,19 +143,38 @@ static void free_named(void *data)
     g_free(named);
 }
 
-struct search_result *choices_search_wholly(const struct trace *trace, const struct trace *of,
-                                            const struct search_options *options, GError **error)
+/* The options' layouts, which are of the trace `of`, made for this trace; NULL: they name none. */
+static GPtrArray *own_layouts(const struct search_options *options, const struct trace *of,
+                              const struct trace *trace)
 {
-    struct search_options own = *options;
-    g_autoptr(GPtrArray) layouts = g_ptr_array_new_with_free_func(free_named);
+    GPtrArray *layouts = options->layouts ? g_ptr_array_new_with_free_func(free_named) : NULL;
 
-    for (guint i = 0; options->layouts && i < options->layouts->len; i++) {
+    for (guint i = 0; layouts && i < options->layouts->len; i++) {
         const struct named_layout *given = g_ptr_array_index(options->layouts, i);
         struct named_layout *named = g_new0(struct named_layout, 1);
         named->layout = choices_layout(given->layout, of, trace);
         g_ptr_array_add(layouts, named);
     }
-    own.layouts = options->layouts ? layouts : NULL;
+    return layouts;
+}
+
+struct search *choices_search_new(const struct trace *trace, const struct trace *of,
+                                  const struct search_options *options)
+{
+    g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
+    struct search_options own = *options;
+
+    own.layouts = layouts;
+    return search_new(trace, &own);
+}
+
+struct search_result *choices_search_wholly(const struct trace *trace, const struct trace *of,
+                                            const struct search_options *options, GError **error)
+{
+    g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
+    struct search_options own = *options;
+
+    own.layouts = layouts;
     return search_plan(trace, &own, error);
 }
 

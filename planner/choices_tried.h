@@ -12,7 +12,7 @@ struct tried {
     uint32_t first;     /* the layers before it are computed again, those from it on kept */
     struct trace *trace;
     struct plan *plan; /* NULL: none was made */
-    bool searched;     /* wholly, not at a glance */
+    bool searched;     /* not at a glance */
     struct certificate_alternative as_alternative;
 };
 
@@ -26,7 +26,9 @@ struct choices {
     bool traced_twice;          /* likewise, of backward */
     GPtrArray *tried;           /* struct tried */
     struct tried *best;         /* with the best plan; NULL: none yet */
-    struct search_result *full; /* of the choice that was searched first */
+    struct tried *first;        /* what the others are compared with */
+    struct search *search;      /* of the first */
+    struct search_result *full; /* likewise */
     gint64 deadline;            /* microseconds, monotonic; 0: none */
     bool stopped;
 };
@@ -75,8 +77,10 @@ bool choices_offload_matters(const struct choices *choices, uint32_t first, cons
 struct layout *choices_layout(const struct layout *layout, const struct trace *of,
                               const struct trace *trace);
 
-/* search_plan with the options' layouts, if they name any, which are of the trace `of`, made for
- * this trace. */
+/* search_new, and search_plan, with the options' layouts, if they name any, which are of the trace
+ * `of`, made for this trace. */
+struct search *choices_search_new(const struct trace *trace, const struct trace *of,
+                                  const struct search_options *options);
 struct search_result *choices_search_wholly(const struct trace *trace, const struct trace *of,
                                             const struct search_options *options, GError **error);
 

@@ -18,16 +18,21 @@ static uint8_t widest(const struct trace *trace)
     return width;
 }
 
-static void add_choice(struct layout_choices *choices, const struct layout_choice *choice)
+/* Takes `layout`, unless another has the same chunks. */
+static void add_choice(struct layout_choices *choices, struct layout *layout, bool swept)
 {
+    struct layout_choice choice = {.spec = {.given = layout}, .swept = swept};
+
     for (guint i = 0; i < choices->items->len; i++) {
-        const struct layout_choice *other = &g_array_index(choices->items, struct layout_choice, i);
-        if (other->spec.order == choice->spec.order &&
-            !memcmp(other->spec.chunk_bytes, choice->spec.chunk_bytes,
-                    sizeof choice->spec.chunk_bytes))
+        struct layout_choice *other = &g_array_index(choices->items, struct layout_choice, i);
+        if (layout_same_chunks(other->spec.given, layout)) {
+            other->swept |= swept;
+            layout_free(layout);
             return;
+        }
     }
-    g_array_append_val(choices->items, *choice);
+    g_ptr_array_add(choices->layouts, layout);
+    g_array_append_val(choices->items, choice);
 }
 
 /* `bytes` in the widest list; in the others as many, or as many as the same elements take. */
@@ -36,27 +41,26 @@ static void add_size(const struct trace *trace, struct layout_choices *choices, 
 {
     for (int same_elements = 0; same_elements < 2; same_elements++)
         for (int reordered = 0; reordered < 2; reordered++) {
-            bool uniform = !same_elements && !reordered;
-            struct layout_choice choice = {.uniform = uniform, .swept = uniform && swept};
-            choice.spec.order = reordered ? choices->matrices_first : NULL;
+            struct layout_spec spec = {.order = reordered ? choices->matrices_first : NULL};
             for (int list = 0; list < TRACE_LISTS; list++) {
                 uint64_t width = trace->list_element_bytes[list];
                 bool scaled = same_elements && width;
-                choice.spec.chunk_bytes[list] = scaled ? layout_align(bytes / widest(trace) * width)
-                                                       : bytes;
+                spec.chunk_bytes[list] = scaled ? layout_align(bytes / widest(trace) * width)
+                                                : bytes;
             }
-            add_choice(choices, &choice);
+            add_choice(choices, layout_pack(trace, &spec, NULL),
+                       swept && !same_elements && !reordered);
         }
 }
 
-static void add_sweep_sizes(const struct trace *trace, struct layout_choices *choices)
+static void add_sweep_sizes(const struct trace *trace, struct layout_choices *choices, bool swept)
 {
     g_autoptr(GArray) sizes = sizes_parse_chunks(NULL, trace, NULL);
     uint64_t least = g_array_index(sizes, uint64_t, 0);
     uint64_t most = g_array_index(sizes, uint64_t, sizes->len - 1);
 
     for (guint i = 0; i < sizes->len; i++)
-        add_size(trace, choices, g_array_index(sizes, uint64_t, i), true);
+        add_size(trace, choices, g_array_index(sizes, uint64_t, i), swept);
     for (int step = 1; (double)least * exp2((double)step / BETWEEN) < (double)most; step++)
         add_size(trace, choices,
                  layout_align((uint64_t)((double)least * exp2((double)step / BETWEEN))), false);
@@ -124,26 +128,30 @@ static uint32_t *order_matrices_first(const struct trace *trace)
     return order;
 }
 
-static void add_given(struct layout_choices *choices, const GPtrArray *given)
+static void add_given(const struct trace *trace, struct layout_choices *choices,
+                      const GPtrArray *given, bool swept)
 {
     for (guint i = 0; i < given->len; i++) {
         const struct named_layout *named = g_ptr_array_index(given, i);
-        struct layout_choice choice = {
-            .spec = {.given = named->layout}, .uniform = true, .swept = true};
-        g_array_append_val(choices->items, choice);
+        const struct layout_spec spec = {.given = named->layout};
+        add_choice(choices, layout_pack(trace, &spec, NULL), swept);
     }
 }
 
-struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrArray *given)
+struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrArray *given,
+                                          const struct layout *start)
 {
     struct layout_choices *choices = g_new0(struct layout_choices, 1);
 
     choices->items = g_array_new(FALSE, TRUE, sizeof(struct layout_choice));
+    choices->layouts = g_ptr_array_new_with_free_func((GDestroyNotify)layout_free);
     choices->matrices_first = order_matrices_first(trace);
+    if (start)
+        add_choice(choices, layout_copy(start), true);
     if (given) {
-        add_given(choices, given);
+        add_given(trace, choices, given, !start);
     } else {
-        add_sweep_sizes(trace, choices);
+        add_sweep_sizes(trace, choices, !start);
         add_size(trace, choices, LAYOUT_ALIGNMENT, false);
         add_tensor_sizes(trace, choices);
     }
@@ -155,6 +163,7 @@ void layout_choices_free(struct layout_choices *choices)
     if (!choices)
         return;
     g_array_unref(choices->items);
+    g_ptr_array_unref(choices->layouts);
     g_free(choices->matrices_first);
     g_free(choices);
 }

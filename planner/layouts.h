@@ -5,13 +5,13 @@
 #include "chunks/layout.h"
 
 struct layout_choice {
-    struct layout_spec spec; /* its order points into the list that holds the choice */
-    bool uniform; /* what a sweep may try: given, or one size for all lists in the model's order */
-    bool swept;   /* and does, where it is not told otherwise */
+    struct layout_spec spec; /* given, by the list that holds the choice */
+    bool swept;              /* tried first: given, or a size of a sweep in every list */
 };
 
 struct layout_choices {
     GArray *items;            /* struct layout_choice */
+    GPtrArray *layouts;       /* struct layout, of the choices */
     uint32_t *matrices_first; /* [tensor_count] an order: large tensors before small ones */
 };
 
@@ -19,8 +19,10 @@ struct layout_choices {
  * sizes between them; one chunk a tensor; sizes that hold one, two and four of the model's common
  * tensors without waste; each with the same bytes in every list and, where lists differ in width,
  * with the same tensors in every list; in the model's order and with the small tensors (biases,
- * norms) packed together behind the large ones. */
-struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrArray *given);
+ * norms) packed together behind the large ones. No two have the same chunks. Where there is a
+ * `start`, of this trace, it is the one that is tried first. */
+struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrArray *given,
+                                          const struct layout *start);
 void layout_choices_free(struct layout_choices *choices);
 
 #endif

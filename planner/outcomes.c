@@ -93,18 +93,18 @@ uint32_t outcomes_rank(const GArray *outcomes, enum objective objective, bool la
     return most;
 }
 
-struct plan *outcomes_choose(GArray *outcomes, enum objective objective)
+struct plan *outcomes_choose(const GArray *outcomes, enum objective objective)
 {
-    struct plan **best = NULL;
+    struct plan *best = NULL;
 
     for (guint i = 0; i < outcomes->len; i++) {
-        struct outcome *outcome = outcome_at(outcomes, i);
-        struct plan **plans[] = {&outcome->plan, &outcome->policy, &outcome->strategy};
+        const struct outcome *outcome = outcome_at(outcomes, i);
+        struct plan *plans[] = {outcome->plan, outcome->policy, outcome->strategy};
         for (size_t p = 0; p < G_N_ELEMENTS(plans); p++)
-            if (*plans[p] && objective_prefers(objective, *plans[p], best ? *best : NULL))
+            if (plans[p] && objective_prefers(objective, plans[p], best))
                 best = plans[p];
     }
-    return best ? g_steal_pointer(best) : NULL;
+    return best ? plan_share(best) : NULL;
 }
 
 void outcomes_refuse(const GArray *outcomes, GError **error)

@@ -8,8 +8,9 @@
 #include "planner/placement.h"
 #include "strategies/strategy.h"
 
-/* How hard a task tries to find a plan; a task of no effort finds what others do, or what fits. */
-enum effort_level { EFFORT_NONE, EFFORT_GLANCE, EFFORT_LOOK, EFFORT_STUDY };
+/* How hard a task tries to find a plan; a task of no effort finds what others do, or what fits, and
+ * one that peeks has a glance's first schedule only. */
+enum effort_level { EFFORT_NONE, EFFORT_PEEK, EFFORT_GLANCE, EFFORT_LOOK, EFFORT_STUDY };
 
 /* One task of the search, and what it has found. */
 struct outcome {
@@ -42,8 +43,8 @@ const struct plan *outcomes_best_strategy(const GArray *outcomes, enum objective
 uint32_t outcomes_rank(const GArray *outcomes, enum objective objective, bool layouts,
                        uint32_t *best, uint32_t most);
 
-/* The best plan of all, taken out of the outcomes; NULL where there is none. */
-struct plan *outcomes_choose(GArray *outcomes, enum objective objective);
+/* The best plan of all, shared with its outcome; NULL where there is none. */
+struct plan *outcomes_choose(const GArray *outcomes, enum objective objective);
 
 /* The error of the layout that needs the least. */
 void outcomes_refuse(const GArray *outcomes, GError **error);

@@ -6,7 +6,7 @@
 enum { ROUND = 16 };
 
 /* A plan that is so near to its bound is good enough. */
-#define CLOSE_ENOUGH 1.002
+#define CLOSE_ENOUGH 1.005
 
 struct outcome *rounds_outcome(const struct search *search, uint32_t index)
 {
@@ -33,13 +33,13 @@ void rounds_plans(void *data, uint32_t index)
     struct outcome *outcome = rounds_outcome(search, search->begin + index);
 
     tries_plans(&search->tries, &rounds_choice(search, outcome)->spec,
-                search->options->seed + search->begin + index, outcome);
+                search->options.seed + search->begin + index, outcome);
 }
 
 static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
 {
     struct search *search = data;
-    const struct search_options *options = search->options;
+    const struct search_options *options = &search->options;
     bool late = search->deadline && g_get_monotonic_time() > search->deadline;
 
     if (late ||
@@ -77,11 +77,10 @@ static void find_best(struct search *search)
 {
     uint32_t best;
 
-    search->tries.best = outcomes_rank(search->outcomes, search->options->objective, false, &best,
-                                       1)
+    search->tries.best = outcomes_rank(search->outcomes, search->options.objective, false, &best, 1)
                              ? rounds_outcome(search, best)
                              : NULL;
-    search->tries.policy = outcomes_best_policy(search->outcomes, search->options->objective);
+    search->tries.policy = outcomes_best_policy(search->outcomes, search->options.objective);
 }
 
 bool rounds_are_over(const struct search *search)
@@ -89,7 +88,7 @@ bool rounds_are_over(const struct search *search)
     const struct outcome *best = search->tries.best;
 
     return g_atomic_int_get(&search->stop) ||
-           (search->options->objective == OBJECTIVE_TIME && best &&
+           (search->options.objective == OBJECTIVE_TIME && best &&
             best->plan->predicted.iteration_seconds <= CLOSE_ENOUGH * search->bound);
 }
 
@@ -101,7 +100,7 @@ void rounds_run(struct search *search, void (*task)(void *data, uint32_t index))
         workers_run(&(struct workers_job){.task = task,
                                           .data = search,
                                           .count = count,
-                                          .threads = search->options->threads,
+                                          .threads = search->options.threads,
                                           .progress = watch,
                                           .progress_data = search});
         search->begin += count;

@@ -6,10 +6,13 @@
 #include "planner/tries.h"
 
 struct search {
-    const struct search_options *options;
+    struct search_options options;
+    struct non_model *non_model; /* of the job */
     struct candidate_job job;
     struct layout_choices *choices;
+    GPtrArray *strategies;   /* struct strategy, to compare with; NULL: updates cannot be placed */
     GArray *outcomes;        /* struct outcome */
+    guint described;         /* outcomes that are in a result */
     guint begin;             /* the first outcome of the round that runs */
     struct tries tries;      /* what that round knows */
     struct keep_taste taste; /* of tasks that are added */

@@ -7,10 +7,11 @@
 #include <math.h>
 
 enum {
-    PLACED_LAYOUTS = 3,  /* that are tried with the optimizer in every other place */
-    REFINED_LAYOUTS = 6, /* whose share is refined */
-    FINALISTS_LOOK = 12, /* layouts with their placements that did best at a glance */
-    FINALISTS_STUDY = 4, /* and of those */
+    GLANCED_LAYOUTS = 16, /* of all layouts, those whose first schedules are best */
+    PLACED_LAYOUTS = 3,   /* that are tried with the optimizer in every other place */
+    REFINED_LAYOUTS = 6,  /* whose share is refined */
+    FINALISTS_LOOK = 12,  /* layouts with their placements that did best at a glance */
+    FINALISTS_STUDY = 4,  /* and of those */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
     DESCENTS_MOST = 4, /* with steps of one size */
     MIX_MORE = 5,      /* shares of a mix, from its own on */
@@ -26,7 +27,7 @@ static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS 
 static void try_again(struct search *search, enum effort_level effort, uint32_t most)
 {
     g_autofree uint32_t *best = g_new(uint32_t, most);
-    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, false, best, most);
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, false, best, most);
 
     for (uint32_t i = 0; i < count; i++) {
         const struct outcome outcome = *rounds_outcome(search, best[i]);
@@ -41,10 +42,10 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
 static void try_favours(struct search *search, uint32_t layouts, int step, int most)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
-    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
                                    layouts);
 
-    for (uint32_t i = 0; i < count && search->options->objective != OBJECTIVE_TRAFFIC; i++) {
+    for (uint32_t i = 0; i < count && search->options.objective != OBJECTIVE_TRAFFIC; i++) {
         const struct outcome outcome = *rounds_outcome(search, best[i]);
         search->taste = outcome.taste;
         for (int change = -most; change <= most; change += step) {
@@ -56,17 +57,27 @@ static void try_favours(struct search *search, uint32_t layouts, int step, int m
     rounds_run(search, rounds_plans);
 }
 
+/* Each has its first schedules; the best have others. */
 static void try_layouts(struct search *search, struct placement placement)
 {
+    g_autofree uint32_t *best = g_new(uint32_t, GLANCED_LAYOUTS);
+
     for (guint i = 0; i < search->choices->items->len; i++)
-        rounds_add_glance(search, i, placement);
+        rounds_add(search, i, placement, EFFORT_PEEK);
+    rounds_run(search, rounds_plans);
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
+                                   GLANCED_LAYOUTS);
+    for (uint32_t i = 0; i < count; i++)
+        best[i] = rounds_outcome(search, best[i])->layout;
+    for (uint32_t i = 0; i < count; i++)
+        rounds_add_glance(search, best[i], placement);
     rounds_run(search, rounds_plans);
 }
 
 static bool found_any(const struct search *search)
 {
     uint32_t any;
-    return outcomes_rank(search->outcomes, search->options->objective, false, &any, 1) > 0;
+    return outcomes_rank(search->outcomes, search->options.objective, false, &any, 1) > 0;
 }
 
 static void add_swept(struct search *search, struct placement placement, enum effort_level effort)
@@ -89,7 +100,7 @@ static void try_rivals(struct search *search)
 static void try_placements(struct search *search)
 {
     uint32_t best[PLACED_LAYOUTS];
-    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
                                    PLACED_LAYOUTS);
 
     for (uint32_t i = 0; i < count; i++) {
@@ -128,7 +139,7 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
 static void refine_placements(struct search *search, uint32_t layouts, int step)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
-    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
                                    layouts);
 
     for (uint32_t i = 0; i < count; i++) {
@@ -147,7 +158,7 @@ static const struct outcome *best_of_pattern(const struct search *search, uint8_
     for (guint i = 0; i < search->outcomes->len; i++) {
         const struct outcome *outcome = rounds_outcome(search, i);
         if (outcome->plan && outcome->placement.pattern == pattern &&
-            (!best || objective_prefers(search->options->objective, outcome->plan, best->plan)))
+            (!best || objective_prefers(search->options.objective, outcome->plan, best->plan)))
             best = outcome;
     }
     return best;
@@ -183,7 +194,7 @@ static void descend(struct search *search, int step)
 static void try_spread(struct search *search)
 {
     uint32_t best[PLACED_LAYOUTS];
-    uint32_t count = outcomes_rank(search->outcomes, search->options->objective, true, best,
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
                                    PLACED_LAYOUTS);
 
     for (uint32_t i = 0; i < count; i++) {
@@ -216,7 +227,7 @@ static void try_mix(struct search *search)
     uint64_t bound_ns;
     double on_host = 0, all = 0;
 
-    if (!best || search->options->objective != OBJECTIVE_TIME || rounds_are_over(search))
+    if (!best || search->options.objective != OBJECTIVE_TIME || rounds_are_over(search))
         return;
     struct trace *trace = placement_of_plan(best->plan, traced, search->job.platform, NULL);
     const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
@@ -258,11 +269,8 @@ static void place_optimizer(struct search *search)
         if (step == COARSE_PARTS / 4)
             try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
     }
-    if (!outcomes_rank(search->outcomes, search->options->objective, false, &best, 1))
-        return;
-    try_layouts(search, rounds_outcome(search, best)->placement);
-    for (int step = COARSE_PARTS / 8; step > 0; step /= 4)
-        refine_placements(search, REFINED_LAYOUTS, step);
+    if (outcomes_rank(search->outcomes, search->options.objective, false, &best, 1))
+        try_layouts(search, rounds_outcome(search, best)->placement);
 }
 
 /* Only finds what a layout needs. */
@@ -301,9 +309,9 @@ static uint32_t count_layouts(const struct search *search)
     return count;
 }
 
-static void describe(const struct search *search, struct search_result *result)
+static void describe(struct search *search, struct search_result *result)
 {
-    enum objective objective = search->options->objective;
+    enum objective objective = search->options.objective;
     const struct plan *policy = outcomes_best_policy(search->outcomes, objective);
     const struct plan *strategy = outcomes_best_strategy(search->outcomes, objective);
 
@@ -315,76 +323,126 @@ static void describe(const struct search *search, struct search_result *result)
                                                  strategy->layout->chunk_bytes[TRACE_PARAM],
                                                  strategy->predicted};
     result->layouts_tried = count_layouts(search);
-    for (guint i = 0; i < search->outcomes->len; i++)
+    for (guint i = search->described; i < search->outcomes->len; i++)
         result->plans_tried += rounds_outcome(search, i)->plans;
+    search->described = search->outcomes->len;
 }
 
-static bool run_search(struct search *search, struct search_result *result, GError **error)
+static struct search_result *result_of(struct search *search, GError **error)
 {
-    if (search->options->objective == OBJECTIVE_MEMORY)
-        tighten_budget(search);
-    if (!search->options->alone)
-        try_rivals(search);
-    search->taste.favour = search->options->objective == OBJECTIVE_TRAFFIC ? 0 : FAVOUR_PARTS / 2;
-    if (search->tries.strategies)
-        place_optimizer(search);
-    else
-        try_layouts(search, as_traced);
-    try_favours(search, REFINED_LAYOUTS, 1, 2);
-    if (search->options->objective != OBJECTIVE_TRAFFIC)
-        try_spread(search);
-    try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
-    try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
+    struct search_result *result = g_new0(struct search_result, 1);
+
     describe(search, result);
-    result->plan = outcomes_choose(search->outcomes, search->options->objective);
+    result->stopped = g_atomic_int_get(&search->stop);
+    result->plan = outcomes_choose(search->outcomes, search->options.objective);
     if (!result->plan) {
         outcomes_refuse(search->outcomes, error);
-        return false;
+        search_result_free(result);
+        return NULL;
     }
     result->trace = placement_of_plan(result->plan, search->job.trace, search->job.platform, NULL);
     g_free(result->plan->digest);
     result->plan->digest = trace_digest(result->trace);
-    return true;
+    return result;
+}
+
+/* The optimizer's place, and the layout. */
+static void search_broad(struct search *search)
+{
+    bool traffic = search->options.objective == OBJECTIVE_TRAFFIC;
+
+    if (search->options.objective == OBJECTIVE_MEMORY)
+        tighten_budget(search);
+    if (!search->options.alone)
+        try_rivals(search);
+    search->taste.favour = traffic ? 0 : FAVOUR_PARTS / 2;
+    if (search->tries.strategies)
+        place_optimizer(search);
+    else
+        try_layouts(search, as_traced);
+}
+
+/* About the best of those. */
+static void search_deep(struct search *search)
+{
+    for (int step = COARSE_PARTS / 8; search->tries.strategies && step > 0; step /= 4)
+        refine_placements(search, REFINED_LAYOUTS, step);
+    try_favours(search, REFINED_LAYOUTS, 1, 2);
+    if (search->options.objective != OBJECTIVE_TRAFFIC)
+        try_spread(search);
+    try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
+    try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
+}
+
+static void limit_time(struct search *search, double seconds)
+{
+    search->deadline = seconds > 0 ? g_get_monotonic_time() + (gint64)(seconds * 1e6) : 0;
+}
+
+struct search *search_new(const struct trace *trace, const struct search_options *options)
+{
+    struct search *search = g_new0(struct search, 1);
+    uint64_t host_price;
+
+    search->options = *options;
+    search->non_model = non_model_place(trace);
+    search->job = (struct candidate_job){.trace = trace,
+                                         .digest = "",
+                                         .non_model = search->non_model,
+                                         .costs = options->costs,
+                                         .platform = options->platform,
+                                         .device_bytes = options->device_bytes,
+                                         .host_bytes = options->host_bytes};
+    search->choices = layout_choices_new(trace, options->layouts, options->start);
+    search->outcomes = outcomes_new();
+    search->mixes = g_ptr_array_new_with_free_func(g_free);
+    if (placement_is_possible(trace, options->platform))
+        search->strategies = strategy_parse_list("all", NULL);
+    search->tries = (struct tries){.job = &search->job,
+                                   .objective = options->objective,
+                                   .strategies = search->strategies,
+                                   .stop = &search->stop};
+    search->bound = (double)any_layout_best(trace, options->platform, &host_price) * 1e-9;
+    limit_time(search, options->time_limit);
+    return search;
+}
+
+void search_free(struct search *search)
+{
+    if (!search)
+        return;
+    g_array_unref(search->outcomes);
+    g_ptr_array_unref(search->mixes);
+    g_clear_pointer(&search->strategies, g_ptr_array_unref);
+    layout_choices_free(search->choices);
+    non_model_free(search->non_model);
+    g_free(search);
+}
+
+struct search_result *search_begin(struct search *search, GError **error)
+{
+    search_broad(search);
+    return result_of(search, error);
+}
+
+struct search_result *search_go_on(struct search *search, double time_limit, GError **error)
+{
+    limit_time(search, time_limit);
+    g_atomic_int_set(&search->stop, 0);
+    search_deep(search);
+    return result_of(search, error);
 }
 
 struct search_result *search_plan(const struct trace *trace, const struct search_options *options,
                                   GError **error)
 {
-    struct non_model *non_model = non_model_place(trace);
-    struct search search = {.options = options,
-                            .job = {.trace = trace,
-                                    .digest = "",
-                                    .non_model = non_model,
-                                    .costs = options->costs,
-                                    .platform = options->platform,
-                                    .device_bytes = options->device_bytes,
-                                    .host_bytes = options->host_bytes},
-                            .choices = layout_choices_new(trace, options->layouts),
-                            .outcomes = outcomes_new()};
-    struct search_result *result = g_new0(struct search_result, 1);
-    g_autoptr(GPtrArray) strategies = NULL;
-    uint64_t host_price;
+    struct search *search = search_new(trace, options);
 
-    if (placement_is_possible(trace, options->platform))
-        strategies = strategy_parse_list("all", NULL);
-    search.tries = (struct tries){.job = &search.job,
-                                  .objective = options->objective,
-                                  .strategies = strategies,
-                                  .stop = &search.stop};
-    search.mixes = g_ptr_array_new_with_free_func(g_free);
-    search.bound = (double)any_layout_best(trace, options->platform, &host_price) * 1e-9;
-    if (options->time_limit > 0)
-        search.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
-    bool found = run_search(&search, result, error);
-    result->stopped = g_atomic_int_get(&search.stop);
-    g_array_unref(search.outcomes);
-    g_ptr_array_unref(search.mixes);
-    layout_choices_free(search.choices);
-    non_model_free(non_model);
-    if (found)
-        return result;
-    search_result_free(result);
-    return NULL;
+    search_broad(search);
+    search_deep(search);
+    struct search_result *result = result_of(search, error);
+    search_free(search);
+    return result;
 }
 
 void search_result_free(struct search_result *result)

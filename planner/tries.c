@@ -18,7 +18,10 @@ enum { RESERVES_MOST = 3 };
  * what moves less is not always faster: schedules are tried after each. */
 static const struct effort {
     uint32_t stretches, rounds; /* of the first */
-} efforts[] = {[EFFORT_GLANCE] = {1, 40}, [EFFORT_LOOK] = {2, 150}, [EFFORT_STUDY] = {4, 150}};
+} efforts[] = {[EFFORT_PEEK] = {1, 40},
+               [EFFORT_GLANCE] = {1, 40},
+               [EFFORT_LOOK] = {2, 150},
+               [EFFORT_STUDY] = {4, 150}};
 
 static double value_of(const struct tries *tries, const struct plan *plan)
 {
@@ -131,6 +134,8 @@ static void try_schedules(const struct tries *tries, const struct candidate *can
     for (int reserves = 0; try_first(tries, candidate, outcome).moves && reserves < RESERVES_MOST;
          reserves++)
         keep_reserve(candidate->keep, largest_chunk(candidate));
+    if (outcome->effort == EFFORT_PEEK)
+        return;
     if (outcome->effort == EFFORT_GLANCE && tries->best &&
         value_of(tries, outcome->plan) > NEARLY * value_of(tries, tries->best->plan))
         return;
@@ -157,7 +162,7 @@ static void search_locally(const struct tries *tries, const struct candidate *ca
 /* A mix comes with a bound that is near what it promises, so that schedules tell more. */
 static bool is_promising(const struct tries *tries, const struct outcome *outcome)
 {
-    if (!tries->best || outcome->effort != EFFORT_GLANCE)
+    if (!tries->best || outcome->effort > EFFORT_GLANCE)
         return true;
     double best = value_of(tries, tries->best->plan);
     if (outcome->placement.pattern == PLACEMENT_MIXED)

@@ -21,7 +21,7 @@ static void test_no_layout_needs_less(void)
     for (int trial = 0; trial < LAYOUT_TRIALS; trial++) {
         struct trace *trace = random_iteration(random);
         struct non_model *non_model = non_model_place(trace);
-        struct layout_choices *choices = layout_choices_new(trace, NULL);
+        struct layout_choices *choices = layout_choices_new(trace, NULL, NULL);
         const struct search_options options = {.platform = platform, .host_bytes = UINT64_MAX};
         const struct candidate_job job = {.trace = trace,
                                           .non_model = non_model,
