@@ -2,8 +2,11 @@
 
 #include <glib.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
-enum { PERIOD_US = 50000 };
+enum { PERIOD_US = 50000, LOOK_US = 1000000 };
 
 struct sampler {
     void (*work)(void *data);
@@ -14,28 +17,56 @@ struct sampler {
     bool on, awake, stopped;
 };
 
-/* Whether there is work; false: to be stopped. */
-static bool wait_for_work(struct sampler *sampler)
+enum reason { STOPPED, WORK, LOOK };
+
+static enum reason wait_for_work(struct sampler *sampler)
 {
     g_mutex_lock(&sampler->lock);
-    gint64 next = g_get_monotonic_time() + PERIOD_US;
-    while (!sampler->stopped && !sampler->awake) {
-        if (!sampler->on)
-            g_cond_wait(&sampler->changed, &sampler->lock);
-        else if (!g_cond_wait_until(&sampler->changed, &sampler->lock, next))
-            break;
-    }
+    bool on = sampler->on, in_time = true;
+    gint64 next = g_get_monotonic_time() + (on ? PERIOD_US : LOOK_US);
+    while (!sampler->stopped && !sampler->awake && sampler->on == on && in_time)
+        in_time = g_cond_wait_until(&sampler->changed, &sampler->lock, next);
+    enum reason reason = sampler->stopped                     ? STOPPED
+                         : sampler->awake || (on && !in_time) ? WORK
+                                                              : LOOK;
     sampler->awake = false;
-    bool go_on = !sampler->stopped;
     g_mutex_unlock(&sampler->lock);
-    return go_on;
+    return reason;
 }
 
+/* Whether the program's threads have ended, the first one by pthread_exit: it is still listed, as
+ * the thread that asks is. */
+static bool is_alone(void)
+{
+    g_autofree char *stat = NULL;
+    if (!g_file_get_contents("/proc/self/stat", &stat, NULL, NULL))
+        return false;
+    const char *state = strrchr(stat, ')');
+    if (state == NULL || strncmp(state, ") Z", 3) != 0)
+        return false;
+    g_autoptr(GDir) threads = g_dir_open("/proc/self/task", 0, NULL);
+    guint count = 0;
+    while (threads != NULL && g_dir_read_name(threads) != NULL)
+        count++;
+    return count == 2;
+}
+
+/* A process ends with its last thread, and this is none of the program's: it ends as it would have
+ * without. */
 static void *run(void *data)
 {
     struct sampler *sampler = data;
-    while (wait_for_work(sampler))
-        sampler->work(sampler->data);
+    gint64 looked_us = 0;
+    enum reason reason;
+    while ((reason = wait_for_work(sampler)) != STOPPED) {
+        if (reason == WORK)
+            sampler->work(sampler->data);
+        if (g_get_monotonic_time() - looked_us >= LOOK_US) {
+            looked_us = g_get_monotonic_time();
+            if (is_alone())
+                exit(0);
+        }
+    }
     return NULL;
 }
 
@@ -80,6 +111,8 @@ void sampler_stop(struct sampler *sampler)
     sampler->stopped = true;
     g_cond_signal(&sampler->changed);
     g_mutex_unlock(&sampler->lock);
+    if (g_thread_self() == sampler->thread) /* it ends the process */
+        return;
     g_thread_join(sampler->thread);
     g_mutex_clear(&sampler->lock);
     g_cond_clear(&sampler->changed);

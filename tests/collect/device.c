@@ -440,7 +440,11 @@ static void test_ends(struct fixture *fixture, gconstpointer data)
     static const struct {
         const char *action;
         int signal, status;
-    } ends[] = {{"kill", SIGKILL, 0}, {"term", SIGTERM, 0}, {"_exit", 0, 8}, {"exit", 0, 9}};
+    } ends[] = {{"kill", SIGKILL, 0},
+                {"term", SIGTERM, 0},
+                {"_exit", 0, 8},
+                {"exit", 0, 9},
+                {"leave", 0, 1}};
     (void)data;
     for (size_t i = 0; i < G_N_ELEMENTS(ends); i++) {
         collect(fixture, "--iterations 1:5 -- %s ranges 6 %s 3", TRACED_TRAINED, ends[i].action);

@@ -6,13 +6,14 @@
  * sixth step), accumulated (none, and TRAINED_MICRO_BATCHES times forward and backward to an
  * update, each waited for), crossed (as ranges, and in a domain of its own one that begins in
  * forward and ends in backward). ACTION happens in the middle of the step: kill (SIGKILL), term
- * (SIGTERM), exit (status 9), _exit (status 8, without a word), fork (a child that launches a
- * kernel, annotates and exits), long (a kernel that runs for half a second, asked for last in the
- * step). */
+ * (SIGTERM), exit (status 9), leave (the only thread ends, the process is left to itself), _exit
+ * (status 8, without a word), fork (a child that launches a kernel, annotates and exits), long (a
+ * kernel that runs for half a second, asked for last in the step). */
 #include "tests/collect/trained.h"
 
 #include <cuda.h>
 #include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -56,6 +57,8 @@ static void act(const char *action)
         raise(SIGTERM);
     if (strcmp(action, "exit") == 0)
         exit(9);
+    if (strcmp(action, "leave") == 0)
+        pthread_exit(NULL);
     if (strcmp(action, "_exit") == 0)
         _exit(8);
     if (strcmp(action, "fork") == 0) {
