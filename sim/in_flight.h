@@ -7,29 +7,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct in_flight_work {
-    uint64_t end_ns; /* its completion */
-    uint64_t number; /* in the order of issue; at marks: how many were issued since */
-};
-
 struct in_flight_mark {
     uint64_t now_ns, stall_ns; /* the device's time, and how long it has stalled in the iteration */
-    uint32_t end;              /* of the mark's works among all marks' */
+    uint32_t issued;           /* works by then */
+    uint32_t count;            /* of those, going on */
 };
 
 /* An iteration's marks. */
 struct in_flight_lap {
-    struct in_flight_mark *marks; /* [mark_room] */
-    struct in_flight_work
-        *works; /* [work_room] of one mark after the other: times from its now on */
-    uint32_t mark_count, mark_room, work_count, work_room;
+    struct in_flight_mark *marks; /* [room] */
+    uint32_t count, room;
 };
 
 struct in_flight {
-    struct in_flight_work
-        *works; /* [room] count that may still be going on, in the order of issue */
-    uint32_t count, room;
-    uint64_t issued;
+    uint64_t *end_ns; /* [end_room] of each work its completion, in the order of issue */
+    uint32_t issued, end_room;
+    uint32_t *going; /* [going_room] those that may still be going on, in the order of issue */
+    uint32_t going_count, going_room;
+    uint32_t prologue;                /* works before all iterations: no other is like them */
     struct in_flight_lap lap, before; /* this iteration, and the last */
 };
 
