@@ -6,7 +6,7 @@
 
 /* Attempts, each with the stay that found no room moved to the front; fewer where many stays make
  * them long. */
-enum { ATTEMPTS = 20, STAYS_MOST = 4000, PAIRS_MOST = 20000000 };
+enum { ATTEMPTS = 12, STAYS_MOST = 4000, PAIRS_MOST = 20000000 };
 
 /* What overlap asks of a stay, close together. */
 struct span {
@@ -92,12 +92,14 @@ static uint64_t limit_of(const struct offsets *o, uint32_t index)
     return o->device_bytes - peaks_over(o->non_model, span->enter, span->length);
 }
 
-/* The lowest address that is free throughout the stay, whose parts these are. */
-static uint64_t find_address(const struct offsets *o, const struct span *span, uint64_t parts)
+/* The lowest address that is free throughout the stay, whose parts these are; where that is above
+ * `most`, any above it. */
+static uint64_t find_address(const struct offsets *o, const struct span *span, uint64_t parts,
+                             uint64_t most)
 {
     uint64_t address = o->bottom;
 
-    for (uint32_t i = 0; i < o->placed_count; i++) {
+    for (uint32_t i = 0; i < o->placed_count && address <= most; i++) {
         if (!(o->parts[i] & parts))
             continue;
         uint32_t index = o->placed[i];
@@ -129,9 +131,12 @@ static uint32_t place_of(const struct offsets *o, uint64_t address)
 static bool place_at(struct offsets *o, uint32_t index)
 {
     const struct span *span = &o->spans[index];
-    uint64_t parts = parts_of(o, span), address = find_address(o, span, parts);
+    uint64_t parts = parts_of(o, span), limit = limit_of(o, index);
+    if (span->bytes > limit)
+        return false;
+    uint64_t address = find_address(o, span, parts, limit - span->bytes);
 
-    if (address + span->bytes > limit_of(o, index))
+    if (address + span->bytes > limit)
         return false;
     uint32_t place = place_of(o, address), above = o->placed_count++ - place;
     o->address[index] = address;
