@@ -184,8 +184,34 @@ static uint64_t *copy_times(const struct candidate *candidate, const struct cost
     return ns;
 }
 
-struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
-                            struct pace **pace)
+/* With addresses by which nothing moves within the device; where there are none, NULL, or if
+ * `moves` with others. */
+static struct plan *schedule(const struct candidate *candidate, const struct stays *stays,
+                             bool moves)
+{
+    struct homes *homes = settle_homes(candidate, stays);
+    struct offsets *offsets = offsets_find(stays, homes, candidate->accesses,
+                                           candidate->job->device_bytes);
+    struct plan *plan = NULL;
+
+    if (offsets || moves) {
+        struct decisions *decisions = stays_decisions(stays, homes);
+        plan = describe(candidate, homes);
+        plan->made_by = g_strdup("planner");
+        plan->look_ahead = stays_look_ahead(stays);
+        if (offsets)
+            offsets_fill(offsets, decisions, plan);
+        else
+            place_chunks(candidate, decisions, homes, plan);
+        decisions_free(decisions);
+    }
+    offsets_free(offsets);
+    homes_free(homes);
+    return plan;
+}
+
+static struct plan *make_plan(const struct candidate *candidate,
+                              const struct stays_options *options, bool moves, struct pace **pace)
 {
     struct stays_options known = *options;
     g_autofree uint64_t *h2d_ns = copy_times(candidate, &candidate->job->costs->h2d);
@@ -193,25 +219,24 @@ struct plan *candidate_plan(const struct candidate *candidate, const struct stay
     known.copy_ns[0] = h2d_ns;
     known.copy_ns[1] = d2h_ns;
     struct stays *stays = stays_new(candidate->keep, &known);
-    struct homes *homes = settle_homes(candidate, stays);
-    struct offsets *offsets = offsets_find(stays, homes, candidate->accesses,
-                                           candidate->job->device_bytes);
-    struct decisions *decisions = stays_decisions(stays, homes);
-    struct plan *plan = describe(candidate, homes);
+    struct plan *plan = schedule(candidate, stays, moves);
 
-    plan->made_by = g_strdup("planner");
-    plan->look_ahead = stays_look_ahead(stays);
-    if (offsets)
-        offsets_fill(offsets, decisions, plan);
-    else
-        place_chunks(candidate, decisions, homes, plan);
-    if (pace)
-        *pace = predict_pace(candidate, plan);
-    else
-        predict(candidate, plan);
-    decisions_free(decisions);
-    offsets_free(offsets);
-    homes_free(homes);
     stays_free(stays);
+    if (plan && pace)
+        *pace = predict_pace(candidate, plan);
+    else if (plan)
+        predict(candidate, plan);
     return plan;
+}
+
+struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
+                            struct pace **pace)
+{
+    return make_plan(candidate, options, true, pace);
+}
+
+struct plan *candidate_plan_still(const struct candidate *candidate,
+                                  const struct stays_options *options, struct pace **pace)
+{
+    return make_plan(candidate, options, false, pace);
 }

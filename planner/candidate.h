@@ -60,4 +60,8 @@ struct plan *candidate_strategy(const struct candidate_job *job, const struct la
 struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
                             struct pace **pace);
 
+/* The same; NULL where no addresses are found by which nothing moves within the device. */
+struct plan *candidate_plan_still(const struct candidate *candidate,
+                                  const struct stays_options *options, struct pace **pace);
+
 #endif

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* How much worse than the first choice's plan another's may be at a glance to be searched wholly.
+/* How much worse than the first choice's plan another's may be at a glance to be searched.
  * What is offloaded makes for as many chunks again, and its searches take several times as long. */
 #define NEARLY           1.05
 #define NEARLY_OFFLOADED 1.0
@@ -32,24 +32,26 @@ static struct tried *find_contender(const struct choices *c)
         struct tried *tried = g_ptr_array_index(c->tried, i);
         double nearly = choices_is_offload_other(c, tried) ? NEARLY_OFFLOADED : NEARLY;
         if (!tried->searched && tried->plan &&
-            value_of(c, tried->plan) <= nearly * value_of(c, c->first->plan) &&
+            value_of(c, tried->plan) <= nearly * value_of(c, c->begun->plan) &&
             (!best || choices_prefers(c, tried->plan, best->plan)))
             best = tried;
     }
     return best;
 }
 
-/* Takes `result`. */
+/* Takes `result`, which may be NULL. */
 static void take_result(struct choices *c, struct tried *tried, struct search_result *result)
 {
+    if (!result)
+        return;
+    c->full->plans_tried += result->plans_tried;
     c->stopped |= result->stopped && !c->deadline;
     choices_take_plan(c, tried, g_steal_pointer(&result->plan));
     search_result_free(result);
 }
 
-/* All placements and schedules, from the layout that it has, and others where that is affordable.
- */
-static struct search_result *search_tried(struct choices *c, const struct tried *tried)
+/* From the layout that it has, and to others where that is affordable. */
+static struct search *search_from(struct choices *c, const struct tried *tried)
 {
     g_autoptr(GPtrArray) layouts = g_ptr_array_new();
     struct named_layout named = {.layout = tried->plan->layout};
@@ -58,36 +60,39 @@ static struct search_result *search_tried(struct choices *c, const struct tried 
     options.alone = true;
     options.start = tried->plan->layout;
     if (!choices_is_offload_other(c, tried))
-        return choices_search_wholly(tried->trace, c->trace, &options, NULL);
+        return choices_search_new(tried->trace, c->trace, &options);
     g_ptr_array_add(layouts, &named);
     options.layouts = layouts;
-    return search_plan(tried->trace, &options, NULL);
+    return search_new(tried->trace, &options);
 }
 
-static void search_contender(struct choices *c)
+/* The first part of the search for the best of the others; if it brings the best plan, it is the
+ * one to go on with. */
+static void begin_contender(struct choices *c)
 {
     struct tried *contender = find_contender(c);
 
     choices_remaining(c, 1);
     if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY)
         return;
-    struct search_result *result = search_tried(c, contender);
-    if (!result)
-        return;
-    c->full->plans_tried += result->plans_tried;
-    take_result(c, contender, result);
+    struct search *search = search_from(c, contender);
+    take_result(c, contender, search_begin(search, NULL));
+    if (c->best == contender) {
+        search_free(c->search);
+        c->search = search;
+        c->begun = contender;
+    } else {
+        search_free(search);
+    }
 }
 
-/* The end of the first choice's search, if none is better. */
-static void finish_first(struct choices *c)
+/* The second part, for the best choice; one that had a glance only is not searched. */
+static void go_on(struct choices *c)
 {
     const struct search_options options = choices_remaining(c, 1);
 
-    if (c->best != c->first || c->stopped)
-        return;
-    struct search_result *result = search_go_on(c->search, options.time_limit, NULL);
-    c->full->plans_tried += result->plans_tried;
-    take_result(c, c->first, result);
+    if (c->best == c->begun && !c->stopped)
+        take_result(c, c->begun, search_go_on(c->search, options.time_limit, NULL));
 }
 
 /* The search for the choice that the others are compared with; takes `trace`. */
@@ -109,7 +114,7 @@ static bool search_first(struct choices *c, struct trace *trace, GError **error)
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;
-    c->first = tried;
+    c->begun = tried;
     tried->searched = true;
     choices_take_plan(c, tried, g_steal_pointer(&c->full->plan));
     return true;
@@ -211,8 +216,8 @@ struct choices_result *choices_search(const struct trace *trace,
             choices_explore(&c, &scope);
         if (c.recognised && scope.offload && !c.stopped)
             choices_explore_offload(&c);
-        search_contender(&c);
-        finish_first(&c);
+        begin_contender(&c);
+        go_on(&c);
         result = finish(&c);
     }
     search_free(c.search);

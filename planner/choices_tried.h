@@ -26,9 +26,9 @@ struct choices {
     bool traced_twice;          /* likewise, of backward */
     GPtrArray *tried;           /* struct tried */
     struct tried *best;         /* with the best plan; NULL: none yet */
-    struct tried *first;        /* what the others are compared with */
-    struct search *search;      /* of the first */
-    struct search_result *full; /* likewise */
+    struct tried *begun;        /* that the others are compared with */
+    struct search *search;      /* of that one */
+    struct search_result *full; /* of the one that was searched first */
     gint64 deadline;            /* microseconds, monotonic; 0: none */
     bool stopped;
 };

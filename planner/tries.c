@@ -61,41 +61,40 @@ void tries_rivals(const struct tries *tries, const struct layout_spec *spec,
     candidate_free(candidate);
 }
 
-/* What a schedule has brought. */
-struct tried {
-    bool better; /* than those before */
-    bool moves;  /* chunks within the device */
-};
-
-/* Takes the plan if it is better than those before. */
-static struct tried try_schedule(const struct tries *tries, const struct candidate *candidate,
-                                 const struct stays_options *options, struct outcome *outcome)
+/* Takes `plan`, with its pace, if it is better than those before; says whether it is. */
+static bool take_plan(const struct tries *tries, struct plan *plan, struct pace *pace,
+                      struct outcome *outcome)
 {
-    struct pace *pace;
-    struct plan *plan = candidate_plan(candidate, options, &pace);
-    const struct tried tried = {objective_prefers(tries->objective, plan, outcome->plan),
-                                plan->predicted.moves > 0};
+    bool better = objective_prefers(tries->objective, plan, outcome->plan);
 
     outcome->plans++;
-    if (tried.better) {
+    if (better) {
         pace_free(outcome->pace);
         outcome->pace = pace;
     } else {
         pace_free(pace);
     }
     outcomes_take_better(tries->objective, &outcome->plan, plan);
-    return tried;
+    return better;
 }
 
-static struct tried try_paced(const struct tries *tries, const struct candidate *candidate,
-                              const struct pace *pace, uint32_t margin, bool flush_early,
-                              struct outcome *outcome)
+static struct stays_options paced(const struct pace *pace, uint32_t margin, bool flush_early)
 {
-    const struct stays_options options = {.look_ahead = UINT32_MAX,
-                                          .flush_early = flush_early,
-                                          .pace = pace,
-                                          .margin_ns = pace->period_ns / margin};
-    return try_schedule(tries, candidate, &options, outcome);
+    return (struct stays_options){.look_ahead = UINT32_MAX,
+                                  .flush_early = flush_early,
+                                  .pace = pace,
+                                  .margin_ns = pace->period_ns / margin};
+}
+
+/* Whether it is better than those before. */
+static bool try_paced(const struct tries *tries, const struct candidate *candidate, uint32_t margin,
+                      bool flush_early, struct outcome *outcome)
+{
+    const struct stays_options options = paced(outcome->pace, margin, flush_early);
+    struct pace *pace;
+    struct plan *plan = candidate_plan(candidate, &options, &pace);
+
+    return take_plan(tries, plan, pace, outcome);
 }
 
 static uint64_t largest_chunk(const struct candidate *candidate)
@@ -107,23 +106,45 @@ static uint64_t largest_chunk(const struct candidate *candidate)
     return largest;
 }
 
-/* By the pace of the best plan of this candidate, or else of where it starts. */
-static struct tried try_first(const struct tries *tries, const struct candidate *candidate,
-                              struct outcome *outcome)
+/* The best plan's of this candidate, or else that of where it starts; NULL: none. */
+static struct pace *first_pace(const struct tries *tries, const struct candidate *candidate,
+                               const struct outcome *outcome)
 {
     const struct pace *pace = outcome->pace ? outcome->pace : outcome->start;
 
     if (!pace && tries->best)
         pace = tries->best->pace;
-    if (pace) {
-        struct pace *own = pace_for(pace, candidate->trace);
-        const struct tried tried = try_paced(tries, candidate, own, FIRST_MARGIN, true, outcome);
-        pace_free(own);
-        return tried;
+    return pace ? pace_for(pace, candidate->trace) : NULL;
+}
+
+/* By that pace; says whether chunks lie still. What moves them within the device counts only if
+ * `moves`. */
+static bool try_first(const struct tries *tries, const struct candidate *candidate, bool moves,
+                      struct outcome *outcome)
+{
+    struct pace *known = first_pace(tries, candidate, outcome), *pace;
+    const struct stays_options unpaced = {.look_ahead = LOOK_AHEAD, .flush_early = true};
+    const struct stays_options options = known ? paced(known, FIRST_MARGIN, true) : unpaced;
+    struct plan *plan = moves ? candidate_plan(candidate, &options, &pace)
+                              : candidate_plan_still(candidate, &options, &pace);
+    bool still = plan && !plan->predicted.moves;
+
+    if (plan)
+        take_plan(tries, plan, pace, outcome);
+    pace_free(known);
+    return still;
+}
+
+/* Where no addresses are found by which chunks lie still, more and more room is set aside. */
+static void try_reserves(const struct tries *tries, const struct candidate *candidate,
+                         struct outcome *outcome)
+{
+    bool still = try_first(tries, candidate, true, outcome);
+
+    for (int reserves = 1; !still && reserves <= RESERVES_MOST; reserves++) {
+        keep_reserve(candidate->keep, largest_chunk(candidate));
+        still = try_first(tries, candidate, reserves == RESERVES_MOST, outcome);
     }
-    return try_schedule(tries, candidate,
-                        &(struct stays_options){.look_ahead = LOOK_AHEAD, .flush_early = true},
-                        outcome);
 }
 
 /* Each schedule shows how fast the next may be. A fetch that is issued early is not late, but the
@@ -131,9 +152,7 @@ static struct tried try_first(const struct tries *tries, const struct candidate 
 static void try_schedules(const struct tries *tries, const struct candidate *candidate,
                           struct outcome *outcome)
 {
-    for (int reserves = 0; try_first(tries, candidate, outcome).moves && reserves < RESERVES_MOST;
-         reserves++)
-        keep_reserve(candidate->keep, largest_chunk(candidate));
+    try_reserves(tries, candidate, outcome);
     if (outcome->effort == EFFORT_PEEK)
         return;
     if (outcome->effort == EFFORT_GLANCE && tries->best &&
@@ -141,7 +160,7 @@ static void try_schedules(const struct tries *tries, const struct candidate *can
         return;
     for (uint32_t margin = FIRST_MARGIN, tried = 0; margin <= LAST_MARGIN && tried < PACED_MOST;
          tried++)
-        if (!try_paced(tries, candidate, outcome->pace, margin, true, outcome).better)
+        if (!try_paced(tries, candidate, margin, true, outcome))
             margin *= 2;
 }
 
@@ -156,7 +175,7 @@ static void search_locally(const struct tries *tries, const struct candidate *ca
     }
     outcome->promise = least_of_kept(candidate, tries->objective);
     if (outcome->plan && outcome->effort == EFFORT_STUDY)
-        try_paced(tries, candidate, outcome->pace, FIRST_MARGIN, false, outcome);
+        try_paced(tries, candidate, FIRST_MARGIN, false, outcome);
 }
 
 /* A mix comes with a bound that is near what it promises, so that schedules tell more. */
