@@ -1,6 +1,5 @@
 #include "planner/candidate.h"
 
-#include "chunks/decide.h"
 #include "chunks/place.h"
 #include "chunks/plan_make.h"
 #include "planner/offsets.h"
@@ -84,16 +83,6 @@ static void predict(const struct candidate *candidate, struct plan *plan)
     plan->predicted = replay(plan, &view).steady;
 }
 
-struct decisions *candidate_decide(const struct candidate *candidate,
-                                   const struct policy_ops *policy, uint32_t look_ahead)
-{
-    struct dry_run_options options = {.device_bytes = candidate->job->device_bytes,
-                                      .host_bytes = candidate->job->host_bytes,
-                                      .policy = policy,
-                                      .look_ahead = look_ahead};
-    return decide(candidate->layout, candidate->accesses, candidate->homes, &options);
-}
-
 static struct plan *describe(const struct candidate *candidate, const struct homes *homes)
 {
     return plan_describe(candidate->trace, candidate->layout, candidate->accesses, homes,
@@ -105,47 +94,6 @@ static void place_chunks(const struct candidate *candidate, const struct decisio
 {
     place_decisions(decisions, candidate->layout, candidate->accesses, homes, candidate->trace,
                     candidate->job->device_bytes, PLACE_WELL, plan);
-}
-
-struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,
-                              uint32_t look_ahead)
-{
-    struct decisions *decisions = candidate_decide(candidate, policy, look_ahead);
-    struct plan *plan = describe(candidate, candidate->homes);
-
-    plan->made_by = g_strdup_printf("policy %s", policy->name);
-    plan->policy = g_strdup(policy->name);
-    plan->look_ahead = look_ahead;
-    place_chunks(candidate, decisions, candidate->homes, plan);
-    predict(candidate, plan);
-    decisions_free(decisions);
-    return plan;
-}
-
-struct plan *candidate_strategy(const struct candidate_job *job, const struct layout_spec *spec,
-                                const struct strategy *strategy)
-{
-    struct layout *layout = layout_pack(job->trace, spec, NULL);
-    const struct strategy_job of_layout = {.trace = job->trace,
-                                           .platform = job->platform,
-                                           .layout = layout,
-                                           .non_model = job->non_model->extent,
-                                           .device_bytes = job->device_bytes,
-                                           .host_bytes = job->host_bytes};
-    struct trace *placed = NULL;
-    uint64_t needed;
-    struct plan *plan = strategy_plan(strategy, &of_layout, &placed, &needed, NULL);
-
-    if (plan) {
-        struct accesses *accesses = accesses_new_digested(placed, plan->digest, layout,
-                                                          job->non_model->extent);
-        struct replay_view view = {placed, accesses, job->costs};
-        plan->predicted = replay(plan, &view).steady;
-        accesses_free(accesses);
-    }
-    trace_free(placed);
-    layout_free(layout);
-    return plan;
 }
 
 /* What must live on the device, and what stays there throughout and no host operator uses. */

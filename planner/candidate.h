@@ -7,9 +7,7 @@
 #include "planner/layouts.h"
 #include "planner/placement.h"
 #include "planner/stays.h"
-#include "policies/policy.h"
 #include "sim/costs.h"
-#include "strategies/strategy.h"
 
 /* What the whole search is about. */
 struct candidate_job {
@@ -40,19 +38,6 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
                                 const struct placement *placement, uint64_t *needed,
                                 GError **error);
 void candidate_free(struct candidate *candidate);
-
-/* What a policy decides; the caller frees it with decisions_free. */
-struct decisions *candidate_decide(const struct candidate *candidate,
-                                   const struct policy_ops *policy, uint32_t look_ahead);
-
-/* The plan of an eviction policy, replayed: its figures are predicted. */
-struct plan *candidate_policy(const struct candidate *candidate, const struct policy_ops *policy,
-                              uint32_t look_ahead);
-
-/* The plan of a strategy with a layout, for the job's budgets, replayed; it places the optimizer
- * itself, so it may fit where no candidate does. NULL where it does not fit. */
-struct plan *candidate_strategy(const struct candidate_job *job, const struct layout_spec *spec,
-                                const struct strategy *strategy);
 
 /* The plan of what is kept, replayed: chunks that never leave live on the device. `pace` (may be
  * NULL) receives its pace, which the caller frees. Copies take what the candidate knows, whatever

@@ -18,15 +18,17 @@ static uint8_t widest(const struct trace *trace)
     return width;
 }
 
-/* Takes `layout`, unless another has the same chunks. */
+/* Takes `layout`. Where another has the same chunks it is of use only to what looks at the size
+ * that they were to have. */
 static void add_choice(struct layout_choices *choices, struct layout *layout, bool swept)
 {
     struct layout_choice choice = {.spec = {.given = layout}, .swept = swept};
 
-    for (guint i = 0; i < choices->items->len; i++) {
+    for (guint i = 0; i < choices->items->len && !choice.alike; i++) {
         struct layout_choice *other = &g_array_index(choices->items, struct layout_choice, i);
-        if (layout_same_chunks(other->spec.given, layout)) {
-            other->swept |= swept;
+        choice.alike = layout_same_chunks(other->spec.given, layout);
+        other->swept |= choice.alike && swept;
+        if (choice.alike && !swept) {
             layout_free(layout);
             return;
         }

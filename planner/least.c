@@ -1,7 +1,5 @@
 #include "planner/least.h"
 
-#include "chunks/decide.h"
-
 /* What the operators of an iteration take. */
 struct work {
     uint64_t device_ns, host_ns, h2d_ns, d2h_ns;
@@ -9,9 +7,9 @@ struct work {
     uint64_t link_bytes;  /* activations of host operators */
 };
 
-static uint64_t copy_ns(const struct candidate *candidate, enum mover_queue queue, uint64_t bytes)
+static uint64_t copy_ns(const struct costs *costs, enum mover_queue queue, uint64_t bytes)
 {
-    return costs_copy(candidate->job->costs, queue, bytes, 0).alone_ns;
+    return costs_copy(costs, queue, bytes, 0).alone_ns;
 }
 
 /* The device uses what the operator wrote before this moment, counted from the iteration's start.
@@ -28,9 +26,9 @@ static bool is_used_before(const struct accesses *accesses, uint32_t operator_mo
 
 /* The work in order: operators on the host after the last of backward, as updates are, begin when
  * that has ended, and are over before the next one begins if forward uses what they wrote. */
-static void count_backward(const struct candidate *candidate, struct work *work)
+static void count_backward(const struct replay_view *view, struct work *work)
 {
-    const struct trace *trace = candidate->trace;
+    const struct trace *trace = view->trace;
     uint32_t first = UINT32_MAX, last = 0;
 
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -43,23 +41,23 @@ static void count_backward(const struct candidate *candidate, struct work *work)
     }
     for (uint32_t m = last + 1; first != UINT32_MAX && m < trace->operator_count; m++)
         if (trace->operators[m].place == TRACE_ON_HOST &&
-            is_used_before(candidate->accesses, m, trace->operator_count + first))
+            is_used_before(view->accesses, m, trace->operator_count + first))
             work->backward_ns += trace->operators[m].duration_ns;
 }
 
-static struct work count_work(const struct candidate *candidate)
+static struct work count_work(const struct replay_view *view)
 {
-    const struct trace *trace = candidate->trace;
+    const struct trace *trace = view->trace;
     struct work work = {0};
 
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         *(op->place == TRACE_ON_HOST ? &work.host_ns : &work.device_ns) += op->duration_ns;
-        work.h2d_ns += copy_ns(candidate, MOVER_H2D, op->h2d_bytes);
-        work.d2h_ns += copy_ns(candidate, MOVER_D2H, op->d2h_bytes);
+        work.h2d_ns += copy_ns(view->costs, MOVER_H2D, op->h2d_bytes);
+        work.d2h_ns += copy_ns(view->costs, MOVER_D2H, op->d2h_bytes);
         work.link_bytes += op->h2d_bytes + op->d2h_bytes;
     }
-    count_backward(candidate, &work);
+    count_backward(view, &work);
     return work;
 }
 
@@ -70,13 +68,15 @@ double least_of(enum objective objective, uint64_t bytes, double seconds)
 
 double least_of_kept(const struct candidate *candidate, enum objective objective)
 {
+    const struct costs *costs = candidate->job->costs;
+    const struct replay_view view = {candidate->trace, candidate->accesses, costs};
     const struct gaps *gaps = candidate->gaps;
-    struct work work = count_work(candidate);
+    struct work work = count_work(&view);
 
     for (uint32_t c = 0; c < gaps->chunk_count; c++) {
         struct gaps_copies copies = gaps_chunk_copies(gaps, c, candidate->keep->kept);
-        work.h2d_ns += copies.fetches * copy_ns(candidate, MOVER_H2D, gaps->used[c]);
-        work.d2h_ns += copies.writes * copy_ns(candidate, MOVER_D2H, gaps->used[c]);
+        work.h2d_ns += copies.fetches * copy_ns(costs, MOVER_H2D, gaps->used[c]);
+        work.d2h_ns += copies.writes * copy_ns(costs, MOVER_D2H, gaps->used[c]);
     }
     uint64_t ns = MAX(MAX(work.device_ns, work.backward_ns), MAX(work.h2d_ns, work.d2h_ns));
     ns = MAX(ns, work.host_ns);
@@ -91,25 +91,21 @@ static bool is_used_at(const struct accesses *accesses, uint32_t moment, uint32_
     return false;
 }
 
-double least_of_policy(const struct candidate *candidate, enum objective objective,
-                       const struct policy_ops *policy)
+double least_on_demand(const struct replay_view *view, const struct plan *plan,
+                       enum objective objective)
 {
-    struct decisions *decisions = candidate_decide(candidate, policy, 0);
-    struct work work = count_work(candidate);
+    struct work work = count_work(view);
     uint64_t bytes = work.link_bytes, ns = work.device_ns;
 
-    for (uint32_t m = 0; m <= decisions->moment_count; m++)
-        for (uint32_t i = decisions->first[m]; i < decisions->first[m + 1]; i++) {
-            const struct plan_action *action = &g_array_index(decisions->actions,
-                                                              struct plan_action, i);
-            uint64_t used = candidate->layout->chunks[action->chunk].used;
+    for (uint32_t m = 0; m <= plan->moment_count; m++)
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
+            const struct plan_action *action = &plan->actions[i];
+            uint64_t used = plan->layout->chunks[action->chunk].used;
             bool fetch = action->kind == PLAN_FETCH;
             bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
             bytes += fetch || write ? used : 0;
-            if (fetch && m < decisions->moment_count &&
-                is_used_at(candidate->accesses, m, action->chunk))
-                ns += copy_ns(candidate, MOVER_H2D, used);
+            if (fetch && m < plan->moment_count && is_used_at(view->accesses, m, action->chunk))
+                ns += copy_ns(view->costs, MOVER_H2D, used);
         }
-    decisions_free(decisions);
     return least_of(objective, bytes, (double)ns * 1e-9);
 }

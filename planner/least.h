@@ -1,10 +1,12 @@
-/* What a candidate promises before its schedule is made: figures that no schedule beats, for a
- * fraction of the time that a plan takes. The search leaves out what promises too little. */
+/* What a candidate promises before its schedule is made, and a plan before it is replayed: figures
+ * that are not beaten, for a fraction of the time. The search leaves out what promises too little.
+ */
 #ifndef PSTAR_PLANNER_LEAST_H
 #define PSTAR_PLANNER_LEAST_H
 
 #include "planner/candidate.h"
 #include "planner/objective.h"
+#include "sim/replay.h"
 
 /* What the objective is about: bytes over the link, or seconds an iteration. */
 double least_of(enum objective objective, uint64_t bytes, double seconds);
@@ -14,9 +16,9 @@ double least_of(enum objective objective, uint64_t bytes, double seconds);
  * of them that follow it and whose results the next forward uses. */
 double least_of_kept(const struct candidate *candidate, enum objective objective);
 
-/* Of a policy that fetches nothing ahead: the device computes nothing while an operator's chunks
- * are fetched. */
-double least_of_policy(const struct candidate *candidate, enum objective objective,
-                       const struct policy_ops *policy);
+/* Of a plan that fetches nothing ahead: the device computes nothing while an operator's chunks are
+ * fetched. */
+double least_on_demand(const struct replay_view *view, const struct plan *plan,
+                       enum objective objective);
 
 #endif

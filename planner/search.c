@@ -57,13 +57,19 @@ static void try_favours(struct search *search, uint32_t layouts, int step, int m
     rounds_run(search, rounds_plans);
 }
 
+static const struct layout_choice *choice_at(const struct search *search, guint index)
+{
+    return &g_array_index(search->choices->items, struct layout_choice, index);
+}
+
 /* Each has its first schedules; the best have others. */
 static void try_layouts(struct search *search, struct placement placement)
 {
     g_autofree uint32_t *best = g_new(uint32_t, GLANCED_LAYOUTS);
 
     for (guint i = 0; i < search->choices->items->len; i++)
-        rounds_add(search, i, placement, EFFORT_PEEK);
+        if (!choice_at(search, i)->alike)
+            rounds_add(search, i, placement, EFFORT_PEEK);
     rounds_run(search, rounds_plans);
     uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
                                    GLANCED_LAYOUTS);
@@ -80,18 +86,20 @@ static bool found_any(const struct search *search)
     return outcomes_rank(search->outcomes, search->options.objective, false, &any, 1) > 0;
 }
 
-static void add_swept(struct search *search, struct placement placement, enum effort_level effort)
+static void add_swept(struct search *search, struct placement placement)
 {
     for (guint i = 0; i < search->choices->items->len; i++)
-        if (g_array_index(search->choices->items, struct layout_choice, i).swept)
-            rounds_add(search, i, placement, effort);
+        if (choice_at(search, i)->swept && !choice_at(search, i)->alike)
+            rounds_add(search, i, placement, EFFORT_GLANCE);
 }
 
 /* What others do with the sizes of a sweep: first, and to the end, so that no search is worse. */
 static void try_rivals(struct search *search)
 {
     search->certain = true;
-    add_swept(search, as_traced, EFFORT_NONE);
+    for (guint i = 0; i < search->choices->items->len; i++)
+        if (choice_at(search, i)->swept)
+            rounds_add(search, i, as_traced, EFFORT_NONE);
     rounds_run(search, rounds_rivals);
     search->certain = false;
 }
@@ -255,7 +263,7 @@ static void place_optimizer(struct search *search)
 {
     uint32_t best;
 
-    add_swept(search, half_on_host, EFFORT_GLANCE);
+    add_swept(search, half_on_host);
     rounds_run(search, rounds_plans);
     if (!found_any(search))
         try_layouts(search, as_traced);
@@ -305,7 +313,7 @@ static uint32_t count_layouts(const struct search *search)
     for (guint i = 0; i < search->outcomes->len; i++)
         tried[rounds_outcome(search, i)->layout] |= rounds_outcome(search, i)->done;
     for (guint i = 0; i < search->choices->items->len; i++)
-        count += tried[i];
+        count += tried[i] && !choice_at(search, i)->alike;
     return count;
 }
 

@@ -1,6 +1,9 @@
 #include "planner/tries.h"
 
 #include "planner/least.h"
+#include "planner/rivals.h"
+
+#include <math.h>
 
 /* How much less than the best plan so far a candidate may promise for its schedules to be tried,
  * and its first schedule bring for others to be tried. */
@@ -28,37 +31,33 @@ static double value_of(const struct tries *tries, const struct plan *plan)
     return least_of(tries->objective, objective_traffic(plan), plan->predicted.iteration_seconds);
 }
 
-/* Each unless it cannot be better than another policy. */
-static void try_policies(const struct tries *tries, const struct candidate *candidate,
-                         struct outcome *outcome)
+/* What the next policy's plan has to beat. */
+static double best_policy(const struct tries *tries, const struct outcome *outcome)
 {
-    for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        double least = least_of_policy(candidate, tries->objective, *p);
-        if ((tries->policy && least > value_of(tries, tries->policy)) ||
-            (outcome->policy && least > value_of(tries, outcome->policy)))
-            continue;
-        outcomes_take_better(tries->objective, &outcome->policy,
-                             candidate_policy(candidate, *p, 0));
-        outcome->plans++;
-    }
+    double best = outcome->policy ? value_of(tries, outcome->policy) : INFINITY;
+
+    return tries->policy ? fmin(best, value_of(tries, tries->policy)) : best;
 }
 
 void tries_rivals(const struct tries *tries, const struct layout_spec *spec,
                   struct outcome *outcome)
 {
-    struct candidate *candidate = candidate_new(tries->job, spec, &outcome->placement,
-                                                &outcome->needed, &outcome->error);
+    struct rivals *rivals = rivals_new(tries->job, spec);
 
-    outcome->done = true;
     for (guint i = 0; tries->strategies && i < tries->strategies->len; i++) {
         const struct strategy *strategy = g_ptr_array_index(tries->strategies, i);
         outcomes_take_better(tries->objective, &outcome->strategy,
-                             candidate_strategy(tries->job, spec, strategy));
+                             rivals_strategy(rivals, strategy));
         outcome->plans++;
     }
-    if (candidate)
-        try_policies(tries, candidate, outcome);
-    candidate_free(candidate);
+    for (const struct policy_ops *const *p = policy_all; *p; p++) {
+        outcomes_take_better(
+            tries->objective, &outcome->policy,
+            rivals_policy(rivals, *p, tries->objective, best_policy(tries, outcome)));
+        outcome->plans++;
+    }
+    outcome->done = true;
+    rivals_free(rivals);
 }
 
 /* Takes `plan`, with its pace, if it is better than those before; says whether it is. */

@@ -4,6 +4,7 @@
 #include "planner/bound.h"
 #include "planner/candidate.h"
 #include "planner/least.h"
+#include "planner/rivals.h"
 #include "planner/traffic_prices.h"
 #include "planner/verify.h"
 #include "tests/chunks/random_iteration.h"
@@ -117,13 +118,20 @@ static void check_promise(const struct plan *plan, double bytes, double seconds)
 
 static void check_policies(const struct fixture *f)
 {
+    const struct layout_spec spec = {.given = f->candidate->layout};
+    const struct replay_view view = {f->trace, f->candidate->accesses, f->costs};
+    struct rivals *rivals = rivals_new(&f->job, &spec);
+
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        struct plan *plan = candidate_policy(f->candidate, *p, 0);
+        struct plan *plan = rivals_policy(rivals, *p, OBJECTIVE_TIME, INFINITY);
         check_plan(f, plan);
-        check_promise(plan, least_of_policy(f->candidate, OBJECTIVE_TRAFFIC, *p),
-                      least_of_policy(f->candidate, OBJECTIVE_TIME, *p));
+        double least = least_on_demand(&view, plan, OBJECTIVE_TIME);
+        check_promise(plan, least_on_demand(&view, plan, OBJECTIVE_TRAFFIC), least);
+        if (least > 0)
+            g_assert_null(rivals_policy(rivals, *p, OBJECTIVE_TIME, least * (1 - 1e-9)));
         plan_free(plan);
     }
+    rivals_free(rivals);
 }
 
 /* By moments, or by the pace of the plan before, with any margin. */

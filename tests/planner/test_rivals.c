@@ -1,0 +1,114 @@
+/* What the search knows of policies and strategies is what a sweep says of them, to the byte and
+ * the nanosecond: only then is a plan that beats the one never worse than the other. */
+#include "planner/rivals.h"
+#include "sim/sizes.h"
+#include "sim/sweep.h"
+#include "tests/chunks/random_iteration.h"
+
+#include <math.h>
+
+enum { CASES = 20 };
+
+struct fixture {
+    struct trace *trace;
+    struct platform *platform;
+    struct costs *costs;
+    struct non_model *non_model;
+    struct candidate_job job;
+    GPtrArray *layouts, *strategies;
+};
+
+static void set_up(struct fixture *f, GRand *random)
+{
+    g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
+    uint64_t bytes;
+
+    f->trace = random_iteration(random);
+    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    g_assert_nonnull(f->platform);
+    f->costs = costs_new(f->platform, g_rand_boolean(random) ? "h2d=1GB/s,d2h=500MB/s" : NULL,
+                         NULL);
+    f->non_model = non_model_place(f->trace);
+    g_assert_true(sizes_parse_budget(share, f->trace, &bytes, NULL));
+    f->job = (struct candidate_job){.trace = f->trace,
+                                    .non_model = f->non_model,
+                                    .costs = f->costs,
+                                    .platform = f->platform,
+                                    .device_bytes = bytes,
+                                    .host_bytes = UINT64_MAX};
+    f->layouts = layout_list_parse(NULL, NULL, f->trace, NULL);
+    f->strategies = strategy_parse_list("all", NULL);
+}
+
+static void tear_down(struct fixture *f)
+{
+    g_ptr_array_unref(f->strategies);
+    g_ptr_array_unref(f->layouts);
+    non_model_free(f->non_model);
+    costs_free(f->costs);
+    platform_free(f->platform);
+    trace_free(f->trace);
+}
+
+static struct sweep *sweep_all(const struct fixture *f)
+{
+    g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
+    g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    uint64_t budget = f->job.device_bytes + f->trace->library_bytes;
+
+    g_array_append_val(budgets, budget);
+    return sweep_run(f->trace, &(struct sweep_options){.layouts = f->layouts,
+                                                       .budgets = budgets,
+                                                       .look_aheads = look_aheads,
+                                                       .policies = policy_all,
+                                                       .strategies = f->strategies,
+                                                       .platform = f->platform,
+                                                       .host_bytes = UINT64_MAX,
+                                                       .costs = f->costs});
+}
+
+static struct plan *rival_of(const struct fixture *f, const struct sweep_row *row)
+{
+    const struct layout_spec spec = {.given = row->layout->layout};
+    struct rivals *rivals = rivals_new(&f->job, &spec);
+    struct plan *plan = row->policy ? rivals_policy(rivals, row->policy, OBJECTIVE_TIME, INFINITY)
+                                    : rivals_strategy(rivals, row->strategy);
+    rivals_free(rivals);
+    return plan;
+}
+
+static void check_same(const struct plan_figures *rival, const struct plan_figures *row)
+{
+    g_assert_cmpuint(rival->h2d_bytes, ==, row->h2d_bytes);
+    g_assert_cmpuint(rival->d2h_bytes, ==, row->d2h_bytes);
+    g_assert_cmpuint(rival->moved_bytes, ==, row->moved_bytes);
+    g_assert_cmpuint(rival->peak_device_bytes, ==, row->peak_device_bytes);
+    g_assert_cmpfloat(rival->iteration_seconds, ==, row->iteration_seconds);
+}
+
+static void test_same_as_a_sweep(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        struct sweep *sweep = sweep_all(&f);
+        for (uint32_t r = 0; r < sweep->row_count; r++) {
+            struct plan *plan = rival_of(&f, &sweep->rows[r]);
+            g_assert_cmpint(plan != NULL, ==, sweep->rows[r].fits);
+            if (plan)
+                check_same(&plan->predicted, &sweep->rows[r].figures);
+            plan_free(plan);
+        }
+        sweep_free(sweep);
+        tear_down(&f);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/rivals/same_as_a_sweep", test_same_as_a_sweep);
+    return g_test_run();
+}
