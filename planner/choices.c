@@ -1,27 +1,19 @@
 #include "planner/choices.h"
 
 #include "planner/choices_explore.h"
-#include "planner/least.h"
 #include "planner/needs.h"
 #include "planner/placement.h"
 #include "sim/layout_list.h"
 #include "sim/replay.h"
 
-#include <math.h>
 #include <string.h>
 
-/* How much worse than the first choice's plan another's may be at a glance to be searched.
- * What is offloaded makes for as many chunks again, and its searches take several times as long. */
+/* How much worse than the first choice's plan another's may be at a glance to be searched. What is
+ * offloaded makes for as many chunks again, and its searches take several times as long. */
 #define NEARLY           1.05
 #define NEARLY_OFFLOADED 1.0
 
 #define FIRST_SHARE 0.6 /* of a limited time, for the choice that is searched first */
-
-static double value_of(const struct choices *c, const struct plan *plan)
-{
-    return least_of(c->options->objective, objective_traffic(plan),
-                    plan->predicted.iteration_seconds);
-}
 
 /* The best of the choices that have had a glance only, if it is good enough; NULL: none is. */
 static struct tried *find_contender(const struct choices *c)
@@ -32,7 +24,8 @@ static struct tried *find_contender(const struct choices *c)
         struct tried *tried = g_ptr_array_index(c->tried, i);
         double nearly = choices_is_offload_other(c, tried) ? NEARLY_OFFLOADED : NEARLY;
         if (!tried->searched && tried->plan &&
-            value_of(c, tried->plan) <= nearly * value_of(c, c->begun->plan) &&
+            objective_of_plan(c->options->objective, tried->plan) <=
+                nearly * objective_of_plan(c->options->objective, c->begun->plan) &&
             (!best || choices_prefers(c, tried->plan, best->plan)))
             best = tried;
     }

@@ -1,6 +1,5 @@
 #include "planner/glance.h"
 
-#include "planner/least.h"
 #include "planner/tries.h"
 
 struct plan *glance(const struct trace *trace, const struct layout *layout, struct plan *best,
@@ -15,8 +14,7 @@ struct plan *glance(const struct trace *trace, const struct layout *layout, stru
                                       .host_bytes = options->host_bytes};
     const gint stop = 0;
     const struct outcome known = {.plan = best,
-                                  .promise = least_of(options->objective, objective_traffic(best),
-                                                      best->predicted.iteration_seconds)};
+                                  .promise = objective_of_plan(options->objective, best)};
     const struct tries tries = {
         .job = &job, .objective = options->objective, .stop = &stop, .best = &known};
     const struct layout_spec spec = {.given = layout};

@@ -61,11 +61,6 @@ static struct work count_work(const struct replay_view *view)
     return work;
 }
 
-double least_of(enum objective objective, uint64_t bytes, double seconds)
-{
-    return objective == OBJECTIVE_TRAFFIC ? (double)bytes : seconds;
-}
-
 double least_of_kept(const struct candidate *candidate, enum objective objective)
 {
     const struct costs *costs = candidate->job->costs;
@@ -80,7 +75,7 @@ double least_of_kept(const struct candidate *candidate, enum objective objective
     }
     uint64_t ns = MAX(MAX(work.device_ns, work.backward_ns), MAX(work.h2d_ns, work.d2h_ns));
     ns = MAX(ns, work.host_ns);
-    return least_of(objective, candidate->keep->traffic, (double)ns * 1e-9);
+    return objective_figure(objective, candidate->keep->traffic, (double)ns * 1e-9);
 }
 
 static bool is_used_at(const struct accesses *accesses, uint32_t moment, uint32_t chunk)
@@ -107,5 +102,5 @@ double least_on_demand(const struct replay_view *view, const struct plan *plan,
             if (fetch && m < plan->moment_count && is_used_at(view->accesses, m, action->chunk))
                 ns += copy_ns(view->costs, MOVER_H2D, used);
         }
-    return least_of(objective, bytes, (double)ns * 1e-9);
+    return objective_figure(objective, bytes, (double)ns * 1e-9);
 }

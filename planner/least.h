@@ -8,9 +8,6 @@
 #include "planner/objective.h"
 #include "sim/replay.h"
 
-/* What the objective is about: bytes over the link, or seconds an iteration. */
-double least_of(enum objective objective, uint64_t bytes, double seconds);
-
 /* Of any schedule of what is kept: its bytes are known; its time is at least that of the device's
  * operators, of the copies of either direction, of the host's operators, and of backward and those
  * of them that follow it and whose results the next forward uses. */

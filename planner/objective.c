@@ -19,6 +19,16 @@ uint64_t objective_traffic(const struct plan *plan)
     return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
 }
 
+double objective_figure(enum objective objective, uint64_t bytes, double seconds)
+{
+    return objective == OBJECTIVE_TRAFFIC ? (double)bytes : seconds;
+}
+
+double objective_of_plan(enum objective objective, const struct plan *plan)
+{
+    return objective_figure(objective, objective_traffic(plan), plan->predicted.iteration_seconds);
+}
+
 static int by_traffic(const struct plan *a, const struct plan *b)
 {
     uint64_t x = objective_traffic(a), y = objective_traffic(b);

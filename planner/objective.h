@@ -18,6 +18,12 @@ bool objective_parse(const char *name, enum objective *objective, GError **error
  * OBJECTIVE_MEMORY both are for the same budget: time decides. */
 bool objective_prefers(enum objective objective, const struct plan *plan, const struct plan *than);
 
+/* What the objective is about: bytes over the link, or seconds an iteration. */
+double objective_figure(enum objective objective, uint64_t bytes, double seconds);
+
+/* The same, as predicted for the plan. */
+double objective_of_plan(enum objective objective, const struct plan *plan);
+
 /* Bytes over the link, both directions. */
 uint64_t objective_traffic(const struct plan *plan);
 

@@ -16,7 +16,8 @@ struct rivals *rivals_new(const struct candidate_job *job, const struct layout_s
 void rivals_free(struct rivals *rivals);
 
 /* The plan of a policy that fetches on demand, replayed. NULL where it does not fit, or is known
- * before it is replayed to be worse than `most` (see least_of; INFINITY: all are wanted). */
+ * before it is replayed to be worse than `most` (see objective_figure; INFINITY: all are wanted).
+ */
 struct plan *rivals_policy(const struct rivals *rivals, const struct policy_ops *policy,
                            enum objective objective, double most);
 

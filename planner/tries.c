@@ -26,17 +26,12 @@ static const struct effort {
                [EFFORT_LOOK] = {2, 150},
                [EFFORT_STUDY] = {4, 150}};
 
-static double value_of(const struct tries *tries, const struct plan *plan)
-{
-    return least_of(tries->objective, objective_traffic(plan), plan->predicted.iteration_seconds);
-}
-
 /* What the next policy's plan has to beat. */
 static double best_policy(const struct tries *tries, const struct outcome *outcome)
 {
-    double best = outcome->policy ? value_of(tries, outcome->policy) : INFINITY;
+    double best = outcome->policy ? objective_of_plan(tries->objective, outcome->policy) : INFINITY;
 
-    return tries->policy ? fmin(best, value_of(tries, tries->policy)) : best;
+    return tries->policy ? fmin(best, objective_of_plan(tries->objective, tries->policy)) : best;
 }
 
 void tries_rivals(const struct tries *tries, const struct layout_spec *spec,
@@ -155,7 +150,8 @@ static void try_schedules(const struct tries *tries, const struct candidate *can
     if (outcome->effort == EFFORT_PEEK)
         return;
     if (outcome->effort == EFFORT_GLANCE && tries->best &&
-        value_of(tries, outcome->plan) > NEARLY * value_of(tries, tries->best->plan))
+        objective_of_plan(tries->objective, outcome->plan) >
+            NEARLY * objective_of_plan(tries->objective, tries->best->plan))
         return;
     for (uint32_t margin = FIRST_MARGIN, tried = 0; margin <= LAST_MARGIN && tried < PACED_MOST;
          tried++)
@@ -182,7 +178,7 @@ static bool is_promising(const struct tries *tries, const struct outcome *outcom
 {
     if (!tries->best || outcome->effort > EFFORT_GLANCE)
         return true;
-    double best = value_of(tries, tries->best->plan);
+    double best = objective_of_plan(tries->objective, tries->best->plan);
     if (outcome->placement.pattern == PLACEMENT_MIXED)
         return outcome->promise < best;
     return outcome->promise <= PROMISING * MIN(tries->best->promise, best);
