@@ -2,11 +2,14 @@
 
 #include <math.h>
 
+/* What is later counts as unknown: a start and a duration sum to less than 2^63 ns. */
+#define MOST_US 4.6e15
+
 /* Times since 1970 in microseconds leave a double no bits for a sum in nanoseconds: whole and
  * fraction apart. */
 static uint64_t to_ns(double microseconds)
 {
-    if (!(microseconds > 0 && microseconds < 1e15 * 9))
+    if (!(microseconds > 0 && microseconds < MOST_US))
         return 0;
     double whole = floor(microseconds);
     return (uint64_t)whole * 1000 + (uint64_t)llround((microseconds - whole) * 1000);
