@@ -111,8 +111,23 @@ static struct time_block *add_block(GArray *blocks)
     return &g_array_index(blocks, struct time_block, blocks->len - 1);
 }
 
+/* An operator that is on the host in any case is the same work on both sides, but the device may
+ * use what it wrote later on one of them: it has until then on both. `block`: its own. */
+static void add_host_work(GArray *blocks, uint32_t block, int side, struct time_work work)
+{
+    if (block == blocks->len)
+        add_block(blocks);
+    struct time_block *own = &g_array_index(blocks, struct time_block, block);
+    if (side > 0) {
+        struct time_work *other = &g_array_index(own->work[0], struct time_work, 0);
+        work.span = other->span = MAX(work.span, other->span);
+    }
+    g_array_append_val(own->work[side], work);
+}
+
+/* `next`: the block of the next operator that is on the host in any case. */
 static void add_operator(struct time_model *model, const struct time_job *job, GArray *blocks,
-                         const uint32_t *deadline, int side, uint32_t m)
+                         const uint32_t *deadline, int side, uint32_t m, uint32_t *next)
 {
     const struct trace *trace = job->sides[side];
     const struct trace_operator *op = &trace->operators[m];
@@ -120,16 +135,14 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
     bool placed = model->side_count > 1 && is_placed(op);
     struct time_work work = {.window = window, .compute_ns = device_ns(job, op)};
 
-    if (!placed && side > 0)
-        return;
     if (op->place == TRACE_ON_HOST)
         work = host_work(job, op, model->windows, m, deadline[m]);
     if (placed) {
         uint32_t group = group_of(trace, job->plan->layout, op);
         g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
     } else if (op->place == TRACE_ON_HOST) {
-        g_array_append_val(add_block(blocks)->work[0], work);
-    } else {
+        add_host_work(blocks, (*next)++, side, work);
+    } else if (side == 0) {
         model->compute_ns[window] += work.compute_ns;
     }
 }
@@ -140,9 +153,10 @@ static void add_side(struct time_model *model, const struct time_job *job, GArra
     const struct trace *trace = job->sides[side];
     struct accesses *accesses = accesses_new(trace, job->plan->layout, non_model);
     g_autofree uint32_t *deadline = find_deadlines(model, trace, accesses);
+    uint32_t next = job->plan->layout->group_count;
 
     for (uint32_t m = 0; m < trace->operator_count; m++)
-        add_operator(model, job, blocks, deadline, side, m);
+        add_operator(model, job, blocks, deadline, side, m, &next);
     model->paths[side] = paths_new(accesses, model->windows);
     for (uint32_t c = 0; c < model->chunk_count; c++)
         model->longest = MAX(model->longest, model->paths[side][c].count);

@@ -58,27 +58,34 @@ static double random_bound(const struct time_model *model, GRand *random)
     return bound_of(model, prices);
 }
 
-/* As a certificate's, of the trace's own layout and budget. */
-static void find_bound(struct fixture *f, GRand *random)
+/* As a certificate's, of the trace's own layout and budget; NULL where no window can begin. */
+static struct time_model *new_model(const struct fixture *f)
 {
     struct plan plan = {.layout = f->layout, .device_budget = f->device_bytes};
     struct gaps *gaps = bound_gaps(f->trace, &plan);
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     const struct time_job job = {&plan, {f->sides[0], f->sides[1]}, f->costs};
+    struct time_model *model = NULL;
 
     windows_choose(f->trace, gaps, WINDOWS_MOST, moments);
-    f->bound = 0;
-    if (moments->len) {
-        struct time_model *model = time_model_new(&job, gaps, (uint32_t *)(void *)moments->data,
-                                                  moments->len);
-        struct certificate_window *prices = time_prices_find(model, TIME_PRICES_CLOSE, NULL);
-        f->bound = bound_of(model, prices);
-        for (int i = 0; i < 5; i++)
-            f->bound = fmax(f->bound, random_bound(model, random));
-        g_free(prices);
-        time_model_free(model);
-    }
+    if (moments->len)
+        model = time_model_new(&job, gaps, (uint32_t *)(void *)moments->data, moments->len);
     gaps_free(gaps);
+    return model;
+}
+
+static void find_bound(struct fixture *f, GRand *random)
+{
+    struct time_model *model = new_model(f);
+
+    f->bound = 0;
+    if (!model)
+        return;
+    g_autofree struct certificate_window *prices = time_prices_find(model, TIME_PRICES_CLOSE, NULL);
+    f->bound = bound_of(model, prices);
+    for (int i = 0; i < 5; i++)
+        f->bound = fmax(f->bound, random_bound(model, random));
+    time_model_free(model);
 }
 
 /* Nanoseconds a byte: from a link that everything waits for to one that is hardly noticed. */
@@ -309,9 +316,50 @@ static void test_no_schedule_is_faster(void)
     g_assert_cmpint(bounded, >=, CASES / 2);
 }
 
+/* Of operators that are on the host wherever the optimizer runs. */
+static uint64_t fixed_host_ns(const struct trace *trace)
+{
+    uint64_t ns = 0;
+
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->place == TRACE_ON_HOST && op->phase != TRACE_UPDATE_PHASE)
+            ns += op->duration_ns;
+    }
+    return ns;
+}
+
+/* Where the host's time alone has a price, the bound is at least that work, also where the
+ * optimizer may run on either side. */
+static void test_host_operators_count(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int counted = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        struct time_model *model = new_model(&f);
+        if (f.either_side && model && fixed_host_ns(f.trace)) {
+            g_autofree struct certificate_window *prices = g_new0(struct certificate_window,
+                                                                  model->windows->count);
+            for (uint32_t w = 0; w < model->windows->count; w++)
+                prices[w].host = BOUND_PRICE_SCALE;
+            g_assert_cmpfloat(bound_of(model, prices) * 1e9 + 1e-3, >=,
+                              (double)fixed_host_ns(f.trace));
+            counted++;
+        }
+        time_model_free(model);
+        tear_down(&f);
+    }
+    g_test_message("%d iterations with operators on the host in any case", counted);
+    g_assert_cmpint(counted, >, 0);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/time_bound/host_operators_count", test_host_operators_count);
     g_test_add_func("/time_bound/no_schedule_is_faster", test_no_schedule_is_faster);
     return g_test_run();
 }
