@@ -283,11 +283,15 @@ static void cuda_read(struct device *device, enum device_memory memory, uint64_t
              cudaMemcpy(to, locate(device, memory, address, bytes), bytes, cudaMemcpyDefault));
 }
 
+/* From pageable memory cudaMemcpy returns when it has taken the bytes. They must be there before
+ * what is queued next, on streams that do not wait for the default one. */
 static void cuda_write(struct device *device, enum device_memory memory, uint64_t address,
                        uint64_t bytes, const void *from)
 {
-    CUDA_TRY(&cuda_of(device)->failure,
+    struct cuda_failure *failure = &cuda_of(device)->failure;
+    CUDA_TRY(failure,
              cudaMemcpy(locate(device, memory, address, bytes), from, bytes, cudaMemcpyDefault));
+    CUDA_TRY(failure, cudaStreamSynchronize(NULL));
 }
 
 const struct device_ops device_cuda = {

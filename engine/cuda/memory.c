@@ -13,11 +13,14 @@ static bool refuse(GError **error, const char *what, uint64_t bytes, const char 
     return false;
 }
 
+/* Zeroed when it returns: the streams do not wait for the default one, which does that. */
 static bool take_on_device(uint8_t **memory, const char *what, uint64_t bytes, GError **error)
 {
     cudaError_t failed = cudaMalloc((void **)memory, bytes);
     if (failed == cudaSuccess)
         failed = cudaMemset(*memory, 0, bytes);
+    if (failed == cudaSuccess)
+        failed = cudaStreamSynchronize(NULL);
     return failed == cudaSuccess || refuse(error, what, bytes, cudaGetErrorString(failed));
 }
 

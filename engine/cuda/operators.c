@@ -49,7 +49,7 @@ static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
         .scratch_bytes = SCRATCH_BYTES,
         .counter = (uint32_t *)(operators->own + WORKSPACE_BYTES + SCRATCH_BYTES),
     };
-    return cudaMemset(operators->cuda.counter, 0, COUNTER_BYTES) == cudaSuccess;
+    return cudaMemsetAsync(operators->cuda.counter, 0, COUNTER_BYTES, stream) == cudaSuccess;
 }
 
 struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, GError **error)

@@ -36,6 +36,7 @@ static bool prepare(struct trial *trial, enum model_precision precision)
     uint64_t bytes = probe_product_bytes(precision, WIDTH, WIDTH, WIDTH);
     return cudaMalloc((void **)&trial->memory, bytes) == cudaSuccess &&
            cudaMemset(trial->memory, 0, bytes) == cudaSuccess && fill(trial->memory, precision) &&
+           cudaStreamSynchronize(NULL) == cudaSuccess &&
            cudaStreamCreateWithFlags(&trial->stream, cudaStreamNonBlocking) == cudaSuccess &&
            cudaEventCreate(&trial->begin) == cudaSuccess &&
            cudaEventCreate(&trial->end) == cudaSuccess &&

@@ -278,8 +278,9 @@ cudaError_t cudaFree(void *memory)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemset(void *memory, int value, size_t bytes)
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t bytes, cudaStream_t stream)
 {
+    (void)stream;
     memset(memory, value, bytes);
     return cudaSuccess;
 }

@@ -109,6 +109,29 @@ static void test_moves(void)
     close_device(device);
 }
 
+/* The arena's zeros, and what was written to it, are there before what is queued next. */
+static void test_before_queues(void)
+{
+    enum { BYTES = 1 << 20, LAST = ARENA - BYTES, ROUNDS = 40 };
+    struct device *device = open_device();
+    g_autofree uint8_t *sent = draw_bytes(BYTES), *received = g_malloc(BYTES);
+    struct mover_after after = nothing;
+    device_cuda.write(device, DEVICE_HOST_POOL, 0, BYTES, sent);
+    after.queue[MOVER_H2D] = device_cuda.copy(device, MOVER_H2D, LAST, 0, BYTES, &nothing);
+    device_cuda.wait(device, &after);
+    device_cuda.read(device, DEVICE_ARENA, LAST, BYTES, received);
+    g_assert_cmpmem(sent, BYTES, received, BYTES);
+    for (int i = 0; i < ROUNDS; i++) {
+        memset(sent, i, BYTES);
+        device_cuda.write(device, DEVICE_ARENA, LAST, BYTES, sent);
+        after.queue[MOVER_COMPUTE] = device_cuda.move(device, 0, LAST, BYTES, &nothing);
+        device_cuda.wait(device, &after);
+        device_cuda.read(device, DEVICE_ARENA, 0, BYTES, received);
+        g_assert_cmpmem(sent, BYTES, received, BYTES);
+    }
+    close_device(device);
+}
+
 /* More than the staging places hold, from memory that is written over at once. */
 static void test_send(void)
 {
@@ -221,6 +244,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cuda-device/round-trips", test_round_trips);
     g_test_add_func("/cuda-device/late-host", test_late_host);
     g_test_add_func("/cuda-device/moves", test_moves);
+    g_test_add_func("/cuda-device/before-queues", test_before_queues);
     g_test_add_func("/cuda-device/send", test_send);
     g_test_add_func("/cuda-device/failures", test_failures);
     g_test_add_func("/cuda-device/probe", test_probe);

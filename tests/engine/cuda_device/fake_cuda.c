@@ -10,7 +10,7 @@ struct CUevent_st {
     gint64 time;                 /* of the last completion */
 };
 
-enum piece_kind { RECORD, WAIT_EVENT, WAIT_VALUE, COPY, RUN };
+enum piece_kind { RECORD, WAIT_EVENT, WAIT_VALUE, COPY, SET, RUN };
 
 struct piece {
     enum piece_kind kind;
@@ -20,6 +20,7 @@ struct piece {
     void *to;
     const void *from;
     size_t bytes;
+    int byte; /* that is set */
     void (*run)(void *data);
     void *data;
 };
@@ -42,8 +43,9 @@ struct range {
 static struct {
     GMutex lock;
     GCond changed;
-    GArray *ranges; /* of struct range */
-    int objects;    /* streams and events */
+    GArray *ranges;             /* of struct range */
+    int objects;                /* streams and events */
+    struct CUstream_st *legacy; /* the default stream; NULL: not used yet */
     uint64_t calls_until_failure;
     cudaError_t failure; /* what calls return from now on */
     cudaError_t to_come;
@@ -154,8 +156,11 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     return cudaSuccess;
 }
 
+static void finish_legacy(void);
+
 cudaError_t cudaFree(void *memory)
 {
+    finish_legacy();
     if (memory)
         remove_range(memory);
     g_aligned_free(memory);
@@ -200,32 +205,6 @@ cudaError_t cudaHostUnregister(void *memory)
     return fake.failure;
 }
 
-cudaError_t cudaMemset(void *memory, int value, size_t bytes)
-{
-    cudaError_t error;
-    if (!enter(&error))
-        return error;
-    g_assert_true(is_kind(memory, bytes, true));
-    memset(memory, value, bytes);
-    return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
-{
-    cudaError_t error;
-    (void)kind;
-    if (enter(&error))
-        memcpy(to, from, bytes);
-    return error;
-}
-
-void fake_cuda_check_all_freed(void)
-{
-    g_assert_true(!fake.ranges || fake.ranges->len == 0);
-    g_assert_cmpint(fake.objects, ==, 0);
-    g_clear_pointer(&fake.ranges, g_array_unref);
-}
-
 /* ---- streams ---- */
 
 static bool ready(const struct piece *piece)
@@ -259,6 +238,8 @@ static void run_piece(struct piece *piece)
     maybe_wait();
     if (piece->kind == COPY)
         memcpy(piece->to, piece->from, piece->bytes);
+    else if (piece->kind == SET)
+        memset(piece->to, piece->byte, piece->bytes);
     else if (piece->kind == RUN)
         piece->run(piece->data);
     g_mutex_lock(&fake.lock);
@@ -307,20 +288,15 @@ static cudaError_t put_locked(cudaStream_t stream, const struct piece *piece)
     return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+static struct CUstream_st *stream_new(void)
 {
-    cudaError_t error;
-    if (!enter(&error))
-        return error;
-    g_assert_cmpuint(flags, ==, cudaStreamNonBlocking);
-    *stream = g_new0(struct CUstream_st, 1);
-    g_queue_init(&(*stream)->pieces);
-    (*stream)->thread = g_thread_new("stream", serve, *stream);
-    g_atomic_int_inc(&fake.objects);
-    return cudaSuccess;
+    struct CUstream_st *stream = g_new0(struct CUstream_st, 1);
+    g_queue_init(&stream->pieces);
+    stream->thread = g_thread_new("stream", serve, stream);
+    return stream;
 }
 
-cudaError_t cudaStreamDestroy(cudaStream_t stream)
+static void stream_free(struct CUstream_st *stream)
 {
     g_mutex_lock(&fake.lock);
     stream->ending = true;
@@ -328,17 +304,86 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     g_mutex_unlock(&fake.lock);
     g_thread_join(stream->thread);
     g_free(stream);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+    cudaError_t error;
+    if (!enter(&error))
+        return error;
+    g_assert_cmpuint(flags, ==, cudaStreamNonBlocking);
+    *stream = stream_new();
+    g_atomic_int_inc(&fake.objects);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    stream_free(stream);
     g_atomic_int_add(&fake.objects, -1);
     return fake.failure;
 }
 
+/* NULL is the default stream, for which streams that do not block do not wait. */
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    if (!stream)
+        stream = fake.legacy;
     g_mutex_lock(&fake.lock);
-    while (stream->done < stream->put)
+    while (stream && stream->done < stream->put)
         g_cond_wait(&fake.changed, &fake.lock);
     g_mutex_unlock(&fake.lock);
     return fake.failure;
+}
+
+static void finish_legacy(void)
+{
+    (void)cudaStreamSynchronize(NULL);
+}
+
+static void put_legacy(const struct piece *piece)
+{
+    if (!fake.legacy)
+        fake.legacy = stream_new();
+    put_locked(fake.legacy, piece);
+}
+
+/* Of device memory: returns before it is done. */
+cudaError_t cudaMemset(void *memory, int value, size_t bytes)
+{
+    cudaError_t error;
+    if (!enter(&error))
+        return error;
+    g_assert_true(is_kind(memory, bytes, true));
+    put_legacy(&(struct piece){.kind = SET, .to = memory, .byte = value, .bytes = bytes});
+    return cudaSuccess;
+}
+
+/* From pageable memory to the device it returns when the bytes have been taken, which is before
+ * they are there. */
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    cudaError_t error;
+    (void)kind;
+    if (!enter(&error))
+        return error;
+    finish_legacy();
+    if (is_kind(to, bytes, true)) {
+        void *staged = g_memdup2(from, bytes);
+        put_legacy(&(struct piece){
+            .kind = COPY, .to = to, .from = staged, .bytes = bytes, .data = staged});
+    } else {
+        memcpy(to, from, bytes);
+    }
+    return cudaSuccess;
+}
+
+void fake_cuda_check_all_freed(void)
+{
+    g_assert_true(!fake.ranges || fake.ranges->len == 0);
+    g_assert_cmpint(fake.objects, ==, 0);
+    g_clear_pointer(&fake.ranges, g_array_unref);
+    g_clear_pointer(&fake.legacy, stream_free);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)

@@ -1,7 +1,8 @@
 /* A CUDA runtime without a GPU: streams are threads, device memory is the host's, and every piece
  * of work may take a while before it runs, so that work which is not ordered soon runs out of
  * order. It fails the test where a copy is not what its kind says, leaves an allocation, overlaps
- * itself, or would not be asynchronous on a GPU because its host memory is not pinned. */
+ * itself, or would not be asynchronous on a GPU because its host memory is not pinned. What CUDA
+ * queues on the default stream and returns from is as late here. */
 #ifndef PSTAR_TESTS_FAKE_CUDA_H
 #define PSTAR_TESTS_FAKE_CUDA_H
 
