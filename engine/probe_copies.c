@@ -16,10 +16,9 @@ struct train {
     struct device *device;
     uint64_t bytes; /* of a copy */
     uint32_t copies;
-    uint64_t memory;              /* that the train walks through */
-    bool queue[MOVER_QUEUES];     /* directions that copy */
-    uint64_t place;               /* of the next copy */
-    struct probe_product *beside; /* that the device computes meanwhile; NULL: nothing */
+    uint64_t memory;          /* that the train walks through */
+    bool queue[MOVER_QUEUES]; /* directions that copy */
+    uint64_t place;           /* of the next copy */
 };
 
 static uint64_t next_place(struct train *train)
@@ -33,8 +32,6 @@ static void run_copies(void *data)
 {
     struct train *train = data;
     struct mover_after last = {{0}}, none = {{0}};
-    if (train->beside)
-        probe_product_queue(train->beside, BESIDE_SECONDS);
     for (uint32_t i = 0; i < train->copies; i++)
         for (int q = 0; q < MOVER_QUEUES; q++)
             if (train->queue[q]) {
@@ -46,6 +43,22 @@ static void run_copies(void *data)
                                                          on_device, on_host, train->bytes, &none);
             }
     train->device->ops->wait(train->device, &last);
+}
+
+/* While the device computes: the time to queue the products is not the copies', and what is left of
+ * them is not the next train's. */
+static double seconds_beside(struct train *train, struct probe_product *product)
+{
+    enum { TRIES = 9 };
+    double taken[TRIES];
+    for (int i = 0; i < TRIES; i++) {
+        probe_product_queue(product, BESIDE_SECONDS);
+        double start = probe_now();
+        run_copies(train);
+        taken[i] = probe_now() - start;
+        train->device->ops->drain(train->device);
+    }
+    return probe_median(taken, TRIES);
 }
 
 /* Each into the room that the one before left, as a plan closes gaps. */
@@ -63,6 +76,7 @@ static void run_moves(void *data)
     train->device->ops->wait(train->device, &last);
 }
 
+/* `beside`: what the device computes meanwhile; NULL: nothing. */
 static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
                     struct probe_product *beside, struct platform_curve *curve)
 {
@@ -71,9 +85,9 @@ static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
                               .bytes = sizes[s],
                               .memory = MEMORY,
                               .copies = (uint32_t)CLAMP(TRAIN / sizes[s], 1, LONGEST_TRAIN),
-                              .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h},
-                              .beside = beside};
-        probe_add(curve, (double)sizes[s], probe_seconds(work, &train) / train.copies);
+                              .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h}};
+        double seconds = beside ? seconds_beside(&train, beside) : probe_seconds(work, &train);
+        probe_add(curve, (double)sizes[s], seconds / train.copies);
     }
 }
 
@@ -127,14 +141,25 @@ static void measure_beside_threads(struct device *device, struct platform *platf
     cores_bind(&cores.compute);
 }
 
-/* Products are queued before each train. */
+/* Products that are long enough to be queued faster than they are computed. */
+static void init_beside(struct probe_product *product, struct device *device)
+{
+    enum { LEAST_WIDTH = 1024, MOST_WIDTH = 4096 };
+    uint32_t width = LEAST_WIDTH;
+    probe_product_init(product, device, MODEL_BF16, width, width, width);
+    while (probe_product_measure(product) < BESIDE_SECONDS / 100 && width < MOST_WIDTH) {
+        width *= 2;
+        g_assert(probe_product_bytes(MODEL_BF16, width, width, width) <= MEMORY);
+        probe_product_init(product, device, MODEL_BF16, width, width, width);
+    }
+}
+
 static void measure_beside_products(struct device *device, struct platform *platform)
 {
     struct probe_product product;
-    probe_product_init(&product, device, MODEL_BF16, 1024, 1024, 1024);
+    init_beside(&product, device);
     measure(device, run_copies, true, false, &product, &platform->extra[PLATFORM_H2D_BESIDE]);
     measure(device, run_copies, false, true, &product, &platform->extra[PLATFORM_D2H_BESIDE]);
-    device->ops->drain(device);
 }
 
 static void name_sources(struct platform *platform, bool threads)
