@@ -1,6 +1,7 @@
 """The programs, PyTorch and the files that the parts of the GPU bench share."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -41,6 +42,13 @@ def end(process):
     process.communicate()
 
 
+def cuda_folders():
+    """Of the libraries of CUDA that PyTorch's packages bring: a machine may have no others."""
+    packages = importlib.util.find_spec("nvidia")
+    places = packages.submodule_search_locations if packages else []
+    return [str(folder) for place in places for folder in sorted(pathlib.Path(place).glob("*/lib"))]
+
+
 class Bench:
     """One run of the bench. A part fills `found`; what it has found so far is in the results' file
     whenever `show` was called."""
@@ -57,6 +65,8 @@ class Bench:
         words = ["".join(chr(draws.randrange(97, 123)) for _ in range(draws.randrange(2, 9))) for _ in range(200)]
         self.text = " ".join(draws.choice(words) for _ in range(200_000))
         (self.folder / "data.txt").write_text(self.text)
+        libraries = [os.environ.get("LD_LIBRARY_PATH"), *cuda_folders()]
+        os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))  # of whatever is started
 
     # ---- parts ----
 

@@ -16,8 +16,8 @@ PEAK_GOAL, OVERHEAD_GOAL, LONG_KERNELS, SAMPLE_BYTES = 0.01, 0.02, 50e-6, 5_000_
 
 def said_by(*command):
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout.strip()
-    except OSError as error:
+        return subprocess.run(command, capture_output=True, text=True, timeout=90).stdout.strip()
+    except (OSError, subprocess.SubprocessError) as error:
         return str(error)
 
 

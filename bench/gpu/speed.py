@@ -3,6 +3,8 @@ predicted of them."""
 
 import statistics
 
+from bench import Failed
+
 STEPS, UNCOUNTED = 10, 3
 EXACT = ("h2d_bytes", "d2h_bytes", "evictions", "peak_device_bytes")
 PREDICTED_GOAL, RESIDENT_GOAL, RESIDENT_AIM = 0.05, 0.85, 0.95
@@ -59,8 +61,16 @@ def resident_beside_pytorch(bench, size):
 
 
 def resident(bench, sizes):
+    """Each size, whether or not the one before it came to its end."""
+    failures = []
     for size in sizes:
-        resident_beside_pytorch(bench, size)
+        try:
+            resident_beside_pytorch(bench, size)
+        except Failed as failure:
+            failures.append(f"{size}: {failure}")
+            bench.show(failures[-1])
+    if failures:
+        raise Failed("; ".join(failures))
 
 
 def resident_small(bench):

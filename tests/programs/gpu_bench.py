@@ -7,6 +7,7 @@ Before that: what it reads from tables of a GPU's activity, from tables made by 
 whose time is up leaves no process behind and what it had found. Returns 77 where PyTorch is missing.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -90,6 +91,17 @@ class TimeIsUp(unittest.TestCase):
                 time.sleep(0.05)
             self.assertFalse(alive(child))
             self.assertEqual(json.loads(bench.results.read_text())["slow"]["first"], 1)
+
+
+class Libraries(unittest.TestCase):
+    @unittest.skipUnless(importlib.util.find_spec("nvidia"), "PyTorch came without CUDA's libraries")
+    def test_programs_find_those_of_pytorch(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(pathlib.Path(folder), pathlib.Path(folder), "cpu")
+            bench.begin("libraries", 60)
+            found = bench.call("bash", "-c", "for d in ${LD_LIBRARY_PATH//:/ }; do ls $d; done").stdout.split()
+            for name in ("libcudart.so", "libcublasLt.so", "libcupti.so"):
+                self.assertTrue(any(file.startswith(name) for file in found), name)
 
 
 def alive(process):
