@@ -26,7 +26,13 @@ struct cuda_device {
     struct queues *queues; /* of the host's operators alone */
     mover_ticket host_done;
     GPtrArray *scalars; /* of pinned double arrays */
+    GArray *loaded;     /* of struct kernels */
     struct device_traffic traffic;
+};
+
+/* What says which kernels an operator calls, in one run. */
+struct kernels {
+    uint32_t kind, inputs, outputs;
 };
 
 struct host_work {
@@ -103,6 +109,7 @@ static void cuda_close(struct device *device)
     nodes_free(cuda->nodes);
     cuda_staging_close(&cuda->staging);
     g_ptr_array_unref(cuda->scalars);
+    g_array_unref(cuda->loaded);
     cuda_memory_close(&cuda->memory);
     g_mutex_clear(&cuda->failure.lock);
     g_free(cuda);
@@ -124,6 +131,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     struct cuda_device *cuda = g_new0(struct cuda_device, 1);
     cuda->device.ops = &device_cuda;
     cuda->scalars = g_ptr_array_new_with_free_func(free_pinned);
+    cuda->loaded = g_array_new(FALSE, FALSE, sizeof(struct kernels));
     g_mutex_init(&cuda->failure.lock);
     const struct cores cores = cores_split(false);
     cuda->nodes = nodes_read(NODES_FOLDER, &cores.host);
@@ -185,10 +193,26 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
                              bytes, from, after);
 }
 
+/* CUDA loads a kernel when it is first called, and may wait for all streams to do so. None of them
+ * may then be waiting for the host's thread, which has its own calls to make: they may not come
+ * through meanwhile. */
+static void before_loading(struct cuda_device *cuda, const struct model_operator *op)
+{
+    const struct kernels kernels = {op->kind, op->inputs, op->outputs};
+    for (guint i = 0; i < cuda->loaded->len; i++)
+        if (memcmp(&g_array_index(cuda->loaded, struct kernels, i), &kernels, sizeof kernels) == 0)
+            return;
+    g_array_append_val(cuda->loaded, kernels);
+    struct mover_after host = {.queue = {0}};
+    host.queue[MOVER_HOST] = queues_all(cuda->queues).queue[MOVER_HOST];
+    queues_wait(cuda->queues, &host);
+}
+
 static mover_ticket cuda_compute(struct device *device, const struct operation *operation,
                                  const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
+    before_loading(cuda, operation->op);
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, operation));
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);

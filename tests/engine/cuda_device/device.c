@@ -1,6 +1,7 @@
 /* The CUDA device's queues, memories and errors, over a runtime that needs no GPU. */
 #include "engine/cuda/device.h"
 #include "engine/probe.h"
+#include "engine/probe_product.h"
 #include "fake_cuda.h"
 #include "platforms/platform.h"
 #include "tests/engine/run/trial.h"
@@ -78,6 +79,24 @@ static void test_late_host(void)
             device_cuda.copy(device, MOVER_D2H, 0, 0, 64, &last);
     }
     device_cuda.wait(device, &last);
+    close_device(device);
+}
+
+/* While streams wait for the host no kernel is loaded. */
+static void test_first_kernel(void)
+{
+    enum { PIECES = 200, WIDTH = 8 };
+    struct device *device = open_device();
+    struct probe_product product;
+    struct mover_after last = nothing;
+    for (int i = 0; i < PIECES; i++) {
+        struct mover_after copied = nothing;
+        copied.queue[MOVER_D2H] = device_cuda.copy(device, MOVER_D2H, 4096, 0, 64, &last);
+        last.queue[MOVER_HOST] = device_cuda.join_on_host(device, &copied);
+    }
+    device_cuda.copy(device, MOVER_H2D, 4096, 0, 64, &last);
+    probe_product_init(&product, device, MODEL_FP32, WIDTH, WIDTH, WIDTH);
+    device_cuda.compute(device, &product.operation, &nothing);
     close_device(device);
 }
 
@@ -243,6 +262,7 @@ int main(int argc, char **argv)
     fake_cuda_delay(DELAY);
     g_test_add_func("/cuda-device/round-trips", test_round_trips);
     g_test_add_func("/cuda-device/late-host", test_late_host);
+    g_test_add_func("/cuda-device/first-kernel", test_first_kernel);
     g_test_add_func("/cuda-device/moves", test_moves);
     g_test_add_func("/cuda-device/before-queues", test_before_queues);
     g_test_add_func("/cuda-device/send", test_send);

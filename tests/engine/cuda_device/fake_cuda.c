@@ -28,6 +28,7 @@ struct piece {
 struct CUstream_st {
     GThread *thread;
     GQueue pieces;
+    struct piece *running; /* NULL: none */
     bool ending;
     uint64_t put, done;
 };
@@ -43,8 +44,9 @@ struct range {
 static struct {
     GMutex lock;
     GCond changed;
-    GArray *ranges;             /* of struct range */
-    int objects;                /* streams and events */
+    GArray *ranges; /* of struct range */
+    int objects;    /* streams and events */
+    GList *streams;
     struct CUstream_st *legacy; /* the default stream; NULL: not used yet */
     uint64_t calls_until_failure;
     cudaError_t failure; /* what calls return from now on */
@@ -258,14 +260,15 @@ static void *serve(void *data)
     for (;;) {
         while (g_queue_is_empty(&stream->pieces) && !stream->ending)
             g_cond_wait(&fake.changed, &fake.lock);
-        struct piece *piece = g_queue_pop_head(&stream->pieces);
+        struct piece *piece = stream->running = g_queue_pop_head(&stream->pieces);
         if (!piece)
             break;
         g_mutex_unlock(&fake.lock);
         run_piece(piece);
+        g_mutex_lock(&fake.lock);
+        stream->running = NULL;
         g_free(piece->data);
         g_free(piece);
-        g_mutex_lock(&fake.lock);
         stream->done++;
         g_cond_broadcast(&fake.changed);
     }
@@ -313,14 +316,20 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
         return error;
     g_assert_cmpuint(flags, ==, cudaStreamNonBlocking);
     *stream = stream_new();
-    g_atomic_int_inc(&fake.objects);
+    g_mutex_lock(&fake.lock);
+    fake.streams = g_list_prepend(fake.streams, *stream);
+    fake.objects++;
+    g_mutex_unlock(&fake.lock);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    g_mutex_lock(&fake.lock);
+    fake.streams = g_list_remove(fake.streams, stream);
+    fake.objects--;
+    g_mutex_unlock(&fake.lock);
     stream_free(stream);
-    g_atomic_int_add(&fake.objects, -1);
     return fake.failure;
 }
 
@@ -433,6 +442,24 @@ cudaError_t fake_cuda_launch(cudaStream_t stream, void (*run)(void *data), void 
         return error;
     }
     return put_locked(stream, &(struct piece){.kind = RUN, .run = run, .data = data});
+}
+
+static void assert_not_for_host(gpointer data, gpointer user_data)
+{
+    const struct piece *piece = data;
+    (void)user_data;
+    g_assert_true(!piece || piece->kind != WAIT_VALUE || ready(piece));
+}
+
+void fake_cuda_load(void)
+{
+    g_mutex_lock(&fake.lock);
+    for (GList *at = fake.streams; at; at = at->next) {
+        struct CUstream_st *stream = at->data;
+        assert_not_for_host(stream->running, NULL);
+        g_queue_foreach(&stream->pieces, assert_not_for_host, NULL);
+    }
+    g_mutex_unlock(&fake.lock);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

@@ -12,6 +12,10 @@
 /* Queues `run(data)` on the stream, as a kernel would be. `data` is freed with g_free. */
 cudaError_t fake_cuda_launch(cudaStream_t stream, void (*run)(void *data), void *data);
 
+/* A kernel is loaded, which waits for all streams on a GPU: fails the test where one of them waits
+ * for the host, whose calls may not come through meanwhile. */
+void fake_cuda_load(void);
+
 /* The n-th call from now on, and all after it, fail with `error`; 0: none does. */
 void fake_cuda_fail(uint64_t nth, cudaError_t error);
 

@@ -9,6 +9,7 @@ struct cuda_operators {
     struct cpu_operators cpu;
     cudaStream_t stream;
     void *loaded; /* what libraries take when they are first used */
+    bool called[MODEL_KINDS];
 };
 
 bool cuda_operators_support(const struct model_config *config, GError **error)
@@ -52,6 +53,9 @@ cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct op
         if (error != cudaSuccess)
             return error;
     }
+    if (!operators->called[operation->op->kind])
+        fake_cuda_load();
+    operators->called[operation->op->kind] = true;
     struct launch *launch = g_new0(struct launch, 1);
     *launch = (struct launch){operators, *operation};
     launch->operation.tokens = NULL;
