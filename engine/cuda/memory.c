@@ -24,8 +24,44 @@ static bool take_on_device(uint8_t **memory, const char *what, uint64_t bytes, G
     return failed == cudaSuccess || refuse(error, what, bytes, cudaGetErrorString(failed));
 }
 
-/* Mapped rather than allocated by CUDA, so that all threads of the kernel's fault it in, and its
- * size is the plan's to the page. */
+enum { MOST_TOUCHERS = 16, SHARE_MULTIPLE = 2 << 20 };
+
+struct share {
+    uint8_t *start;
+    uint64_t bytes;
+    int failed; /* errno, or 0 */
+};
+
+static void *touch(void *data)
+{
+    struct share *share = data;
+    share->failed = madvise(share->start, share->bytes, MADV_POPULATE_WRITE) == 0 ? 0 : errno;
+    return NULL;
+}
+
+/* Whether the system has that much; by several threads, because it clears every page. On Linux
+ * before 5.14 pages come later. */
+static bool populate(uint8_t *pool, uint64_t bytes)
+{
+    uint32_t count = MIN(g_get_num_processors(), MOST_TOUCHERS);
+    uint64_t each = (bytes / count / SHARE_MULTIPLE + 1) * SHARE_MULTIPLE;
+    struct share shares[MOST_TOUCHERS];
+    GThread *threads[MOST_TOUCHERS];
+    bool there = true;
+    count = (uint32_t)((bytes + each - 1) / each);
+    for (uint32_t i = 0; i < count; i++) {
+        shares[i] = (struct share){pool + i * each, MIN(each, bytes - i * each), 0};
+        threads[i] = g_thread_new("touch", touch, &shares[i]);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        g_thread_join(threads[i]);
+        there = there && shares[i].failed != ENOMEM;
+    }
+    return there;
+}
+
+/* Mapped rather than allocated by CUDA, so that several threads fault it in, and its size is the
+ * plan's to the page. */
 static bool take_on_host(struct cuda_memory *memory, const struct nodes_spread *spread,
                          GError **error)
 {
@@ -38,8 +74,8 @@ static bool take_on_host(struct cuda_memory *memory, const struct nodes_spread *
     madvise(pool, memory->host_bytes, MADV_HUGEPAGE);
     if (spread)
         nodes_touch(spread, pool, memory->host_bytes);
-    if (madvise(pool, memory->host_bytes, MADV_POPULATE_WRITE) != 0 && errno == ENOMEM)
-        return refuse(error, what, memory->host_bytes, g_strerror(errno));
+    if (!populate(pool, memory->host_bytes))
+        return refuse(error, what, memory->host_bytes, g_strerror(ENOMEM));
     cudaError_t failed = cudaHostRegister(pool, memory->host_bytes, cudaHostRegisterPortable);
     return failed == cudaSuccess ||
            refuse(error, what, memory->host_bytes, cudaGetErrorString(failed));
