@@ -165,7 +165,8 @@ static bool same(const struct product_shape *p, const struct product_shape *q)
 }
 
 /* The shape's plan, made when it is first met. The heuristic assumes pointers at multiples of 256
- * bytes, which all tensors and buffers are: an algorithm does not depend on where they lie. */
+ * bytes, which all tensors and buffers are: an algorithm does not depend on where they lie. Those
+ * of the epilogue it may look at, so that it is given one as good as theirs. */
 static struct plan *plan_of(struct cuda_products *products, const struct product_shape *shape)
 {
     for (guint i = 0; i < products->plans->len; i++) {
@@ -174,7 +175,8 @@ static struct plan *plan_of(struct cuda_products *products, const struct product
             return plan;
     }
     struct plan plan = {.shape = *shape};
-    plan.found = describe(&plan) && choose(products, &plan);
+    const struct product aligned = {.bias = products->workspace, .pre = products->workspace};
+    plan.found = describe(&plan) && set_pointers(&plan, &aligned) && choose(products, &plan);
     g_array_append_val(products->plans, plan);
     return &g_array_index(products->plans, struct plan, products->plans->len - 1);
 }

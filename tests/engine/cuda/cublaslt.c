@@ -160,6 +160,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     g_assert_cmpint(requested, ==, 1);
     g_assert_cmpuint(p->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE, ==, 0);
     g_assert_cmpuint(p->workspace_bytes, >=, WORKSPACE);
+    g_assert(operation->epilogue == CUBLASLT_EPILOGUE_DEFAULT || operation->bias);
+    g_assert(!has_aux(operation) || operation->aux);
     *count = 0;
     if (has_aux(operation) && operation->aux_ld % 8 != 0)
         return CUBLAS_STATUS_NOT_SUPPORTED;
