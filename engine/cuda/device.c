@@ -61,10 +61,13 @@ static void run_on_host(void *self, const void *work, bool at_once)
     cuda_streams_host_done(cuda->streams, ++cuda->host_done);
 }
 
+/* Who waits for the GPU leaves the core to the host's operators, which have all of them. */
 static bool find_device(GError **error)
 {
     int count = 0;
     cudaError_t failed = cudaGetDeviceCount(&count);
+    if (failed == cudaSuccess && count > 0)
+        failed = cudaSetDeviceFlags(cudaDeviceScheduleYield);
     if (failed == cudaSuccess && count > 0)
         failed = cudaSetDevice(0);
     else if (failed == cudaSuccess)

@@ -563,6 +563,14 @@ cudaError_t cudaSetDevice(int device)
     return error;
 }
 
+cudaError_t cudaSetDeviceFlags(unsigned int flags)
+{
+    cudaError_t error;
+    (void)flags;
+    enter(&error);
+    return error;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
     cudaError_t error;
