@@ -13,6 +13,9 @@
 #define NEARLY           1.05
 #define NEARLY_OFFLOADED 1.0
 
+/* An iteration of so few operators is searched in no time. */
+enum { FEW_OPERATORS = 500 };
+
 #define FIRST_SHARE 0.6 /* of a limited time, for the choice that is searched first */
 
 /* The best of the choices that have had a glance only, if it is good enough; NULL: none is. */
@@ -23,9 +26,9 @@ static struct tried *find_contender(const struct choices *c)
     for (guint i = 0; i < c->tried->len; i++) {
         struct tried *tried = g_ptr_array_index(c->tried, i);
         double nearly = choices_is_offload_other(c, tried) ? NEARLY_OFFLOADED : NEARLY;
-        if (!tried->searched && tried->plan &&
+        if (tried != c->first && tried->plan &&
             objective_of_plan(c->options->objective, tried->plan) <=
-                nearly * objective_of_plan(c->options->objective, c->begun->plan) &&
+                nearly * objective_of_plan(c->options->objective, c->first->plan) &&
             (!best || choices_prefers(c, tried->plan, best->plan)))
             best = tried;
     }
@@ -59,8 +62,7 @@ static struct search *search_from(struct choices *c, const struct tried *tried)
     return search_new(tried->trace, &options);
 }
 
-/* The first part of the search for the best of the others; if it brings the best plan, it is the
- * one to go on with. */
+/* The first part of the search for the best of the others. */
 static void begin_contender(struct choices *c)
 {
     struct tried *contender = find_contender(c);
@@ -68,24 +70,28 @@ static void begin_contender(struct choices *c)
     choices_remaining(c, 1);
     if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY)
         return;
-    struct search *search = search_from(c, contender);
-    take_result(c, contender, search_begin(search, NULL));
-    if (c->best == contender) {
-        search_free(c->search);
-        c->search = search;
-        c->begun = contender;
-    } else {
-        search_free(search);
-    }
+    contender->search = search_from(c, contender);
+    take_result(c, contender, search_begin(contender->search, NULL));
 }
 
-/* The second part, for the best choice; one that had a glance only is not searched. */
-static void go_on(struct choices *c)
+/* The second part of a search that was begun. */
+static void go_on(struct choices *c, struct tried *tried)
 {
     const struct search_options options = choices_remaining(c, 1);
 
-    if (c->best == c->begun && !c->stopped)
-        take_result(c, c->begun, search_go_on(c->search, options.time_limit, NULL));
+    if (!tried->search || c->stopped)
+        return;
+    take_result(c, tried, search_go_on(tried->search, options.time_limit, NULL));
+    g_clear_pointer(&tried->search, search_free);
+}
+
+/* The best choice's, unless that had a glance only; where it costs little, the others' too: which
+ * one is best may show only then. */
+static void go_on_with_best(struct choices *c)
+{
+    go_on(c, c->best);
+    for (guint i = 0; i < c->tried->len && c->trace->operator_count <= FEW_OPERATORS; i++)
+        go_on(c, g_ptr_array_index(c->tried, i));
 }
 
 /* The search for the choice that the others are compared with; takes `trace`. */
@@ -98,17 +104,16 @@ static bool search_first(struct choices *c, struct trace *trace, GError **error)
     struct tried *tried = choices_add(c, choice, trace);
 
     trace_choices_free(own);
-    search_free(c->search);
-    c->search = choices_search_new(trace, c->trace, &options);
-    c->full = search_begin(c->search, error);
+    tried->search = choices_search_new(trace, c->trace, &options);
+    c->full = search_begin(tried->search, error);
     if (!c->full) {
+        g_clear_pointer(&tried->search, search_free);
         if (!needs_are_met(trace, &options, NULL))
             tried->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;
-    c->begun = tried;
-    tried->searched = true;
+    c->first = tried;
     choices_take_plan(c, tried, g_steal_pointer(&c->full->plan));
     return true;
 }
@@ -210,10 +215,9 @@ struct choices_result *choices_search(const struct trace *trace,
         if (c.recognised && scope.offload && !c.stopped)
             choices_explore_offload(&c);
         begin_contender(&c);
-        go_on(&c);
+        go_on_with_best(&c);
         result = finish(&c);
     }
-    search_free(c.search);
     g_ptr_array_unref(c.tried);
     recognised_free(c.recognised);
     g_free(c.traced_offload);

@@ -24,6 +24,7 @@ void choices_tried_free(void *data)
 
     g_free(tried->recompute);
     g_free(tried->offload);
+    search_free(tried->search);
     trace_free(tried->trace);
     plan_free(tried->plan);
     g_free(tried->as_alternative.recompute);

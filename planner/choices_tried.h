@@ -11,8 +11,8 @@ struct tried {
     uint8_t *offload;   /* [layers] */
     uint32_t first;     /* the layers before it are computed again, those from it on kept */
     struct trace *trace;
-    struct plan *plan; /* NULL: none was made */
-    bool searched;     /* not at a glance */
+    struct plan *plan;     /* NULL: none was made */
+    struct search *search; /* whose second part is still to come; NULL: it had a glance, or both */
     struct certificate_alternative as_alternative;
 };
 
@@ -26,8 +26,7 @@ struct choices {
     bool traced_twice;          /* likewise, of backward */
     GPtrArray *tried;           /* struct tried */
     struct tried *best;         /* with the best plan; NULL: none yet */
-    struct tried *begun;        /* that the others are compared with */
-    struct search *search;      /* of that one */
+    struct tried *first;        /* that was searched first: the others are compared with it */
     struct search_result *full; /* of the one that was searched first */
     gint64 deadline;            /* microseconds, monotonic; 0: none */
     bool stopped;
