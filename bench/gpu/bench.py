@@ -49,6 +49,13 @@ def cuda_folders():
     return [str(folder) for place in places for folder in sorted(pathlib.Path(place).glob("*/lib"))]
 
 
+def keep_awake():
+    """The driver shuts a GPU down that nobody has open: of programs that come one after the other each
+    would wait for it to start, some seconds."""
+    with contextlib.suppress(OSError):
+        os.open("/dev/nvidia0", os.O_RDWR)  # until this process ends
+
+
 class Bench:
     """One run of the bench. A part fills `found`; what it has found so far is in the results' file
     whenever `show` was called."""
@@ -56,6 +63,8 @@ class Bench:
     def __init__(self, programs, output, device):
         self.programs, self.output, self.device = programs.resolve(), output.resolve(), device
         self.gpu = device == "cuda"
+        if self.gpu:
+            keep_awake()
         self.rounds = 5 if self.gpu else 1  # in which one thing and another are measured in turns
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pstar-gpu-"))
         self.results = self.output / "results.json"
