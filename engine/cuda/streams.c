@@ -5,7 +5,9 @@
 #include <cuda.h>
 #include <stdatomic.h>
 
-enum { RING = 1024 };
+/* Pieces that may be queued on a stream. It takes about a thousand kernels, of which a piece has a
+ * few; then calls wait within the driver, and do not yield. */
+enum { RING = 128 };
 
 typedef CUresult CUDAAPI wait_value(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                     unsigned int flags);
