@@ -26,15 +26,31 @@ def processor():
         return next((line.split(":", 1)[1].strip() for line in file if "model name" in line), "")
 
 
+# What pinning host memory takes: of time, and of the device's memory for page tables.
+PINNING = """
+import json, time, torch
+pool = torch.ones(8 << 30, dtype=torch.uint8)
+before, begin = torch.cuda.mem_get_info()[0], time.perf_counter()
+error = torch.cuda.cudart().cudaHostRegister(pool.data_ptr(), pool.numel(), 1)
+seconds = time.perf_counter() - begin
+print(json.dumps(dict(bytes=pool.numel(), seconds=seconds, error=str(error),
+                      device_bytes=before - torch.cuda.mem_get_info()[0])))
+"""
+
+
 def machine(bench):
     bench.found |= dict(
         gpu=said_by("nvidia-smi", "--query-gpu=name,memory.total,driver_version,pcie.link.gen.max,"
                     "pcie.link.width.max", "--format=csv,noheader"),
         nvcc=said_by("nvcc", "--version").splitlines()[-1:],
         torch=said_by(sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda)"),
-        cpu=processor(), cores=os.cpu_count(), memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
-        kernel=platform.release(), programs=bench.program("pstar-run", "--version").stdout.strip(),
-        library_bytes=bench.dry_run(bench.job(bench.model("124M")))["library_bytes"])
+        pinning=said_by(sys.executable, "-c", PINNING) if bench.gpu else "", cpu=processor(), cores=os.cpu_count(),
+        memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), kernel=platform.release())
+    bench.show(f"{bench.found['gpu']}; PyTorch {bench.found['torch']}; pinning {bench.found['pinning']}")
+    bench.found |= dict(programs=bench.program("pstar-run", "--version").stdout.strip(),
+                        library_bytes=bench.dry_run(bench.job(bench.model("124M")))["library_bytes"])
+    if bench.gpu:
+        bench.goal("pstar-run finds the device, whose driver holds some of its memory", bench.found["library_bytes"] > 0)
 
 
 def annotated_environment():
