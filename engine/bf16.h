@@ -4,6 +4,8 @@
 #define PSTAR_ENGINE_BF16_H
 
 #include "engine/host_device.h"
+#include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -15,14 +17,15 @@ HOST_DEVICE static inline float bf16_widen(uint16_t half)
     return value;
 }
 
-/* A NaN stays a NaN (made quiet): adding to its bits could carry into an infinity or a number. */
+/* A NaN stays a NaN (made quiet): adding to its bits could carry into an infinity or a number. The
+ * halves are computed on apart, here and in bf16_join: registers hold twice as many of them. */
 HOST_DEVICE static inline uint16_t bf16_round(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    uint32_t rounded = (bits + 0x8000u) >> 16;
-    uint32_t quiet = (bits >> 16) | 0x40u;
-    return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+    uint16_t upper = (uint16_t)(bits >> 16), lower = (uint16_t)bits;
+    uint16_t rounded = (uint16_t)(upper + (lower >> 15)), quiet = upper | 0x40u;
+    return isnan(value) ? quiet : rounded;
 }
 
 /* The half that rounding drops. */
@@ -38,8 +41,9 @@ HOST_DEVICE static inline uint16_t bf16_rest(float value)
  * it. */
 HOST_DEVICE static inline float bf16_join(uint16_t half, uint16_t rest)
 {
-    uint32_t upper = (uint32_t)half << 16, carry = ((uint32_t)rest & 0x8000u) << 1;
-    uint32_t bits = ((upper & 0x7fffffffu) > 0x7f800000u ? upper : upper - carry) | rest;
+    bool is_nan = (half & 0x7fffu) > 0x7f80u;
+    uint16_t upper = (uint16_t)(half - (is_nan ? 0 : rest >> 15));
+    uint32_t bits = (uint32_t)upper << 16 | rest;
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
