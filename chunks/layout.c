@@ -123,6 +123,18 @@ static void join_lists(struct layout *layout, struct packing *packings, uint32_t
     }
 }
 
+int layout_coarsest_list(const struct layout *layout)
+{
+    uint32_t count[TRACE_ACCESS_LISTS] = {0};
+    int best = -1;
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        count[layout->chunks[c].list]++;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (layout->places[list] && (best < 0 || count[list] < count[best]))
+            best = list;
+    return best;
+}
+
 void layout_drop_buffers(struct layout *layout)
 {
     while (layout->chunk_count &&

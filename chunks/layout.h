@@ -68,6 +68,10 @@ struct layout *layout_pack(const struct trace *trace, const struct layout_spec *
  * give the same chunks. */
 bool layout_same_chunks(const struct layout *a, const struct layout *b);
 
+/* The list with the fewest chunks, within which those of the others lie: a group has one of them.
+ * -1 where there are no lists. */
+int layout_coarsest_list(const struct layout *layout);
+
 /* The chunks of buffers become those that this trace's buffers take; lists stay what they are. For
  * a layout that was made for another choice of the same model. */
 void layout_hold_buffers(struct layout *layout, const struct trace *trace);

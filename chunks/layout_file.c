@@ -136,23 +136,10 @@ static bool read_lists(struct reading *reading, const json_t *root)
     return true;
 }
 
-/* The list with the fewest chunks: those of the others lie within them. */
-static int coarsest(const struct layout *layout)
-{
-    uint32_t count[TRACE_LISTS] = {0};
-    int best = -1;
-    for (uint32_t c = 0; c < layout->chunk_count; c++)
-        count[layout->chunks[c].list]++;
-    for (int list = 0; list < TRACE_LISTS; list++)
-        if (layout->places[list] && (best < 0 || count[list] < count[best]))
-            best = list;
-    return best;
-}
-
 /* Sets the chunks' groups from where the tensors lie. */
 static bool group_chunks(const struct reading *reading, struct layout *layout)
 {
-    int coarse = coarsest(layout);
+    int coarse = layout_coarsest_list(layout);
     g_autofree uint32_t *first = g_new(uint32_t, layout->chunk_count); /* a tensor in it + 1 */
     g_autofree uint32_t *number = g_new(uint32_t, layout->chunk_count);
     memset(first, 0, layout->chunk_count * sizeof *first);

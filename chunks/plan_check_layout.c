@@ -84,6 +84,37 @@ static bool check_buffers(const struct layout *layout, const struct trace *trace
     return true;
 }
 
+/* Every group has one chunk of the coarsest list, or one of buffers and nothing else. */
+static bool check_heads(const struct layout *layout, int coarse, GError **error)
+{
+    g_autofree uint32_t *head = g_new0(uint32_t, layout->group_count); /* chunk + 1 */
+
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        uint32_t group = layout->chunks[c].group;
+        if (layout->chunks[c].list != coarse && layout->chunks[c].list != TRACE_ACTIVATION)
+            continue;
+        if (head[group])
+            return plan_refuse(error, "layout: chunks %u and %u are in one group", head[group] - 1,
+                               c);
+        head[group] = c + 1;
+    }
+    return true;
+}
+
+/* The optimizer of a group runs in one place: all chunks that hold a tensor are of one group. */
+static bool check_groups(const struct layout *layout, const struct trace *trace, GError **error)
+{
+    int coarse = layout_coarsest_list(layout);
+
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++)
+            if (layout->chunks[layout->places[list][t].chunk].group !=
+                layout->chunks[layout->places[coarse][t].chunk].group)
+                return plan_refuse(error, "layout: tensor %s lies in two groups of chunks",
+                                   trace->tensors[t].name);
+    return check_heads(layout, coarse, error);
+}
+
 bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error)
 {
     const struct layout *layout = plan->layout;
@@ -100,5 +131,5 @@ bool plan_check_layout(const struct plan *plan, const struct trace *trace, GErro
     for (int list = 0; list < TRACE_LISTS; list++)
         if (!check_list(layout, trace, list, error))
             return false;
-    return check_buffers(layout, trace, error);
+    return check_groups(layout, trace, error) && check_buffers(layout, trace, error);
 }

@@ -94,6 +94,8 @@ static bool read_chunks(struct reader *reader, const json_t *array, struct layou
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         if (!read_chunk(reader, json_array_get(array, c), &layout->chunks[c]))
             return false;
+        if (layout->chunks[c].group >= layout->chunk_count)
+            return refuse(reader, "layout.chunks", "a group that does not exist");
         layout->group_count = MAX(layout->group_count, layout->chunks[c].group + 1);
     }
     return true;

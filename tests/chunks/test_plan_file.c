@@ -161,6 +161,33 @@ static void test_contradictions(void)
     g_rand_free(random);
 }
 
+/* Chunks' groups follow from where tensors lie; what updates have in common hangs on them. */
+static void test_groups(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    struct layout *layout = plan->layout;
+    g_autofree char *path = temporary_file();
+    GError *error = NULL;
+
+    for (uint32_t c = 0; layout->group_count > 1 && c < layout->chunk_count; c++) {
+        uint32_t group = layout->chunks[c].group;
+        layout->chunks[c].group = (group + 1) % layout->group_count;
+        must_refuse(plan, trace, "group");
+        layout->chunks[c].group = group;
+    }
+    layout->chunks[0].group = UINT32_MAX;
+    g_assert_true(plan_write(plan, path, NULL));
+    g_assert_null(plan_read(path, &error));
+    g_assert_nonnull(strstr(error->message, "a group that does not exist"));
+    g_clear_error(&error);
+    g_unlink(path);
+    plan_free(plan);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
 static void test_seconds(void)
 {
     g_autofree char *path = temporary_file();
@@ -238,6 +265,7 @@ int main(int argc, char **argv)
     g_test_add_func("/plan-file/damage", test_damage);
     g_test_add_func("/plan-file/other-run", test_other_run);
     g_test_add_func("/plan-file/contradictions", test_contradictions);
+    g_test_add_func("/plan-file/groups", test_groups);
     g_test_add_func("/plan-file/seconds", test_seconds);
     g_test_add_func("/plan-file/no-choices", test_no_choices);
     g_test_add_func("/plan-file/not-a-plan", test_not_a_plan);
