@@ -5,6 +5,7 @@
 #include "collect/collector.h"
 #include "collect/harmless.h"
 
+#include <link.h>
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -290,10 +291,22 @@ static void in_child(void)
     collector_after_fork(collector, true);
 }
 
+/* Where the C library is linked into the program, that of libraries is a second one, whose linker
+ * has not run: what is thread-local has no place, and whoever touches it ends the program. */
+static bool is_linked_statically(void)
+{
+    return _r_debug.r_version == 0;
+}
+
 /* Once a process. */
 static void *set_up(void *unused)
 {
     (void)unused;
+    if (is_linked_statically()) {
+        harmless_say("the program is linked statically with the C library, libraries cannot be "
+                     "injected into it: it goes on untraced");
+        return NULL;
+    }
     const char *output = getenv(WINDOW_OUTPUT_VARIABLE);
     const char *iterations = getenv(WINDOW_ITERATIONS_VARIABLE);
     const char *launch = getenv(WINDOW_LAUNCH_VARIABLE);

@@ -114,6 +114,18 @@ static void test_at_once(struct fixture *fixture, gconstpointer data)
     }
 }
 
+#ifdef TRACED_STATIC
+/* Libraries that such a program loads have no place for what is thread-local. */
+static void test_static(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 0:%d -- sh -c '%s; echo $?'", STEPS, TRACED_STATIC);
+    g_assert_cmpstr(fixture->output, ==, "done\n0\n");
+    assert_says(fixture, "linked statically with the C library");
+    g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+}
+#endif
+
 #define ADD(name, function, how) g_test_add(name, struct fixture, how, set_up, function, tear_down)
 
 int main(int argc, char **argv)
@@ -125,5 +137,8 @@ int main(int argc, char **argv)
     ADD("/unruly/cancels", test_goes_on, "cancels");
     ADD("/unruly/no-reader", test_no_reader, NULL);
     ADD("/unruly/at-once", test_at_once, NULL);
+#ifdef TRACED_STATIC
+    ADD("/unruly/static", test_static, NULL);
+#endif
     return g_test_run();
 }
