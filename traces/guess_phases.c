@@ -133,6 +133,8 @@ static GArray *find_micro_batches(struct guessed_iteration *guessed, const GArra
         return batches;
     g_autofree uint32_t *names = number_names(launches, records);
     guessed->turns = 1;
+    if (names[backward] == names[backward - 1]) /* which does not tell where a forward ends */
+        return batches;
     for (uint32_t i = backward + 1; i < launches->len; i++) {
         if (names[i] != names[backward] || names[i - 1] != names[backward - 1])
             continue;

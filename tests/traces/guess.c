@@ -365,6 +365,33 @@ static void test_new(struct fixture *f, gconstpointer data)
     guess_free(r);
 }
 
+/* Kernels of one name do not tell where a forward ends. */
+static void test_one_name(struct fixture *f, gconstpointer data)
+{
+    uint64_t address = 0;
+    (void)data;
+    uint64_t begin_ns = f->now_ns;
+    for (int i = g_rand_int_range(f->random, 100, 400); i > 0; i--) {
+        if (address == 0)
+            address = allocate(f, 1024);
+        launch(f, "work");
+        if (g_rand_boolean(f->random)) {
+            release(f, address);
+            address = 0;
+        }
+    }
+    const struct record event = {.type = RECORD_PUSH_POP,
+                                 .category = ANNOTATION_ITERATION,
+                                 .text = string(f, "iteration"),
+                                 .start_ns = begin_ns,
+                                 .end_ns = f->now_ns + 1};
+    g_array_append_val(f->events, event);
+    struct guessed_iteration *r = guess_all(f);
+    g_assert_cmpuint(r->micro_batches, ==, 1);
+    g_assert_cmpuint(r->turns, <=, 1);
+    guess_free(r);
+}
+
 static void test_nothing(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -386,6 +413,7 @@ int main(int argc, char **argv)
     ADD("/guess/recomputed", test_recomputed);
     ADD("/guess/repeated", test_repeated);
     ADD("/guess/new", test_new);
+    ADD("/guess/one-name", test_one_name);
     ADD("/guess/nothing", test_nothing);
     return g_test_run();
 }
