@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 try:
     import torch  # noqa: F401
@@ -25,6 +26,7 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 import links  # noqa: E402
+import sanitizing  # noqa: E402
 from bench import Bench, Failed  # noqa: E402
 
 MS = 1_000_000
@@ -104,6 +106,22 @@ class Libraries(unittest.TestCase):
                 self.assertTrue(any(file.startswith(name) for file in found), name)
 
 
+class Sanitized(unittest.TestCase):
+    def test_what_a_tool_finds_is_a_goal_that_is_missed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tool = pathlib.Path(folder) / sanitizing.SANITIZER
+            tool.write_text("#!/bin/sh\n[ $2 = memcheck ] && exit 0\necho a race\nexit 99\n")
+            tool.chmod(0o755)
+            bench = Bench(pathlib.Path(folder), pathlib.Path(folder), "cuda")
+            bench.begin("sanitized", 60)
+            with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"):
+                sanitizing.sanitized(bench)
+            self.assertEqual(len(bench.found["goals"]), 12)
+            for goal, kept in bench.found["goals"].items():
+                self.assertEqual(kept, "memcheck" in goal)
+            self.assertEqual(bench.found["2 heads of 64, bf16, racecheck"], "a race\n")
+
+
 def alive(process):
     try:
         return pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
@@ -121,7 +139,7 @@ class Parts(unittest.TestCase):
             results = json.loads((pathlib.Path(folder) / "results.json").read_text())
             failed = {name: part["failed"] for name, part in results.items() if "failed" in part}
             self.assertEqual((run.returncode, failed), (0, {}), run.stdout[-3000:])
-            self.assertEqual(len(results), 12)
+            self.assertEqual(len(results), 13)
             files = list(pathlib.Path(folder).iterdir())
             self.assertLessEqual(len(files), FILES)
             self.assertLess(max(file.stat().st_size for file in files), BYTES)

@@ -1,0 +1,40 @@
+"""The CUDA device's kernels under compute-sanitizer: accesses where nothing is, races in shared memory."""
+
+import json
+import os
+import shutil
+
+SANITIZER, FOUND_SOMETHING = "compute-sanitizer", 99  # exit status that no program of ours has
+TOOLS, PRECISIONS = ("memcheck", "racecheck"), ("bf16", "fp32")
+SHAPES = ((128, 2), (160, 2), (60, 3))  # width, heads: attention's kernels for heads of 64, 80 and 20
+BATCH, SEQUENCE, VOCABULARY = 2, 100, 1000  # no multiples of any tile
+
+
+def small_model(bench, width, heads):
+    config = json.loads(bench.model("124M", positions=SEQUENCE).read_text())
+    path = bench.folder / f"sanitized-{width}.json"
+    path.write_text(json.dumps(config | dict(n_layer=1, n_embd=width, n_head=heads, vocab_size=VOCABULARY,
+                                             attn_pdrop=0.1, resid_pdrop=0.1, embd_pdrop=0.1)))
+    return path
+
+
+def check(bench, sanitizer, tool, name, job):
+    done = bench.call(sanitizer, "--tool", tool, "--error-exitcode", FOUND_SOMETHING, "--print-limit", 20,
+                      bench.programs / "pstar-run", *job, "--steps", 2, allowed=(0, FOUND_SOMETHING))
+    if done.returncode:
+        bench.found[f"{name}, {tool}"] = done.stdout[-3000:]
+    bench.goal(f"{name}: {tool} finds nothing", done.returncode == 0)
+    bench.show(f"{name}: {tool} {'FOUND SOMETHING' if done.returncode else 'finds nothing'}")
+
+
+def sanitized(bench):
+    """Two steps of small models with dropout, by every kernel."""
+    sanitizer = shutil.which(SANITIZER, path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
+    if not bench.gpu or not sanitizer:
+        bench.found["skipped"] = f"needs a GPU and {SANITIZER}"
+        return
+    for width, heads in SHAPES:
+        for precision in PRECISIONS:
+            job = bench.job(small_model(bench, width, heads), batch=BATCH, sequence=SEQUENCE, precision=precision)
+            for tool in TOOLS:
+                check(bench, sanitizer, tool, f"{heads} heads of {width // heads}, {precision}", job)
