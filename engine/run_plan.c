@@ -139,7 +139,8 @@ static uint64_t default_chunk_bytes(const struct trace *trace)
 }
 
 /* Without any budget everything is resident where the device has room for it, and the host holds
- * what its operators use. */
+ * what its operators use. Where it has not, room is left for the driver's page tables of what the
+ * host pins: 8 bytes a page of 4 KiB at most. */
 static struct dry_run_options
 dry_run_of(const struct run_plan *run, const struct run_options *options,
            const struct policy_ops *policy, const struct layout *layout,
@@ -154,7 +155,7 @@ dry_run_of(const struct run_plan *run, const struct run_options *options,
         .look_ahead = options->look_ahead,
     };
     if (arena == RUN_UNLIMITED)
-        dry.device_bytes = room ? all : run->capacity.bytes;
+        dry.device_bytes = room ? all : run->capacity.bytes - MIN(run->capacity.bytes, all / 512);
     if (arena == RUN_UNLIMITED && room && options->host_memory == RUN_UNLIMITED)
         dry.host_bytes = homes_least_host_bytes(run->iteration->trace, layout, accesses);
     return dry;

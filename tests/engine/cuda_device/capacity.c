@@ -168,6 +168,26 @@ static void test_room(struct fixture *f, gconstpointer data)
     prepare(&run, f, RUN_UNLIMITED, "budget of 0");
 }
 
+/* Of what there is room for some is left for the page tables of what the host pins. */
+static void test_page_tables(struct fixture *f, gconstpointer data)
+{
+    enum { ROOMS = 16 };
+    struct run_plan run;
+    (void)data;
+    prepare(&run, f, RUN_UNLIMITED, NULL);
+    uint64_t all = run.plan->device_bytes,
+             least = run_plan_least_device_bytes(&run, &(uint32_t){0}) + all / 512;
+    run_plan_clear(&run);
+    for (uint64_t i = 0; i < ROOMS; i++) {
+        uint64_t room = least + (all - least) * i / ROOMS;
+        fake_cuda_hold(0);
+        fake_cuda_hold(measure().bytes - room);
+        prepare(&run, f, RUN_UNLIMITED, NULL);
+        g_assert_cmpuint(run.plan->device_bytes, <=, room - all / 512);
+        run_plan_clear(&run);
+    }
+}
+
 /* A dry run shows what would be, and takes what others hold for granted. */
 static void test_dry_run(struct fixture *f, gconstpointer data)
 {
@@ -228,9 +248,13 @@ int main(int argc, char **argv)
         const char *path;
         void (*test)(struct fixture *f, gconstpointer data);
     } tests[] = {
-        {"/cuda-capacity/measured", test_measured}, {"/cuda-capacity/failures", test_failures},
-        {"/cuda-capacity/budget", test_budget},     {"/cuda-capacity/room", test_room},
-        {"/cuda-capacity/dry-run", test_dry_run},   {"/cuda-capacity/log", test_log},
+        {"/cuda-capacity/measured", test_measured},
+        {"/cuda-capacity/failures", test_failures},
+        {"/cuda-capacity/budget", test_budget},
+        {"/cuda-capacity/room", test_room},
+        {"/cuda-capacity/dry-run", test_dry_run},
+        {"/cuda-capacity/log", test_log},
+        {"/cuda-capacity/page-tables", test_page_tables},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(tests); i++)
         g_test_add(tests[i].path, struct fixture, NULL, set_up, tests[i].test, tear_down);
