@@ -379,8 +379,8 @@ static int run(const struct arguments *a)
 {
     bool one = a->rest && !a->rest[1];
 
-    if (a->threads < 0 || a->time_limit < 0)
-        return usage("--threads and --time-limit cannot be negative");
+    if (a->threads < 0 || !(a->time_limit >= 0))
+        return usage("--threads and --time-limit take numbers from 0 up");
     if (question_count(&a->question))
         return ask(a);
     if (question_usage(&a->question))
@@ -403,6 +403,8 @@ static int run(const struct arguments *a)
     if (a->layout && is_given(a->micro_batch, "any"))
         return usage(
             "--layout names the chunks of the traced micro-batches: not with --micro-batch any");
+    if (a->explain && a->verify)
+        return usage("--explain and --verify, one at a time");
     if (a->explain && a->timeline)
         return usage("--timeline goes with -o or --verify");
     if (a->explain && a->emit && !one)

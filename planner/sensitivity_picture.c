@@ -75,8 +75,10 @@ bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_byt
 {
     g_autoptr(GString) text = script(sensitivity, device_bytes, path);
     g_autofree char *file = NULL;
+    /* gnuplot would say so in several lines */
+    if (!g_file_set_contents(path, "", 0, error))
+        return false;
     int fd = g_file_open_tmp("pstar-XXXXXX.gp", &file, error);
-
     if (fd < 0)
         return false;
     close(fd);
