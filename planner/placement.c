@@ -16,20 +16,25 @@ static bool updates_at(const struct trace *trace, enum trace_place place)
     return false;
 }
 
+/* Whether no operator updates several tensors, which then cannot be placed apart. */
+static bool are_apart(const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        const struct trace_access *access = &trace->accesses[op->first_access];
+        for (uint32_t i = 1; op->phase == TRACE_UPDATE_PHASE && i < op->access_count; i++)
+            if (access[i].tensor != access[0].tensor)
+                return false;
+    }
+    return true;
+}
+
 bool placement_is_possible(const struct trace *trace, const struct platform *platform)
 {
     bool on_device = updates_at(trace, TRACE_ON_DEVICE), on_host = updates_at(trace, TRACE_ON_HOST);
     bool timed = platform ? on_device || on_host : on_device && on_host;
-    g_autofree uint8_t *some = g_new0(uint8_t, trace->tensor_count);
 
-    if (!timed || !trace->list_element_bytes[TRACE_PARAM])
-        return false;
-    /* An operator that updates several tensors shows itself where these are placed apart. */
-    for (uint32_t t = 0; t < trace->tensor_count; t += 2)
-        some[t] = 1;
-    struct trace *placed = model_place_updates(trace, some, platform, NULL);
-    trace_free(placed);
-    return placed != NULL;
+    return timed && trace->list_element_bytes[TRACE_PARAM] && are_apart(trace);
 }
 
 static uint64_t *count_elements(const struct trace *trace, const struct layout *layout,
@@ -165,5 +170,11 @@ struct trace *placement_of_plan(const struct plan *plan, const struct trace *tra
 {
     if (!plan->choices || plan->choices->tensor_count != trace->tensor_count)
         return trace_copy(trace);
-    return model_place_updates(trace, plan->choices->host_update, platform, error);
+    /* a tensor that is updated on both sides is where it was traced, not where the choices say */
+    struct trace_choices *traced = trace_choices_of(trace);
+    bool same = trace_choices_equal(plan->choices, traced);
+    trace_choices_free(traced);
+    return same && !are_apart(trace)
+               ? trace_copy(trace)
+               : model_place_updates(trace, plan->choices->host_update, platform, error);
 }

@@ -213,6 +213,46 @@ static void test_scattered(void)
 }
 
 /* Without a platform, only a trace that has updates on both sides says what they take there. */
+/* An update that has several accesses; NULL where there is none. */
+static const struct trace_operator *wide_update(const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->operators[m].phase == TRACE_UPDATE_PHASE && trace->operators[m].access_count > 1)
+            return &trace->operators[m];
+    return NULL;
+}
+
+/* Where one operator updates two tensors, whichever these are, none is placed, and a plan for the
+ * trace as it is has the trace as it is. */
+static void test_joined(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int joined = 0;
+
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        const struct trace_operator *op = wide_update(f.trace);
+        if (op && f.trace->tensor_count > 1) {
+            uint32_t *tensor = &f.trace->accesses[op->first_access].tensor;
+            uint32_t count = f.trace->tensor_count;
+            *tensor = (*tensor + (uint32_t)g_rand_int_range(random, 1, (gint32)count)) % count;
+            g_assert_false(placement_is_possible(f.trace, f.platform));
+            struct plan plan = {.choices = trace_choices_of(f.trace)};
+            struct trace *placed = placement_of_plan(&plan, f.trace, f.platform, NULL);
+            g_assert_nonnull(placed);
+            for (uint32_t m = 0; m < placed->operator_count; m++)
+                g_assert_cmpint(placed->operators[m].place, ==, f.trace->operators[m].place);
+            trace_free(placed);
+            trace_choices_free(plan.choices);
+            joined++;
+        }
+        tear_down(&f);
+    }
+    g_test_message("%d of %d iterations with an update of two tensors", joined, CASES);
+    g_assert_cmpint(joined, >, 0);
+}
+
 static void test_unknown_times(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -234,6 +274,7 @@ int main(int argc, char **argv)
     g_test_add_func("/placement/shares", test_shares);
     g_test_add_func("/placement/all_or_none", test_all_or_none);
     g_test_add_func("/placement/scattered", test_scattered);
+    g_test_add_func("/placement/joined", test_joined);
     g_test_add_func("/placement/unknown_times", test_unknown_times);
     return g_test_run();
 }
