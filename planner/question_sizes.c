@@ -130,6 +130,8 @@ bool question_max_model(const struct question *question, FILE *out, bool *stoppe
             struct family_member *next = family_take(family, largest.value);
             fprintf(out, "%s would not fit: %s\n", next->name, largest.beyond->message);
             family_member_free(next);
+        } else if (!family->members) {
+            fprintf(out, "Deeper ones are not tried\n");
         }
         if (member->path)
             print_commands(question, member->path, &largest, out);

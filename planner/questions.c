@@ -13,8 +13,7 @@ GOptionGroup *question_group(struct question_options *options)
     const GOptionEntry entries[] = {
         {"max-model", 0, 0, G_OPTION_ARG_FILENAME, &options->max_model,
          "The largest model that fits the --platform: of the configs whose paths begin so, or of "
-         "one "
-         "config with any number of layers",
+         "one config with 1 to 512 layers",
          "FAMILY"},
         {"max-batch", 0, 0, G_OPTION_ARG_FILENAME, &options->max_batch,
          "The largest micro-batch with which a model fits the --platform", "CONFIG"},
