@@ -2,8 +2,8 @@
 #include "collect/launch.h"
 #include "collect/window.h"
 #include "collect/written.h"
+#include "traces/output_file.h"
 
-#include <errno.h>
 #include <glib/gstdio.h>
 #include <locale.h>
 #include <signal.h>
@@ -68,21 +68,6 @@ static int pass_on(int status)
     return 128 + WTERMSIG(status);
 }
 
-/* What can be told of the output before the command has run for hours. */
-static bool output_has_place(const char *output, GError **error)
-{
-    g_autofree char *folder = g_path_get_dirname(output);
-    int code = 0;
-    if (*output == '\0' || g_file_test(output, G_FILE_TEST_IS_DIR))
-        code = EISDIR;
-    else if (g_access(folder, W_OK | X_OK) != 0)
-        code = errno;
-    if (code != 0)
-        g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code),
-                    "'%s' cannot be written: %s", output, g_strerror(code));
-    return code == 0;
-}
-
 /* Whether there is a whole trace; says so where not. */
 static bool is_whole(const char *output, int64_t launch_ns)
 {
@@ -108,7 +93,7 @@ static int run(const struct options *options)
     GError *error = NULL;
     int64_t launch_ns = window_launch_time();
     int status = -1;
-    if (window_parse(iterations, &window, &error) && output_has_place(output, &error))
+    if (window_parse(iterations, &window, &error) && output_file_has_place(output, &error))
         status = launch(options->command, output, iterations, options->range, launch_ns, &error);
     if (error != NULL) {
         fprintf(stderr, "pstar-collect: %s\n", error->message);

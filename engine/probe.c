@@ -5,8 +5,8 @@
 #include "engine/probe_measure.h"
 #include "engine/probe_steps.h"
 #include "engine/progress.h"
+#include "traces/output_file.h"
 
-#include <glib/gstdio.h>
 #include <stdio.h>
 
 struct step {
@@ -70,20 +70,10 @@ static struct platform *describe(const struct device_ops *ops, GError **error)
     return platform;
 }
 
-/* Before a minute is spent on figures that nobody can keep. */
-static bool may_write(const char *path, GError **error)
-{
-    g_autofree char *folder = g_path_get_dirname(path);
-    if (!g_file_test(path, G_FILE_TEST_IS_DIR) && g_access(folder, W_OK) == 0)
-        return true;
-    g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: cannot be written", path);
-    return false;
-}
-
 int probe_run(const struct device_ops *ops, const char *path, GError **error)
 {
     const struct step *steps = ops == &device_cpu ? of_threads : of_device;
-    struct platform *platform = may_write(path, error) ? describe(ops, error) : NULL;
+    struct platform *platform = output_file_has_place(path, error) ? describe(ops, error) : NULL;
     if (!platform)
         return 2;
     int status = 0;

@@ -339,6 +339,9 @@ static int make(const struct arguments *a)
 
     if (!read_inputs(a, &in, &error))
         status = fail(EXIT_USAGE, error);
+    else if ((a->output && !output_file_has_place(a->output, &error)) ||
+             (a->timeline && !output_file_has_place(a->timeline, &error)))
+        status = fail(EXIT_FAILED, error);
     else
         status = question_count(&a->question) ? answer(a, &in) : search(a, &in);
 

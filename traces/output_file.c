@@ -4,12 +4,26 @@
 #include <glib/gstdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool fail(const char *path, int code, GError **error)
 {
     g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code),
                 "%s: cannot be written: %s", path, g_strerror(code));
     return false;
+}
+
+bool output_file_has_place(const char *path, GError **error)
+{
+    g_autofree char *parent = g_path_get_dirname(path);
+    g_autofree char *folder = g_build_filename(parent, ".", NULL); /* a file is none */
+    bool is_there = g_file_test(path, G_FILE_TEST_EXISTS);
+
+    if (*path == '\0' || g_file_test(path, G_FILE_TEST_IS_DIR))
+        return fail(path, EISDIR, error);
+    if (is_there && !g_file_test(path, G_FILE_TEST_IS_REGULAR))
+        return g_access(path, W_OK) == 0 || fail(path, errno, error);
+    return g_access(folder, W_OK | X_OK) == 0 || fail(path, errno, error);
 }
 
 /* Where the bytes go first; NULL: into `path` itself. */

@@ -12,6 +12,10 @@ struct output_file {
     FILE *stream;
 };
 
+/* What can be told of an output before hours are spent on what it is to hold: whether it may become
+ * a file, or what is there be written to. False with a G_FILE_ERROR. */
+bool output_file_has_place(const char *path, GError **error);
+
 /* Opens what is to become `path`. It is written beside its place and moved there when complete, so
  * that a file that was there stays whole where writing fails; symbolic links stay links. What is no
  * regular file (a pipe, a device) is written to, never replaced. False, with a G_FILE_ERROR, where

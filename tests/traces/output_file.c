@@ -129,6 +129,32 @@ static void test_full(struct fixture *fixture, gconstpointer data)
     json_decref(root);
 }
 
+static void must_lack_place(const char *path, gint code)
+{
+    GError *error = NULL;
+    g_assert_false(output_file_has_place(path, &error));
+    g_assert_error(error, G_FILE_ERROR, code);
+    g_assert_true(g_str_has_prefix(error->message, path));
+    g_error_free(error);
+}
+
+/* Told before anything is written, and nothing is. */
+static void test_has_place(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *nowhere = g_build_filename(fixture->path, "file", NULL);
+    must_lack_place(nowhere, G_FILE_ERROR_NOENT);
+    must_lack_place(fixture->folder, G_FILE_ERROR_ISDIR);
+    must_lack_place("", G_FILE_ERROR_ISDIR);
+    g_assert_true(output_file_has_place("/dev/null", NULL));
+    g_assert_true(output_file_has_place(fixture->path, NULL));
+    g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
+    must_write(fixture->path, "text");
+    g_assert_true(output_file_has_place(fixture->path, NULL));
+    must_hold(fixture->path, "text");
+    must_lack_place(nowhere, G_FILE_ERROR_NOTDIR);
+}
+
 #define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
 
 int main(int argc, char **argv)
@@ -140,5 +166,6 @@ int main(int argc, char **argv)
     ADD("/output-file/trace-into-pipe", test_trace_into_pipe);
     ADD("/output-file/no-place", test_no_place);
     ADD("/output-file/full", test_full);
+    ADD("/output-file/has-place", test_has_place);
     return g_test_run();
 }

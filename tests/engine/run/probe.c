@@ -49,7 +49,7 @@ static void test_refused(void)
 {
     GError *error = NULL;
     g_assert_cmpint(probe_run(&device_cpu, "/nowhere/at/all/machine.json", &error), ==, 2);
-    g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT);
     g_error_free(error);
 }
 
