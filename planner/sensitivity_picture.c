@@ -1,5 +1,6 @@
 #include "chunks/plan.h"
 #include "planner/sensitivity.h"
+#include "traces/output_file.h"
 #include "traces/size.h"
 
 #include <glib/gstdio.h>
@@ -75,10 +76,11 @@ bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_byt
 {
     g_autoptr(GString) text = script(sensitivity, device_bytes, path);
     g_autofree char *file = NULL;
-    /* gnuplot would say so in several lines */
-    if (!g_file_set_contents(path, "", 0, error))
+    int fd;
+
+    if (!output_file_has_place(path, error)) /* gnuplot would say so in several lines */
         return false;
-    int fd = g_file_open_tmp("pstar-XXXXXX.gp", &file, error);
+    fd = g_file_open_tmp("pstar-XXXXXX.gp", &file, error);
     if (fd < 0)
         return false;
     close(fd);
