@@ -4,6 +4,7 @@
 #include "chunks/slots.h"
 #include "planner/least.h"
 #include "sim/replay.h"
+#include "sim/replay_strategy.h"
 
 struct rivals {
     const struct candidate_job *job;
@@ -66,17 +67,7 @@ struct plan *rivals_strategy(const struct rivals *rivals, const struct strategy 
                                            .non_model = job->non_model->extent,
                                            .device_bytes = job->device_bytes,
                                            .host_bytes = job->host_bytes};
-    struct trace *placed = NULL;
     uint64_t needed;
-    struct plan *plan = strategy_plan(strategy, &of_layout, &placed, &needed, NULL);
 
-    if (plan) {
-        struct accesses *accesses = accesses_new_digested(placed, plan->digest, rivals->layout,
-                                                          job->non_model->extent);
-        struct replay_view view = {placed, accesses, job->costs};
-        plan->predicted = replay(plan, &view).steady;
-        accesses_free(accesses);
-    }
-    trace_free(placed);
-    return plan;
+    return replay_strategy(strategy, &of_layout, job->costs, NULL, &needed, NULL);
 }

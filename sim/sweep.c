@@ -3,6 +3,7 @@
 #include "chunks/dry_run.h"
 #include "chunks/slots.h"
 #include "sim/replay.h"
+#include "sim/replay_strategy.h"
 #include "sim/sizes.h"
 #include "sim/workers.h"
 
@@ -109,7 +110,6 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
     return plan;
 }
 
-/* Replayed on the trace that the strategy has changed. */
 static struct plan *plan_strategy(const struct sweep_job *job, const struct shared_layout *shared,
                                   struct sweep_row *row, GError **error)
 {
@@ -119,19 +119,14 @@ static struct plan *plan_strategy(const struct sweep_job *job, const struct shar
                                         .non_model = job->non_model->extent,
                                         .device_bytes = sizes_arena(row->device_bytes, job->trace),
                                         .host_bytes = job->options->host_bytes};
-    struct trace *placed = NULL;
-    struct plan *plan = strategy_plan(row->strategy, &of_row, &placed, &row->least_device_bytes,
-                                      error);
+    struct plan *plan = replay_strategy(row->strategy, &of_row, job->options->costs, job->timeline,
+                                        &row->least_device_bytes, error);
     if (row->least_device_bytes)
         row->least_device_bytes += job->trace->library_bytes;
     if (!plan)
         return NULL;
-    struct accesses *accesses = accesses_new(placed, shared->layout, job->non_model->extent);
-    struct replay_view view = {placed, accesses, job->options->costs};
-    row->figures = replay_with(plan, &view, job->timeline).steady;
+    row->figures = plan->predicted;
     row->look_ahead = plan->look_ahead;
-    accesses_free(accesses);
-    trace_free(placed);
     return plan;
 }
 
