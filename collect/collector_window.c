@@ -109,6 +109,17 @@ static void add_pinned(struct collector *collector)
         recording_add_sample(collector->recording, times[i], "pinned_bytes", bytes[i]);
 }
 
+static bool set_durations(const struct collector *collector, uint64_t *durations, bool partial,
+                          GError **error)
+{
+    uint32_t count = collector->operator_count;
+    if (!record_file_device_times(collector->file, durations, count, error))
+        return false;
+    if (collector->declared.fused != NULL)
+        fused_divide(collector->declared.fused, durations);
+    return record_file_complete(collector->file, durations, count, partial, error);
+}
+
 void collector_complete(struct collector *collector, uint64_t waited, bool partial)
 {
     struct activity *rest = NULL;
@@ -123,10 +134,7 @@ void collector_complete(struct collector *collector, uint64_t waited, bool parti
     struct harmless before;
     harmless_begin(&before);
     uint64_t *durations = recording_durations(collector->recording, collector->operator_count);
-    if (collector->declared.fused != NULL)
-        fused_divide(collector->declared.fused, durations);
-    if (!record_file_complete(collector->file, durations, collector->operator_count, partial,
-                              &error))
+    if (!set_durations(collector, durations, partial, &error))
         collector_give_up(collector, error);
     g_free(durations);
     stop(collector);

@@ -1,5 +1,6 @@
 #include "traces/activity_store.h"
 #include "traces/database.h"
+#include "traces/device_times.h"
 #include "traces/records.h"
 #include "traces/schema.h"
 #include "traces/trace_store.h"
@@ -211,6 +212,13 @@ bool record_file_note(struct record_file *file, const char *key, const char *tex
     }
     sqlite3_finalize(row);
     return good;
+}
+
+bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
+                              uint32_t operator_count, GError **error)
+{
+    return database_has_file(file->database, error) &&
+           device_times_take(file->database, durations_ns, operator_count, error);
 }
 
 static bool update_durations(const struct record_file *file, const uint64_t *durations_ns,

@@ -100,6 +100,11 @@ bool record_file_add(struct record_file *file, const struct records *more, GErro
 /* Sets a text in meta. */
 bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error);
 
+/* Puts what operators took of a device in place of the host's times in durations_ns
+ * [operator_count], where the file tells (traces/device_times.h). */
+bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
+                              uint32_t operator_count, GError **error);
+
 /* Sets the operators' durations (0: unknown) and whether the trace is partial. */
 bool record_file_complete(struct record_file *file, const uint64_t *durations_ns,
                           uint32_t operator_count, bool partial, GError **error);

@@ -2,6 +2,7 @@
  * library are fakes (tests/collect/fake), all else is real. */
 #include "tests/collect/fake/fake.h"
 #include "tests/collect/process.h"
+#include "tests/collect/queued.h"
 #include "tests/collect/trained.h"
 #include "traces/guess.h"
 #include "traces/memory_use.h"
@@ -142,6 +143,29 @@ static void test_whole_run(struct fixture *fixture, gconstpointer data)
 }
 
 /* The innermost open range counts, in whatever order ranges end. */
+/* An operator's time is what it takes of the device, not what the host needs to ask and wait.
+ * Clocks are read where a thread may lose its core: they may run half as fast, or as fast again. */
+static void test_operators(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    enum { LEAST_NS = 500 };
+    GError *error = NULL;
+    int seed = g_test_rand_int_range(0, 1000000);
+    collect(fixture, "--iterations 1:4 -- %s %d 5", TRACED_QUEUED, seed);
+    assert_exit(fixture, 0);
+    struct trace *trace = trace_read(fixture->path, &error);
+    g_assert_no_error(error);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        uint64_t duration = trace->operators[m].duration_ns;
+        bool waited = queued_kind(m) == QUEUED_WAITED;
+        uint64_t least = waited ? 2 * QUEUED_MICROSECONDS : QUEUED_LONG_MICROSECONDS;
+        g_assert_cmpuint(duration, >=, LEAST_NS * least);
+        if (waited)
+            g_assert_cmpuint(duration, <=, 2000 * least);
+    }
+    trace_free(trace);
+}
+
 static void test_crossed_ranges(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -568,6 +592,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     ADD("/device/whole-run", test_whole_run, NULL);
     ADD("/device/mixed-buffers", test_whole_run, "mixed");
+    ADD("/device/operators", test_operators, NULL);
     ADD("/device/crossed-ranges", test_crossed_ranges, NULL);
     ADD("/device/marks", test_marks, NULL);
     ADD("/device/no-marks", test_no_marks, NULL);

@@ -1,0 +1,174 @@
+/* Operators' times on a device, of tables made by hand: ranges, who asked for what, and waits. */
+#include "traces/device_times.h"
+
+#include <string.h>
+
+enum { OPERATORS = 3 };
+
+struct fixture {
+    struct database database;
+};
+
+static void execute(const struct fixture *fixture, const char *sql)
+{
+    GError *error = NULL;
+    database_execute(&fixture->database, sql, &error);
+    g_assert_no_error(error);
+}
+
+static void set_up(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    *fixture = (struct fixture){.database = {.path = g_strdup("in memory"), .descriptor = -1}};
+    g_assert_cmpint(sqlite3_open(":memory:", &fixture->database.handle), ==, SQLITE_OK);
+    execute(fixture,
+            "CREATE TABLE NVTX_EVENTS (start, end, eventType, rangeId, category, text, domainId, "
+            "uint64Value);"
+            "INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, NULL, NULL, 'other', 1, NULL),"
+            " (0, NULL, 75, NULL, NULL, 'pstar', 2, NULL);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, correlationId);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, correlationId);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start, end, correlationId);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION (externalId, correlationId)");
+}
+
+static void tear_down(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    sqlite3_close(fixture->database.handle);
+    g_free(fixture->database.path);
+}
+
+G_GNUC_PRINTF(2, 3)
+static void add(const struct fixture *fixture, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *values = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_autofree char *sql = g_strconcat("INSERT INTO ", values, NULL);
+    execute(fixture, sql);
+}
+
+/* An operator's range on the host. */
+static void add_range(const struct fixture *fixture, int id, int moment, int start, int end)
+{
+    add(fixture, "NVTX_EVENTS VALUES (%d, %d, 59, %d, 3, NULL, 2, %d)", start, end, id, moment);
+}
+
+/* Asked for in the range (0: nobody knows), by a call that was over at `over`, of a table. */
+static void add_work(const struct fixture *fixture, const char *table, int range, int start,
+                     int end, int over)
+{
+    static int correlation;
+    correlation++;
+    add(fixture, "CUPTI_ACTIVITY_KIND_%s (start, end, correlationId) VALUES (%d, %d, %d)", table,
+        start, end, correlation);
+    add(fixture, "CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%d, %d, %d)", over - 1, over, correlation);
+    if (range) /* once for the runtime's call, once for the driver's within */
+        for (int i = 0; i < 2; i++)
+            add(fixture, "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION VALUES (%d, %d)", range,
+                correlation);
+}
+
+static void add_wait(const struct fixture *fixture, int range, int end)
+{
+    add_work(fixture, "SYNCHRONIZATION", range, end - 1, end, end);
+}
+
+static void assert_times(const struct fixture *fixture, uint64_t a, uint64_t b, uint64_t c)
+{
+    GError *error = NULL;
+    uint64_t durations[OPERATORS] = {1001, 1002, 1003};
+    const uint64_t wanted[OPERATORS] = {a, b, c};
+    g_assert_true(device_times_take(&fixture->database, durations, OPERATORS, &error));
+    g_assert_no_error(error);
+    for (int m = 0; m < OPERATORS; m++)
+        g_assert_cmpuint(durations[m], ==, wanted[m]);
+}
+
+/* Two kernels of which the second was queued, after a gap of 2, and one that was late. */
+static void test_waited(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    add_range(fixture, 1, 0, 0, 1000);
+    add_work(fixture, "KERNEL", 1, 100, 200, 50);
+    add_work(fixture, "KERNEL", 1, 202, 250, 60);
+    add_work(fixture, "KERNEL", 1, 400, 410, 399);
+    add_wait(fixture, 1, 900);
+    add_range(fixture, 2, 2, 2000, 2100); /* asks for nothing */
+    assert_times(fixture, 100 + 48 + 10 + 3 * 2, 1002, 1003);
+}
+
+static void test_median_of_iterations(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    static const int lengths[] = {30, 90, 40};
+    for (int i = 0; i < 3; i++) {
+        add_range(fixture, 10 + i, 1, 1000 * i, 1000 * i + 500);
+        add_work(fixture, "KERNEL", 10 + i, 1000 * i + 100, 1000 * i + 100 + lengths[i],
+                 1000 * i + 50);
+        add_wait(fixture, 10 + i, 1000 * i + 400);
+    }
+    assert_times(fixture, 1001, 40, 1003);
+}
+
+/* Of a program that only launches: the longer of both. */
+static void test_not_waited(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    add_range(fixture, 1, 0, 0, 100);
+    add_work(fixture, "KERNEL", 1, 500, 800, 20);
+    add_range(fixture, 2, 1, 100, 300);
+    add_work(fixture, "KERNEL", 2, 120, 130, 110);
+    assert_times(fixture, 300, 200, 1003);
+}
+
+/* Side by side counts once; so do memsets and copies within the device, but not those from the
+ * host. */
+static void test_kinds(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    execute(fixture, "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start, end, correlationId);"
+                     "CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start, end, correlationId, copyKind "
+                     "DEFAULT 8)");
+    add_range(fixture, 1, 0, 0, 1000);
+    add_work(fixture, "KERNEL", 1, 100, 200, 90);
+    add_work(fixture, "KERNEL", 1, 150, 220, 140);
+    add_work(fixture, "MEMSET", 1, 300, 310, 290);
+    add_work(fixture, "MEMCPY", 1, 400, 420, 390);
+    add_work(fixture, "MEMCPY", 1, 500, 900, 490);
+    execute(fixture, "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET copyKind = 1 WHERE start = 500");
+    add_wait(fixture, 1, 950);
+    assert_times(fixture, 120 + 10 + 20, 1002, 1003);
+}
+
+/* Others' ranges, other domains', and ranges in which something ran that no range asked for. */
+static void test_doubt(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < OPERATORS; i++) {
+        add_range(fixture, 1 + i, i, 1000 * i, 1000 * i + 500);
+        add_work(fixture, "KERNEL", 1 + i, 1000 * i + 100, 1000 * i + 150, 1000 * i + 50);
+        add_wait(fixture, 1 + i, 1000 * i + 400);
+    }
+    add_work(fixture, "KERNEL", 0, 1200, 1201, 0);
+    add_work(fixture, "KERNEL", 0, 2501, 2600, 0); /* after the last range */
+    execute(fixture, "UPDATE NVTX_EVENTS SET domainId = 1 WHERE rangeId = 1");
+    assert_times(fixture, 1001, 500, 50);
+    execute(fixture, "DROP TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION");
+    assert_times(fixture, 1001, 1002, 1003);
+}
+
+#define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("/device-times/waited", test_waited);
+    ADD("/device-times/median-of-iterations", test_median_of_iterations);
+    ADD("/device-times/not-waited", test_not_waited);
+    ADD("/device-times/kinds", test_kinds);
+    ADD("/device-times/doubt", test_doubt);
+    return g_test_run();
+}
