@@ -2,7 +2,7 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS C)
-pkg_check_modules(GLIB REQUIRED IMPORTED_TARGET glib-2.0>=2.68)
+pkg_check_modules(GLIB REQUIRED IMPORTED_TARGET glib-2.0>=2.72)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)

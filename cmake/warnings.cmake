@@ -22,6 +22,10 @@ add_compile_options(
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 add_compile_definitions(_GNU_SOURCE)
 
+# GLib is used as it was in the oldest release that will do: nothing younger, and what later ones
+# deprecate is no warning.
+add_compile_definitions(GLIB_VERSION_MIN_REQUIRED=GLIB_VERSION_2_72 GLIB_VERSION_MAX_ALLOWED=GLIB_VERSION_2_72)
+
 if(PSTAR_SANITIZE)
   # nvcc's host code is not: it knows none of these.
   add_compile_options(

@@ -54,7 +54,7 @@ static void draw_model(struct draw *d, GRand *random)
 static void draw_job(struct draw *d, GRand *random)
 {
     bool offloads = pick(random, 0, 1);
-    for (uint32_t layer = 0; layer < d->config.layers; layer++) {
+    for (uint32_t layer = 0; layer < G_N_ELEMENTS(d->recompute); layer++) {
         d->recompute[layer] = (uint8_t)pick(random, 0, 1);
         d->offload[layer] = offloads && pick(random, 0, 3);
     }
