@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define PIXELS_A_LINE 14 /* of characters */
+#define LABEL_LINE    1  /* for the label below */
 
 struct figure *figure_new(char *name, char *title)
 {
@@ -113,17 +114,43 @@ static GString *script_of(const struct figure *figure)
     return script;
 }
 
-/* Without grids: a terminal has no paler characters for them. */
+static char *replaced(const char *line, const char *pattern, const char *with)
+{
+    g_autoptr(GRegex) regex = g_regex_new(pattern, 0, 0, NULL);
+    return g_regex_replace_literal(regex, line, -1, 0, with, 0, NULL);
+}
+
+/* What would not show as characters: grids and what lies behind the data have no paler ones; boxes
+ * are outlines, of a character each, since they are all filled with the same one; a label that is
+ * moved by less than a line lies on the key. */
+static void append_as_text(GString *script, const char *line)
+{
+    if (g_str_has_prefix(line, "set grid ") || g_str_has_prefix(line, "set object rectangle "))
+        return;
+    g_autofree char *text = strstr(line, "with box")
+                                ? replaced(line, "fs [a-z0-9. ]*border", "fs empty border")
+                            : strstr(line, "set xlabel ") ? replaced(line, " offset [0-9.,]+", "")
+                                                          : g_strdup(line);
+    g_string_append_printf(script, "%s\n", text);
+}
+
+/* gnuplot fills areas with X up to version 5, and from 6 on with what it is told. */
+static void append_text_terminal(GString *script, int lines)
+{
+    g_string_append_printf(script,
+                           "page = 4\nset terminal dumb noenhanced size %d,%d\n"
+                           "if (GPVAL_VERSION >= 6) { set terminal dumb fillchar 'X' }\n",
+                           FIGURE_COLUMNS, lines);
+}
+
 static GString *text_script_of(const struct figure *figure)
 {
     GString *script = script_begin(figure), *drawing = g_string_new(page_style);
     g_string_append(drawing, figure->drawing->str);
-    g_string_append_printf(script, "page = 4\nset terminal dumb noenhanced size %d,%d\n",
-                           FIGURE_COLUMNS, figure->wide_height / PIXELS_A_LINE);
+    append_text_terminal(script, LABEL_LINE + figure->wide_height / PIXELS_A_LINE);
     g_auto(GStrv) lines = g_strsplit(drawing->str, "\n", -1);
     for (size_t i = 0; lines[i]; i++)
-        if (!g_str_has_prefix(g_strchug(lines[i]), "set grid "))
-            g_string_append_printf(script, "%s\n", lines[i]);
+        append_as_text(script, g_strchug(lines[i]));
     g_string_free(drawing, TRUE);
     return script;
 }

@@ -149,8 +149,9 @@ struct figure *figure_bars(const GPtrArray *splits)
         "    set lmargin 1; set rmargin 3; set tmargin 0.3\n"
         "    set xrange [0:(phone ? 1.22 : 1.1)*longest/second]\n    set yrange [bars+0.4:0.4]\n"
         "    set xlabel 'time of a step, %s' offset 0,0.6 textcolor rgb ink\n"
-        "    do for [b = 1:bars] { set label name[b] at graph 0.003, first b-0.34 left "
-        "textcolor rgb ink }\n",
+        "    do for [b = 1:bars] { set label name[b] at graph 0.003, first b-(page < 4 ? 0.34 : "
+        "0.4) "
+        "left textcolor rgb ink }\n",
         second.name);
     append_plot(figure->drawing, splits, bars);
     describe(figure, splits, bars);

@@ -36,7 +36,9 @@ static void test_text(void)
             g_error("no \"%s\", or not in order, in %s", shown[i], text);
     }
     g_assert_nonnull(strstr(text, "device waits  70 %"));
-    g_assert_nonnull(strstr(text, "XXXXXXXXXX")); /* an area */
+    g_assert_nonnull(strstr(text, "XXXXXXXXXX"));                    /* an area */
+    g_assert_nonnull(strstr(text, "\n policy opt, 1 KiB chunks\n")); /* a bar's label */
+    g_assert_nonnull(strstr(text, " time of the operators, ms\n"));  /* above the key */
     g_assert_null(strchr(text, '\x1b'));
     g_assert_null(strchr(text, '\f'));
     sample_free(sample);
