@@ -1,9 +1,9 @@
 #include "engine/cpu/memory.h"
+#include "engine/cpu/available.h"
 #include "engine/device.h"
 #include "traces/size.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,36 +20,9 @@ static bool refuse(GError **error, const char *what, uint64_t bytes)
     return false;
 }
 
-/* What the system would give without swapping; UINT64_MAX where it does not say. */
-static uint64_t available_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "re");
-    uint64_t kilobytes = UINT64_MAX / 1024;
-    char line[256];
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %" G_GUINT64_FORMAT " kB", &kilobytes) == 1)
-            break;
-    if (file)
-        fclose(file);
-    return kilobytes * 1024;
-}
-
-/* What a container may have in all; UINT64_MAX outside of one. */
-static uint64_t allowed_bytes(void)
-{
-    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
-    uint64_t bytes;
-    if (!file || fscanf(file, "%" G_GUINT64_FORMAT, &bytes) != 1)
-        bytes = UINT64_MAX;
-    if (file)
-        fclose(file);
-    return bytes;
-}
-
-/* Touching more than there is would not fail but have the kernel kill someone. */
 static bool check_available(uint64_t arena_bytes, uint64_t host_bytes, GError **error)
 {
-    uint64_t available = MIN(available_bytes(), allowed_bytes());
+    uint64_t available = available_bytes();
     if (arena_bytes + host_bytes <= available)
         return true;
     g_autofree char *arena = size_format(arena_bytes), *host = size_format(host_bytes);

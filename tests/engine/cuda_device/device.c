@@ -1,5 +1,6 @@
 /* The CUDA device's queues, memories and errors, over a runtime that needs no GPU. */
 #include "engine/cuda/device.h"
+#include "engine/cpu/available.h"
 #include "engine/probe.h"
 #include "engine/probe_product.h"
 #include "fake_cuda.h"
@@ -196,6 +197,19 @@ static void test_failures(void)
     }
 }
 
+/* Said, where touching it would have the kernel kill someone. */
+static void test_more_than_there_is(void)
+{
+    const struct device_options options = {.arena_bytes = ARENA,
+                                           .host_bytes = available_bytes() + (UINT64_C(1) << 36)};
+    GError *error = NULL;
+    g_assert_null(device_cuda.open(&options, &error));
+    g_assert_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY);
+    g_assert_nonnull(strstr(error->message, "available"));
+    g_clear_error(&error);
+    fake_cuda_check_all_freed();
+}
+
 /* The probe's figures are the machine's; which there are is not. */
 static void test_probe(void)
 {
@@ -267,6 +281,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cuda-device/before-queues", test_before_queues);
     g_test_add_func("/cuda-device/send", test_send);
     g_test_add_func("/cuda-device/failures", test_failures);
+    g_test_add_func("/cuda-device/more-than-there-is", test_more_than_there_is);
     g_test_add_func("/cuda-device/probe", test_probe);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         g_autofree char *path = g_strdup_printf("/cuda-device/training/%zu", i);
