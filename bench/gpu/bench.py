@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -103,6 +104,18 @@ class Bench:
     def goal_of_speed(self, text, kept):
         if self.gpu:
             self.goal(text, kept)
+
+    @contextlib.contextmanager
+    def going_on(self, name):
+        """What fails within ends there and does not keep the part from what comes after: time on a GPU is
+        dear. The part has failed all the same."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, Failed):
+                traceback.print_exc()
+            self.found.setdefault("failures", {})[name] = f"{type(error).__name__}: {error}"[:2000]
+            self.show(f"{name}: {error}")
 
     # ---- processes ----
 

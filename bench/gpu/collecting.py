@@ -16,7 +16,8 @@ PEAK_GOAL, OVERHEAD_GOAL, LONG_KERNELS, SAMPLE_BYTES = 0.01, 0.02, 50e-6, 5_000_
 
 def said_by(*command):
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=90).stdout.strip()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=90)
+        return done.stdout.strip() or "".join(done.stderr.strip().splitlines()[-1:])  # why there is nothing
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
 
@@ -117,15 +118,16 @@ def collect_ours(bench, size):
 def collect(bench):
     """A PyTorch run, as it is and annotated, and one of pstar-run; the two small traces are kept."""
     size = "124M"
-    collect_annotated(bench, size)
-    collect_ours(bench, size)
-    for trace in ("annotated.pstar", "ours.pstar"):
-        bench.call("gzip", "-9kf", trace)
-        bench.keep(trace + ".gz")
-        bench.goal(f"{trace} is below 5 MB", (bench.output / f"{trace}.gz").stat().st_size < SAMPLE_BYTES)
-    if bench.gpu:
-        collect_whole_run(bench, size)
-        collect_tensors(bench, size)
+    for trace, collect_it in {"annotated.pstar": collect_annotated, "ours.pstar": collect_ours}.items():
+        with bench.going_on(trace):
+            collect_it(bench, size)
+            bench.call("gzip", "-9kf", trace)
+            bench.keep(trace + ".gz")
+            bench.goal(f"{trace} is below 5 MB", (bench.output / f"{trace}.gz").stat().st_size < SAMPLE_BYTES)
+    for trace, collect_it in {"plain.pstar": collect_whole_run, "tensors.pstar": collect_tensors}.items():
+        if bench.gpu:
+            with bench.going_on(trace):
+                collect_it(bench, size)
 
 
 # ---- overhead ----
@@ -144,7 +146,10 @@ def overhead_round(bench, shape, times):
         if way != "alone":
             command = [bench.programs / "pstar-collect", "-o", f"{way}.pstar", "--iterations",
                        "{}:{}".format(*WINDOW), "--", *command]
-        seconds = json.loads(bench.call(*command, allowed=(0, 1)).stdout.splitlines()[-1])["seconds"]
+        done = bench.call(*command, allowed=(0, 1))  # 1: no trace was written
+        if not done.stdout:
+            raise Failed(f"{way}: {done.stderr.strip()[-1500:]}")
+        seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
         times[f"{way}, before the window"].append(statistics.median(seconds[BEFORE]))
         times[f"{way}, in the window"].append(statistics.median(seconds[INSIDE]))
 
@@ -187,12 +192,8 @@ def overhead(bench):
 MEMORY_TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 
 
-def unknowns(bench):
-    """What nobody could know without a GPU: when and with what an allocation is reported, whose CUPTI it
-    is that is asked first, and whether the end of the program loses records."""
-    if not bench.gpu:
-        bench.found["skipped"] = "needs a GPU"
-        return
+def allocations(bench):
+    """When they and frees are reported, and with what."""
     small = bench.torch_command("124M", steps=4)
     collected(bench, "unknowns.pstar", small, "--iterations", "all")
     columns = [row[1] for row in bench.rows("unknowns.pstar", f"PRAGMA table_info({MEMORY_TABLE})")]
@@ -202,9 +203,19 @@ def unknowns(bench):
     calls = bench.rows("unknowns.pstar",
                        f"SELECT m.start, r.start, r.end FROM {MEMORY_TABLE} m JOIN CUPTI_ACTIVITY_KIND_RUNTIME r "
                        "ON r.correlationId = m.correlationId LIMIT 40")
+    bench.found |= dict(memory_columns=columns, memory_sample=sample, bytes_by_operation=freed,
+                        allocation_within_its_call=calls)
+
+
+def beside_a_profiler(bench):
     held = bench.program("pstar-collect", "-o", "held.pstar", "--iterations", "all", "--",
                          *bench.torch_command("124M", "--count-kernels", steps=3), allowed=(0, 1))
-    ends = {}
+    bench.found["beside_pytorchs_profiler"] = held.stderr[-2000:]
+
+
+def ends(bench):
+    """Of 1000 kernels, how many are kept where the program ends at once."""
+    kept = bench.found["kernels_of_1000_kept_at"] = {}
     for name, code in dict(exit="sys.exit(0)", _exit="os._exit(0)", kill="os.kill(os.getpid(), 9)").items():
         program = ("import os, sys, torch\nx = torch.ones(1 << 20, device='cuda')\n"
                    f"for _ in range(1000): x = x * 1.0001\n{code}\n")
@@ -212,9 +223,17 @@ def unknowns(bench):
         bench.program("pstar-collect", "-o", f"ends-{name}.pstar", "--iterations", "all", "--",
                       sys.executable, "ends.py", allowed=range(-64, 256))
         try:
-            ends[name] = bench.rows(f"ends-{name}.pstar", "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL")[0][0]
-        except Exception as error:
-            ends[name] = str(error)
-    bench.found |= dict(memory_columns=columns, memory_sample=sample, bytes_by_operation=freed,
-                        allocation_within_its_call=calls, beside_pytorchs_profiler=held.stderr[-2000:],
-                        kernels_of_1000_kept_at=ends)
+            kept[name] = bench.rows(f"ends-{name}.pstar", "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL")[0][0]
+        except sqlite3.Error as error:
+            kept[name] = str(error)
+
+
+def unknowns(bench):
+    """What nobody could know without a GPU: when and with what an allocation is reported, whose CUPTI it
+    is that is asked first, and whether the end of the program loses records."""
+    if not bench.gpu:
+        bench.found["skipped"] = "needs a GPU"
+        return
+    for finding in (allocations, beside_a_profiler, ends):
+        with bench.going_on(finding.__name__):
+            finding(bench)

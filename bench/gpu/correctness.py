@@ -8,7 +8,10 @@ from bench import HERE
 
 STEPS, PLANNED_STEPS = 50, 6
 ALLOWED = dict(fp32=1e-4, bf16=1e-2)
-SHAPE = dict(batch=2, sequence=64)
+SHAPE = dict(batch=2, sequence=256)  # attention goes over several of its tiles
+# What other kernels or other ends of tiles take: width, heads, vocabulary; with dropout, in two micro-batches.
+OTHERS = ((256, 2, 1000), (320, 4, 1001), (512, 8, 50257), (120, 6, 257))
+OTHER_SHAPE, OTHER_STEPS = dict(batch=2, sequence=200), 10
 
 
 def losses(bench, job, steps):
@@ -27,22 +30,54 @@ def initial_weights(bench, config):
     return bench.folder / "start"
 
 
-def beside_others(bench, model, precision):
-    """Fifty steps of the device, of the CPU device and of PyTorch, of one start and over one text."""
-    job = bench.job(model, "--data-order", "sequential", precision=precision, **SHAPE)
-    ours = losses(bench, job, STEPS)
+def of_cpu(bench, job, steps=STEPS):
+    return losses(bench, ["cpu" if word == bench.device else word for word in job], steps)
+
+
+def of_pytorch(bench, model, precision):
+    """With the rates of the last run."""
     batch, sequence = bench.scaled(**SHAPE)
     followed = bench.call(sys.executable, HERE / "torch_follow.py", "--model", model, "--log", "run.jsonl", "--data",
                           "data.txt", "--batch", batch, "--seq", sequence, "--precision", precision, "--device",
                           bench.device)
-    others = {"the CPU device": losses(bench, ["cpu" if word == bench.device else word for word in job], STEPS),
-              "PyTorch": json.loads(followed.stdout.splitlines()[-1])["losses"]}
-    found = bench.found[precision] = dict(losses=ours, others=others, worst={})
-    for name, theirs in others.items():
-        found["worst"][name] = worst(ours, theirs)
-        bench.goal(f"{precision}: losses of {STEPS} steps within {ALLOWED[precision]} of {name}'s",
-                   found["worst"][name] <= ALLOWED[precision])
+    return json.loads(followed.stdout.splitlines()[-1])["losses"]
+
+
+def beside_others(bench, model, precision):
+    """Fifty steps of the device, of the CPU device and of PyTorch, of one start and over one text."""
+    job = bench.job(model, "--data-order", "sequential", precision=precision, **SHAPE)
+    found = bench.found[precision] = dict(losses=losses(bench, job, STEPS), others={}, worst={})
+    others = {"the CPU device": lambda: of_cpu(bench, job), "PyTorch": lambda: of_pytorch(bench, model, precision)}
+    for name, take_steps in others.items():
+        with bench.going_on(f"{precision}, {name}"):
+            found["others"][name] = take_steps()
+            found["worst"][name] = worst(found["losses"], found["others"][name])
+            bench.goal(f"{precision}: losses of {STEPS} steps within {ALLOWED[precision]} of {name}'s",
+                       found["worst"][name] <= ALLOWED[precision])
     bench.show(f"{precision}: {found['worst']}")
+
+
+def other_model(bench, width, heads, vocabulary):
+    vocabulary = vocabulary if bench.gpu else bench.vocabulary
+    config = json.loads(bench.model("124M", positions=OTHER_SHAPE["sequence"]).read_text())
+    path = bench.folder / f"other-{width}.json"
+    path.write_text(json.dumps(config | dict(n_layer=2, n_embd=width, n_head=heads, vocab_size=vocabulary,
+                                             attn_pdrop=0.1, resid_pdrop=0.1, embd_pdrop=0.1)))
+    return path
+
+
+def other_shapes(bench, precision):
+    """Heads of other widths, beside the CPU device: dropout draws the same words on both."""
+    found = bench.found["other shapes"][precision] = {}
+    steps = OTHER_STEPS if bench.gpu else 2
+    for width, heads, vocabulary in OTHERS:
+        job = bench.job(other_model(bench, width, heads, vocabulary), "--micro-batches", 2, precision=precision,
+                        **OTHER_SHAPE)
+        name = f"{heads} heads of {width // heads}"
+        found[name] = worst(losses(bench, job, steps), of_cpu(bench, job, steps))
+    bench.goal(f"{precision}: losses of {len(OTHERS)} other shapes within {ALLOWED[precision]} of the CPU device's",
+               max(found.values()) <= ALLOWED[precision])
+    bench.show(f"{precision}, other shapes: {found}")
 
 
 def layers_of(draw, layers):
@@ -68,7 +103,7 @@ def under_plans(bench, config, precision, seed):
     for _ in range(8 if bench.gpu else 3):
         options = draw_placement(bench, draw, job, layers)
         same.append((losses(bench, [*job, *options], PLANNED_STEPS) == resident, " ".join(map(str, options))))
-    bench.found[precision]["plans"] = same
+    bench.found.setdefault(precision, {})["plans"] = same
     bench.goal(f"{precision}: the same bits under {len(same)} drawn plans", all(kept for kept, _ in same))
     bench.show(f"{precision}: {sum(kept for kept, _ in same)} of {len(same)} drawn plans give the same bits")
 
@@ -86,8 +121,14 @@ def twelve_bytes(bench, config):
 def correct(bench):
     config = bench.model("124M", layers=4, positions=bench.scaled(**SHAPE)[1])
     seed = bench.found["seed"] = random.randrange(1 << 32)
+    bench.found["other shapes"] = {}
     start = initial_weights(bench, config)
     for precision in ALLOWED:
-        beside_others(bench, start, precision)
-        under_plans(bench, config, precision, seed)
-    twelve_bytes(bench, config)
+        with bench.going_on(precision):
+            beside_others(bench, start, precision)
+        with bench.going_on(f"{precision}, drawn plans"):
+            under_plans(bench, config, precision, seed)
+        with bench.going_on(f"{precision}, other shapes"):
+            other_shapes(bench, precision)
+    with bench.going_on("12 bytes a parameter"):
+        twelve_bytes(bench, config)

@@ -5,7 +5,6 @@ import os
 import re
 
 import links
-from bench import Failed
 from speed import compare, median_of, platform_of
 
 BOUND_GOAL, FSDP_GOAL, LINK_GOAL = 0.10, 2.0, 0.90
@@ -86,23 +85,16 @@ def offloaded_torch(bench):
     """The same model by PyTorch under the same cap, activations computed again: CPU-Adam, and FSDP."""
     layers, budget = large_model(bench)
     batch, sequence = bench.scaled(BATCH, 1024)
-    failures = []
     # Without it the cap would be reached sooner, by what lies between tensors.
     whole = os.environ | {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
     for way in ("fsdp", "adam"):
-        try:
+        with bench.going_on(way):
             found = bench.found[way] = bench.torch("1.5B", "--offload", way, "--recompute", "--memory", budget / GIB,
                                                    "--uncounted", 2, layers=layers, batch=BATCH, steps=6,
                                                    environment=whole)
             found["tokens_per_second"] = batch * sequence / found["median_seconds"]
             bench.show(f"{way}: {found['median_seconds']:.3f} s a step")
-        except Failed as failure:
-            failures.append(way)
-            bench.found[way] = dict(failed=str(failure))
-            bench.show(f"{way}: {failure}")
     compare_with_torch(bench)
-    if failures:
-        raise Failed(f"{', '.join(failures)} did not train")
 
 
 def available_bytes():

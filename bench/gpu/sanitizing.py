@@ -37,4 +37,6 @@ def sanitized(bench):
         for precision in PRECISIONS:
             job = bench.job(small_model(bench, width, heads), batch=BATCH, sequence=SEQUENCE, precision=precision)
             for tool in TOOLS:
-                check(bench, sanitizer, tool, f"{heads} heads of {width // heads}, {precision}", job)
+                name = f"{heads} heads of {width // heads}, {precision}"
+                with bench.going_on(f"{name}, {tool}"):
+                    check(bench, sanitizer, tool, name, job)

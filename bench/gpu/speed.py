@@ -3,8 +3,6 @@ predicted of them."""
 
 import statistics
 
-from bench import Failed
-
 STEPS, UNCOUNTED = 10, 3
 EXACT = ("h2d_bytes", "d2h_bytes", "evictions", "peak_device_bytes")
 PREDICTED_GOAL, RESIDENT_GOAL, RESIDENT_AIM = 0.05, 0.85, 0.95
@@ -61,16 +59,9 @@ def resident_beside_pytorch(bench, size):
 
 
 def resident(bench, sizes):
-    """Each size, whether or not the one before it came to its end."""
-    failures = []
     for size in sizes:
-        try:
+        with bench.going_on(size):
             resident_beside_pytorch(bench, size)
-        except Failed as failure:
-            failures.append(f"{size}: {failure}")
-            bench.show(failures[-1])
-    if failures:
-        raise Failed("; ".join(failures))
 
 
 def resident_small(bench):
@@ -137,7 +128,9 @@ def predicted(bench):
     traced(bench, job, "kept.pstar")
     traced(bench, [*job, "--offload-activations", "all"], "leaving.pstar")
     for _, command in ways_of(bench):
-        run_plan(bench, job, command, " ".join(map(str, [command[0], *command[2:]])))
+        way = " ".join(map(str, [command[0], *command[2:]]))
+        with bench.going_on(way):
+            run_plan(bench, job, command, way)
     bench.goal(f"bytes moved and peaks of {len(rows)} plans are those predicted", all(row["bytes_equal"] for row in rows))
     bench.goal("at least 12 plans, with offloaded activations and with updates on both sides",
                len(rows) >= 12 and any(row["layers_offloaded"] for row in rows)

@@ -7,10 +7,12 @@ Before that: what it reads from tables of a GPU's activity, from tables made by 
 whose time is up leaves no process behind and what it had found. Returns 77 where PyTorch is missing.
 """
 
+import importlib.machinery
 import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -77,10 +79,37 @@ class Links(unittest.TestCase):
         self.assertEqual(links.carried([(0, 10, 100), (20, 30, 50)], 5, 25), 75)
 
 
+def bench_in(test, folder, device="cpu"):
+    bench = Bench(pathlib.Path(folder), pathlib.Path(folder), device)
+    test.addCleanup(shutil.rmtree, bench.folder)
+    return bench
+
+
+class Failures(unittest.TestCase):
+    def test_what_comes_after_goes_on(self):
+        def part(bench):
+            with bench.going_on("a program"):
+                bench.call("false")
+            with bench.going_on("its output"):
+                json.loads("no JSON")
+            bench.found["after"] = 1
+
+        loader = importlib.machinery.SourceFileLoader("gpu_bench_run", str(ROOT / "bench" / "gpu" / "run"))
+        run = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+        loader.exec_module(run)
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(run.PARTS, part=(part, 60)):
+            bench = bench_in(self, folder)
+            self.assertFalse(run.run_part(bench, "part"))
+            found = json.loads(bench.results.read_text())["part"]
+        self.assertEqual((found["failed"], found["after"]), ("a program, its output", 1))
+        self.assertIn("false ended with 1", found["failures"]["a program"])
+        self.assertIn("JSONDecodeError", found["failures"]["its output"])
+
+
 class TimeIsUp(unittest.TestCase):
     def test_processes_end_and_findings_stay(self):
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(pathlib.Path(folder), pathlib.Path(folder), "cpu")
+            bench = bench_in(self, folder)
             bench.begin("slow", 1.5)
             bench.found["first"] = 1
             bench.show("found something")
@@ -99,7 +128,7 @@ class Libraries(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("nvidia"), "PyTorch came without CUDA's libraries")
     def test_programs_find_those_of_pytorch(self):
         with tempfile.TemporaryDirectory() as folder:
-            bench = Bench(pathlib.Path(folder), pathlib.Path(folder), "cpu")
+            bench = bench_in(self, folder)
             bench.begin("libraries", 60)
             found = bench.call("bash", "-c", "for d in ${LD_LIBRARY_PATH//:/ }; do ls $d; done").stdout.split()
             for name in ("libcudart.so", "libcublasLt.so", "libcupti.so"):
@@ -112,7 +141,7 @@ class Sanitized(unittest.TestCase):
             tool = pathlib.Path(folder) / sanitizing.SANITIZER
             tool.write_text("#!/bin/sh\n[ $2 = memcheck ] && exit 0\necho a race\nexit 99\n")
             tool.chmod(0o755)
-            bench = Bench(pathlib.Path(folder), pathlib.Path(folder), "cuda")
+            bench = bench_in(self, folder, "cuda")
             bench.begin("sanitized", 60)
             with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"):
                 sanitizing.sanitized(bench)
