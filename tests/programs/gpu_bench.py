@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -71,6 +72,12 @@ class Links(unittest.TestCase):
         self.assertAlmostEqual(rates["backward"]["h2d"]["probe_rate"], 1e9)
         self.assertAlmostEqual(rates["backward"]["h2d"]["of_probe"], 1.0, delta=0.03)
         self.assertAlmostEqual(rates["backward"]["h2d"]["of_probe_while_busy"], 1 / 0.9, delta=0.03)
+
+    def test_kernels_have_the_names_that_are_looked_for(self):
+        sources = "".join(path.read_text() for path in sorted((ROOT / "engine" / "cuda").glob("*.cu")))
+        kernels = set(re.findall(r"__global__[^(]*(?:\([^)]*\)[^(]*?)?\b(\w+)\(struct", sources))
+        for name in (links.FIRST, links.LOSS, links.LAST_OF_BACKWARD):
+            self.assertEqual(len([kernel for kernel in kernels if name in kernel]), 1, f"{name}: {sorted(kernels)}")
 
     def test_busy(self):
         spans = [(0, 10), (5, 7), (8, 20), (30, 40)]
