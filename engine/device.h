@@ -98,7 +98,7 @@ struct device_ops {
     bool (*check)(struct device *device, GError **error);
 
     /* Seconds in which the compute queue, or the caller of wait, waited for others, since the
-     * device was opened. */
+     * device was opened; of waits that are over. Does not wait itself. */
     double (*stall_seconds)(struct device *device);
     /* Nothing may be queued. */
     struct device_traffic (*traffic)(const struct device *device);

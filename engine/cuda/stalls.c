@@ -1,6 +1,7 @@
 #include "engine/cuda/stalls.h"
 
-enum { RING = 256 };
+/* More than a stream has queued, of which every piece may wait once. */
+enum { RING = 512 };
 
 struct cuda_stalls {
     struct cuda_failure *failure;
@@ -56,9 +57,17 @@ void cuda_stalls_end(struct cuda_stalls *stalls, cudaStream_t stream)
     CUDA_TRY(stalls->failure, cudaEventRecord(stalls->end[stalls->next++ % RING], stream));
 }
 
+static bool first_is_over(const struct cuda_stalls *stalls)
+{
+    cudaError_t state = cudaEventQuery(stalls->end[stalls->first % RING]);
+    if (state == cudaErrorNotReady)
+        (void)cudaGetLastError(); /* it is no error */
+    return state != cudaErrorNotReady;
+}
+
 double cuda_stalls_seconds(struct cuda_stalls *stalls)
 {
-    while (stalls->first < stalls->next)
+    while (stalls->first < stalls->next && first_is_over(stalls))
         add_first(stalls);
     return stalls->seconds;
 }

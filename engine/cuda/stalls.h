@@ -15,7 +15,7 @@ void cuda_stalls_free(struct cuda_stalls *stalls);
 void cuda_stalls_begin(struct cuda_stalls *stalls, cudaStream_t stream);
 void cuda_stalls_end(struct cuda_stalls *stalls, cudaStream_t stream);
 
-/* Sum of all so far; waits for the last to end. */
+/* Sum of those that are over. */
 double cuda_stalls_seconds(struct cuda_stalls *stalls);
 
 #endif

@@ -5,9 +5,10 @@
 #include <cuda.h>
 #include <stdatomic.h>
 
-/* Pieces that may be queued on a stream. It takes about a thousand kernels, of which a piece has a
- * few; then calls wait within the driver, and do not yield. */
-enum { RING = 128 };
+/* Pieces that may be queued on a stream, and how many are free again when a full one has been
+ * waited for. A stream takes about a thousand kernels, of which a piece has two or three; then
+ * calls wait within the driver, and do not yield. */
+enum { RING = 256, FREED = RING / 4 };
 
 typedef CUresult CUDAAPI wait_value(CUstream stream, CUdeviceptr address, cuuint64_t value,
                                     unsigned int flags);
@@ -18,6 +19,8 @@ struct stream {
     uint32_t waiting[RING];   /* threads in cudaEventSynchronize */
     mover_ticket put;         /* of the thread that queues */
     mover_ticket complete;    /* known to be */
+    /* Of other queues: what it waits for already, or need not wait for. */
+    mover_ticket passed[MOVER_QUEUES];
 };
 
 struct cuda_streams {
@@ -108,6 +111,13 @@ cudaStream_t cuda_streams_stream(const struct cuda_streams *streams, enum mover_
     return streams->stream[queue].stream;
 }
 
+static void note_complete(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
+{
+    g_mutex_lock(&streams->lock);
+    stream->complete = MAX(stream->complete, ticket);
+    g_mutex_unlock(&streams->lock);
+}
+
 static bool known_complete(struct cuda_streams *streams, enum mover_queue queue,
                            mover_ticket ticket)
 {
@@ -122,8 +132,8 @@ static bool known_complete(struct cuda_streams *streams, enum mover_queue queue,
     cudaError_t state = cudaEventQuery(stream->behind[ticket % RING]);
     if (state == cudaErrorNotReady)
         (void)cudaGetLastError(); /* it is no error */
-    else
-        cuda_failure_note(streams->failure, state, "cudaEventQuery");
+    else if (cuda_failure_note(streams->failure, state, "cudaEventQuery"))
+        note_complete(streams, stream, ticket);
     return state == cudaSuccess;
 }
 
@@ -144,19 +154,22 @@ static void wait_on_stream(struct cuda_streams *streams, cudaStream_t waiting,
 void cuda_streams_begin(struct cuda_streams *streams, enum mover_queue queue,
                         const struct mover_after *after)
 {
-    cudaStream_t stream = streams->stream[queue].stream;
+    struct stream *stream = &streams->stream[queue];
     bool timed = false;
     for (int q = 0; q < MOVER_QUEUES; q++) {
         mover_ticket ticket = after->queue[q];
-        if (q == (int)queue || ticket == 0 || known_complete(streams, q, ticket))
+        if (q == (int)queue || ticket <= stream->passed[q])
+            continue;
+        stream->passed[q] = ticket;
+        if (known_complete(streams, q, ticket))
             continue;
         if (queue == MOVER_COMPUTE && !timed)
-            cuda_stalls_begin(streams->stalls, stream);
+            cuda_stalls_begin(streams->stalls, stream->stream);
         timed = queue == MOVER_COMPUTE;
-        wait_on_stream(streams, stream, q, ticket);
+        wait_on_stream(streams, stream->stream, q, ticket);
     }
     if (timed)
-        cuda_stalls_end(streams->stalls, stream);
+        cuda_stalls_end(streams->stalls, stream->stream);
 }
 
 /* Until it is complete. While threads wait for its event, that is not used for another ticket: they
@@ -179,11 +192,19 @@ static void wait_for(struct cuda_streams *streams, struct stream *stream, mover_
     g_mutex_unlock(&streams->lock);
 }
 
+static bool is_full(struct cuda_streams *streams, const struct stream *stream, mover_ticket ticket)
+{
+    g_mutex_lock(&streams->lock);
+    bool full = ticket > stream->complete + RING;
+    g_mutex_unlock(&streams->lock);
+    return full;
+}
+
+/* Who waits for a full ring is woken once for many pieces, and enough of them stay queued. */
 static void make_place(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
 {
-    if (ticket <= RING)
-        return;
-    wait_for(streams, stream, ticket - RING);
+    if (is_full(streams, stream, ticket))
+        wait_for(streams, stream, ticket - RING + FREED);
     g_mutex_lock(&streams->lock);
     while (stream->waiting[ticket % RING])
         g_cond_wait(&streams->changed, &streams->lock);

@@ -36,8 +36,7 @@ void cuda_streams_wait(struct cuda_streams *streams, const struct mover_after *a
 /* Everything queued on streams so far. */
 struct mover_after cuda_streams_all(const struct cuda_streams *streams);
 
-/* Seconds in which the compute stream waited for others. Waits for those that are still going on.
- */
+/* Seconds in which the compute stream waited for others, of waits that are over. */
 double cuda_streams_stall_seconds(struct cuda_streams *streams);
 
 #endif

@@ -66,6 +66,40 @@ static void test_round_trips(void)
     close_device(device);
 }
 
+/* A stream waits for a piece once: later pieces that need it too come behind. */
+static void test_waits_once(void)
+{
+    enum { PIECES = 10 };
+    struct device *device = open_device();
+    struct mover_after copied = nothing;
+    fake_cuda_stop(true);
+    copied.queue[MOVER_H2D] = device_cuda.copy(device, MOVER_H2D, 0, 0, 64, &nothing);
+    device_cuda.move(device, 4096, 0, 64, &copied);
+    uint64_t calls = fake_cuda_calls();
+    for (int i = 0; i < PIECES; i++)
+        device_cuda.move(device, 8192, 0, 64, &copied);
+    g_assert_cmpuint(fake_cuda_calls() - calls, ==, 2 * PIECES); /* the copy, and its event */
+    fake_cuda_stop(false);
+    close_device(device);
+}
+
+/* Asking how long streams have waited does not wait for them. */
+static void test_stalls(void)
+{
+    struct device *device = open_device();
+    struct mover_after copied = nothing;
+    fake_cuda_stop(true);
+    copied.queue[MOVER_H2D] = device_cuda.copy(device, MOVER_H2D, 0, 0, 64, &nothing);
+    device_cuda.move(device, 4096, 0, 64, &copied);
+    g_assert_cmpfloat(device_cuda.stall_seconds(device), ==, 0);
+    fake_cuda_stop(false);
+    device_cuda.drain(device);
+    double stalled = device_cuda.stall_seconds(device);
+    g_assert_cmpfloat(stalled, >=, 0);
+    g_assert_cmpfloat(device_cuda.stall_seconds(device), ==, stalled);
+    close_device(device);
+}
+
 /* Work on the host may come to wait for a piece whose event would long have been taken again. */
 static void test_late_host(void)
 {
@@ -275,6 +309,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     fake_cuda_delay(DELAY);
     g_test_add_func("/cuda-device/round-trips", test_round_trips);
+    g_test_add_func("/cuda-device/waits-once", test_waits_once);
+    g_test_add_func("/cuda-device/stalls", test_stalls);
     g_test_add_func("/cuda-device/late-host", test_late_host);
     g_test_add_func("/cuda-device/first-kernel", test_first_kernel);
     g_test_add_func("/cuda-device/moves", test_moves);

@@ -48,10 +48,11 @@ static struct {
     int objects;    /* streams and events */
     GList *streams;
     struct CUstream_st *legacy; /* the default stream; NULL: not used yet */
-    uint64_t calls_until_failure;
+    uint64_t calls, calls_until_failure;
     cudaError_t failure; /* what calls return from now on */
     cudaError_t to_come;
     uint64_t held; /* by other programs */
+    bool stopped;
     uint32_t delay;
     uint32_t random;
 } fake = {.random = 1};
@@ -74,6 +75,22 @@ void fake_cuda_delay(uint32_t microseconds)
     g_mutex_unlock(&fake.lock);
 }
 
+uint64_t fake_cuda_calls(void)
+{
+    g_mutex_lock(&fake.lock);
+    uint64_t calls = fake.calls;
+    g_mutex_unlock(&fake.lock);
+    return calls;
+}
+
+void fake_cuda_stop(bool stopped)
+{
+    g_mutex_lock(&fake.lock);
+    fake.stopped = stopped;
+    g_cond_broadcast(&fake.changed);
+    g_mutex_unlock(&fake.lock);
+}
+
 void fake_cuda_hold(uint64_t bytes)
 {
     g_mutex_lock(&fake.lock);
@@ -85,6 +102,7 @@ void fake_cuda_hold(uint64_t bytes)
 static bool enter(cudaError_t *error)
 {
     g_mutex_lock(&fake.lock);
+    fake.calls++;
     if (fake.calls_until_failure && --fake.calls_until_failure == 0)
         fake.failure = fake.to_come;
     *error = fake.failure;
@@ -258,7 +276,7 @@ static void *serve(void *data)
     struct CUstream_st *stream = data;
     g_mutex_lock(&fake.lock);
     for (;;) {
-        while (g_queue_is_empty(&stream->pieces) && !stream->ending)
+        while ((g_queue_is_empty(&stream->pieces) || fake.stopped) && !stream->ending)
             g_cond_wait(&fake.changed, &fake.lock);
         struct piece *piece = stream->running = g_queue_pop_head(&stream->pieces);
         if (!piece)

@@ -7,6 +7,7 @@
 #define PSTAR_TESTS_FAKE_CUDA_H
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Queues `run(data)` on the stream, as a kernel would be. `data` is freed with g_free. */
@@ -18,6 +19,12 @@ void fake_cuda_load(void);
 
 /* The n-th call from now on, and all after it, fail with `error`; 0: none does. */
 void fake_cuda_fail(uint64_t nth, cudaError_t error);
+
+/* Calls so far that may fail. */
+uint64_t fake_cuda_calls(void);
+
+/* While stopped streams take up no work. */
+void fake_cuda_stop(bool stopped);
 
 /* Microseconds that a piece of work waits at most; which do is drawn. */
 void fake_cuda_delay(uint32_t microseconds);
