@@ -10,10 +10,9 @@ enum { WARPS = 8, SQUARES_THREADS = WARPS * WARP, SQUARES_BLOCKS = CPU_SQUARES_B
 template <typename T> struct squares {
     uint64_t elements, block; /* elements of a warp */
     const T *values;
-    uint16_t *rounded; /* NULL: squares of the values themselves */
-    double *parts;     /* [SQUARES_BLOCKS] */
+    double *parts; /* [SQUARES_BLOCKS] */
     uint32_t *counter;
-    double *sum; /* NULL: not wanted */
+    double *sum;
 };
 
 struct squares_shared {
@@ -21,34 +20,46 @@ struct squares_shared {
     uint32_t last;
 };
 
+/* Tiles whose loads are under way together. A multiprocessor has no more than one block, which may
+ * use all registers for that. */
+enum { TILES_AHEAD = 32, TOGETHER = 1 };
+
+/* Pairs beyond the last are 0, which changes no sum, and the first is loaded again: loads on a
+ * condition would come one after the other. */
 template <typename T> __device__ inline double warp_squares(const struct squares<T> &a, uint64_t w)
 {
     uint64_t begin = w * a.block, end = begin + a.block < a.elements ? begin + a.block : a.elements;
+    uint64_t pairs_end = end - end % 2;
+    uint32_t column = threadIdx.x % WARP * 2;
     double sum_a = 0, sum_b = 0;
-#pragma unroll 8
-    for (uint64_t e = begin; e < end; e += TILE) {
-        uint32_t column = threadIdx.x % WARP * 2;
-        uint32_t columns = end - e < TILE ? (uint32_t)(end - e) : (uint32_t)TILE;
-        struct pair v = pair_load(a.values + e, column, columns, 0);
-        if (a.rounded) {
-            v = {bf16_widen(bf16_round(v.a)), bf16_widen(bf16_round(v.b))};
-            pair_store(a.rounded + e, column, columns, v);
+    for (uint64_t e = begin; e < pairs_end; e += TILES_AHEAD * TILE) {
+        struct pair ahead[TILES_AHEAD];
+#pragma unroll
+        for (int i = 0; i < TILES_AHEAD; i++) {
+            uint64_t first = e + i * TILE + column;
+            ahead[i] = pair_load_whole(a.values + (first < pairs_end ? first : begin));
         }
-        sum_a += (double)v.a * (double)v.a;
-        sum_b += (double)v.b * (double)v.b;
+#pragma unroll
+        for (int i = 0; i < TILES_AHEAD; i++) {
+            bool there = e + i * TILE + column < pairs_end;
+            sum_a += there ? (double)ahead[i].a * (double)ahead[i].a : 0;
+            sum_b += there ? (double)ahead[i].b * (double)ahead[i].b : 0;
+        }
+    }
+    if (pairs_end < end && pairs_end % TILE == column) {
+        double last = (double)element_load(a.values + pairs_end);
+        sum_a += last * last;
     }
     return lanes_sum(sum_a, sum_b);
 }
 
 template <typename T>
-__global__ void __launch_bounds__(SQUARES_THREADS) squares_kernel(struct squares<T> a)
+__global__ void __launch_bounds__(SQUARES_THREADS, TOGETHER) squares_kernel(struct squares<T> a)
 {
     struct squares_shared *shared = (struct squares_shared *)shared_memory();
     uint64_t w = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     uint64_t blocks = (a.elements + a.block - 1) / a.block;
     double squares = w < blocks ? warp_squares(a, w) : 0;
-    if (!a.sum)
-        return;
     if (w < blocks && threadIdx.x % WARP == 0)
         a.parts[w] = squares;
     if (!last_block(a.counter, &shared->last))
@@ -62,13 +73,13 @@ __global__ void __launch_bounds__(SQUARES_THREADS) squares_kernel(struct squares
 
 template <typename T>
 static void squares_launch(const struct cuda_context *cuda, uint64_t elements, const void *values,
-                           uint16_t *rounded, double *sum)
+                           double *sum)
 {
     uint64_t tiles = (elements + TILE - 1) / TILE;
     uint64_t block = (tiles + SQUARES_BLOCKS - 1) / SQUARES_BLOCKS * TILE;
     unsigned blocks = launch_blocks(elements, (unsigned)block);
     struct squares<T> arguments = {
-        elements, block, (const T *)values, rounded, (double *)cuda->scratch, cuda->counter, sum
+        elements, block, (const T *)values, (double *)cuda->scratch, cuda->counter, sum
     };
     launch(squares_kernel<T>, launch_blocks(blocks, WARPS), SQUARES_THREADS,
            sizeof(struct squares_shared), cuda->stream, arguments);
@@ -77,11 +88,5 @@ static void squares_launch(const struct cuda_context *cuda, uint64_t elements, c
 void cuda_sum_squares(const struct cuda_context *cuda, enum model_precision precision,
                       uint64_t elements, const void *gradient, double *sum)
 {
-    BY_PRECISION(precision, squares_launch, cuda, elements, gradient, NULL, sum);
-}
-
-void cuda_round_gradient(const struct cuda_context *cuda, uint64_t elements, const float *values,
-                         uint16_t *rounded, double *sum)
-{
-    squares_launch<float>(cuda, elements, values, rounded, sum);
+    BY_PRECISION(precision, squares_launch, cuda, elements, gradient, sum);
 }

@@ -116,9 +116,6 @@ void cuda_loss_backward(const struct cuda_context *cuda, enum model_precision pr
 
 void cuda_sum_squares(const struct cuda_context *cuda, enum model_precision precision,
                       uint64_t elements, const void *gradient, double *sum);
-/* `sum` NULL: not wanted. */
-void cuda_round_gradient(const struct cuda_context *cuda, uint64_t elements, const float *values,
-                         uint16_t *rounded, double *sum);
 /* 28 bytes an element in fp32, 28 in bf16 with the gradient in the parameter, 32 with a gradient of
  * its own. */
 void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step,

@@ -191,24 +191,18 @@ static void residual_forward(struct cuda_operators *operators, const struct oper
                           call_in(call, 1), call->dropout, call_out(call, 0));
 }
 
-/* dweight = a^T b, in fp32: into the gradient, or into the workspace and rounded over the
- * parameter from there. */
+/* dweight = a^T b: summed in fp32 and rounded at most once, where it is stored. So the operation's
+ * workspace, for what the CPU device rounds afterwards, is left as it is. */
 static void multiply_weight(struct cuda_operators *operators, const struct operation_call *call,
                             struct product_shape shape, const void *a, const void *b)
 {
-    const struct operation_tensor *tensor = &call->operation->tensor[0];
-    float *workspace = call_at(call, call->operation->workspace);
-    bool add = !workspace && call->op->accumulate;
+    bool in_list = call->layout == MODEL_GRADIENT_LIST;
     shape.transposed_a = true;
-    shape.out = MODEL_FP32;
-    shape.epilogue = add ? PRODUCT_ADD : PRODUCT_PLAIN;
+    shape.out = (uint8_t)call_gradient_precision(call);
+    shape.epilogue = in_list && call->op->accumulate ? PRODUCT_ADD : PRODUCT_PLAIN;
     multiply(operators, call, shape,
-             (struct product){.a = a, .b = b, .c = workspace ? workspace : call_gradient(call, 0)});
-    if (workspace)
-        cuda_round_gradient(&operators->cuda, tensor->elements, workspace, call_gradient(call, 0),
-                            tensor->norm);
-    else
-        sum_squares(operators, call, 0);
+             (struct product){.a = a, .b = b, .c = call_gradient(call, 0)});
+    sum_squares(operators, call, 0);
 }
 
 /* The input's gradient first: the weight may be overwritten by its own. */
