@@ -19,30 +19,59 @@ template <typename T> struct column_blocks {
     float *sums; /* [arrays, blocks, columns]: of dy, of the products */
 };
 
-/* A warp sums a tile of columns. */
-template <typename T>
-__global__ void __launch_bounds__(THREADS) column_blocks_kernel(struct column_blocks<T> a)
+/* Rows whose loads are under way together, and blocks of a multiprocessor, which must leave each
+ * other registers for that. */
+template <bool NORM> constexpr int rows_ahead = NORM ? 8 : 16;
+enum { TOGETHER = 6 };
+
+/* A warp sums a tile of columns. In place of rows beyond the block's, -0 changes no sum, and the
+ * last row is loaded again: loads on a condition would come one after the other. */
+template <typename T, bool EVEN, bool NORM>
+__global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct column_blocks<T> a)
 {
+    enum { AHEAD = rows_ahead<NORM> };
     uint32_t tile = blockIdx.x * WARPS + threadIdx.x / WARP, block = blockIdx.y;
     uint32_t column = tile * TILE + threadIdx.x % WARP * 2;
     uint64_t begin = (uint64_t)(a.first + block) * ROWS;
     uint64_t end = begin + ROWS < a.N ? begin + ROWS : a.N;
     struct pair sum = {0, 0}, sum_normal = {0, 0};
-    for (uint64_t n = begin; n < end; n++) {
-        struct pair dy = pair_load(a.dy + n * a.columns, column, a.columns, 0);
-        sum.a += dy.a;
-        sum.b += dy.b;
-        if (a.x) {
-            float mean = a.stats[n], inverse = a.stats[a.N + n];
-            struct pair x = pair_load(a.x + n * a.columns, column, a.columns, mean);
-            sum_normal.a += dy.a * ((x.a - mean) * inverse);
-            sum_normal.b += dy.b * ((x.b - mean) * inverse);
+    if (column >= a.columns)
+        return;
+    for (uint64_t first = begin; first < end; first += AHEAD) {
+        struct pair dy[AHEAD], normal[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            uint64_t n = first + i < end ? first + i : end - 1;
+            dy[i] = pair_load_known<EVEN>(a.dy + n * a.columns, column, a.columns, 0);
+            if (NORM) {
+                float mean = a.stats[n], inverse = a.stats[a.N + n];
+                struct pair x = pair_load_known<EVEN>(a.x + n * a.columns, column, a.columns, 0);
+                normal[i] = {(x.a - mean) * inverse, (x.b - mean) * inverse};
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            bool there = first + i < end;
+            sum.a += there ? dy[i].a : -0.0f;
+            sum.b += there ? dy[i].b : -0.0f;
+            if (NORM) {
+                sum_normal.a += there ? dy[i].a * normal[i].a : -0.0f;
+                sum_normal.b += there ? dy[i].b * normal[i].b : -0.0f;
+            }
         }
     }
     pair_store(a.sums + (uint64_t)block * a.columns, column, a.columns, sum);
-    if (a.x)
+    if (NORM)
         pair_store(a.sums + (uint64_t)(a.blocks + block) * a.columns, column, a.columns,
                    sum_normal);
+}
+
+template <typename T, bool NORM>
+static void column_blocks_launch(const struct cuda_context *cuda, const struct column_blocks<T> &a)
+{
+    launch(a.columns % 2 == 0 ? column_blocks_kernel<T, true, NORM>
+                              : column_blocks_kernel<T, false, NORM>,
+           dim3(launch_blocks(tiles_of(a.columns), WARPS), a.blocks), THREADS, 0, cuda->stream, a);
 }
 
 struct column_totals {
@@ -54,8 +83,10 @@ struct column_totals {
     void *gradients[2]; /* of each array */
 };
 
-/* A thread a column, the block's y its array. */
-__global__ static void __launch_bounds__(THREADS) column_totals_kernel(struct column_totals a)
+enum { TOTALS_AHEAD = 64 }; /* blocks whose loads are under way together */
+
+/* A thread a column, the block's y its array. Blocks beyond the last are -0. */
+__global__ static void __launch_bounds__(THREADS, 1) column_totals_kernel(struct column_totals a)
 {
     uint32_t column = blockIdx.x * THREADS + threadIdx.x, array = blockIdx.y;
     if (column >= a.columns)
@@ -63,11 +94,17 @@ __global__ static void __launch_bounds__(THREADS) column_totals_kernel(struct co
     const float *sums = a.sums + (uint64_t)array * a.blocks * a.columns + column;
     float *between = a.totals + (uint64_t)array * a.columns + column;
     float total = a.first ? 0 : *between;
-#pragma unroll 16
-    for (uint32_t block = 0; block < a.blocks; block++)
-        total += sums[(uint64_t)block * a.columns];
+    for (uint32_t first = 0; first < a.blocks; first += TOTALS_AHEAD) {
+        float ahead[TOTALS_AHEAD];
+#pragma unroll
+        for (int i = 0; i < TOTALS_AHEAD; i++)
+            ahead[i] = sums[(uint64_t)MIN(first + i, a.blocks - 1) * a.columns];
+#pragma unroll
+        for (int i = 0; i < TOTALS_AHEAD; i++)
+            total += first + i < a.blocks ? ahead[i] : -0.0f;
+    }
     if (a.last)
-        gradient_store(a.gradient, a.gradients[array], column, total);
+        gradient_store(a.gradient, array == 0 ? a.gradients[0] : a.gradients[1], column, total);
     else
         *between = total;
 }
@@ -87,8 +124,10 @@ static void column_sums(const struct cuda_context *cuda, uint32_t N, uint32_t co
         struct column_blocks<T> of_blocks = {
             N, columns, first, count, (const T *)dy, (const T *)x, stats, sums
         };
-        launch(column_blocks_kernel<T>, dim3(launch_blocks(tiles_of(columns), WARPS), count),
-               THREADS, 0, cuda->stream, of_blocks);
+        if (x)
+            column_blocks_launch<T, true>(cuda, of_blocks);
+        else
+            column_blocks_launch<T, false>(cuda, of_blocks);
         struct column_totals of_round = {columns, count,  first == 0, first + count == blocks,
                                          sums,    totals, gradient,   {dbias, dweight}};
         launch(column_totals_kernel, dim3(launch_blocks(columns, THREADS), arrays), THREADS, 0,

@@ -79,6 +79,20 @@ __device__ inline struct pair pair_load(const T *row, uint32_t column, uint32_t 
             column + 1 < columns ? element_load(row + column + 1) : padding};
 }
 
+/* The same where the compiler knows whether columns are even: without branches, loads of an
+ * unrolled loop can be under way together. */
+template <bool EVEN, typename T>
+__device__ inline struct pair pair_load_known(const T *row, uint32_t column, uint32_t columns,
+                                              float padding)
+{
+    if (column >= columns)
+        return {padding, padding};
+    if (EVEN)
+        return pair_load_whole(row + column);
+    return {element_load(row + column),
+            column + 1 < columns ? element_load(row + column + 1) : padding};
+}
+
 template <typename T>
 __device__ inline void pair_store(T *row, uint32_t column, uint32_t columns, struct pair pair)
 {

@@ -25,48 +25,73 @@ template <typename T> struct norm_forward {
     float *stats;
 };
 
-template <typename T> __device__ inline float row_mean(const T *x, uint32_t H, unsigned column)
+/* Tiles of a row whose loads are under way together. Sums are of all of them: those beyond the row
+ * are padding, which changes no sum. */
+enum { TILES_AHEAD = 8, TILES_OF_THREE = 4 /* of three arrays */ };
+
+template <typename T, bool EVEN>
+__device__ inline float row_mean(const T *x, uint32_t H, unsigned column)
 {
     struct pair sum = {0, 0};
-    for (uint32_t c = column; c < H; c += TILE) {
-        struct pair v = pair_load(x, c, H, 0);
-        sum.a += v.a;
-        sum.b += v.b;
+    for (uint32_t first = column; first < H; first += TILES_AHEAD * TILE) {
+        struct pair v[TILES_AHEAD];
+#pragma unroll
+        for (int i = 0; i < TILES_AHEAD; i++)
+            v[i] = pair_load_known<EVEN>(x, first + i * TILE, H, 0);
+#pragma unroll
+        for (int i = 0; i < TILES_AHEAD; i++) {
+            sum.a += v[i].a;
+            sum.b += v[i].b;
+        }
     }
     return lanes_sum(sum.a, sum.b) / (float)H;
 }
 
-template <typename T>
+template <typename T, bool EVEN>
 __device__ inline float row_variance(const T *x, uint32_t H, unsigned column, float mean)
 {
     struct pair sum = {0, 0};
-    for (uint32_t c = column; c < H; c += TILE) {
-        struct pair v = pair_load(x, c, H, mean);
-        sum.a = fmaf(v.a - mean, v.a - mean, sum.a);
-        sum.b = fmaf(v.b - mean, v.b - mean, sum.b);
+    for (uint32_t first = column; first < H; first += TILES_AHEAD * TILE) {
+        struct pair v[TILES_AHEAD];
+#pragma unroll
+        for (int i = 0; i < TILES_AHEAD; i++)
+            v[i] = pair_load_known<EVEN>(x, first + i * TILE, H, mean);
+#pragma unroll
+        for (int i = 0; i < TILES_AHEAD; i++) {
+            sum.a = fmaf(v[i].a - mean, v[i].a - mean, sum.a);
+            sum.b = fmaf(v[i].b - mean, v[i].b - mean, sum.b);
+        }
     }
     return lanes_sum(sum.a, sum.b) / (float)H;
 }
 
-template <typename T>
+template <typename T, bool EVEN>
 __global__ void __launch_bounds__(THREADS) norm_forward_kernel(struct norm_forward<T> a)
 {
     struct row_place p = row_place_of();
     if (p.n >= a.N)
         return;
     const T *x = a.x + p.n * a.H;
-    float mean = row_mean(x, a.H, p.column);
-    float inverse = 1 / sqrtf(row_variance(x, a.H, p.column, mean) + a.epsilon);
+    float mean = row_mean<T, EVEN>(x, a.H, p.column);
+    float inverse = 1 / sqrtf(row_variance<T, EVEN>(x, a.H, p.column, mean) + a.epsilon);
     if (p.column == 0) {
         a.stats[p.n] = mean;
         a.stats[a.N + p.n] = inverse;
     }
-    for (uint32_t c = p.column; c < a.H; c += TILE) {
-        struct pair v = pair_load(x, c, a.H, 0), weight = pair_load(a.weight, c, a.H, 0);
-        struct pair bias = pair_load(a.bias, c, a.H, 0);
-        v.a = fmaf((v.a - mean) * inverse, weight.a, bias.a);
-        v.b = fmaf((v.b - mean) * inverse, weight.b, bias.b);
-        pair_store(a.y + p.n * a.H, c, a.H, v);
+    for (uint32_t first = p.column; first < a.H; first += TILES_OF_THREE * TILE) {
+        struct pair v[TILES_OF_THREE], weight[TILES_OF_THREE], bias[TILES_OF_THREE];
+#pragma unroll
+        for (int i = 0; i < TILES_OF_THREE; i++) {
+            v[i] = pair_load_known<EVEN>(x, first + i * TILE, a.H, 0);
+            weight[i] = pair_load_known<EVEN>(a.weight, first + i * TILE, a.H, 0);
+            bias[i] = pair_load_known<EVEN>(a.bias, first + i * TILE, a.H, 0);
+        }
+#pragma unroll
+        for (int i = 0; i < TILES_OF_THREE; i++) {
+            v[i].a = fmaf((v[i].a - mean) * inverse, weight[i].a, bias[i].a);
+            v[i].b = fmaf((v[i].b - mean) * inverse, weight[i].b, bias[i].b);
+            pair_store(a.y + p.n * a.H, first + i * TILE, a.H, v[i]);
+        }
     }
 }
 
@@ -78,7 +103,8 @@ static void norm_forward_launch(const struct cuda_context *cuda, uint32_t N, uin
     struct norm_forward<T> arguments = {
         N, H, epsilon, (const T *)weight, (const T *)bias, (const T *)x, (T *)y, stats
     };
-    launch(norm_forward_kernel<T>, launch_blocks(N, WARPS), THREADS, 0, cuda->stream, arguments);
+    launch(H % 2 == 0 ? norm_forward_kernel<T, true> : norm_forward_kernel<T, false>,
+           launch_blocks(N, WARPS), THREADS, 0, cuda->stream, arguments);
 }
 
 void cuda_norm_forward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
@@ -97,47 +123,63 @@ template <typename T> struct norm_input {
     T *dx;
 };
 
-/* g = dy weight, and x normalised. */
+/* Of some tiles of a row: g = dy weight, and x normalised. */
 struct norm_terms {
-    struct pair g, normal;
+    struct pair g[TILES_OF_THREE], normal[TILES_OF_THREE];
 };
 
-template <typename T>
+template <typename T, bool EVEN>
 __device__ inline struct norm_terms norm_terms_of(const struct norm_input<T> &a, uint64_t n,
-                                                  uint32_t column, float mean, float inverse)
+                                                  uint32_t first, float mean, float inverse)
 {
-    struct pair dy = pair_load(a.dy + n * a.H, column, a.H, 0);
-    struct pair weight = pair_load(a.weight, column, a.H, 0);
-    struct pair x = pair_load(a.x + n * a.H, column, a.H, mean);
-    return {{dy.a * weight.a, dy.b * weight.b}, {(x.a - mean) * inverse, (x.b - mean) * inverse}};
+    struct norm_terms terms;
+#pragma unroll
+    for (int i = 0; i < TILES_OF_THREE; i++) {
+        uint32_t column = first + i * TILE;
+        struct pair dy = pair_load_known<EVEN>(a.dy + n * a.H, column, a.H, 0);
+        struct pair weight = pair_load_known<EVEN>(a.weight, column, a.H, 0);
+        struct pair x = pair_load_known<EVEN>(a.x + n * a.H, column, a.H, mean);
+        terms.g[i] = {dy.a * weight.a, dy.b * weight.b};
+        terms.normal[i] = {(x.a - mean) * inverse, (x.b - mean) * inverse};
+    }
+    return terms;
 }
 
 /* dx = (g - mean(g) - normal mean(g normal)) / deviation */
-template <typename T>
+template <typename T, bool EVEN>
 __global__ void __launch_bounds__(THREADS) norm_input_kernel(struct norm_input<T> a)
 {
     struct row_place p = row_place_of();
     if (p.n >= a.N)
         return;
     float mean = a.stats[p.n], inverse = a.stats[a.N + p.n];
+    T *row = a.dx + p.n * a.H;
     struct pair sum = {0, 0}, sum_normal = {0, 0};
-    for (uint32_t c = p.column; c < a.H; c += TILE) {
-        struct norm_terms v = norm_terms_of(a, p.n, c, mean, inverse);
-        sum.a += v.g.a;
-        sum.b += v.g.b;
-        sum_normal.a = fmaf(v.g.a, v.normal.a, sum_normal.a);
-        sum_normal.b = fmaf(v.g.b, v.normal.b, sum_normal.b);
+    for (uint32_t first = p.column; first < a.H; first += TILES_OF_THREE * TILE) {
+        struct norm_terms v = norm_terms_of<T, EVEN>(a, p.n, first, mean, inverse);
+#pragma unroll
+        for (int i = 0; i < TILES_OF_THREE; i++) {
+            sum.a += v.g[i].a;
+            sum.b += v.g[i].b;
+            sum_normal.a = fmaf(v.g[i].a, v.normal[i].a, sum_normal.a);
+            sum_normal.b = fmaf(v.g[i].b, v.normal[i].b, sum_normal.b);
+        }
     }
     float mean_g = lanes_sum(sum.a, sum.b) / (float)a.H;
     float mean_normal = lanes_sum(sum_normal.a, sum_normal.b) / (float)a.H;
-    for (uint32_t c = p.column; c < a.H; c += TILE) {
-        struct norm_terms v = norm_terms_of(a, p.n, c, mean, inverse);
-        struct pair dx = {0, 0};
-        if (a.add)
-            dx = pair_load(a.dx + p.n * a.H, c, a.H, 0);
-        dx.a = fmaf(fmaf(-v.normal.a, mean_normal, v.g.a - mean_g), inverse, dx.a);
-        dx.b = fmaf(fmaf(-v.normal.b, mean_normal, v.g.b - mean_g), inverse, dx.b);
-        pair_store(a.dx + p.n * a.H, c, a.H, dx);
+    for (uint32_t first = p.column; first < a.H; first += TILES_OF_THREE * TILE) {
+        struct norm_terms v = norm_terms_of<T, EVEN>(a, p.n, first, mean, inverse);
+        struct pair dx[TILES_OF_THREE];
+#pragma unroll
+        for (int i = 0; i < TILES_OF_THREE; i++)
+            dx[i] = a.add ? pair_load_known<EVEN>(row, first + i * TILE, a.H, 0)
+                          : (struct pair){0, 0};
+#pragma unroll
+        for (int i = 0; i < TILES_OF_THREE; i++) {
+            dx[i].a = fmaf(fmaf(-v.normal[i].a, mean_normal, v.g[i].a - mean_g), inverse, dx[i].a);
+            dx[i].b = fmaf(fmaf(-v.normal[i].b, mean_normal, v.g[i].b - mean_g), inverse, dx[i].b);
+            pair_store(row, first + i * TILE, a.H, dx[i]);
+        }
     }
 }
 
@@ -149,7 +191,8 @@ static void norm_input_launch(const struct cuda_context *cuda, uint32_t N, uint3
     struct norm_input<T> arguments = {
         N, H, (const T *)weight, (const T *)dy, (const T *)x, stats, add, (T *)dx
     };
-    launch(norm_input_kernel<T>, launch_blocks(N, WARPS), THREADS, 0, cuda->stream, arguments);
+    launch(H % 2 == 0 ? norm_input_kernel<T, true> : norm_input_kernel<T, false>,
+           launch_blocks(N, WARPS), THREADS, 0, cuda->stream, arguments);
 }
 
 void cuda_norm_backward_input(const struct cuda_context *cuda, enum model_precision precision,

@@ -73,14 +73,22 @@ __device__ static inline uint32_t tile_column(uint32_t tile, unsigned t, int w)
     return tile * TILE + w * TILE_COUNTERS + 2 * t;
 }
 
+template <bool EVEN, typename T>
+__device__ inline struct tile_part tile_part_load_known(const T *row, uint32_t tile, unsigned t,
+                                                        uint32_t columns)
+{
+    struct tile_part part;
+    for (int w = 0; w < TILE_PAIRS; w++)
+        part.at[w] = pair_load_known<EVEN>(row, tile_column(tile, t, w), columns, 0);
+    return part;
+}
+
 template <typename T>
 __device__ inline struct tile_part tile_part_load(const T *row, uint32_t tile, unsigned t,
                                                   uint32_t columns)
 {
-    struct tile_part part;
-    for (int w = 0; w < TILE_PAIRS; w++)
-        part.at[w] = pair_load(row, tile_column(tile, t, w), columns, 0);
-    return part;
+    return columns % 2 == 0 ? tile_part_load_known<true>(row, tile, t, columns)
+                            : tile_part_load_known<false>(row, tile, t, columns);
 }
 
 template <typename T>
