@@ -69,7 +69,7 @@ template <typename T> struct residual_arguments {
 };
 
 /* Eight threads a tile of a row. */
-template <typename T>
+template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS) residual_kernel(struct residual_arguments<T> a)
 {
     uint32_t tiles = tiles_of(a.H);
@@ -79,11 +79,13 @@ __global__ void __launch_bounds__(THREADS) residual_kernel(struct residual_argum
     unsigned t = threadIdx.x % TILE_THREADS;
     if (row >= a.N)
         return;
-    struct tile_part y = tile_part_load(a.from + row * a.H, tile, t, a.H);
+    struct tile_part y = tile_part_load<WHOLE>(a.from + row * a.H, tile, t, a.H), residual = {};
+    if (a.residual)
+        residual = tile_part_load<WHOLE>(a.residual + row * a.H, tile, t, a.H);
     tile_part_drop(a.dropout, row, tiles, tile, t, y);
     if (a.residual)
-        tile_part_add(y, tile_part_load(a.residual + row * a.H, tile, t, a.H));
-    tile_part_store(a.y + row * a.H, tile, t, a.H, y);
+        tile_part_add(y, residual);
+    tile_part_store<WHOLE>(a.y + row * a.H, tile, t, a.H, y);
 }
 
 template <typename T>
@@ -94,8 +96,9 @@ static void residual_launch(const struct cuda_context *cuda, uint32_t N, uint32_
     struct residual_arguments<T> arguments = {
         N, H, (const T *)residual, (const T *)from, tile_dropout_of(dropout), (T *)y
     };
-    launch(residual_kernel<T>, launch_blocks((uint64_t)N * tiles_of(H) * TILE_THREADS, THREADS),
-           THREADS, 0, cuda->stream, arguments);
+    launch(H % TILE == 0 ? residual_kernel<T, true> : residual_kernel<T, false>,
+           launch_blocks((uint64_t)N * tiles_of(H) * TILE_THREADS, THREADS), THREADS, 0,
+           cuda->stream, arguments);
 }
 
 void cuda_residual_forward(const struct cuda_context *cuda, enum model_precision precision,

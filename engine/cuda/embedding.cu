@@ -32,17 +32,19 @@ template <typename T> struct embed_forward {
     T *x;
 };
 
-template <typename T>
+template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS) embed_forward_kernel(struct embed_forward<T> a)
 {
     uint32_t tiles = tiles_of(a.H);
     struct place p = place_of(tiles);
     if (p.row >= a.N)
         return;
-    struct tile_part x = tile_part_load(a.wte + (uint64_t)a.tokens[p.row] * a.H, p.tile, p.t, a.H);
-    tile_part_add(x, tile_part_load(a.wpe + p.row % a.positions * a.H, p.tile, p.t, a.H));
+    const T *token = a.wte + (uint64_t)a.tokens[p.row] * a.H;
+    const T *position = a.wpe + p.row % a.positions * a.H;
+    struct tile_part x = tile_part_load<WHOLE>(token, p.tile, p.t, a.H);
+    tile_part_add(x, tile_part_load<WHOLE>(position, p.tile, p.t, a.H));
     tile_part_drop(a.dropout, p.row, tiles, p.tile, p.t, x);
-    tile_part_store(a.x + p.row * a.H, p.tile, p.t, a.H, x);
+    tile_part_store<WHOLE>(a.x + p.row * a.H, p.tile, p.t, a.H, x);
 }
 
 template <typename T>
@@ -53,7 +55,8 @@ static void embed_forward_launch(const struct cuda_context *cuda, uint32_t N, ui
     struct embed_forward<T> arguments = {
         N, positions, H, tokens, (const T *)wte, (const T *)wpe, tile_dropout_of(dropout), (T *)x
     };
-    launch(embed_forward_kernel<T>, blocks_of(N, H), THREADS, 0, cuda->stream, arguments);
+    launch(H % TILE == 0 ? embed_forward_kernel<T, true> : embed_forward_kernel<T, false>,
+           blocks_of(N, H), THREADS, 0, cuda->stream, arguments);
 }
 
 void cuda_embed_forward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
@@ -124,7 +127,7 @@ enum { ROWS_AHEAD = 8, TOGETHER = 2 };
 
 /* A place in the order is worked on where a token's first row is, to its last. In place of rows
  * beyond, the first is loaded again: loads on a condition would come one after the other. */
-template <typename T, bool EVEN>
+template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, TOGETHER) embed_tokens_kernel(struct embed_backward<T> a)
 {
     uint32_t tiles = tiles_of(a.H);
@@ -148,8 +151,8 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) embed_tokens_kernel(struct 
         }
 #pragma unroll
         for (int i = 0; i < ROWS_AHEAD; i++)
-            ahead[i] = tile_part_load_known<EVEN>(
-                a.dx + (uint64_t)(there[i] ? rows[i] : rows[0]) * a.H, p.tile, p.t, a.H);
+            ahead[i] = tile_part_load<WHOLE>(a.dx + (uint64_t)(there[i] ? rows[i] : rows[0]) * a.H,
+                                             p.tile, p.t, a.H);
 #pragma unroll
         for (int i = 0; i < ROWS_AHEAD; i++)
             if (there[i]) {
@@ -161,7 +164,7 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) embed_tokens_kernel(struct 
     store_gradient(a, token, p.tile, p.t, sum);
 }
 
-template <typename T>
+template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS) embed_positions_kernel(struct embed_backward<T> a)
 {
     struct place p = place_of(tiles_of(a.H));
@@ -170,7 +173,7 @@ __global__ void __launch_bounds__(THREADS) embed_positions_kernel(struct embed_b
     struct tile_part sum = {};
     for (uint32_t b = 0; b < a.B; b++) {
         uint64_t row = (uint64_t)b * a.positions + p.row;
-        struct tile_part dy = tile_part_load(a.dx + row * a.H, p.tile, p.t, a.H);
+        struct tile_part dy = tile_part_load<WHOLE>(a.dx + row * a.H, p.tile, p.t, a.H);
         tile_part_drop(a.dropout, row, tiles_of(a.H), p.tile, p.t, dy);
         tile_part_add(sum, dy);
     }
@@ -196,7 +199,7 @@ static void embed_tokens_launch(const struct cuda_context *cuda, uint32_t N, uin
     struct embed_backward<T> arguments = {
         1, N, H, 0, order, (const T *)dx, tile_dropout_of(dropout), gradient, dwte
     };
-    launch(H % 2 == 0 ? embed_tokens_kernel<T, true> : embed_tokens_kernel<T, false>,
+    launch(H % TILE == 0 ? embed_tokens_kernel<T, true> : embed_tokens_kernel<T, false>,
            blocks_of(N, H), THREADS, 0, cuda->stream, arguments);
 }
 
@@ -217,7 +220,8 @@ static void embed_positions_launch(const struct cuda_context *cuda, uint32_t B, 
     struct embed_backward<T> arguments = {
         B, B *positions, H, positions, NULL, (const T *)dx, tile_dropout_of(dropout), gradient, dwpe
     };
-    launch(embed_positions_kernel<T>, blocks_of(positions, H), THREADS, 0, cuda->stream, arguments);
+    launch(H % TILE == 0 ? embed_positions_kernel<T, true> : embed_positions_kernel<T, false>,
+           blocks_of(positions, H), THREADS, 0, cuda->stream, arguments);
 }
 
 void cuda_embed_backward_positions(const struct cuda_context *cuda, enum model_precision precision,

@@ -120,10 +120,6 @@ void cuda_sum_squares(const struct cuda_context *cuda, enum model_precision prec
  * its own. */
 void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step,
                 const struct cpu_adamw *tensor);
-void cuda_round(const struct cuda_context *cuda, uint64_t elements, const float *values,
-                uint16_t *rounded);
-void cuda_widen(const struct cuda_context *cuda, uint64_t elements, const uint16_t *halves,
-                float *values);
 
 #ifdef __cplusplus
 }

@@ -73,30 +73,31 @@ __device__ static inline uint32_t tile_column(uint32_t tile, unsigned t, int w)
     return tile * TILE + w * TILE_COUNTERS + 2 * t;
 }
 
-template <bool EVEN, typename T>
-__device__ inline struct tile_part tile_part_load_known(const T *row, uint32_t tile, unsigned t,
-                                                        uint32_t columns)
-{
-    struct tile_part part;
-    for (int w = 0; w < TILE_PAIRS; w++)
-        part.at[w] = pair_load_known<EVEN>(row, tile_column(tile, t, w), columns, 0);
-    return part;
-}
-
-template <typename T>
+/* WHOLE: of rows that are whole tiles. Without conditions on columns, loads of several parts can be
+ * under way together. */
+template <bool WHOLE, typename T>
 __device__ inline struct tile_part tile_part_load(const T *row, uint32_t tile, unsigned t,
                                                   uint32_t columns)
 {
-    return columns % 2 == 0 ? tile_part_load_known<true>(row, tile, t, columns)
-                            : tile_part_load_known<false>(row, tile, t, columns);
+    struct tile_part part;
+    for (int w = 0; w < TILE_PAIRS; w++) {
+        uint32_t column = tile_column(tile, t, w);
+        part.at[w] = WHOLE ? pair_load_whole(row + column) : pair_load(row, column, columns, 0);
+    }
+    return part;
 }
 
-template <typename T>
+template <bool WHOLE, typename T>
 __device__ inline void tile_part_store(T *row, uint32_t tile, unsigned t, uint32_t columns,
                                        const struct tile_part &part)
 {
-    for (int w = 0; w < TILE_PAIRS; w++)
-        pair_store(row, tile_column(tile, t, w), columns, part.at[w]);
+    for (int w = 0; w < TILE_PAIRS; w++) {
+        uint32_t column = tile_column(tile, t, w);
+        if (WHOLE)
+            pair_store_whole(row + column, part.at[w]);
+        else
+            pair_store(row, column, columns, part.at[w]);
+    }
 }
 
 __device__ static inline void tile_part_add(struct tile_part &sum, const struct tile_part &part)

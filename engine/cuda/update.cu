@@ -1,18 +1,104 @@
-/* The optimizer, and conversions between the precisions: eight elements a thread. */
+/* The optimizer: four elements a thread, 16 bytes of an fp32 array, whose accesses within a warp
+ * lie side by side. */
 #include "engine/adamw.h"
 #include "engine/cuda/element.h"
 #include "engine/cuda/kernels.h"
 
-enum { THREADS = 256 };
+enum { THREADS = 256, QUARTET = 4 };
+
+struct quartet {
+    float at[QUARTET];
+};
+
+/* Bits, not numbers: what rounding dropped may look like a NaN, which a store of bf16 would change.
+ */
+struct halves {
+    uint16_t at[QUARTET];
+};
+
+/* WHOLE: all of it lies within the array, which ends at `end`; else what lies beyond is 0. */
+template <bool WHOLE>
+__device__ inline struct quartet quartet_load(const float *array, uint64_t first, uint64_t end)
+{
+    struct quartet quartet = {};
+    if constexpr (WHOLE) {
+        float4 all = *(const float4 *)(array + first);
+        quartet = {{all.x, all.y, all.z, all.w}};
+    } else {
+        for (int i = 0; i < QUARTET && first + i < end; i++)
+            quartet.at[i] = array[first + i];
+    }
+    return quartet;
+}
+
+template <bool WHOLE>
+__device__ inline void quartet_store(float *array, uint64_t first, uint64_t end,
+                                     const struct quartet &quartet)
+{
+    const float *at = quartet.at;
+    if constexpr (WHOLE)
+        *(float4 *)(array + first) = {at[0], at[1], at[2], at[3]};
+    else
+        for (int i = 0; i < QUARTET && first + i < end; i++)
+            array[first + i] = at[i];
+}
+
+template <bool WHOLE>
+__device__ inline struct halves halves_load(const uint16_t *array, uint64_t first, uint64_t end)
+{
+    struct halves halves = {};
+    if constexpr (WHOLE) {
+        uint2 all = *(const uint2 *)(array + first);
+        halves = {
+            {(uint16_t)all.x, (uint16_t)(all.x >> 16), (uint16_t)all.y, (uint16_t)(all.y >> 16)}};
+    } else {
+        for (int i = 0; i < QUARTET && first + i < end; i++)
+            halves.at[i] = array[first + i];
+    }
+    return halves;
+}
+
+template <bool WHOLE>
+__device__ inline void halves_store(uint16_t *array, uint64_t first, uint64_t end,
+                                    const struct halves &halves)
+{
+    const uint16_t *at = halves.at;
+    if constexpr (WHOLE)
+        *(uint2 *)(array + first) = {at[0] | (uint32_t)at[1] << 16, at[2] | (uint32_t)at[3] << 16};
+    else
+        for (int i = 0; i < QUARTET && first + i < end; i++)
+            array[first + i] = at[i];
+}
+
+/* Halves as numbers. */
+template <bool WHOLE>
+__device__ inline struct quartet quartet_load(const uint16_t *array, uint64_t first, uint64_t end)
+{
+    struct halves halves = halves_load<WHOLE>(array, first, end);
+    struct quartet quartet;
+    for (int i = 0; i < QUARTET; i++)
+        quartet.at[i] = bf16_widen(halves.at[i]);
+    return quartet;
+}
+
+template <bool WHOLE>
+__device__ inline void quartet_store(uint16_t *array, uint64_t first, uint64_t end,
+                                     const struct quartet &quartet)
+{
+    struct halves halves;
+    for (int i = 0; i < QUARTET; i++)
+        halves.at[i] = bf16_round(quartet.at[i]);
+    halves_store<WHOLE>(array, first, end, halves);
+}
 
 __device__ static inline uint64_t first_of_thread()
 {
-    return ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * OCTET;
+    return ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * QUARTET;
 }
 
 static unsigned blocks_of(uint64_t elements)
 {
-    return launch_blocks(elements, THREADS * OCTET);
+    return launch_blocks(elements, THREADS * QUARTET);
 }
 
 template <typename T> struct adamw_arguments {
@@ -24,23 +110,33 @@ template <typename T> struct adamw_arguments {
     float *exp_avg, *exp_avg_sq;
 };
 
+template <bool WHOLE, typename T>
+__device__ inline void adamw(const struct adamw_arguments<T> &a, uint64_t first)
+{
+    uint64_t end = a.elements;
+    struct quartet g = a.gradient ? quartet_load<WHOLE>(a.gradient, first, end)
+                                  : quartet_load<WHOLE>(a.param, first, end);
+    struct quartet value = a.master ? quartet_load<WHOLE>(a.master, first, end)
+                                    : quartet_load<WHOLE>(a.param, first, end);
+    struct quartet m = quartet_load<WHOLE>(a.exp_avg, first, end);
+    struct quartet v = quartet_load<WHOLE>(a.exp_avg_sq, first, end);
+    for (int i = 0; i < QUARTET; i++)
+        value.at[i] = adamw_element(&a.step, value.at[i], g.at[i], &m.at[i], &v.at[i]);
+    if (a.master)
+        quartet_store<WHOLE>(a.master, first, end, value);
+    quartet_store<WHOLE>(a.param, first, end, value);
+    quartet_store<WHOLE>(a.exp_avg, first, end, m);
+    quartet_store<WHOLE>(a.exp_avg_sq, first, end, v);
+}
+
 template <typename T>
 __global__ void __launch_bounds__(THREADS) adamw_kernel(struct adamw_arguments<T> a)
 {
-    uint64_t first = first_of_thread(), end = a.elements;
-    struct octet g = a.gradient ? octet_load(a.gradient, first, end, 0)
-                                : octet_load(a.param, first, end, 0);
-    struct octet value = a.master ? octet_load(a.master, first, end, 0)
-                                  : octet_load(a.param, first, end, 0);
-    struct octet m = octet_load(a.exp_avg, first, end, 0);
-    struct octet v = octet_load(a.exp_avg_sq, first, end, 0);
-    for (int i = 0; i < OCTET; i++)
-        value.at[i] = adamw_element(&a.step, value.at[i], g.at[i], &m.at[i], &v.at[i]);
-    if (a.master)
-        octet_store(a.master, first, end, value);
-    octet_store(a.param, first, end, value);
-    octet_store(a.exp_avg, first, end, m);
-    octet_store(a.exp_avg_sq, first, end, v);
+    uint64_t first = first_of_thread();
+    if (first + QUARTET <= a.elements)
+        adamw<true>(a, first);
+    else
+        adamw<false>(a, first);
 }
 
 template <typename T>
@@ -54,42 +150,6 @@ static void adamw_launch(const struct cuda_context *cuda, const struct adamw_ste
     launch(adamw_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
 }
 
-/* Bits, not numbers: what rounding dropped may look like a NaN, which a store of bf16 would change.
- */
-struct halves {
-    uint16_t at[OCTET];
-};
-
-__device__ static inline struct halves halves_load(const uint16_t *array, uint64_t first,
-                                                   uint64_t end)
-{
-    union {
-        uint4 all;
-        struct halves halves;
-    } loaded = {};
-    if (first + OCTET <= end)
-        loaded.all = *(const uint4 *)(array + first);
-    else
-        for (int i = 0; i < OCTET; i++)
-            loaded.halves.at[i] = first + i < end ? array[first + i] : 0;
-    return loaded.halves;
-}
-
-__device__ static inline void halves_store(uint16_t *array, uint64_t first, uint64_t end,
-                                           const struct halves &halves)
-{
-    union {
-        struct halves halves;
-        uint4 all;
-    } stored = {halves};
-    if (first + OCTET <= end)
-        *(uint4 *)(array + first) = stored.all;
-    else
-        for (int i = 0; i < OCTET; i++)
-            if (first + i < end)
-                array[first + i] = halves.at[i];
-}
-
 /* T: of the gradient. */
 template <typename T> struct split_arguments {
     struct adamw_step step;
@@ -99,25 +159,35 @@ template <typename T> struct split_arguments {
     float *exp_avg, *exp_avg_sq;
 };
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T> a)
+template <bool WHOLE, typename T>
+__device__ inline void split(const struct split_arguments<T> &a, uint64_t first)
 {
-    uint64_t first = first_of_thread(), end = a.elements;
-    struct octet g = octet_load(a.gradient, first, end, 0);
-    struct halves param = halves_load(a.param, first, end);
-    struct halves rest = halves_load(a.rest, first, end);
-    struct octet m = octet_load(a.exp_avg, first, end, 0);
-    struct octet v = octet_load(a.exp_avg_sq, first, end, 0);
-    for (int i = 0; i < OCTET; i++) {
+    uint64_t end = a.elements;
+    struct quartet g = quartet_load<WHOLE>(a.gradient, first, end);
+    struct halves param = halves_load<WHOLE>(a.param, first, end);
+    struct halves rest = halves_load<WHOLE>(a.rest, first, end);
+    struct quartet m = quartet_load<WHOLE>(a.exp_avg, first, end);
+    struct quartet v = quartet_load<WHOLE>(a.exp_avg_sq, first, end);
+    for (int i = 0; i < QUARTET; i++) {
         float master = adamw_element(&a.step, bf16_join(param.at[i], rest.at[i]), g.at[i], &m.at[i],
                                      &v.at[i]);
         param.at[i] = bf16_round(master);
         rest.at[i] = bf16_rest(master);
     }
-    halves_store(a.param, first, end, param);
-    halves_store(a.rest, first, end, rest);
-    octet_store(a.exp_avg, first, end, m);
-    octet_store(a.exp_avg_sq, first, end, v);
+    halves_store<WHOLE>(a.param, first, end, param);
+    halves_store<WHOLE>(a.rest, first, end, rest);
+    quartet_store<WHOLE>(a.exp_avg, first, end, m);
+    quartet_store<WHOLE>(a.exp_avg_sq, first, end, v);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T> a)
+{
+    uint64_t first = first_of_thread();
+    if (first + QUARTET <= a.elements)
+        split<true>(a, first);
+    else
+        split<false>(a, first);
 }
 
 template <typename T>
@@ -143,39 +213,4 @@ void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step,
         adamw_launch<uint16_t>(cuda, step, tensor);
     else
         adamw_launch<float>(cuda, step, tensor);
-}
-
-template <typename From, typename To> struct convert {
-    uint64_t elements;
-    const From *from;
-    To *to;
-};
-
-template <typename From, typename To>
-__global__ void __launch_bounds__(THREADS) convert_kernel(struct convert<From, To> a)
-{
-    uint64_t first = first_of_thread();
-    octet_store(a.to, first, a.elements, octet_load(a.from, first, a.elements, 0));
-}
-
-template <typename From, typename To>
-static void convert_launch(const struct cuda_context *cuda, uint64_t elements, const From *from,
-                           To *to)
-{
-    struct convert<From, To> arguments = {
-        elements, from, to
-    };
-    launch(convert_kernel<From, To>, blocks_of(elements), THREADS, 0, cuda->stream, arguments);
-}
-
-void cuda_round(const struct cuda_context *cuda, uint64_t elements, const float *values,
-                uint16_t *rounded)
-{
-    convert_launch(cuda, elements, values, rounded);
-}
-
-void cuda_widen(const struct cuda_context *cuda, uint64_t elements, const uint16_t *halves,
-                float *values)
-{
-    convert_launch(cuda, elements, halves, values);
 }

@@ -33,6 +33,9 @@ struct alignas(8) float2 {
 struct alignas(16) float4 {
     float x, y, z, w;
 };
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
 struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };

@@ -80,21 +80,6 @@ static void squares(enum model_precision precision)
     }
 }
 
-static void rounds(void)
-{
-    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
-        struct twins t = twins_new();
-        struct twin *values = twin_random(&t, "values", MODEL_FP32, lengths[i], 1);
-        struct twin *rounded = twin_unset(&t, "rounded", lengths[i] * sizeof(uint16_t));
-        cpu_round(t.cpu, lengths[i], values->cpu, rounded->cpu);
-        cuda_round(&t.cuda, lengths[i], values->cuda, rounded->cuda);
-        cpu_widen(t.cpu, lengths[i], rounded->cpu, values->cpu);
-        cuda_widen(&t.cuda, lengths[i], rounded->cuda, values->cuda);
-        twins_assert_same(&t, "round and widen");
-        twins_free(&t);
-    }
-}
-
 enum layout { IN_FP32, GRADIENT_IN_PARAM, GRADIENT_APART, SPLIT, SPLIT_GRADIENT_FP32 };
 
 /* Rests of any pattern, those that look like NaNs among them. */
@@ -155,7 +140,6 @@ int main(int argc, char **argv)
     add_precision_test("/gradient/loss", losses);
     g_test_add_func("/gradient/loss/rows", many_rows);
     add_precision_test("/gradient/squares", squares);
-    g_test_add_func("/gradient/round", rounds);
     g_test_add_func("/gradient/update", updates);
     return g_test_run();
 }
