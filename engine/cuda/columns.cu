@@ -1,35 +1,50 @@
-/* Sums over rows, of the bias' and the norms' parameters' gradients: blocks of 64 rows are summed
+/* Sums over rows, of the biases' and the norms' parameters' gradients: blocks of 64 rows are summed
  * into the scratch, and the blocks then, in the order of engine/cpu/simd/columns.h. As many blocks
  * a round as the scratch holds. */
 #include "engine/cuda/by_precision.h"
 #include "engine/cuda/gradient_store.h"
 #include "engine/cuda/kernels.h"
 #include "engine/cuda/tile.h"
+#include "engine/gelu.h"
 #include <glib.h>
 
 enum { ROWS = 64, WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
 
-/* A bias' sums are those of dy, a norm's those of dy normalised x beside. */
+/* What is summed of dy: itself, for a bias; dy times GELU's slope, which takes dy's place; itself
+ * and, beside, dy times normalised x, for a norm. */
+enum columns_of { OF_DY, OF_GELU, OF_NORM };
+
 template <typename T> struct column_blocks {
     uint32_t N, columns;
     uint32_t first, blocks; /* of the round */
-    const T *dy;
-    const T *x; /* NULL: a bias */
-    const float *stats;
-    float *sums; /* [arrays, blocks, columns]: of dy, of the products */
+    T *dy;                  /* written for OF_GELU alone */
+    const T *x;             /* or GELU's input; NULL for OF_DY */
+    const float *stats;     /* NULL but for OF_NORM */
+    float *sums;            /* [arrays, blocks, columns]: of dy, of the products */
 };
 
 /* Rows whose loads are under way together, and blocks of a multiprocessor, which must leave each
  * other registers for that. */
-template <bool NORM> constexpr int rows_ahead = NORM ? 8 : 16;
+template <enum columns_of OF> constexpr int rows_ahead = OF == OF_DY ? 16 : 8;
 enum { TOGETHER = 6 };
+
+/* As it is stored. */
+__device__ static inline struct pair pair_rounded(const float *, struct pair pair)
+{
+    return pair;
+}
+
+__device__ static inline struct pair pair_rounded(const uint16_t *, struct pair pair)
+{
+    return halves_unpack(halves_pack(pair.a, pair.b));
+}
 
 /* A warp sums a tile of columns. In place of rows beyond the block's, -0 changes no sum, and the
  * last row is loaded again: loads on a condition would come one after the other. */
-template <typename T, bool EVEN, bool NORM>
+template <typename T, bool EVEN, enum columns_of OF>
 __global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct column_blocks<T> a)
 {
-    enum { AHEAD = rows_ahead<NORM> };
+    enum { AHEAD = rows_ahead<OF> };
     uint32_t tile = blockIdx.x * WARPS + threadIdx.x / WARP, block = blockIdx.y;
     uint32_t column = tile * TILE + threadIdx.x % WARP * 2;
     uint64_t begin = (uint64_t)(a.first + block) * ROWS;
@@ -38,40 +53,39 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct
     if (column >= a.columns)
         return;
     for (uint64_t first = begin; first < end; first += AHEAD) {
-        struct pair dy[AHEAD], normal[AHEAD];
+        struct pair dy[AHEAD], x[AHEAD];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             uint64_t n = first + i < end ? first + i : end - 1;
             dy[i] = pair_load_known<EVEN>(a.dy + n * a.columns, column, a.columns, 0);
-            if (NORM) {
+            if (OF != OF_DY)
+                x[i] = pair_load_known<EVEN>(a.x + n * a.columns, column, a.columns, 0);
+            if (OF == OF_NORM) {
                 float mean = a.stats[n], inverse = a.stats[a.N + n];
-                struct pair x = pair_load_known<EVEN>(a.x + n * a.columns, column, a.columns, 0);
-                normal[i] = {(x.a - mean) * inverse, (x.b - mean) * inverse};
+                x[i] = {(x[i].a - mean) * inverse, (x[i].b - mean) * inverse};
             }
         }
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             bool there = first + i < end;
+            if (OF == OF_GELU) {
+                dy[i] = {dy[i].a * gelu_slope(x[i].a), dy[i].b * gelu_slope(x[i].b)};
+                dy[i] = pair_rounded(a.dy, dy[i]);
+                if (there)
+                    pair_store(a.dy + (first + i) * a.columns, column, a.columns, dy[i]);
+            }
             sum.a += there ? dy[i].a : -0.0f;
             sum.b += there ? dy[i].b : -0.0f;
-            if (NORM) {
-                sum_normal.a += there ? dy[i].a * normal[i].a : -0.0f;
-                sum_normal.b += there ? dy[i].b * normal[i].b : -0.0f;
+            if (OF == OF_NORM) {
+                sum_normal.a += there ? dy[i].a * x[i].a : -0.0f;
+                sum_normal.b += there ? dy[i].b * x[i].b : -0.0f;
             }
         }
     }
     pair_store(a.sums + (uint64_t)block * a.columns, column, a.columns, sum);
-    if (NORM)
+    if (OF == OF_NORM)
         pair_store(a.sums + (uint64_t)(a.blocks + block) * a.columns, column, a.columns,
                    sum_normal);
-}
-
-template <typename T, bool NORM>
-static void column_blocks_launch(const struct cuda_context *cuda, const struct column_blocks<T> &a)
-{
-    launch(a.columns % 2 == 0 ? column_blocks_kernel<T, true, NORM>
-                              : column_blocks_kernel<T, false, NORM>,
-           dim3(launch_blocks(tiles_of(a.columns), WARPS), a.blocks), THREADS, 0, cuda->stream, a);
 }
 
 struct column_totals {
@@ -109,30 +123,38 @@ __global__ static void __launch_bounds__(THREADS, 1) column_totals_kernel(struct
         *between = total;
 }
 
-template <typename T>
-static void column_sums(const struct cuda_context *cuda, uint32_t N, uint32_t columns,
-                        const void *dy, const void *x, const float *stats,
+/* Of the sums' N, columns, dy, x and stats alone are set. */
+template <typename T, enum columns_of OF>
+static void column_sums(const struct cuda_context *cuda, struct column_blocks<T> of,
                         enum cpu_gradient gradient, void *dbias, void *dweight)
 {
-    uint32_t arrays = x ? 2 : 1, blocks = launch_blocks(N, ROWS);
-    uint32_t room = (uint32_t)(cuda->scratch_bytes / sizeof(float) / columns / arrays);
+    uint32_t arrays = OF == OF_NORM ? 2 : 1, blocks = launch_blocks(of.N, ROWS);
+    uint32_t room = (uint32_t)(cuda->scratch_bytes / sizeof(float) / of.columns / arrays);
     g_assert(room >= 2);
     room = MIN(room, (uint32_t)GRID_LIMIT);
-    float *totals = (float *)cuda->scratch, *sums = totals + (uint64_t)arrays * columns;
-    for (uint32_t first = 0; first < blocks; first += room - 1) {
-        uint32_t count = MIN(room - 1, blocks - first);
-        struct column_blocks<T> of_blocks = {
-            N, columns, first, count, (const T *)dy, (const T *)x, stats, sums
-        };
-        if (x)
-            column_blocks_launch<T, true>(cuda, of_blocks);
-        else
-            column_blocks_launch<T, false>(cuda, of_blocks);
-        struct column_totals of_round = {columns, count,  first == 0, first + count == blocks,
-                                         sums,    totals, gradient,   {dbias, dweight}};
-        launch(column_totals_kernel, dim3(launch_blocks(columns, THREADS), arrays), THREADS, 0,
+    float *totals = (float *)cuda->scratch;
+    of.sums = totals + (uint64_t)arrays * of.columns;
+    for (of.first = 0; of.first < blocks; of.first += room - 1) {
+        of.blocks = MIN(room - 1, blocks - of.first);
+        launch(of.columns % 2 == 0 ? column_blocks_kernel<T, true, OF>
+                                   : column_blocks_kernel<T, false, OF>,
+               dim3(launch_blocks(tiles_of(of.columns), WARPS), of.blocks), THREADS, 0,
+               cuda->stream, of);
+        struct column_totals of_round = {
+            of.columns, of.blocks, of.first == 0, of.first + of.blocks == blocks,
+            of.sums,    totals,    gradient,      {dbias, dweight}};
+        launch(column_totals_kernel, dim3(launch_blocks(of.columns, THREADS), arrays), THREADS, 0,
                cuda->stream, of_round);
     }
+}
+
+template <typename T>
+static void norm_parameters(const struct cuda_context *cuda, uint32_t N, uint32_t H, const void *dy,
+                            const void *x, const float *stats, enum cpu_gradient gradient,
+                            void *dweight, void *dbias)
+{
+    column_sums<T, OF_NORM>(cuda, {N, H, 0, 0, (T *)dy, (const T *)x, stats, NULL}, gradient, dbias,
+                            dweight);
 }
 
 void cuda_norm_backward_parameters(const struct cuda_context *cuda, enum model_precision precision,
@@ -140,12 +162,34 @@ void cuda_norm_backward_parameters(const struct cuda_context *cuda, enum model_p
                                    const float *stats, enum cpu_gradient gradient, void *dweight,
                                    void *dbias)
 {
-    BY_PRECISION(precision, column_sums, cuda, N, H, dy, x, stats, gradient, dbias, dweight);
+    BY_PRECISION(precision, norm_parameters, cuda, N, H, dy, x, stats, gradient, dweight, dbias);
+}
+
+template <typename T>
+static void bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, const void *dy,
+                 enum cpu_gradient gradient, void *dbias)
+{
+    column_sums<T, OF_DY>(cuda, {N, O, 0, 0, (T *)dy, NULL, NULL, NULL}, gradient, dbias, NULL);
 }
 
 void cuda_linear_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
                                uint32_t N, uint32_t O, const void *dy, enum cpu_gradient gradient,
                                void *dbias)
 {
-    BY_PRECISION(precision, column_sums, cuda, N, O, dy, NULL, NULL, gradient, dbias, NULL);
+    BY_PRECISION(precision, bias, cuda, N, O, dy, gradient, dbias);
+}
+
+template <typename T>
+static void gelu_bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, const void *pre,
+                      void *dy, enum cpu_gradient gradient, void *dbias)
+{
+    column_sums<T, OF_GELU>(cuda, {N, O, 0, 0, (T *)dy, (const T *)pre, NULL, NULL}, gradient,
+                            dbias, NULL);
+}
+
+void cuda_gelu_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
+                             uint32_t N, uint32_t O, const void *pre, void *dy,
+                             enum cpu_gradient gradient, void *dbias)
+{
+    BY_PRECISION(precision, gelu_bias, cuda, N, O, pre, dy, gradient, dbias);
 }

@@ -32,7 +32,7 @@ struct cuda_device {
 
 /* What says which kernels an operator calls, in one run. */
 struct kernels {
-    uint32_t kind, inputs, outputs;
+    uint32_t kind, inputs, outputs, training;
 };
 
 struct host_work {
@@ -199,9 +199,10 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
 /* CUDA loads a kernel when it is first called, and may wait for all streams to do so. None of them
  * may then be waiting for the host's thread, which has its own calls to make: they may not come
  * through meanwhile. */
-static void before_loading(struct cuda_device *cuda, const struct model_operator *op)
+static void before_loading(struct cuda_device *cuda, const struct operation *operation)
 {
-    const struct kernels kernels = {op->kind, op->inputs, op->outputs};
+    const struct model_operator *op = operation->op;
+    const struct kernels kernels = {op->kind, op->inputs, op->outputs, operation->training};
     for (guint i = 0; i < cuda->loaded->len; i++)
         if (memcmp(&g_array_index(cuda->loaded, struct kernels, i), &kernels, sizeof kernels) == 0)
             return;
@@ -215,7 +216,7 @@ static mover_ticket cuda_compute(struct device *device, const struct operation *
                                  const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
-    before_loading(cuda, operation->op);
+    before_loading(cuda, operation);
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, operation));
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);

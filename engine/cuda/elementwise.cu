@@ -8,7 +8,7 @@ enum { THREADS = 256 };
 template <typename T> struct gelu_arguments {
     uint64_t elements;
     const T *pre;
-    T *y; /* of the forward; dy of the backward */
+    T *y;
 };
 
 __device__ static inline uint64_t first_of_thread()
@@ -27,37 +27,20 @@ __global__ void __launch_bounds__(THREADS) gelu_forward_kernel(struct gelu_argum
 }
 
 template <typename T>
-__global__ void __launch_bounds__(THREADS) gelu_backward_kernel(struct gelu_arguments<T> a)
-{
-    uint64_t first = first_of_thread();
-    struct octet x = octet_load(a.pre, first, a.elements, 0);
-    struct octet dy = octet_load(a.y, first, a.elements, 0);
-    for (int i = 0; i < OCTET; i++)
-        dy.at[i] *= gelu_slope(x.at[i]);
-    octet_store(a.y, first, a.elements, dy);
-}
-
-template <typename T>
-static void gelu_launch(const struct cuda_context *cuda, bool forward, uint64_t elements,
-                        const void *pre, void *y)
+static void gelu_launch(const struct cuda_context *cuda, uint64_t elements, const void *pre,
+                        void *y)
 {
     struct gelu_arguments<T> arguments = {
         elements, (const T *)pre, (T *)y
     };
-    launch(forward ? gelu_forward_kernel<T> : gelu_backward_kernel<T>,
-           launch_blocks(elements, THREADS * OCTET), THREADS, 0, cuda->stream, arguments);
+    launch(gelu_forward_kernel<T>, launch_blocks(elements, THREADS * OCTET), THREADS, 0,
+           cuda->stream, arguments);
 }
 
 void cuda_gelu_forward(const struct cuda_context *cuda, enum model_precision precision,
                        uint64_t elements, const void *pre, void *y)
 {
-    BY_PRECISION(precision, gelu_launch, cuda, true, elements, pre, y);
-}
-
-void cuda_gelu_backward(const struct cuda_context *cuda, enum model_precision precision,
-                        uint64_t elements, const void *pre, void *dy)
-{
-    BY_PRECISION(precision, gelu_launch, cuda, false, elements, pre, dy);
+    BY_PRECISION(precision, gelu_launch, cuda, elements, pre, y);
 }
 
 template <typename T> struct residual_arguments {

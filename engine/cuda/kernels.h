@@ -78,8 +78,11 @@ void cuda_linear_backward_bias(const struct cuda_context *cuda, enum model_preci
 
 void cuda_gelu_forward(const struct cuda_context *cuda, enum model_precision precision,
                        uint64_t elements, const void *pre, void *y);
-void cuda_gelu_backward(const struct cuda_context *cuda, enum model_precision precision,
-                        uint64_t elements, const void *pre, void *dy);
+/* cpu_gelu_backward, and cpu_linear_backward_bias of what it leaves in dy: launches as
+ * cuda_linear_backward_bias. 3 N O E bytes. */
+void cuda_gelu_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
+                             uint32_t N, uint32_t O, const void *pre, void *dy,
+                             enum cpu_gradient gradient, void *dbias);
 void cuda_residual_forward(const struct cuda_context *cuda, enum model_precision precision,
                            uint32_t N, uint32_t H, const void *residual,
                            const struct cpu_dropout *dropout, void *y);

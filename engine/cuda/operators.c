@@ -184,8 +184,19 @@ static void gelu_forward(struct cuda_operators *operators, const struct operatio
                       call_out(call, 0), call_out(call, 1));
 }
 
+/* In one product where nothing is dropped between. */
 static void residual_forward(struct cuda_operators *operators, const struct operation_call *call)
 {
+    struct product_shape fused = forward_shape(call, PRODUCT_RESIDUAL);
+    if (!call->dropout && cuda_products_have(operators->products, &fused)) {
+        multiply(operators, call, fused,
+                 (struct product){.a = call_in(call, 0),
+                                  .b = call_parameter(call, 0),
+                                  .bias = call_parameter(call, 1),
+                                  .residual = call_in(call, 1),
+                                  .c = call_out(call, 0)});
+        return;
+    }
     linear_forward(operators, call);
     cuda_residual_forward(&operators->cuda, call->precision, call->N, call->op->outputs,
                           call_in(call, 1), call->dropout, call_out(call, 0));
@@ -200,23 +211,29 @@ static void multiply_weight(struct cuda_operators *operators, const struct opera
     shape.transposed_a = true;
     shape.out = (uint8_t)call_gradient_precision(call);
     shape.epilogue = in_list && call->op->accumulate ? PRODUCT_ADD : PRODUCT_PLAIN;
-    multiply(operators, call, shape,
-             (struct product){.a = a, .b = b, .c = call_gradient(call, 0)});
+    multiply(operators, call, shape, (struct product){.a = a, .b = b, .c = call_gradient(call, 0)});
     sum_squares(operators, call, 0);
 }
 
 /* The input's gradient first: the weight may be overwritten by its own. */
 static void product_backward(struct cuda_operators *operators, const struct operation_call *call,
-                             const void *dy, const void *x, void *dx)
+                             const void *dy)
 {
     uint32_t I = call->op->inputs, O = call->op->outputs;
     multiply(
         operators, call,
         (struct product_shape){
             .M = call->N, .N = I, .K = O, .transposed_b = true, .out = (uint8_t)call->precision},
-        (struct product){.a = dy, .b = call_parameter(call, 0), .c = dx});
-    multiply_weight(operators, call, (struct product_shape){.M = I, .N = O, .K = call->N}, x, dy);
-    cuda_linear_backward_bias(&operators->cuda, call->precision, call->N, O, dy,
+        (struct product){.a = dy, .b = call_parameter(call, 0), .c = call_out(call, 0)});
+    multiply_weight(operators, call, (struct product_shape){.M = I, .N = O, .K = call->N},
+                    call_in(call, 1), dy);
+}
+
+static void dense_backward(struct cuda_operators *operators, const struct operation_call *call,
+                           const void *dy)
+{
+    product_backward(operators, call, dy);
+    cuda_linear_backward_bias(&operators->cuda, call->precision, call->N, call->op->outputs, dy,
                               call_gradient_kind(call, call->op->accumulate),
                               call_gradient(call, 1));
     sum_squares(operators, call, 1);
@@ -224,14 +241,16 @@ static void product_backward(struct cuda_operators *operators, const struct oper
 
 static void linear_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    product_backward(operators, call, call_in(call, 0), call_in(call, 1), call_out(call, 0));
+    dense_backward(operators, call, call_in(call, 0));
 }
 
 static void gelu_backward(struct cuda_operators *operators, const struct operation_call *call)
 {
-    cuda_gelu_backward(&operators->cuda, call->precision, (uint64_t)call->N * call->op->outputs,
-                       call_in(call, 2), call_in(call, 0));
-    product_backward(operators, call, call_in(call, 0), call_in(call, 1), call_out(call, 0));
+    cuda_gelu_backward_bias(&operators->cuda, call->precision, call->N, call->op->outputs,
+                            call_in(call, 2), call_in(call, 0),
+                            call_gradient_kind(call, call->op->accumulate), call_gradient(call, 1));
+    sum_squares(operators, call, 1);
+    product_backward(operators, call, call_in(call, 0));
 }
 
 static void residual_backward(struct cuda_operators *operators, const struct operation_call *call)
@@ -243,7 +262,7 @@ static void residual_backward(struct cuda_operators *operators, const struct ope
                               call->dropout, dy, masked);
         dy = masked;
     }
-    product_backward(operators, call, dy, call_in(call, 1), call_out(call, 0));
+    dense_backward(operators, call, dy);
 }
 
 static void attention_forward(struct cuda_operators *operators, const struct operation_call *call)

@@ -78,7 +78,8 @@ static bool set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t a
 
 static bool has_bias(const struct product_shape *shape)
 {
-    return shape->epilogue == PRODUCT_BIAS || shape->epilogue == PRODUCT_GELU;
+    return shape->epilogue == PRODUCT_BIAS || shape->epilogue == PRODUCT_RESIDUAL ||
+           shape->epilogue == PRODUCT_GELU;
 }
 
 static bool set_epilogue(struct plan *plan)
@@ -190,14 +191,16 @@ cudaError_t cuda_products_run(struct cuda_products *products, const struct produ
                               const struct product *product)
 {
     struct plan *plan = plan_of(products, shape);
-    const float one = 1, beta = shape->epilogue == PRODUCT_ADD ? 1 : 0;
+    const void *added = shape->epilogue == PRODUCT_RESIDUAL ? product->residual : product->c;
+    const float one = 1,
+                beta = shape->epilogue == PRODUCT_ADD || shape->epilogue == PRODUCT_RESIDUAL;
     if (!plan->found)
         return cudaErrorNotSupported;
     if (!set_pointers(plan, product))
         return cudaErrorUnknown;
     cublasStatus_t status =
         cublasLtMatmul(products->handle, plan->operation, &one, product->b, plan->b, product->a,
-                       plan->a, &beta, product->c, plan->c, product->c, plan->c, &plan->algorithm,
+                       plan->a, &beta, added, plan->c, product->c, plan->c, &plan->algorithm,
                        products->workspace, plan->workspace_bytes, products->stream);
     return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
 }

@@ -10,8 +10,9 @@
 
 enum product_epilogue {
     PRODUCT_PLAIN,
-    PRODUCT_ADD,  /* to what c holds */
-    PRODUCT_BIAS, /* of `in`, added to each row */
+    PRODUCT_ADD,      /* to what c holds */
+    PRODUCT_BIAS,     /* of `in`, added to each row */
+    PRODUCT_RESIDUAL, /* c = residual + product with the bias, rounded once */
     PRODUCT_GELU /* c = gelu(pre), pre with the bias, stored too; gelu is of pre before its rounding
                   */
 };
@@ -20,12 +21,12 @@ struct product_shape {
     uint32_t M, N, K;
     uint32_t a_row, c_row; /* elements from one stored row to the next; 0: they are contiguous */
     uint8_t transposed_a, transposed_b; /* stored [K,M], [N,K] */
-    uint8_t in, out;                    /* enum model_precision: of a, b and bias; of c and pre */
+    uint8_t in, out; /* enum model_precision: of a, b and bias; of c, residual and pre */
     uint8_t epilogue;
 };
 
 struct product {
-    const void *a, *b, *bias; /* bias: NULL where there is none */
+    const void *a, *b, *bias, *residual; /* bias, residual: NULL where there is none */
     void *c, *pre;
 };
 

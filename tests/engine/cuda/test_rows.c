@@ -146,21 +146,30 @@ static void residuals(enum model_precision precision)
     }
 }
 
+static void check_gelu(enum model_precision precision, uint32_t N, uint32_t O,
+                       enum cpu_gradient gradient)
+{
+    struct twins t = twins_new();
+    uint64_t elements = (uint64_t)N * O;
+    struct twin *pre = twin_random(&t, "pre", precision, elements, 3);
+    struct twin *dy = twin_random(&t, "dy", precision, elements, 1);
+    struct twin *y = twin_unset(&t, "y", pre->bytes);
+    struct twin *dbias = twin_gradient(&t, "dbias", gradient, O);
+    cpu_gelu_forward(t.cpu, precision, elements, pre->cpu, y->cpu);
+    cuda_gelu_forward(&t.cuda, precision, elements, pre->cuda, y->cuda);
+    cpu_gelu_backward(t.cpu, precision, elements, pre->cpu, dy->cpu);
+    cpu_linear_backward_bias(t.cpu, precision, N, O, dy->cpu, gradient, dbias->cpu);
+    cuda_gelu_backward_bias(&t.cuda, precision, N, O, pre->cuda, dy->cuda, gradient, dbias->cuda);
+    twins_assert_same(&t, "gelu");
+    twins_free(&t);
+}
+
 static void gelus(enum model_precision precision)
 {
-    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
-        struct twins t = twins_new();
-        uint64_t elements = (uint64_t)sizes[i][0] * sizes[i][1];
-        struct twin *pre = twin_random(&t, "pre", precision, elements, 3);
-        struct twin *dy = twin_random(&t, "dy", precision, elements, 1);
-        struct twin *y = twin_unset(&t, "y", pre->bytes);
-        cpu_gelu_forward(t.cpu, precision, elements, pre->cpu, y->cpu);
-        cuda_gelu_forward(&t.cuda, precision, elements, pre->cuda, y->cuda);
-        cpu_gelu_backward(t.cpu, precision, elements, pre->cpu, dy->cpu);
-        cuda_gelu_backward(&t.cuda, precision, elements, pre->cuda, dy->cuda);
-        twins_assert_same(&t, "gelu");
-        twins_free(&t);
-    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
+        for (int gradient = CPU_GRADIENT_SET; gradient <= CPU_GRADIENT_ADD_BF16; gradient++)
+            check_gelu(precision, sizes[i][0], sizes[i][1], (enum cpu_gradient)gradient);
+    check_gelu(precision, 300, 650, CPU_GRADIENT_ADD);
 }
 
 int main(int argc, char **argv)
