@@ -22,8 +22,9 @@ static const char unasked_work[] = ASKED
  * the host waited in it; begin and end of the work, and when the call that asked for it was over.
  */
 static const char asked_work[] = ASKED
-    ", waits AS (SELECT DISTINCT range FROM asked"
-    " JOIN CUPTI_ACTIVITY_KIND_SYNCHRONIZATION USING (correlationId)), "
+    ", waits AS (SELECT DISTINCT range FROM asked JOIN CUPTI_ACTIVITY_KIND_RUNTIME"
+    " USING (correlationId) JOIN StringIds s ON s.id = nameId"
+    " WHERE s.value LIKE '%Synchronize%'), "
     "calls AS (SELECT correlationId, MIN(end) AS over FROM CUPTI_ACTIVITY_KIND_RUNTIME"
     " GROUP BY correlationId) "
     "SELECT e.rangeId, e.uint64Value, e.start, e.end, v.range IS NOT NULL, w.start, w.end,"
@@ -181,9 +182,9 @@ static void take(struct times *times, uint64_t *durations_ns, uint32_t operator_
 
 static bool has_tables(const struct database *database)
 {
-    static const char *const needed[] = {
-        "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION",
-        "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"};
+    static const char *const needed[] = {"CUPTI_ACTIVITY_KIND_KERNEL",
+                                         "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION",
+                                         "CUPTI_ACTIVITY_KIND_RUNTIME"};
     for (size_t i = 0; i < G_N_ELEMENTS(needed); i++)
         if (!database_has_table(database, needed[i]))
             return false;

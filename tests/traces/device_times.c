@@ -21,15 +21,17 @@ static void set_up(struct fixture *fixture, gconstpointer data)
     (void)data;
     *fixture = (struct fixture){.database = {.path = g_strdup("in memory"), .descriptor = -1}};
     g_assert_cmpint(sqlite3_open(":memory:", &fixture->database.handle), ==, SQLITE_OK);
-    execute(fixture,
-            "CREATE TABLE NVTX_EVENTS (start, end, eventType, rangeId, category, text, domainId, "
-            "uint64Value);"
-            "INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, NULL, NULL, 'other', 1, NULL),"
-            " (0, NULL, 75, NULL, NULL, 'pstar', 2, NULL);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, correlationId);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, correlationId);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start, end, correlationId);"
-            "CREATE TABLE CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION (externalId, correlationId)");
+    execute(
+        fixture,
+        "CREATE TABLE NVTX_EVENTS (start, end, eventType, rangeId, category, text, domainId, "
+        "uint64Value);"
+        "INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, NULL, NULL, 'other', 1, NULL),"
+        " (0, NULL, 75, NULL, NULL, 'pstar', 2, NULL);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, correlationId);"
+        "CREATE TABLE StringIds (id, value);"
+        "INSERT INTO StringIds VALUES (1, 'cuLaunchKernelEx'), (2, 'cudaEventSynchronize_v3020');"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, correlationId, nameId);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION (externalId, correlationId)");
 }
 
 static void tear_down(struct fixture *fixture, gconstpointer data)
@@ -56,24 +58,31 @@ static void add_range(const struct fixture *fixture, int id, int moment, int sta
     add(fixture, "NVTX_EVENTS VALUES (%d, %d, 59, %d, 3, NULL, 2, %d)", start, end, id, moment);
 }
 
-/* Asked for in the range (0: nobody knows), by a call that was over at `over`, of a table. */
-static void add_work(const struct fixture *fixture, const char *table, int range, int start,
-                     int end, int over)
+/* A call of a range's (0: nobody knows whose), of a name in StringIds; returns its correlation. */
+static int add_call(const struct fixture *fixture, int range, int over, int name)
 {
     static int correlation;
     correlation++;
-    add(fixture, "CUPTI_ACTIVITY_KIND_%s (start, end, correlationId) VALUES (%d, %d, %d)", table,
-        start, end, correlation);
-    add(fixture, "CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%d, %d, %d)", over - 1, over, correlation);
+    add(fixture, "CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%d, %d, %d, %d)", over - 1, over, correlation,
+        name);
     if (range) /* once for the runtime's call, once for the driver's within */
         for (int i = 0; i < 2; i++)
             add(fixture, "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION VALUES (%d, %d)", range,
                 correlation);
+    return correlation;
+}
+
+/* Work of a table, asked for by a call of the range's that was over at `over`. */
+static void add_work(const struct fixture *fixture, const char *table, int range, int start,
+                     int end, int over)
+{
+    add(fixture, "CUPTI_ACTIVITY_KIND_%s (start, end, correlationId) VALUES (%d, %d, %d)", table,
+        start, end, add_call(fixture, range, over, 1));
 }
 
 static void add_wait(const struct fixture *fixture, int range, int end)
 {
-    add_work(fixture, "SYNCHRONIZATION", range, end - 1, end, end);
+    add_call(fixture, range, end, 2);
 }
 
 static void assert_times(const struct fixture *fixture, uint64_t a, uint64_t b, uint64_t c)
@@ -156,7 +165,7 @@ static void test_doubt(struct fixture *fixture, gconstpointer data)
     add_work(fixture, "KERNEL", 0, 2501, 2600, 0); /* after the last range */
     execute(fixture, "UPDATE NVTX_EVENTS SET domainId = 1 WHERE rangeId = 1");
     assert_times(fixture, 1001, 500, 50);
-    execute(fixture, "DROP TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION");
+    execute(fixture, "DROP TABLE CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION");
     assert_times(fixture, 1001, 1002, 1003);
 }
 
