@@ -6,8 +6,9 @@ import shutil
 
 SANITIZER, FOUND_SOMETHING = "compute-sanitizer", 99  # exit status that no program of ours has
 TOOLS, PRECISIONS = ("memcheck", "racecheck"), ("bf16", "fp32")
-SHAPES = ((128, 2), (160, 2), (60, 3))  # width, heads: attention's kernels for heads of 64, 80 and 20
-BATCH, SEQUENCE, VOCABULARY = 2, 100, 1000  # no multiples of any tile
+# Width, heads, batch: attention's kernels for heads of 64, few and many of them, of 80 and of 20.
+SHAPES = ((128, 2, 2), (128, 2, 100), (160, 2, 2), (60, 3, 2))
+SEQUENCE, VOCABULARY = 100, 1000  # no multiples of any tile
 
 
 def small_model(bench, width, heads):
@@ -33,10 +34,10 @@ def sanitized(bench):
     if not bench.gpu or not sanitizer:
         bench.found["skipped"] = f"needs a GPU and {SANITIZER}"
         return
-    for width, heads in SHAPES:
+    for width, heads, batch in SHAPES:
         for precision in PRECISIONS:
-            job = bench.job(small_model(bench, width, heads), batch=BATCH, sequence=SEQUENCE, precision=precision)
+            job = bench.job(small_model(bench, width, heads), batch=batch, sequence=SEQUENCE, precision=precision)
             for tool in TOOLS:
-                name = f"{heads} heads of {width // heads}, {precision}"
+                name = f"{batch} times {heads} heads of {width // heads}, {precision}"
                 with bench.going_on(f"{name}, {tool}"):
                     check(bench, sanitizer, tool, name, job)

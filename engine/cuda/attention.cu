@@ -7,7 +7,7 @@ enum { WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
 /* A warp a row of a head, by the lanes of the CPU device. */
 template <typename T> __global__ void __launch_bounds__(THREADS) delta_kernel(struct attention a)
 {
-    struct attention_head h = attention_head_of(a);
+    struct attention_head h = attention_head_of(a, blockIdx.y);
     uint32_t t = blockIdx.x * WARPS + threadIdx.x / WARP;
     if (t >= a.T)
         return;
@@ -21,7 +21,7 @@ template <typename T> __global__ void __launch_bounds__(THREADS) delta_kernel(st
     }
     float delta = lanes_sum(sum.a, sum.b);
     if (threadIdx.x % WARP == 0)
-        *attention_delta_at(a, t) = delta;
+        *attention_delta_at(a, h, t) = delta;
 }
 
 static bool on_tensor_cores(const struct attention &a)

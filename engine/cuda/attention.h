@@ -24,16 +24,17 @@ struct attention {
 
 enum attention_part { ATTENTION_Q, ATTENTION_K, ATTENTION_V };
 
-/* One head of one sequence, of the block's y. */
+/* One head of one sequence. */
 struct attention_head {
     uint32_t head; /* b*A + a */
     uint64_t row;  /* of the sequence's first token */
     uint32_t a;
 };
 
-__device__ static inline struct attention_head attention_head_of(const struct attention &a)
+__device__ static inline struct attention_head attention_head_of(const struct attention &a,
+                                                                 uint32_t index)
 {
-    uint32_t head = a.first_head + blockIdx.y;
+    uint32_t head = a.first_head + index;
     return {head, (uint64_t)(head / a.A) * a.T, head % a.A};
 }
 
@@ -51,10 +52,11 @@ __device__ static inline uint64_t attention_o_at(const struct attention &a,
     return (h.row + t) * a.A * a.D + (uint64_t)h.a * a.D;
 }
 
-/* Where the delta of token t lies. */
-__device__ static inline float *attention_delta_at(const struct attention &a, uint32_t t)
+/* Where the delta of the head's token t lies. */
+__device__ static inline float *attention_delta_at(const struct attention &a,
+                                                   const struct attention_head &h, uint32_t t)
 {
-    return a.delta + (uint64_t)blockIdx.y * a.T + t;
+    return a.delta + (uint64_t)(h.head - a.first_head) * a.T + t;
 }
 
 /* The counter's factors, of four elements of a tile of keys, for one query. */
@@ -66,6 +68,7 @@ __device__ static inline void attention_factors(const struct attention &a,
     tile_factors(a.dropout, row * tiles_of(a.T) + keys, counter, factors);
 }
 
+/* A block's x is its tile, its y the head. */
 static inline dim3 attention_grid(const struct attention &a)
 {
     return dim3(tiles_of(a.T), a.heads);

@@ -35,7 +35,7 @@ __device__ static inline void compute_row(const struct attention &a, const struc
     float lse = 0, delta = 0;
     if (query < a.T) {
         lse = a.lse_read[(uint64_t)h.head * a.T + query];
-        delta = *attention_delta_at(a, query);
+        delta = *attention_delta_at(a, h, query);
     }
     if (a.dropout.scale != 0)
         attention_factors(a, h, query, keys, thread_x(), factors);
@@ -66,7 +66,7 @@ template <typename T, int WIDTH>
 __global__ void __launch_bounds__(ATTENTION_THREADS) queries_kernel(struct attention a)
 {
     struct backward_shared<WIDTH> *shared = (struct backward_shared<WIDTH> *)shared_memory();
-    struct attention_head h = attention_head_of(a);
+    struct attention_head h = attention_head_of(a, blockIdx.y);
     uint32_t queries = gridDim.x - 1 - blockIdx.x;
     struct thread_rows<WIDTH> dq = {
     };
@@ -86,7 +86,7 @@ template <typename T, int WIDTH>
 __global__ void __launch_bounds__(ATTENTION_THREADS) keys_kernel(struct attention a)
 {
     struct backward_shared<WIDTH> *shared = (struct backward_shared<WIDTH> *)shared_memory();
-    struct attention_head h = attention_head_of(a);
+    struct attention_head h = attention_head_of(a, blockIdx.y);
     uint32_t keys = blockIdx.x;
     struct thread_rows<WIDTH> dk = {}, dv = {
     };

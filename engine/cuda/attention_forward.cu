@@ -72,7 +72,7 @@ template <typename T, int WIDTH>
 __global__ void __launch_bounds__(ATTENTION_THREADS) forward_kernel(struct attention a)
 {
     struct forward_shared<WIDTH> *shared = (struct forward_shared<WIDTH> *)shared_memory();
-    struct attention_head h = attention_head_of(a);
+    struct attention_head h = attention_head_of(a, blockIdx.y);
     uint32_t queries = gridDim.x - 1 - blockIdx.x;
     struct progress<WIDTH> p = {
     };

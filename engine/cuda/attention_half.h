@@ -1,5 +1,9 @@
-/* Attention's tiles on tensor cores, for bf16 with D a multiple of 8: a warp has 16 rows of a tile
- * of 64, in the fragments of engine/cuda/mma.h. Heads are padded with zeros to WIDTH. */
+/* Attention's products on tensor cores, for bf16 with D a multiple of 8. A block has BANDS * 64
+ * rows, of queries or of keys; a warp has a quarter of them, BANDS of 16, kept as fragments
+ * (engine/cuda/mma.h). What it loads of a tile's 64 columns serves all its bands: by the
+ * instructions' rates, reckoned and not measured, shared memory gives columns for one band about as
+ * fast as tensor cores multiply them. Heads are padded with zeros to WIDTH. The bits are the same,
+ * whatever BANDS is. */
 #ifndef PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 #define PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 
@@ -9,33 +13,41 @@
 enum {
     HALF_WARPS = 4,
     HALF_THREADS = HALF_WARPS * WARP,
-    WARP_ROWS = TILE / HALF_WARPS,
+    BAND = 16,
     STEP = 16,     /* of a product's depth */
     FRAGMENT = 8,  /* columns of a fragment of sums */
     LANE_ROWS = 2, /* of a fragment, that a lane has elements of */
 };
 
+/* The most shared memory that a block can have on every GPU from sm_80 on. */
+#define SHARED_BYTES (99u << 10)
+
 #define LOG2_E 1.44269504088896341f
 
 /* Rows are 16 bytes longer than a multiple of all banks: eight of them lie in different ones. */
-template <int WIDTH> struct half_rows {
-    alignas(16) uint16_t at[TILE][WIDTH + 8];
+template <int ROWS, int WIDTH> struct half_rows {
+    alignas(16) uint16_t at[ROWS][WIDTH + 8];
 };
 
-/* A warp's sums [16, WIDTH], a fragment each eight columns: element 2 i + e of a lane's is in row
- * lane_row(i) of the tile and column lane_column(fragment) + e. */
-template <int WIDTH> struct warp_sums {
-    float at[WIDTH / FRAGMENT][4];
+/* A warp's rows as the left side of products, by steps of the depth. */
+template <int BANDS, int WIDTH> struct warp_rows {
+    uint32_t at[BANDS][WIDTH / STEP][4];
 };
 
-__device__ static inline unsigned warp_row()
+/* A warp's sums: element 2 i + e of a lane's fragment is in row lane_row(band, i) of the block and
+ * column lane_column(fragment) + e; of scores, score_column(slice, fragment) + e. */
+template <int BANDS, int COLUMNS> struct warp_sums {
+    float at[BANDS][COLUMNS / FRAGMENT][4];
+};
+
+template <int BANDS> __device__ inline unsigned warp_row()
 {
-    return threadIdx.x / WARP * WARP_ROWS;
+    return threadIdx.x / WARP * BANDS * BAND;
 }
 
-__device__ static inline unsigned lane_row(int i)
+template <int BANDS> __device__ inline unsigned lane_row(int band, int i)
 {
-    return warp_row() + threadIdx.x % WARP / 4 + i * 8;
+    return warp_row<BANDS>() + band * BAND + threadIdx.x % WARP / 4 + i * 8;
 }
 
 __device__ static inline unsigned lane_column(int fragment)
@@ -43,129 +55,144 @@ __device__ static inline unsigned lane_column(int fragment)
     return fragment * FRAGMENT + threadIdx.x % 4 * 2;
 }
 
-/* Starts copying a tile's rows, of `stride` elements each from `first` on. */
-template <int WIDTH>
-__device__ inline void half_rows_copy(const struct attention &a, const uint16_t *first,
-                                      uint64_t stride, uint32_t tile, struct half_rows<WIDTH> &rows)
+/* Scores are of COLUMNS of a tile's 64 at a time, a slice, of which fragment f begins here: they
+ * are as far apart as they can be, so that a slice has whole counters of dropout. */
+template <int COLUMNS> __device__ inline unsigned slice_column(int slice, int f)
 {
-    for (unsigned i = threadIdx.x; i < TILE * WIDTH / OCTET; i += HALF_THREADS) {
-        uint32_t r = i / (WIDTH / OCTET), d = i % (WIDTH / OCTET) * OCTET, t = tile * TILE + r;
-        bool there = t < a.T && d < a.D;
-        copy_start(&rows.at[r][d], there ? first + t * stride + d : first, there);
-    }
+    return f * (TILE * FRAGMENT / COLUMNS) + slice * FRAGMENT;
 }
 
-template <int WIDTH>
+template <int COLUMNS> __device__ inline unsigned score_column(int slice, int fragment)
+{
+    return slice_column<COLUMNS>(slice, fragment) + threadIdx.x % 4 * 2;
+}
+
+/* Starts copying rows of `stride` elements each, from row `first` on. Where a thread copies from is
+ * computed at every call: the kernels have no registers to keep it in. */
+template <int ROWS, int WIDTH>
+__device__ inline void half_rows_copy(const struct attention &a, const uint16_t *from,
+                                      uint32_t stride, uint32_t first,
+                                      struct half_rows<ROWS, WIDTH> &rows)
+{
+    const unsigned octets = WIDTH / OCTET, together = HALF_THREADS / octets;
+    unsigned thread = afresh(threadIdx.x);
+    unsigned r = thread / octets, d = thread % octets * OCTET;
+    uint32_t left = first < a.T && d < a.D ? a.T - first : 0;
+    from += (uint64_t)(first + r) * stride + d;
+#pragma unroll
+    for (unsigned i = 0; i < ROWS; i += together)
+        copy_start(&rows.at[r + i][d], from + (uint64_t)i * stride, r + i < left);
+}
+
+template <int ROWS, int WIDTH>
 __device__ inline void half_qkv_copy(const struct attention &a, const struct attention_head &h,
-                                     enum attention_part part, uint32_t tile,
-                                     struct half_rows<WIDTH> &rows)
+                                     enum attention_part part, uint32_t first,
+                                     struct half_rows<ROWS, WIDTH> &rows)
 {
-    const uint16_t *first = (const uint16_t *)a.qkv + attention_qkv_at(a, h, part, 0);
-    half_rows_copy(a, first, 3ull * a.A * a.D, tile, rows);
+    const uint16_t *from = (const uint16_t *)a.qkv + attention_qkv_at(a, h, part, 0);
+    half_rows_copy(a, from, 3 * a.A * a.D, first, rows);
 }
 
-template <int WIDTH>
+template <int ROWS, int WIDTH>
 __device__ inline void half_dout_copy(const struct attention &a, const struct attention_head &h,
-                                      uint32_t tile, struct half_rows<WIDTH> &rows)
+                                      uint32_t first, struct half_rows<ROWS, WIDTH> &rows)
 {
-    const uint16_t *first = (const uint16_t *)a.dout + attention_o_at(a, h, 0);
-    half_rows_copy(a, first, (uint64_t)a.A * a.D, tile, rows);
+    const uint16_t *from = (const uint16_t *)a.dout + attention_o_at(a, h, 0);
+    half_rows_copy(a, from, a.A * a.D, first, rows);
 }
 
-/* The warp's rows times the columns, of which each is a row here: [16, 64]. */
-template <int WIDTH>
-__device__ inline struct warp_sums<TILE> warp_product(const struct half_rows<WIDTH> &rows,
-                                                      const struct half_rows<WIDTH> &columns) {
-    struct warp_sums<TILE> sums = {
+template <int BANDS, int WIDTH>
+__device__ inline void warp_rows_load(const struct half_rows<BANDS * TILE, WIDTH> &from,
+                                      struct warp_rows<BANDS, WIDTH> &rows)
+{
+    unsigned lane = threadIdx.x % WARP;
+#pragma unroll
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int k = 0; k < WIDTH; k += STEP)
+            matrices_load(&from.at[warp_row<BANDS>() + band * BAND + lane % 16][k + lane / 16 * 8],
+                          rows.at[band][k / STEP]);
+}
+
+/* The warp's rows times a slice of the columns, of which each is a row here. */
+template <int COLUMNS, int BANDS, int WIDTH>
+__device__ inline struct warp_sums<BANDS, COLUMNS>
+warp_product(const struct warp_rows<BANDS, WIDTH> &rows,
+             const struct half_rows<TILE, WIDTH> &columns, int slice) {
+    struct warp_sums<BANDS, COLUMNS> sums = {
     };
     unsigned lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int k = 0; k < WIDTH; k += STEP) {
-        uint32_t a[4], b[4];
-        matrices_load(&rows.at[warp_row() + lane % 16][k + lane / 16 * 8], a);
+    for (int k = 0; k < WIDTH; k += STEP)
 #pragma unroll
-        for (int n = 0; n < TILE; n += 2 * FRAGMENT) {
-            matrices_load(&columns.at[n + lane / 16 * 8 + lane % 8][k + lane / 8 % 2 * 8], b);
-            mma_add(sums.at[n / FRAGMENT], a, b);
-            mma_add(sums.at[n / FRAGMENT + 1], a, b + 2);
+        for (int f = 0; f < COLUMNS / FRAGMENT; f += 2) {
+            uint32_t b[4];
+            unsigned column = slice_column<COLUMNS>(slice, f + lane / 16) + lane % 8;
+            matrices_load(&columns.at[column][k + lane / 8 % 2 * 8], b);
+#pragma unroll
+            for (int band = 0; band < BANDS; band++) {
+                mma_add(sums.at[band][f], rows.at[band][k / STEP], b);
+                mma_add(sums.at[band][f + 1], rows.at[band][k / STEP], b + 2);
+            }
         }
-    }
     return sums;
 }
 
-/* sums[16, WIDTH] += scores[16, 64] rows[64, WIDTH], the scores rounded to bf16. */
-template <int WIDTH>
-__device__ inline void warp_product_add(const struct warp_sums<TILE> &scores,
-                                        const struct half_rows<WIDTH> &rows,
-                                        struct warp_sums<WIDTH> &sums)
+/* sums += scores times the rows that the slice's columns are, the scores rounded to bf16. */
+template <int COLUMNS, int BANDS, int WIDTH>
+__device__ inline void warp_product_add(const struct warp_sums<BANDS, COLUMNS> &scores,
+                                        const struct half_rows<TILE, WIDTH> &rows, int slice,
+                                        struct warp_sums<BANDS, WIDTH> &sums)
 {
     unsigned lane = threadIdx.x % WARP;
 #pragma unroll
-    for (int k = 0; k < TILE; k += STEP) {
-        const float *left = scores.at[k / FRAGMENT], *right = scores.at[k / FRAGMENT + 1];
-        uint32_t a[4] = {halves_even(left[0], left[1]), halves_even(left[2], left[3]),
-                         halves_even(right[0], right[1]), halves_even(right[2], right[3])};
-        uint32_t b[4];
+    for (int f = 0; f < COLUMNS / FRAGMENT; f += 2) {
+        uint32_t a[BANDS][4], b[4];
+#pragma unroll
+        for (int band = 0; band < BANDS; band++)
+            for (int i = 0; i < 4; i++) {
+                const float *pair = &scores.at[band][f + i / 2][i % 2 * 2];
+                a[band][i] = halves_even(pair[0], pair[1]);
+            }
+        unsigned row = slice_column<COLUMNS>(slice, f + lane / 8 % 2) + lane % 8;
 #pragma unroll
         for (int n = 0; n < WIDTH; n += 2 * FRAGMENT) {
-            matrices_load_transposed(&rows.at[k + lane % 16][n + lane / 16 * 8], b);
-            mma_add(sums.at[n / FRAGMENT], a, b);
-            mma_add(sums.at[n / FRAGMENT + 1], a, b + 2);
+            matrices_load_transposed(&rows.at[row][n + lane / 16 * 8], b);
+#pragma unroll
+            for (int band = 0; band < BANDS; band++) {
+                mma_add(sums.at[band][n / FRAGMENT], a[band], b);
+                mma_add(sums.at[band][n / FRAGMENT + 1], a[band], b + 2);
+            }
         }
     }
 }
 
-/* The lane's row i of the sums times `scale` goes to the head's row of tile `tile`. */
-template <int WIDTH>
-__device__ inline void half_row_store(const struct attention &a, uint16_t *first, uint64_t stride,
-                                      uint32_t tile, int i, float scale,
-                                      const struct warp_sums<WIDTH> &sums)
+/* The lane's row i of a band, times `scale`, goes to the head's row t. */
+template <int BANDS, int WIDTH>
+__device__ inline void half_row_store(const struct attention &a, uint16_t *to, uint64_t stride,
+                                      uint32_t t, int band, int i, float scale,
+                                      const struct warp_sums<BANDS, WIDTH> &sums)
 {
-    uint32_t t = tile * TILE + lane_row(i);
 #pragma unroll
-    for (int f = 0; f < WIDTH / FRAGMENT; f++)
-        if (t < a.T && lane_column(f) < a.D)
-            pair_store_whole(first + t * stride + lane_column(f),
-                             {sums.at[f][2 * i] * scale, sums.at[f][2 * i + 1] * scale});
+    for (int f = 0; f < WIDTH / FRAGMENT; f++) {
+        const float *pair = &sums.at[band][f][2 * i];
+        if (t < a.T && f * FRAGMENT < (int)a.D)
+            pair_store_whole(to + t * stride + lane_column(f), {pair[0] * scale, pair[1] * scale});
+    }
 }
 
-template <int WIDTH>
+template <int BANDS, int WIDTH>
 __device__ inline void half_qkv_store(const struct attention &a, const struct attention_head &h,
-                                      enum attention_part part, uint32_t tile, float scale,
-                                      const struct warp_sums<WIDTH> &sums)
+                                      enum attention_part part, uint32_t first, float scale,
+                                      const struct warp_sums<BANDS, WIDTH> &sums)
 {
-    uint16_t *first = (uint16_t *)a.dqkv + attention_qkv_at(a, h, part, 0);
-    for (int i = 0; i < LANE_ROWS; i++)
-        half_row_store(a, first, 3ull * a.A * a.D, tile, i, scale, sums);
-}
-
-/* Of queries' scores, those of later keys in the same tile become -infinity. */
-__device__ static inline void half_mask(uint32_t queries, uint32_t keys, struct warp_sums<TILE> &s)
-{
-    if (keys < queries)
-        return;
+    uint16_t *to = (uint16_t *)a.dqkv + attention_qkv_at(a, h, part, 0);
 #pragma unroll
-    for (int f = 0; f < TILE / FRAGMENT; f++)
-        for (int i = 0; i < 4; i++)
-            if (lane_column(f) + i % 2 > lane_row(i / 2))
-                s.at[f][i] = -INFINITY;
-}
-
-/* The dropout's factors on queries' rows. A counter's four elements, 16 apart, are a lane's. */
-__device__ static inline void half_drop(const struct attention &a, const struct attention_head &h,
-                                        uint32_t queries, uint32_t keys, struct warp_sums<TILE> &s)
-{
-    if (a.dropout.scale == 0)
-        return;
+    for (int band = 0; band < BANDS; band++)
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        for (int right = 0; right < 2; right++) {
-            float factors[4];
-            attention_factors(a, h, queries * TILE + lane_row(i / 2), keys,
-                              lane_column(right) + i % 2, factors);
-            for (int w = 0; w < 4; w++)
-                s.at[2 * w + right][i] *= factors[w];
-        }
+        for (int i = 0; i < LANE_ROWS; i++)
+            half_row_store(a, to, 3ull * a.A * a.D, first + lane_row<BANDS>(band, i), band, i,
+                           scale, sums);
 }
 
 #endif

@@ -1,216 +1,298 @@
 /* See engine/cuda/attention_backward.cu. For dk and dv the products are of keys by queries, so that
  * P and dS transposed are rows of a warp. */
-#include "engine/cuda/attention_half.h"
+#include "engine/cuda/attention_half_pairs.h"
 
-/* With two BUFFERS the next tiles are on their way while these are computed; where the device's
- * shared memory has no room for that, they come one after the other. */
-template <int WIDTH, int BUFFERS> struct half_queries_shared {
-    struct half_rows<WIDTH> q, dout, k[BUFFERS], v[BUFFERS];
+/* Columns at a time, as many as there are registers for. */
+enum { QUERIES_SLICE = 32, KEYS_SLICE = 16 };
+
+/* The rows are soon in registers: then the tiles come there. */
+template <int BANDS, int WIDTH> union half_queries_shared {
+    struct {
+        struct half_rows<BANDS * TILE, WIDTH> q, dout;
+    } rows;
+    struct half_keys<WIDTH> keys[2];
 };
 
 /* Of the lane's rows. */
-struct row_values {
-    float lse[LANE_ROWS], delta[LANE_ROWS]; /* lse times log2(e) */
+template <int BANDS> struct row_values {
+    float lse[BANDS][LANE_ROWS], delta[BANDS][LANE_ROWS]; /* lse times log2(e) */
 };
 
-__device__ static inline struct row_values
-row_values_of(const struct attention &a, const struct attention_head &h, uint32_t queries)
-{
-    struct row_values values = {};
-    for (int i = 0; i < LANE_ROWS; i++) {
-        uint32_t t = queries * TILE + lane_row(i);
-        if (t < a.T) {
-            values.lse[i] = a.lse_read[(uint64_t)h.head * a.T + t] * LOG2_E;
-            values.delta[i] = *attention_delta_at(a, t);
+template <int BANDS>
+__device__ inline struct row_values<BANDS>
+row_values_of(const struct attention &a, const struct attention_head &h, uint32_t queries) {
+    struct row_values<BANDS> values = {
+    };
+#pragma unroll
+    for (int band = 0; band < BANDS; band++)
+        for (int i = 0; i < LANE_ROWS; i++) {
+            uint32_t t = queries + lane_row<BANDS>(band, i);
+            if (t < a.T) {
+                values.lse[band][i] = a.lse_read[(uint64_t)h.head * a.T + t] * LOG2_E;
+                values.delta[band][i] = *attention_delta_at(a, h, t);
+            }
         }
-    }
     return values;
 }
 
 /* dS of the scores and of the gradient of what was dropped out of. */
-__device__ static inline void queries_gradient(float scale, const struct row_values &values,
-                                               const struct warp_sums<TILE> &s,
-                                               struct warp_sums<TILE> &ds)
+template <int COLUMNS, int BANDS>
+__device__ inline void queries_gradient(float scale, const struct row_values<BANDS> &values,
+                                        const struct warp_sums<BANDS, COLUMNS> &s,
+                                        struct warp_sums<BANDS, COLUMNS> &ds)
 {
 #pragma unroll
-    for (int f = 0; f < TILE / FRAGMENT; f++)
-        for (int e = 0; e < 4; e++) {
-            float p = power_of_two(fmaf(s.at[f][e], scale, -values.lse[e / 2]));
-            ds.at[f][e] = p * (ds.at[f][e] - values.delta[e / 2]);
-        }
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int f = 0; f < COLUMNS / FRAGMENT; f++)
+            for (int e = 0; e < 4; e++) {
+                float p = power_of_two(fmaf(s.at[band][f][e], scale, -values.lse[band][e / 2]));
+                ds.at[band][f][e] = p * (ds.at[band][f][e] - values.delta[band][e / 2]);
+            }
 }
 
-template <int WIDTH, int BUFFERS>
-__device__ inline void copy_keys(const struct attention &a, const struct attention_head &h,
-                                 uint32_t keys, struct half_queries_shared<WIDTH, BUFFERS> *shared)
+/* dq += dS K of a slice of a tile of keys. */
+template <int BANDS, int WIDTH>
+__device__ inline void
+queries_slice(const struct attention &a, const struct attention_head &h,
+              const struct warp_rows<BANDS, WIDTH> &q, const struct warp_rows<BANDS, WIDTH> &dout,
+              const struct row_values<BANDS> &values, uint32_t queries, uint32_t keys,
+              const struct half_keys<WIDTH> &tile, int slice, struct warp_sums<BANDS, WIDTH> &dq)
 {
-    half_qkv_copy(a, h, ATTENTION_K, keys, shared->k[keys % BUFFERS]);
-    half_qkv_copy(a, h, ATTENTION_V, keys, shared->v[keys % BUFFERS]);
+    struct warp_sums<BANDS, QUERIES_SLICE> s, ds;
+    s = warp_product<QUERIES_SLICE>(q, tile.k, slice);
+    ds = warp_product<QUERIES_SLICE>(dout, tile.v, slice);
+    if (queries_lateness<BANDS>(queries, keys).most > 0)
+        scores_mask<false>(scores_ahead<QUERIES_SLICE, BANDS>(queries, keys, slice), s);
+    queries_drop(a, h, queries, keys, slice, ds);
+    queries_gradient(a.scale * LOG2_E, values, s, ds);
+    warp_product_add(ds, tile.k, slice, dq);
 }
 
-/* The last queries first: they have most keys. */
-template <int WIDTH, int BUFFERS>
+/* The last queries take longest: they have most keys. The next keys are on their way while these
+ * are computed. */
+template <int BANDS, int WIDTH>
 __global__ void __launch_bounds__(HALF_THREADS) half_queries_kernel(struct attention a)
 {
-    struct half_queries_shared<WIDTH, BUFFERS> *shared =
-        (struct half_queries_shared<WIDTH, BUFFERS> *)shared_memory();
-    struct attention_head h = attention_head_of(a);
-    uint32_t queries = gridDim.x - 1 - blockIdx.x;
-    struct row_values values = row_values_of(a, h, queries);
-    struct warp_sums<WIDTH> dq = {
+    union half_queries_shared<BANDS, WIDTH> *shared =
+        (union half_queries_shared<BANDS, WIDTH> *)shared_memory();
+    struct half_block block = half_block_of(a);
+    const struct attention_head &h = block.head;
+    uint32_t queries = block.shorter * BANDS * TILE;
+    uint32_t end = queries + BANDS * TILE < a.T ? queries + BANDS * TILE : a.T;
+    struct warp_rows<BANDS, WIDTH> q, dout;
+    struct warp_sums<BANDS, WIDTH> dq = {
     };
-    half_qkv_copy(a, h, ATTENTION_Q, queries, shared->q);
-    half_dout_copy(a, h, queries, shared->dout);
-    if (BUFFERS > 1)
-        copy_keys(a, h, 0, shared);
+    half_qkv_copy(a, h, ATTENTION_Q, queries, shared->rows.q);
+    half_dout_copy(a, h, queries, shared->rows.dout);
     copy_group();
-    for (uint32_t keys = 0; keys <= queries; keys++) {
-        if (keys + BUFFERS - 1 <= queries)
-            copy_keys(a, h, keys + BUFFERS - 1, shared);
-        copy_group();
-        copy_wait<BUFFERS - 1>();
+    struct row_values<BANDS> values = row_values_of<BANDS>(a, h, queries);
+    copy_wait<0>();
+    __syncthreads();
+    warp_rows_load(shared->rows.q, q);
+    warp_rows_load(shared->rows.dout, dout);
+    __syncthreads();
+    half_keys_copy(a, h, 0, shared->keys[0]);
+    for (uint32_t keys = 0; keys < end; keys += TILE) {
+        struct half_keys<WIDTH> &tile = shared->keys[keys / TILE % 2];
+        copy_wait<0>();
         __syncthreads();
-        struct warp_sums<TILE> s = warp_product(shared->q, shared->k[keys % BUFFERS]);
-        struct warp_sums<TILE> ds = warp_product(shared->dout, shared->v[keys % BUFFERS]);
-        half_mask(queries, keys, s);
-        half_drop(a, h, queries, keys, ds);
-        queries_gradient(a.scale * LOG2_E, values, s, ds);
-        warp_product_add(ds, shared->k[keys % BUFFERS], dq);
-        __syncthreads();
+        if (keys + TILE < end)
+            half_keys_copy(a, h, keys + TILE, shared->keys[(keys / TILE + 1) % 2]);
+        if (queries_lateness<BANDS>(queries, keys).least > 0)
+            continue;
+#pragma unroll 1
+        for (int slice = 0; slice < TILE / QUERIES_SLICE; slice++)
+            queries_slice(a, h, q, dout, values, queries, keys, tile, slice, dq);
     }
     half_qkv_store(a, h, ATTENTION_Q, queries, a.scale, dq);
 }
 
-template <int WIDTH, int BUFFERS> struct half_keys_shared {
-    struct half_rows<WIDTH> k, v, q[BUFFERS], dout[BUFFERS];
-    float lse[TILE], delta[TILE];         /* of the queries; lse times log2(e) */
-    uint32_t stays[TILE / 2][HALF_WARPS]; /* of two queries and a warp's 16 keys, a bit each */
+/* A tile of queries, and what is theirs. */
+template <int BANDS, int WIDTH> struct half_queries {
+    struct half_rows<TILE, WIDTH> q, dout;
+    float lse[TILE], delta[TILE];
+    uint32_t stays[TILE / 2][HALF_WARPS * BANDS]; /* of two queries and 16 keys, a bit each */
 };
 
-template <int WIDTH, int BUFFERS>
-__device__ inline void copy_queries(const struct attention &a, const struct attention_head &h,
-                                    uint32_t queries,
-                                    struct half_keys_shared<WIDTH, BUFFERS> *shared)
+template <int BANDS, int WIDTH> union half_keys_shared {
+    struct {
+        struct half_rows<BANDS * TILE, WIDTH> k, v;
+    } rows;
+    struct half_queries<BANDS, WIDTH> queries[2];
+};
+
+template <int BANDS, int WIDTH>
+__device__ inline void half_queries_copy(const struct attention &a, const struct attention_head &h,
+                                         uint32_t queries, struct half_queries<BANDS, WIDTH> &tile)
 {
-    half_qkv_copy(a, h, ATTENTION_Q, queries, shared->q[queries % BUFFERS]);
-    half_dout_copy(a, h, queries, shared->dout[queries % BUFFERS]);
+    struct attention_head again = {afresh(h.head), h.row, h.a}; /* spares registers */
+    uint32_t t = queries + threadIdx.x % TILE;
+    half_qkv_copy(a, h, ATTENTION_Q, queries, tile.q);
+    half_dout_copy(a, h, queries, tile.dout);
+    if (threadIdx.x < TILE)
+        copy_start_word(&tile.lse[t - queries], a.lse_read + (uint64_t)again.head * a.T + t,
+                        t < a.T);
+    else
+        copy_start_word(&tile.delta[t - queries], attention_delta_at(a, again, t), t < a.T);
+    copy_group();
 }
 
-template <int WIDTH, int BUFFERS>
-__device__ inline void load_values(const struct attention &a, const struct attention_head &h,
-                                   uint32_t queries,
-                                   struct half_keys_shared<WIDTH, BUFFERS> *shared)
-{
-    uint32_t t = queries * TILE + threadIdx.x;
-    if (threadIdx.x >= TILE)
-        return;
-    bool there = t < a.T;
-    shared->lse[threadIdx.x] = there ? a.lse_read[(uint64_t)h.head * a.T + t] * LOG2_E : 0;
-    shared->delta[threadIdx.x] = there ? *attention_delta_at(a, t) : 0;
-}
-
-/* A warp draws for two queries at a time, each lane one counter: of four keys 16 apart. */
-template <int WIDTH, int BUFFERS>
-__device__ inline void draw(const struct attention &a, const struct attention_head &h,
-                            uint32_t queries, uint32_t keys,
-                            struct half_keys_shared<WIDTH, BUFFERS> *shared)
+/* A warp draws for two queries and 64 keys at a time, each lane one counter: of four keys 16
+ * apart. */
+template <int BANDS, int WIDTH>
+__device__ inline void draw(struct attention a, const struct attention_head &h, uint32_t queries,
+                            uint32_t keys, struct half_queries<BANDS, WIDTH> &tile)
 {
     unsigned lane = threadIdx.x % WARP;
     if (a.dropout.scale == 0)
         return;
-    for (unsigned two = threadIdx.x / WARP; two < TILE / 2; two += HALF_WARPS) {
+    a.dropout.stream.seed ^= afresh(0); /* keeps the rounds' keys out of registers */
+    for (unsigned i = threadIdx.x / WARP; i < TILE / 2 * BANDS; i += HALF_WARPS) {
         float factors[4];
-        uint32_t query = queries * TILE + two * 2 + lane / TILE_COUNTERS;
-        attention_factors(a, h, query, keys, lane % TILE_COUNTERS, factors);
+        uint32_t query = queries + i / BANDS * 2 + lane / TILE_COUNTERS;
+        attention_factors(a, h, query, keys / TILE + i % BANDS, lane % TILE_COUNTERS, factors);
         for (int w = 0; w < 4; w++) {
             uint32_t stays = __ballot_sync(WHOLE_WARP, factors[w] != 0);
             if (lane == 0)
-                shared->stays[two][w] = stays;
+                tile.stays[i / BANDS][i % BANDS * 4 + w] = stays;
         }
     }
 }
 
-/* The factor of element e of the lane's fragment f: key lane_row(e / 2) of the warp, query
- * lane_column(f) + e % 2. */
-template <int WIDTH, int BUFFERS>
-__device__ inline float factor_of(const struct attention &a,
-                                  const struct half_keys_shared<WIDTH, BUFFERS> *shared, int f,
-                                  int e)
+/* The dropout's factors on keys' rows. */
+template <int COLUMNS, int BANDS, int WIDTH>
+__device__ inline void keys_drop(const struct attention &a,
+                                 const struct half_queries<BANDS, WIDTH> &tile, int slice,
+                                 struct warp_sums<BANDS, COLUMNS> &s)
 {
     if (a.dropout.scale == 0)
-        return 1;
-    uint32_t stays = shared->stays[lane_column(f) / 2][threadIdx.x / WARP];
-    unsigned bit = e % 2 * TILE_COUNTERS + lane_row(e / 2) % TILE_COUNTERS;
-    return stays >> bit & 1 ? a.dropout.scale : 0;
-}
-
-/* The scores become M P, and the gradient of what was dropped out of dS: both transposed. */
-template <int WIDTH, int BUFFERS>
-__device__ inline void keys_gradient(const struct attention &a, bool diagonal,
-                                     const struct half_keys_shared<WIDTH, BUFFERS> *shared,
-                                     struct warp_sums<TILE> &s, struct warp_sums<TILE> &ds)
-{
+        return;
 #pragma unroll
-    for (int f = 0; f < TILE / FRAGMENT; f++)
-        for (int e = 0; e < 4; e++) {
-            unsigned query = lane_column(f) + e % 2;
-            bool later = diagonal && lane_row(e / 2) > query;
-            float factor = factor_of(a, shared, f, e);
-            float p = power_of_two(fmaf(s.at[f][e], a.scale * LOG2_E, -shared->lse[query]));
-            p = later ? 0 : p;
-            s.at[f][e] = p * factor;
-            ds.at[f][e] = p * (ds.at[f][e] * factor - shared->delta[query]);
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int f = 0; f < COLUMNS / FRAGMENT; f++) {
+            const uint32_t *stays = tile.stays[score_column<COLUMNS>(slice, f) / 2];
+            uint32_t mine = stays[warp_row<BANDS>() / BAND + band] >> threadIdx.x % WARP / 4;
+            for (int e = 0; e < 4; e++)
+                s.at[band][f][e] *= mine >> (e % 2 * TILE_COUNTERS + e / 2 * 8) & 1
+                                        ? a.dropout.scale
+                                        : 0;
         }
 }
 
-template <int WIDTH, int BUFFERS>
+/* The scores become P, transposed. */
+template <int COLUMNS, int BANDS>
+__device__ inline void keys_probabilities(float scale, const float lse[TILE], int slice,
+                                          struct warp_sums<BANDS, COLUMNS> &s)
+{
+#pragma unroll
+    for (int f = 0; f < COLUMNS / FRAGMENT; f++)
+        for (int e = 0; e < 2; e++) {
+            float whole = lse[score_column<COLUMNS>(slice, f) + e] * LOG2_E;
+#pragma unroll
+            for (int band = 0; band < BANDS; band++)
+                for (int i = e; i < 4; i += 2)
+                    s.at[band][f][i] = power_of_two(fmaf(s.at[band][f][i], scale, -whole));
+        }
+}
+
+/* The gradient of what was dropped out of becomes dS, transposed. */
+template <int COLUMNS, int BANDS>
+__device__ inline void keys_gradient(const float delta[TILE], int slice,
+                                     const struct warp_sums<BANDS, COLUMNS> &p,
+                                     struct warp_sums<BANDS, COLUMNS> &ds)
+{
+#pragma unroll
+    for (int f = 0; f < COLUMNS / FRAGMENT; f++)
+        for (int e = 0; e < 2; e++) {
+            float whole = delta[score_column<COLUMNS>(slice, f) + e];
+#pragma unroll
+            for (int band = 0; band < BANDS; band++)
+                for (int i = e; i < 4; i += 2)
+                    ds.at[band][f][i] = p.at[band][f][i] * (ds.at[band][f][i] - whole);
+        }
+}
+
+/* dv += (M P)^T dO and dk += dS^T Q of a slice of a tile of queries. */
+template <int BANDS, int WIDTH>
+__device__ inline void
+keys_slice(const struct attention &a, const struct warp_rows<BANDS, WIDTH> &k,
+           const struct warp_rows<BANDS, WIDTH> &v, uint32_t keys, uint32_t queries,
+           const struct half_queries<BANDS, WIDTH> &tile, int slice,
+           struct warp_sums<BANDS, WIDTH> &dk, struct warp_sums<BANDS, WIDTH> &dv)
+{
+    struct warp_sums<BANDS, KEYS_SLICE> s, ds;
+    s = warp_product<KEYS_SLICE>(k, tile.q, slice);
+    ds = warp_product<KEYS_SLICE>(v, tile.dout, slice);
+    if (keys_lateness<BANDS>(keys, queries).most > 0)
+        scores_mask<true>(scores_ahead<KEYS_SLICE, BANDS>(keys, queries, slice), s);
+    keys_probabilities(a.scale * LOG2_E, tile.lse, slice, s);
+    keys_drop(a, tile, slice, ds);
+    keys_gradient(tile.delta, slice, s, ds);
+    keys_drop(a, tile, slice, s);
+    warp_product_add(s, tile.dout, slice, dv);
+    warp_product_add(ds, tile.q, slice, dk);
+}
+
+/* The first keys take longest: most queries see them. */
+template <int BANDS, int WIDTH>
 __global__ void __launch_bounds__(HALF_THREADS) half_keys_kernel(struct attention a)
 {
-    struct half_keys_shared<WIDTH, BUFFERS> *shared =
-        (struct half_keys_shared<WIDTH, BUFFERS> *)shared_memory();
-    struct attention_head h = attention_head_of(a);
-    uint32_t keys = blockIdx.x;
-    struct warp_sums<WIDTH> dk = {}, dv = {
+    union half_keys_shared<BANDS, WIDTH> *shared =
+        (union half_keys_shared<BANDS, WIDTH> *)shared_memory();
+    struct half_block block = half_block_of(a);
+    const struct attention_head &h = block.head;
+    uint32_t keys = block.longer * BANDS * TILE;
+    struct warp_rows<BANDS, WIDTH> k, v;
+    struct warp_sums<BANDS, WIDTH> dk = {}, dv = {
     };
-    half_qkv_copy(a, h, ATTENTION_K, keys, shared->k);
-    half_qkv_copy(a, h, ATTENTION_V, keys, shared->v);
-    if (BUFFERS > 1)
-        copy_queries(a, h, keys, shared);
+    half_qkv_copy(a, h, ATTENTION_K, keys, shared->rows.k);
+    half_qkv_copy(a, h, ATTENTION_V, keys, shared->rows.v);
     copy_group();
-    for (uint32_t queries = keys; queries < gridDim.x; queries++) {
-        if (queries + BUFFERS - 1 < gridDim.x)
-            copy_queries(a, h, queries + BUFFERS - 1, shared);
-        copy_group();
-        load_values(a, h, queries, shared);
-        draw(a, h, queries, keys, shared);
-        copy_wait<BUFFERS - 1>();
+    copy_wait<0>();
+    __syncthreads();
+    warp_rows_load(shared->rows.k, k);
+    warp_rows_load(shared->rows.v, v);
+    __syncthreads();
+    half_queries_copy(a, h, keys, shared->queries[keys / TILE % 2]);
+    draw(a, h, keys, keys, shared->queries[keys / TILE % 2]);
+    for (uint32_t queries = keys; queries < a.T; queries += TILE) {
+        struct half_queries<BANDS, WIDTH> &tile = shared->queries[queries / TILE % 2];
+        copy_wait<0>();
         __syncthreads();
-        struct warp_sums<TILE> s = warp_product(shared->k, shared->q[queries % BUFFERS]);
-        struct warp_sums<TILE> ds = warp_product(shared->v, shared->dout[queries % BUFFERS]);
-        keys_gradient(a, queries == keys, shared, s, ds);
-        warp_product_add(s, shared->dout[queries % BUFFERS], dv);
-        warp_product_add(ds, shared->q[queries % BUFFERS], dk);
-        __syncthreads();
+        if (queries + TILE < a.T) {
+            half_queries_copy(a, h, queries + TILE, shared->queries[(queries / TILE + 1) % 2]);
+            draw(a, h, queries + TILE, keys, shared->queries[(queries / TILE + 1) % 2]);
+        }
+        if (keys_lateness<BANDS>(keys, queries).least > 0)
+            continue;
+#pragma unroll 1
+        for (int slice = 0; slice < TILE / KEYS_SLICE; slice++)
+            keys_slice(a, k, v, keys, queries, tile, slice, dk, dv);
     }
     half_qkv_store(a, h, ATTENTION_K, keys, a.scale, dk);
     half_qkv_store(a, h, ATTENTION_V, keys, 1, dv);
 }
 
-template <int WIDTH, int BUFFERS>
-static void launch_buffers(const struct cuda_context *cuda, const struct attention &a)
+template <int BANDS, int WIDTH>
+static void launch_width(const struct cuda_context *cuda, const struct attention &a)
 {
-    launch(half_queries_kernel<WIDTH, BUFFERS>, attention_grid(a), HALF_THREADS,
-           sizeof(struct half_queries_shared<WIDTH, BUFFERS>), cuda->stream, a);
-    launch(half_keys_kernel<WIDTH, BUFFERS>, attention_grid(a), HALF_THREADS,
-           sizeof(struct half_keys_shared<WIDTH, BUFFERS>), cuda->stream, a);
+    static_assert(sizeof(union half_queries_shared<BANDS, WIDTH>) <= SHARED_BYTES, "every GPU's");
+    static_assert(sizeof(union half_keys_shared<BANDS, WIDTH>) <= SHARED_BYTES, "every GPU's");
+    launch(half_queries_kernel<BANDS, WIDTH>, half_grid<BANDS>(a), HALF_THREADS,
+           sizeof(union half_queries_shared<BANDS, WIDTH>), cuda->stream, a);
+    launch(half_keys_kernel<BANDS, WIDTH>, half_grid<BANDS>(a), HALF_THREADS,
+           sizeof(union half_keys_shared<BANDS, WIDTH>), cuda->stream, a);
 }
 
 void attention_half_backward_launch(const struct cuda_context *cuda, const struct attention &a)
 {
-    if (a.D <= 64)
-        launch_buffers<64, 2>(cuda, a);
-    else if (sizeof(struct half_keys_shared<128, 2>) <= cuda->shared_bytes)
-        launch_buffers<128, 2>(cuda, a);
+    /* Wider heads leave no registers for two bands. */
+    if (a.D > 64)
+        launch_width<1, 128>(cuda, a);
+    else if (half_blocks_small(cuda, a))
+        launch_width<1, 64>(cuda, a);
     else
-        launch_buffers<128, 1>(cuda, a);
+        launch_width<2, 64>(cuda, a);
 }

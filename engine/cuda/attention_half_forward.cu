@@ -1,15 +1,20 @@
-#include "engine/cuda/attention_half.h"
+#include "engine/cuda/attention_half_pairs.h"
 
-template <int WIDTH> struct half_forward_shared {
-    struct half_rows<WIDTH> q, k[2], v[2];
+/* The queries come where the second keys will: they are soon in registers. */
+template <int BANDS, int WIDTH> union half_forward_shared {
+    struct half_keys<WIDTH> keys[2];
+    struct {
+        struct half_keys<WIDTH> first;
+        struct half_rows<BANDS * TILE, WIDTH> q;
+    } start;
 };
 
 /* What the lane's rows have seen so far: the greatest score before its scaling, of the whole row;
  * the sum of the exponentials relative to it, of the lane's own columns; the values weighted by
  * them. */
-template <int WIDTH> struct half_progress {
-    float max[LANE_ROWS], sum[LANE_ROWS];
-    struct warp_sums<WIDTH> o;
+template <int BANDS, int WIDTH> struct half_progress {
+    float max[BANDS][LANE_ROWS], sum[BANDS][LANE_ROWS];
+    struct warp_sums<BANDS, WIDTH> o;
 };
 
 __device__ static inline float quad_max(float max)
@@ -24,98 +29,117 @@ __device__ static inline float quad_sum(float sum)
     return sum + __shfl_xor_sync(WHOLE_WARP, sum, 2);
 }
 
-/* The scores of the lane's row i become exponentials relative to the new maximum; what was summed
- * relative to the old one is scaled. */
-template <int WIDTH>
-__device__ inline void advance(float scale, int i, struct warp_sums<TILE> &s,
-                               struct half_progress<WIDTH> &p)
+/* The scores of the lane's row i of a band become exponentials relative to the new maximum; what
+ * was summed relative to the old one is scaled. */
+template <int BANDS, int WIDTH>
+__device__ inline void advance(float scale, int band, int i, struct warp_sums<BANDS, TILE> &s,
+                               struct half_progress<BANDS, WIDTH> &p)
 {
-    float max = p.max[i], sum = 0;
+    float max = p.max[band][i], sum = 0;
 #pragma unroll
     for (int f = 0; f < TILE / FRAGMENT; f++)
-        max = fmaxf(max, fmaxf(s.at[f][2 * i], s.at[f][2 * i + 1]));
+        max = fmaxf(max, fmaxf(s.at[band][f][2 * i], s.at[band][f][2 * i + 1]));
     max = quad_max(max);
-    float old = power_of_two((p.max[i] - max) * scale);
+    float old = power_of_two((p.max[band][i] - max) * scale);
 #pragma unroll
     for (int f = 0; f < TILE / FRAGMENT; f++)
         for (int e = 2 * i; e < 2 * i + 2; e++) {
-            s.at[f][e] = power_of_two(fmaf(s.at[f][e], scale, -max * scale));
-            sum += s.at[f][e];
+            s.at[band][f][e] = power_of_two(fmaf(s.at[band][f][e], scale, -max * scale));
+            sum += s.at[band][f][e];
         }
-    p.max[i] = max;
-    p.sum[i] = fmaf(p.sum[i], old, sum);
+    p.max[band][i] = max;
+    p.sum[band][i] = fmaf(p.sum[band][i], old, sum);
 #pragma unroll
     for (int f = 0; f < WIDTH / FRAGMENT; f++)
         for (int e = 2 * i; e < 2 * i + 2; e++)
-            p.o.at[f][e] *= old;
+            p.o.at[band][f][e] *= old;
 }
 
-template <int WIDTH>
+template <int BANDS, int WIDTH>
 __device__ inline void store(const struct attention &a, const struct attention_head &h,
-                             uint32_t queries, const struct half_progress<WIDTH> &p)
+                             uint32_t queries, const struct half_progress<BANDS, WIDTH> &p)
 {
-    uint16_t *first = (uint16_t *)a.o + attention_o_at(a, h, 0);
-    for (int i = 0; i < LANE_ROWS; i++) {
-        uint32_t t = queries * TILE + lane_row(i);
-        float sum = quad_sum(p.sum[i]);
-        half_row_store(a, first, (uint64_t)a.A * a.D, queries, i, 1 / sum, p.o);
-        if (t < a.T && threadIdx.x % 4 == 0)
-            a.lse[(uint64_t)h.head * a.T + t] =
-                (float)((double)(p.max[i] * a.scale) + log((double)sum));
-    }
+    uint16_t *to = (uint16_t *)a.o + attention_o_at(a, h, 0);
+#pragma unroll
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int i = 0; i < LANE_ROWS; i++) {
+            uint32_t t = queries + lane_row<BANDS>(band, i);
+            float sum = quad_sum(p.sum[band][i]);
+            half_row_store(a, to, (uint64_t)a.A * a.D, t, band, i, 1 / sum, p.o);
+            if (t < a.T && threadIdx.x % 4 == 0)
+                a.lse[(uint64_t)h.head * a.T + t] =
+                    (float)((double)(p.max[band][i] * a.scale) + log((double)sum));
+        }
 }
 
-template <int WIDTH>
-__device__ inline void copy_keys(const struct attention &a, const struct attention_head &h,
-                                 uint32_t keys, struct half_forward_shared<WIDTH> *shared)
+template <int BANDS, int WIDTH>
+__device__ inline void compute(const struct attention &a, const struct attention_head &h,
+                               const struct warp_rows<BANDS, WIDTH> &q, uint32_t queries,
+                               uint32_t keys, const struct half_keys<WIDTH> &tile,
+                               struct half_progress<BANDS, WIDTH> &p)
 {
-    half_qkv_copy(a, h, ATTENTION_K, keys, shared->k[keys % 2]);
-    half_qkv_copy(a, h, ATTENTION_V, keys, shared->v[keys % 2]);
+    struct half_lateness late = queries_lateness<BANDS>(queries, keys);
+    if (late.least > 0)
+        return;
+    struct warp_sums<BANDS, TILE> s = warp_product<TILE>(q, tile.k, 0);
+    if (late.most > 0)
+        scores_mask<false>(scores_ahead<TILE, BANDS>(queries, keys, 0), s);
+#pragma unroll
+    for (int band = 0; band < BANDS; band++)
+        for (int i = 0; i < LANE_ROWS; i++)
+            advance(a.scale * LOG2_E, band, i, s, p);
+    queries_drop(a, h, queries, keys, 0, s);
+    warp_product_add(s, tile.v, 0, p.o);
 }
 
-/* The last queries first: they have most keys. The next keys are on their way while these are
- * computed. */
-template <int WIDTH>
+/* The last queries take longest: they have most keys. The next keys are on their way while these
+ * are computed. */
+template <int BANDS, int WIDTH>
 __global__ void __launch_bounds__(HALF_THREADS) half_forward_kernel(struct attention a)
 {
-    struct half_forward_shared<WIDTH> *shared =
-        (struct half_forward_shared<WIDTH> *)shared_memory();
-    struct attention_head h = attention_head_of(a);
-    uint32_t queries = gridDim.x - 1 - blockIdx.x;
-    struct half_progress<WIDTH> p = {
+    union half_forward_shared<BANDS, WIDTH> *shared =
+        (union half_forward_shared<BANDS, WIDTH> *)shared_memory();
+    struct half_block block = half_block_of(a);
+    const struct attention_head &h = block.head;
+    uint32_t queries = block.shorter * BANDS * TILE;
+    uint32_t end = queries + BANDS * TILE < a.T ? queries + BANDS * TILE : a.T;
+    struct warp_rows<BANDS, WIDTH> q;
+    struct half_progress<BANDS, WIDTH> p = {
     };
-    p.max[0] = p.max[1] = -INFINITY;
-    half_qkv_copy(a, h, ATTENTION_Q, queries, shared->q);
-    copy_keys(a, h, 0, shared);
+    for (int band = 0; band < BANDS; band++)
+        p.max[band][0] = p.max[band][1] = -INFINITY;
+    half_qkv_copy(a, h, ATTENTION_Q, queries, shared->start.q);
     copy_group();
-    for (uint32_t keys = 0; keys <= queries; keys++) {
-        if (keys < queries)
-            copy_keys(a, h, keys + 1, shared);
-        copy_group();
-        copy_wait<1>();
+    half_keys_copy(a, h, 0, shared->keys[0]);
+    copy_wait<1>();
+    __syncthreads();
+    warp_rows_load(shared->start.q, q);
+    for (uint32_t keys = 0; keys < end; keys += TILE) {
+        copy_wait<0>();
         __syncthreads();
-        struct warp_sums<TILE> s = warp_product(shared->q, shared->k[keys % 2]);
-        half_mask(queries, keys, s);
-        advance(a.scale * LOG2_E, 0, s, p);
-        advance(a.scale * LOG2_E, 1, s, p);
-        half_drop(a, h, queries, keys, s);
-        warp_product_add(s, shared->v[keys % 2], p.o);
-        __syncthreads();
+        if (keys + TILE < end)
+            half_keys_copy(a, h, keys + TILE, shared->keys[(keys / TILE + 1) % 2]);
+        compute(a, h, q, queries, keys, shared->keys[keys / TILE % 2], p);
     }
     store(a, h, queries, p);
 }
 
-template <int WIDTH>
+template <int BANDS, int WIDTH>
 static void launch_width(const struct cuda_context *cuda, const struct attention &a)
 {
-    launch(half_forward_kernel<WIDTH>, attention_grid(a), HALF_THREADS,
-           sizeof(struct half_forward_shared<WIDTH>), cuda->stream, a);
+    static_assert(sizeof(union half_forward_shared<BANDS, WIDTH>) <= SHARED_BYTES, "every GPU's");
+    launch(half_forward_kernel<BANDS, WIDTH>, half_grid<BANDS>(a), HALF_THREADS,
+           sizeof(union half_forward_shared<BANDS, WIDTH>), cuda->stream, a);
 }
 
 void attention_half_forward_launch(const struct cuda_context *cuda, const struct attention &a)
 {
-    if (a.D <= 64)
-        launch_width<64>(cuda, a);
+    /* Wider heads leave no registers for two bands. */
+    if (a.D > 64)
+        launch_width<1, 128>(cuda, a);
+    else if (half_blocks_small(cuda, a))
+        launch_width<1, 64>(cuda, a);
     else
-        launch_width<128>(cuda, a);
+        launch_width<2, 64>(cuda, a);
 }

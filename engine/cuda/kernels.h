@@ -26,8 +26,8 @@ struct cuda_context {
     struct CUstream_st *stream;
     void *scratch; /* device memory for sums between two kernels: at least CUDA_SCRATCH_LEAST */
     uint64_t scratch_bytes;
-    uint32_t *counter;     /* of device memory: 0 between kernels */
-    uint64_t shared_bytes; /* the most shared memory that a block can have */
+    uint32_t *counter;        /* of device memory: 0 between kernels */
+    uint32_t multiprocessors; /* of the device */
 };
 
 /* ---- embedding ---- */

@@ -56,13 +56,24 @@ __device__ static inline float power_of_two(float x)
     return power;
 }
 
-/* Starts copying 16 bytes to shared memory; zeros where `from` is not `there`. */
+/* Starts copying 16 bytes to shared memory; zeros where `from`, which may then lie anywhere, is not
+ * `there`. */
 __device__ static inline void copy_start(void *shared, const void *from, bool there)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
                  : "r"(address), "l"(from), "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+/* The same of 4 bytes. */
+__device__ static inline void copy_start_word(void *shared, const void *from, bool there)
+{
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
+                 :
+                 : "r"(address), "l"(from), "r"(there ? 4 : 0)
                  : "memory");
 }
 
@@ -76,6 +87,14 @@ __device__ static inline void copy_group()
 template <int LEFT> __device__ inline void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+/* x, as something that the compiler knows nothing of: what is computed from it in a loop is
+ * computed there, and takes no register beyond it. */
+__device__ static inline uint32_t afresh(uint32_t x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
 }
 
 #else

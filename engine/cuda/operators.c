@@ -40,8 +40,8 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
 static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
 {
     void *own;
-    int shared_bytes;
-    if (cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, 0) !=
+    int multiprocessors;
+    if (cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0) !=
             cudaSuccess ||
         cudaMalloc(&own, WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES) != cudaSuccess)
         return false;
@@ -51,7 +51,7 @@ static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
         .scratch = operators->own + WORKSPACE_BYTES,
         .scratch_bytes = SCRATCH_BYTES,
         .counter = (uint32_t *)(operators->own + WORKSPACE_BYTES + SCRATCH_BYTES),
-        .shared_bytes = (uint64_t)shared_bytes,
+        .multiprocessors = (uint32_t)multiprocessors,
     };
     return cudaMemsetAsync(operators->cuda.counter, 0, COUNTER_BYTES, stream) == cudaSuccess;
 }

@@ -10,12 +10,18 @@ void matrices_load(const uint16_t *row, uint32_t matrices[4]);
 void matrices_load_transposed(const uint16_t *row, uint32_t matrices[4]);
 uint32_t halves_even(float low, float high);
 void copy_start(void *shared, const void *from, bool there);
+void copy_start_word(void *shared, const void *from, bool there);
 void copy_group();
 void emulation_copy_wait(unsigned left);
 
 static inline float power_of_two(float x)
 {
     return exp2f(x);
+}
+
+static inline uint32_t afresh(uint32_t x)
+{
+    return x;
 }
 
 template <int LEFT> void copy_wait()

@@ -33,10 +33,11 @@ struct warp {
     unsigned char exchanged[2][lanes * exchange_bytes];
 };
 
-/* Of 16 bytes; from nowhere: zeros. */
+/* From nowhere: zeros. */
 struct copy {
     void *to;
     const void *from;
+    size_t bytes;
     unsigned group;
 };
 
@@ -216,23 +217,33 @@ void run_block(unsigned threads)
 void make(const copy &c)
 {
     if (c.from)
-        memcpy(c.to, c.from, 16);
+        memcpy(c.to, c.from, c.bytes);
     else
-        memset(c.to, 0, 16);
+        memset(c.to, 0, c.bytes);
+}
+
+void start(void *shared, const void *from, bool there, size_t bytes)
+{
+    fiber &self = *current.fibers[current.running];
+    copy c = {shared, there ? from : nullptr, bytes, self.groups};
+    if ((uintptr_t)shared % bytes != 0 || (uintptr_t)from % bytes != 0)
+        abort();
+    if (orders() % 2)
+        make(c);
+    else
+        self.copies.push_back(c);
 }
 
 } // namespace
 
 void copy_start(void *shared, const void *from, bool there)
 {
-    fiber &self = *current.fibers[current.running];
-    copy c = {shared, there ? from : nullptr, self.groups};
-    if ((uintptr_t)shared % 16 != 0 || (uintptr_t)from % 16 != 0)
-        abort();
-    if (orders() % 2)
-        make(c);
-    else
-        self.copies.push_back(c);
+    start(shared, from, there, 16);
+}
+
+void copy_start_word(void *shared, const void *from, bool there)
+{
+    start(shared, from, there, 4);
 }
 
 void copy_group()

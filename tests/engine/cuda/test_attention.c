@@ -87,8 +87,8 @@ static void in_groups(void)
     check_exact(MODEL_FP32, (struct shape){3, 65, 32, 1}, 1, &dropout);
 }
 
-/* Runs twice, from the CPU's o and lse, backward the second time with no more shared memory than
- * GPUs of workstations have: the same bits. */
+/* Runs twice, from the CPU's o and lse, the second time in blocks as small as on a device that is
+ * far larger than the model: the same bits. */
 static void check_close(struct shape s, double deviation, const struct cpu_dropout *dropout)
 {
     struct twins t = twins_new();
@@ -98,6 +98,7 @@ static void check_close(struct shape s, double deviation, const struct cpu_dropo
     again.o = twin_unset(&t, "o again", a.o->bytes);
     again.lse = twin_unset(&t, "lse again", a.lse->bytes);
     again.dqkv = twin_unset(&t, "dqkv again", a.dqkv->bytes);
+    t.cuda.multiprocessors = UINT32_MAX;
     cuda_forward(&t, MODEL_BF16, s, dropout, &again);
     g_assert_cmpmem(a.o->cuda, a.o->bytes, again.o->cuda, again.o->bytes);
     g_assert_cmpmem(a.lse->cuda, a.lse->bytes, again.lse->cuda, again.lse->bytes);
@@ -106,10 +107,11 @@ static void check_close(struct shape s, double deviation, const struct cpu_dropo
     memcpy(a.o->cuda, a.o->cpu, a.o->bytes);
     memcpy(a.lse->cuda, a.lse->cpu, a.lse->bytes);
     cpu_backward(&t, MODEL_BF16, s, dropout, &a);
+    t.cuda.multiprocessors = 1;
     cuda_backward(&t, MODEL_BF16, s, dropout, &a);
     again.o = a.o;
     again.lse = a.lse;
-    t.cuda.shared_bytes = 99 << 10;
+    t.cuda.multiprocessors = UINT32_MAX;
     cuda_backward(&t, MODEL_BF16, s, dropout, &again);
     g_assert_cmpmem(a.dqkv->cuda, a.dqkv->bytes, again.dqkv->cuda, again.dqkv->bytes);
     twin_assert_close(a.dqkv, MODEL_BF16, 1.2e-2, 0);
@@ -119,8 +121,9 @@ static void check_close(struct shape s, double deviation, const struct cpu_dropo
 
 static void tensor_cores(void)
 {
-    static const struct shape shapes[] = {{1, 1, 1, 8},    {2, 17, 3, 16}, {1, 64, 1, 64},
-                                          {1, 130, 2, 64}, {1, 65, 1, 80}, {1, 129, 1, 128}};
+    static const struct shape shapes[] = {{1, 1, 1, 8},    {2, 17, 3, 16},  {1, 64, 1, 64},
+                                          {1, 128, 1, 64}, {1, 130, 2, 64}, {1, 193, 1, 40},
+                                          {1, 65, 1, 80},  {1, 129, 1, 128}};
     for (unsigned i = 0; i < G_N_ELEMENTS(shapes); i++) {
         struct cpu_dropout dropout = random_dropout();
         check_close(shapes[i], 1, NULL);
@@ -129,11 +132,30 @@ static void tensor_cores(void)
     check_close((struct shape){1, 80, 1, 16}, 5, NULL);
 }
 
+/* Lengths around a block's and a tile's end, and any. */
+static uint32_t random_length(void)
+{
+    uint32_t near = 64 * (1 + random_token(3)) - 2 + random_token(5);
+    return random_token(2) ? near : 1 + random_token(200);
+}
+
+static void tensor_cores_random(void)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        struct shape s = {1 + random_token(2), random_length(), 1 + random_token(2),
+                          8 * (1 + random_token(16))};
+        struct cpu_dropout dropout = random_dropout();
+        g_test_message("B %u, T %u, A %u, D %u", s.B, s.T, s.A, s.D);
+        check_close(s, 1, random_token(2) ? &dropout : NULL);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     add_precision_test("/attention/exact", exact);
     g_test_add_func("/attention/groups", in_groups);
-    g_test_add_func("/attention/tensor", tensor_cores);
+    g_test_add_func("/attention/tensor/shapes", tensor_cores);
+    g_test_add_func("/attention/tensor/random", tensor_cores_random);
     return g_test_run();
 }

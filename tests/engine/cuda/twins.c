@@ -57,7 +57,7 @@ struct twins twins_new(void)
         .cuda = {.scratch = g_aligned_alloc(1, SCRATCH_BYTES, GUARD),
                  .scratch_bytes = SCRATCH_BYTES,
                  .counter = g_new0(uint32_t, 1),
-                 .shared_bytes = 227 << 10},
+                 .multiprocessors = 1},
         .arrays = g_ptr_array_new_with_free_func(twin_free),
     };
     memset(twins.cuda.scratch, 0xff, SCRATCH_BYTES);
