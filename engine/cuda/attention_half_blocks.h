@@ -25,12 +25,25 @@ struct half_block {
     uint32_t longer, shorter;
 };
 
-/* Blocks start in the order of their numbers: those of a head one after the other, so that what
- * they read stays in the L2 cache, the longest first. */
+#define LONGEST_FIRST_BYTES (16u << 20)
+
+/* Blocks start in the order of their numbers. The heads come one after the other, so that what the
+ * blocks of one read stays in the L2 cache; but as many of the last ones as fit it together, their
+ * longest blocks first, so that the last blocks to end are short. */
 __device__ static inline struct half_block half_block_of(const struct attention &a)
 {
-    uint32_t blocks = gridDim.x / a.heads, longer = blockIdx.x % blocks;
-    return {attention_head_of(a, blockIdx.x / blocks), longer, blocks - 1 - longer};
+    uint32_t blocks = gridDim.x / a.heads, index = blockIdx.x;
+    uint32_t fit = LONGEST_FIRST_BYTES / (2 * sizeof(uint16_t) * a.D) / a.T;
+    uint32_t together = fit < a.heads ? fit : a.heads, before = (a.heads - together) * blocks;
+    uint32_t head, longer;
+    if (index < before) {
+        head = index / blocks;
+        longer = index % blocks;
+    } else {
+        head = a.heads - together + (index - before) % together;
+        longer = (index - before) / together;
+    }
+    return {attention_head_of(a, head), longer, blocks - 1 - longer};
 }
 
 #endif

@@ -1,0 +1,71 @@
+/* The order of attention's blocks on tensor cores. */
+#include "engine/cuda/attention_half_blocks.h"
+#include <glib.h>
+#include <vector>
+
+static std::vector<half_block> blocks_of(const struct attention &a)
+{
+    std::vector<half_block> blocks;
+    gridDim = half_grid<2>(a);
+    for (unsigned x = 0; x < gridDim.x; x++) {
+        blockIdx = dim3(x);
+        blocks.push_back(half_block_of(a));
+    }
+    return blocks;
+}
+
+/* Every block of every head once; of a head the longest first. */
+static void check_heads(const struct attention &a, const std::vector<half_block> &blocks)
+{
+    uint32_t each = launch_blocks(a.T, 2 * TILE);
+    std::vector<uint32_t> next(a.heads);
+    g_assert_cmpuint(blocks.size(), ==, (size_t)each * a.heads);
+    for (const half_block &block : blocks) {
+        uint32_t head = block.head.head - a.first_head;
+        g_assert_cmpuint(head, <, a.heads);
+        g_assert_cmpuint(block.longer, ==, next[head]++);
+        g_assert_cmpuint(block.longer + 1 + block.shorter, ==, each);
+    }
+}
+
+/* From block `first` on the longest come first; before it, one head after the other. */
+static void check_order(const std::vector<half_block> &blocks, size_t first)
+{
+    for (size_t i = 1; i < blocks.size(); i++) {
+        if (i < first)
+            g_assert_cmpuint(blocks[i].head.head, >=, blocks[i - 1].head.head);
+        if (i > first)
+            g_assert_cmpuint(blocks[i].longer, >=, blocks[i - 1].longer);
+    }
+}
+
+static void check(uint32_t T, uint32_t heads, uint32_t D, uint32_t together)
+{
+    struct attention a = {};
+    a.first_head = 36;
+    a.heads = heads;
+    a.T = T;
+    a.A = 12;
+    a.D = D;
+    std::vector<half_block> blocks = blocks_of(a);
+    check_heads(a, blocks);
+    check_order(blocks, (size_t)(heads - together) * launch_blocks(T, 2 * TILE));
+}
+
+/* 16 MiB of two bf16 tensors are 64 heads of 1024 tokens by 64. */
+static void order()
+{
+    check(1, 1, 8, 1);
+    check(1000, 48, 64, 48);
+    check(1024, 300, 64, 64);
+    check(1024, 100, 128, 32);
+    check(3000, 24, 64, 21);
+    check(100000, 3, 64, 0);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/attention/blocks", order);
+    return g_test_run();
+}
