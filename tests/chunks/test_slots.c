@@ -50,7 +50,7 @@ static void test_waste(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     for (int i = 0; i < 200; i++) {
-        uint64_t bytes[40], all[2] = {0}, wasted[2] = {0};
+        uint64_t bytes[40] = {0}, all[2] = {0}, wasted[2] = {0};
         uint32_t count = (uint32_t)g_rand_int_range(random, 1, 40);
         for (uint32_t c = 0; c < count; c++)
             bytes[c] = g_rand_boolean(random)

@@ -36,9 +36,7 @@ static void test_175b(void)
     struct platform *platform = machine();
     struct model_job job = {
         .batch = 4, .sequence = 1024, .micro_batches = 1, .precision = MODEL_BF16};
-    gint64 start = g_get_monotonic_time();
     struct trace *trace = synthesise(config, &job, platform);
-    g_assert_cmpint(g_get_monotonic_time() - start, <, G_USEC_PER_SEC);
     g_assert_cmpuint(trace_model_bytes(trace), ==, 14 * UINT64_C(174591676416));
     g_assert_true(trace_check(trace, "175B", &error));
     g_assert_true(trace->estimated);

@@ -3,6 +3,7 @@
 
 #include "tests/traces/random_activity.h"
 #include "tests/traces/random_trace.h"
+#include "tests/traces/replace_file.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
@@ -314,15 +315,6 @@ static void test_wrong(struct fixture *f, gconstpointer data)
         g_assert_no_error(error);
         trace_free(trace);
     }
-}
-
-static void replace_file(const char *path, const char *contents, size_t length)
-{
-    FILE *file = fopen(path, "wb");
-    size_t written = fwrite(contents, 1, length, file);
-    int closed = fclose(file);
-    g_assert_cmpuint(written, ==, length);
-    g_assert_cmpint(closed, ==, 0);
 }
 
 /* Whatever the damage, no crash; what is refused is named. */

@@ -1,10 +1,10 @@
 #include "traces/records.h"
 
 #include "tests/traces/random_trace.h"
+#include "tests/traces/replace_file.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
-#include <stdio.h>
 
 enum { EVENTS = 200, STRINGS = 20, SAMPLES = 30 };
 
@@ -161,16 +161,6 @@ static void test_complete(struct fixture *fixture, gconstpointer data)
     trace_free(back);
     g_free(durations);
     trace_free(trace);
-}
-
-/* Without waiting for the disk. */
-static void replace_file(const char *path, const char *contents, size_t length)
-{
-    FILE *file = fopen(path, "wb");
-    size_t written = fwrite(contents, 1, length, file);
-    int closed = fclose(file);
-    g_assert_cmpuint(written, ==, length);
-    g_assert_cmpint(closed, ==, 0);
 }
 
 /* Whatever the damage, no crash; what is refused is named. */

@@ -1,11 +1,11 @@
 #include "traces/trace_file.h"
 
 #include "tests/traces/random_trace.h"
+#include "tests/traces/replace_file.h"
 
 #include <glib/gstdio.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -191,16 +191,6 @@ static bool read_damaged(const char *path)
     trace_free(trace);
     g_clear_error(&error);
     return accepted;
-}
-
-/* Without waiting for the disk. */
-static void replace_file(const char *path, const char *contents, size_t length)
-{
-    FILE *file = fopen(path, "wb");
-    size_t written = fwrite(contents, 1, length, file);
-    int closed = fclose(file);
-    g_assert_cmpuint(written, ==, length);
-    g_assert_cmpint(closed, ==, 0);
 }
 
 static void test_damage(struct fixture *fixture, gconstpointer data)

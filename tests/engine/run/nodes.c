@@ -102,7 +102,7 @@ static uint64_t common(uint64_t first, uint64_t end, uint64_t other_first, uint6
 static void shares_are_near_their_threads(void)
 {
     for (int trial = 0; trial < 2000; trial++) {
-        uint32_t count = (uint32_t)g_test_rand_int_range(2, 9), cores[8];
+        uint32_t count = (uint32_t)g_test_rand_int_range(2, 9), cores[8] = {0};
         for (uint32_t n = 0; n < count; n++)
             cores[n] = (uint32_t)g_test_rand_int_range(1, 65);
         struct nodes *nodes = nodes_with(count, cores);
