@@ -9,45 +9,47 @@ static const struct {
 } kinds[] = {{"CUPTI_ACTIVITY_KIND_MEMSET", " UNION ALL " WORK "MEMSET"},
              {"CUPTI_ACTIVITY_KIND_MEMCPY", " UNION ALL " WORK "MEMCPY WHERE copyKind = 8"}};
 
-/* Both queries follow `work`. */
+/* What each query begins with. */
 #define ASKED                                                      \
     "asked AS (SELECT DISTINCT externalId AS range, correlationId" \
     " FROM CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) "
+
+/* A range's parent has a lower id. */
+static const char all_ranges[] = ASKED
+    "SELECT rangeId, start, end, uint64Value, parentRangeId, category = ?1 AND domainId IN"
+    " (SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = ?2) "
+    "FROM NVTX_EVENTS WHERE eventType = 59 AND rangeId IS NOT NULL ORDER BY rangeId";
+enum range_column { RANGE, BEGIN, END, MOMENT, PARENT, IS_OPERATOR };
+
+static const char waits[] = ASKED "SELECT range FROM asked JOIN CUPTI_ACTIVITY_KIND_RUNTIME"
+                                  " USING (correlationId) JOIN StringIds s ON s.id = nameId"
+                                  " WHERE s.value LIKE '%Synchronize%'";
+
+/* When it ran, and when the call that asked for it was over. */
+static const char asked_work[] = ASKED
+    ", calls AS (SELECT correlationId, MIN(end) AS over FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+    " GROUP BY correlationId) "
+    "SELECT range, start, end, over FROM asked JOIN work USING (correlationId)"
+    " LEFT JOIN calls USING (correlationId) ORDER BY start, end";
+enum work_column { WORK_BEGIN = 1, WORK_END, CALL_OVER };
 
 static const char unasked_work[] = ASKED
     "SELECT start FROM work WHERE correlationId NOT IN (SELECT correlationId FROM asked) "
     "ORDER BY start";
 
-/* A row a piece of work, those of a range together: the range, its moment, begin and end, whether
- * the host waited in it; begin and end of the work, and when the call that asked for it was over.
- */
-static const char asked_work[] = ASKED
-    ", waits AS (SELECT DISTINCT range FROM asked JOIN CUPTI_ACTIVITY_KIND_RUNTIME"
-    " USING (correlationId) JOIN StringIds s ON s.id = nameId"
-    " WHERE s.value LIKE '%Synchronize%'), "
-    "calls AS (SELECT correlationId, MIN(end) AS over FROM CUPTI_ACTIVITY_KIND_RUNTIME"
-    " GROUP BY correlationId) "
-    "SELECT e.rangeId, e.uint64Value, e.start, e.end, v.range IS NOT NULL, w.start, w.end,"
-    " c.over FROM NVTX_EVENTS e JOIN asked a ON a.range = e.rangeId"
-    " JOIN work w ON w.correlationId = a.correlationId"
-    " LEFT JOIN waits v ON v.range = e.rangeId"
-    " LEFT JOIN calls c ON c.correlationId = a.correlationId "
-    "WHERE e.eventType = 59 AND e.category = ?1 AND e.domainId IN"
-    " (SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = ?2) "
-    "ORDER BY e.rangeId, w.start, w.end";
-enum column { RANGE, MOMENT, BEGIN, END, WAITED, WORK_BEGIN, WORK_END, CALL_OVER };
-
+/* An operator's. */
 struct range {
-    uint64_t id, moment, begin_ns, end_ns;
+    uint64_t moment, begin_ns, end_ns;
     uint64_t busy_ns, until_ns; /* until: the end of its work so far */
     uint32_t works;
     bool waited;
 };
 
 struct times {
-    GArray *ranges;  /* of struct range */
-    GArray *gaps;    /* of uint64_t: between work that had been asked for and what ran before it */
-    GArray *unasked; /* of uint64_t: begins, in order, of work that no range asked for */
+    GArray *ranges;     /* of struct range */
+    GHashTable *within; /* a range's id to the number, from 1, of the operator's that it lies in */
+    GArray *gaps;       /* of uint64_t: between work that had been asked for and what ran before */
+    GArray *unasked;    /* of uint64_t: begins, in order, of work that no range asked for */
 };
 
 static sqlite3_stmt *prepare(const struct database *database, const char *query, GError **error)
@@ -61,31 +63,52 @@ static sqlite3_stmt *prepare(const struct database *database, const char *query,
     return database_prepare(database, sql->str, error);
 }
 
-static uint64_t number(sqlite3_stmt *row, enum column column)
+static uint64_t number(sqlite3_stmt *row, int column)
 {
     return (uint64_t)sqlite3_column_int64(row, column);
 }
 
-static struct range *range_of(struct times *times, sqlite3_stmt *row)
+static guint place_of(const struct times *times, uint64_t range)
 {
-    guint count = times->ranges->len;
-    struct range *last = count ? &g_array_index(times->ranges, struct range, count - 1) : NULL;
-    if (last && last->id == number(row, RANGE))
-        return last;
-    const struct range range = {.id = number(row, RANGE),
-                                .moment = number(row, MOMENT),
-                                .begin_ns = number(row, BEGIN),
-                                .end_ns = number(row, END),
-                                .waited = number(row, WAITED) != 0};
-    g_array_append_val(times->ranges, range);
-    return &g_array_index(times->ranges, struct range, count);
+    return GPOINTER_TO_UINT(g_hash_table_lookup(times->within, GSIZE_TO_POINTER(range)));
+}
+
+/* NULL: in none. A library may have ranges of its own within the operator's. */
+static struct range *operator_around(const struct times *times, sqlite3_stmt *row)
+{
+    guint place = place_of(times, number(row, 0));
+    return place ? &g_array_index(times->ranges, struct range, place - 1) : NULL;
+}
+
+static void add_range(struct times *times, sqlite3_stmt *row)
+{
+    guint place = place_of(times, number(row, PARENT));
+    if (number(row, IS_OPERATOR)) {
+        const struct range range = {.moment = number(row, MOMENT),
+                                    .begin_ns = number(row, BEGIN),
+                                    .end_ns = number(row, END)};
+        g_array_append_val(times->ranges, range);
+        place = times->ranges->len;
+    }
+    if (place)
+        g_hash_table_insert(times->within, GSIZE_TO_POINTER(number(row, RANGE)),
+                            GUINT_TO_POINTER(place));
+}
+
+static void add_wait(struct times *times, sqlite3_stmt *row)
+{
+    struct range *range = operator_around(times, row);
+    if (range)
+        range->waited = true;
 }
 
 static void add_work(struct times *times, sqlite3_stmt *row)
 {
-    struct range *range = range_of(times, row);
+    struct range *range = operator_around(times, row);
     uint64_t begin = number(row, WORK_BEGIN), end = number(row, WORK_END);
     uint64_t over = number(row, CALL_OVER);
+    if (!range)
+        return;
     if (range->works && begin >= range->until_ns && over && over <= range->until_ns) {
         uint64_t gap = begin - range->until_ns;
         g_array_append_val(times->gaps, gap);
@@ -98,7 +121,7 @@ static void add_work(struct times *times, sqlite3_stmt *row)
 
 static void add_unasked(struct times *times, sqlite3_stmt *row)
 {
-    uint64_t begin = (uint64_t)sqlite3_column_int64(row, 0);
+    uint64_t begin = number(row, 0);
     g_array_append_val(times->unasked, begin);
 }
 
@@ -108,7 +131,7 @@ static bool read_rows(const struct database *database, struct times *times, cons
     sqlite3_stmt *rows = prepare(database, query, error);
     if (!rows)
         return false;
-    if (query == asked_work) {
+    if (query == all_ranges) {
         sqlite3_bind_int(rows, 1, ANNOTATION_OPERATOR);
         sqlite3_bind_text(rows, 2, ANNOTATION_DOMAIN, -1, SQLITE_STATIC);
     }
@@ -171,10 +194,11 @@ static void take(struct times *times, uint64_t *durations_ns, uint32_t operator_
     for (guint i = 0; i < times->ranges->len; i++) {
         const struct range *range = &g_array_index(times->ranges, struct range, i);
         uint64_t taken = time_of(times, range, gap_ns);
-        g_array_append_val(of_moment, taken);
+        if (range->works)
+            g_array_append_val(of_moment, taken);
         if (i + 1 < times->ranges->len && range[1].moment == range->moment)
             continue;
-        if (range->moment < operator_count)
+        if (range->moment < operator_count && of_moment->len)
             durations_ns[range->moment] = median(of_moment);
         g_array_set_size(of_moment, 0);
     }
@@ -197,14 +221,18 @@ bool device_times_take(const struct database *database, uint64_t *durations_ns,
     if (operator_count == 0 || !has_tables(database))
         return true;
     struct times times = {.ranges = g_array_new(FALSE, FALSE, sizeof(struct range)),
+                          .within = g_hash_table_new(NULL, NULL),
                           .gaps = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                           .unasked = g_array_new(FALSE, FALSE, sizeof(uint64_t))};
-    bool good = read_rows(database, &times, unasked_work, add_unasked, error) &&
-                read_rows(database, &times, asked_work, add_work, error);
+    bool good = read_rows(database, &times, all_ranges, add_range, error) &&
+                read_rows(database, &times, waits, add_wait, error) &&
+                read_rows(database, &times, asked_work, add_work, error) &&
+                read_rows(database, &times, unasked_work, add_unasked, error);
     if (good)
         take(&times, durations_ns, operator_count);
     g_array_unref(times.unasked);
     g_array_unref(times.gaps);
+    g_hash_table_unref(times.within);
     g_array_unref(times.ranges);
     return good;
 }

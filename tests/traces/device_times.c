@@ -24,9 +24,9 @@ static void set_up(struct fixture *fixture, gconstpointer data)
     execute(
         fixture,
         "CREATE TABLE NVTX_EVENTS (start, end, eventType, rangeId, category, text, domainId, "
-        "uint64Value);"
-        "INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, NULL, NULL, 'other', 1, NULL),"
-        " (0, NULL, 75, NULL, NULL, 'pstar', 2, NULL);"
+        "uint64Value, parentRangeId);"
+        "INSERT INTO NVTX_EVENTS VALUES (0, NULL, 75, NULL, NULL, 'other', 1, NULL, NULL),"
+        " (0, NULL, 75, NULL, NULL, 'pstar', 2, NULL, NULL);"
         "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start, end, correlationId);"
         "CREATE TABLE StringIds (id, value);"
         "INSERT INTO StringIds VALUES (1, 'cuLaunchKernelEx'), (2, 'cudaEventSynchronize_v3020');"
@@ -55,7 +55,8 @@ static void add(const struct fixture *fixture, const char *format, ...)
 /* An operator's range on the host. */
 static void add_range(const struct fixture *fixture, int id, int moment, int start, int end)
 {
-    add(fixture, "NVTX_EVENTS VALUES (%d, %d, 59, %d, 3, NULL, 2, %d)", start, end, id, moment);
+    add(fixture, "NVTX_EVENTS VALUES (%d, %d, 59, %d, 3, NULL, 2, %d, NULL)", start, end, id,
+        moment);
 }
 
 /* A call of a range's (0: nobody knows whose), of a name in StringIds; returns its correlation. */
@@ -122,6 +123,22 @@ static void test_median_of_iterations(struct fixture *fixture, gconstpointer dat
     assert_times(fixture, 1001, 40, 1003);
 }
 
+/* A library that is called within an operator has ranges of its own, one in another. */
+static void test_inner_ranges(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    add_range(fixture, 1, 0, 0, 1000);
+    add(fixture, "NVTX_EVENTS VALUES (10, 100, 59, 2, 3, NULL, 1, 2, 1)");
+    add(fixture, "NVTX_EVENTS VALUES (20, 90, 59, 3, NULL, NULL, 1, NULL, 2)");
+    add_work(fixture, "KERNEL", 1, 100, 110, 5);
+    add_work(fixture, "KERNEL", 3, 200, 250, 80);
+    add_work(fixture, "KERNEL", 2, 300, 301, 95);
+    add_wait(fixture, 1, 950);
+    add(fixture, "NVTX_EVENTS VALUES (2000, 2100, 59, 4, NULL, NULL, 1, NULL, NULL)");
+    add_work(fixture, "KERNEL", 4, 2050, 2060, 2040); /* in no operator */
+    assert_times(fixture, 10 + 50 + 1 + 3 * 90, 1002, 1003);
+}
+
 /* Of a program that only launches: the longer of both. */
 static void test_not_waited(struct fixture *fixture, gconstpointer data)
 {
@@ -176,6 +193,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     ADD("/device-times/waited", test_waited);
     ADD("/device-times/median-of-iterations", test_median_of_iterations);
+    ADD("/device-times/inner-ranges", test_inner_ranges);
     ADD("/device-times/not-waited", test_not_waited);
     ADD("/device-times/kinds", test_kinds);
     ADD("/device-times/doubt", test_doubt);
