@@ -27,6 +27,14 @@ struct adamw_step {
     float epsilon;
 };
 
+/* The factor of clip_grad_norm_ (PyTorch): clip / (norm + 1e-6), at most 1, where `squares` is the
+ * norm's square. */
+HOST_DEVICE static inline double adamw_clip(double squares, double clip)
+{
+    double scale = clip / (sqrt(squares) + 1e-6);
+    return scale < 1 ? scale : 1;
+}
+
 /* `step` counts from 1. */
 static inline struct adamw_step adamw_step_of(const struct adamw_options *options, uint64_t step)
 {

@@ -84,6 +84,11 @@ struct device_ops {
     /* The same on the host pool, in the host's queue. The operation is copied. */
     mover_ticket (*compute_on_host)(struct device *device, const struct operation *operation,
                                     const struct mover_after *after);
+    /* Queues, in the compute queue, what adamw_clip gives for the sum of squares[count], in order:
+     * *scale is valid when the ticket is complete, and for updates on the device that are queued
+     * later. All are memory of `scalars`. */
+    mover_ticket (*clip)(struct device *device, const double *squares, uint32_t count, double clip,
+                         double *scale, const struct mover_after *after);
     /* A place in the host's queue that is reached when `after` is complete. */
     mover_ticket (*join_on_host)(struct device *device, const struct mover_after *after);
     /* Returns when the work is complete. */

@@ -45,6 +45,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .use = tensor_use_new(trace->tensor_count),
         .annotate = options->annotate,
         .norms = opened->ops->scalars(opened, trace->tensor_count),
+        .gradient_scale = opened->ops->scalars(opened, 1),
         .losses = opened->ops->scalars(opened, options->iteration->job.micro_batches),
     };
     return engine;
@@ -113,7 +114,8 @@ static void begin_step(struct engine *engine, const struct engine_step *step)
                   .beta1 = step->beta1,
                   .beta2 = step->beta2,
                   .epsilon = step->epsilon,
-                  .weight_decay = step->weight_decay},
+                  .weight_decay = step->weight_decay,
+                  .gradient_scale = 1},
         .update = step->step + 1,
         .clip = step->clip,
     };

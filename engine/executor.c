@@ -119,6 +119,7 @@ static struct operation describe(struct executor *x, uint32_t moment, bool on_ho
         .training = x->step.training,
         .loss = &x->losses[op->micro_batch],
         .adamw = x->adamw,
+        .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };
     resolve_tensors(x, moment, &operation);
     if (on_host)
@@ -139,19 +140,13 @@ static void send_tokens(struct executor *x, const struct model_operator *op,
                       x->step.tokens + 2 * rows(x) * op->micro_batch, after);
 }
 
-/* The factor of clip_grad_norm_ (PyTorch): max_norm / (norm + 1e-6), at most 1. */
-static double clip_factor(struct executor *x)
-{
-    if (x->step.clip <= 0)
-        return 1;
-    executor_wait(x);
-    return fmin(1, x->step.clip / (executor_gradient_norm(x) + 1e-6));
-}
-
-/* Before the first update. */
+/* Before the first update. The norm is the device's to wait for: what follows can be queued. */
 static void begin_update(struct executor *x)
 {
-    x->step.adamw.gradient_scale = clip_factor(x);
+    struct device *device = device_of(x);
+    if (x->step.clip > 0)
+        x->clipped = device->ops->clip(device, x->norms, x->iteration->trace->tensor_count,
+                                       x->step.clip, x->gradient_scale, &x->computed);
     x->adamw = adamw_step_of(&x->step.adamw, x->step.update);
     x->updating = true;
 }
@@ -218,6 +213,8 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
     struct device *device = device_of(x);
     struct operation operation = describe(x, moment, true);
     struct mover_after ready = bring_down(x, moment, after, received);
+    if (operation.op->kind == MODEL_UPDATE)
+        ready.queue[MOVER_COMPUTE] = MAX(ready.queue[MOVER_COMPUTE], x->clipped);
     if (x->annotate)
         device->ops->wait(device, &ready);
     annotate_operator_begin(x->annotate, moment);

@@ -17,7 +17,7 @@ struct executor_step {
     uint64_t seed;              /* of dropout */
     uint32_t first_pass;        /* micro-batches since the start of training */
     bool training;              /* false: forward only, without dropout */
-    struct adamw_options adamw; /* gradient_scale is set by the executor */
+    struct adamw_options adamw; /* its gradient_scale is 1: clipping has one beside */
     uint64_t update;            /* of AdamW: steps, this one included */
     double clip;                /* greatest norm of the gradient; 0: none */
 };
@@ -36,7 +36,9 @@ struct executor {
     double *norms;  /* [tensor_count] sums of squares of finished gradients; the device's */
     double *losses; /* [micro_batches]; the device's */
     struct adamw_step adamw;
-    bool updating;               /* adamw is this step's */
+    double *gradient_scale;      /* of clipping; the device's */
+    mover_ticket clipped;        /* gradient_scale is this step's */
+    bool updating;               /* adamw and gradient_scale are this step's, or will be */
     struct mover_after computed; /* the last operators of forward and backward */
     GError *error;               /* the first; operators after it do nothing */
 };

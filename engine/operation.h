@@ -32,6 +32,9 @@ struct operation {
     bool training;           /* false: no dropout, and the logits stay what they are */
     double *loss;            /* MODEL_LOSS: mean over the micro-batch's rows */
     struct adamw_step adamw; /* MODEL_UPDATE */
+    /* MODEL_UPDATE: where `clip` of the device leaves the factor of the gradient, read when the
+     * operator runs; NULL: adamw's own. */
+    const double *gradient_scale;
 };
 
 #endif

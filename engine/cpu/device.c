@@ -188,6 +188,17 @@ static mover_ticket cpu_compute_on_host(struct device *device, const struct oper
     return queues_put(cpu_of(device)->queues, MOVER_HOST, operation, sizeof *operation, after);
 }
 
+static mover_ticket cpu_clip(struct device *device, const double *squares, uint32_t count,
+                             double clip, double *scale, const struct mover_after *after)
+{
+    double sum = 0;
+    cpu_wait(device, after);
+    for (uint32_t i = 0; i < count; i++)
+        sum += squares[i];
+    *scale = adamw_clip(sum, clip);
+    return queues_complete(cpu_of(device)->queues, MOVER_COMPUTE);
+}
+
 static mover_ticket cpu_join_on_host(struct device *device, const struct mover_after *after)
 {
     static const struct operation nothing = {.op = NULL};
@@ -289,6 +300,7 @@ const struct device_ops device_cpu = {
     .send = cpu_send,
     .compute = cpu_compute,
     .compute_on_host = cpu_compute_on_host,
+    .clip = cpu_clip,
     .join_on_host = cpu_join_on_host,
     .wait = cpu_wait,
     .drain = cpu_drain,

@@ -218,7 +218,10 @@ static void loss(struct cpu_operators *operators, const struct operation_call *c
 static void update(struct cpu_operators *operators, const struct operation_call *call)
 {
     const struct cpu_adamw adamw = call_adamw(call);
-    cpu_adamw(operators->cpu, &call->operation->adamw, &adamw);
+    struct adamw_step step = call->operation->adamw;
+    if (call->operation->gradient_scale)
+        step.gradient_scale = (float)*call->operation->gradient_scale;
+    cpu_adamw(operators->cpu, &step, &adamw);
 }
 
 static run_kind *const kinds[MODEL_KINDS] = {

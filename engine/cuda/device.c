@@ -199,10 +199,8 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
 /* CUDA loads a kernel when it is first called, and may wait for all streams to do so. None of them
  * may then be waiting for the host's thread, which has its own calls to make: they may not come
  * through meanwhile. */
-static void before_loading(struct cuda_device *cuda, const struct operation *operation)
+static void before_loading(struct cuda_device *cuda, struct kernels kernels)
 {
-    const struct model_operator *op = operation->op;
-    const struct kernels kernels = {op->kind, op->inputs, op->outputs, operation->training};
     for (guint i = 0; i < cuda->loaded->len; i++)
         if (memcmp(&g_array_index(cuda->loaded, struct kernels, i), &kernels, sizeof kernels) == 0)
             return;
@@ -216,9 +214,20 @@ static mover_ticket cuda_compute(struct device *device, const struct operation *
                                  const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
-    before_loading(cuda, operation);
+    const struct model_operator *op = operation->op;
+    before_loading(cuda, (struct kernels){op->kind, op->inputs, op->outputs, operation->training});
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, operation));
+    return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
+}
+
+static mover_ticket cuda_clip_gradient(struct device *device, const double *squares, uint32_t count,
+                                       double clip, double *scale, const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    before_loading(cuda, (struct kernels){.kind = MODEL_KINDS}); /* it is of no operator */
+    cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
+    CUDA_TRY(&cuda->failure, cuda_operators_clip(cuda->compute, squares, count, clip, scale));
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
 }
 
@@ -333,6 +342,7 @@ const struct device_ops device_cuda = {
     .send = cuda_send,
     .compute = cuda_compute,
     .compute_on_host = cuda_compute_on_host,
+    .clip = cuda_clip_gradient,
     .join_on_host = cuda_join_on_host,
     .wait = cuda_wait,
     .drain = cuda_drain,

@@ -1,3 +1,4 @@
+#include "engine/adamw.h"
 #include "engine/cuda/by_precision.h"
 #include "engine/cuda/kernels.h"
 #include "engine/cuda/last_block.h"
@@ -89,4 +90,44 @@ void cuda_sum_squares(const struct cuda_context *cuda, enum model_precision prec
                       uint64_t elements, const void *gradient, double *sum)
 {
     BY_PRECISION(precision, squares_launch, cuda, elements, gradient, sum);
+}
+
+/* ---- clipping ---- */
+
+enum { CLIP_THREADS = 512 };
+
+struct clip {
+    uint32_t count;
+    const double *squares;
+    double clip;
+    double *scale, *on_host;
+};
+
+struct clip_shared {
+    double squares[CLIP_THREADS];
+};
+
+/* One thread sums, in order, what all of them load: the host's memory is far. */
+__global__ static void __launch_bounds__(CLIP_THREADS) clip_kernel(struct clip a)
+{
+    struct clip_shared *shared = (struct clip_shared *)shared_memory();
+    double sum = 0;
+    for (uint32_t first = 0; first < a.count; first += CLIP_THREADS) {
+        uint32_t count = a.count - first < CLIP_THREADS ? a.count - first : (uint32_t)CLIP_THREADS;
+        __syncthreads();
+        if (threadIdx.x < count)
+            shared->squares[threadIdx.x] = a.squares[first + threadIdx.x];
+        __syncthreads();
+        for (uint32_t i = 0; threadIdx.x == 0 && i < count; i++)
+            sum += shared->squares[i];
+    }
+    if (threadIdx.x == 0)
+        *a.scale = *a.on_host = adamw_clip(sum, a.clip);
+}
+
+void cuda_clip(const struct cuda_context *cuda, uint32_t count, const double *squares, double clip,
+               double *scale)
+{
+    struct clip arguments = {count, squares, clip, cuda->scale, scale};
+    launch(clip_kernel, 1, CLIP_THREADS, sizeof(struct clip_shared), cuda->stream, arguments);
 }

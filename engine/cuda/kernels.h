@@ -28,6 +28,7 @@ struct cuda_context {
     uint64_t scratch_bytes;
     uint32_t *counter;        /* of device memory: 0 between kernels */
     uint32_t multiprocessors; /* of the device */
+    double *scale;            /* of device memory: what cuda_clip left */
 };
 
 /* ---- embedding ---- */
@@ -119,9 +120,13 @@ void cuda_loss_backward(const struct cuda_context *cuda, enum model_precision pr
 
 void cuda_sum_squares(const struct cuda_context *cuda, enum model_precision precision,
                       uint64_t elements, const void *gradient, double *sum);
-/* 28 bytes an element in fp32, 28 in bf16 with the gradient in the parameter, 32 with a gradient of
- * its own. */
-void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step,
+/* adamw_clip of the sum of squares[count], in order, goes to the context's scale and to *scale;
+ * both are memory that the device reads and writes. */
+void cuda_clip(const struct cuda_context *cuda, uint32_t count, const double *squares, double clip,
+               double *scale);
+/* `clipped`: with the context's scale instead of the step's. 28 bytes an element in fp32, 28 in
+ * bf16 with the gradient in the parameter, 32 with a gradient of its own. */
+void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step, bool clipped,
                 const struct cpu_adamw *tensor);
 
 #ifdef __cplusplus

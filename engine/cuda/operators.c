@@ -8,11 +8,12 @@
 enum {
     WORKSPACE_BYTES = 32 << 20, /* of the matrix products */
     SCRATCH_BYTES = 16 << 20,   /* of the kernels */
-    COUNTER_BYTES = 256
+    COUNTER_BYTES = 256,
+    SCALE_BYTES = 256
 };
 
 struct cuda_operators {
-    uint8_t *arena, *own; /* own: workspace, scratch, counter */
+    uint8_t *arena, *own; /* own: workspace, scratch, counter, scale */
     struct cuda_context cuda;
     struct cuda_products *products;
     cudaError_t error; /* the first of the products of the operator that is being queued */
@@ -43,7 +44,8 @@ static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
     int multiprocessors;
     if (cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0) !=
             cudaSuccess ||
-        cudaMalloc(&own, WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES) != cudaSuccess)
+        cudaMalloc(&own, WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES + SCALE_BYTES) !=
+            cudaSuccess)
         return false;
     operators->own = own;
     operators->cuda = (struct cuda_context){
@@ -52,6 +54,7 @@ static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
         .scratch_bytes = SCRATCH_BYTES,
         .counter = (uint32_t *)(operators->own + WORKSPACE_BYTES + SCRATCH_BYTES),
         .multiprocessors = (uint32_t)multiprocessors,
+        .scale = (double *)(operators->own + WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES),
     };
     return cudaMemsetAsync(operators->cuda.counter, 0, COUNTER_BYTES, stream) == cudaSuccess;
 }
@@ -326,7 +329,8 @@ static void loss(struct cuda_operators *operators, const struct operation_call *
 static void update(struct cuda_operators *operators, const struct operation_call *call)
 {
     const struct cpu_adamw adamw = call_adamw(call);
-    cuda_adamw(&operators->cuda, &call->operation->adamw, &adamw);
+    cuda_adamw(&operators->cuda, &call->operation->adamw, call->operation->gradient_scale != NULL,
+               &adamw);
 }
 
 static run_kind *const kinds[MODEL_KINDS] = {
@@ -356,4 +360,11 @@ cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct op
     kinds[operation->op->kind](operators, &call);
     cudaError_t launched = cudaGetLastError();
     return operators->error != cudaSuccess ? operators->error : launched;
+}
+
+cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,
+                                uint32_t count, double clip, double *scale)
+{
+    cuda_clip(&operators->cuda, count, squares, clip, scale);
+    return cudaGetLastError();
 }

@@ -25,6 +25,11 @@ void cuda_operators_free(struct cuda_operators *operators);
  * it (loss, norm) are memory that the device writes, valid when the stream has come that far. */
 cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation);
 
+/* Queues the clip of engine/device.h: updates that are run later and have a gradient_scale take
+ * the last that was queued. `squares` and `scale` as the scalars of cuda_operators_run. */
+cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,
+                                uint32_t count, double clip, double *scale);
+
 #ifdef __cplusplus
 }
 #endif

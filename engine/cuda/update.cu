@@ -101,8 +101,17 @@ static unsigned blocks_of(uint64_t elements)
     return launch_blocks(elements, THREADS * QUARTET);
 }
 
+/* The step, with the scale that is in device memory; NULL: its own. */
+__device__ static inline struct adamw_step step_of(struct adamw_step step, const double *scale)
+{
+    if (scale)
+        step.gradient_scale = (float)*scale;
+    return step;
+}
+
 template <typename T> struct adamw_arguments {
     struct adamw_step step;
+    const double *scale;
     uint64_t elements;
     T *param;
     const float *gradient; /* NULL: in the parameter's place */
@@ -120,8 +129,9 @@ __device__ inline void adamw(const struct adamw_arguments<T> &a, uint64_t first)
                                     : quartet_load<WHOLE>(a.param, first, end);
     struct quartet m = quartet_load<WHOLE>(a.exp_avg, first, end);
     struct quartet v = quartet_load<WHOLE>(a.exp_avg_sq, first, end);
+    struct adamw_step step = step_of(a.step, a.scale);
     for (int i = 0; i < QUARTET; i++)
-        value.at[i] = adamw_element(&a.step, value.at[i], g.at[i], &m.at[i], &v.at[i]);
+        value.at[i] = adamw_element(&step, value.at[i], g.at[i], &m.at[i], &v.at[i]);
     if (a.master)
         quartet_store<WHOLE>(a.master, first, end, value);
     quartet_store<WHOLE>(a.param, first, end, value);
@@ -141,11 +151,11 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(struct adamw_arguments<T
 
 template <typename T>
 static void adamw_launch(const struct cuda_context *cuda, const struct adamw_step *step,
-                         const struct cpu_adamw *tensor)
+                         bool clipped, const struct cpu_adamw *tensor)
 {
     struct adamw_arguments<T> arguments = {
-        *step, tensor->elements, (T *)tensor->param, tensor->gradient, tensor->master,
-            tensor->exp_avg, tensor->exp_avg_sq
+        *step, clipped ? cuda->scale : NULL, tensor->elements, (T *)tensor->param, tensor->gradient,
+            tensor->master, tensor->exp_avg, tensor->exp_avg_sq
     };
     launch(adamw_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
 }
@@ -153,6 +163,7 @@ static void adamw_launch(const struct cuda_context *cuda, const struct adamw_ste
 /* T: of the gradient. */
 template <typename T> struct split_arguments {
     struct adamw_step step;
+    const double *scale;
     uint64_t elements;
     uint16_t *param, *rest;
     const T *gradient;
@@ -168,8 +179,9 @@ __device__ inline void split(const struct split_arguments<T> &a, uint64_t first)
     struct halves rest = halves_load<WHOLE>(a.rest, first, end);
     struct quartet m = quartet_load<WHOLE>(a.exp_avg, first, end);
     struct quartet v = quartet_load<WHOLE>(a.exp_avg_sq, first, end);
+    struct adamw_step step = step_of(a.step, a.scale);
     for (int i = 0; i < QUARTET; i++) {
-        float master = adamw_element(&a.step, bf16_join(param.at[i], rest.at[i]), g.at[i], &m.at[i],
+        float master = adamw_element(&step, bf16_join(param.at[i], rest.at[i]), g.at[i], &m.at[i],
                                      &v.at[i]);
         param.at[i] = bf16_round(master);
         rest.at[i] = bf16_rest(master);
@@ -192,25 +204,25 @@ __global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T
 
 template <typename T>
 static void split_launch(const struct cuda_context *cuda, const struct adamw_step *step,
-                         const struct cpu_adamw *tensor, const T *gradient)
+                         bool clipped, const struct cpu_adamw *tensor, const T *gradient)
 {
     struct split_arguments<T> arguments = {
-        *step, tensor->elements,
+        *step, clipped ? cuda->scale : NULL, tensor->elements,
             (uint16_t *)tensor->param, tensor->rest, gradient, tensor->exp_avg, tensor->exp_avg_sq
     };
     launch(split_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
 }
 
 /* A master stands beside bf16 parameters alone. */
-void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step,
+void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step, bool clipped,
                 const struct cpu_adamw *tensor)
 {
     if (tensor->gradient_bf16)
-        split_launch(cuda, step, tensor, tensor->gradient_bf16);
+        split_launch(cuda, step, clipped, tensor, tensor->gradient_bf16);
     else if (tensor->rest)
-        split_launch(cuda, step, tensor, tensor->gradient);
+        split_launch(cuda, step, clipped, tensor, tensor->gradient);
     else if (tensor->master)
-        adamw_launch<uint16_t>(cuda, step, tensor);
+        adamw_launch<uint16_t>(cuda, step, clipped, tensor);
     else
-        adamw_launch<float>(cuda, step, tensor);
+        adamw_launch<float>(cuda, step, clipped, tensor);
 }

@@ -80,6 +80,35 @@ static void squares(enum model_precision precision)
     }
 }
 
+static void check_clip(uint32_t count, double clip)
+{
+    struct twins t = twins_new();
+    g_autofree double *squares = g_new(double, count);
+    double sum = 0, scale = NAN;
+    for (uint32_t i = 0; i < count; i++)
+        sum += squares[i] = random_token(1000) * 1e-3;
+    cuda_clip(&t.cuda, count, squares, clip, &scale);
+    g_assert_true(scale == adamw_clip(sum, clip));
+    g_assert_true(*t.cuda.scale == scale);
+    twins_free(&t);
+}
+
+/* One tensor, some, more than a block has threads; clipped and not; and of what is no number, as
+ * clip_grad_norm_ does not. */
+static void clips(void)
+{
+    static const uint32_t counts[] = {1, 148, 512, 580, 1200};
+    double scale = NAN, nan = NAN;
+    for (unsigned i = 0; i < G_N_ELEMENTS(counts); i++) {
+        check_clip(counts[i], 1e-2);
+        check_clip(counts[i], 1e4);
+    }
+    struct twins t = twins_new();
+    cuda_clip(&t.cuda, 1, &nan, 1, &scale);
+    g_assert_true(scale == 1);
+    twins_free(&t);
+}
+
 enum layout { IN_FP32, GRADIENT_IN_PARAM, GRADIENT_APART, SPLIT, SPLIT_GRADIENT_FP32 };
 
 /* Rests of any pattern, those that look like NaNs among them. */
@@ -91,7 +120,7 @@ static struct twin *random_bits(struct twins *t, uint64_t elements)
     return rest;
 }
 
-static void check_update(uint64_t elements, enum layout layout)
+static void check_update(uint64_t elements, enum layout layout, bool clipped)
 {
     struct twins t = twins_new();
     const struct adamw_options options = {.learning_rate = 1e-2,
@@ -120,7 +149,10 @@ static void check_update(uint64_t elements, enum layout layout)
     cpu_adamw(t.cpu, &step,
               &(struct cpu_adamw){elements, param->cpu, gradient->cpu, gradient_bf16->cpu,
                                   master->cpu, rest->cpu, m->cpu, v->cpu});
-    cuda_adamw(&t.cuda, &step,
+    *t.cuda.scale = 0.7; /* the step's */
+    if (clipped)
+        step.gradient_scale = NAN;
+    cuda_adamw(&t.cuda, &step, clipped,
                &(struct cpu_adamw){elements, param->cuda, gradient->cuda, gradient_bf16->cuda,
                                    master->cuda, rest->cuda, m->cuda, v->cuda});
     twins_assert_same(&t, "adamw");
@@ -131,7 +163,7 @@ static void updates(void)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++)
         for (int layout = IN_FP32; layout <= SPLIT_GRADIENT_FP32; layout++)
-            check_update(lengths[i], (enum layout)layout);
+            check_update(lengths[i], (enum layout)layout, i % 2);
 }
 
 int main(int argc, char **argv)
@@ -140,6 +172,7 @@ int main(int argc, char **argv)
     add_precision_test("/gradient/loss", losses);
     g_test_add_func("/gradient/loss/rows", many_rows);
     add_precision_test("/gradient/squares", squares);
+    g_test_add_func("/gradient/clip", clips);
     g_test_add_func("/gradient/update", updates);
     return g_test_run();
 }

@@ -57,7 +57,8 @@ struct twins twins_new(void)
         .cuda = {.scratch = g_aligned_alloc(1, SCRATCH_BYTES, GUARD),
                  .scratch_bytes = SCRATCH_BYTES,
                  .counter = g_new0(uint32_t, 1),
-                 .multiprocessors = 1},
+                 .multiprocessors = 1,
+                 .scale = g_new0(double, 1)},
         .arrays = g_ptr_array_new_with_free_func(twin_free),
     };
     memset(twins.cuda.scratch, 0xff, SCRATCH_BYTES);
@@ -70,6 +71,7 @@ void twins_free(struct twins *twins)
     cpu_context_free(twins->cpu);
     g_aligned_free(twins->cuda.scratch);
     g_free(twins->cuda.counter);
+    g_free(twins->cuda.scale);
     g_ptr_array_free(twins->arrays, TRUE);
 }
 

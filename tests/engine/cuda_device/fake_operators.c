@@ -8,8 +8,8 @@
 struct cuda_operators {
     struct cpu_operators cpu;
     cudaStream_t stream;
-    void *loaded; /* what libraries take when they are first used */
-    bool called[MODEL_KINDS];
+    void *loaded;                 /* what libraries take when they are first used */
+    bool called[MODEL_KINDS + 1]; /* the last: clipping */
 };
 
 bool cuda_operators_support(const struct model_config *config, GError **error)
@@ -43,6 +43,32 @@ static void run(void *data)
 {
     struct launch *launch = data;
     cpu_operators_run(&launch->operators->cpu, &launch->operation);
+}
+
+struct clip {
+    const double *squares;
+    uint32_t count;
+    double clip, *scale;
+};
+
+static void run_clip(void *data)
+{
+    const struct clip *clip = data;
+    double sum = 0;
+    for (uint32_t i = 0; i < clip->count; i++)
+        sum += clip->squares[i];
+    *clip->scale = adamw_clip(sum, clip->clip);
+}
+
+cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,
+                                uint32_t count, double clip, double *scale)
+{
+    struct clip *launch = g_new0(struct clip, 1);
+    if (!operators->called[MODEL_KINDS])
+        fake_cuda_load();
+    operators->called[MODEL_KINDS] = true;
+    *launch = (struct clip){squares, count, clip, scale};
+    return fake_cuda_launch(operators->stream, run_clip, launch);
 }
 
 /* The tokens in the operation are the caller's: on a GPU they are gone when the kernel runs. */
