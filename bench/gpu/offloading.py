@@ -5,7 +5,7 @@ import os
 import re
 
 import links
-from speed import compare, median_of, platform_of
+from speed import PREDICTED_GOAL, compare, median_of, platform_of
 
 BOUND_GOAL, FSDP_GOAL, LINK_GOAL = 0.10, 2.0, 0.90
 GIB = 2**30
@@ -66,6 +66,7 @@ def offloaded(bench):
     bench.found["bound_work_seconds"] = {resource: sum(phases.values()) for resource, phases in work.items()}
     bench.goal("bytes moved and peaks are those predicted", ours["bytes_equal"])
     bench.goal_of_speed("within 10 % of the bound", ours["measured"] <= bound * (1 + BOUND_GOAL))
+    bench.goal_of_speed("time within 5 % of the prediction", abs(ours["error"]) <= PREDICTED_GOAL)
     bench.show(f"{layers} layers: {ours['measured']:.3f} s a step, bound {bound:.3f}, stall "
                f"{ours['stall']['measured']:.3f} (predicted {ours['stall']['predicted']:.3f})")
     compare_with_torch(bench)
