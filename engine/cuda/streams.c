@@ -33,14 +33,20 @@ struct cuda_streams {
     GCond changed;
 };
 
-static bool open_stream(struct cuda_streams *streams, struct stream *stream)
+/* The thread that queues sleeps while it waits for compute or for fetches: what has been queued is
+ * enough meanwhile, and every core is the host's operators'. Their thread waits for copies down, of
+ * gradients, and the sooner it goes on the better. */
+static bool open_stream(struct cuda_streams *streams, enum mover_queue queue)
 {
+    struct stream *stream = &streams->stream[queue];
     struct cuda_failure *failure = streams->failure;
+    unsigned int flags = cudaEventDisableTiming;
+    if (queue != MOVER_D2H)
+        flags |= cudaEventBlockingSync;
     if (!CUDA_TRY(failure, cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking)))
         return false;
     for (int i = 0; i < RING; i++)
-        if (!CUDA_TRY(failure,
-                      cudaEventCreateWithFlags(&stream->behind[i], cudaEventDisableTiming)))
+        if (!CUDA_TRY(failure, cudaEventCreateWithFlags(&stream->behind[i], flags)))
             return false;
     return true;
 }
@@ -71,7 +77,7 @@ struct cuda_streams *cuda_streams_new(struct cuda_failure *failure)
                                                 cudaHostAllocMapped | cudaHostAllocPortable));
     for (int q = 0; open && q < MOVER_QUEUES; q++)
         if (q != MOVER_HOST)
-            open = open_stream(streams, &streams->stream[q]);
+            open = open_stream(streams, q);
     if (open)
         open = (streams->stalls = cuda_stalls_new(failure)) != NULL;
     if (!open) {
