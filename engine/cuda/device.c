@@ -61,6 +61,16 @@ static void run_on_host(void *self, const void *work, bool at_once)
     cuda_streams_host_done(cuda->streams, ++cuda->host_done);
 }
 
+/* A driver that is not there is one whose version is 0. */
+static const char *why_none(cudaError_t failed)
+{
+    int driver = 0;
+    if (failed == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess &&
+        driver == 0)
+        return "no NVIDIA driver is installed";
+    return cudaGetErrorString(failed);
+}
+
 /* Who waits for the GPU leaves the core to the host's operators, which have all of them. */
 static bool find_device(GError **error)
 {
@@ -75,7 +85,7 @@ static bool find_device(GError **error)
     if (failed == cudaSuccess)
         return true;
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_NONE_HERE, "no CUDA device: %s",
-                cudaGetErrorString(failed));
+                why_none(failed));
     return false;
 }
 

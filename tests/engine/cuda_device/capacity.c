@@ -188,6 +188,20 @@ static void test_page_tables(struct fixture *f, gconstpointer data)
     }
 }
 
+static void test_no_driver(struct fixture *f, gconstpointer data)
+{
+    struct device_capacity capacity;
+    GError *error = NULL;
+    (void)f;
+    (void)data;
+    fake_cuda_fail(1, cudaErrorInsufficientDriver);
+    g_assert_null(device_cuda.describe(&capacity, &error));
+    fake_cuda_fail(0, cudaSuccess);
+    g_assert_error(error, DEVICE_ERROR, DEVICE_ERROR_NONE_HERE);
+    g_assert_cmpstr(error->message, ==, "no CUDA device: no NVIDIA driver is installed");
+    g_clear_error(&error);
+}
+
 /* A dry run shows what would be, and takes what others hold for granted. */
 static void test_dry_run(struct fixture *f, gconstpointer data)
 {
@@ -253,6 +267,7 @@ int main(int argc, char **argv)
         {"/cuda-capacity/budget", test_budget},
         {"/cuda-capacity/room", test_room},
         {"/cuda-capacity/dry-run", test_dry_run},
+        {"/cuda-capacity/no-driver", test_no_driver},
         {"/cuda-capacity/log", test_log},
         {"/cuda-capacity/page-tables", test_page_tables},
     };

@@ -573,6 +573,12 @@ cudaError_t cudaGetDeviceCount(int *count)
     return error;
 }
 
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = 0;
+    return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device)
 {
     cudaError_t error;
