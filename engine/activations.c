@@ -11,7 +11,7 @@ struct activations {
     const struct non_model *places;
     uint64_t arena_bytes;
     struct buffer *buffers; /* [buffer_count] */
-    GArray *live;           /* uint32_t: claimed buffers */
+    GArray *live;           /* uint32_t: claimed buffers, by offset */
     uint64_t live_bytes, extent;
 };
 
@@ -85,12 +85,30 @@ static bool overlap(const struct activations *activations, uint32_t a, uint32_t 
     return offset[a] < depth(activations, b) && offset[b] < depth(activations, a);
 }
 
+/* Of the claimed buffers the first that begins at the offset or behind it, or their number. */
+static guint place_of(const struct activations *activations, uint64_t offset)
+{
+    guint first = 0, last = activations->live->len;
+    while (first < last) {
+        guint middle = (first + last) / 2;
+        uint32_t buffer = g_array_index(activations->live, uint32_t, middle);
+        if (activations->places->offset[buffer] < offset)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first;
+}
+
+/* Claimed buffers overlap none of each other: a new one can overlap its neighbours only. */
 static void claim(struct activations *activations, uint32_t buffer)
 {
-    for (uint32_t i = 0; i < activations->live->len; i++)
-        g_assert(!overlap(activations, buffer, g_array_index(activations->live, uint32_t, i)));
+    const GArray *live = activations->live;
+    guint place = place_of(activations, activations->places->offset[buffer]);
+    for (guint i = place ? place - 1 : 0; i <= place && i < live->len; i++)
+        g_assert(!overlap(activations, buffer, g_array_index(live, uint32_t, i)));
+    g_array_insert_val(activations->live, place, buffer);
     activations->buffers[buffer].left = activations->buffers[buffer].uses;
-    g_array_append_val(activations->live, buffer);
     activations->live_bytes += bytes_of(activations, buffer);
     activations->extent = MAX(activations->extent, depth(activations, buffer));
 }
@@ -106,15 +124,15 @@ void activations_claim(struct activations *activations, uint32_t moment)
 
 static void release(struct activations *activations, uint32_t buffer)
 {
+    const GArray *live = activations->live;
+    guint place = place_of(activations, activations->places->offset[buffer]);
+    while (g_array_index(live, uint32_t, place) != buffer)
+        place++; /* past those of no bytes */
+    g_array_remove_index(activations->live, place);
     activations->live_bytes -= bytes_of(activations, buffer);
-    activations->extent = 0;
-    for (uint32_t i = activations->live->len; i-- > 0;) {
-        uint32_t other = g_array_index(activations->live, uint32_t, i);
-        if (other == buffer)
-            g_array_remove_index_fast(activations->live, i);
-        else
-            activations->extent = MAX(activations->extent, depth(activations, other));
-    }
+    activations->extent = live->len
+                              ? depth(activations, g_array_index(live, uint32_t, live->len - 1))
+                              : 0;
 }
 
 void activations_release(struct activations *activations, uint32_t moment)
