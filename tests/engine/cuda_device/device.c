@@ -71,7 +71,9 @@ static void test_waits_once(void)
 {
     enum { PIECES = 10 };
     struct device *device = open_device();
-    struct mover_after copied = nothing;
+    struct mover_after copied = nothing, started = nothing;
+    started.queue[MOVER_HOST] = device_cuda.join_on_host(device, &nothing);
+    device_cuda.wait(device, &started); /* the host's thread has made its first call */
     fake_cuda_stop(true);
     copied.queue[MOVER_H2D] = device_cuda.copy(device, MOVER_H2D, 0, 0, 64, &nothing);
     device_cuda.move(device, 4096, 0, 64, &copied);
