@@ -1,6 +1,7 @@
 /* A plan's certificate: lower bounds that hold for any schedule with the plan's layout, what the
- * plan achieves, and the prices from which anybody recomputes the bounds (planner/certificate.h).
- * In plan.json it is the key `certificate`; docs/formats.md describes it. */
+ * plan achieves, and the prices from which anybody recomputes the bounds
+ * (planner/proof/certificate.h). In plan.json it is the key `certificate`; docs/formats.md
+ * describes it. */
 #ifndef PSTAR_CHUNKS_CERTIFICATE_H
 #define PSTAR_CHUNKS_CERTIFICATE_H
 

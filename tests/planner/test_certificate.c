@@ -1,9 +1,9 @@
 /* Certificates: what is written is read back, every byte of plan and trace is sealed, and bounds
  * are recomputed from their prices. */
-#include "planner/certificate.h"
-#include "planner/placement.h"
-#include "planner/search.h"
-#include "planner/verify.h"
+#include "planner/proof/certificate.h"
+#include "planner/proof/verify.h"
+#include "planner/search/placement.h"
+#include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
 #include "traces/trace_file.h"

@@ -2,12 +2,12 @@
  * and what is said of the other choices holds when they are searched. */
 #include "models/derive.h"
 #include "models/synth.h"
-#include "planner/any_layout.h"
-#include "planner/certificate.h"
-#include "planner/choices_tried.h"
-#include "planner/needs.h"
-#include "planner/traced.h"
-#include "planner/verify.h"
+#include "planner/proof/any_layout.h"
+#include "planner/proof/certificate.h"
+#include "planner/proof/verify.h"
+#include "planner/search/choices_tried.h"
+#include "planner/search/needs.h"
+#include "planner/search/traced.h"
 #include "sim/layout_list.h"
 #include "tests/chunks/random_iteration.h"
 

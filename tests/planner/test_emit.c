@@ -1,7 +1,7 @@
 /* Settings of other systems: what they say holds of the plan, and what they cannot say is named. */
-#include "planner/emit.h"
-#include "planner/search.h"
-#include "planner/traits.h"
+#include "planner/answers/emit.h"
+#include "planner/answers/traits.h"
+#include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
 

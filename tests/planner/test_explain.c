@@ -1,7 +1,7 @@
 /* What --explain prints holds the plan's own figures, and more when it has the trace. */
-#include "planner/certificate.h"
-#include "planner/explain.h"
-#include "planner/search.h"
+#include "planner/answers/explain.h"
+#include "planner/proof/certificate.h"
+#include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
 #include "traces/size.h"

@@ -1,6 +1,6 @@
 /* What is said to be needed is enough, and no layout does with less. */
-#include "planner/candidate.h"
-#include "planner/needs.h"
+#include "planner/search/candidate.h"
+#include "planner/search/needs.h"
 #include "tests/chunks/random_iteration.h"
 
 enum { TRIALS = 6, LAYOUT_TRIALS = 60 };

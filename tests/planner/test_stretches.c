@@ -1,6 +1,6 @@
 /* What is known of stretches of moments, against walks over them. */
-#include "planner/peaks.h"
-#include "planner/slack.h"
+#include "planner/schedule/peaks.h"
+#include "planner/schedule/slack.h"
 #include "tests/chunks/random_iteration.h"
 
 enum { CASES = 200, STEPS = 60, MOMENTS_MOST = 90 };

@@ -1,9 +1,9 @@
 /* The lower bound of an iteration's time against the clock: below every plan of policies, of the
  * planner, and of every choice of what stays, wherever the optimizer runs. */
 #include "chunks/dry_run.h"
-#include "planner/bound.h"
-#include "planner/candidate.h"
-#include "planner/time_prices.h"
+#include "planner/proof/bound.h"
+#include "planner/proof/time_prices.h"
+#include "planner/search/candidate.h"
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
 

@@ -6,7 +6,7 @@
  * collected from a run of another placement. */
 #include "chunks/dry_run.h"
 #include "models/synth.h"
-#include "planner/candidate.h"
+#include "planner/search/candidate.h"
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
 #include "tests/programs/workshop.h"

@@ -1,0 +1,223 @@
+#include "planner/answers/emit.h"
+
+#include "planner/answers/traits.h"
+#include "traces/output_file.h"
+#include "traces/size.h"
+
+#include <jansson.h>
+#include <math.h>
+
+static void lose(struct emitted *emitted, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+static void lose(struct emitted *emitted, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    g_ptr_array_add(emitted->lost, g_strdup_vprintf(format, arguments));
+    va_end(arguments);
+}
+
+/* ---- what neither system can say ---- */
+
+static void lose_schedule(struct emitted *emitted, const struct plan *plan)
+{
+    g_autofree char *budget = size_format(plan->device_budget);
+    uint32_t moves = plan->action_count;
+
+    if (moves)
+        lose(emitted,
+             "the schedule: %u actions, each at its moment; its own prefetching decides instead",
+             moves);
+    lose(emitted, "the device budget of %s: nothing keeps the other system within it", budget);
+}
+
+static void lose_choices(struct emitted *emitted, const struct traits *traits)
+{
+    if (traits->recomputed_layers)
+        lose(emitted, "recomputation of %u of %u layers: the model's code says which",
+             traits->recomputed_layers, traits->layers);
+    if (traits->offloaded_bytes) {
+        g_autofree char *bytes = size_format(traits->offloaded_bytes);
+        lose(emitted, "which activations leave the device: %s a step; the model's code says it",
+             bytes);
+    }
+    if (traits->host_embedding)
+        lose(emitted, "the embedding on the host: the model's code says so");
+}
+
+static void lose_layout(struct emitted *emitted, const struct plan *plan, const struct trace *trace)
+{
+    if (!trace->list_element_bytes[TRACE_GRAD])
+        lose(emitted,
+             "gradients over the parameters' bytes: its own take 2 bytes a parameter more");
+    lose(emitted, "the order of tensors in %u chunks", plan->layout->chunk_count);
+}
+
+/* ---- DeepSpeed ---- */
+
+/* Memory comes first: what lives on the host cannot stay on the device there, wherever it is
+ * updated. */
+static double offload_ratio(const struct traits *traits)
+{
+    double ratio = fmax(traits->states_on_host, traits->updated_on_host);
+    return ceil(ratio * 100 - 1e-9) / 100;
+}
+
+static void lose_optimizer(struct emitted *emitted, const struct traits *traits)
+{
+    double ratio = offload_ratio(traits);
+
+    if (ratio - traits->updated_on_host > 0.01)
+        lose(emitted,
+             "%.0f %% of the optimizer that visits the device for its update: it runs on the host",
+             (ratio - traits->updated_on_host) * 100);
+    if (ratio > 0 && ratio < 1)
+        lose(emitted, "which part of the optimizer runs on the host: its share alone is set");
+}
+
+static json_t *on_cpu(void)
+{
+    return json_pack("{s:s, s:b}", "device", "cpu", "pin_memory", 1);
+}
+
+static json_t *zero_optimization(const struct traits *traits)
+{
+    double ratio = offload_ratio(traits);
+    /* Stage 2 keeps all parameters on the device and offloads all of the optimizer or nothing. */
+    bool stage3 = traits->parameters_leave || (ratio > 0 && ratio < 1);
+    json_t *zero = json_pack("{s:i, s:b, s:b}", "stage",
+                             stage3      ? 3
+                             : ratio > 0 ? 2
+                                         : 0,
+                             "overlap_comm", 1, "contiguous_gradients", 1);
+
+    if (ratio > 0) {
+        json_t *optimizer = on_cpu();
+        if (stage3)
+            json_object_set_new(optimizer, "ratio", json_real(ratio));
+        json_object_set_new(zero, "offload_optimizer", optimizer);
+    }
+    if (!stage3)
+        return zero;
+    if (traits->parameters_leave)
+        json_object_set_new(zero, "offload_param", on_cpu());
+    json_object_set_new(zero, "sub_group_size", json_integer((json_int_t)traits->group_elements));
+    json_object_set_new(zero, "stage3_max_live_parameters",
+                        json_integer((json_int_t)traits->live_elements));
+    json_object_set_new(zero, "stage3_prefetch_bucket_size",
+                        json_integer((json_int_t)traits->ahead_elements));
+    json_object_set_new(zero, "stage3_param_persistence_threshold",
+                        json_integer((json_int_t)traits->stay_elements));
+    return zero;
+}
+
+static json_t *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
+                              const struct traits *traits)
+{
+    json_t *root = json_pack("{s:i, s:i, s:o}", "train_micro_batch_size_per_gpu", (int)plan->batch,
+                             "gradient_accumulation_steps", (int)MAX(1, plan->micro_batches),
+                             "zero_optimization", zero_optimization(traits));
+
+    if (g_strcmp0(plan->precision, "bf16") == 0)
+        json_object_set_new(root, "bf16", json_pack("{s:b}", "enabled", 1));
+    emitted->file_name = "ds_config.json";
+    lose_optimizer(emitted, traits);
+    return root;
+}
+
+/* ---- FSDP ---- */
+
+static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
+                         const struct traits *traits)
+{
+    bool offload = traits->parameters_leave || traits->states_on_host > 0 ||
+                   traits->updated_on_host > 0;
+    bool ahead = traits->ahead_elements > 0;
+    json_t *fsdp = json_pack("{s:s, s:b, s:s, s:I, s:s, s:b, s:b, s:b}", "fsdp_sharding_strategy",
+                             "FULL_SHARD", "fsdp_offload_params", offload, "fsdp_auto_wrap_policy",
+                             "SIZE_BASED_WRAP", "fsdp_min_num_params",
+                             (json_int_t)traits->group_elements, "fsdp_backward_prefetch",
+                             ahead ? "BACKWARD_PRE" : "NO_PREFETCH", "fsdp_forward_prefetch", ahead,
+                             "fsdp_use_orig_params", 1, "fsdp_activation_checkpointing",
+                             traits->layers && traits->recomputed_layers == traits->layers);
+
+    emitted->file_name = "fsdp_config.json";
+    if (offload && traits->updated_on_host < 0.99)
+        lose(emitted,
+             "%.0f %% of the optimizer that runs on the device: with offloading all of it runs on "
+             "the host",
+             (1 - traits->updated_on_host) * 100);
+    if (offload && traits->stay_elements)
+        lose(emitted,
+             "parameters that stay on the device (those of at most %" G_GUINT64_FORMAT
+             " elements): all leave",
+             traits->stay_elements);
+    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "compute_environment", "LOCAL_MACHINE",
+                     "distributed_type", "FSDP", "mixed_precision",
+                     g_strcmp0(plan->precision, "bf16") == 0 ? "bf16" : "no", "num_machines", 1,
+                     "num_processes", 1, "gradient_accumulation_steps",
+                     (int)MAX(1, plan->micro_batches), "fsdp_config", fsdp);
+}
+
+static const struct emitter {
+    const char *name;
+    json_t *(*emit)(struct emitted *emitted, const struct plan *plan, const struct traits *traits);
+} emitters[] = {{"deepspeed", emit_deepspeed}, {"fsdp", emit_fsdp}};
+
+static const struct emitter *find(const char *format)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(emitters); i++)
+        if (g_str_equal(emitters[i].name, format))
+            return &emitters[i];
+    return NULL;
+}
+
+bool emit_knows(const char *format)
+{
+    return find(format) != NULL;
+}
+
+struct emitted *emit_settings(const char *format, const struct plan *plan,
+                              const struct trace *trace)
+{
+    const struct emitter *emitter = find(format);
+
+    g_assert(emitter);
+    const struct traits traits = traits_of(plan, trace);
+    struct emitted *emitted = g_new0(struct emitted, 1);
+    emitted->lost = g_ptr_array_new_with_free_func(g_free);
+    json_t *root = emitter->emit(emitted, plan, &traits);
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(3));
+    emitted->text = g_strconcat(text, "\n", NULL);
+    free(text);
+    json_decref(root);
+    lose_schedule(emitted, plan);
+    lose_choices(emitted, &traits);
+    lose_layout(emitted, plan, trace);
+    return emitted;
+}
+
+void emitted_free(struct emitted *emitted)
+{
+    if (!emitted)
+        return;
+    g_free(emitted->text);
+    g_ptr_array_unref(emitted->lost);
+    g_free(emitted);
+}
+
+bool emit_beside(const char *plan_path, const char *format, const struct plan *plan,
+                 const struct trace *trace, FILE *out, GError **error)
+{
+    struct emitted *emitted = emit_settings(format, plan, trace);
+    g_autofree char *folder = g_path_get_dirname(plan_path);
+    g_autofree char *path = g_build_filename(folder, emitted->file_name, NULL);
+    bool ok = output_file_write(path, emitted->text, error);
+    if (ok)
+        fprintf(out, "%s is the nearest that these settings come to the plan. Lost are:\n", path);
+    for (guint i = 0; ok && i < emitted->lost->len; i++)
+        fprintf(out, "  - %s\n", (const char *)g_ptr_array_index(emitted->lost, i));
+    emitted_free(emitted);
+    return ok;
+}

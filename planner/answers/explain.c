@@ -1,0 +1,269 @@
+#include "planner/answers/explain.h"
+
+#include "traces/size.h"
+
+enum { EXCERPT_MOMENTS = 8 };
+
+static void print_size(FILE *out, const char *label, uint64_t bytes)
+{
+    g_autofree char *size = size_format(bytes);
+    fprintf(out, "  %-28s %s\n", label, size);
+}
+
+static void print_purpose(const struct plan *plan, FILE *out)
+{
+    fprintf(out, "Plan for %s, %s, batch %u, sequence %u, %u micro-batch%s a step\n",
+            plan->model ? plan->model : "a model without a name",
+            plan->precision ? plan->precision : "unknown precision", plan->batch, plan->sequence,
+            plan->micro_batches, plan->micro_batches == 1 ? "" : "es");
+    fprintf(out, "  %-28s %s%s%s\n", "made by", plan->made_by, plan->policy ? ", eviction by " : "",
+            plan->policy ? plan->policy : "");
+    fprintf(out, "  %-28s %.16s...\n", "digest of the run", plan->digest);
+    print_size(out, "device budget", plan->device_budget);
+    print_size(out, "device arena", plan->device_bytes);
+    if (plan->host_budget == UINT64_MAX)
+        fprintf(out, "  %-28s %s\n", "host budget", "unlimited");
+    else
+        print_size(out, "host budget", plan->host_budget);
+    print_size(out, "host pool", plan->host_bytes);
+}
+
+/* What happens to the chunks of one list, and to all of them. */
+struct list_sums {
+    uint32_t chunks, throughout, at_home;
+    uint64_t bytes, used, throughout_bytes;
+    uint64_t h2d_bytes, d2h_bytes;
+};
+
+static uint8_t *find_leavers(const struct plan *plan)
+{
+    uint8_t *leaves = g_new0(uint8_t, plan->layout->chunk_count);
+    for (uint32_t i = 0; i < plan->action_count; i++)
+        if (plan->actions[i].kind == PLAN_WRITE_BACK || plan->actions[i].kind == PLAN_DROP)
+            leaves[plan->actions[i].chunk] = 1;
+    return leaves;
+}
+
+static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_ACCESS_LISTS])
+{
+    g_autofree uint8_t *leaves = find_leavers(plan);
+
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
+        const struct chunk *chunk = &plan->layout->chunks[c];
+        struct list_sums *sum = &sums[chunk->list];
+        bool throughout = plan->initial_address[c] != PLAN_NOWHERE && !leaves[c];
+        sum->chunks++;
+        sum->bytes += chunk->bytes;
+        sum->used += chunk->used;
+        sum->at_home += plan->host_address[c] == PLAN_NOWHERE;
+        sum->throughout += throughout;
+        sum->throughout_bytes += throughout ? chunk->bytes : 0;
+    }
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        const struct plan_action *action = &plan->actions[i];
+        const struct chunk *chunk = &plan->layout->chunks[action->chunk];
+        if (action->kind == PLAN_FETCH)
+            sums[chunk->list].h2d_bytes += chunk->used;
+        if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH)
+            sums[chunk->list].d2h_bytes += chunk->used;
+    }
+}
+
+static void print_lists(const struct plan *plan, FILE *out)
+{
+    struct list_sums sums[TRACE_ACCESS_LISTS] = {{0}};
+
+    sum_lists(plan, sums);
+    fprintf(out, "\n  %-11s %11s %7s %7s %11s %10s %11s %8s %11s %11s\n", "list", "chunk size",
+            "chunks", "filled", "bytes", "throughout", "bytes", "at home", "H2D", "D2H");
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
+        const struct list_sums *s = &sums[list];
+        if (!s->chunks)
+            continue;
+        g_autofree char *size = list < TRACE_LISTS ? size_format(plan->layout->chunk_bytes[list])
+                                                   : g_strdup("each");
+        g_autofree char *bytes = size_format(s->bytes);
+        g_autofree char *throughout = size_format(s->throughout_bytes);
+        g_autofree char *h2d = size_format(s->h2d_bytes), *d2h = size_format(s->d2h_bytes);
+        fprintf(out, "  %-11s %11s %7u %6.1f%% %11s %10u %11s %8u %11s %11s\n",
+                trace_list_name((enum trace_list)list), size, s->chunks,
+                100.0 * (double)s->used / (double)s->bytes, bytes, s->throughout, throughout,
+                s->at_home, h2d, d2h);
+    }
+    fputs("  throughout: never leaves the device; at home: has no place in host memory\n", out);
+}
+
+static void print_figures(const struct plan_figures *f, FILE *out)
+{
+    g_autofree char *h2d = size_format(f->h2d_bytes), *d2h = size_format(f->d2h_bytes);
+    g_autofree char *moved = size_format(f->moved_bytes);
+
+    fputs("\nPredicted, an iteration in the steady state\n", out);
+    fprintf(out, "  %-28s %s in %" G_GUINT64_FORMAT " copies\n", "host to device", h2d,
+            f->h2d_copies);
+    fprintf(out, "  %-28s %s in %" G_GUINT64_FORMAT " copies\n", "device to host", d2h,
+            f->d2h_copies);
+    fprintf(out, "  %-28s %" G_GUINT64_FORMAT "\n", "evictions", f->evictions);
+    fprintf(out, "  %-28s %s in %" G_GUINT64_FORMAT " moves\n", "within the device", moved,
+            f->moves);
+    print_size(out, "peak device memory", f->peak_device_bytes);
+    print_size(out, "of it alive at once", f->peak_live_device_bytes);
+    print_size(out, "host memory", f->peak_host_bytes);
+    if (f->iteration_seconds > 0) {
+        fprintf(out, "  %-28s %.4f s\n", "step", f->iteration_seconds);
+        fprintf(out, "  %-28s %.4f s (%.1f %%)\n", "of it stalled", f->stall_seconds,
+                100 * f->stall_seconds / f->iteration_seconds);
+    }
+}
+
+static void print_phases(const struct plan *plan, const struct trace *trace, FILE *out)
+{
+    uint64_t h2d[TRACE_UPDATE_PHASE + 1] = {0}, d2h[TRACE_UPDATE_PHASE + 1] = {0};
+
+    for (uint32_t m = 0; m <= plan->moment_count; m++) {
+        uint32_t phase = m < plan->moment_count ? trace->operators[m].phase : TRACE_UPDATE_PHASE;
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
+            uint64_t used = plan->layout->chunks[plan->actions[i].chunk].used;
+            uint8_t kind = plan->actions[i].kind;
+            h2d[phase] += kind == PLAN_FETCH ? used : 0;
+            d2h[phase] += kind == PLAN_WRITE_BACK || kind == PLAN_FLUSH ? used : 0;
+        }
+        if (m < plan->moment_count) {
+            h2d[phase] += trace->operators[m].h2d_bytes;
+            d2h[phase] += trace->operators[m].d2h_bytes;
+        }
+    }
+    fprintf(out, "\n  %-11s %11s %11s\n", "phase", "H2D", "D2H");
+    for (int phase = 0; phase <= TRACE_UPDATE_PHASE; phase++) {
+        g_autofree char *up = size_format(h2d[phase]), *down = size_format(d2h[phase]);
+        fprintf(out, "  %-11s %11s %11s\n", trace_phase_name((enum trace_phase)phase), up, down);
+    }
+}
+
+/* Moments from the fetch to the first use after it, over all fetches. */
+static void print_prefetch(const struct plan *plan, const struct accesses *accesses, FILE *out)
+{
+    uint32_t n = plan->moment_count, fetches = 0, most = 0;
+    g_autofree uint32_t *next = g_new(uint32_t, plan->layout->chunk_count);
+    double sum = 0;
+
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        next[c] = accesses->first_device_use[c];
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        next[c] = next[c] == UINT32_MAX ? next[c] : next[c] + n;
+    for (uint32_t m = n + 1; m-- > 0;) {
+        for (uint32_t a = m < n ? accesses->first[m] : accesses->count;
+             m < n && a < accesses->first[m + 1]; a++)
+            if (!(accesses->items[a].flags & ACCESS_ON_HOST))
+                next[accesses->items[a].chunk] = m;
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
+            uint32_t use = next[plan->actions[i].chunk];
+            if (plan->actions[i].kind != PLAN_FETCH || use == UINT32_MAX)
+                continue;
+            fetches++;
+            sum += use - m;
+            most = MAX(most, use - m);
+        }
+    }
+    fprintf(out, "\n  Fetches are issued %.1f moments before their use on average, %u at most.\n",
+            fetches ? sum / fetches : 0.0, most);
+}
+
+static void print_action(const struct plan *plan, const struct plan_action *action, FILE *out)
+{
+    const struct chunk *chunk = &plan->layout->chunks[action->chunk];
+    if (action->kind == PLAN_WAIT) {
+        fputs("      wait       for all copies and host operators so far\n", out);
+        return;
+    }
+    g_autofree char *size = size_format(chunk->used);
+
+    fprintf(out, "      %-10s chunk %u (%s, %s)", plan_action_name(action->kind), action->chunk,
+            trace_list_name((enum trace_list)chunk->list), size);
+    if (action->address != PLAN_NOWHERE)
+        fprintf(out, " at %" G_GUINT64_FORMAT, action->address);
+    fputc('\n', out);
+}
+
+/* The first moments of the iteration at which anything happens. */
+static void print_excerpt(const struct plan *plan, const struct trace *trace, FILE *out)
+{
+    uint32_t shown = 0, m;
+
+    fputs("\nThe schedule begins\n", out);
+    for (m = 0; m <= plan->moment_count && shown < EXCERPT_MOMENTS; m++) {
+        if (plan->first_action[m] == plan->first_action[m + 1])
+            continue;
+        const char *name = "the end of the iteration";
+        if (m < plan->moment_count)
+            name = trace ? trace->operators[m].name : "";
+        fprintf(out, "  before moment %u%s%s\n", m, *name ? ": " : "", name);
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++)
+            print_action(plan, &plan->actions[i], out);
+        shown++;
+    }
+    fprintf(out, "  (%u of %u actions)\n", plan->first_action[m], plan->action_count);
+}
+
+static void print_alternative(const struct certificate_alternative *a, FILE *out)
+{
+    fprintf(out, "    %-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", a->recompute, a->offload,
+            a->host_embedding ? "host" : "device", a->backward_twice ? "twice" : "once",
+            a->micro_batches, a->batch, (double)a->bound * 1e-9);
+    if (a->achieved) {
+        g_autofree char *moved = size_format(a->achieved_traffic);
+        fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
+    } else {
+        fputs(a->outcome == CERTIFICATE_DOES_NOT_FIT ? "; does not fit"
+              : a->outcome == CERTIFICATE_BOUNDED    ? "; so no better"
+                                                     : "; nothing found",
+              out);
+    }
+    fputc('\n', out);
+}
+
+static void print_alternatives(const struct certificate *certificate, FILE *out)
+{
+    if (certificate->alternative_count)
+        fputs("  other layers computed again, and offloaded, the embedding's place, backward, "
+              "micro-batches "
+              "x sequences, with any chunks\n",
+              out);
+    for (uint32_t i = 0; i < certificate->alternative_count; i++)
+        print_alternative(&certificate->alternatives[i], out);
+}
+
+void explain_certificate(const struct certificate *certificate, FILE *out)
+{
+    const struct certificate_traffic *traffic = &certificate->traffic;
+    const struct certificate_time *time = &certificate->time;
+    g_autofree char *least = size_format(traffic->bound), *moved = size_format(traffic->achieved);
+
+    fputs("Proved for any schedule of the plan's chunks\n", out);
+    fprintf(out, "  traffic: bound %s, plan %s, gap %.2f %%\n", least, moved,
+            100 * certificate_gap(traffic->achieved, traffic->bound));
+    fprintf(out, "  time: bound %.4f s, plan %.4f s, gap %.2f %%%s\n", (double)time->bound * 1e-9,
+            (double)time->achieved * 1e-9, 100 * certificate_gap(time->achieved, time->bound),
+            time->either_side ? "; on whichever side each group's optimizer runs" : "");
+    print_alternatives(certificate, out);
+}
+
+void explain_plan(const struct plan *plan, const struct trace *trace, FILE *out)
+{
+    print_purpose(plan, out);
+    print_lists(plan, out);
+    print_figures(&plan->predicted, out);
+    if (trace) {
+        struct non_model *non_model = non_model_place(trace);
+        struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
+        print_phases(plan, trace, out);
+        print_prefetch(plan, accesses, out);
+        accesses_free(accesses);
+        non_model_free(non_model);
+    }
+    if (plan->certificate) {
+        fputc('\n', out);
+        explain_certificate(plan->certificate, out);
+    }
+    print_excerpt(plan, trace, out);
+}

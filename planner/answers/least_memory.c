@@ -1,0 +1,83 @@
+#include "planner/answers/least_memory.h"
+
+#include "planner/search/needs.h"
+#include "planner/search/probe.h"
+
+#include <math.h>
+
+enum { RESOLUTION = 64 };
+
+/* Where a probe takes so much longer than allowed, a full search is not tried. */
+#define HOPELESS 1.2
+
+struct least {
+    const struct trace *trace;
+    struct search_options options;
+    uint64_t *budget; /* of `options`, the one that is lowered */
+    double most_seconds;
+    struct search_result *best; /* that is in time, with the least budget so far; NULL: none */
+    bool *stopped;
+};
+
+/* Keeps a result that is in time, and frees it otherwise. Returns what it takes. */
+static double consider(struct least *least, struct search_result *result)
+{
+    double seconds = result ? result->plan->predicted.iteration_seconds : INFINITY;
+
+    *least->stopped |= result && result->stopped;
+    if (seconds <= least->most_seconds) {
+        search_result_free(least->best);
+        least->best = g_steal_pointer(&result);
+    }
+    search_result_free(result);
+    return seconds;
+}
+
+static bool is_enough(struct least *least, const struct probe *probe, uint64_t budget)
+{
+    *least->budget = budget;
+    double seconds = consider(least, probe_search(probe, &least->options));
+
+    if (seconds > least->most_seconds && seconds <= HOPELESS * least->most_seconds)
+        seconds = consider(least, search_plan(least->trace, &least->options, NULL));
+    return seconds <= least->most_seconds;
+}
+
+static void bisect(struct least *least, const struct plan *reference, uint64_t low, uint64_t high)
+{
+    struct probe *probe = probe_new(least->trace, reference);
+
+    while (high - low > high / RESOLUTION && !*least->stopped) {
+        uint64_t middle = low + (high - low) / 2;
+        if (is_enough(least, probe, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    probe_free(probe);
+}
+
+uint64_t least_memory_taken(const struct plan *plan, enum least_memory_of memory)
+{
+    return memory == LEAST_DEVICE_MEMORY ? plan->device_bytes : plan->predicted.peak_host_bytes;
+}
+
+struct search_result *least_memory_find(const struct trace *trace,
+                                        const struct search_options *options,
+                                        const struct plan *reference, enum least_memory_of memory,
+                                        double most_seconds, bool *stopped)
+{
+    struct least least = {trace, *options, .most_seconds = most_seconds, .stopped = stopped};
+    uint64_t low = 0, most = least_memory_taken(reference, memory);
+
+    least.budget = &least.options.host_bytes;
+    if (memory == LEAST_DEVICE_MEMORY) {
+        least.budget = &least.options.device_bytes;
+        low = needs_device(trace, options, NULL) - 1;
+    }
+    bisect(&least, reference, MIN(low, most), most);
+    if (!*stopped)
+        return least.best;
+    search_result_free(least.best);
+    return NULL;
+}

@@ -1,0 +1,10 @@
+/* Within planner/answers/questions.c: the questions whose answer is a size. As question_answer. */
+#ifndef PSTAR_PLANNER_ANSWERS_QUESTION_SIZES_H
+#define PSTAR_PLANNER_ANSWERS_QUESTION_SIZES_H
+
+#include "planner/answers/questions.h"
+
+bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error);
+bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error);
+
+#endif

@@ -1,0 +1,236 @@
+#include "planner/answers/questions.h"
+
+#include "planner/answers/least_memory.h"
+#include "planner/answers/question_sizes.h"
+#include "planner/answers/sensitivity.h"
+#include "traces/size.h"
+
+#include <math.h>
+#include <string.h>
+
+GOptionGroup *question_group(struct question_options *options)
+{
+    const GOptionEntry entries[] = {
+        {"max-model", 0, 0, G_OPTION_ARG_FILENAME, &options->max_model,
+         "The largest model that fits the --platform: of the configs whose paths begin so, or of "
+         "one config with 1 to 512 layers",
+         "FAMILY"},
+        {"max-batch", 0, 0, G_OPTION_ARG_FILENAME, &options->max_batch,
+         "The largest micro-batch with which a model fits the --platform", "CONFIG"},
+        {"min-memory", 0, 0, G_OPTION_ARG_STRING, &options->min_memory,
+         "The least device memory, and the least host memory, that train the TRACE so much slower "
+         "at "
+         "most",
+         "PERCENT"},
+        {"sensitivity", 0, 0, G_OPTION_ARG_FILENAME, &options->sensitivity,
+         "What more device memory or a faster link would buy for the TRACE, with a picture", "SVG"},
+        {"batch", 0, 0, G_OPTION_ARG_INT64, &options->batch,
+         "With --max-model: sequences a micro-batch; default: 1", "B"},
+        {"seq", 0, 0, G_OPTION_ARG_INT64, &options->sequence,
+         "With --max-model, --max-batch: tokens a sequence; default: the most that the model takes",
+         "T"},
+        {"precision", 0, 0, G_OPTION_ARG_STRING, &options->precision,
+         "With --max-model, --max-batch; default: bf16", "fp32|bf16"},
+        {0}};
+    GOptionGroup *group = g_option_group_new("questions", "Questions, one at a time:",
+                                             "Show the questions that can be asked", NULL, NULL);
+
+    g_option_group_add_entries(group, entries);
+    return group;
+}
+
+void question_options_clear(struct question_options *options)
+{
+    g_free(options->max_model);
+    g_free(options->max_batch);
+    g_free(options->min_memory);
+    g_free(options->sensitivity);
+    g_free(options->precision);
+}
+
+uint32_t question_count(const struct question_options *options)
+{
+    return !!options->max_model + !!options->max_batch + !!options->min_memory +
+           !!options->sensitivity;
+}
+
+bool question_is_about_models(const struct question_options *options)
+{
+    return options->max_model || options->max_batch;
+}
+
+static bool is_count(gint64 number)
+{
+    return number >= 0 && number <= UINT32_MAX;
+}
+
+const char *question_usage(const struct question_options *options)
+{
+    if (question_count(options) > 1)
+        return "one question at a time";
+    if (!is_count(options->batch) || !is_count(options->sequence))
+        return "--batch and --seq are at least 1";
+    if (options->precision && strcmp(options->precision, "fp32") != 0 &&
+        strcmp(options->precision, "bf16") != 0)
+        return "--precision is fp32 or bf16";
+    if (options->batch && !options->max_model)
+        return "--batch goes with --max-model";
+    if ((options->sequence || options->precision) && !question_is_about_models(options))
+        return "--seq and --precision go with --max-model and --max-batch";
+    return NULL;
+}
+
+/* "5%" or "5", of at least 0. */
+static bool parse_share(const char *text, double *share, GError **error)
+{
+    char *end;
+    double percent = g_ascii_strtod(text, &end);
+
+    if (end != text && (!*end || !strcmp(end, "%")) && percent >= 0 && percent <= 1e6) {
+        *share = percent / 100;
+        return true;
+    }
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "--min-memory: '%s' is no percentage", text);
+    return false;
+}
+
+/* The best plan for the budgets as they are. */
+static struct search_result *reference(const struct question *question, bool *stopped,
+                                       GError **error)
+{
+    struct search_result *result = search_plan(question->trace, question->search, error);
+
+    if (!result || !result->stopped)
+        return result;
+    *stopped = true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
+    search_result_free(result);
+    return NULL;
+}
+
+/* Of the device's memory, the arena and what libraries hold. */
+static uint64_t device_memory(const struct question *question, uint64_t arena_bytes)
+{
+    return arena_bytes + question->trace->library_bytes;
+}
+
+static void print_plan(const struct question *question, const char *what, const struct plan *plan,
+                       double base, FILE *out)
+{
+    g_autofree char *device =
+        size_format(device_memory(question, least_memory_taken(plan, LEAST_DEVICE_MEMORY)));
+    g_autofree char *host = size_format(least_memory_taken(plan, LEAST_HOST_MEMORY));
+    double seconds = plan->predicted.iteration_seconds;
+
+    fprintf(out, "  %-20s %12s %12s %10.4g %+8.2f %%\n", what, device, host, seconds,
+            100 * (seconds / base - 1));
+}
+
+/* One memory's least; where none below the best plan's does, that plan's. */
+static bool answer_least(const struct question *question, const struct plan *best,
+                         enum least_memory_of memory, double most_seconds, FILE *out)
+{
+    bool stopped = false;
+    struct search_result *result = least_memory_find(question->trace, question->search, best,
+                                                     memory, most_seconds, &stopped);
+
+    if (!stopped)
+        print_plan(question,
+                   memory == LEAST_DEVICE_MEMORY ? "least device memory" : "least host memory",
+                   result ? result->plan : best, best->predicted.iteration_seconds, out);
+    search_result_free(result);
+    return !stopped;
+}
+
+static bool answer_min_memory(const struct question *question, FILE *out, bool *stopped,
+                              GError **error)
+{
+    double share;
+    struct search_result *best = NULL;
+
+    if (!parse_share(question->asked->min_memory, &share, error) ||
+        !(best = reference(question, stopped, error)))
+        return false;
+    double most = best->plan->predicted.iteration_seconds * (1 + share);
+    fprintf(out, "At most %g %% slower than the best plan:\n", 100 * share);
+    fprintf(out, "  %-20s %12s %12s %10s\n", "", "device", "host", "step s");
+    print_plan(question, "best plan", best->plan, best->plan->predicted.iteration_seconds, out);
+    *stopped = !answer_least(question, best->plan, LEAST_DEVICE_MEMORY, most, out) ||
+               !answer_least(question, best->plan, LEAST_HOST_MEMORY, most, out);
+    if (*stopped)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
+    search_result_free(best);
+    return !*stopped;
+}
+
+static double saved(const struct sensitivity *s, uint32_t link, uint32_t memory)
+{
+    return 100 * (1 - s->seconds[link][memory] / s->seconds[0][0]);
+}
+
+static void print_sensitivity(const struct sensitivity *s, uint64_t device_bytes, FILE *out)
+{
+    fprintf(out,
+            "One GB more of device memory saves %.2f %% of a step, a link %g times as fast %.2f "
+            "%%, both %.2f %%.\n",
+            saved(s, 0, 1), sensitivity_links[1], saved(s, 1, 0), saved(s, 1, 1));
+    fprintf(out, "  %-14s", "device memory");
+    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++) {
+        g_autofree char *head = g_strdup_printf("link x %g", sensitivity_links[l]);
+        fprintf(out, "  %10s step s  saved", head);
+    }
+    fputc('\n', out);
+    for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
+        g_autofree char *memory = size_format(device_bytes + s->more[m]);
+        fprintf(out, "  %-14s", memory);
+        for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
+            fprintf(out, "  %17.4g %5.1f %%", s->seconds[l][m], saved(s, l, m));
+        fputc('\n', out);
+    }
+}
+
+/* NULL entries where reading failed. */
+static bool read_links(const struct question *question, struct costs **costs, GError **error)
+{
+    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++) {
+        if (!(costs[l] = costs_read(question->platform_path, question->link, error)))
+            return false;
+        costs_speed_up(costs[l], sensitivity_links[l]);
+    }
+    return true;
+}
+
+static bool answer_sensitivity(const struct question *question, FILE *out, bool *stopped,
+                               GError **error)
+{
+    struct costs *costs[SENSITIVITY_LINKS] = {NULL};
+    struct sensitivity sensitivity;
+    struct search_result *best = NULL;
+    uint64_t device_bytes = device_memory(question, question->search->device_bytes);
+    bool ok = read_links(question, costs, error) && (best = reference(question, stopped, error));
+
+    if (ok &&
+        !sensitivity_find(question->trace, question->search, best->plan, costs, &sensitivity)) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
+        ok = false;
+        *stopped = true;
+    }
+    if (ok)
+        print_sensitivity(&sensitivity, device_bytes, out);
+    ok = ok && sensitivity_draw(&sensitivity, device_bytes, question->asked->sensitivity, error);
+    search_result_free(best);
+    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
+        costs_free(costs[l]);
+    return ok;
+}
+
+bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error)
+{
+    if (question->asked->max_model)
+        return question_max_model(question, out, stopped, error);
+    if (question->asked->max_batch)
+        return question_max_batch(question, out, stopped, error);
+    if (question->asked->min_memory)
+        return answer_min_memory(question, out, stopped, error);
+    return answer_sensitivity(question, out, stopped, error);
+}

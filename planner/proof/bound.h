@@ -1,0 +1,27 @@
+/* A lower bound of an iteration's traffic, for any schedule of one layout.
+ *
+ * Room at a moment has a price; a kept gap pays for the moments that it spans. For any prices, the
+ * least that each chunk can pay for copies and room, summed, less what all the room is worth, is
+ * never above what any schedule moves: one that fits pays no more for its room than all the room is
+ * worth. A chunk's least is found exactly, over the states clean and dirty from gap to gap, cyclic
+ * in the iteration. Integers throughout: the result is exact for the prices given. */
+#ifndef PSTAR_PLANNER_PROOF_BOUND_H
+#define PSTAR_PLANNER_PROOF_BOUND_H
+
+#include "chunks/plan.h"
+#include "planner/schedule/gaps.h"
+
+/* A price of this much is a byte of traffic for a byte of room. */
+#define BOUND_PRICE_SCALE (1 << 30)
+/* What no price needs to exceed: leaving and coming back costs two copies. */
+#define BOUND_PRICE_MOST UINT32_MAX
+
+/* Bytes over the link, activations of host operators included. `price` [moment_count], each at most
+ * BOUND_PRICE_MOST. */
+uint64_t bound_traffic(const struct gaps *gaps, const uint64_t *price);
+
+/* The gaps of any schedule with the plan's layout, within its device budget, whatever chunk is at
+ * home where. The plan has passed plan_check. */
+struct gaps *bound_gaps(const struct trace *trace, const struct plan *plan);
+
+#endif

@@ -1,0 +1,285 @@
+#include "planner/proof/paths.h"
+
+/* Where a chunk's valid bytes are. */
+enum state {
+    HOST,
+    BOTH,
+    DEVICE,
+    WANTED, /* on the device only, and a host operator is to read them */
+    STALE,  /* on the device only, and a host operator is to write them: no use there any more */
+    STATES
+};
+G_STATIC_ASSERT(STATES == PATH_STATES);
+
+enum kind {
+    BEGINS,       /* a window, for what is on the device then */
+    BEGINS_USED,  /* with an operator that uses the chunk, and whose room is not for sale */
+    BEGINS_FRESH, /* with one that needs no old bytes */
+    READ,
+    WRITE,
+    OVERWRITE,
+    HOST_READ,
+    HOST_WRITE,
+    KINDS,
+    LAST = 16 /* nothing is alive in it afterwards */
+};
+
+#define NONE       STATES
+#define IMPOSSIBLE ((path_cost)1 << 120)
+
+/* What each state becomes. */
+static const uint8_t becomes[KINDS][STATES] = {
+    [BEGINS] = {HOST, BOTH, DEVICE, WANTED, STALE},
+    [BEGINS_USED] = {NONE, BOTH, DEVICE, WANTED, NONE},
+    [BEGINS_FRESH] = {HOST, BOTH, DEVICE, WANTED, STALE},
+    [READ] = {NONE, BOTH, DEVICE, WANTED, NONE},
+    [WRITE] = {NONE, DEVICE, DEVICE, NONE, NONE},
+    [OVERWRITE] = {DEVICE, DEVICE, DEVICE, NONE, NONE},
+    [HOST_READ] = {HOST, BOTH, WANTED, WANTED, STALE},
+    [HOST_WRITE] = {HOST, HOST, STALE, STALE, STALE},
+};
+
+/* What copies within a window can make of a state, and how many each way. */
+static const struct {
+    uint8_t from, to, h2d, d2h;
+} copies[] = {
+    {HOST, HOST, 0, 0},     {HOST, BOTH, 1, 0},   {BOTH, BOTH, 0, 0},   {BOTH, HOST, 0, 0},
+    {DEVICE, DEVICE, 0, 0}, {DEVICE, BOTH, 0, 1}, {DEVICE, HOST, 0, 1}, {WANTED, WANTED, 0, 0},
+    {WANTED, BOTH, 0, 1},   {WANTED, HOST, 0, 1}, {STALE, STALE, 0, 0}, {STALE, HOST, 0, 1},
+    {STALE, BOTH, 1, 1},
+};
+
+static uint8_t after_event(uint8_t kind, uint8_t state)
+{
+    uint8_t next = becomes[kind & ~LAST][state];
+    return kind & LAST && (next == BOTH || next == DEVICE) ? HOST : next;
+}
+
+/* ---- building ---- */
+
+static uint8_t kind_of(uint32_t flags)
+{
+    uint8_t last = flags & ACCESS_LAST ? LAST : 0;
+    if (flags & ACCESS_ON_HOST)
+        return (flags & ACCESS_WRITES ? HOST_WRITE : HOST_READ) | last;
+    if (!(flags & ACCESS_WRITES))
+        return READ | last;
+    return (flags & ACCESS_FRESH ? OVERWRITE : WRITE) | last;
+}
+
+struct event {
+    uint32_t position; /* from the first window's beginning */
+    uint16_t window;
+    uint8_t kind;
+    bool begins; /* the window, with its operator */
+};
+
+static GArray **sort_events(const struct accesses *accesses, const struct windows *windows)
+{
+    GArray **events = g_new(GArray *, accesses->chunk_count);
+
+    for (uint32_t c = 0; c < accesses->chunk_count; c++)
+        events[c] = g_array_new(FALSE, FALSE, sizeof(struct event));
+    for (uint32_t p = 0; p < accesses->moment_count; p++) {
+        uint32_t m = windows_moment(windows, p);
+        uint16_t window = windows->of_moment[m];
+        bool begins = windows->items[window].moment == m && !windows->items[window].of_update;
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            const struct event event = {p, window, kind_of(accesses->items[a].flags), begins};
+            g_array_append_val(events[accesses->items[a].chunk], event);
+        }
+    }
+    return events;
+}
+
+/* How surely it is known where the chunk is after the event. */
+static int certainty(uint8_t kind)
+{
+    switch (kind & ~LAST) {
+    case WRITE:
+    case OVERWRITE:
+        return 3;
+    case HOST_WRITE:
+        return 2;
+    case READ:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+static uint8_t state_after(uint8_t kind)
+{
+    switch (kind & ~LAST) {
+    case WRITE:
+    case OVERWRITE:
+        return kind & LAST ? HOST : DEVICE;
+    case READ:
+        return kind & LAST ? HOST : BOTH;
+    default: /* nothing on the device has written it */
+        return HOST;
+    }
+}
+
+static void add_step(GArray *steps, uint32_t window, uint8_t kind)
+{
+    const struct path_step step = {(uint16_t)window, kind};
+    g_array_append_val(steps, step);
+}
+
+/* The windows that begin after `window` until that of the event, then the event. */
+static void add_event(GArray *steps, const struct event *event, uint32_t window, uint32_t until,
+                      uint32_t count)
+{
+    static const uint8_t with[] = {
+        [READ] = BEGINS_USED, [WRITE] = BEGINS_USED, [OVERWRITE] = BEGINS_FRESH};
+    for (uint32_t w = window + 1; w <= until; w++) {
+        bool its_own = w == until && event->begins;
+        add_step(steps, w % count, its_own ? with[event->kind & ~LAST] : BEGINS);
+    }
+    add_step(steps, until % count, event->kind);
+}
+
+static struct path build(const GArray *events, const struct windows *windows)
+{
+    struct path path = {0};
+    guint first = 0;
+    bool on_device = false;
+
+    for (guint i = 0; i < events->len; i++) {
+        const struct event *event = &g_array_index(events, struct event, i);
+        on_device |= (event->kind & ~LAST) < HOST_READ;
+        if (certainty(event->kind) > certainty(g_array_index(events, struct event, first).kind))
+            first = i;
+    }
+    if (!on_device)
+        return path;
+    GArray *steps = g_array_new(FALSE, FALSE, sizeof(struct path_step));
+    const struct event *start = &g_array_index(events, struct event, first);
+    uint32_t window = start->window;
+    for (guint i = 1; i <= events->len; i++) {
+        guint index = (first + i) % events->len;
+        const struct event *event = &g_array_index(events, struct event, index);
+        uint32_t until = event->window + (index <= first ? windows->count : 0);
+        add_event(steps, event, window, until, windows->count);
+        window = until;
+    }
+    path.first_window = start->window;
+    path.start = state_after(start->kind);
+    path.count = steps->len;
+    path.steps = (struct path_step *)(void *)g_array_free(steps, FALSE);
+    return path;
+}
+
+struct path *paths_new(const struct accesses *accesses, const struct windows *windows)
+{
+    GArray **events = sort_events(accesses, windows);
+    struct path *paths = g_new(struct path, accesses->chunk_count);
+
+    for (uint32_t c = 0; c < accesses->chunk_count; c++) {
+        paths[c] = build(events[c], windows);
+        g_array_unref(events[c]);
+    }
+    g_free(events);
+    return paths;
+}
+
+void paths_free(struct path *paths, uint32_t chunk_count)
+{
+    for (uint32_t c = 0; paths && c < chunk_count; c++)
+        g_free(paths[c].steps);
+    g_free(paths);
+}
+
+/* ---- the cheapest ---- */
+
+/* Copies within the window: `cost` of each state before them becomes that after. */
+static void copy(const struct path_chunk *chunk, const struct certificate_window *price,
+                 path_cost cost[STATES], uint8_t *from)
+{
+    const path_cost h2d = (path_cost)price->h2d * chunk->h2d_ns;
+    const path_cost d2h = (path_cost)price->d2h * chunk->d2h_ns;
+    path_cost next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(copies); i++) {
+        path_cost total = cost[copies[i].from] + (copies[i].h2d ? h2d : 0) +
+                          (copies[i].d2h ? d2h : 0);
+        if (total < next[copies[i].to]) {
+            next[copies[i].to] = total;
+            from[copies[i].to] = copies[i].from;
+        }
+    }
+    for (int s = 0; s < STATES; s++)
+        cost[s] = next[s];
+}
+
+/* `from` of each state after: the one before. */
+static void happen(const struct path_step *step, path_cost room, path_cost cost[STATES],
+                   uint8_t *from)
+{
+    path_cost next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
+
+    for (uint8_t s = 0; s < STATES; s++) {
+        uint8_t to = after_event(step->kind, s);
+        path_cost total = cost[s] + (step->kind == BEGINS && s != HOST ? room : 0);
+        if (to != NONE && total < next[to]) {
+            next[to] = total;
+            from[to] = s;
+        }
+    }
+    for (int s = 0; s < STATES; s++)
+        cost[s] = next[s];
+}
+
+/* from[i][s]: the state before step i of the way that is in s after the step and the copies behind
+ * it; two states in one byte: that between step and copies is s / STATES. */
+path_cost path_cheapest(const struct path *path, const struct path_chunk *chunk,
+                        const struct certificate_window *prices, uint8_t (*from)[PATH_STATES])
+{
+    path_cost cost[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
+    uint8_t before[STATES] = {0}, between[STATES] = {0};
+
+    if (path->count == 0)
+        return 0;
+    cost[path->start] = 0;
+    copy(chunk, &prices[path->first_window], cost, between);
+    for (uint32_t i = 0; i < path->count; i++) {
+        const struct certificate_window *price = &prices[path->steps[i].window];
+        happen(&path->steps[i], (path_cost)price->room * chunk->bytes, cost, before);
+        if (i + 1 < path->count)
+            copy(chunk, price, cost, between);
+        for (uint8_t s = 0; from && s < STATES; s++) {
+            uint8_t middle = i + 1 < path->count ? between[s] : s;
+            from[i][s] = (uint8_t)(middle * STATES + before[middle]);
+        }
+    }
+    return cost[path->start];
+}
+
+static void count_copies(uint8_t before, uint8_t after, const struct path_chunk *chunk,
+                         uint64_t use[WINDOW_USES])
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(copies); i++)
+        if (copies[i].from == before && copies[i].to == after) {
+            use[WINDOW_H2D] += copies[i].h2d * chunk->h2d_ns;
+            use[WINDOW_D2H] += copies[i].d2h * chunk->d2h_ns;
+        }
+}
+
+void path_follow(const struct path *path, const struct path_chunk *chunk,
+                 uint8_t (*from)[PATH_STATES], uint64_t (*use)[WINDOW_USES])
+{
+    uint8_t state = path->start;
+
+    for (uint32_t i = path->count; i-- > 0;) {
+        const struct path_step *step = &path->steps[i];
+        uint8_t middle = from[i][state] / STATES, before = from[i][state] % STATES;
+        if (i + 1 < path->count)
+            count_copies(middle, state, chunk, use[step->window]);
+        if (step->kind == BEGINS && before != HOST)
+            use[step->window][WINDOW_ROOM] += chunk->bytes;
+        state = before;
+    }
+    if (path->count)
+        count_copies(path->start, state, chunk, use[path->first_window]);
+}

@@ -1,0 +1,312 @@
+#include "planner/proof/time_model.h"
+
+#include "planner/proof/bound.h"
+
+#include <string.h>
+
+static uint64_t compute_price(const struct certificate_window *price)
+{
+    return BOUND_PRICE_SCALE - price->h2d - price->d2h - price->host;
+}
+
+/* ---- building ---- */
+
+static bool is_placed(const struct trace_operator *op)
+{
+    return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
+}
+
+/* Between two operators the computing thread of some devices does other things. */
+static uint64_t device_ns(const struct time_job *job, const struct trace_operator *op)
+{
+    const struct costs_threads *threads = &job->costs->threads;
+    return op->duration_ns +
+           (threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0);
+}
+
+/* Windows from that of moment `m` to that of the moment `next`, at or after it, cyclic. */
+static uint16_t span_to(const struct windows *windows, uint32_t m, uint32_t next)
+{
+    uint32_t to = windows->of_moment[next % windows->moment_count], from = windows->of_moment[m];
+    uint32_t begin = windows->items[0].moment, moments = windows->moment_count;
+    uint32_t position = (m + moments - begin) % moments;
+    uint32_t next_position = (next % moments + moments - begin) % moments;
+    if (next_position <= position)
+        to += windows->count;
+    return (uint16_t)MIN(to - from, windows->count - 1);
+}
+
+/* The first operator after `m` that is on the device in any case; its own moment a cycle later
+ * where there is none. */
+static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
+{
+    for (uint32_t i = 1; i < trace->operator_count; i++) {
+        const struct trace_operator *op = &trace->operators[(m + i) % trace->operator_count];
+        if (op->place == TRACE_ON_DEVICE && !is_placed(op))
+            return m + i;
+    }
+    return m + trace->operator_count;
+}
+
+/* An operator on the host is over when the device next uses what it wrote, or what it sent: the
+ * moment, which may lie in the next cycle. */
+static uint32_t own_deadline(const struct trace *trace, const struct accesses *accesses, uint32_t m)
+{
+    uint32_t moments = trace->operator_count, deadline = m + moments;
+
+    if (trace->operators[m].h2d_bytes)
+        deadline = next_device_operator(trace, m);
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+        uint32_t next = accesses->next_device_use[a];
+        if (accesses->items[a].flags & ACCESS_WRITES && next != UINT32_MAX)
+            deadline = MIN(deadline, next > m ? next : next + moments);
+    }
+    return deadline;
+}
+
+/* [operator_count] of those on the host: they run in order, so each is over before the next one
+ * that is there in any case. */
+static uint32_t *find_deadlines(const struct time_model *model, const struct trace *trace,
+                                const struct accesses *accesses)
+{
+    uint32_t moments = trace->operator_count, later = UINT32_MAX;
+    uint32_t *deadline = g_new0(uint32_t, moments);
+
+    for (uint32_t p = 2 * moments; p-- > 0;) {
+        uint32_t m = p % moments, cycle = p - m;
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->place != TRACE_ON_HOST)
+            continue;
+        uint32_t over = MIN(later, cycle + own_deadline(trace, accesses, m));
+        deadline[m] = over - cycle;
+        if (model->side_count == 1 || !is_placed(op))
+            later = over;
+    }
+    return deadline;
+}
+
+static struct time_work host_work(const struct time_job *job, const struct trace_operator *op,
+                                  const struct windows *windows, uint32_t m, uint32_t deadline)
+{
+    return (struct time_work){.host_ns = op->duration_ns,
+                              .h2d_ns = costs_ns(&job->costs->h2d, op->h2d_bytes),
+                              .d2h_ns = costs_ns(&job->costs->d2h, op->d2h_bytes),
+                              .window = windows->of_moment[m],
+                              .span = span_to(windows, m, deadline)};
+}
+
+static uint32_t group_of(const struct trace *trace, const struct layout *layout,
+                         const struct trace_operator *op)
+{
+    const struct trace_access *access = &trace->accesses[op->first_access];
+    return layout->chunks[layout->places[access->list][access->tensor].chunk].group;
+}
+
+static struct time_block *add_block(GArray *blocks)
+{
+    struct time_block block = {.chunks = g_array_new(FALSE, FALSE, sizeof(uint32_t))};
+    for (int side = 0; side < TIME_SIDES; side++)
+        block.work[side] = g_array_new(FALSE, FALSE, sizeof(struct time_work));
+    g_array_append_val(blocks, block);
+    return &g_array_index(blocks, struct time_block, blocks->len - 1);
+}
+
+/* An operator that is on the host in any case is the same work on both sides, but the device may
+ * use what it wrote later on one of them: it has until then on both. `block`: its own. */
+static void add_host_work(GArray *blocks, uint32_t block, int side, struct time_work work)
+{
+    if (block == blocks->len)
+        add_block(blocks);
+    struct time_block *own = &g_array_index(blocks, struct time_block, block);
+    if (side > 0) {
+        struct time_work *other = &g_array_index(own->work[0], struct time_work, 0);
+        work.span = other->span = MAX(work.span, other->span);
+    }
+    g_array_append_val(own->work[side], work);
+}
+
+/* `next`: the block of the next operator that is on the host in any case. */
+static void add_operator(struct time_model *model, const struct time_job *job, GArray *blocks,
+                         const uint32_t *deadline, int side, uint32_t m, uint32_t *next)
+{
+    const struct trace *trace = job->sides[side];
+    const struct trace_operator *op = &trace->operators[m];
+    uint16_t window = model->windows->of_moment[m];
+    bool placed = model->side_count > 1 && is_placed(op);
+    struct time_work work = {.window = window, .compute_ns = device_ns(job, op)};
+
+    if (op->place == TRACE_ON_HOST)
+        work = host_work(job, op, model->windows, m, deadline[m]);
+    if (placed) {
+        uint32_t group = group_of(trace, job->plan->layout, op);
+        g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
+    } else if (op->place == TRACE_ON_HOST) {
+        add_host_work(blocks, (*next)++, side, work);
+    } else if (side == 0) {
+        model->compute_ns[window] += work.compute_ns;
+    }
+}
+
+static void add_side(struct time_model *model, const struct time_job *job, GArray *blocks,
+                     const uint64_t *non_model, int side)
+{
+    const struct trace *trace = job->sides[side];
+    struct accesses *accesses = accesses_new(trace, job->plan->layout, non_model);
+    g_autofree uint32_t *deadline = find_deadlines(model, trace, accesses);
+    uint32_t next = job->plan->layout->group_count;
+
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        add_operator(model, job, blocks, deadline, side, m, &next);
+    model->paths[side] = paths_new(accesses, model->windows);
+    for (uint32_t c = 0; c < model->chunk_count; c++)
+        model->longest = MAX(model->longest, model->paths[side][c].count);
+    accesses_free(accesses);
+}
+
+static void add_groups(struct time_model *model, const struct time_job *job, GArray *blocks)
+{
+    const struct layout *layout = job->plan->layout;
+
+    for (uint32_t g = 0; g < layout->group_count; g++)
+        add_block(blocks);
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        const struct chunk *chunk = &layout->chunks[c];
+        model->chunks[c] = (struct path_chunk){costs_ns(&job->costs->h2d, chunk->used),
+                                               costs_ns(&job->costs->d2h, chunk->used),
+                                               chunk->bytes};
+        g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
+    }
+}
+
+struct time_model *time_model_new(const struct time_job *job, const struct gaps *gaps,
+                                  const uint32_t *moments, uint32_t count)
+{
+    struct time_model *model = g_new0(struct time_model, 1);
+    struct non_model *non_model = non_model_place(job->sides[0]);
+    GArray *blocks = g_array_new(FALSE, FALSE, sizeof(struct time_block));
+
+    model->windows = windows_new(job->sides[0], gaps, moments, count);
+    model->compute_ns = g_new0(uint64_t, count);
+    model->side_count = job->sides[TIME_HOST] ? 2 : 1;
+    model->chunk_count = job->plan->layout->chunk_count;
+    model->chunks = g_new(struct path_chunk, model->chunk_count);
+    add_groups(model, job, blocks);
+    for (uint32_t side = 0; side < model->side_count; side++)
+        add_side(model, job, blocks, non_model->extent, (int)side);
+    model->block_count = blocks->len;
+    model->blocks = (struct time_block *)(void *)g_array_free(blocks, FALSE);
+    non_model_free(non_model);
+    return model;
+}
+
+void time_model_free(struct time_model *model)
+{
+    if (!model)
+        return;
+    for (uint32_t b = 0; b < model->block_count; b++) {
+        g_array_unref(model->blocks[b].chunks);
+        for (int side = 0; side < TIME_SIDES; side++)
+            g_array_unref(model->blocks[b].work[side]);
+    }
+    for (int side = 0; side < TIME_SIDES; side++)
+        paths_free(model->paths[side], model->chunk_count);
+    g_free(model->blocks);
+    g_free(model->chunks);
+    g_free(model->compute_ns);
+    windows_free(model->windows);
+    g_free(model);
+}
+
+/* ---- the bound ---- */
+
+struct evaluation {
+    const struct time_model *model;
+    const struct certificate_window *prices;
+    uint8_t (*from)[PATH_STATES]; /* [longest]; NULL: nobody asks for the ways */
+};
+
+/* The price of a resource that is not the device's compute. */
+static uint64_t price_of(const struct certificate_window *price, enum window_use use)
+{
+    return use == WINDOW_H2D ? price->h2d : use == WINDOW_D2H ? price->d2h : price->host;
+}
+
+/* In the cheapest of its windows; `use` may be NULL. */
+static path_cost place_work(const struct evaluation *e, const struct time_work *work,
+                            enum window_use resource, uint64_t ns, uint64_t (*use)[WINDOW_USES])
+{
+    uint32_t count = e->model->windows->count, best = work->window;
+
+    for (uint32_t i = 1; i <= work->span; i++) {
+        uint32_t w = (work->window + i) % count;
+        if (price_of(&e->prices[w], resource) < price_of(&e->prices[best], resource))
+            best = w;
+    }
+    if (use)
+        use[best][resource] += ns;
+    return (path_cost)price_of(&e->prices[best], resource) * ns;
+}
+
+static path_cost work_cost(const struct evaluation *e, const struct time_work *work,
+                           uint64_t (*use)[WINDOW_USES])
+{
+    path_cost cost = (path_cost)compute_price(&e->prices[work->window]) * work->compute_ns;
+
+    if (use)
+        use[work->window][WINDOW_COMPUTE] += work->compute_ns;
+    cost += place_work(e, work, WINDOW_HOST, work->host_ns, use);
+    cost += place_work(e, work, WINDOW_H2D, work->h2d_ns, use);
+    return cost + place_work(e, work, WINDOW_D2H, work->d2h_ns, use);
+}
+
+static path_cost side_cost(const struct evaluation *e, const struct time_block *block, int side,
+                           uint64_t (*use)[WINDOW_USES])
+{
+    path_cost cost = 0;
+
+    for (guint i = 0; i < block->work[side]->len; i++)
+        cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i), use);
+    for (guint i = 0; i < block->chunks->len; i++) {
+        uint32_t c = g_array_index(block->chunks, uint32_t, i);
+        const struct path *path = &e->model->paths[side][c];
+        const struct path_chunk *chunk = &e->model->chunks[c];
+        cost += path_cheapest(path, chunk, e->prices, use ? e->from : NULL);
+        if (use)
+            path_follow(path, chunk, e->from, use);
+    }
+    return cost;
+}
+
+static path_cost block_cost(const struct evaluation *e, const struct time_block *block,
+                            uint64_t (*use)[WINDOW_USES])
+{
+    path_cost least = side_cost(e, block, TIME_DEVICE, NULL);
+    int best = TIME_DEVICE;
+
+    if (e->model->side_count > 1) {
+        path_cost other = side_cost(e, block, TIME_HOST, NULL);
+        best = other < least ? TIME_HOST : TIME_DEVICE;
+        least = MIN(least, other);
+    }
+    if (use)
+        side_cost(e, block, best, use);
+    return least;
+}
+
+path_cost time_model_bound(const struct time_model *model, const struct certificate_window *prices,
+                           uint64_t (*use)[WINDOW_USES])
+{
+    uint32_t count = model->windows->count;
+    g_autofree uint8_t(*from)[PATH_STATES] = g_malloc0(MAX(model->longest, 1) * sizeof *from);
+    const struct evaluation evaluation = {model, prices, from};
+    path_cost bound = 0;
+
+    if (use)
+        memset(use, 0, (size_t)model->block_count * count * sizeof *use);
+    for (uint32_t w = 0; w < count; w++)
+        bound += (path_cost)compute_price(&prices[w]) * model->compute_ns[w] -
+                 (path_cost)prices[w].room * model->windows->items[w].room;
+    for (uint32_t b = 0; b < model->block_count; b++)
+        bound += block_cost(&evaluation, &model->blocks[b], use ? use + (size_t)b * count : NULL);
+    return bound;
+}

@@ -1,0 +1,122 @@
+#include "planner/proof/verify.h"
+
+#include "planner/proof/certificate.h"
+#include "planner/schedule/plan_replay.h"
+#include "planner/search/choices.h"
+#include "planner/search/traced.h"
+#include "traces/trace_file.h"
+
+#include <math.h>
+
+/* Fits may differ in their last digits from machine to machine. */
+#define SAME_SECONDS 1e-9
+
+static bool same(const char *name, uint64_t of_plan, uint64_t replayed, GError **error)
+{
+    if (of_plan == replayed)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "plan: %s is %" G_GUINT64_FORMAT " in the plan, %" G_GUINT64_FORMAT
+                " when replayed",
+                name, of_plan, replayed);
+    return false;
+}
+
+static bool same_figures(const struct plan_figures *p, const struct plan_figures *r, GError **error)
+{
+    return same("h2d_bytes", p->h2d_bytes, r->h2d_bytes, error) &&
+           same("d2h_bytes", p->d2h_bytes, r->d2h_bytes, error) &&
+           same("h2d_copies", p->h2d_copies, r->h2d_copies, error) &&
+           same("d2h_copies", p->d2h_copies, r->d2h_copies, error) &&
+           same("evictions", p->evictions, r->evictions, error) &&
+           same("moves", p->moves, r->moves, error) &&
+           same("moved_bytes", p->moved_bytes, r->moved_bytes, error) &&
+           same("peak_device_bytes", p->peak_device_bytes, r->peak_device_bytes, error) &&
+           same("peak_live_device_bytes", p->peak_live_device_bytes, r->peak_live_device_bytes,
+                error) &&
+           same("peak_host_bytes", p->peak_host_bytes, r->peak_host_bytes, error);
+}
+
+bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
+                 struct plan_figures *figures, GError **error)
+{
+    if (!plan_check(plan, trace, error))
+        return false;
+    struct plan_figures steady = plan_replay(plan, trace, costs, NULL);
+    if (figures)
+        *figures = steady;
+    return same_figures(&plan->predicted, &steady, error);
+}
+
+/* ---- the certificate ---- */
+
+static bool check_trace_file(const struct certificate *certificate, const char *path,
+                             GError **error)
+{
+    g_autofree char *hash = certificate_hash_file(path, error);
+    if (!hash)
+        return false;
+    if (!g_strcmp0(hash, certificate->trace_sha256))
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "%s: not the file that the plan's certificate is about: a byte of it has changed",
+                path);
+    return false;
+}
+
+static bool same_seconds(const char *name, double of_plan, double replayed, GError **error)
+{
+    if (fabs(of_plan - replayed) <= SAME_SECONDS * fmax(of_plan, replayed))
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "plan: %s is %.9f in the plan, %.9f when replayed", name, of_plan, replayed);
+    return false;
+}
+
+static bool check_times(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    struct costs *costs = certificate_costs(plan->certificate, error);
+    if (!costs)
+        return false;
+    struct plan_figures steady = plan_replay(plan, trace, costs, NULL);
+    costs_free(costs);
+    return same_seconds("iteration_seconds", plan->predicted.iteration_seconds,
+                        steady.iteration_seconds, error) &&
+           same_seconds("stall_seconds", plan->predicted.stall_seconds, steady.stall_seconds,
+                        error);
+}
+
+/* The bounds of the plan's own choice and of the others, from the trace as it was recorded. */
+static bool check_bounds(const struct plan *plan, const struct trace *trace,
+                         const struct trace *recorded, GError **error)
+{
+    const struct certificate *certificate = plan->certificate;
+    struct platform *platform = NULL;
+    struct costs *costs = NULL;
+    struct trace *traced = NULL;
+    bool ok = (!certificate->platform || (platform = certificate_platform(certificate, error))) &&
+              (costs = certificate_costs(certificate, error));
+
+    if (ok && platform && certificate->link)
+        platform_keep_apart(platform);
+    ok = ok && (traced = traced_for_plan(plan, recorded, platform, error)) &&
+         certificate_check(plan, trace, traced, error) &&
+         choices_check(plan, recorded, costs, platform, error);
+    trace_free(traced);
+    platform_free(platform);
+    costs_free(costs);
+    return ok;
+}
+
+bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
+                        const char *trace_path, GError **error)
+{
+    if (!certificate_check_seal(plan_path, error) ||
+        !check_trace_file(plan->certificate, trace_path, error))
+        return false;
+    struct trace *recorded = trace_read(trace_path, error);
+    bool ok = recorded && check_times(plan, trace, error) &&
+              check_bounds(plan, trace, recorded, error);
+    trace_free(recorded);
+    return ok;
+}

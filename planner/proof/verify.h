@@ -1,0 +1,20 @@
+/* Whether a plan does what it says: possible for the trace, and moving what it predicts. */
+#ifndef PSTAR_PLANNER_PROOF_VERIFY_H
+#define PSTAR_PLANNER_PROOF_VERIFY_H
+
+#include "chunks/plan.h"
+#include "sim/costs.h"
+
+/* plan_check, then a replay whose every count and peak must equal the plan's. *figures (may be
+ * NULL) are the replay's, with times for `costs`. Errors: PLAN_ERROR; a wrong figure is named with
+ * both values. */
+bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
+                 struct plan_figures *figures, GError **error);
+
+/* The plan's certificate, against the files that plan and trace were read from: every byte of both,
+ * the bounds, and the time that the plan predicts, under the costs that the certificate names.
+ * `plan` has passed verify_plan. */
+bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
+                        const char *trace_path, GError **error);
+
+#endif

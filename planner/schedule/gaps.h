@@ -1,0 +1,70 @@
+/* One iteration of one layout as gaps. Between two consecutive uses on the device a chunk either
+ * stays, and takes room at the moments in between, or leaves, and pays for copies. Which gaps are
+ * kept decides the traffic of the iteration, exactly; when the copies are issued does not. */
+#ifndef PSTAR_PLANNER_SCHEDULE_GAPS_H
+#define PSTAR_PLANNER_SCHEDULE_GAPS_H
+
+#include "chunks/accesses.h"
+#include "chunks/homes.h"
+
+enum {
+    GAP_DIRTIES = 1, /* the use before it writes the chunk */
+    GAP_DEAD = 2,    /* nothing is alive in the chunk after the use before it */
+    GAP_REFETCH = 4, /* the use after it needs the old bytes: a fetch, if the chunk has left */
+    GAP_FLUSH = 8,   /* a host operator uses the chunk in it: the host's bytes must be valid then */
+    GAP_LEAVES = 16, /* a host operator writes the chunk in it: it cannot stay */
+};
+
+struct gap {
+    uint32_t chunk;
+    uint32_t from, to;   /* moments of the uses before and after, cyclic: it takes room at the
+                            moments strictly between; equal: the chunk's only use */
+    uint32_t host_first; /* moments of the first and last host operator in it; with GAP_FLUSH */
+    uint32_t host_last;
+    uint32_t flags;
+};
+
+struct gaps {
+    uint32_t moment_count, chunk_count, count;
+    uint32_t *first;   /* [chunk_count + 1] into items; none for chunks that live on the device */
+    struct gap *items; /* [count] by chunk, then by `from`; the last of a chunk wraps round */
+    uint64_t *bytes;   /* [chunk_count] its slot */
+    uint64_t *used;    /* [chunk_count] what a copy moves */
+    int64_t *room;     /* [moment_count] the budget less non-model data, the operator's chunks, and
+                          those that live on the device; negative where the moment cannot fit */
+    uint64_t activation_bytes; /* over the link for host operators, whatever is kept */
+};
+
+struct gaps *gaps_new(const struct trace *trace, const struct layout *layout,
+                      const struct accesses *accesses, const struct homes *homes,
+                      uint64_t device_bytes);
+void gaps_free(struct gaps *gaps);
+
+/* Moments at which keeping the gap takes room. */
+uint32_t gaps_span(const struct gaps *gaps, const struct gap *gap);
+
+/* Whether keeping it can save anything, and is allowed. */
+bool gaps_can_keep(const struct gap *gap);
+
+struct gaps_copies {
+    uint32_t fetches, writes;
+};
+
+/* Copies of the chunk over the link in an iteration; `keep` [count] is nonzero for the gaps that
+ * are kept. */
+struct gaps_copies gaps_chunk_copies(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep);
+
+/* Bytes that they move. */
+uint64_t gaps_chunk_traffic(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep);
+
+/* Bytes that keeping gap `g` saves beside the others that are kept; keep[g] is not looked at. */
+uint64_t gaps_saved(const struct gaps *gaps, uint32_t g, const uint8_t *keep);
+
+/* The whole iteration's, activations of host operators included. */
+uint64_t gaps_traffic(const struct gaps *gaps, const uint8_t *keep);
+
+/* The gap of `chunk` into which an action before the operator of `moment` falls (moment_count:
+ * after the last); the chunk must have gaps. */
+uint32_t gaps_find(const struct gaps *gaps, uint32_t chunk, uint32_t moment);
+
+#endif

@@ -1,0 +1,360 @@
+#include "planner/schedule/offsets.h"
+
+#include "planner/schedule/peaks.h"
+
+#include <stdlib.h>
+
+/* Attempts, each with the stay that found no room moved to the front; fewer where many stays make
+ * them long. */
+enum { ATTEMPTS = 12, STAYS_MOST = 4000, PAIRS_MOST = 20000000 };
+
+/* What overlap asks of a stay, close together. */
+struct span {
+    uint32_t enter, length; /* moments */
+    uint64_t bytes;
+};
+
+/* An iteration in as many parts; a bit each. */
+enum { PARTS = 64 };
+
+struct offsets {
+    const struct stays *stays;
+    const struct accesses *accesses;
+    uint64_t device_bytes;
+    uint32_t count;
+    int32_t *wanted;    /* [count] when each would enter, if there is room for it */
+    struct span *spans; /* [count] */
+    uint64_t *address;  /* [count] */
+    uint32_t *order;    /* [count] in which they are placed */
+    uint32_t *placed;   /* [placed_count] those that have their address, by it */
+    uint64_t *parts;    /* [placed_count] of the iteration, in which each holds its room */
+    uint32_t placed_count;
+    struct peaks *non_model;
+    uint64_t *permanent; /* [chunk_count] of what never leaves; PLAN_NOWHERE for others */
+    uint64_t bottom;     /* end of what never leaves */
+    bool patient;        /* stays hold their room until they are gone, where they can */
+};
+
+static struct stay *stay_at(const struct offsets *o, uint32_t index)
+{
+    return &g_array_index(o->stays->items, struct stay, index);
+}
+
+static uint64_t bytes_of(const struct offsets *o, uint32_t index)
+{
+    return o->spans[index].bytes;
+}
+
+static void set_span(struct offsets *o, uint32_t index, int32_t end)
+{
+    const struct stay *stay = stay_at(o, index);
+    o->spans[index] = (struct span){stays_moment(o->stays, stay->enter),
+                                    (uint32_t)(end - stay->enter),
+                                    o->stays->gaps->bytes[stay->chunk]};
+}
+
+static bool begins_within(uint32_t enter, const struct span *span, uint32_t moment_count)
+{
+    uint32_t after = enter >= span->enter ? enter - span->enter
+                                          : enter + moment_count - span->enter;
+    return after < span->length;
+}
+
+/* Both hold their room at some moment. */
+static bool overlap(const struct offsets *o, const struct span *a, const struct span *b)
+{
+    uint32_t n = o->stays->gaps->moment_count;
+    return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
+}
+
+/* Bits of the parts of the iteration from that of moment `first` to that of `last`. */
+static uint64_t bits_between(const struct offsets *o, uint32_t first, uint32_t last)
+{
+    uint32_t low = (uint32_t)((uint64_t)first * PARTS / o->stays->gaps->moment_count);
+    uint32_t high = (uint32_t)((uint64_t)last * PARTS / o->stays->gaps->moment_count);
+    return (UINT64_MAX << low) & (UINT64_MAX >> (PARTS - 1 - high));
+}
+
+/* Spans overlap only where their parts do. */
+static uint64_t parts_of(const struct offsets *o, const struct span *span)
+{
+    uint32_t n = o->stays->gaps->moment_count, last = span->enter + MAX(span->length, 1) - 1;
+    if (span->length >= n)
+        return UINT64_MAX;
+    return last < n ? bits_between(o, span->enter, last)
+                    : bits_between(o, span->enter, n - 1) | bits_between(o, 0, last - n);
+}
+
+/* Where the stay must end at the latest. */
+static uint64_t limit_of(const struct offsets *o, uint32_t index)
+{
+    const struct span *span = &o->spans[index];
+    return o->device_bytes - peaks_over(o->non_model, span->enter, span->length);
+}
+
+/* The lowest address that is free throughout the stay, whose parts these are; where that is above
+ * `most`, any above it. */
+static uint64_t find_address(const struct offsets *o, const struct span *span, uint64_t parts,
+                             uint64_t most)
+{
+    uint64_t address = o->bottom;
+
+    for (uint32_t i = 0; i < o->placed_count && address <= most; i++) {
+        if (!(o->parts[i] & parts))
+            continue;
+        uint32_t index = o->placed[i];
+        uint64_t begin = o->address[index], end = begin + bytes_of(o, index);
+        if (begin >= address + span->bytes)
+            break;
+        if (end > address && overlap(o, span, &o->spans[index]))
+            address = end;
+    }
+    return address;
+}
+
+/* How many of the placed begin at the address or below. */
+static uint32_t place_of(const struct offsets *o, uint64_t address)
+{
+    uint32_t low = 0, high = o->placed_count;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (o->address[o->placed[middle]] <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* False where there is no address below its limit. */
+static bool place_at(struct offsets *o, uint32_t index)
+{
+    const struct span *span = &o->spans[index];
+    uint64_t parts = parts_of(o, span), limit = limit_of(o, index);
+    if (span->bytes > limit)
+        return false;
+    uint64_t address = find_address(o, span, parts, limit - span->bytes);
+
+    if (address + span->bytes > limit)
+        return false;
+    uint32_t place = place_of(o, address), above = o->placed_count++ - place;
+    o->address[index] = address;
+    memmove(o->placed + place + 1, o->placed + place, above * sizeof *o->placed);
+    memmove(o->parts + place + 1, o->parts + place, above * sizeof *o->parts);
+    o->placed[place] = index;
+    o->parts[place] = parts;
+    return true;
+}
+
+static bool place_from(struct offsets *o, uint32_t index, int32_t enter, int32_t end)
+{
+    stay_at(o, index)->enter = enter;
+    set_span(o, index, end);
+    return place_at(o, index);
+}
+
+/* With less and less fetching ahead until it fits; holding its room until it is gone if it can, so
+ * that who comes after it need not wait for its copy back. */
+static bool place_one(struct offsets *o, uint32_t index)
+{
+    const struct stay stay = *stay_at(o, index);
+
+    for (int32_t ahead = stay.first_use - o->wanted[index];; ahead /= 2) {
+        int32_t enter = stay.first_use - ahead;
+        if ((o->patient && stay.gone > stay.leave && place_from(o, index, enter, stay.gone)) ||
+            place_from(o, index, enter, stay.leave))
+            return true;
+        if (!ahead)
+            return false;
+    }
+}
+
+/* Returns how many were placed before one found no room. */
+static uint32_t place_all(struct offsets *o)
+{
+    o->placed_count = 0;
+    while (o->placed_count < o->count && place_one(o, o->order[o->placed_count]))
+        continue;
+    return o->placed_count;
+}
+
+static void move_to_front(struct offsets *o, uint32_t place)
+{
+    uint32_t index = o->order[place];
+    memmove(o->order + 1, o->order, place * sizeof *o->order);
+    o->order[0] = index;
+}
+
+static int longest_first(const void *left, const void *right, void *data)
+{
+    uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
+    const struct offsets *o = data;
+    uint32_t a = o->spans[l].length, b = o->spans[r].length;
+    if (a != b)
+        return a > b ? -1 : 1;
+    if (bytes_of(o, l) != bytes_of(o, r))
+        return bytes_of(o, l) > bytes_of(o, r) ? -1 : 1;
+    return l < r ? -1 : l > r;
+}
+
+/* Those that never leave, one upon the other. */
+static void place_permanent(struct offsets *o, const struct homes *homes)
+{
+    uint32_t chunks = o->stays->gaps->chunk_count;
+
+    o->permanent = g_new(uint64_t, chunks);
+    for (uint32_t c = 0; c < chunks; c++) {
+        bool stays = homes->on_device[c] || o->stays->permanent[c];
+        o->permanent[c] = stays ? o->bottom : PLAN_NOWHERE;
+        o->bottom += stays ? o->stays->gaps->bytes[c] : 0;
+    }
+}
+
+/* Where the stay of `chunk` that enters at `moment` lies. */
+static uint64_t entry_address(const struct offsets *o, const GArray *by_chunk, uint32_t chunk,
+                              uint32_t moment)
+{
+    uint32_t low = 0, high = by_chunk->len;
+
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (stay_at(o, g_array_index(by_chunk, uint32_t, middle))->chunk < chunk)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (stays_moment(o->stays, stay_at(o, g_array_index(by_chunk, uint32_t, low))->enter) !=
+           moment)
+        low++;
+    return o->address[g_array_index(by_chunk, uint32_t, low)];
+}
+
+static int by_chunk_then_place(const void *left, const void *right, void *data)
+{
+    uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
+    const struct offsets *o = data;
+    uint32_t a = stay_at(o, l)->chunk, b = stay_at(o, r)->chunk;
+    if (a != b)
+        return a < b ? -1 : 1;
+    return l < r ? -1 : l > r;
+}
+
+static GArray *sort_by_chunk(const struct offsets *o)
+{
+    GArray *sorted = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t i = 0; i < o->count; i++)
+        g_array_append_val(sorted, i);
+    g_array_sort_with_data(sorted, by_chunk_then_place, (void *)o);
+    return sorted;
+}
+
+/* The highest end of chunks and non-model data together. */
+static uint64_t arena_bytes(const struct offsets *o)
+{
+    uint64_t arena = o->bottom;
+
+    for (uint32_t m = 0; m < o->accesses->moment_count; m++)
+        arena = MAX(arena, o->bottom + o->accesses->non_model[m]);
+    for (uint32_t i = 0; i < o->count; i++)
+        arena = MAX(arena, o->address[i] + bytes_of(o, i) + o->device_bytes - limit_of(o, i));
+    return arena;
+}
+
+static bool find_all(struct offsets *o)
+{
+    uint32_t pairs = MAX(o->count * o->count / 2, 1);
+    uint32_t attempts = CLAMP(PAIRS_MOST / pairs, 1, ATTEMPTS);
+
+    for (uint32_t attempt = 0; attempt < attempts; attempt++) {
+        o->patient = attempt < attempts / 2;
+        uint32_t failed = place_all(o);
+        if (failed == o->count)
+            return true;
+        move_to_front(o, failed);
+    }
+    return false;
+}
+
+struct offsets *offsets_find(const struct stays *stays, const struct homes *homes,
+                             const struct accesses *accesses, uint64_t device_bytes)
+{
+    struct offsets *o = g_new0(struct offsets, 1);
+
+    o->stays = stays;
+    o->accesses = accesses;
+    o->device_bytes = device_bytes;
+    o->count = stays->items->len;
+    o->wanted = g_new(int32_t, o->count);
+    o->address = g_new(uint64_t, o->count);
+    o->order = g_new(uint32_t, o->count);
+    o->placed = g_new(uint32_t, o->count);
+    o->parts = g_new(uint64_t, o->count);
+    o->non_model = peaks_new(accesses->non_model, accesses->moment_count);
+    o->spans = g_new(struct span, o->count);
+    for (uint32_t i = 0; i < o->count; i++) {
+        o->wanted[i] = stay_at(o, i)->enter;
+        o->order[i] = i;
+        set_span(o, i, stay_at(o, i)->leave);
+    }
+    g_qsort_with_data(o->order, (gint)o->count, sizeof *o->order, longest_first, o);
+    place_permanent(o, homes);
+    if (o->count <= STAYS_MOST && find_all(o))
+        return o;
+    for (uint32_t i = 0; i < o->count; i++)
+        stay_at(o, i)->enter = o->wanted[i];
+    offsets_free(o);
+    return NULL;
+}
+
+void offsets_free(struct offsets *offsets)
+{
+    if (!offsets)
+        return;
+    g_free(offsets->wanted);
+    g_free(offsets->address);
+    g_free(offsets->order);
+    g_free(offsets->placed);
+    g_free(offsets->parts);
+    peaks_free(offsets->non_model);
+    g_free(offsets->spans);
+    g_free(offsets->permanent);
+    g_free(offsets);
+}
+
+/* Where each chunk lies as the iteration begins. */
+static uint64_t *initial_address(const struct offsets *o)
+{
+    uint64_t *address = g_memdup2(o->permanent, o->stays->gaps->chunk_count * sizeof *o->permanent);
+
+    for (uint32_t i = 0; i < o->count; i++)
+        if (stays_begins(o->stays, stay_at(o, i)))
+            address[stay_at(o, i)->chunk] = o->address[i];
+    return address;
+}
+
+void offsets_fill(const struct offsets *offsets, const struct decisions *decisions,
+                  struct plan *plan)
+{
+    g_autoptr(GArray) by_chunk = sort_by_chunk(offsets);
+    uint32_t moments = decisions->moment_count, chunks = offsets->stays->gaps->chunk_count;
+
+    plan->device_bytes = arena_bytes(offsets);
+    plan->initial_address = initial_address(offsets);
+    plan->moment_count = moments;
+    plan->first_action = g_memdup2(decisions->first, (moments + 2) * sizeof *decisions->first);
+    plan->action_count = decisions->actions->len;
+    plan->actions = g_new(struct plan_action, plan->action_count);
+    g_autofree uint64_t *now = g_memdup2(plan->initial_address, chunks * sizeof(uint64_t));
+    for (uint32_t m = 0; m <= moments; m++)
+        for (uint32_t i = decisions->first[m]; i < decisions->first[m + 1]; i++) {
+            struct plan_action action = g_array_index(decisions->actions, struct plan_action, i);
+            bool enters = action.kind == PLAN_FETCH || action.kind == PLAN_ALLOCATE;
+            if (enters)
+                now[action.chunk] = entry_address(offsets, by_chunk, action.chunk, m);
+            else if (action.kind != PLAN_FLUSH)
+                now[action.chunk] = PLAN_NOWHERE;
+            action.address = now[action.chunk];
+            plan->actions[i] = action;
+        }
+}

@@ -1,0 +1,22 @@
+/* Addresses for stays that are known beforehand, so that nothing ever moves within the device. */
+#ifndef PSTAR_PLANNER_SCHEDULE_OFFSETS_H
+#define PSTAR_PLANNER_SCHEDULE_OFFSETS_H
+
+#include "planner/schedule/stays.h"
+
+struct offsets;
+
+/* One address for every stay, below the non-model data of all its moments; those that never leave
+ * lie at the bottom. A stay that finds no room for all the time that it was to be fetched ahead is
+ * fetched later: its `enter` changes. Returns NULL where it finds no such addresses, which says
+ * nothing of whether there are any. Arguments outlive the result, which offsets_free takes. */
+struct offsets *offsets_find(const struct stays *stays, const struct homes *homes,
+                             const struct accesses *accesses, uint64_t device_bytes);
+void offsets_free(struct offsets *offsets);
+
+/* Fills the plan's schedule and device_bytes, as place_decisions does. `decisions` are made from
+ * the stays after offsets_find. */
+void offsets_fill(const struct offsets *offsets, const struct decisions *decisions,
+                  struct plan *plan);
+
+#endif

@@ -1,0 +1,190 @@
+#include "planner/search/candidate.h"
+
+#include "chunks/place.h"
+#include "chunks/plan_make.h"
+#include "planner/schedule/offsets.h"
+#include "sim/replay.h"
+
+static bool check_room(const struct candidate *candidate, uint64_t *needed, GError **error)
+{
+    const struct candidate_job *job = candidate->job;
+    const int64_t *room = candidate->gaps->room;
+    uint32_t worst = 0;
+
+    for (uint32_t m = 0; m < candidate->gaps->moment_count; m++)
+        if (room[m] < room[worst])
+            worst = m;
+    *needed = (uint64_t)((int64_t)job->device_bytes - room[worst]);
+    if (*needed <= job->device_bytes)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
+                " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
+                "; %" G_GUINT64_FORMAT " bytes would fit",
+                worst, candidate->trace->operators[worst].name, *needed,
+                *needed - job->device_bytes, job->device_bytes, *needed);
+    return false;
+}
+
+static void place(struct candidate *candidate, const struct placement *placement)
+{
+    const struct candidate_job *job = candidate->job;
+
+    candidate->trace = job->trace;
+    if (placement->pattern != PLACEMENT_TRACED)
+        candidate->trace = candidate->placed = placement_trace(placement, job->trace,
+                                                               candidate->layout, job->platform);
+}
+
+struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
+                                const struct placement *placement, uint64_t *needed, GError **error)
+{
+    struct candidate *candidate = g_new0(struct candidate, 1);
+
+    *needed = UINT64_MAX;
+    candidate->job = job;
+    candidate->layout = layout_pack(job->trace, spec, NULL);
+    g_assert(candidate->layout);
+    place(candidate, placement);
+    candidate->accesses =
+        job->digest ? accesses_new_digested(candidate->trace, job->digest, candidate->layout,
+                                            job->non_model->extent)
+                    : accesses_new(candidate->trace, candidate->layout, job->non_model->extent);
+    candidate->homes = homes_choose(candidate->trace, candidate->layout, candidate->accesses,
+                                    job->host_bytes, error);
+    if (candidate->homes) {
+        candidate->gaps = gaps_new(candidate->trace, candidate->layout, candidate->accesses,
+                                   candidate->homes, job->device_bytes);
+        if (check_room(candidate, needed, error)) {
+            candidate->keep = keep_new(candidate->gaps);
+            return candidate;
+        }
+    }
+    candidate_free(candidate);
+    return NULL;
+}
+
+void candidate_free(struct candidate *candidate)
+{
+    if (!candidate)
+        return;
+    keep_free(candidate->keep);
+    gaps_free(candidate->gaps);
+    homes_free(candidate->homes);
+    accesses_free(candidate->accesses);
+    trace_free(candidate->placed);
+    layout_free(candidate->layout);
+    g_free(candidate);
+}
+
+static void predict(const struct candidate *candidate, struct plan *plan)
+{
+    struct replay_view view = {candidate->trace, candidate->accesses, candidate->job->costs};
+    plan->predicted = replay(plan, &view).steady;
+}
+
+static struct plan *describe(const struct candidate *candidate, const struct homes *homes)
+{
+    return plan_describe(candidate->trace, candidate->layout, candidate->accesses, homes,
+                         candidate->job->device_bytes, candidate->job->host_bytes);
+}
+
+static void place_chunks(const struct candidate *candidate, const struct decisions *decisions,
+                         const struct homes *homes, struct plan *plan)
+{
+    place_decisions(decisions, candidate->layout, candidate->accesses, homes, candidate->trace,
+                    candidate->job->device_bytes, PLACE_WELL, plan);
+}
+
+/* What must live on the device, and what stays there throughout and no host operator uses. */
+static struct homes *settle_homes(const struct candidate *candidate, const struct stays *stays)
+{
+    const struct gaps *gaps = candidate->gaps;
+    g_autofree uint8_t *on_device = g_memdup2(candidate->homes->on_device,
+                                              candidate->layout->chunk_count);
+
+    for (uint32_t c = 0; c < gaps->chunk_count; c++) {
+        on_device[c] |= stays->permanent[c];
+        for (uint32_t g = gaps->first[c]; g < gaps->first[c + 1]; g++)
+            if (gaps->items[g].flags & GAP_FLUSH)
+                on_device[c] = 0;
+    }
+    return homes_assign(candidate->trace, candidate->layout, on_device);
+}
+
+/* Replays it; its pace. */
+static struct pace *predict_pace(const struct candidate *candidate, struct plan *plan)
+{
+    struct replay_view view = {candidate->trace, candidate->accesses, candidate->job->costs};
+    uint64_t *issue_ns = g_new0(uint64_t, plan->moment_count);
+
+    plan->predicted = replay_paced(plan, &view, issue_ns).steady;
+    return pace_new(issue_ns, candidate->trace, plan->predicted.iteration_seconds);
+}
+
+/* [chunk_count] what a copy of each takes. */
+static uint64_t *copy_times(const struct candidate *candidate, const struct cost *cost)
+{
+    uint64_t *ns = g_new(uint64_t, candidate->layout->chunk_count);
+
+    for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
+        ns[c] = costs_ns(cost, candidate->layout->chunks[c].used);
+    return ns;
+}
+
+/* With addresses by which nothing moves within the device; where there are none, NULL, or if
+ * `moves` with others. */
+static struct plan *schedule(const struct candidate *candidate, const struct stays *stays,
+                             bool moves)
+{
+    struct homes *homes = settle_homes(candidate, stays);
+    struct offsets *offsets = offsets_find(stays, homes, candidate->accesses,
+                                           candidate->job->device_bytes);
+    struct plan *plan = NULL;
+
+    if (offsets || moves) {
+        struct decisions *decisions = stays_decisions(stays, homes);
+        plan = describe(candidate, homes);
+        plan->made_by = g_strdup("planner");
+        plan->look_ahead = stays_look_ahead(stays);
+        if (offsets)
+            offsets_fill(offsets, decisions, plan);
+        else
+            place_chunks(candidate, decisions, homes, plan);
+        decisions_free(decisions);
+    }
+    offsets_free(offsets);
+    homes_free(homes);
+    return plan;
+}
+
+static struct plan *make_plan(const struct candidate *candidate,
+                              const struct stays_options *options, bool moves, struct pace **pace)
+{
+    struct stays_options known = *options;
+    g_autofree uint64_t *h2d_ns = copy_times(candidate, &candidate->job->costs->h2d);
+    g_autofree uint64_t *d2h_ns = copy_times(candidate, &candidate->job->costs->d2h);
+    known.copy_ns[0] = h2d_ns;
+    known.copy_ns[1] = d2h_ns;
+    struct stays *stays = stays_new(candidate->keep, &known);
+    struct plan *plan = schedule(candidate, stays, moves);
+
+    stays_free(stays);
+    if (plan && pace)
+        *pace = predict_pace(candidate, plan);
+    else if (plan)
+        predict(candidate, plan);
+    return plan;
+}
+
+struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
+                            struct pace **pace)
+{
+    return make_plan(candidate, options, true, pace);
+}
+
+struct plan *candidate_plan_still(const struct candidate *candidate,
+                                  const struct stays_options *options, struct pace **pace)
+{
+    return make_plan(candidate, options, false, pace);
+}

@@ -1,0 +1,52 @@
+/* One layout of the search with its optimizer placed, and the plans that are made for them. */
+#ifndef PSTAR_PLANNER_SEARCH_CANDIDATE_H
+#define PSTAR_PLANNER_SEARCH_CANDIDATE_H
+
+#include "chunks/plan.h"
+#include "planner/schedule/keep.h"
+#include "planner/schedule/stays.h"
+#include "planner/search/layouts.h"
+#include "planner/search/placement.h"
+#include "sim/costs.h"
+
+/* What the whole search is about. */
+struct candidate_job {
+    const struct trace *trace;
+    const struct non_model *non_model;
+    const struct costs *costs;
+    const struct platform *platform; /* of updates that are placed elsewhere; may be NULL */
+    const char *digest;    /* that plans get, for those who digest the trace of the best one alone;
+                              NULL: their trace's */
+    uint64_t device_bytes; /* of the arena */
+    uint64_t host_bytes;   /* budget */
+};
+
+struct candidate {
+    const struct candidate_job *job;
+    struct layout *layout;
+    struct trace *placed;      /* NULL: updates stay where they were traced */
+    const struct trace *trace; /* that the plans are for: `placed`, or the job's */
+    struct accesses *accesses;
+    struct homes *homes; /* the least that must live on the device */
+    struct gaps *gaps;
+    struct keep *keep;
+};
+
+/* NULL where the layout does not fit: the error says what would; *needed is the device memory that
+ * would, UINT64_MAX where it is the host's that lacks. `job` outlives the result. */
+struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
+                                const struct placement *placement, uint64_t *needed,
+                                GError **error);
+void candidate_free(struct candidate *candidate);
+
+/* The plan of what is kept, replayed: chunks that never leave live on the device. `pace` (may be
+ * NULL) receives its pace, which the caller frees. Copies take what the candidate knows, whatever
+ * the options say. */
+struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
+                            struct pace **pace);
+
+/* The same; NULL where no addresses are found by which nothing moves within the device. */
+struct plan *candidate_plan_still(const struct candidate *candidate,
+                                  const struct stays_options *options, struct pace **pace);
+
+#endif

@@ -1,0 +1,54 @@
+/* The search over what a trace can be rewritten to: which layers are computed again, whether
+ * activations may leave the device, on which side the embedding runs, whether masters are split at
+ * the price of a second backward, and in how many micro-batches a step is done.
+ *
+ * A plan's bounds hold for its own choice. The others that were looked at are listed with it, each
+ * with a bound of its own and with what became of it. */
+#ifndef PSTAR_PLANNER_SEARCH_CHOICES_H
+#define PSTAR_PLANNER_SEARCH_CHOICES_H
+
+#include "planner/search/search.h"
+
+/* What may be other than as traced. */
+struct choices_scope {
+    bool layers;        /* which are computed again: no result depends on it */
+    bool offload;       /* which are offloaded, likewise; only with `layers` */
+    bool embedding;     /* its place, likewise; only with `layers`, and a platform to time it */
+    bool masters;       /* 14 bytes a parameter, or 12 and two backwards, likewise; with `layers` */
+    bool micro_batches; /* only with `layers`; sums of gradients are rounded otherwise then, in bf16
+                           they may take a list of their own */
+};
+
+struct choices_result {
+    struct search_result *best;
+    struct trace
+        *traced; /* with the layers and micro-batches that the plan has, updates as traced */
+    struct certificate_alternative *alternatives; /* [alternative_count] the others */
+    uint32_t alternative_count;
+};
+
+/* search_plan of the trace as it is; and, where it is of a model that others can be derived for
+ * (models/recognise.h), of its first layers computed again and its last ones kept, in shares that
+ * are halved about the best; of all its layers offloaded, or none, where that frees or takes a part
+ * of the device worth looking at; of its embedding on the other side; with two backwards over split
+ * masters where it has one over whole ones, or the other way round; with every size of
+ * micro-batches that divides the step's batch.
+ * Only what may be better by its bound is tried, at a glance; the best is searched again. Fails as
+ * search_plan does where no choice fits, and with TRACE_ERROR_INVALID where micro-batches are to be
+ * chosen for a trace that was not synthesised for the options' platform. The caller frees the
+ * result with choices_result_free. */
+struct choices_result *choices_search(const struct trace *trace,
+                                      const struct search_options *options,
+                                      struct choices_scope scope, GError **error);
+void choices_result_free(struct choices_result *result);
+
+/* Moves the alternatives into the certificate of the best plan. */
+void choices_list(struct choices_result *result, struct certificate *certificate);
+
+/* The alternatives of a plan's certificate against its trace, as it was recorded: their bounds,
+ * and that what was left out for its bound or its need could be. PLAN_ERROR_INVALID names what
+ * differs. `platform` may be NULL. */
+bool choices_check(const struct plan *plan, const struct trace *trace, const struct costs *costs,
+                   const struct platform *platform, GError **error);
+
+#endif

@@ -1,0 +1,180 @@
+#include "planner/search/placement.h"
+
+#include "models/place_updates.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool updates_at(const struct trace *trace, enum trace_place place)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->phase == TRACE_UPDATE_PHASE && op->access_count && op->place == place &&
+            op->duration_ns)
+            return true;
+    }
+    return false;
+}
+
+/* Whether no operator updates several tensors, which then cannot be placed apart. */
+static bool are_apart(const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        const struct trace_access *access = &trace->accesses[op->first_access];
+        for (uint32_t i = 1; op->phase == TRACE_UPDATE_PHASE && i < op->access_count; i++)
+            if (access[i].tensor != access[0].tensor)
+                return false;
+    }
+    return true;
+}
+
+bool placement_is_possible(const struct trace *trace, const struct platform *platform)
+{
+    bool on_device = updates_at(trace, TRACE_ON_DEVICE), on_host = updates_at(trace, TRACE_ON_HOST);
+    bool timed = platform ? on_device || on_host : on_device && on_host;
+
+    return timed && trace->list_element_bytes[TRACE_PARAM] && are_apart(trace);
+}
+
+static uint64_t *count_elements(const struct trace *trace, const struct layout *layout,
+                                const uint32_t *group_of, uint64_t *total)
+{
+    uint64_t *elements = g_new0(uint64_t, layout->group_count);
+
+    *total = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        elements[group_of[t]] += trace->tensors[t].elements;
+        *total += trace->tensors[t].elements;
+    }
+    return elements;
+}
+
+/* Groups with tensors from all over the model, as biases and norms packed together: on the host,
+ * the forward's first operators would wait for the last update. */
+static uint8_t *find_scattered(const struct trace *trace, const struct layout *layout,
+                               const uint32_t *group_of)
+{
+    uint8_t *scattered = g_new0(uint8_t, layout->group_count);
+    g_autofree uint32_t *last = g_new0(uint32_t, layout->group_count);
+
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        uint32_t g = group_of[t];
+        scattered[g] |= last[g] && last[g] < t;
+        last[g] = t + 1;
+    }
+    return scattered;
+}
+
+bool placement_same(const struct placement *a, const struct placement *b)
+{
+    return a->pattern == b->pattern && a->parts == b->parts && a->tail == b->tail &&
+           a->mix == b->mix;
+}
+
+/* The groups of a layout while they are placed, from the first on. */
+struct walk {
+    const struct placement *placement;
+    double total, begin; /* elements of all groups, and of those before this one */
+    double on_host;      /* of them, those that the host has */
+    double scale;        /* of the mix, for the share to be as large as it shall */
+    double owed;         /* elements of the mix that the host still lacks */
+};
+
+/* A group goes where most of it lies. */
+static bool is_in_tail(const struct walk *walk, double elements)
+{
+    double tail = (double)walk->placement->tail / PLACEMENT_PARTS;
+    return walk->begin + elements / 2 > (1 - tail) * walk->total;
+}
+
+/* Whole groups come as near to the mix as they can; `mixed` are the group's elements in it. */
+static bool is_owed(struct walk *walk, double elements, double mixed)
+{
+    walk->owed += fmin(walk->scale * mixed, elements);
+    if (walk->owed < elements / 2)
+        return false;
+    walk->owed -= elements;
+    return true;
+}
+
+static bool is_on_host(struct walk *walk, double elements, double mixed)
+{
+    const struct placement *placement = walk->placement;
+    double tail = (double)placement->tail / PLACEMENT_PARTS;
+    double spread = (double)(placement->parts - placement->tail) / PLACEMENT_PARTS;
+
+    if (is_in_tail(walk, elements))
+        return true;
+    if (placement->pattern == PLACEMENT_MIXED)
+        return is_owed(walk, elements, mixed);
+    return walk->on_host + elements / 2 <= spread / (1 - tail) * (walk->begin + elements);
+}
+
+/* [group_count] elements that the host has in the mix; 0 without one. */
+static double *mix_groups(const struct placement *placement, const struct trace *trace,
+                          const uint32_t *group_of, uint32_t group_count)
+{
+    double *mixed = g_new0(double, group_count);
+
+    for (uint32_t t = 0; placement->mix && t < trace->tensor_count; t++)
+        mixed[group_of[t]] += placement->mix[t] * (double)trace->tensors[t].elements;
+    return mixed;
+}
+
+/* What the groups before the tail shall have on the host, to what they have in the mix. */
+static double find_scale(const struct placement *placement, uint64_t total,
+                         const uint64_t *elements, const double *mixed, uint32_t group_count)
+{
+    struct walk walk = {.placement = placement, .total = (double)total};
+    double sum = 0;
+
+    for (uint32_t g = 0; g < group_count; g++) {
+        sum += is_in_tail(&walk, (double)elements[g]) ? 0 : mixed[g];
+        walk.begin += (double)elements[g];
+    }
+    double spread = (double)(placement->parts - placement->tail) / PLACEMENT_PARTS;
+    return sum > 0 ? spread * (double)total / sum : 0;
+}
+
+struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
+                              const struct layout *layout, const struct platform *platform)
+{
+    g_autofree uint32_t *group_of = g_new(uint32_t, trace->tensor_count);
+    g_autofree uint8_t *marked = g_new0(uint8_t, layout->group_count);
+    g_autofree uint8_t *on_host = g_new0(uint8_t, trace->tensor_count);
+    uint64_t total;
+
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        group_of[t] = layout->chunks[layout->places[TRACE_PARAM][t].chunk].group;
+    g_autofree uint64_t *elements = count_elements(trace, layout, group_of, &total);
+    g_autofree uint8_t *scattered = find_scattered(trace, layout, group_of);
+    g_autofree double *mixed = mix_groups(placement, trace, group_of, layout->group_count);
+    struct walk walk = {.placement = placement, .total = (double)total};
+    walk.scale = find_scale(placement, total, elements, mixed, layout->group_count);
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        marked[g] = (!scattered[g] || placement->parts == PLACEMENT_PARTS) &&
+                    is_on_host(&walk, (double)elements[g], mixed[g]);
+        walk.on_host += marked[g] ? (double)elements[g] : 0;
+        walk.begin += (double)elements[g];
+    }
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        on_host[t] = marked[group_of[t]];
+    struct trace *placed = model_place_updates(trace, on_host, platform, NULL);
+    g_assert(placed);
+    return placed;
+}
+
+struct trace *placement_of_plan(const struct plan *plan, const struct trace *trace,
+                                const struct platform *platform, GError **error)
+{
+    if (!plan->choices || plan->choices->tensor_count != trace->tensor_count)
+        return trace_copy(trace);
+    /* a tensor that is updated on both sides is where it was traced, not where the choices say */
+    struct trace_choices *traced = trace_choices_of(trace);
+    bool same = trace_choices_equal(plan->choices, traced);
+    trace_choices_free(traced);
+    return same && !are_apart(trace)
+               ? trace_copy(trace)
+               : model_place_updates(trace, plan->choices->host_update, platform, error);
+}

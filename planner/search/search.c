@@ -1,0 +1,465 @@
+#include "planner/search/search.h"
+
+#include "planner/proof/any_layout.h"
+#include "planner/proof/time_proof.h"
+#include "planner/search/rounds.h"
+
+#include <math.h>
+
+enum {
+    GLANCED_LAYOUTS = 16, /* of all layouts, those whose first schedules are best */
+    PLACED_LAYOUTS = 3,   /* that are tried with the optimizer in every other place */
+    REFINED_LAYOUTS = 6,  /* whose share is refined */
+    FINALISTS_LOOK = 12,  /* layouts with their placements that did best at a glance */
+    FINALISTS_STUDY = 4,  /* and of those */
+    COARSE_PARTS = PLACEMENT_PARTS / 8,
+    DESCENTS_MOST = 4, /* with steps of one size */
+    MIX_MORE = 5,      /* shares of a mix, from its own on */
+    SPREAD_LESS = 4,   /* shares with what leaves spread, likewise */
+};
+
+static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
+static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
+static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
+static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2, 0, NULL};
+
+/* The best outcomes so far once more, with more effort. */
+static void try_again(struct search *search, enum effort_level effort, uint32_t most)
+{
+    g_autofree uint32_t *best = g_new(uint32_t, most);
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, false, best, most);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
+        search->taste = outcome.taste;
+        rounds_add(search, outcome.layout, outcome.placement, effort);
+        rounds_outcome(search, search->outcomes->len - 1)->start = outcome.pace;
+    }
+    rounds_run(search, rounds_plans);
+}
+
+/* The best of the best layouts with other gaps in favour: `step` more and less, and so on. */
+static void try_favours(struct search *search, uint32_t layouts, int step, int most)
+{
+    g_autofree uint32_t *best = g_new(uint32_t, layouts);
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
+                                   layouts);
+
+    for (uint32_t i = 0; i < count && search->options.objective != OBJECTIVE_TRAFFIC; i++) {
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
+        search->taste = outcome.taste;
+        for (int change = -most; change <= most; change += step) {
+            int favour = outcome.taste.favour + change;
+            search->taste.favour = (uint8_t)CLAMP(favour, 0, FAVOUR_PARTS);
+            rounds_add_glance(search, outcome.layout, outcome.placement);
+        }
+    }
+    rounds_run(search, rounds_plans);
+}
+
+static const struct layout_choice *choice_at(const struct search *search, guint index)
+{
+    return &g_array_index(search->choices->items, struct layout_choice, index);
+}
+
+/* Each has its first schedules; the best have others. */
+static void try_layouts(struct search *search, struct placement placement)
+{
+    g_autofree uint32_t *best = g_new(uint32_t, GLANCED_LAYOUTS);
+
+    for (guint i = 0; i < search->choices->items->len; i++)
+        if (!choice_at(search, i)->alike)
+            rounds_add(search, i, placement, EFFORT_PEEK);
+    rounds_run(search, rounds_plans);
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
+                                   GLANCED_LAYOUTS);
+    for (uint32_t i = 0; i < count; i++)
+        best[i] = rounds_outcome(search, best[i])->layout;
+    for (uint32_t i = 0; i < count; i++)
+        rounds_add_glance(search, best[i], placement);
+    rounds_run(search, rounds_plans);
+}
+
+static bool found_any(const struct search *search)
+{
+    uint32_t any;
+    return outcomes_rank(search->outcomes, search->options.objective, false, &any, 1) > 0;
+}
+
+static void add_swept(struct search *search, struct placement placement)
+{
+    for (guint i = 0; i < search->choices->items->len; i++)
+        if (choice_at(search, i)->swept && !choice_at(search, i)->alike)
+            rounds_add(search, i, placement, EFFORT_GLANCE);
+}
+
+/* What others do with the sizes of a sweep: first, and to the end, so that no search is worse. */
+static void try_rivals(struct search *search)
+{
+    search->certain = true;
+    for (guint i = 0; i < search->choices->items->len; i++)
+        if (choice_at(search, i)->swept)
+            rounds_add(search, i, as_traced, EFFORT_NONE);
+    rounds_run(search, rounds_rivals);
+    search->certain = false;
+}
+
+/* The best layouts with the optimizer in parts on the host. */
+static void try_placements(struct search *search)
+{
+    uint32_t best[PLACED_LAYOUTS];
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
+                                   PLACED_LAYOUTS);
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t layout = rounds_outcome(search, best[i])->layout;
+        for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS) {
+            for (uint16_t tail = 0; tail <= COARSE_PARTS; tail += COARSE_PARTS)
+                rounds_add_glance(search, layout,
+                                  (struct placement){PLACEMENT_SPREAD, parts, tail, NULL});
+        }
+        rounds_add_glance(search, layout, as_traced);
+        rounds_add_glance(search, layout, all_on_device);
+        rounds_add_glance(search, layout, all_on_host);
+    }
+    rounds_run(search, rounds_plans);
+}
+
+/* More or less on the host, of all groups or of the last. */
+static void add_neighbours(struct search *search, uint32_t layout, struct placement placement,
+                           int step)
+{
+    static const struct {
+        int8_t parts, tail;
+    } ways[] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {-1, -1}};
+
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        int parts = placement.parts + step * ways[i].parts;
+        int tail = placement.tail + step * ways[i].tail;
+        if (parts > 0 && parts < (int)PLACEMENT_PARTS && tail >= 0 && tail <= parts)
+            rounds_add_glance(search, layout,
+                              (struct placement){placement.pattern, (uint16_t)parts, (uint16_t)tail,
+                                                 placement.mix});
+    }
+}
+
+/* About the best share of each of the best layouts. */
+static void refine_placements(struct search *search, uint32_t layouts, int step)
+{
+    g_autofree uint32_t *best = g_new(uint32_t, layouts);
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
+                                   layouts);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
+        search->taste = outcome.taste;
+        add_neighbours(search, outcome.layout, outcome.placement, step);
+    }
+    rounds_run(search, rounds_plans);
+}
+
+/* The best plan's that has its optimizer placed so; NULL: there is none. */
+static const struct outcome *best_of_pattern(const struct search *search, uint8_t pattern)
+{
+    const struct outcome *best = NULL;
+
+    for (guint i = 0; i < search->outcomes->len; i++) {
+        const struct outcome *outcome = rounds_outcome(search, i);
+        if (outcome->plan && outcome->placement.pattern == pattern &&
+            (!best || objective_prefers(search->options.objective, outcome->plan, best->plan)))
+            best = outcome;
+    }
+    return best;
+}
+
+/* Patterns are compared at their best: which one that is shows late. */
+static void refine_patterns(struct search *search, int step)
+{
+    for (uint8_t pattern = PLACEMENT_SPREAD; pattern < PLACEMENT_PATTERNS; pattern++) {
+        const struct outcome *best = best_of_pattern(search, pattern);
+        if (!best)
+            continue;
+        search->taste = best->taste;
+        add_neighbours(search, best->layout, best->placement, step);
+    }
+    rounds_run(search, rounds_plans);
+}
+
+/* As long as that helps, but not for ever. */
+static void descend(struct search *search, int step)
+{
+    for (int i = 0; i < DESCENTS_MOST; i++) {
+        const struct outcome *before = search->tries.best;
+        const struct plan *plan = before ? before->plan : NULL;
+        refine_patterns(search, step);
+        if (search->tries.best && search->tries.best->plan == plan)
+            return;
+    }
+}
+
+/* The best layouts' best with what leaves spread: the link serves the device better then, so that
+ * less on the host may be better than what was best until now. */
+static void try_spread(struct search *search)
+{
+    uint32_t best[PLACED_LAYOUTS];
+    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
+                                   PLACED_LAYOUTS);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct outcome outcome = *rounds_outcome(search, best[i]);
+        struct placement placement = outcome.placement;
+        search->taste = (struct keep_taste){outcome.taste.favour, true};
+        for (int less = 0; less < SPREAD_LESS && placement.parts >= placement.tail; less++) {
+            rounds_add_glance(search, outcome.layout, placement);
+            placement.parts = (uint16_t)MAX(placement.parts - COARSE_PARTS / 8, 0);
+        }
+    }
+    rounds_run(search, rounds_plans);
+    for (int step = COARSE_PARTS / 8; step > 0 && search->taste.spread; step /= 4)
+        descend(search, step);
+}
+
+static void add_mixed(struct search *search, uint32_t layout, int parts, const double *mix)
+{
+    if (parts > 0 && parts < (int)PLACEMENT_PARTS)
+        rounds_add_glance(search, layout,
+                          (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
+}
+
+/* The best plan's layout with what the host has in the mix that its bound comes from, and a little
+ * more: whole groups cannot be mixed. */
+static void try_mix(struct search *search)
+{
+    const struct trace *traced = search->job.trace;
+    const struct outcome *best = search->tries.best;
+    uint64_t bound_ns;
+    double on_host = 0, all = 0;
+
+    if (!best || search->options.objective != OBJECTIVE_TIME || rounds_are_over(search))
+        return;
+    struct trace *trace = placement_of_plan(best->plan, traced, search->job.platform, NULL);
+    const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
+                                       search->job.costs};
+    double *mix = time_proof_mix(&job, &bound_ns);
+    trace_free(trace);
+    if (!mix)
+        return;
+    g_ptr_array_add(search->mixes, mix);
+    search->bound = fmax(search->bound, (double)bound_ns * 1e-9);
+    for (uint32_t t = 0; t < traced->tensor_count; t++) {
+        all += (double)traced->tensors[t].elements;
+        on_host += mix[t] * (double)traced->tensors[t].elements;
+    }
+    int parts = (int)(PLACEMENT_PARTS * on_host / all);
+    uint32_t layout = best->layout;
+    for (int more = 0; more < MIX_MORE; more++)
+        add_mixed(search, layout, parts + more * COARSE_PARTS / 8, mix);
+    rounds_run(search, rounds_plans);
+}
+
+/* Which layout is best depends on where the optimizer runs, and the other way round: the sizes of a
+ * sweep find a place for it, and with that all layouts are tried. */
+static void place_optimizer(struct search *search)
+{
+    uint32_t best;
+
+    add_swept(search, half_on_host);
+    rounds_run(search, rounds_plans);
+    if (!found_any(search))
+        try_layouts(search, as_traced);
+    if (!found_any(search))
+        try_layouts(search, all_on_host);
+    try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
+    try_placements(search);
+    try_mix(search);
+    for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
+        descend(search, step);
+        if (step == COARSE_PARTS / 4)
+            try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
+    }
+    if (outcomes_rank(search->outcomes, search->options.objective, false, &best, 1))
+        try_layouts(search, rounds_outcome(search, best)->placement);
+}
+
+/* Only finds what a layout needs. */
+static void measure_task(void *data, uint32_t index)
+{
+    struct search *search = data;
+    struct outcome *outcome = &g_array_index(search->outcomes, struct outcome,
+                                             search->begin + index);
+
+    candidate_free(candidate_new(&search->job, &rounds_choice(search, outcome)->spec,
+                                 &outcome->placement, &outcome->needed, &outcome->error));
+}
+
+/* From now on the budget is the least with which any layout fits, if that is below it. */
+static void tighten_budget(struct search *search)
+{
+    for (guint i = 0; i < search->choices->items->len; i++) {
+        rounds_add(search, i, as_traced, EFFORT_NONE);
+        if (search->tries.strategies)
+            rounds_add(search, i, all_on_host, EFFORT_NONE);
+    }
+    rounds_run(search, measure_task);
+    for (guint i = 0; i < search->outcomes->len; i++)
+        search->job.device_bytes = MIN(search->job.device_bytes, rounds_outcome(search, i)->needed);
+}
+
+static uint32_t count_layouts(const struct search *search)
+{
+    g_autofree uint8_t *tried = g_new0(uint8_t, search->choices->items->len);
+    uint32_t count = 0;
+
+    for (guint i = 0; i < search->outcomes->len; i++)
+        tried[rounds_outcome(search, i)->layout] |= rounds_outcome(search, i)->done;
+    for (guint i = 0; i < search->choices->items->len; i++)
+        count += tried[i] && !choice_at(search, i)->alike;
+    return count;
+}
+
+static void describe(struct search *search, struct search_result *result)
+{
+    enum objective objective = search->options.objective;
+    const struct plan *policy = outcomes_best_policy(search->outcomes, objective);
+    const struct plan *strategy = outcomes_best_strategy(search->outcomes, objective);
+
+    if (policy)
+        result->policy = (struct search_rival){
+            g_strdup(policy->policy), policy->layout->chunk_bytes[TRACE_PARAM], policy->predicted};
+    if (strategy)
+        result->strategy = (struct search_rival){g_strdup(strategy->made_by),
+                                                 strategy->layout->chunk_bytes[TRACE_PARAM],
+                                                 strategy->predicted};
+    result->layouts_tried = count_layouts(search);
+    for (guint i = search->described; i < search->outcomes->len; i++)
+        result->plans_tried += rounds_outcome(search, i)->plans;
+    search->described = search->outcomes->len;
+}
+
+static struct search_result *result_of(struct search *search, GError **error)
+{
+    struct search_result *result = g_new0(struct search_result, 1);
+
+    describe(search, result);
+    result->stopped = g_atomic_int_get(&search->stop);
+    result->plan = outcomes_choose(search->outcomes, search->options.objective);
+    if (!result->plan) {
+        outcomes_refuse(search->outcomes, error);
+        search_result_free(result);
+        return NULL;
+    }
+    result->trace = placement_of_plan(result->plan, search->job.trace, search->job.platform, NULL);
+    g_free(result->plan->digest);
+    result->plan->digest = trace_digest(result->trace);
+    return result;
+}
+
+/* The optimizer's place, and the layout. */
+static void search_broad(struct search *search)
+{
+    bool traffic = search->options.objective == OBJECTIVE_TRAFFIC;
+
+    if (search->options.objective == OBJECTIVE_MEMORY)
+        tighten_budget(search);
+    if (!search->options.alone)
+        try_rivals(search);
+    search->taste.favour = traffic ? 0 : FAVOUR_PARTS / 2;
+    if (search->tries.strategies)
+        place_optimizer(search);
+    else
+        try_layouts(search, as_traced);
+}
+
+/* About the best of those. */
+static void search_deep(struct search *search)
+{
+    for (int step = COARSE_PARTS / 8; search->tries.strategies && step > 0; step /= 4)
+        refine_placements(search, REFINED_LAYOUTS, step);
+    try_favours(search, REFINED_LAYOUTS, 1, 2);
+    if (search->options.objective != OBJECTIVE_TRAFFIC)
+        try_spread(search);
+    try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
+    try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
+}
+
+static void limit_time(struct search *search, double seconds)
+{
+    search->deadline = seconds > 0 ? g_get_monotonic_time() + (gint64)(seconds * 1e6) : 0;
+}
+
+struct search *search_new(const struct trace *trace, const struct search_options *options)
+{
+    struct search *search = g_new0(struct search, 1);
+    uint64_t host_price;
+
+    search->options = *options;
+    search->non_model = non_model_place(trace);
+    search->job = (struct candidate_job){.trace = trace,
+                                         .digest = "",
+                                         .non_model = search->non_model,
+                                         .costs = options->costs,
+                                         .platform = options->platform,
+                                         .device_bytes = options->device_bytes,
+                                         .host_bytes = options->host_bytes};
+    search->choices = layout_choices_new(trace, options->layouts, options->start);
+    search->outcomes = outcomes_new();
+    search->mixes = g_ptr_array_new_with_free_func(g_free);
+    if (placement_is_possible(trace, options->platform))
+        search->strategies = strategy_parse_list("all", NULL);
+    search->tries = (struct tries){.job = &search->job,
+                                   .objective = options->objective,
+                                   .strategies = search->strategies,
+                                   .stop = &search->stop};
+    search->bound = (double)any_layout_best(trace, options->platform, &host_price) * 1e-9;
+    limit_time(search, options->time_limit);
+    return search;
+}
+
+void search_free(struct search *search)
+{
+    if (!search)
+        return;
+    g_array_unref(search->outcomes);
+    g_ptr_array_unref(search->mixes);
+    g_clear_pointer(&search->strategies, g_ptr_array_unref);
+    layout_choices_free(search->choices);
+    non_model_free(search->non_model);
+    g_free(search);
+}
+
+struct search_result *search_begin(struct search *search, GError **error)
+{
+    search_broad(search);
+    return result_of(search, error);
+}
+
+struct search_result *search_go_on(struct search *search, double time_limit, GError **error)
+{
+    limit_time(search, time_limit);
+    g_atomic_int_set(&search->stop, 0);
+    search_deep(search);
+    return result_of(search, error);
+}
+
+struct search_result *search_plan(const struct trace *trace, const struct search_options *options,
+                                  GError **error)
+{
+    struct search *search = search_new(trace, options);
+
+    search_broad(search);
+    search_deep(search);
+    struct search_result *result = result_of(search, error);
+    search_free(search);
+    return result;
+}
+
+void search_result_free(struct search_result *result)
+{
+    if (!result)
+        return;
+    plan_free(result->plan);
+    trace_free(result->trace);
+    g_free(result->policy.name);
+    g_free(result->strategy.name);
+    g_free(result);
+}
