@@ -1,7 +1,7 @@
 /* The engine: executes a plan's iterations for real, on one device.
  *
  *   engine_open     takes all memory that the run will ever use
- *   engine_store    write every weight (engine/weights.h, engine/checkpoint.h)
+ *   engine_store    write every weight (engine/train/weights.h, engine/train/checkpoint.h)
  *   engine_start    the plan's initial residency
  *   engine_step     one iteration, again and again; between them
  *   engine_forward  and the like: forward passes that train nothing
@@ -11,9 +11,9 @@
 #define PSTAR_ENGINE_ENGINE_H
 
 #include "chunks/plan.h"
-#include "engine/annotate.h"
 #include "engine/device.h"
-#include "engine/weights.h"
+#include "engine/train/annotate.h"
+#include "engine/train/weights.h"
 
 struct engine_options {
     const struct model_iteration *iteration;

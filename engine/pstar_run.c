@@ -1,6 +1,6 @@
 /* pstar-run: trains a GPT-2 family model by a plan. */
-#include "engine/probe.h"
-#include "engine/trainer.h"
+#include "engine/probe/probe.h"
+#include "engine/train/trainer.h"
 #include "traces/output_file.h"
 
 #include <locale.h>

@@ -1,7 +1,7 @@
 #include "engine/cuda/capacity.h"
 
 #include "engine/cuda/device.h"
-#include "engine/probe_product.h"
+#include "engine/probe/probe_product.h"
 
 #include <cuda_runtime_api.h>
 

@@ -2,7 +2,7 @@
 
 #include "engine/bf16.h"
 #include "engine/cuda/operators.h"
-#include "engine/probe_product.h"
+#include "engine/probe/probe_product.h"
 #include "engine/random.h"
 
 enum { WIDTH = 4096, TRIES = 20 };

@@ -1,5 +1,5 @@
 /* Where no tool listens to NVTX, annotations cost nothing measurable. */
-#include "engine/annotate.h"
+#include "engine/train/annotate.h"
 
 #include "tests/traces/random_trace.h"
 

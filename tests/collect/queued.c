@@ -2,7 +2,7 @@
  * asks for two kernels and waits for them, the next for one that it does not wait for, and the
  * third for none. */
 #include "tests/collect/queued.h"
-#include "engine/annotate.h"
+#include "engine/train/annotate.h"
 #include "tests/traces/random_trace.h"
 
 #include <cuda.h>

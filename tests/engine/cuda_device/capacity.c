@@ -2,9 +2,9 @@
  * recorded, over a runtime that needs no GPU. */
 #include "engine/cuda/device.h"
 #include "engine/cuda/memory.h"
-#include "engine/probe.h"
-#include "engine/run_log.h"
-#include "engine/run_plan.h"
+#include "engine/probe/probe.h"
+#include "engine/train/run_log.h"
+#include "engine/train/run_plan.h"
 #include "fake_cuda.h"
 #include "fake_operators.h"
 #include "platforms/platform.h"

@@ -1,8 +1,8 @@
 /* The CUDA device's queues, memories and errors, over a runtime that needs no GPU. */
 #include "engine/cuda/device.h"
 #include "engine/cpu/available.h"
-#include "engine/probe.h"
-#include "engine/probe_product.h"
+#include "engine/probe/probe.h"
+#include "engine/probe/probe_product.h"
 #include "fake_cuda.h"
 #include "platforms/platform.h"
 #include "tests/engine/run/trial.h"

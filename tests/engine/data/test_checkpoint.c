@@ -1,5 +1,5 @@
 /* Checkpoints: whole or not at all, and only for the run that they continue. */
-#include "engine/checkpoint.h"
+#include "engine/train/checkpoint.h"
 #include "small_model.h"
 
 #include <glib/gstdio.h>

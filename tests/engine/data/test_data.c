@@ -1,5 +1,5 @@
 /* Token files, their batches, and what is refused. */
-#include "engine/data.h"
+#include "engine/train/data.h"
 
 #include <glib/gstdio.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* New weights: their distribution, and that pieces do not matter. */
-#include "engine/initialise.h"
+#include "engine/train/initialise.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The learning rate at the places that define it. */
-#include "engine/schedule.h"
+#include "engine/train/schedule.h"
 
 #include <glib.h>
 #include <math.h>

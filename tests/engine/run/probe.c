@@ -1,5 +1,5 @@
 /* The probe's file, as any program would read it. */
-#include "engine/probe.h"
+#include "engine/probe/probe.h"
 #include "platforms/platform.h"
 
 #include <glib/gstdio.h>

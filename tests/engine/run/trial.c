@@ -1,6 +1,6 @@
 #include "trial.h"
 
-#include "engine/checkpoint.h"
+#include "engine/train/checkpoint.h"
 #include "tests/chunks/check_figures.h"
 
 #include <glib/gstdio.h>

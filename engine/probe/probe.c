@@ -1,0 +1,92 @@
+#include "engine/probe/probe.h"
+
+#include "engine/cpu/describe.h"
+#include "engine/cpu/kernels.h"
+#include "engine/probe/probe_measure.h"
+#include "engine/probe/probe_steps.h"
+#include "engine/train/progress.h"
+#include "traces/output_file.h"
+
+#include <stdio.h>
+
+struct step {
+    const char *subject;
+    bool (*measure)(const struct device_ops *ops, struct platform *platform, GError **error);
+    double seconds; /* about what it takes */
+};
+
+/* Of the CPU device, whose compute, copies and host are threads of one machine. */
+static const struct step of_threads[] = {
+    {"matrix products and memory", probe_compute, 7},
+    {"optimizer", probe_updates, 3},
+    {"copies", probe_copies, 14},
+    {"waiting threads", probe_threads, 1},
+    {"operators beside copies", probe_neighbours, 8},
+    {NULL, NULL, 0},
+};
+
+/* Of a device with a memory of its own. */
+static const struct step of_device[] = {
+    {"matrix products and memory", probe_operators, 5},
+    {"optimizer", probe_updates, 3},
+    {"copies", probe_copies, 14},
+    {NULL, NULL, 0},
+};
+
+static void show(const struct step *steps, size_t current)
+{
+    double left = 0;
+    size_t count = current;
+    if (!progress_wanted())
+        return;
+    for (; steps[count].measure; count++)
+        left += steps[count].seconds;
+    fprintf(stderr, "\r\033[K");
+    if (current < count)
+        fprintf(stderr, "probe %zu/%zu  %s  about %.0f s left", current + 1, count,
+                steps[current].subject, left);
+    fflush(stderr);
+}
+
+static struct platform *describe(const struct device_ops *ops, GError **error)
+{
+    struct device_capacity capacity = {0};
+    uint64_t host_bytes = 0;
+    g_autofree char *name = ops->describe(&capacity, error);
+    g_autofree char *host = cpu_describe(&host_bytes);
+    if (!name)
+        return NULL;
+    struct platform *platform = g_new0(struct platform, 1);
+    struct cpu_context *cpu = cpu_context_new(1);
+    g_autoptr(GDateTime) now = g_date_time_new_now_utc();
+    g_autofree char *date = g_date_time_format(now, "%Y-%m-%d");
+    platform->source = g_strdup_printf(
+        "measured by pstar-run --probe on %s, kernels for %s%s%s", date, cpu_context_simd(cpu),
+        ops == &device_cpu ? "" : "; host: ", ops == &device_cpu ? "" : host);
+    platform->name = g_steal_pointer(&name);
+    platform->device_bytes = MAX(1, capacity.bytes);
+    platform->host_bytes = MAX(1, host_bytes);
+    cpu_context_free(cpu);
+    return platform;
+}
+
+int probe_run(const struct device_ops *ops, const char *path, GError **error)
+{
+    const struct step *steps = ops == &device_cpu ? of_threads : of_device;
+    struct platform *platform = output_file_has_place(path, error) ? describe(ops, error) : NULL;
+    if (!platform)
+        return 2;
+    int status = 0;
+    size_t s = 0;
+    for (; steps[s].measure && status == 0; s++) {
+        show(steps, s);
+        status = steps[s].measure(ops, platform, error) ? 0 : 3;
+    }
+    show(steps, s);
+    if (status == 0 && !platform_write(platform, path, error))
+        status = 1;
+    if (status == 0)
+        printf("%s: %s\n", path, platform->name);
+    platform_free(platform);
+    return status;
+}

@@ -1,0 +1,205 @@
+/* What the kernels of the CPU device reach, on all cores and on those that --link leaves them. */
+#include "engine/probe/probe_steps.h"
+
+#include "engine/cpu/cores.h"
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/memory.h"
+#include "engine/probe/probe_measure.h"
+
+struct shape {
+    uint32_t rows, inputs, outputs;
+};
+
+static const struct shape shapes[] = {
+    {64, 64, 64}, {128, 256, 256}, {256, 384, 384}, {256, 768, 3072}, {1024, 1024, 4096}};
+
+enum { ELEMENTS = 4 << 20, WEIGHT = 1024 * 4096, ROWS = 1024 * 4096 };
+
+struct product {
+    struct cpu_context *cpu;
+    enum model_precision precision;
+    struct shape shape;
+    float *x, *weight, *y;
+};
+
+static void run_product(void *data)
+{
+    struct product *p = data;
+    cpu_linear_forward(p->cpu, p->precision, p->shape.rows, p->shape.inputs, p->shape.outputs, p->x,
+                       p->weight, p->weight, p->y);
+}
+
+static void add_product(struct platform *platform, const struct product *p, double seconds)
+{
+    platform->products = g_renew(struct platform_product, platform->products,
+                                 platform->product_count + 1);
+    platform->products[platform->product_count++] =
+        (struct platform_product){.rows = p->shape.rows,
+                                  .inputs = p->shape.inputs,
+                                  .outputs = p->shape.outputs,
+                                  .threads = cpu_context_threads(p->cpu),
+                                  .bf16 = p->precision == MODEL_BF16,
+                                  .seconds = seconds};
+}
+
+static void measure_products(struct platform *platform, struct product *p,
+                             struct platform_curve *curve)
+{
+    for (size_t s = 0; s < G_N_ELEMENTS(shapes); s++) {
+        p->shape = shapes[s];
+        double seconds = probe_seconds(run_product, p);
+        double flops = 2.0 * p->shape.rows * p->shape.inputs * p->shape.outputs;
+        add_product(platform, p, seconds);
+        probe_add(curve, flops, seconds);
+    }
+    probe_source(curve, g_strdup_printf("linear layers' forward on %u threads, by shape in "
+                                        "products, median",
+                                        cpu_context_threads(p->cpu)));
+}
+
+/* ---- memory ---- */
+
+struct traffic {
+    struct cpu_context *cpu;
+    uint32_t elements, rounds;
+    float *x, *y;
+};
+
+/* Reads two arrays and writes one. */
+static void run_traffic(void *data)
+{
+    struct traffic *t = data;
+    for (uint32_t i = 0; i < t->rounds; i++)
+        cpu_residual_forward(t->cpu, MODEL_FP32, t->elements / 1024, 1024, t->x, NULL, t->y);
+}
+
+static void measure_traffic(struct cpu_context *cpu, float *x, float *y,
+                            struct platform_curve *curve)
+{
+    for (uint32_t elements = 16 << 10; elements <= ELEMENTS; elements *= 4) {
+        struct traffic t = {cpu, elements, ELEMENTS / elements, x, y};
+        probe_add(curve, 12.0 * elements, probe_seconds(run_traffic, &t) / t.rounds);
+    }
+    probe_source(curve, g_strdup_printf("y = x + y in fp32 on %u threads, 12 bytes each, median",
+                                        cpu_context_threads(cpu)));
+}
+
+static void measure_on(struct platform *platform, const cpu_set_t *cores, uint32_t threads,
+                       struct platform_curve *products[2], struct platform_curve *traffic)
+{
+    cores_bind(cores);
+    struct product p = {.cpu = cpu_context_new(threads),
+                        .x = g_new0(float, ROWS),
+                        .weight = g_new0(float, WEIGHT),
+                        .y = g_new0(float, ROWS)};
+    for (int precision = MODEL_FP32; precision <= MODEL_BF16; precision++) {
+        p.precision = (enum model_precision)precision;
+        measure_products(platform, &p, products[precision]);
+    }
+    measure_traffic(p.cpu, p.x, p.y, traffic);
+    g_free(p.y);
+    g_free(p.weight);
+    g_free(p.x);
+    cpu_context_free(p.cpu);
+}
+
+bool probe_compute(const struct device_ops *ops, struct platform *platform, GError **error)
+{
+    (void)ops;
+    const struct cores cores = cores_split(true);
+    struct platform_curve *extra = platform->extra;
+    struct platform_curve *all[] = {&platform->compute[MODEL_FP32], &platform->compute[MODEL_BF16]};
+    struct platform_curve *apart[] = {&extra[PLATFORM_COMPUTE_FP32_APART],
+                                      &extra[PLATFORM_COMPUTE_BF16_APART]};
+    (void)error;
+    measure_on(platform, &cores.all, (uint32_t)CPU_COUNT(&cores.all), all, &platform->memory);
+    measure_on(platform, &cores.compute, cores.compute_count, apart, &extra[PLATFORM_MEMORY_APART]);
+    cores_bind(&cores.all);
+    return true;
+}
+
+/* ---- updates ---- */
+
+/* Memory as host operators find their chunks in; walked through, so that no update finds its
+ * operands in a cache. */
+struct update {
+    struct cpu_context *cpu;
+    uint8_t *pool;
+    struct adamw_step step;
+    uint64_t elements, place;
+};
+
+enum { UPDATE_MEMORY = 256 << 20 };
+
+static float *take(struct update *u)
+{
+    uint64_t bytes = u->elements * sizeof(float);
+    u->place = u->place + bytes <= UPDATE_MEMORY ? u->place : 0;
+    float *taken = (float *)(u->pool + u->place);
+    u->place += bytes;
+    return taken;
+}
+
+static void run_update(void *data)
+{
+    struct update *u = data;
+    struct cpu_adamw tensor = {.elements = u->elements};
+    tensor.param = take(u);
+    tensor.gradient = take(u);
+    tensor.exp_avg = take(u);
+    tensor.exp_avg_sq = take(u);
+    cpu_adamw(u->cpu, &u->step, &tensor);
+}
+
+static void measure_updates(const cpu_set_t *cores, uint32_t threads, struct update *u,
+                            struct platform_curve *curve)
+{
+    cores_bind(cores);
+    u->cpu = cpu_context_new(threads);
+    for (u->elements = 64 << 10; u->elements <= ELEMENTS; u->elements *= 4)
+        probe_add(curve, (double)u->elements, probe_seconds(run_update, u));
+    probe_source(curve, g_strdup_printf("AdamW in fp32 on %u threads, operands from memory, median",
+                                        threads));
+    cpu_context_free(u->cpu);
+}
+
+static void measure_threads(const cpu_set_t *cores, struct update *u, struct platform_curve *curve)
+{
+    uint32_t all = (uint32_t)CPU_COUNT(cores);
+    for (uint32_t threads = 1; threads <= all; threads += MAX(1, threads / 2)) {
+        struct platform_curve of_threads = {0};
+        measure_updates(cores, threads, u, &of_threads);
+        probe_add(curve, threads, of_threads.points[of_threads.count - 1].seconds);
+        g_free(of_threads.points);
+        g_free(of_threads.source);
+    }
+    probe_source(curve, g_strdup("AdamW in fp32 on 4 Mi elements, by threads, median"));
+}
+
+/* The CPU device's pool is a file in memory. Those of other devices are like its arena, for which
+ * the system may have large pages: updates are some percent faster there. */
+static uint8_t *open_pool(const struct device_ops *ops, struct cpu_memory *memory, GError **error)
+{
+    uint64_t arena_bytes = ops == &device_cpu ? 0 : UPDATE_MEMORY;
+    if (!cpu_memory_open(memory, arena_bytes, UPDATE_MEMORY - arena_bytes, NULL, error))
+        return NULL;
+    return arena_bytes ? memory->arena : memory->host;
+}
+
+bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error)
+{
+    const struct cores cores = cores_split(true);
+    const struct adamw_options options = {
+        .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
+    struct platform_curve *extra = platform->extra;
+    struct cpu_memory memory;
+    struct update u = {.pool = open_pool(ops, &memory, error), .step = adamw_step_of(&options, 1)};
+    if (!u.pool)
+        return false;
+    measure_updates(&cores.all, (uint32_t)CPU_COUNT(&cores.all), &u, &platform->host_update);
+    measure_updates(&cores.host, cores.host_count, &u, &extra[PLATFORM_HOST_UPDATE_APART]);
+    measure_threads(&cores.all, &u, &extra[PLATFORM_UPDATE_THREADS]);
+    cores_bind(&cores.all);
+    cpu_memory_close(&memory);
+    return true;
+}

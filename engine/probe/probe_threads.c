@@ -1,0 +1,179 @@
+/* What the CPU device's threads cost beside the work they do, and each other. */
+#include "engine/probe/probe_steps.h"
+
+#include "chunks/dry_run.h"
+#include "engine/cpu/cores.h"
+#include "engine/cpu/kernels.h"
+#include "engine/engine.h"
+#include "engine/probe/probe_measure.h"
+
+#include <stddef.h>
+
+/* ---- waiting and waking ---- */
+
+enum { TRIES = 41, COPY = 4 << 20, TINY = 256 };
+
+/* Threads that have slept for a while, as they do between copies, wake more slowly. */
+static void compute_for(double seconds)
+{
+    double end = probe_now() + seconds;
+    while (probe_now() < end)
+        continue;
+}
+
+struct round_trip {
+    double put, all; /* seconds, medians: until the copy is queued, and until it is waited for */
+};
+
+static struct round_trip measure_round_trip(struct device *device, uint64_t bytes)
+{
+    const struct mover_after none = {{0}};
+    double put[TRIES], all[TRIES];
+    for (int i = 0; i < TRIES; i++) {
+        compute_for(1e-3);
+        double start = probe_now();
+        struct mover_after after = {{0}};
+        after.queue[MOVER_H2D] = device->ops->copy(device, MOVER_H2D, 0, 0, bytes, &none);
+        put[i] = probe_now() - start;
+        device->ops->wait(device, &after);
+        all[i] = probe_now() - start;
+    }
+    return (struct round_trip){probe_median(put, TRIES), probe_median(all, TRIES)};
+}
+
+/* A copy that takes no time: queued, a thread wakes, copies, and wakes its caller. One over a link:
+ * the same, and its sleep ends late. */
+static bool measure_waking(struct platform_threads *threads, GError **error)
+{
+    struct device_options options = {.arena_bytes = COPY,
+                                     .host_bytes = COPY,
+                                     .h2d_rate = PROBE_FASTEST_LINK,
+                                     .d2h_rate = PROBE_FASTEST_LINK};
+    struct device *device = device_cpu.open(&options, error);
+    if (!device)
+        return false;
+    struct round_trip at_once = measure_round_trip(device, TINY);
+    device->ops->close(device);
+
+    options.h2d_rate = options.d2h_rate = PLATFORM_BESIDE_RATE;
+    if (!(device = device_cpu.open(&options, error)))
+        return false;
+    struct round_trip paced = measure_round_trip(device, COPY);
+    device->ops->close(device);
+
+    double late = paced.all - COPY / PLATFORM_BESIDE_RATE - at_once.all;
+    threads->put_seconds = at_once.put;
+    threads->wake_seconds = MAX(0, at_once.all - at_once.put) / 2;
+    threads->late_seconds = MAX(0, late);
+    return true;
+}
+
+/* ---- between operators ---- */
+
+/* The CPU device's functions, with a stop-watch on its operators. */
+struct stop_watch {
+    struct device_ops ops;
+    double seconds;
+};
+
+static mover_ticket compute_timed(struct device *device, const struct operation *operation,
+                                  const struct mover_after *after)
+{
+    struct stop_watch *watch =
+        (struct stop_watch *)((const char *)device->ops - offsetof(struct stop_watch, ops));
+    double start = probe_now();
+    mover_ticket ticket = device_cpu.compute(device, operation, after);
+    watch->seconds += probe_now() - start;
+    return ticket;
+}
+
+/* A model whose operators take next to no time, everything resident. */
+static const struct model_config tiny = {.name = "probe",
+                                         .layers = 4,
+                                         .width = 64,
+                                         .heads = 1,
+                                         .inner = 256,
+                                         .positions = 8,
+                                         .vocabulary = 64,
+                                         .tied = true,
+                                         .norm_epsilon = 1e-5,
+                                         .initializer_range = 0.02};
+
+static bool time_iterations(struct engine *engine, const struct model_iteration *iteration,
+                            double *gap, GError **error)
+{
+    enum { ITERATIONS = 21 };
+    struct stop_watch watch = {.ops = device_cpu};
+    uint32_t tokens[2 * 8] = {0};
+    double outside[ITERATIONS];
+    watch.ops.compute = compute_timed;
+    engine_device(engine)->ops = &watch.ops;
+    bool done = true;
+    for (uint64_t i = 0; i < ITERATIONS && done; i++) {
+        const struct engine_step step = {.step = i,
+                                         .tokens = tokens,
+                                         .learning_rate = 1e-4,
+                                         .beta1 = 0.9,
+                                         .beta2 = 0.95,
+                                         .epsilon = 1e-8};
+        struct engine_result result;
+        watch.seconds = 0;
+        done = engine_step(engine, &step, &result, error);
+        outside[i] = result.figures.iteration_seconds - watch.seconds;
+    }
+    engine_device(engine)->ops = &device_cpu;
+    *gap = probe_median(outside, ITERATIONS) / iteration->trace->operator_count;
+    return done;
+}
+
+static struct plan *resident_plan(const struct trace *trace, GError **error)
+{
+    struct layout *layout = layout_pack_uniform(trace, 256 << 10, error);
+    struct non_model *places = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, places->extent);
+    const struct dry_run_options options = {.device_bytes = layout_bytes(layout) +
+                                                            places->peak_bytes,
+                                            .host_bytes = UINT64_MAX,
+                                            .policy = &policy_opt};
+    struct plan *plan = dry_run_accesses(trace, layout, NULL, accesses, &options, error);
+    accesses_free(accesses);
+    non_model_free(places);
+    layout_free(layout);
+    return plan;
+}
+
+static bool measure_gap(struct platform_threads *threads, GError **error)
+{
+    const struct model_job job = {.batch = 1, .sequence = 8, .micro_batches = 1};
+    struct model_iteration *iteration = model_iteration_new(&tiny, &job, error);
+    struct plan *plan = iteration ? resident_plan(iteration->trace, error) : NULL;
+    const struct engine_options options = {.iteration = iteration,
+                                           .plan = plan,
+                                           .device = &device_cpu,
+                                           .h2d_rate = PROBE_FASTEST_LINK,
+                                           .d2h_rate = PROBE_FASTEST_LINK};
+    struct engine *engine = plan ? engine_open(&options, error) : NULL;
+    bool done = false;
+    if (engine) {
+        const struct weights_store store = engine_store(engine);
+        done = weights_initialise(&tiny, iteration->trace, 0, &store, error);
+    }
+    if (done) {
+        engine_start(engine);
+        done = time_iterations(engine, iteration, &threads->gap_seconds, error);
+    }
+    engine_close(engine);
+    plan_free(plan);
+    model_iteration_free(iteration);
+    return done;
+}
+
+bool probe_threads(const struct device_ops *ops, struct platform *platform, GError **error)
+{
+    struct platform_threads *threads = &platform->threads;
+    (void)ops;
+    threads->host_cores = cores_split(true).host_count;
+    threads->source = g_strdup("the CPU device with --link: a copy's way there and back, a copy "
+                               "over a link, the engine around the operators of a small model");
+    return measure_waking(threads, error) && measure_gap(threads, error);
+}

@@ -1,0 +1,253 @@
+#include "engine/train/data.h"
+
+#include "engine/random.h"
+#include "traces/input_file.h"
+
+#include <math.h>
+#include <string.h>
+
+G_DEFINE_QUARK(pstar_data_error, data_error)
+
+#define TEXT_VOCABULARY  256
+#define BIN_MAGIC        20240520
+#define BIN_VERSION      1
+#define BIN_HEADER_BYTES (256 * sizeof(int32_t))
+#define BIN_VALUES       65536
+#define DATA_SITE        UINT32_MAX /* of the random streams: no operator's, no tensor's */
+
+struct data {
+    char *path;
+    GMappedFile *file;
+    const uint8_t *map; /* of the file's bytes */
+    size_t map_bytes;
+    const uint8_t *text;      /* [tokens], or NULL */
+    const uint16_t *numbered; /* [tokens], or NULL */
+    uint64_t tokens;          /* of the whole file */
+    uint64_t training;        /* of the training share, which is the first */
+    struct data_options options;
+};
+
+static bool fail(const struct data *data, enum data_error code, GError **error, const char *format,
+                 ...) G_GNUC_PRINTF(4, 5);
+static bool fail(const struct data *data, enum data_error code, GError **error, const char *format,
+                 ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    char *reason = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, DATA_ERROR, code, "%s: %s", data->path, reason);
+    g_free(reason);
+    return false;
+}
+
+static bool map_file(struct data *data, GError **error)
+{
+    GError *problem = NULL;
+    data->file = g_mapped_file_new(data->path, FALSE, &problem);
+    if (!data->file) {
+        fail(data, DATA_ERROR_IO, error, "%s", problem->message);
+        g_error_free(problem);
+        return false;
+    }
+    data->map = (const uint8_t *)g_mapped_file_get_contents(data->file);
+    data->map_bytes = g_mapped_file_get_length(data->file);
+    return true;
+}
+
+static int32_t header_field(const struct data *data, size_t index)
+{
+    int32_t value;
+    memcpy(&value, data->map + index * sizeof(value), sizeof(value));
+    return (int32_t)GINT32_FROM_LE(value);
+}
+
+static bool check_tokens(const struct data *data, GError **error)
+{
+    for (uint64_t i = 0; i < data->tokens; i++) {
+        if (data->numbered[i] >= data->options.vocabulary) {
+            return fail(data, DATA_ERROR_TOKENS, error,
+                        "token %" G_GUINT64_FORMAT " is %u, outside the model's vocabulary of %u",
+                        i, data->numbered[i], data->options.vocabulary);
+        }
+    }
+    return true;
+}
+
+static bool read_numbered(struct data *data, GError **error)
+{
+    if (data->map_bytes < BIN_HEADER_BYTES)
+        return fail(data, DATA_ERROR_INVALID, error, "token file without a whole header");
+    if (header_field(data, 1) != BIN_VERSION) {
+        return fail(data, DATA_ERROR_INVALID, error,
+                    "token file of version %d; version %d can be read", header_field(data, 1),
+                    BIN_VERSION);
+    }
+    int64_t declared = header_field(data, 2);
+    uint64_t there = (data->map_bytes - BIN_HEADER_BYTES) / sizeof(uint16_t);
+    if (declared < 0 || (uint64_t)declared != there ||
+        (data->map_bytes - BIN_HEADER_BYTES) % sizeof(uint16_t) != 0) {
+        return fail(data, DATA_ERROR_INVALID, error,
+                    "token file says that it holds %" G_GINT64_FORMAT
+                    " tokens, but has %" G_GUINT64_FORMAT ": truncated or damaged",
+                    declared, there);
+    }
+    data->tokens = there;
+    data->numbered = (const uint16_t *)(const void *)(data->map + BIN_HEADER_BYTES);
+    return check_tokens(data, error);
+}
+
+static bool recognise(struct data *data, GError **error)
+{
+    if (data->map_bytes >= sizeof(int32_t) && header_field(data, 0) == BIN_MAGIC)
+        return read_numbered(data, error);
+    if (data->options.vocabulary < TEXT_VOCABULARY) {
+        return fail(data, DATA_ERROR_TOKENS, error,
+                    "text has %d kinds of bytes, more than the model's vocabulary of %u",
+                    TEXT_VOCABULARY, data->options.vocabulary);
+    }
+    data->text = data->map;
+    data->tokens = data->map_bytes;
+    return true;
+}
+
+static bool divide(struct data *data, GError **error)
+{
+    uint64_t least = (uint64_t)data->options.sequence + 1;
+    uint64_t held_out = (uint64_t)((double)data->tokens * data->options.held_out);
+    if (data->tokens < least) {
+        return fail(data, DATA_ERROR_SHORT, error,
+                    "holds %" G_GUINT64_FORMAT
+                    " tokens; a sequence of %u and its last target take %" G_GUINT64_FORMAT,
+                    data->tokens, data->options.sequence, least);
+    }
+    data->training = data->tokens - held_out;
+    if (data->training < least || (data->options.held_out > 0 && held_out < least)) {
+        return fail(data, DATA_ERROR_SHORT, error,
+                    "holding out %g of %" G_GUINT64_FORMAT
+                    " tokens leaves a share shorter than a sequence of %u and its last target",
+                    data->options.held_out, data->tokens, data->options.sequence);
+    }
+    return true;
+}
+
+struct data *data_open(const char *path, const struct data_options *options, GError **error)
+{
+    g_assert(options->sequence > 0 && options->held_out >= 0 && options->held_out < 1);
+    struct data *data = g_new0(struct data, 1);
+    data->path = g_strdup(path);
+    data->options = *options;
+    if (!input_file_check(path, error) || !map_file(data, error) || !recognise(data, error) ||
+        !divide(data, error)) {
+        data_close(data);
+        return NULL;
+    }
+    return data;
+}
+
+void data_close(struct data *data)
+{
+    if (data == NULL)
+        return;
+    if (data->file)
+        g_mapped_file_unref(data->file);
+    g_free(data->path);
+    g_free(data);
+}
+
+uint64_t data_tokens(const struct data *data, enum data_share share)
+{
+    return share == DATA_TRAINING ? data->training : data->tokens - data->training;
+}
+
+static uint32_t token_at(const struct data *data, uint64_t place)
+{
+    return data->text != NULL ? data->text[place] : data->numbered[place];
+}
+
+static void read_sequence(const struct data *data, uint64_t start, uint32_t *tokens,
+                          uint32_t *targets)
+{
+    for (uint32_t t = 0; t < data->options.sequence; t++) {
+        tokens[t] = token_at(data, start + t);
+        targets[t] = token_at(data, start + t + 1);
+    }
+}
+
+uint64_t data_sequences(const struct data *data, enum data_share share)
+{
+    uint64_t tokens = data_tokens(data, share);
+    return tokens > 0 ? (tokens - 1) / data->options.sequence : 0;
+}
+
+void data_read(const struct data *data, enum data_share share, uint64_t first, uint32_t count,
+               uint32_t *tokens, uint32_t *targets)
+{
+    g_assert(first + count <= data_sequences(data, share));
+    uint64_t begin = share == DATA_TRAINING ? 0 : data->training;
+    for (uint64_t row = 0; row < count; row++) {
+        uint64_t offset = row * data->options.sequence;
+        read_sequence(data, begin + first * data->options.sequence + offset, tokens + offset,
+                      targets + offset);
+    }
+}
+
+/* Where a row of a micro-batch starts. */
+static uint64_t draw_start(const struct data *data, uint64_t step, uint32_t micro_batch,
+                           uint32_t micro_batches, uint32_t batch, uint32_t row)
+{
+    uint32_t sequence = data->options.sequence;
+    if (data->options.order == DATA_SEQUENTIAL) {
+        uint64_t index = (step * micro_batches + micro_batch) * batch + row;
+        return index % data_sequences(data, DATA_TRAINING) * sequence;
+    }
+    uint64_t starts = data->training - sequence; /* a row and its last target fit behind each */
+    struct random_stream stream = {.seed = data->options.seed,
+                                   .pass = (uint32_t)(step * micro_batches + micro_batch),
+                                   .site = DATA_SITE};
+    uint64_t drawn = (uint64_t)random_word(&stream, UINT64_C(2) * row) << 32 |
+                     random_word(&stream, UINT64_C(2) * row + 1);
+    return drawn % starts;
+}
+
+void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
+                uint32_t micro_batches, uint32_t batch, uint32_t *tokens, uint32_t *targets)
+{
+    for (uint32_t row = 0; row < batch; row++) {
+        uint64_t start = draw_start(data, step, micro_batch, micro_batches, batch, row);
+        uint64_t offset = (uint64_t)row * data->options.sequence;
+        read_sequence(data, start, tokens + offset, targets + offset);
+    }
+}
+
+double data_unigram_entropy(const struct data *data)
+{
+    uint64_t *times = g_new0(uint64_t, BIN_VALUES);
+    for (uint64_t i = 0; i < data->training; i++)
+        times[token_at(data, i)]++;
+    double entropy = 0;
+    for (size_t value = 0; value < BIN_VALUES; value++) {
+        if (times[value] > 0) {
+            double share = (double)times[value] / (double)data->training;
+            entropy -= share * log(share);
+        }
+    }
+    g_free(times);
+    return entropy;
+}
+
+char *data_digest(const struct data *data)
+{
+    const uint64_t samples = 64, sample_bytes = 64 << 10;
+    uint64_t bytes = data->map_bytes;
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
+    g_checksum_update(sum, (const guchar *)&bytes, sizeof(bytes));
+    for (uint64_t i = 0; i < samples; i++) {
+        uint64_t start = bytes / samples * i;
+        uint64_t length = MIN(sample_bytes, bytes - start);
+        g_checksum_update(sum, data->map + start, (gssize)length);
+    }
+    char *digest = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return digest;
+}

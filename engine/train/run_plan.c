@@ -1,0 +1,283 @@
+#include "engine/train/run_plan.h"
+
+#include "chunks/dry_run.h"
+#include "chunks/homes.h"
+#include "chunks/layout_file.h"
+#include "chunks/slots.h"
+#include "engine/device.h"
+#include "engine/train/run_choices.h"
+#include "policies/plugin.h"
+
+enum { DEFAULT_BATCH = 4, DEFAULT_SEQUENCE = 256 };
+
+/* ---- model ---- */
+
+/* What an option does not say the plan does; 0: not said. */
+static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
+{
+    return option ? option : plan ? plan : otherwise;
+}
+
+/* A plan's where it has them. One whose backward runs twice is good without clipping, too. */
+static bool choose_masters(const struct run_options *options, const struct plan *plan,
+                           struct model_job *job, GError **error)
+{
+    const struct trace_choices *of_plan = plan ? plan->choices : NULL;
+    uint32_t bytes = options->bytes_per_parameter;
+    if (bytes && !model_split_master(job, bytes, &job->split_master, error)) {
+        g_prefix_error(error, "--bytes-per-parameter: ");
+        return false;
+    }
+    if (of_plan && (!bytes || run_choices_weighed(plan)))
+        job->split_master = of_plan->split_master;
+    job->clip = options->clip > 0 || (of_plan && of_plan->backward_twice);
+    if (!of_plan || of_plan->backward_twice || !of_plan->split_master || !model_backward_twice(job))
+        return true;
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--clip %g: %s updates before it knows the gradient's norm; --clip 0 goes without "
+                "clipping",
+                options->clip, options->plan);
+    return false;
+}
+
+static bool describe(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    run->config = model_config_read(options->model, error);
+    if (!run->config)
+        return false;
+    if (!options->device->supports(run->config, error)) {
+        g_prefix_error(error, "%s: ", options->model);
+        return false;
+    }
+    struct trace_choices *choices = run_choices(options, run->config, run->plan, error);
+    if (!choices)
+        return false;
+    const struct plan *plan = run->plan;
+    struct model_job job = {
+        .batch = first_given(options->batch, plan ? plan->batch : 0, DEFAULT_BATCH),
+        .sequence = first_given(options->sequence, plan ? plan->sequence : 0,
+                                MIN(run->config->positions, DEFAULT_SEQUENCE)),
+        .micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0, 1),
+        .precision = options->precision,
+        .recompute = choices->recompute,
+        .offload = choices->offload,
+        .host_embedding = choices->host_embedding,
+        .host_update = choices->host_update,
+    };
+    if (choose_masters(options, plan, &job, error))
+        run->iteration = model_iteration_new(run->config, &job, error);
+    trace_choices_free(choices);
+    return run->iteration != NULL;
+}
+
+/* ---- the device's memory ---- */
+
+/* The CPU device's memory is the host's. A dry run needs no device, and takes any size for granted.
+ */
+static bool measure_device(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    g_autoptr(GError) missing = NULL;
+    if (options->device == &device_cpu)
+        return true;
+    g_autofree char *name = options->device->describe(&run->capacity, &missing);
+    if (!name && !options->dry_run) {
+        g_propagate_error(error, g_steal_pointer(&missing));
+        return false;
+    }
+    if (options->dry_run)
+        run->capacity.bytes = UINT64_MAX;
+    run->iteration->trace->library_bytes = run->capacity.library_bytes;
+    return true;
+}
+
+/* Of --device-memory, what is the arena's. */
+static bool find_arena(const struct run_plan *run, const struct run_options *options,
+                       uint64_t *budget, GError **error)
+{
+    uint64_t held = run->capacity.library_bytes;
+    *budget = RUN_UNLIMITED;
+    if (options->device_memory == RUN_UNLIMITED)
+        return true;
+    if (options->device_memory <= held) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                    "--device-memory %" G_GUINT64_FORMAT
+                    ": driver and libraries hold %" G_GUINT64_FORMAT " bytes already",
+                    options->device_memory, held);
+        return false;
+    }
+    *budget = options->device_memory - held;
+    return true;
+}
+
+static bool check_capacity(const struct run_plan *run, GError **error)
+{
+    const struct device_capacity *capacity = &run->capacity;
+    uint64_t takes = run->plan->device_bytes;
+    if (takes <= capacity->bytes)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "device memory: the plan takes %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
+                " more than the device has beside %" G_GUINT64_FORMAT
+                " of driver, libraries and other programs; %" G_GUINT64_FORMAT " bytes would fit",
+                takes, takes - capacity->bytes, capacity->library_bytes, capacity->bytes);
+    return false;
+}
+
+/* ---- plan ---- */
+
+/* About a 32nd of the largest list, so that a budget can be filled well and a copy is still long.
+ */
+static uint64_t default_chunk_bytes(const struct trace *trace)
+{
+    enum { SMALLEST = 256 << 10, LARGEST = 64 << 20 };
+    uint64_t elements = 0, chunk = SMALLEST;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        elements += trace->tensors[t].elements;
+    while (chunk < LARGEST && chunk * 32 < elements * sizeof(float))
+        chunk *= 2;
+    return chunk;
+}
+
+/* Without any budget everything is resident where the device has room for it, and the host holds
+ * what its operators use. Where it has not, room is left for the driver's page tables of what the
+ * host pins: 8 bytes a page of 4 KiB at most. */
+static struct dry_run_options
+dry_run_of(const struct run_plan *run, const struct run_options *options,
+           const struct policy_ops *policy, const struct layout *layout,
+           const struct accesses *accesses, uint64_t non_model, uint64_t arena)
+{
+    uint64_t all = layout_bytes(layout) + non_model;
+    bool room = all <= run->capacity.bytes;
+    struct dry_run_options dry = {
+        .device_bytes = arena,
+        .host_bytes = options->host_memory,
+        .policy = policy,
+        .look_ahead = options->look_ahead,
+    };
+    if (arena == RUN_UNLIMITED)
+        dry.device_bytes = room ? all : run->capacity.bytes - MIN(run->capacity.bytes, all / 512);
+    if (arena == RUN_UNLIMITED && room && options->host_memory == RUN_UNLIMITED)
+        dry.host_bytes = homes_least_host_bytes(run->iteration->trace, layout, accesses);
+    return dry;
+}
+
+static struct layout *layout_of(const struct run_options *options, const struct trace *trace,
+                                GError **error)
+{
+    if (options->layout)
+        return layout_read(options->layout, trace, error);
+    if (options->sized)
+        return chunk_sizes_pack(&options->chunk_sizes, trace, error);
+    return layout_pack_uniform(trace, default_chunk_bytes(trace), error);
+}
+
+static struct plan *plan_of_policy(const struct run_plan *run, const struct run_options *options,
+                                   const struct policy_ops *policy, uint64_t arena, GError **error)
+{
+    const struct trace *trace = run->iteration->trace;
+    struct layout *layout = layout_of(options, trace, error);
+    if (!layout)
+        return NULL;
+    struct non_model *places = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, places->extent);
+    const struct dry_run_options dry = dry_run_of(run, options, policy, layout, accesses,
+                                                  places->peak_bytes, arena);
+    struct layout *slots = slots_round(layout);
+    struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
+    GError *wrong = NULL;
+    if (plan && !plan_check(plan, trace, &wrong))
+        g_error("the dry run's plan: %s", wrong->message);
+    layout_free(slots);
+    accesses_free(accesses);
+    non_model_free(places);
+    layout_free(layout);
+    return plan;
+}
+
+static const struct policy_ops *open_policy(const struct run_options *options, GError **error)
+{
+    if (!options->policy)
+        return &policy_opt;
+    const struct policy_ops *policy = policy_open(options->policy, error);
+    if (!policy)
+        g_prefix_error(error, "--policy: ");
+    return policy;
+}
+
+static bool check_budget(const char *file, const char *memory, uint64_t takes, uint64_t budget,
+                         GError **error)
+{
+    if (takes <= budget)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "%s: %s memory: the plan takes %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
+                " more than the budget of %" G_GUINT64_FORMAT "; %" G_GUINT64_FORMAT
+                " bytes would fit",
+                file, memory, takes, takes - budget, budget, takes);
+    return false;
+}
+
+static bool check_file(const struct run_plan *run, const struct run_options *options,
+                       uint64_t arena, GError **error)
+{
+    if (!plan_check(run->plan, run->iteration->trace, error)) {
+        g_prefix_error(error, "%s: ", options->plan);
+        return false;
+    }
+    return check_budget(options->plan, "device", run->plan->device_bytes, arena, error) &&
+           check_budget(options->plan, "host", run->plan->host_bytes, options->host_memory, error);
+}
+
+static bool prepare_file(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    uint64_t arena;
+    run->plan = plan_read(options->plan, error);
+    return run->plan && describe(run, options, error) && measure_device(run, options, error) &&
+           find_arena(run, options, &arena, error) && check_file(run, options, arena, error);
+}
+
+static bool prepare_policy(struct run_plan *run, const struct run_options *options,
+                           const struct policy_ops *policy, GError **error)
+{
+    uint64_t arena;
+    if (!describe(run, options, error) || !measure_device(run, options, error) ||
+        !find_arena(run, options, &arena, error))
+        return false;
+    uint64_t held = run->capacity.library_bytes;
+    run->plan = plan_of_policy(run, options, policy, arena, error);
+    if (!run->plan && held && g_error_matches(*error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT))
+        g_prefix_error(error, "beside %" G_GUINT64_FORMAT " bytes of driver and libraries: ", held);
+    return run->plan != NULL;
+}
+
+bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    *run = (struct run_plan){.capacity = {.bytes = UINT64_MAX}};
+    const struct policy_ops *policy = open_policy(options, error);
+    if (policy &&
+        (options->plan ? prepare_file(run, options, error)
+                       : prepare_policy(run, options, policy, error)) &&
+        check_capacity(run, error))
+        return true;
+    run_plan_clear(run);
+    return false;
+}
+
+void run_plan_clear(struct run_plan *run)
+{
+    plan_free(run->plan);
+    model_iteration_free(run->iteration);
+    model_config_free(run->config);
+    *run = (struct run_plan){0};
+}
+
+uint64_t run_plan_least_device_bytes(const struct run_plan *run, uint32_t *moment)
+{
+    const struct trace *trace = run->iteration->trace;
+    struct non_model *places = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, run->plan->layout, places->extent);
+    uint64_t least = accesses_least_device_bytes(accesses, run->plan->layout, moment);
+    accesses_free(accesses);
+    non_model_free(places);
+    return least;
+}

@@ -1,0 +1,215 @@
+#include "engine/train/run_report.h"
+
+#include "traces/size.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void print_size(const char *label, uint64_t bytes, const char *note)
+{
+    char *size = size_format(bytes);
+    printf("%-28s %12s%s%s\n", label, size, note ? "   " : "", note ? note : "");
+    g_free(size);
+}
+
+static void print_copies(const char *label, uint64_t bytes, uint64_t copies)
+{
+    char *note = g_strdup_printf("in %" G_GUINT64_FORMAT " copies of chunks", copies);
+    print_size(label, bytes, note);
+    g_free(note);
+}
+
+static void print_traffic(const struct plan_figures *figures)
+{
+    print_copies("host to device, a step", figures->h2d_bytes, figures->h2d_copies);
+    print_copies("device to host, a step", figures->d2h_bytes, figures->d2h_copies);
+    printf("%-28s %12" G_GUINT64_FORMAT "\n", "evictions, a step", figures->evictions);
+    if (figures->moves)
+        print_size("moved on the device, a step", figures->moved_bytes, NULL);
+}
+
+static void print_json(json_t *root)
+{
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    puts(text);
+    free(text);
+    json_decref(root);
+}
+
+static json_t *real_or_null(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* ---- after training ---- */
+
+static void print_summary_json(const struct run_plan *run, const struct run_summary *s)
+{
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:I, s:o, s:o, s:o, s:f, s:f}", "model", run->config->name, "precision",
+        run->iteration->trace->precision, "plan", run->plan->made_by, "steps",
+        (json_int_t)s->last.step, "first_loss", real_or_null(s->first_loss), "loss",
+        real_or_null(s->last.loss), "eval_loss", real_or_null(s->eval_loss), "unigram_entropy",
+        s->unigram_entropy, "tokens_per_second", s->last.tokens_per_second);
+    json_t *figures = run_log_figures(&s->last.figures);
+    json_object_update(root, figures);
+    json_decref(figures);
+    for (uint32_t i = 0; s->sample && i < s->sample->len; i++) {
+        if (i == 0)
+            json_object_set_new(root, "sample", json_array());
+        json_array_append_new(json_object_get(root, "sample"),
+                              json_integer(g_array_index(s->sample, uint32_t, i)));
+    }
+    print_json(root);
+}
+
+/* As text where a token is a byte, else as numbers. */
+static void print_sample(const GArray *sample, uint32_t vocabulary)
+{
+    putchar('\n');
+    for (uint32_t i = 0; i < sample->len; i++) {
+        uint32_t token = g_array_index(sample, uint32_t, i);
+        if (vocabulary <= 256)
+            putchar((int)token);
+        else
+            printf("%u ", token);
+    }
+    putchar('\n');
+}
+
+void run_report_print(const struct run_plan *run, const struct run_summary *s, bool json)
+{
+    const struct plan_figures *figures = &s->last.figures;
+    if (json) {
+        print_summary_json(run, s);
+        return;
+    }
+    printf("%s, %s, %s\n", run->config->name, run->iteration->trace->precision, run->plan->made_by);
+    printf("%-28s %12" G_GUINT64_FORMAT "\n", "steps", s->last.step);
+    printf("%-28s %12.4f   from %.4f; unigram entropy of the text %.4f\n", "loss", s->last.loss,
+           s->first_loss, s->unigram_entropy);
+    if (!isnan(s->eval_loss))
+        printf("%-28s %12.4f\n", "loss in evaluation", s->eval_loss);
+    printf("%-28s %12.3f s\n", "step", figures->iteration_seconds);
+    printf("%-28s %12.3f s\n", "of it stalled", figures->stall_seconds);
+    printf("%-28s %12.0f\n", "tokens a second", s->last.tokens_per_second);
+    print_size("device memory at its peak", figures->peak_device_bytes, NULL);
+    print_size("host memory", figures->peak_host_bytes, NULL);
+    print_traffic(figures);
+    if (s->sample)
+        print_sample(s->sample, run->config->vocabulary);
+}
+
+/* ---- before ---- */
+
+struct list_size {
+    uint32_t chunks, on_device, device_homed;
+    uint64_t bytes; /* of the slots */
+};
+
+static struct list_size size_of_list(const struct plan *plan, int list)
+{
+    struct list_size size = {0};
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
+        if (plan->layout->chunks[c].list != list)
+            continue;
+        size.chunks++;
+        size.bytes += plan->layout->chunks[c].bytes;
+        size.on_device += plan->initial_address[c] != PLAN_NOWHERE;
+        size.device_homed += plan->host_address[c] == PLAN_NOWHERE;
+    }
+    return size;
+}
+
+struct non_model_peak {
+    uint64_t bytes, live_bytes;
+    uint32_t moment;
+};
+
+static struct non_model_peak find_non_model_peak(const struct trace *trace)
+{
+    struct non_model *places = non_model_place(trace);
+    struct non_model_peak peak = {places->peak_bytes, places->peak_live_bytes, 0};
+    while (places->extent[peak.moment] < peak.bytes)
+        peak.moment++;
+    non_model_free(places);
+    return peak;
+}
+
+static void print_dry_json(const struct run_plan *run)
+{
+    const struct trace *trace = run->iteration->trace;
+    const struct plan *plan = run->plan;
+    struct non_model_peak peak = find_non_model_peak(trace);
+    uint32_t tightest = 0;
+    uint64_t least = run_plan_least_device_bytes(run, &tightest);
+    json_t *lists = json_object();
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
+        if (!plan->layout->places[list])
+            continue;
+        struct list_size size = size_of_list(plan, list);
+        json_object_set_new(lists, trace_list_name(list),
+                            json_pack("{s:I, s:I, s:I, s:I}", "chunks", (json_int_t)size.chunks,
+                                      "bytes", (json_int_t)size.bytes, "on_device",
+                                      (json_int_t)size.on_device, "device_homed",
+                                      (json_int_t)size.device_homed));
+    }
+    json_t *root = json_pack(
+        "{s:s, s:s, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "model", run->config->name,
+        "precision", trace->precision, "plan", plan->made_by, "lists", lists, "non_model_bytes",
+        (json_int_t)peak.bytes, "non_model_moment", trace->operators[peak.moment].name,
+        "device_bytes", (json_int_t)plan->device_bytes, "host_bytes", (json_int_t)plan->host_bytes,
+        "staging_bytes", (json_int_t)(plan->host_bytes - plan->staging_address), "library_bytes",
+        (json_int_t)run->capacity.library_bytes, "least_device_bytes", (json_int_t)least,
+        "least_device_moment", trace->operators[tightest].name);
+    json_t *figures = run_log_figures(&plan->predicted);
+    json_object_update(root, figures);
+    json_decref(figures);
+    print_json(root);
+}
+
+static void print_lists(const struct run_plan *run)
+{
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
+        if (!run->plan->layout->places[list])
+            continue;
+        struct list_size size = size_of_list(run->plan, list);
+        char *note = g_strdup_printf("%u chunks, %u on the device when a step begins", size.chunks,
+                                     size.on_device);
+        print_size(trace_list_name(list), size.bytes, note);
+        g_free(note);
+    }
+}
+
+static void print_with_moment(const char *label, uint64_t bytes, const struct trace *trace,
+                              uint32_t moment)
+{
+    char *note = g_strdup_printf("in moment %u, %s", moment, trace->operators[moment].name);
+    print_size(label, bytes, note);
+    g_free(note);
+}
+
+void run_report_print_dry(const struct run_plan *run, bool json)
+{
+    const struct trace *trace = run->iteration->trace;
+    const struct plan *plan = run->plan;
+    if (json) {
+        print_dry_json(run);
+        return;
+    }
+    struct non_model_peak peak = find_non_model_peak(trace);
+    uint32_t tightest = 0;
+    uint64_t least = run_plan_least_device_bytes(run, &tightest);
+    printf("%s, %s, %s\n", run->config->name, trace->precision, plan->made_by);
+    print_lists(run);
+    print_with_moment("activations and workspaces", peak.bytes, trace, peak.moment);
+    print_size("device memory", plan->device_bytes, "taken at the start");
+    if (run->capacity.library_bytes)
+        print_size("beside it", run->capacity.library_bytes, "held by driver and libraries");
+    print_with_moment("least that fits", least, trace, tightest);
+    print_size("host memory", plan->host_bytes, "taken at the start");
+    print_size("of it staging", plan->host_bytes - plan->staging_address,
+               "for the activations of host operators");
+    print_traffic(&plan->predicted);
+}

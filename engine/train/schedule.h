@@ -1,0 +1,19 @@
+/* The learning rate of each step. */
+#ifndef PSTAR_ENGINE_TRAIN_SCHEDULE_H
+#define PSTAR_ENGINE_TRAIN_SCHEDULE_H
+
+#include <stdint.h>
+
+struct schedule {
+    double peak;      /* learning rate after the warm-up; > 0 */
+    double floor;     /* learning rate at the end and after it; in [0, peak] */
+    uint64_t warm_up; /* steps; 0: none */
+    uint64_t steps;   /* at which the floor is reached; >= warm_up */
+};
+
+/* The learning rate of `step`, from 0: peak * (step + 1) / warm_up during the warm-up, so that no
+ * step is wasted at zero, then half a cosine from the peak, at step warm_up, to the floor, at step
+ * `steps`. */
+double schedule_learning_rate(const struct schedule *schedule, uint64_t step);
+
+#endif

@@ -1,0 +1,252 @@
+#include "engine/train/weights.h"
+
+#include "engine/train/initialise.h"
+
+#include <string.h>
+
+#define PIECE  (UINT64_C(1) << 16) /* elements in flight between file and store */
+#define PREFIX "transformer."
+#define HEAD   "lm_head.weight" /* the one tensor that stands outside the transformer */
+
+enum dimension { NONE, WIDTH, TRIPLE_WIDTH, INNER, POSITIONS, VOCABULARY };
+
+static const struct {
+    const char *suffix;
+    uint8_t shape[2]; /* enum dimension */
+} shapes[] = {
+    {"wte.weight", {VOCABULARY, WIDTH}},
+    {"wpe.weight", {POSITIONS, WIDTH}},
+    {HEAD, {VOCABULARY, WIDTH}},
+    {".attn.c_attn.weight", {WIDTH, TRIPLE_WIDTH}},
+    {".attn.c_proj.weight", {WIDTH, WIDTH}},
+    {".mlp.c_fc.weight", {WIDTH, INNER}},
+    {".mlp.c_proj.weight", {INNER, WIDTH}},
+    {".attn.c_attn.bias", {TRIPLE_WIDTH, NONE}},
+    {".mlp.c_fc.bias", {INNER, NONE}},
+    {".c_proj.bias", {WIDTH, NONE}},
+    {"ln_1.weight", {WIDTH, NONE}},
+    {"ln_1.bias", {WIDTH, NONE}},
+    {"ln_2.weight", {WIDTH, NONE}},
+    {"ln_2.bias", {WIDTH, NONE}},
+    {"ln_f.weight", {WIDTH, NONE}},
+    {"ln_f.bias", {WIDTH, NONE}},
+};
+
+static uint64_t dimension_size(const struct model_config *config, uint8_t dimension)
+{
+    switch ((enum dimension)dimension) {
+    case NONE:
+        return 1;
+    case WIDTH:
+        return config->width;
+    case TRIPLE_WIDTH:
+        return UINT64_C(3) * config->width;
+    case INNER:
+        return config->inner;
+    case POSITIONS:
+        return config->positions;
+    case VOCABULARY:
+        return config->vocabulary;
+    }
+    g_assert_not_reached();
+}
+
+uint32_t weights_shape(const struct model_config *config, const char *name, uint64_t shape[2])
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
+        if (g_str_has_suffix(name, shapes[i].suffix)) {
+            shape[0] = dimension_size(config, shapes[i].shape[0]);
+            shape[1] = dimension_size(config, shapes[i].shape[1]);
+            return shapes[i].shape[1] == NONE ? 1 : 2;
+        }
+    }
+    g_error("%s is no tensor of GPT-2", name);
+}
+
+enum trace_list weights_list(const struct trace *trace)
+{
+    return trace->list_element_bytes[TRACE_MASTER] > 0 ? TRACE_MASTER : TRACE_PARAM;
+}
+
+static char *saved_name(const char *name)
+{
+    return g_strconcat(strcmp(name, HEAD) == 0 ? "" : PREFIX, name, NULL);
+}
+
+static const struct safetensors_tensor *find(const struct safetensors *file, const char *name)
+{
+    char *prefixed = saved_name(name);
+    const struct safetensors_tensor *tensor = safetensors_find(file, prefixed);
+    g_free(prefixed);
+    return tensor != NULL ? tensor : safetensors_find(file, name);
+}
+
+static bool check_wanted(const struct safetensors *file, const struct model_config *config,
+                         const struct trace *trace, GHashTable *known, GError **error)
+{
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        const char *name = trace->tensors[i].name;
+        const struct safetensors_tensor *tensor = find(file, name);
+        uint64_t shape[2];
+        uint32_t rank = weights_shape(config, name, shape);
+        if (tensor == NULL) {
+            g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
+                        "%s: tensor %s is missing", safetensors_path(file), name);
+            return false;
+        }
+        if (!safetensors_expect(file, tensor, shape, rank, error))
+            return false;
+        g_hash_table_add(known, tensor->name);
+    }
+    return true;
+}
+
+/* Attention's masks, which older files hold as tensors, and a tied model's classifier, which is wte
+ * once more. */
+static bool is_redundant(const struct model_config *config, const char *name)
+{
+    return g_str_has_suffix(name, ".attn.bias") || g_str_has_suffix(name, ".attn.masked_bias") ||
+           (config->tied && strcmp(name, HEAD) == 0);
+}
+
+static bool check_rest(const struct safetensors *file, const struct model_config *config,
+                       GHashTable *known, GError **error)
+{
+    for (uint32_t i = 0; i < safetensors_count(file); i++) {
+        const char *name = safetensors_at(file, i)->name;
+        if (!g_hash_table_contains(known, name) && !is_redundant(config, name)) {
+            g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
+                        "%s: tensor %s is not part of the model (%s)", safetensors_path(file), name,
+                        config->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool weights_exist(const char *path, bool *exist, GError **error)
+{
+    static const char *const other_forms[] = {
+        "model.safetensors.index.json", "pytorch_model.bin",
+        "pytorch_model.bin.index.json", "tf_model.h5",
+        "flax_model.msgpack",
+    };
+    char *file = g_build_filename(path, WEIGHTS_FILE, NULL);
+    *exist = g_file_test(file, G_FILE_TEST_EXISTS);
+    g_free(file);
+    for (size_t i = 0; !*exist && i < G_N_ELEMENTS(other_forms); i++) {
+        char *other = g_build_filename(path, other_forms[i], NULL);
+        bool found = g_file_test(other, G_FILE_TEST_EXISTS);
+        if (found)
+            g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID,
+                        "%s: weights are read from one " WEIGHTS_FILE " only, which is missing",
+                        other);
+        g_free(other);
+        if (found)
+            return false;
+    }
+    return true;
+}
+
+struct safetensors *weights_open(const char *path, const struct model_config *config,
+                                 const struct trace *trace, GError **error)
+{
+    char *file_path = g_file_test(path, G_FILE_TEST_IS_DIR)
+                          ? g_build_filename(path, WEIGHTS_FILE, NULL)
+                          : g_strdup(path);
+    struct safetensors *file = safetensors_open(file_path, error);
+    g_free(file_path);
+    if (file == NULL)
+        return NULL;
+    GHashTable *known = g_hash_table_new(g_str_hash, g_str_equal);
+    bool fits = check_wanted(file, config, trace, known, error) &&
+                check_rest(file, config, known, error);
+    g_hash_table_destroy(known);
+    if (!fits) {
+        safetensors_close(file);
+        return NULL;
+    }
+    return file;
+}
+
+bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
+                     const struct weights_store *store, uint32_t tensor, enum trace_list list,
+                     GError **error)
+{
+    float *values = g_new(float, PIECE);
+    bool copied = true;
+    for (uint64_t first = 0; copied && first < from->elements; first += PIECE) {
+        uint64_t count = MIN(PIECE, from->elements - first);
+        safetensors_read(file, from, first, count, values);
+        copied = store->write(store->self, tensor, list, first, count, values, error);
+    }
+    g_free(values);
+    return copied;
+}
+
+bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
+                      uint32_t tensor, enum trace_list list, uint64_t elements, GError **error)
+{
+    float *values = g_new(float, PIECE);
+    bool copied = true;
+    for (uint64_t first = 0; copied && first < elements; first += PIECE) {
+        uint64_t count = MIN(PIECE, elements - first);
+        copied = store->read(store->self, tensor, list, first, count, values, error) &&
+                 safetensors_writer_append(writer, values, count, error);
+    }
+    g_free(values);
+    return copied;
+}
+
+bool weights_load(const struct safetensors *file, const struct trace *trace,
+                  const struct weights_store *store, GError **error)
+{
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        const struct safetensors_tensor *tensor = find(file, trace->tensors[i].name);
+        g_assert(tensor != NULL && tensor->elements == trace->tensors[i].elements);
+        if (!weights_copy_in(file, tensor, store, i, weights_list(trace), error))
+            return false;
+    }
+    return true;
+}
+
+bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
+                  const struct weights_store *store, GError **error)
+{
+    char *path = g_build_filename(folder, WEIGHTS_FILE, NULL);
+    struct safetensors_writer *writer = safetensors_writer_new(path);
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        char *name = saved_name(trace->tensors[i].name);
+        uint64_t shape[2];
+        uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
+        safetensors_writer_declare(writer, name, shape, rank);
+        g_free(name);
+    }
+    bool saved = true;
+    for (uint32_t i = 0; saved && i < trace->tensor_count; i++) {
+        saved = weights_copy_out(writer, store, i, weights_list(trace), trace->tensors[i].elements,
+                                 error);
+    }
+    saved = saved && safetensors_writer_finish(writer, error);
+    safetensors_writer_free(writer);
+    g_free(path);
+    return saved;
+}
+
+bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
+                        const struct weights_store *store, GError **error)
+{
+    float *values = g_new(float, PIECE);
+    bool written = true;
+    for (uint32_t i = 0; written && i < trace->tensor_count; i++) {
+        const struct trace_tensor *tensor = &trace->tensors[i];
+        for (uint64_t first = 0; written && first < tensor->elements; first += PIECE) {
+            uint64_t count = MIN(PIECE, tensor->elements - first);
+            initialise_values(config, seed, i, tensor->name, first, count, values);
+            written = store->write(store->self, i, weights_list(trace), first, count, values,
+                                   error);
+        }
+    }
+    g_free(values);
+    return written;
+}

@@ -1,0 +1,59 @@
+/* A model's weights in a Hugging Face model.safetensors: names, shapes, reading and writing. */
+#ifndef PSTAR_ENGINE_TRAIN_WEIGHTS_H
+#define PSTAR_ENGINE_TRAIN_WEIGHTS_H
+
+#include "models/config.h"
+#include "models/safetensors.h"
+#include "traces/trace.h"
+
+#define WEIGHTS_FILE "model.safetensors"
+
+/* Shape of a tensor, named as in traces ("h.0.attn.c_attn.weight"). Returns its rank, 1 or 2. */
+uint32_t weights_shape(const struct model_config *config, const char *name, uint64_t shape[2]);
+
+/* Reads or writes elements [first, first + count) of a tensor in a list, as fp32, wherever its
+ * chunk lies. Writing TRACE_MASTER also sets the rounded parameter. */
+struct weights_store {
+    void *self;
+    bool (*read)(void *self, uint32_t tensor, enum trace_list list, uint64_t first, uint64_t count,
+                 float *values, GError **error);
+    bool (*write)(void *self, uint32_t tensor, enum trace_list list, uint64_t first, uint64_t count,
+                  const float *values, GError **error);
+};
+
+/* The list that holds the weights in full: TRACE_MASTER where it exists, else TRACE_PARAM. */
+enum trace_list weights_list(const struct trace *trace);
+
+/* Whether a folder holds weights to start from, rather than a config.json alone. Fails where it
+ * holds them in another form than model.safetensors, which is not read: to start anew would be a
+ * surprise. `path` may also be a file, beside which nothing is looked for. */
+bool weights_exist(const char *path, bool *exist, GError **error);
+
+/* Opens a model's file, or the model.safetensors in a folder, and checks it against the model:
+ * every tensor is there, with its shape, with or without the prefix "transformer."; what else GPT-2
+ * files hold (attention's mask buffers, the classifier of a tied model) is passed over, and any
+ * other tensor refused by name. Nothing is written to the store. */
+struct safetensors *weights_open(const char *path, const struct model_config *config,
+                                 const struct trace *trace, GError **error);
+
+/* Copies every tensor of an open file to the store, in pieces. */
+bool weights_load(const struct safetensors *file, const struct trace *trace,
+                  const struct weights_store *store, GError **error);
+
+/* One tensor's list between a file and the store, in pieces. `from` has as many elements as the
+ * tensor. */
+bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
+                     const struct weights_store *store, uint32_t tensor, enum trace_list list,
+                     GError **error);
+bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
+                      uint32_t tensor, enum trace_list list, uint64_t elements, GError **error);
+
+/* Writes model.safetensors into a folder as GPT2LMHeadModel.save_pretrained does, in fp32. */
+bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
+                  const struct weights_store *store, GError **error);
+
+/* Draws every tensor anew: see engine/train/initialise.h. */
+bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
+                        const struct weights_store *store, GError **error);
+
+#endif
