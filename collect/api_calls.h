@@ -3,7 +3,7 @@
 #define PSTAR_COLLECT_API_CALLS_H
 
 #include "collect/cupti_library.h"
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 
 /* Turns on or off records of the calls that start something on a device, take or give back memory,
  * or wait: range and call of what a device does are found through them. Others, which come by the

@@ -2,7 +2,7 @@
 #ifndef PSTAR_COLLECT_CUDA_DRIVER_H
 #define PSTAR_COLLECT_CUDA_DRIVER_H
 
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 
 #include <cuda.h>
 

@@ -5,7 +5,7 @@
 #define PSTAR_COLLECT_DEVICE_LOG_H
 
 #include "collect/recording.h"
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 
 #include <cupti_activity.h>
 

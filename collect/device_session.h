@@ -8,7 +8,7 @@
 #define PSTAR_COLLECT_DEVICE_SESSION_H
 
 #include "collect/recording.h"
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 
 struct device_session;
 

@@ -1,7 +1,7 @@
 #include "collect/launch_pattern.h"
 
-#include "traces/kernel_words.h"
-#include "traces/period.h"
+#include "traces/activity/period.h"
+#include "traces/import/kernel_words.h"
 
 #include <glib.h>
 #include <string.h>

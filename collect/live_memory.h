@@ -3,7 +3,7 @@
 #ifndef PSTAR_COLLECT_LIVE_MEMORY_H
 #define PSTAR_COLLECT_LIVE_MEMORY_H
 
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 
 struct live_memory;
 

@@ -1,6 +1,6 @@
 #include "report/recording.h"
 #include "traces/annotations.h"
-#include "traces/guess.h"
+#include "traces/import/guess.h"
 
 #include <string.h>
 
@@ -126,8 +126,9 @@ static void add_named_phases(const struct recording *recording, const GArray *la
     }
 }
 
-/* Where no range says a phase, kernels' names and allocations may (traces/guess.h). Its kernels are
- * counted from its iteration's first launch; iterations are alike, so also from that of this one.
+/* Where no range says a phase, kernels' names and allocations may (traces/import/guess.h). Its
+ * kernels are counted from its iteration's first launch; iterations are alike, so also from that of
+ * this one.
  */
 static void guess_phases(const struct recording *recording, const GArray *launches)
 {

@@ -2,7 +2,7 @@
 #ifndef PSTAR_TRACES_PSTAR_TRACE_H
 #define PSTAR_TRACES_PSTAR_TRACE_H
 
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 #include "traces/records.h"
 
 #include <glib.h>

@@ -1,5 +1,5 @@
 /* The command import of pstar-trace. */
-#include "traces/import.h"
+#include "traces/import/import.h"
 #include "traces/input_file.h"
 #include "traces/pstar_trace.h"
 #include "traces/trace_file.h"

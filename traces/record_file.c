@@ -1,6 +1,6 @@
-#include "traces/activity_store.h"
+#include "traces/activity/activity_store.h"
+#include "traces/activity/device_times.h"
 #include "traces/database.h"
-#include "traces/device_times.h"
 #include "traces/records.h"
 #include "traces/schema.h"
 #include "traces/trace_store.h"

@@ -3,7 +3,7 @@
 #ifndef PSTAR_TRACES_RECORDS_H
 #define PSTAR_TRACES_RECORDS_H
 
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 #include "traces/trace.h"
 
 /* As in Nsight Systems' ENUM_NSYS_EVENT_TYPE. */
@@ -101,7 +101,7 @@ bool record_file_add(struct record_file *file, const struct records *more, GErro
 bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error);
 
 /* Puts what operators took of a device in place of the host's times in durations_ns
- * [operator_count], where the file tells (traces/device_times.h). */
+ * [operator_count], where the file tells (traces/activity/device_times.h). */
 bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
                               uint32_t operator_count, GError **error);
 

@@ -2,7 +2,7 @@
 #ifndef PSTAR_TRACES_SUMMARY_H
 #define PSTAR_TRACES_SUMMARY_H
 
-#include "traces/activity_summary.h"
+#include "traces/activity/activity_summary.h"
 #include "traces/records.h"
 #include "traces/trace.h"
 

@@ -16,7 +16,7 @@ bool trace_is_partial(const char *path, bool *partial, GError **error);
 
 /* Checks more than trace_read does, in more time: the database page by page, that the recorded
  * operator ranges (traces/records.h) are of operators that the trace has, and what the device did
- * (traces/activity_verify.h). */
+ * (traces/activity/activity_verify.h). */
 bool trace_verify(const char *path, GError **error);
 
 /* Writes a whole trace: into a temporary file beside `path`, renamed when complete, so that `path`

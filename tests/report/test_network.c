@@ -2,7 +2,7 @@
  * only, in a stream of their own, and what runs behind them is no wait. */
 #include "report/contents.h"
 #include "tests/report/drawn.h"
-#include "traces/import.h"
+#include "traces/import/import.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Kernels, copies and allocations, written to a trace file and read back. */
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 
 #include "tests/traces/random_activity.h"
 #include "tests/traces/random_trace.h"

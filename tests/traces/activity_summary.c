@@ -1,9 +1,9 @@
 /* What activity comes to, and whether it agrees with itself. */
-#include "traces/activity_summary.h"
+#include "traces/activity/activity_summary.h"
 
 #include "tests/traces/random_activity.h"
 #include "tests/traces/random_trace.h"
-#include "traces/activity_verify.h"
+#include "traces/activity/activity_verify.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>

@@ -2,7 +2,7 @@
 #ifndef PSTAR_TESTS_TRACES_IMPORT_FIXTURE_H
 #define PSTAR_TESTS_TRACES_IMPORT_FIXTURE_H
 
-#include "traces/import.h"
+#include "traces/import/import.h"
 
 struct import_fixture {
     char *folder, *from, *to;

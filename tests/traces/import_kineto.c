@@ -1,7 +1,7 @@
 /* Traces from JSON of PyTorch's profiler: a real recording, ones that are made up to know the
  * answer, and damaged ones. */
 #include "tests/traces/import_fixture.h"
-#include "traces/activity_summary.h"
+#include "traces/activity/activity_summary.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>

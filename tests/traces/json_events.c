@@ -1,5 +1,5 @@
 /* Events of files larger than what is in memory of them at a time are read as they were written. */
-#include "traces/json_events.h"
+#include "traces/import/json_events.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Names of kernels, as CUDA's libraries and PyTorch have them. */
-#include "traces/kernel_words.h"
+#include "traces/import/kernel_words.h"
 
 #include <glib.h>
 

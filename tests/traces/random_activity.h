@@ -2,7 +2,7 @@
 #ifndef PSTAR_TESTS_TRACES_RANDOM_ACTIVITY_H
 #define PSTAR_TESTS_TRACES_RANDOM_ACTIVITY_H
 
-#include "traces/activity.h"
+#include "traces/activity/activity.h"
 #include "traces/records.h"
 
 enum { RANDOM_ACTIVITY_STRINGS = 40 };

@@ -1,0 +1,114 @@
+#include "traces/activity/activity_summary.h"
+#include "traces/size.h"
+#include "traces/summary.h"
+
+enum { BUSIEST = 10, WIDEST_NAME = 60 };
+
+static double percent(uint64_t part, uint64_t whole)
+{
+    return whole == 0 ? 0 : 100 * (double)part / (double)whole;
+}
+
+static void print_level(const struct activity_summary *summary, const char *label,
+                        const struct memory_level *level, FILE *out)
+{
+    g_autofree char *peak = size_format(level->peak_bytes), *live = size_format(level->live_bytes);
+    g_autofree char *when = summary_format_time(level->peak_ns - summary->first_ns);
+    if (level->peak_bytes > 0)
+        fprintf(out, "%-18s %12s   after %s; %s at the end\n", label, peak, when, live);
+}
+
+static void print_memory(const struct activity_summary *summary, uint32_t device, FILE *out)
+{
+    const GArray *devices = summary->memory->devices;
+    for (guint i = 0; i < devices->len; i++) {
+        const struct device_memory *memory = &g_array_index(devices, struct device_memory, i);
+        if (memory->device != device)
+            continue;
+        print_level(summary, "  memory peak", &memory->allocated, out);
+        g_autofree char *pool = size_format(memory->pool_peak_bytes);
+        if (memory->pool_peak_bytes > 0)
+            fprintf(out, "%-18s %12s   the largest pool\n", "  reserved", pool);
+    }
+}
+
+static void print_device(const struct activity_summary *summary,
+                         const struct device_summary *device, FILE *out)
+{
+    g_autofree char *label = g_strdup_printf("device %u", device->device);
+    g_autofree char *size = size_format(device->gpu != NULL ? device->gpu->memory_bytes : 0);
+    fprintf(out, "%-18s %s%s%s\n", label,
+            device->gpu != NULL && device->gpu->name != NULL ? device->gpu->name : "not described",
+            device->gpu != NULL && device->gpu->memory_bytes > 0 ? ", " : "",
+            device->gpu != NULL && device->gpu->memory_bytes > 0 ? size : "");
+    if (device->first_ns <= device->last_ns) {
+        g_autofree char *busy = summary_format_time(device->busy_ns);
+        g_autofree char *whole = summary_format_time(device->last_ns - device->first_ns);
+        fprintf(out, "%-18s %12u   busy %s, %.1f%% of %s\n", "  kernels", device->kernel_count,
+                busy, percent(device->busy_ns, device->last_ns - device->first_ns), whole);
+        fprintf(out, "%-18s %12u   and %u memsets\n", "  copies", device->copy_count,
+                device->set_count);
+    }
+    if (device->steps.length > 0) {
+        g_autofree char *time = summary_format_time(device->step_ns);
+        fprintf(out, "%-18s %12u   of %u kernels, %s each; by repetition, %.1f%% alike\n",
+                "  steps", device->steps.count, device->steps.length, time,
+                100 * device->steps.alike);
+    }
+    print_memory(summary, device->device, out);
+}
+
+static void print_traffic(const struct activity_summary *summary, FILE *out)
+{
+    if (summary->traffic->len > 0)
+        fprintf(out, "%-18s %12s %7s %12s %14s\n", "traffic", "bytes", "copies", "time", "rate");
+    for (guint i = 0; i < summary->traffic->len; i++) {
+        const struct traffic_summary *traffic = &g_array_index(summary->traffic,
+                                                               struct traffic_summary, i);
+        g_autofree char *bytes = size_format(traffic->bytes);
+        g_autofree char *time = summary_format_time(traffic->ns);
+        g_autofree char *rate = traffic->ns > 0
+                                    ? g_strdup_printf("%.2f GB/s",
+                                                      (double)traffic->bytes / (double)traffic->ns)
+                                    : g_strdup("");
+        fprintf(out, "  %-16s %12s %7u %12s %14s   %s to %s\n", copy_kind_label(traffic->kind),
+                bytes, traffic->count, time, rate, memory_kind_label(traffic->source),
+                memory_kind_label(traffic->destination));
+    }
+}
+
+static void print_kernels(const struct activity_summary *summary, FILE *out)
+{
+    if (summary->kernels->len > 0)
+        fprintf(out, "%-18s %12s %7s %7s %12s\n", "busiest kernels", "time", "share", "calls",
+                "longest");
+    for (guint i = 0; i < MIN(summary->kernels->len, BUSIEST); i++) {
+        const struct kernel_summary *kernel = &g_array_index(summary->kernels,
+                                                             struct kernel_summary, i);
+        g_autofree char *time = summary_format_time(kernel->total_ns);
+        g_autofree char *longest = summary_format_time(kernel->longest_ns);
+        bool cut = g_utf8_strlen(kernel->name, -1) > WIDEST_NAME;
+        g_autofree char *name = cut ? g_utf8_substring(kernel->name, 0, WIDEST_NAME) : NULL;
+        fprintf(out, "%-18s %12s %6.1f%% %7u %12s   %s%s\n", "", time,
+                percent(kernel->total_ns, summary->kernel_ns), kernel->count, longest,
+                cut ? name : kernel->name, cut ? "..." : "");
+    }
+}
+
+void activity_summary_print(const struct activity_summary *summary, FILE *out)
+{
+    if (summary == NULL)
+        return;
+    for (guint i = 0; i < summary->devices->len; i++)
+        print_device(summary, &g_array_index(summary->devices, struct device_summary, i), out);
+    print_level(summary, "pinned peak", &summary->memory->pinned, out);
+    print_level(summary, "managed peak", &summary->memory->managed, out);
+    g_autofree char *waits = summary_format_time(summary->wait_ns);
+    g_autofree char *overhead = summary_format_time(summary->overhead_ns);
+    fprintf(out, "%-18s %12s   for the device, %u times\n", "host waited", waits,
+            summary->wait_count);
+    fprintf(out, "%-18s %12s   of its own\n", "profiler took", overhead);
+    print_traffic(summary, out);
+    print_kernels(summary, out);
+    fputc('\n', out);
+}

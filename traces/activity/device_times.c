@@ -1,0 +1,238 @@
+#include "traces/activity/device_times.h"
+
+#include "traces/annotations.h"
+
+/* What runs on a device on its own account: copies that cross the link are nobody's operator. */
+#define WORK "SELECT correlationId, start, end FROM CUPTI_ACTIVITY_KIND_"
+static const struct {
+    const char *table, *rows;
+} kinds[] = {{"CUPTI_ACTIVITY_KIND_MEMSET", " UNION ALL " WORK "MEMSET"},
+             {"CUPTI_ACTIVITY_KIND_MEMCPY", " UNION ALL " WORK "MEMCPY WHERE copyKind = 8"}};
+
+/* What each query begins with. */
+#define ASKED                                                      \
+    "asked AS (SELECT DISTINCT externalId AS range, correlationId" \
+    " FROM CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) "
+
+/* A range's parent has a lower id. */
+static const char all_ranges[] = ASKED
+    "SELECT rangeId, start, end, uint64Value, parentRangeId, category = ?1 AND domainId IN"
+    " (SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = ?2) "
+    "FROM NVTX_EVENTS WHERE eventType = 59 AND rangeId IS NOT NULL ORDER BY rangeId";
+enum range_column { RANGE, BEGIN, END, MOMENT, PARENT, IS_OPERATOR };
+
+static const char waits[] = ASKED "SELECT range FROM asked JOIN CUPTI_ACTIVITY_KIND_RUNTIME"
+                                  " USING (correlationId) JOIN StringIds s ON s.id = nameId"
+                                  " WHERE s.value LIKE '%Synchronize%'";
+
+/* When it ran, and when the call that asked for it was over. */
+static const char asked_work[] = ASKED
+    ", calls AS (SELECT correlationId, MIN(end) AS over FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+    " GROUP BY correlationId) "
+    "SELECT range, start, end, over FROM asked JOIN work USING (correlationId)"
+    " LEFT JOIN calls USING (correlationId) ORDER BY start, end";
+enum work_column { WORK_BEGIN = 1, WORK_END, CALL_OVER };
+
+static const char unasked_work[] = ASKED
+    "SELECT start FROM work WHERE correlationId NOT IN (SELECT correlationId FROM asked) "
+    "ORDER BY start";
+
+/* An operator's. */
+struct range {
+    uint64_t moment, begin_ns, end_ns;
+    uint64_t busy_ns, until_ns; /* until: the end of its work so far */
+    uint32_t works;
+    bool waited;
+};
+
+struct times {
+    GArray *ranges;     /* of struct range */
+    GHashTable *within; /* a range's id to the number, from 1, of the operator's that it lies in */
+    GArray *gaps;       /* of uint64_t: between work that had been asked for and what ran before */
+    GArray *unasked;    /* of uint64_t: begins, in order, of work that no range asked for */
+};
+
+static sqlite3_stmt *prepare(const struct database *database, const char *query, GError **error)
+{
+    g_autoptr(GString) sql = g_string_new("WITH work AS (" WORK "KERNEL");
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+        if (database_has_table(database, kinds[i].table))
+            g_string_append(sql, kinds[i].rows);
+    g_string_append(sql, "), ");
+    g_string_append(sql, query);
+    return database_prepare(database, sql->str, error);
+}
+
+static uint64_t number(sqlite3_stmt *row, int column)
+{
+    return (uint64_t)sqlite3_column_int64(row, column);
+}
+
+static guint place_of(const struct times *times, uint64_t range)
+{
+    return GPOINTER_TO_UINT(g_hash_table_lookup(times->within, GSIZE_TO_POINTER(range)));
+}
+
+/* NULL: in none. A library may have ranges of its own within the operator's. */
+static struct range *operator_around(const struct times *times, sqlite3_stmt *row)
+{
+    guint place = place_of(times, number(row, 0));
+    return place ? &g_array_index(times->ranges, struct range, place - 1) : NULL;
+}
+
+static void add_range(struct times *times, sqlite3_stmt *row)
+{
+    guint place = place_of(times, number(row, PARENT));
+    if (number(row, IS_OPERATOR)) {
+        const struct range range = {.moment = number(row, MOMENT),
+                                    .begin_ns = number(row, BEGIN),
+                                    .end_ns = number(row, END)};
+        g_array_append_val(times->ranges, range);
+        place = times->ranges->len;
+    }
+    if (place)
+        g_hash_table_insert(times->within, GSIZE_TO_POINTER(number(row, RANGE)),
+                            GUINT_TO_POINTER(place));
+}
+
+static void add_wait(struct times *times, sqlite3_stmt *row)
+{
+    struct range *range = operator_around(times, row);
+    if (range)
+        range->waited = true;
+}
+
+static void add_work(struct times *times, sqlite3_stmt *row)
+{
+    struct range *range = operator_around(times, row);
+    uint64_t begin = number(row, WORK_BEGIN), end = number(row, WORK_END);
+    uint64_t over = number(row, CALL_OVER);
+    if (!range)
+        return;
+    if (range->works && begin >= range->until_ns && over && over <= range->until_ns) {
+        uint64_t gap = begin - range->until_ns;
+        g_array_append_val(times->gaps, gap);
+    }
+    begin = MAX(begin, range->until_ns);
+    range->busy_ns += end > begin ? end - begin : 0;
+    range->until_ns = MAX(end, range->until_ns);
+    range->works++;
+}
+
+static void add_unasked(struct times *times, sqlite3_stmt *row)
+{
+    uint64_t begin = number(row, 0);
+    g_array_append_val(times->unasked, begin);
+}
+
+static bool read_rows(const struct database *database, struct times *times, const char *query,
+                      void add(struct times *times, sqlite3_stmt *row), GError **error)
+{
+    sqlite3_stmt *rows = prepare(database, query, error);
+    if (!rows)
+        return false;
+    if (query == all_ranges) {
+        sqlite3_bind_int(rows, 1, ANNOTATION_OPERATOR);
+        sqlite3_bind_text(rows, 2, ANNOTATION_DOMAIN, -1, SQLITE_STATIC);
+    }
+    int state;
+    while ((state = sqlite3_step(rows)) == SQLITE_ROW)
+        add(times, rows);
+    if (state != SQLITE_DONE)
+        database_set_error(database, error);
+    sqlite3_finalize(rows);
+    return state == SQLITE_DONE;
+}
+
+static int by_size(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+static uint64_t median(GArray *values)
+{
+    g_array_sort(values, by_size);
+    return values->len ? g_array_index(values, uint64_t, values->len / 2) : 0;
+}
+
+/* Whether work began within the range that nobody is known to have asked for. */
+static bool is_doubtful(const struct times *times, const struct range *range)
+{
+    guint first = 0, last = times->unasked->len;
+    while (first < last) {
+        guint middle = (first + last) / 2;
+        if (g_array_index(times->unasked, uint64_t, middle) < range->begin_ns)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    return first < times->unasked->len &&
+           g_array_index(times->unasked, uint64_t, first) <= range->end_ns;
+}
+
+static uint64_t time_of(const struct times *times, const struct range *range, uint64_t gap_ns)
+{
+    uint64_t host_ns = range->end_ns - range->begin_ns;
+    uint64_t device_ns = range->busy_ns + range->works * gap_ns;
+    if (is_doubtful(times, range))
+        return host_ns;
+    return range->waited ? MIN(host_ns, device_ns) : MAX(host_ns, device_ns);
+}
+
+static int by_moment(const void *left, const void *right)
+{
+    const struct range *a = left, *b = right;
+    return (a->moment > b->moment) - (a->moment < b->moment);
+}
+
+static void take(struct times *times, uint64_t *durations_ns, uint32_t operator_count)
+{
+    uint64_t gap_ns = median(times->gaps);
+    g_autoptr(GArray) of_moment = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_array_sort(times->ranges, by_moment);
+    for (guint i = 0; i < times->ranges->len; i++) {
+        const struct range *range = &g_array_index(times->ranges, struct range, i);
+        uint64_t taken = time_of(times, range, gap_ns);
+        if (range->works)
+            g_array_append_val(of_moment, taken);
+        if (i + 1 < times->ranges->len && range[1].moment == range->moment)
+            continue;
+        if (range->moment < operator_count && of_moment->len)
+            durations_ns[range->moment] = median(of_moment);
+        g_array_set_size(of_moment, 0);
+    }
+}
+
+static bool has_tables(const struct database *database)
+{
+    static const char *const needed[] = {"CUPTI_ACTIVITY_KIND_KERNEL",
+                                         "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION",
+                                         "CUPTI_ACTIVITY_KIND_RUNTIME"};
+    for (size_t i = 0; i < G_N_ELEMENTS(needed); i++)
+        if (!database_has_table(database, needed[i]))
+            return false;
+    return true;
+}
+
+bool device_times_take(const struct database *database, uint64_t *durations_ns,
+                       uint32_t operator_count, GError **error)
+{
+    if (operator_count == 0 || !has_tables(database))
+        return true;
+    struct times times = {.ranges = g_array_new(FALSE, FALSE, sizeof(struct range)),
+                          .within = g_hash_table_new(NULL, NULL),
+                          .gaps = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
+                          .unasked = g_array_new(FALSE, FALSE, sizeof(uint64_t))};
+    bool good = read_rows(database, &times, all_ranges, add_range, error) &&
+                read_rows(database, &times, waits, add_wait, error) &&
+                read_rows(database, &times, asked_work, add_work, error) &&
+                read_rows(database, &times, unasked_work, add_unasked, error);
+    if (good)
+        take(&times, durations_ns, operator_count);
+    g_array_unref(times.unasked);
+    g_array_unref(times.gaps);
+    g_hash_table_unref(times.within);
+    g_array_unref(times.ranges);
+    return good;
+}

@@ -1,0 +1,148 @@
+#include "traces/activity/period.h"
+
+#include <glib.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* A symbol that comes `n` times a step comes again one step later as the n-th next. */
+enum { MOST_A_STEP = 12, CANDIDATES = 256 };
+
+static const double worst_alike = 0.75, steady = 0.8, endings_alike = 0.5;
+
+struct lag {
+    uint32_t length;
+    double votes;
+};
+
+static int most_votes(const void *left, const void *right)
+{
+    const struct lag *a = (const struct lag *)left, *b = (const struct lag *)right;
+    if (a->votes != b->votes)
+        return a->votes > b->votes ? -1 : 1;
+    return a->length < b->length ? -1 : 1;
+}
+
+/* An optimizer's kernels, one a tensor, count once. */
+static bool is_counted(const uint32_t *sequence, uint32_t place, const bool *ending)
+{
+    uint32_t symbol = sequence[place];
+    return ending == NULL || !ending[symbol] || place == 0 || sequence[place - 1] != symbol;
+}
+
+/* How often each distance from a symbol to its n-th next occurrence comes, as a share of the
+ * symbol's occurrences, so that the rare ones are heard, and what ends a step before all others:
+ * [length / 2 + 1]. */
+static struct lag *count_lags(const uint32_t *sequence, uint32_t length, uint32_t symbols,
+                              const bool *ending)
+{
+    uint32_t longest = length / 2;
+    struct lag *lags = g_new0(struct lag, (size_t)longest + 1);
+    uint32_t *last = g_new(uint32_t, (size_t)symbols * MOST_A_STEP); /* a ring of places a symbol */
+    uint32_t *seen = g_new0(uint32_t, symbols), *total = g_new0(uint32_t, symbols);
+    for (uint32_t i = 0; i < length; i++)
+        total[sequence[i]] += is_counted(sequence, i, ending);
+    for (uint32_t i = 0; i < length; i++) {
+        uint32_t symbol = sequence[i], *places = &last[(size_t)symbol * MOST_A_STEP];
+        uint32_t known = MIN(seen[symbol], MOST_A_STEP);
+        double weight = (ending != NULL && ending[symbol] ? symbols : 1.0) / total[symbol];
+        if (!is_counted(sequence, i, ending))
+            continue;
+        for (uint32_t n = 1; n <= known; n++) {
+            uint32_t lag = i - places[(seen[symbol] - n) % MOST_A_STEP];
+            if (lag <= longest)
+                lags[lag].votes += weight;
+        }
+        places[seen[symbol]++ % MOST_A_STEP] = i;
+    }
+    for (uint32_t l = 0; l <= longest; l++)
+        lags[l].length = l;
+    g_free(last);
+    g_free(seen);
+    g_free(total);
+    return lags;
+}
+
+/* The share of symbols that come again `lag` later, in the later half: the run is steady there. */
+static double share_alike(const uint32_t *sequence, uint32_t length, uint32_t lag)
+{
+    uint32_t begin = (length - lag) / 2, same = 0;
+    for (uint32_t i = begin; i + lag < length; i++)
+        same += sequence[i] == sequence[i + lag];
+    return (double)same / (double)(length - lag - begin);
+}
+
+/* Likewise, of the symbols that end a step, at least half of them; the last ones have come before.
+ */
+static bool endings_repeat(const uint32_t *sequence, uint32_t length, uint32_t lag,
+                           const bool *ending)
+{
+    uint32_t endings = 0, same = 0;
+    for (uint32_t i = (length - lag) / 2; ending != NULL && i < length; i++) {
+        uint32_t other = i + lag < length ? i + lag : i - lag;
+        endings += ending[sequence[i]];
+        same += ending[sequence[i]] && sequence[i] == sequence[other];
+    }
+    return same >= endings_alike * endings;
+}
+
+/* Two shares of a sequence that differ by less may be equal but for chance. */
+static double tolerance(uint32_t length)
+{
+    return 0.01 + 1.5 / sqrt(length);
+}
+
+/* From the end backwards as long as whole repetitions are alike. */
+static struct period find_steady(const uint32_t *sequence, uint32_t length, uint32_t lag)
+{
+    uint32_t begin = length - lag, same = 0;
+    while (begin >= lag) {
+        uint32_t equal = 0;
+        for (uint32_t i = begin - lag; i < begin; i++)
+            equal += sequence[i] == sequence[i + lag];
+        if (equal < steady * lag)
+            break;
+        begin -= lag;
+        same += equal;
+    }
+    uint32_t count = (length - begin) / lag;
+    return (struct period){.length = lag,
+                           .first = begin,
+                           .count = count,
+                           .alike = count > 1 ? same / ((double)lag * (count - 1)) : 0};
+}
+
+/* Layers may be as many as to outweigh the rest of a step by far, but then do not go on to the end;
+ * a step does. */
+static struct period choose(const uint32_t *sequence, uint32_t length, struct lag *lags,
+                            const bool *ending)
+{
+    struct period chosen = {0};
+    uint32_t count = length / 2 + 1;
+    double shares[CANDIDATES] = {0}, best = 0;
+    qsort(lags, count, sizeof(struct lag), most_votes);
+    for (uint32_t c = 0; c < MIN(count, CANDIDATES) && lags[c].votes > 0; c++) {
+        if (endings_repeat(sequence, length, lags[c].length, ending))
+            shares[c] = share_alike(sequence, length, lags[c].length);
+        best = MAX(best, shares[c]);
+    }
+    for (uint32_t c = 0; c < MIN(count, CANDIDATES) && best >= worst_alike; c++) {
+        if (shares[c] < best - tolerance(length) || lags[c].length == 0 ||
+            (chosen.length > 0 && lags[c].length > chosen.length))
+            continue;
+        struct period period = find_steady(sequence, length, lags[c].length);
+        if (period.count >= 2 && length - period.first >= length / 2)
+            chosen = period;
+    }
+    return chosen;
+}
+
+struct period period_find(const uint32_t *sequence, uint32_t length, uint32_t symbols,
+                          const bool *ending)
+{
+    if (length < 2)
+        return (struct period){0};
+    struct lag *lags = count_lags(sequence, length, symbols, ending);
+    struct period period = choose(sequence, length, lags, ending);
+    g_free(lags);
+    return period;
+}

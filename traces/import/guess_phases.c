@@ -1,0 +1,243 @@
+#include "traces/import/guess_parts.h"
+#include "traces/import/kernel_words.h"
+
+#include <string.h>
+
+/* Shares of an iteration's kernels by which two ways to find a phase may differ and still agree;
+ * of forward's, by which that of another micro-batch may differ from the first's; at most so many
+ * of them. */
+static const double agreement = 0.05, unlike = 0.25;
+enum { MOST_UNLIKE = 1024, END = 4 };
+
+/* Where a micro-batch's phases begin. */
+struct micro_batch {
+    uint32_t forward, backward;
+};
+
+/* The first kernel from `from` on that is named so; the number of kernels where none is. */
+static uint32_t first_named(const GArray *launches, const struct records *records, uint32_t from,
+                            bool (*is_named)(const char *name))
+{
+    for (uint32_t i = from; i < launches->len; i++)
+        if (is_named(records_text(records, launch_at(launches, i)->kernel->name)))
+            return i;
+    return launches->len;
+}
+
+static bool close_to(uint32_t left, uint32_t right, uint32_t kernels)
+{
+    return (left > right ? left - right : right - left) <= agreement * kernels + 1;
+}
+
+/* Names count first. */
+static uint32_t choose(uint32_t named, bool has_memory, uint32_t by_memory, uint32_t kernels,
+                       uint8_t *by)
+{
+    bool has_name = named < kernels;
+    bool agree = has_name && has_memory && close_to(named, by_memory, kernels);
+    *by = agree ? GUESSED_BOTH
+                : (has_name     ? GUESSED_NAMES
+                   : has_memory ? GUESSED_MEMORY
+                                : GUESSED_NOT);
+    return has_name ? named : has_memory ? MIN(by_memory, kernels) : kernels;
+}
+
+/* To be freed with g_free. */
+static char *without_digits(const char *name)
+{
+    char *copy = g_strdup(name), *to = copy;
+    for (const char *from = copy; *from != '\0'; from++)
+        if (!g_ascii_isdigit(*from))
+            *to++ = *from;
+    *to = '\0';
+    return copy;
+}
+
+/* Names without digits, which tell of shapes, as small numbers: [launches->len]. */
+static uint32_t *number_names(const GArray *launches, const struct records *records)
+{
+    uint32_t *numbers = g_new(uint32_t, launches->len);
+    g_autoptr(GHashTable) by_id = g_hash_table_new(NULL, NULL);
+    g_autoptr(GHashTable) by_name = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (guint i = 0; i < launches->len; i++) {
+        gpointer id = GUINT_TO_POINTER(launch_at(launches, i)->kernel->name), number;
+        if (!g_hash_table_lookup_extended(by_id, id, NULL, &number)) {
+            char *name = without_digits(records_text(records, GPOINTER_TO_UINT(id)));
+            if (!g_hash_table_lookup_extended(by_name, name, NULL, &number))
+                number = GUINT_TO_POINTER(g_hash_table_size(by_name));
+            g_hash_table_insert(by_name, name, number);
+            g_hash_table_insert(by_id, id, number);
+        }
+        numbers[i] = GPOINTER_TO_UINT(number);
+    }
+    return numbers;
+}
+
+/* The first `length` names, compared with those before place `end`, at most `room` of them, from
+ * the last to the first. */
+struct comparison {
+    const uint32_t *names;
+    int32_t length, end, room;
+};
+
+/* `done` of the first names are done with, and done - k of the others: -1 where there are not as
+ * many, else how many after those that are equal. */
+static int32_t follow_equal(const struct comparison *c, int32_t done, int32_t k)
+{
+    if (done < 0 || done > c->length || done - k < 0 || done - k > c->room)
+        return -1;
+    while (done < c->length && done - k < c->room &&
+           c->names[c->length - 1 - done] == c->names[c->end - 1 - (done - k)])
+        done++;
+    return done;
+}
+
+/* How many before `end` are the first `length` again, but for a few that are missing or more; 0:
+ * none are. Myers' way to the shortest edit. */
+static uint32_t length_alike(const struct comparison *c)
+{
+    int32_t most = (int32_t)MIN(unlike * c->length, MOST_UNLIKE);
+    /* By diagonal k, from -most - 1 on: the furthest that was come. */
+    g_autofree int32_t *reached = g_new(int32_t, 2 * (size_t)most + 3);
+    for (int32_t i = 0; i < 2 * most + 3; i++)
+        reached[i] = -1;
+    for (int32_t edits = 0; edits <= most; edits++) {
+        for (int32_t k = -edits; k <= edits; k += 2) {
+            int32_t *place = &reached[most + 1 + k];
+            int32_t left_out = place[-1] >= 0 ? follow_equal(c, place[-1] + 1, k) : -1;
+            int32_t added = follow_equal(c, place[1], k);
+            *place = edits == 0 ? follow_equal(c, 0, 0) : MAX(left_out, added);
+            if (*place == c->length)
+                return (uint32_t)(*place - k);
+        }
+    }
+    return 0;
+}
+
+/* Whether the same few names come before both places. */
+static bool same_end(const uint32_t *names, uint32_t first, uint32_t second)
+{
+    uint32_t compared = MIN(first, END);
+    return memcmp(names + first - compared, names + second - compared,
+                  compared * sizeof names[0]) == 0;
+}
+
+/* Of struct micro_batch: kernels as before the first backward, up to its first ones. */
+static GArray *find_micro_batches(struct guessed_iteration *guessed, const GArray *launches,
+                                  const struct records *records, uint32_t backward)
+{
+    GArray *batches = g_array_new(FALSE, FALSE, sizeof(struct micro_batch));
+    struct micro_batch batch = {0, backward};
+    g_array_append_val(batches, batch);
+    if (backward == 0 || backward >= launches->len)
+        return batches;
+    g_autofree uint32_t *names = number_names(launches, records);
+    guessed->turns = 1;
+    if (names[backward] == names[backward - 1]) /* which does not tell where a forward ends */
+        return batches;
+    for (uint32_t i = backward + 1; i < launches->len; i++) {
+        if (names[i] != names[backward] || names[i - 1] != names[backward - 1])
+            continue;
+        guessed->turns += same_end(names, backward, i);
+        const struct comparison comparison = {names, (int32_t)backward, (int32_t)i,
+                                              (int32_t)(i - batch.backward - 1)};
+        uint32_t length = length_alike(&comparison);
+        if (length == 0)
+            continue;
+        batch = (struct micro_batch){i - length, i};
+        g_array_append_val(batches, batch);
+    }
+    return batches;
+}
+
+static void add_phase(struct guessed_iteration *guessed, const GArray *launches, uint8_t kind,
+                      uint32_t first, uint32_t end, uint8_t by)
+{
+    struct guessed_phase phase = {.first = first, .kernels = end - first, .phase = kind, .by = by};
+    if (end <= first)
+        return;
+    for (uint32_t i = first; i < end; i++) {
+        const struct kernel_record *kernel = launch_at(launches, i)->kernel;
+        phase.ns += kernel->end_ns - kernel->start_ns;
+    }
+    g_array_append_val(guessed->phases, phase);
+}
+
+static uint32_t count_named(const GArray *launches, const struct records *records, uint32_t from,
+                            uint32_t end, bool (*is_named)(const char *name))
+{
+    uint32_t count = 0;
+    for (uint32_t i = from; i < end; i++)
+        count += is_named(records_text(records, launch_at(launches, i)->kernel->name));
+    return count;
+}
+
+/* Of backward and update of the micro-batch that ends at `end`: `rise` NULL: not known. */
+static uint32_t find_update(const GArray *launches, const struct records *records,
+                            const struct rise *rise, uint32_t backward, uint8_t *by)
+{
+    bool has_memory = rise != NULL && rise->all_free != UINT32_MAX && rise->all_free > backward;
+    return choose(first_named(launches, records, backward, kernel_words_optimizer), has_memory,
+                  has_memory ? rise->all_free : 0, launches->len, by);
+}
+
+/* Memory agrees, or does not, where it tells of as many micro-batches. */
+static uint8_t with_memory(const GArray *batches, const GArray *rises, uint32_t moment,
+                           uint32_t by_memory, uint32_t kernels)
+{
+    return rises->len == batches->len && close_to(moment, by_memory, kernels) ? GUESSED_BOTH
+                                                                              : GUESSED_NAMES;
+}
+
+static void add_phases(struct guessed_iteration *guessed, const GArray *launches,
+                       const struct records *records, const GArray *batches, const GArray *rises,
+                       uint8_t first_by)
+{
+    uint32_t kernels = launches->len;
+    const struct micro_batch *last = &g_array_index(batches, struct micro_batch, batches->len - 1);
+    uint32_t updates = count_named(launches, records, last->backward, kernels,
+                                   kernel_words_optimizer);
+    for (guint i = 0; i < batches->len; i++) {
+        const struct micro_batch *batch = &g_array_index(batches, struct micro_batch, i);
+        bool as_many = rises->len == batches->len;
+        const struct rise *rise = as_many ? &g_array_index(rises, struct rise, i) : NULL;
+        uint32_t end = batch == last ? kernels : batch[1].forward;
+        uint8_t by = first_by, update_by;
+        uint32_t update = find_update(launches, records, rise, batch->backward, &update_by);
+        /* Between micro-batches is no update where only few kernels sound like one. */
+        if (batch != last &&
+            2 * count_named(launches, records, batch->backward, end, kernel_words_optimizer) <
+                MAX(updates, 1))
+            update = end;
+        update = MIN(update, end);
+        if (i > 0)
+            by = with_memory(batches, rises, batch->forward, rise != NULL ? rise->begin : 0,
+                             kernels);
+        add_phase(guessed, launches, TRACE_FORWARD, batch->forward, batch->backward, by);
+        if (i > 0)
+            by = with_memory(batches, rises, batch->backward, rise != NULL ? rise->first_free : 0,
+                             kernels);
+        add_phase(guessed, launches, TRACE_BACKWARD, batch->backward, update, by);
+        add_phase(guessed, launches, TRACE_UPDATE_PHASE, update, end, update_by);
+    }
+}
+
+void guess_phases(struct guessed_iteration *guessed, const GArray *launches,
+                  const struct records *records, const GArray *changes)
+{
+    uint32_t kernels = launches->len;
+    uint32_t named = first_named(launches, records, 0, kernel_words_backward);
+    uint32_t searched = named < kernels ? named : guessed->passing_peak_kernel;
+    uint32_t update = first_named(launches, records, MIN(searched, kernels),
+                                  kernel_words_optimizer);
+    g_autoptr(GArray) rises = guess_rises(changes, update);
+    const struct rise *first = rises->len > 0 ? &g_array_index(rises, struct rise, 0) : NULL;
+    uint8_t by;
+    uint32_t backward = choose(named, first != NULL, first != NULL ? first->first_free : 0, kernels,
+                               &by);
+    g_autoptr(GArray) batches = find_micro_batches(guessed, launches, records, backward);
+    guessed->phases = g_array_new(FALSE, FALSE, sizeof(struct guessed_phase));
+    guessed->micro_batches = batches->len;
+    guessed->rises = rises->len;
+    add_phases(guessed, launches, records, batches, rises, by);
+}

@@ -1,0 +1,209 @@
+/* SQLite exports of Nsight Systems: tables of the same names and columns are copied. */
+#include "traces/activity/activity_tables.h"
+#include "traces/database.h"
+#include "traces/import/import.h"
+#include "traces/input_file.h"
+#include "traces/schema.h"
+
+#include <errno.h>
+#include <glib/gstdio.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Texts that are in the events themselves become strings like the others. */
+#define STRINGS                                                                                   \
+    "CREATE TEMP TABLE ids (value TEXT PRIMARY KEY, id INTEGER) WITHOUT ROWID;"                   \
+    "INSERT OR IGNORE INTO ids SELECT value, id FROM StringIds;"                                  \
+    "INSERT INTO StringIds SELECT (SELECT ifnull(max(id), 0) FROM ids) + row_number() OVER (), "  \
+    " text FROM (SELECT DISTINCT text FROM NVTX_EVENTS WHERE textId IS NULL AND text IS NOT NULL" \
+    " EXCEPT SELECT value FROM ids);"                                                             \
+    "INSERT OR IGNORE INTO ids SELECT value, id FROM StringIds;"                                  \
+    "UPDATE NVTX_EVENTS SET textId = (SELECT id FROM ids WHERE value = text)"                     \
+    " WHERE textId IS NULL AND text IS NOT NULL;"                                                 \
+    "DROP TABLE temp.ids;"
+
+/* A column of text of each row; NULL on error. */
+static GPtrArray *list(const struct database *database, const char *sql, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, sql, error);
+    if (row == NULL)
+        return NULL;
+    GPtrArray *texts = g_ptr_array_new_with_free_func(g_free);
+    int status;
+    while ((status = sqlite3_step(row)) == SQLITE_ROW)
+        g_ptr_array_add(texts, g_strdup((const char *)sqlite3_column_text(row, 0)));
+    if (status != SQLITE_DONE) {
+        database_set_error(database, error);
+        g_clear_pointer(&texts, g_ptr_array_unref);
+    }
+    sqlite3_finalize(row);
+    return texts;
+}
+
+/* Those that both have, with commas. */
+static char *shared_columns(const struct database *database, const char *table, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf("SELECT name FROM pragma_table_info('%s', 'main') WHERE "
+                                           "name IN (SELECT name FROM pragma_table_info('%s', "
+                                           "'source'))",
+                                           table, table);
+    g_autoptr(GPtrArray) names = list(database, sql, error);
+    if (names == NULL)
+        return NULL;
+    g_ptr_array_add(names, NULL);
+    return g_strjoinv(", ", (char **)names->pdata);
+}
+
+/* `columns` NULL: the table is there already. */
+static bool copy(const struct database *database, const char *table, const char *columns,
+                 const char *condition, GError **error)
+{
+    g_autofree char *create = columns == NULL
+                                  ? g_strdup("")
+                                  : g_strdup_printf("CREATE TABLE %s (%s);", table, columns);
+    if (!database_execute(database, create, error))
+        return false;
+    g_autofree char *shared = shared_columns(database, table, error);
+    if (shared == NULL)
+        return false;
+    g_autofree char *sql = g_strdup_printf("INSERT INTO main.%s (%s) SELECT %s FROM source.%s %s",
+                                           table, shared, shared, table, condition);
+    return *shared == '\0' || database_execute(database, sql, error);
+}
+
+static bool has(const GPtrArray *tables, const char *table)
+{
+    return g_ptr_array_find_with_equal_func((GPtrArray *)tables, table, g_str_equal, NULL);
+}
+
+/* That say of what run it is; few exports lack one. */
+static const struct {
+    const char *name, *definition;
+} descriptions[] = {{"PROCESSES", SCHEMA_PROCESSES},
+                    {"TARGET_INFO_CUDA_DEVICE", SCHEMA_CUDA_DEVICES},
+                    {"TARGET_INFO_SESSION_START_TIME", SCHEMA_SESSION}};
+
+static bool copy_descriptions(const struct database *database, const GPtrArray *tables,
+                              GError **error)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < G_N_ELEMENTS(descriptions); i++) {
+        g_autofree char *create = g_strdup_printf("CREATE TABLE %s", descriptions[i].definition);
+        good = !has(tables, descriptions[i].name) ||
+               (database_execute(database, create, error) &&
+                copy(database, descriptions[i].name, NULL, "", error));
+    }
+    return good;
+}
+
+static bool copy_all(const struct database *database, const GPtrArray *tables, GError **error)
+{
+    if (!database_execute(database, activity_enumerations, error) ||
+        (has(tables, "StringIds") && !copy(database, "StringIds", NULL, "WHERE id > 0", error)) ||
+        (has(tables, "NVTX_EVENTS") && !copy(database, "NVTX_EVENTS", NULL, "", error)))
+        return false;
+    for (int t = 0; t < ACTIVITY_TABLES; t++)
+        if (has(tables, activity_tables[t].name) &&
+            !copy(database, activity_tables[t].name, activity_tables[t].columns, "", error))
+            return false;
+    return copy_descriptions(database, tables, error) && database_execute(database, STRINGS, error);
+}
+
+static bool is_read(const char *table)
+{
+    bool read = g_str_equal(table, "StringIds") || g_str_equal(table, "NVTX_EVENTS") ||
+                g_str_has_prefix(table, "ENUM_") || g_str_has_prefix(table, "META_DATA") ||
+                g_str_has_prefix(table, "EXPORT_") || g_str_has_prefix(table, "TARGET_INFO");
+    for (int t = 0; t < ACTIVITY_TABLES; t++)
+        read = read || g_str_equal(table, activity_tables[t].name);
+    return read || g_str_equal(table, "PROCESSES");
+}
+
+static void note_tables(const GPtrArray *tables, GPtrArray *unknown)
+{
+    g_ptr_array_add(unknown, g_strdup("the iteration: tensors, operators and who uses what are not "
+                                      "in an export of Nsight Systems"));
+    for (guint i = 0; i < tables->len; i++)
+        if (!is_read((const char *)g_ptr_array_index(tables, i)))
+            g_ptr_array_add(unknown, g_strdup_printf("the table %s, which is not read",
+                                                     (const char *)g_ptr_array_index(tables, i)));
+}
+
+static bool attach(const struct database *database, const char *from, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "ATTACH ? AS source", error);
+    bool good = row != NULL;
+    if (good) {
+        sqlite3_bind_text(row, 1, from, -1, SQLITE_STATIC);
+        good = database_insert(database, row, error);
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+static GPtrArray *list_tables(const struct database *database, const char *from, GError **error)
+{
+    GPtrArray *tables = list(database,
+                             "SELECT name FROM source.sqlite_master WHERE type = 'table' "
+                             "AND name NOT LIKE 'sqlite_%' ORDER BY name",
+                             error);
+    if (tables != NULL && !has(tables, "StringIds")) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
+                    "%s: no export of Nsight Systems: it has no table StringIds", from);
+        g_clear_pointer(&tables, g_ptr_array_unref);
+    }
+    return tables;
+}
+
+static bool fill(const char *path, const char *from, GPtrArray *unknown, GError **error)
+{
+    struct database *database = database_open_for_writing(path, error);
+    if (database == NULL)
+        return false;
+    GPtrArray *tables = NULL;
+    bool good = attach(database, from, error) &&
+                (tables = list_tables(database, from, error)) != NULL &&
+                database_execute(database, "BEGIN", error) && copy_all(database, tables, error) &&
+                database_execute(database, "COMMIT", error);
+    if (good)
+        note_tables(tables, unknown);
+    g_clear_pointer(&tables, g_ptr_array_unref);
+    database_close(database);
+    return good;
+}
+
+static bool is_sqlite(const char *path, GError **error)
+{
+    char header[16] = {0};
+    FILE *file = input_file_check(path, error) ? fopen(path, "rbe") : NULL;
+    if (file == NULL) {
+        if (*error == NULL)
+            g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", path, g_strerror(errno));
+        return false;
+    }
+    size_t got = fread(header, 1, sizeof header, file);
+    fclose(file);
+    if (got == sizeof header && memcmp(header, "SQLite format 3", sizeof header) == 0)
+        return true;
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
+                "%s: no export of Nsight Systems: it is no SQLite database", path);
+    return false;
+}
+
+bool import_nsys(const char *from, const char *to, GPtrArray *unknown, GError **error)
+{
+    g_autofree char *temporary = g_strconcat(to, ".import", NULL);
+    GError *fault = NULL;
+    if (!is_sqlite(from, error))
+        return false;
+    struct record_file *file = record_file_new(temporary, NULL, &fault);
+    bool good = file != NULL;
+    record_file_free(file);
+    good = good && fill(temporary, from, unknown, &fault);
+    if (!good)
+        import_blame(from, temporary, fault, error);
+    good = good && import_publish(from, temporary, to, unknown, error);
+    if (!good)
+        g_unlink(temporary);
+    return good;
+}

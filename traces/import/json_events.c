@@ -1,0 +1,263 @@
+#include "traces/import/json_events.h"
+
+#include "traces/input_file.h"
+#include "traces/trace.h"
+
+#include <errno.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { PIECE_BYTES = 1 << 20, MOST_VALUE_BYTES = 1 << 30 };
+
+/* A file's text: a window of it, and how far it is read. */
+struct reading {
+    const char *path, *key;
+    gzFile file;
+    GByteArray *window;
+    size_t at;     /* in the window */
+    size_t before; /* the window's first byte in the text */
+    bool ended;    /* nothing follows the window */
+    bool failed;   /* the file cannot be read on, which `error` says */
+    GError **error;
+};
+
+G_GNUC_PRINTF(2, 3)
+static bool refuse(const struct reading *reading, const char *format, ...)
+{
+    if (reading->failed)
+        return false;
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *reason = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_NOT_OURS, "%s: byte %zu: %s",
+                reading->path, reading->before + reading->at, reason);
+    return false;
+}
+
+static void fail(struct reading *reading, const char *reason)
+{
+    g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be read: %s",
+                reading->path, reason);
+    reading->ended = reading->failed = true;
+}
+
+static bool open_file(struct reading *reading)
+{
+    if (!input_file_check(reading->path, reading->error))
+        return false;
+    reading->file = gzopen(reading->path, "rbe"); /* hands through what is not compressed */
+    if (reading->file == NULL)
+        g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", reading->path,
+                    g_strerror(errno));
+    return reading->file != NULL;
+}
+
+/* Forgets what has been read, and adds a piece. */
+static void read_on(struct reading *reading)
+{
+    GByteArray *window = reading->window;
+    if (reading->at > 0)
+        g_byte_array_remove_range(window, 0, (guint)reading->at);
+    reading->before += reading->at;
+    reading->at = 0;
+    if (window->len > MOST_VALUE_BYTES) {
+        fail(reading, "a value of more than 1 GiB");
+        return;
+    }
+    guint kept = window->len;
+    g_byte_array_set_size(window, kept + PIECE_BYTES);
+    int got = gzread(reading->file, window->data + kept, PIECE_BYTES), status;
+    g_byte_array_set_size(window, kept + (guint)MAX(got, 0));
+    if (got > 0)
+        return;
+    const char *reason = gzerror(reading->file, &status);
+    reading->ended = true;
+    if (status != Z_OK && status != Z_STREAM_END)
+        fail(reading, status == Z_ERRNO ? g_strerror(errno) : reason);
+}
+
+/* The character at a place from `at` on; 0: the end. Places in the window may change, `at` does. */
+static char peek(struct reading *reading, size_t place)
+{
+    while (reading->at + place >= reading->window->len && !reading->ended)
+        read_on(reading);
+    return reading->at + place < reading->window->len
+               ? (char)reading->window->data[reading->at + place]
+               : '\0';
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* The next character that is not white space, which is not consumed; 0: the end. */
+static char next(struct reading *reading)
+{
+    char c;
+    while (is_space(c = peek(reading, 0)))
+        reading->at++;
+    return c;
+}
+
+static bool expect(struct reading *reading, char wanted)
+{
+    char found = next(reading);
+    if (found == '\0')
+        return refuse(reading, "the file ends where '%c' should be", wanted);
+    if (found != wanted)
+        return refuse(reading, "'%c' where '%c' should be", found, wanted);
+    reading->at++;
+    return true;
+}
+
+/* Whether the place is within the text read so far, or more of it is there. */
+static bool has(struct reading *reading, size_t place)
+{
+    peek(reading, place);
+    return reading->at + place < reading->window->len;
+}
+
+/* The bytes of a text that begins here, its quotes included. */
+static size_t text_bytes(struct reading *reading, size_t place)
+{
+    size_t begin = place++;
+    while (has(reading, place)) {
+        char c = peek(reading, place++);
+        if (c == '"')
+            break;
+        place += c == '\\';
+    }
+    return place - begin;
+}
+
+/* The bytes of the value that begins at `at`, as far as brackets tell. */
+static size_t value_bytes(struct reading *reading)
+{
+    size_t place = 0, depth = 0;
+    while (has(reading, place)) {
+        char c = peek(reading, place);
+        bool closes = c == '}' || c == ']';
+        if (depth == 0 && place > 0 && (closes || c == ',' || c == ':' || is_space(c)))
+            return place;
+        place += c == '"' ? text_bytes(reading, place) : 1;
+        depth += c == '{' || c == '[';
+        depth -= closes && depth > 0;
+        if (depth == 0 && (closes || c == '"'))
+            return place;
+    }
+    return reading->window->len - reading->at;
+}
+
+/* NULL on error. */
+static json_t *read_value(struct reading *reading)
+{
+    json_error_t fault;
+    next(reading);
+    size_t bytes = value_bytes(reading);
+    bytes = MIN(bytes, reading->window->len - reading->at); /* a text may lack its end */
+    if (reading->failed)
+        return NULL;
+    const char *text = (const char *)reading->window->data + reading->at;
+    /* Names of kernels are not always UTF-8, which all of JSON must be. */
+    g_autofree char *valid = g_utf8_validate(text, (gssize)bytes, NULL)
+                                 ? NULL
+                                 : g_utf8_make_valid(text, (gssize)bytes);
+    json_t *value = json_loadb(valid == NULL ? text : valid, valid == NULL ? bytes : strlen(valid),
+                               JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &fault);
+    if (value == NULL) {
+        reading->at += MIN(bytes, (size_t)MAX(0, fault.position));
+        refuse(reading, "%s", fault.text);
+        return NULL;
+    }
+    reading->at += bytes;
+    return value;
+}
+
+/* After a member: whether another follows before `end`, which is consumed. */
+static bool another(struct reading *reading, char end, bool *more)
+{
+    *more = next(reading) == ',';
+    if (*more) {
+        reading->at++;
+        return true;
+    }
+    return expect(reading, end);
+}
+
+static bool read_events(struct reading *reading, json_events_take *take, void *data)
+{
+    if (!expect(reading, '['))
+        return false;
+    bool more = next(reading) != ']';
+    if (!more)
+        return expect(reading, ']');
+    while (more) {
+        json_t *event = read_value(reading);
+        bool good = event != NULL && json_is_object(event);
+        if (event != NULL && !good)
+            refuse(reading, "an event that is no object ends here");
+        good = good && take(data, event, reading->error) && another(reading, ']', &more);
+        json_decref(event);
+        if (!good)
+            return false;
+    }
+    return true;
+}
+
+static bool read_member(struct reading *reading, json_t *others, json_events_take *take, void *data,
+                        bool *events)
+{
+    json_t *key = read_value(reading);
+    bool good = key != NULL &&
+                (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
+                expect(reading, ':');
+    if (good && strcmp(json_string_value(key), reading->key) == 0) {
+        *events = true;
+        good = read_events(reading, take, data);
+    } else if (good) {
+        json_t *value = read_value(reading);
+        good = value != NULL;
+        if (good)
+            json_object_set_new(others, json_string_value(key), value);
+    }
+    json_decref(key);
+    return good;
+}
+
+static bool read_object(struct reading *reading, json_t *others, json_events_take *take, void *data)
+{
+    bool events = false;
+    if (!expect(reading, '{'))
+        return false;
+    bool more = next(reading) != '}';
+    while (more)
+        if (!read_member(reading, others, take, data, &events) || !another(reading, '}', &more))
+            return false;
+    return events || refuse(reading, "no array \"%s\" up to here", reading->key);
+}
+
+json_t *json_events_read(const char *path, const char *key, json_events_take *take, void *data,
+                         GError **error)
+{
+    struct reading reading = {
+        .path = path, .key = key, .window = g_byte_array_new(), .error = error};
+    json_t *others = json_object();
+    bool good = open_file(&reading);
+    if (good && next(&reading) == '[')
+        good = read_events(&reading, take, data);
+    else if (good)
+        good = read_object(&reading, others, take, data);
+    while (good && !reading.ended) { /* what is compressed is whole only to its end */
+        reading.at = reading.window->len;
+        read_on(&reading);
+    }
+    good = good && !reading.failed;
+    if (reading.file != NULL)
+        gzclose(reading.file);
+    g_byte_array_unref(reading.window);
+    if (!good)
+        g_clear_pointer(&others, json_decref);
+    return others;
+}

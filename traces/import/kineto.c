@@ -1,0 +1,252 @@
+#include "traces/import/kineto.h"
+
+#include "traces/import/json_events.h"
+#include "traces/import/kineto_event.h"
+
+#include <math.h>
+#include <string.h>
+
+static void clear_gpu(gpointer data)
+{
+    struct gpu_record *gpu = (struct gpu_record *)data;
+    g_free(gpu->name);
+    g_free(gpu->uuid);
+}
+
+struct kineto *kineto_new(void)
+{
+    struct kineto *kineto = g_new0(struct kineto, 1);
+    kineto->strings = string_table_new();
+    kineto->ranges = g_array_new(FALSE, FALSE, sizeof(struct kineto_range));
+    kineto->memory = g_array_new(FALSE, FALSE, sizeof(struct kineto_memory));
+    kineto->kernels = g_array_new(FALSE, FALSE, sizeof(struct kernel_record));
+    kineto->launches = g_array_new(FALSE, FALSE, sizeof(struct launch_record));
+    kineto->copies = g_array_new(FALSE, FALSE, sizeof(struct copy_record));
+    kineto->sets = g_array_new(FALSE, FALSE, sizeof(struct set_record));
+    kineto->syncs = g_array_new(FALSE, FALSE, sizeof(struct sync_record));
+    kineto->calls = g_array_new(FALSE, FALSE, sizeof(struct call_record));
+    kineto->allocations = g_array_new(FALSE, FALSE, sizeof(struct memory_record));
+    kineto->uses = g_array_new(FALSE, FALSE, sizeof(struct kineto_use));
+    kineto->gpus = g_array_new(FALSE, FALSE, sizeof(struct gpu_record));
+    g_array_set_clear_func(kineto->gpus, clear_gpu);
+    kineto->notes = g_ptr_array_new_with_free_func(g_free);
+    kineto->ignored = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    return kineto;
+}
+
+void kineto_free(struct kineto *kineto)
+{
+    if (kineto == NULL)
+        return;
+    GArray *arrays[] = {kineto->ranges, kineto->memory, kineto->kernels,    kineto->launches,
+                        kineto->copies, kineto->sets,   kineto->syncs,      kineto->calls,
+                        kineto->gpus,   kineto->uses,   kineto->allocations};
+    for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
+        g_array_unref(arrays[i]);
+    g_hash_table_unref(kineto->ignored);
+    g_ptr_array_unref(kineto->notes);
+    string_table_free(kineto->strings);
+    g_free(kineto);
+}
+
+uint32_t kineto_shape(struct kineto *kineto, const json_t *shapes, size_t index)
+{
+    const json_t *shape = json_array_get(shapes, index);
+    if (!json_is_array(shape))
+        return 0;
+    GString *text = g_string_new("[");
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        g_string_append_printf(text, "%s%.0f", i > 0 ? ", " : "",
+                               json_number_value(json_array_get(shape, i)));
+    g_string_append_c(text, ']');
+    uint32_t id = string_table_id(kineto->strings, text->str);
+    g_string_free(text, TRUE);
+    return id;
+}
+
+uint64_t kineto_elements(const json_t *shapes, size_t index)
+{
+    const json_t *shape = json_array_get(shapes, index);
+    double elements = json_is_array(shape) ? 1 : 0;
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        elements *= json_number_value(json_array_get(shape, i));
+    return elements > 0 && elements < 0x1p53 ? (uint64_t)elements : 0;
+}
+
+/* Nodes that accumulate gradients have the highest number there is, or none. */
+static uint64_t sequence_of(const json_t *args)
+{
+    double value = json_number_value(json_object_get(args, "Sequence number"));
+    return json_object_get(args, "Sequence number") != NULL && value >= 0 && value < 0x1p53
+               ? (uint64_t)value
+               : KINETO_NO_SEQUENCE;
+}
+
+static void take_range(struct kineto *kineto, const json_t *event, bool annotation)
+{
+    const json_t *args = json_object_get(event, "args");
+    const json_t *shapes = json_object_get(args, "Input Dims");
+    const json_t *types = json_object_get(args, "Input type");
+    const char *type = json_string_value(json_array_get(types, 0));
+    struct kineto_range range = {
+        .start_ns = kineto_event_ns(event, "ts"),
+        .end_ns = kineto_event_end_ns(event),
+        .number = kineto_event_number(args, "Record function id"),
+        .sequence = sequence_of(args),
+        .process = kineto_event_number32(event, "pid") & 0xffffff,
+        .thread = kineto_event_number32(event, "tid"),
+        .name = string_table_id(kineto->strings, kineto_event_text(event, "name")),
+        .shape = kineto_shape(kineto, shapes, 0),
+        .second_shape = kineto_shape(kineto, shapes, 1),
+        .type = type == NULL ? 0 : string_table_id(kineto->strings, type),
+        .elements = kineto_elements(shapes, 0),
+        .annotation = annotation,
+    };
+    kineto->shapes = kineto->shapes || shapes != NULL;
+    g_array_append_val(kineto->ranges, range);
+}
+
+/* What is allocated; < 0: what is freed. */
+static int64_t changed_bytes(const json_t *args)
+{
+    double bytes = json_number_value(json_object_get(args, "Bytes"));
+    return fabs(bytes) < 0x1p53 ? (int64_t)bytes : 0;
+}
+
+static void take_memory(struct kineto *kineto, const json_t *event)
+{
+    const json_t *args = json_object_get(event, "args");
+    struct kineto_memory memory = {
+        .time_ns = kineto_event_ns(event, "ts"),
+        .address = kineto_event_number(args, "Addr"),
+        .bytes = changed_bytes(args),
+        .total_bytes = kineto_event_number(args, "Total Allocated"),
+        .device_type = (int32_t)kineto_event_number32(args, "Device Type"),
+        .device = kineto_event_number32(args, "Device Id"),
+        .process = kineto_event_number32(event, "pid") & 0xffffff,
+    };
+    struct memory_record record = {
+        .start_ns = memory.time_ns,
+        .address = memory.address,
+        .bytes = (uint64_t)ABS(memory.bytes),
+        .device = memory.device,
+        .process = memory.process,
+        .kind = MEMORY_DEVICE,
+        .operation = memory.bytes < 0 ? MEMORY_FREE : MEMORY_ALLOCATE,
+    };
+    g_array_append_val(kineto->memory, memory);
+    if (memory.device_type == 1)
+        g_array_append_val(kineto->allocations, record);
+}
+
+/* The profiler's own span, and annotations repeated on the device's side, are nothing lost. */
+static void ignore(struct kineto *kineto, const char *category)
+{
+    if (strcmp(category, "Trace") == 0 || strcmp(category, "gpu_user_annotation") == 0)
+        return;
+    guint count = GPOINTER_TO_UINT(g_hash_table_lookup(kineto->ignored, category));
+    g_hash_table_insert(kineto->ignored, g_utf8_make_valid(category, -1),
+                        GUINT_TO_POINTER(count + 1));
+}
+
+static bool take_event(void *data, const json_t *event, GError **error)
+{
+    struct kineto *kineto = (struct kineto *)data;
+    const char *phase = kineto_event_text(event, "ph");
+    const char *category = kineto_event_text(event, "cat");
+    (void)error;
+    if (strcmp(phase, "i") == 0 && strcmp(kineto_event_text(event, "name"), "[memory]") == 0)
+        take_memory(kineto, event);
+    if (strcmp(phase, "X") != 0)
+        return true;
+    if (strcmp(category, "cpu_op") == 0 || strcmp(category, "Operator") == 0)
+        take_range(kineto, event, false);
+    else if (strcmp(category, "user_annotation") == 0)
+        take_range(kineto, event, true);
+    else if (!kineto_take_device(kineto, category, event))
+        ignore(kineto, category);
+    return true;
+}
+
+static void take_gpus(struct kineto *kineto, const json_t *others)
+{
+    size_t i;
+    const json_t *gpu;
+    json_array_foreach (json_object_get(others, "deviceProperties"), i, gpu) {
+        struct gpu_record record = {
+            .id = kineto_event_number32(gpu, "id"),
+            .multiprocessors = kineto_event_number32(gpu, "numSms"),
+            .memory_bytes = kineto_event_number(gpu, "totalGlobalMem"),
+            .name = g_strdup(kineto_event_text(gpu, "name")),
+        };
+        g_array_append_val(kineto->gpus, record);
+    }
+}
+
+/* Of files that collect/pstar_torch.py has made. */
+static void take_notes(struct kineto *kineto, const json_t *others)
+{
+    size_t i;
+    const json_t *note;
+    json_array_foreach (json_object_get(others, "pstar_unknown"), i, note)
+        if (json_is_string(note))
+            g_ptr_array_add(kineto->notes, g_strdup(json_string_value(note)));
+}
+
+static int by_start(const void *left, const void *right)
+{
+    const struct kineto_range *a = (const struct kineto_range *)left;
+    const struct kineto_range *b = (const struct kineto_range *)right;
+    if (a->start_ns != b->start_ns)
+        return a->start_ns < b->start_ns ? -1 : 1;
+    return (a->end_ns < b->end_ns) - (a->end_ns > b->end_ns);
+}
+
+static int by_time(const void *left, const void *right)
+{
+    const struct kineto_memory *a = (const struct kineto_memory *)left;
+    const struct kineto_memory *b = (const struct kineto_memory *)right;
+    return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
+}
+
+void kineto_sort(struct kineto *kineto)
+{
+    g_array_sort(kineto->ranges, by_start);
+    g_array_sort(kineto->memory, by_time);
+}
+
+struct kineto *kineto_read(const char *path, GError **error)
+{
+    struct kineto *kineto = kineto_new();
+    json_t *others = json_events_read(path, "traceEvents", take_event, kineto, error);
+    if (others == NULL) {
+        kineto_free(kineto);
+        return NULL;
+    }
+    take_gpus(kineto, others);
+    take_notes(kineto, others);
+    json_decref(others);
+    kineto_sort(kineto);
+    return kineto;
+}
+
+struct activity kineto_activity(const struct kineto *kineto)
+{
+    return (struct activity){
+        .gpus = (struct gpu_record *)(void *)kineto->gpus->data,
+        .gpu_count = kineto->gpus->len,
+        .kernels = (struct kernel_record *)(void *)kineto->kernels->data,
+        .kernel_count = kineto->kernels->len,
+        .launches = (struct launch_record *)(void *)kineto->launches->data,
+        .copies = (struct copy_record *)(void *)kineto->copies->data,
+        .copy_count = kineto->copies->len,
+        .sets = (struct set_record *)(void *)kineto->sets->data,
+        .set_count = kineto->sets->len,
+        .syncs = (struct sync_record *)(void *)kineto->syncs->data,
+        .sync_count = kineto->syncs->len,
+        .calls = (struct call_record *)(void *)kineto->calls->data,
+        .call_count = kineto->calls->len,
+        .memory = (struct memory_record *)(void *)kineto->allocations->data,
+        .memory_count = kineto->allocations->len,
+    };
+}

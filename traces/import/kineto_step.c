@@ -1,0 +1,245 @@
+#include "traces/import/kineto_step.h"
+
+#include <string.h>
+
+#define KINETO_NODE      "autograd::engine::evaluate_function: "
+#define ACCUMULATE       "torch::autograd::AccumulateGrad"
+#define STEP             "ProfilerStep#"
+#define KINETO_OPTIMIZER "Optimizer.step#"
+
+struct window {
+    uint64_t start_ns, end_ns;
+};
+
+static const struct kineto_range *range_at(const struct kineto *kineto, guint index)
+{
+    return &g_array_index(kineto->ranges, struct kineto_range, index);
+}
+
+static const char *name_of(const struct kineto *kineto, const struct kineto_range *range)
+{
+    return string_table_text(kineto->strings, range->name);
+}
+
+static void step_free(gpointer data)
+{
+    struct kineto_step *step = (struct kineto_step *)data;
+    g_array_unref(step->works);
+    g_array_unref(step->gradients);
+    g_free(step);
+}
+
+/* The ranges that the program, or the profiler for it, has marked as steps. */
+static void find_marks(const struct kineto *kineto, GArray *windows)
+{
+    for (guint i = 0; i < kineto->ranges->len; i++) {
+        const struct kineto_range *range = range_at(kineto, i);
+        struct window window = {range->start_ns, range->end_ns};
+        if (range->annotation && g_str_has_prefix(name_of(kineto, range), STEP))
+            g_array_append_val(windows, window);
+    }
+}
+
+/* From the end of each update to that of the next. */
+static void find_updates(const struct kineto *kineto, GArray *windows)
+{
+    uint64_t last_ns = 0;
+    for (guint i = 0; i < kineto->ranges->len; i++) {
+        const struct kineto_range *range = range_at(kineto, i);
+        if (!range->annotation || !g_str_has_prefix(name_of(kineto, range), KINETO_OPTIMIZER))
+            continue;
+        struct window window = {last_ns, range->end_ns};
+        if (last_ns > 0)
+            g_array_append_val(windows, window);
+        last_ns = range->end_ns;
+    }
+}
+
+static const char *find_windows(const struct kineto *kineto, GArray *windows)
+{
+    find_marks(kineto, windows);
+    if (windows->len > 0)
+        return "ProfilerStep marks";
+    find_updates(kineto, windows);
+    if (windows->len > 0)
+        return "the ends of the optimizer's steps";
+    struct window all = {0, UINT64_MAX};
+    g_array_append_val(windows, all);
+    return "nothing: the whole file is one step";
+}
+
+/* One step's ranges are walked through in order of their starts. */
+struct walk {
+    const struct kineto *kineto;
+    struct kineto_step *step;
+    GHashTable *threads;    /* of backward: those that execute nodes */
+    GHashTable *open_until; /* thread to the end (uint64_t *) of its last outermost operator */
+    uint64_t update_until;  /* the optimizer's step that was entered last ends there */
+    uint64_t last_node;     /* sequence number */
+    uint32_t main_thread;   /* that forward runs on */
+};
+
+static bool is_node(const struct walk *walk, const struct kineto_range *range)
+{
+    return !range->annotation && g_str_has_prefix(name_of(walk->kineto, range), KINETO_NODE);
+}
+
+/* Whether the range is part of no other on its thread; if so, it is the last such. */
+static bool is_outermost(const struct walk *walk, const struct kineto_range *range)
+{
+    gpointer thread = GUINT_TO_POINTER(range->thread);
+    const uint64_t *until = (const uint64_t *)g_hash_table_lookup(walk->open_until, thread);
+    if (until != NULL && range->start_ns < *until)
+        return false;
+    g_hash_table_insert(walk->open_until, thread, g_memdup2(&range->end_ns, sizeof range->end_ns));
+    return true;
+}
+
+static void add_work(struct walk *walk, const struct kineto_range *range)
+{
+    struct kineto_work work = {.range = range,
+                               .start_ns = range->start_ns,
+                               .sequence = range->sequence,
+                               .phase = is_node(walk, range)                   ? TRACE_BACKWARD
+                                        : range->start_ns < walk->update_until ? TRACE_UPDATE_PHASE
+                                                                               : TRACE_FORWARD};
+    g_array_append_val(walk->step->works, work);
+}
+
+static void add_gradient(const struct walk *walk, const struct kineto_range *range)
+{
+    struct kineto_gradient gradient = {.sequence = walk->last_node,
+                                       .elements = range->elements,
+                                       .work = walk->step->works->len - 1,
+                                       .shape = range->shape,
+                                       .type = range->type};
+    if (walk->step->works->len > 0)
+        g_array_append_val(walk->step->gradients, gradient);
+}
+
+static void take_range(struct walk *walk, const struct kineto_range *range)
+{
+    const char *name = name_of(walk->kineto, range);
+    if (range->annotation) {
+        if (g_str_has_prefix(name, KINETO_OPTIMIZER))
+            walk->update_until = range->end_ns;
+        return;
+    }
+    bool node = is_node(walk, range), accumulates = strcmp(name, KINETO_NODE ACCUMULATE) == 0;
+    bool outermost = is_outermost(walk, range);
+    if (node && !accumulates)
+        walk->last_node = range->sequence;
+    if (outermost && !accumulates)
+        add_work(walk, range);
+    else if (strcmp(name, ACCUMULATE) == 0)
+        add_gradient(walk, range);
+}
+
+/* Where nothing says so, forward's thread is the one of the first operator that is no node. */
+static uint32_t find_main_thread(const struct walk *walk)
+{
+    for (guint i = 0; i < walk->kineto->ranges->len; i++) {
+        const struct kineto_range *range = range_at(walk->kineto, i);
+        if (range->start_ns >= walk->step->start_ns && !is_node(walk, range))
+            return range->thread;
+    }
+    return 0;
+}
+
+static void find_backward_threads(const struct walk *walk)
+{
+    for (guint i = 0; i < walk->kineto->ranges->len; i++)
+        if (is_node(walk, range_at(walk->kineto, i)))
+            g_hash_table_add(walk->threads, GUINT_TO_POINTER(range_at(walk->kineto, i)->thread));
+}
+
+/* What comes after the last node is the update's, marked as such or not; what comes after a node
+ * that is not the last begins another micro-batch. */
+static void settle_phases(struct kineto_step *step)
+{
+    uint32_t last_node = 0, micro_batch = 0;
+    for (uint32_t i = 0; i < step->works->len; i++)
+        if (kineto_work_at(step, i)->phase == TRACE_BACKWARD)
+            last_node = i;
+    for (uint32_t i = 0; i < step->works->len; i++) {
+        struct kineto_work *work = kineto_work_at(step, i);
+        if (i > last_node)
+            work->phase = TRACE_UPDATE_PHASE;
+        else if (work->phase == TRACE_UPDATE_PHASE)
+            work->phase = TRACE_FORWARD;
+        if (i > 0 && work->phase == TRACE_FORWARD &&
+            kineto_work_at(step, i - 1)->phase == TRACE_BACKWARD)
+            micro_batch++;
+        work->micro_batch = work->phase == TRACE_UPDATE_PHASE ? 0 : micro_batch;
+    }
+    step->micro_batches = micro_batch + 1;
+}
+
+/* Parts of forward have numbers too, higher than the whole's. */
+static void find_highest_forward(const struct walk *walk)
+{
+    struct kineto_step *step = walk->step;
+    uint32_t at = 0;
+    for (guint i = 0; i < walk->kineto->ranges->len; i++) {
+        const struct kineto_range *range = range_at(walk->kineto, i);
+        while (at + 1 < step->works->len &&
+               kineto_work_at(step, at + 1)->start_ns <= range->start_ns)
+            at++;
+        if (step->works->len > 0 && range->start_ns >= kineto_work_at(step, 0)->start_ns &&
+            range->start_ns < step->end_ns && kineto_work_at(step, at)->phase == TRACE_FORWARD &&
+            range->sequence != KINETO_NO_SEQUENCE)
+            step->highest_forward = MAX(step->highest_forward, range->sequence);
+    }
+}
+
+static struct kineto_step *make_step(const struct kineto *kineto, const struct window *window)
+{
+    struct kineto_step *step = g_new0(struct kineto_step, 1);
+    *step = (struct kineto_step){
+        .start_ns = window->start_ns,
+        .end_ns = window->end_ns,
+        .works = g_array_new(FALSE, FALSE, sizeof(struct kineto_work)),
+        .gradients = g_array_new(FALSE, FALSE, sizeof(struct kineto_gradient))};
+    struct walk walk = {.kineto = kineto,
+                        .step = step,
+                        .threads = g_hash_table_new(NULL, NULL),
+                        .open_until = g_hash_table_new_full(NULL, NULL, NULL, g_free)};
+    find_backward_threads(&walk);
+    walk.main_thread = find_main_thread(&walk);
+    for (guint i = 0; i < kineto->ranges->len; i++) {
+        const struct kineto_range *range = range_at(kineto, i);
+        bool here = range->start_ns >= window->start_ns && range->start_ns < window->end_ns &&
+                    (range->thread == walk.main_thread ||
+                     g_hash_table_contains(walk.threads, GUINT_TO_POINTER(range->thread)));
+        if (here)
+            take_range(&walk, range);
+    }
+    settle_phases(step);
+    find_highest_forward(&walk);
+    g_hash_table_unref(walk.threads);
+    g_hash_table_unref(walk.open_until);
+    return step;
+}
+
+static bool has_backward(const struct kineto_step *step)
+{
+    for (uint32_t i = 0; i < step->works->len; i++)
+        if (kineto_work_at(step, i)->phase == TRACE_BACKWARD)
+            return true;
+    return false;
+}
+
+GPtrArray *kineto_steps(const struct kineto *kineto, const char **marked_by)
+{
+    GPtrArray *steps = g_ptr_array_new_with_free_func(step_free);
+    g_autoptr(GArray) windows = g_array_new(FALSE, FALSE, sizeof(struct window));
+    *marked_by = find_windows(kineto, windows);
+    for (guint i = 0; i < windows->len; i++) {
+        struct kineto_step *step = make_step(kineto, &g_array_index(windows, struct window, i));
+        if (has_backward(step))
+            g_ptr_array_add(steps, step);
+        else
+            step_free(step);
+    }
+    return steps;
+}

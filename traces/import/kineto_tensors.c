@@ -1,0 +1,267 @@
+/* Parameters, by the gradients that are added to theirs: a gradient comes from the node with a
+ * sequence number, which the operator of forward with that number has made. */
+#include "traces/import/kineto_parts.h"
+#include "traces/import/kineto_storages.h"
+
+#include <string.h>
+
+enum { UNKNOWN = UINT32_MAX };
+
+struct parameter {
+    const struct kineto_gradient *gradient; /* of the first micro-batch */
+    uint32_t order;                         /* in which gradients are added */
+    uint32_t forward;                       /* the work that uses it; or UNKNOWN */
+};
+
+G_GNUC_PRINTF(2, 3)
+static void note(const struct kineto_parts *parts, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_ptr_array_add(parts->notes, g_strdup_vprintf(format, arguments));
+    va_end(arguments);
+}
+
+static const char *text(const struct kineto_parts *parts, uint32_t string)
+{
+    return string == 0 ? "" : string_table_text(parts->kineto->strings, string);
+}
+
+static const struct kineto_gradient *gradient_at(const struct kineto_parts *parts, uint32_t index)
+{
+    return &g_array_index(parts->step->gradients, struct kineto_gradient, index);
+}
+
+/* The last operator of the micro-batch's forward whose number is not above the node's: operators
+ * have the number that the first node they make will have. */
+static uint32_t find_forward(const struct kineto_step *step, uint32_t micro_batch,
+                             uint64_t sequence)
+{
+    uint32_t found = UNKNOWN;
+    if (sequence == KINETO_NO_SEQUENCE || sequence > step->highest_forward)
+        return UNKNOWN;
+    for (uint32_t i = 0; i < step->works->len; i++) {
+        const struct kineto_work *work = kineto_work_at(step, i);
+        if (work->phase == TRACE_FORWARD && work->micro_batch == micro_batch &&
+            work->sequence != KINETO_NO_SEQUENCE && work->sequence <= sequence)
+            found = i;
+    }
+    return found;
+}
+
+static uint32_t micro_batch_of(const struct kineto_parts *parts,
+                               const struct kineto_gradient *gradient)
+{
+    return kineto_work_at(parts->step, gradient->work)->micro_batch;
+}
+
+static int by_use(const void *left, const void *right)
+{
+    const struct parameter *a = (const struct parameter *)left;
+    const struct parameter *b = (const struct parameter *)right;
+    if (a->forward != b->forward)
+        return a->forward < b->forward ? -1 : 1;
+    return (a->order < b->order) - (a->order > b->order); /* backward goes the other way round */
+}
+
+/* In the order of their first use. */
+static GArray *find_parameters(const struct kineto_parts *parts)
+{
+    GArray *parameters = g_array_new(FALSE, FALSE, sizeof(struct parameter));
+    for (uint32_t g = 0; g < parts->step->gradients->len; g++) {
+        const struct kineto_gradient *gradient = gradient_at(parts, g);
+        struct parameter parameter = {gradient, g,
+                                      find_forward(parts->step, 0, gradient->sequence)};
+        if (micro_batch_of(parts, gradient) == 0)
+            g_array_append_val(parameters, parameter);
+    }
+    g_array_sort(parameters, by_use);
+    return parameters;
+}
+
+/* Every micro-batch adds the same gradients in the same order. */
+static bool check_micro_batches(const struct kineto_parts *parts, uint32_t count)
+{
+    const struct kineto_step *step = parts->step;
+    bool good = step->gradients->len == (uint64_t)count * step->micro_batches;
+    for (uint32_t g = 0; good && g < step->gradients->len; g++)
+        good = micro_batch_of(parts, gradient_at(parts, g)) == g / count &&
+               gradient_at(parts, g)->elements == gradient_at(parts, g % count)->elements;
+    if (!good)
+        note(parts, "the iteration: its %u passes do not add the same gradients",
+             step->micro_batches);
+    return good;
+}
+
+static uint8_t element_bytes(const char *type)
+{
+    static const struct {
+        const char *type;
+        uint8_t bytes;
+    } types[] = {{"double", 8}, {"float", 4}, {"c10::BFloat16", 2}, {"c10::Half", 2}};
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
+        if (strcmp(type, types[i].type) == 0)
+            return types[i].bytes;
+    return 0;
+}
+
+/* Shapes and one type of element. */
+static bool check_sizes(const struct kineto_parts *parts, const GArray *parameters)
+{
+    uint32_t other = 0;
+    if (parameters->len == 0) {
+        note(parts, "the iteration: no gradient was added to a parameter's");
+        return false;
+    }
+    const struct parameter *first = &g_array_index(parameters, struct parameter, 0);
+    for (guint p = 0; p < parameters->len; p++) {
+        const struct kineto_gradient *gradient =
+            g_array_index(parameters, struct parameter, p).gradient;
+        if (gradient->elements == 0 || element_bytes(text(parts, gradient->type)) == 0) {
+            note(parts, "the iteration: the sizes of parameters are not known; record with "
+                        "record_shapes=True");
+            return false;
+        }
+        other += gradient->type != first->gradient->type;
+    }
+    if (other > 0)
+        note(parts, "the widths of %u parameters' elements: they are not %s, as is assumed", other,
+             text(parts, first->gradient->type));
+    return true;
+}
+
+static const char *find_optimizer(const struct kineto_parts *parts)
+{
+    const GArray *ranges = parts->kineto->ranges;
+    for (guint i = 0; i < ranges->len; i++) {
+        const struct kineto_range *range = &g_array_index(ranges, struct kineto_range, i);
+        const char *name = text(parts, range->name);
+        if (range->annotation && range->start_ns >= parts->step->start_ns &&
+            range->start_ns < parts->step->end_ns && g_str_has_prefix(name, KINETO_OPTIMIZER))
+            return name + strlen(KINETO_OPTIMIZER);
+    }
+    return NULL;
+}
+
+/* Plain gradient descent keeps nothing; with momentum it multiplies what it keeps. */
+static bool multiplies(const struct kineto_parts *parts)
+{
+    for (uint32_t i = parts->update; i < parts->step->works->len; i++)
+        if (strstr(text(parts, kineto_work_at(parts->step, i)->range->name), "mul_") != NULL)
+            return true;
+    return false;
+}
+
+/* How many values beside the gradient the optimizer keeps for each element. */
+static uint32_t count_states(const struct kineto_parts *parts)
+{
+    const char *optimizer = find_optimizer(parts);
+    if (parts->update == parts->step->works->len) {
+        note(parts, "the update: nothing follows backward");
+        return 0;
+    }
+    if (optimizer != NULL && g_str_has_prefix(optimizer, "SGD."))
+        return multiplies(parts) ? 1 : 0;
+    if (optimizer == NULL || strstr(optimizer, "Adam") == NULL)
+        note(parts, "the optimizer's states: those of AdamW are assumed");
+    return 2;
+}
+
+static void set_lists(const struct kineto_parts *parts, const char *type)
+{
+    uint8_t bytes = element_bytes(type);
+    uint32_t states = count_states(parts);
+    uint8_t *lists = parts->trace->list_element_bytes;
+    lists[TRACE_PARAM] = lists[TRACE_GRAD] = bytes;
+    lists[TRACE_EXP_AVG] = states > 0 ? bytes : 0;
+    lists[TRACE_EXP_AVG_SQ] = states > 1 ? bytes : 0;
+    parts->trace->precision = g_strdup(strcmp(type, "float") == 0           ? "fp32"
+                                       : strcmp(type, "c10::BFloat16") == 0 ? "bf16"
+                                       : strcmp(type, "c10::Half") == 0     ? "fp16"
+                                                                            : "fp64");
+}
+
+static void add_access(const struct kineto_parts *parts, uint32_t work, uint32_t tensor,
+                       enum trace_list list, enum trace_mode mode)
+{
+    struct kineto_access access = {work, {tensor, (uint8_t)list, (uint8_t)mode}};
+    g_array_append_val(parts->accesses, access);
+}
+
+/* [works] the operator of forward that made the node; UNKNOWN for what is no node. */
+static uint32_t *find_makers(const struct kineto_step *step)
+{
+    uint32_t *makers = g_new(uint32_t, step->works->len);
+    for (uint32_t i = 0; i < step->works->len; i++) {
+        const struct kineto_work *work = kineto_work_at(step, i);
+        makers[i] = work->phase == TRACE_BACKWARD
+                        ? find_forward(step, work->micro_batch, work->sequence)
+                        : UNKNOWN;
+    }
+    return makers;
+}
+
+/* Forward's operator reads the parameter, and so does every node that it has made; the last of
+ * them adds the gradient. */
+static void add_uses(const struct kineto_parts *parts, uint32_t tensor,
+                     const struct kineto_gradient *gradient, const uint32_t *makers)
+{
+    uint32_t micro_batch = micro_batch_of(parts, gradient);
+    uint32_t forward = find_forward(parts->step, micro_batch, gradient->sequence);
+    if (forward != UNKNOWN)
+        add_access(parts, forward, tensor, TRACE_PARAM, TRACE_READ);
+    for (uint32_t i = forward; i < gradient->work; i++)
+        if (makers[i] == forward)
+            add_access(parts, i, tensor, TRACE_PARAM, TRACE_READ);
+    add_access(parts, gradient->work, tensor, TRACE_PARAM, TRACE_READ);
+    add_access(parts, gradient->work, tensor, TRACE_GRAD,
+               micro_batch == 0 ? TRACE_OVERWRITE : TRACE_UPDATE);
+}
+
+static void add_tensors(const struct kineto_parts *parts, const GArray *parameters)
+{
+    struct trace *trace = parts->trace;
+    g_autofree uint32_t *makers = find_makers(parts->step);
+    struct kineto_storages *storages = kineto_storages_new(parts);
+    uint32_t unknown = 0, untold = 0;
+    trace->tensor_count = parameters->len;
+    trace->tensors = g_new0(struct trace_tensor, parameters->len);
+    for (uint32_t t = 0; t < parameters->len; t++) {
+        const struct parameter *parameter = &g_array_index(parameters, struct parameter, t);
+        trace->tensors[t] = (struct trace_tensor){
+            g_strdup_printf("parameter %u %s", t, text(parts, parameter->gradient->shape)),
+            parameter->gradient->elements};
+        unknown += parameter->forward == UNKNOWN;
+        untold += parameter->forward == UNKNOWN ||
+                  !kineto_storages_add_reads(
+                      storages, parameter->forward,
+                      parameter->gradient->elements * trace->list_element_bytes[TRACE_PARAM], t);
+        for (uint32_t b = 0; b < parts->step->micro_batches; b++) {
+            const struct kineto_gradient *gradient =
+                gradient_at(parts, parameter->order + b * parameters->len);
+            add_uses(parts, t, gradient, makers);
+        }
+    }
+    note(parts, "the names of parameters: they are numbered in the order of their use");
+    kineto_storages_free(storages);
+    if (untold > 0)
+        note(parts,
+             "uses of %u parameters other than the one their gradient came from last (tied "
+             "weights)",
+             untold);
+    if (unknown > 0)
+        note(parts, "where forward uses %u of the %u parameters", unknown, parameters->len);
+}
+
+bool kineto_find_tensors(struct kineto_parts *parts)
+{
+    GArray *parameters = find_parameters(parts);
+    bool good = check_sizes(parts, parameters) && check_micro_batches(parts, parameters->len);
+    if (good) {
+        set_lists(parts,
+                  text(parts, g_array_index(parameters, struct parameter, 0).gradient->type));
+        add_tensors(parts, parameters);
+    }
+    g_array_unref(parameters);
+    return good;
+}
