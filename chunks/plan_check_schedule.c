@@ -1,7 +1,7 @@
 #include "chunks/arena.h"
 #include "chunks/homes.h"
 #include "chunks/plan_check.h"
-#include "chunks/residency_state.h"
+#include "chunks/residency/residency_state.h"
 
 /* What one iteration leaves behind, the next begins with. */
 #define ITERATIONS 2

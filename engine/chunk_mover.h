@@ -6,8 +6,8 @@
 #ifndef PSTAR_ENGINE_CHUNK_MOVER_H
 #define PSTAR_ENGINE_CHUNK_MOVER_H
 
-#include "chunks/mover.h"
 #include "chunks/plan.h"
+#include "chunks/residency/mover.h"
 #include "engine/device.h"
 #include "engine/usage.h"
 

@@ -1,13 +1,13 @@
 /* A device: memory that operators reach, host memory that they do not, and what connects the two.
  *
- * One vtable a device. Work goes into the queues of chunks/mover.h, each in order; a ticket is the
- * place of a piece of work in its queue, from 1. Addresses are bytes from the start of the arena or
- * of the host pool: pointers stay inside the device. Unless said otherwise functions are called by
- * one thread, the one that opened the device. */
+ * One vtable a device. Work goes into the queues of chunks/residency/mover.h, each in order; a
+ * ticket is the place of a piece of work in its queue, from 1. Addresses are bytes from the start
+ * of the arena or of the host pool: pointers stay inside the device. Unless said otherwise
+ * functions are called by one thread, the one that opened the device. */
 #ifndef PSTAR_ENGINE_DEVICE_H
 #define PSTAR_ENGINE_DEVICE_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 #include "engine/operation.h"
 #include <glib.h>
 

@@ -1,6 +1,6 @@
 #include "engine/executor.h"
 
-#include "chunks/address_map.h"
+#include "chunks/residency/address_map.h"
 
 #include <math.h>
 

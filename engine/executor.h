@@ -5,7 +5,7 @@
 #define PSTAR_ENGINE_EXECUTOR_H
 
 #include "chunks/homes.h"
-#include "chunks/residency.h"
+#include "chunks/residency/residency.h"
 #include "engine/activations.h"
 #include "engine/chunk_mover.h"
 #include "engine/tensor_use.h"

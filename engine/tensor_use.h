@@ -6,7 +6,8 @@
  *   HOLD_AFTER_FWD  used by this micro-batch's forward; HOLD again when that ends
  *   HOLD_AFTER_BWD  its gradient is complete: only its update may use it now
  *
- * Whether the chunk that it lies in is on the device is another matter: chunks/residency.h. */
+ * Whether the chunk that it lies in is on the device is another matter:
+ * chunks/residency/residency.h. */
 #ifndef PSTAR_ENGINE_TENSOR_USE_H
 #define PSTAR_ENGINE_TENSOR_USE_H
 

@@ -15,8 +15,8 @@
 #ifndef PSTAR_SIM_CLOCK_H
 #define PSTAR_SIM_CLOCK_H
 
-#include "chunks/mover.h"
 #include "chunks/plan.h"
+#include "chunks/residency/mover.h"
 #include "sim/costs.h"
 #include "sim/timeline.h"
 

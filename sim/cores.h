@@ -8,7 +8,7 @@
 #ifndef PSTAR_SIM_CORES_H
 #define PSTAR_SIM_CORES_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 #include "sim/costs.h"
 #include "sim/timeline.h"
 

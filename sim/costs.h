@@ -3,7 +3,7 @@
 #ifndef PSTAR_SIM_COSTS_H
 #define PSTAR_SIM_COSTS_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 #include "platforms/platform.h"
 #include "sim/fit.h"
 

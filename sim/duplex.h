@@ -10,7 +10,7 @@
 #ifndef PSTAR_SIM_DUPLEX_H
 #define PSTAR_SIM_DUPLEX_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 #include "sim/cores.h"
 #include "sim/timeline.h"
 

@@ -2,7 +2,7 @@
 #ifndef PSTAR_SIM_OCCUPANCY_H
 #define PSTAR_SIM_OCCUPANCY_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 
 struct occupancy {
     uint32_t chunk_count;

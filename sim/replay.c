@@ -1,6 +1,6 @@
 #include "sim/replay.h"
 
-#include "chunks/residency.h"
+#include "chunks/residency/residency.h"
 #include "sim/clock.h"
 
 #include <math.h>

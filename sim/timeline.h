@@ -2,8 +2,8 @@
 #ifndef PSTAR_SIM_TIMELINE_H
 #define PSTAR_SIM_TIMELINE_H
 
-#include "chunks/mover.h"
 #include "chunks/plan.h"
+#include "chunks/residency/mover.h"
 #include "sim/costs.h"
 
 #include <stdio.h>

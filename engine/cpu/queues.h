@@ -5,7 +5,7 @@
 #ifndef PSTAR_ENGINE_CPU_QUEUES_H
 #define PSTAR_ENGINE_CPU_QUEUES_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 #include <glib.h>
 
 struct queues;

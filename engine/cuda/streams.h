@@ -7,7 +7,7 @@
 #ifndef PSTAR_ENGINE_CUDA_STREAMS_H
 #define PSTAR_ENGINE_CUDA_STREAMS_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 #include "engine/cuda/failure.h"
 
 struct cuda_streams;

@@ -9,7 +9,7 @@
 #ifndef PSTAR_ENGINE_TRAIN_ANNOTATE_H
 #define PSTAR_ENGINE_TRAIN_ANNOTATE_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 #include "traces/trace.h"
 
 struct annotate;

@@ -4,7 +4,7 @@
 #ifndef PSTAR_TESTS_ADVERSARY_H
 #define PSTAR_TESTS_ADVERSARY_H
 
-#include "chunks/residency.h"
+#include "chunks/residency/residency.h"
 
 struct adversary;
 

@@ -1,7 +1,7 @@
 /* Every strategy on random traces and on synthesised models: its plan is possible, moves what it
  * predicts, and finds the right bytes under any timing; where it does not fit, what its refusal
  * names would. */
-#include "chunks/residency.h"
+#include "chunks/residency/residency.h"
 #include "models/synth.h"
 #include "sim/replay.h"
 #include "strategies/strategy.h"

@@ -1,4 +1,4 @@
-#include "chunks/address_map.h"
+#include "chunks/residency/address_map.h"
 
 #include <string.h>
 

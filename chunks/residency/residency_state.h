@@ -1,7 +1,7 @@
 /* Where a chunk's valid bytes are, and which events may change that. One table, for the residency
  * manager and for the check of a plan. */
-#ifndef PSTAR_CHUNKS_RESIDENCY_STATE_H
-#define PSTAR_CHUNKS_RESIDENCY_STATE_H
+#ifndef PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
+#define PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
 
 #include <stdbool.h>
 #include <stdint.h>

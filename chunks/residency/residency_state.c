@@ -1,4 +1,4 @@
-#include "chunks/residency_state.h"
+#include "chunks/residency/residency_state.h"
 
 #include "chunks/accesses.h"
 

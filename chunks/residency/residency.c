@@ -1,7 +1,7 @@
-#include "chunks/residency.h"
+#include "chunks/residency/residency.h"
 
-#include "chunks/address_map.h"
 #include "chunks/homes.h"
+#include "chunks/residency/address_map.h"
 
 /* A chunk as the manager sees it. */
 struct holding {

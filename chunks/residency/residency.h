@@ -3,12 +3,12 @@
  * It knows where every chunk is, refuses what is illegal, and says what each copy and operator must
  * wait for: a fetch for whatever used its addresses before and for its own write-back, an operator
  * for its chunks. Decisions are the plan's; no decision depends on time. */
-#ifndef PSTAR_CHUNKS_RESIDENCY_H
-#define PSTAR_CHUNKS_RESIDENCY_H
+#ifndef PSTAR_CHUNKS_RESIDENCY_RESIDENCY_H
+#define PSTAR_CHUNKS_RESIDENCY_RESIDENCY_H
 
-#include "chunks/mover.h"
 #include "chunks/plan.h"
-#include "chunks/residency_state.h"
+#include "chunks/residency/mover.h"
+#include "chunks/residency/residency_state.h"
 
 struct residency;
 

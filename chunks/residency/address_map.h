@@ -1,8 +1,8 @@
 /* What must be complete before a range of the device's addresses may be written again. */
-#ifndef PSTAR_CHUNKS_ADDRESS_MAP_H
-#define PSTAR_CHUNKS_ADDRESS_MAP_H
+#ifndef PSTAR_CHUNKS_RESIDENCY_ADDRESS_MAP_H
+#define PSTAR_CHUNKS_RESIDENCY_ADDRESS_MAP_H
 
-#include "chunks/mover.h"
+#include "chunks/residency/mover.h"
 
 #include <glib.h>
 

@@ -3,8 +3,8 @@
  * Work goes into queues, each in order. A ticket stands for the completion of one piece of work in
  * its queue: a sequence number in the engine, a time in the simulator. The residency manager only
  * passes tickets on and takes the larger of two of one queue; it never asks whether one is done. */
-#ifndef PSTAR_CHUNKS_MOVER_H
-#define PSTAR_CHUNKS_MOVER_H
+#ifndef PSTAR_CHUNKS_RESIDENCY_MOVER_H
+#define PSTAR_CHUNKS_RESIDENCY_MOVER_H
 
 #include <stdbool.h>
 #include <stdint.h>
