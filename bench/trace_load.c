@@ -89,7 +89,7 @@ static bool write_file(const char *path, const struct trace *trace, const struct
 {
     struct record_string strings[NAMES];
     struct record_file *file = record_file_new(path, trace, error);
-    if (file == NULL)
+    if (!file)
         return false;
     for (uint32_t i = 0; i < NAMES; i++)
         strings[i] = (struct record_string){i + 1, g_strdup_printf("void kernel_%u<float>()", i)};
@@ -110,8 +110,8 @@ struct way {
 
 static bool same(const struct activity *read, const struct activity *all, uint32_t parts)
 {
-#define SAME(part, array, count)                                               \
-    (!(parts & (part)) || (read->count == all->count && read->array != NULL && \
+#define SAME(part, array, count)                                       \
+    (!(parts & (part)) || (read->count == all->count && read->array && \
                            memcmp(read->array, all->array, all->count * sizeof *all->array) == 0))
     return SAME(ACTIVITY_KERNELS, kernels, kernel_count) &&
            SAME(ACTIVITY_LAUNCHES, launches, kernel_count) &&
@@ -137,9 +137,8 @@ static bool load(const char *path, const struct way *way, const struct activity 
     struct activity *activity = activity_read(path, way->parts, NULL);
     *wall = seconds_of(CLOCK_MONOTONIC) - wall_before;
     *own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - own_before;
-    bool good = activity != NULL && same(activity, all, way->parts) &&
-                (!way->iteration ||
-                 (trace != NULL && records != NULL && records->string_count == NAMES));
+    bool good = activity && same(activity, all, way->parts) &&
+                (!way->iteration || (trace && records && records->string_count == NAMES));
     activity_free(activity);
     records_free(records);
     trace_free(trace);
@@ -180,7 +179,7 @@ static bool run(const char *path, const struct trace *trace, GError **error)
     bool good = write_file(path, trace, all, error);
     if (good)
         printf("%d kernels\n%-46s %8s %8s   %s\n", kernels, "median", "s", "own s", "as written");
-    for (size_t i = 0; *error == NULL && i < G_N_ELEMENTS(ways); i++)
+    for (size_t i = 0; !*error && i < G_N_ELEMENTS(ways); i++)
         good &= measure(path, &ways[i], all);
     activity_free(all);
     return good;
@@ -194,15 +193,15 @@ int main(int argc, char **argv)
     if (!g_option_context_parse(context, &argc, &argv, &error) || argc != 2 ||
         kernels < KERNELS_A_COPY || repeat < 1) {
         fprintf(stderr, "bench_trace_load: %s\n",
-                error != NULL ? error->message : "one TRACE is needed; see --help");
+                error ? error->message : "one TRACE is needed; see --help");
         return 2;
     }
     g_option_context_free(context);
     struct trace *trace = trace_read(argv[1], &error);
     char *folder = g_dir_make_tmp("bench-trace-load-XXXXXX", NULL);
     char *path = g_build_filename(folder, "run.pstar", NULL);
-    bool good = trace != NULL && run(path, trace, &error);
-    if (error != NULL)
+    bool good = trace && run(path, trace, &error);
+    if (error)
         fprintf(stderr, "bench_trace_load: %s\n", error->message);
     g_unlink(path);
     g_rmdir(folder);

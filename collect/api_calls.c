@@ -67,18 +67,17 @@ static bool record_all(const struct cupti_library *library, bool on, GError **er
 
 bool api_calls_record(const struct cupti_library *library, bool on, GError **error)
 {
-    if (library->cuptiActivityEnableRuntimeApi == NULL ||
-        library->cuptiActivityEnableDriverApi == NULL)
+    if (!library->cuptiActivityEnableRuntimeApi || !library->cuptiActivityEnableDriverApi)
         return record_all(library, on, error);
     for (uint32_t callback = 1; callback < API_CALLS; callback++) {
         const char *runtime = api_calls_name(library, CALL_RUNTIME, callback);
         const char *driver = api_calls_name(library, CALL_DRIVER, callback);
-        if (runtime == NULL && driver == NULL)
+        if (!runtime && !driver)
             break;
         CUptiResult result = CUPTI_SUCCESS;
-        if (runtime != NULL && is_chosen(runtime))
+        if (runtime && is_chosen(runtime))
             result = library->cuptiActivityEnableRuntimeApi(callback, on);
-        if (result == CUPTI_SUCCESS && driver != NULL && is_chosen(driver))
+        if (result == CUPTI_SUCCESS && driver && is_chosen(driver))
             result = library->cuptiActivityEnableDriverApi(callback, on);
         if (!cupti_library_good(library, result, "turning records of calls on or off", error))
             return false;
@@ -95,7 +94,7 @@ static enum api_role role_of(const char *name)
                                         "cudaStreamSynchronize", "cudaEventSynchronize",
                                         "cuMemcpyDtoH_v2",       "cudaMemcpy_v"};
     for (size_t i = 0; i < G_N_ELEMENTS(launches); i++)
-        if (g_str_has_prefix(name, launches[i]) && strstr(name, "HostFunc") == NULL)
+        if (g_str_has_prefix(name, launches[i]) && !strstr(name, "HostFunc"))
             return API_LAUNCH;
     for (size_t i = 0; i < G_N_ELEMENTS(waits); i++)
         if (g_str_has_prefix(name, waits[i]))
@@ -108,7 +107,7 @@ void api_calls_find_roles(const struct cupti_library *library, enum call_class a
     memset(roles, API_OTHER, API_CALLS);
     for (uint32_t callback = 1; callback < API_CALLS; callback++) {
         const char *name = api_calls_name(library, api, callback);
-        if (name == NULL)
+        if (!name)
             break;
         roles[callback] = (uint8_t)role_of(name);
     }

@@ -25,7 +25,7 @@ void CUPTIAPI buffer_queue_request(uint8_t **buffer, size_t *bytes, size_t *most
     *buffer = room ? aligned_alloc(8, BUFFER_BYTES) : NULL;
     queue.buffers += *buffer != NULL;
     g_mutex_unlock(&queue.lock);
-    *bytes = *buffer == NULL ? 0 : BUFFER_BYTES;
+    *bytes = !*buffer ? 0 : BUFFER_BYTES;
     *most_records = 0; /* as many as fit */
 }
 
@@ -50,7 +50,7 @@ bool buffer_queue_take(struct full_buffer *buffer)
     g_mutex_lock(&queue.lock);
     struct full_buffer *full = g_queue_pop_head(&queue.full);
     g_mutex_unlock(&queue.lock);
-    if (full != NULL)
+    if (full)
         *buffer = *full;
     g_free(full);
     return full != NULL;

@@ -65,10 +65,9 @@ void collector_name_category(struct collector *collector, const struct collector
 /* With the lock. */
 static uint32_t text_id(struct collector *collector, const struct annotation *annotation)
 {
-    if (annotation->registered != NULL)
+    if (annotation->registered)
         return annotation->registered->id;
-    return annotation->text == NULL ? 0
-                                    : recording_string(collector->recording, annotation->text)->id;
+    return !annotation->text ? 0 : recording_string(collector->recording, annotation->text)->id;
 }
 
 static struct record make_record(const struct collector *collector, enum record_type type,
@@ -101,13 +100,12 @@ static enum source marks_of(const struct collector *collector,
                             const struct collector_domain *domain,
                             const struct annotation *annotation)
 {
-    const char *text = annotation->registered != NULL ? annotation->registered->text
-                                                      : annotation->text;
+    const char *text = annotation->registered ? annotation->registered->text : annotation->text;
     if (domain->pstar)
         return annotation->category == ANNOTATION_ITERATION ? OUR_ANNOTATIONS : NOTHING_MARKS;
-    if (text == NULL || collector->window.whole_run || collector->source == OUR_ANNOTATIONS)
+    if (!text || collector->window.whole_run || collector->source == OUR_ANNOTATIONS)
         return NOTHING_MARKS;
-    if (collector->range != NULL)
+    if (collector->range)
         return g_pattern_match_simple(collector->range, text) ? NAMED_RANGES : NOTHING_MARKS;
     if (step_marks_is_step(text))
         return STEP_RANGES;
@@ -134,7 +132,7 @@ void collector_mark(struct collector *collector, const struct collector_domain *
         pass_to_next_iteration(collector, marks_of(collector, domain, annotation));
     enum state state = collector_state(collector);
     if (domain->pstar && annotation->category == ANNOTATION_DECLARATION) {
-        if (state == WAITING && annotation->text != NULL)
+        if (state == WAITING && annotation->text)
             declarations_add(collector->declarations, annotation->text, annotation->payload);
     } else if (collector_is_recording(state)) {
         struct record record = make_record(collector, RECORD_MARK, domain, annotation);
@@ -153,7 +151,7 @@ static struct open_range begin_range(struct collector *collector, enum record_ty
         .domain = domain,
         .record = make_record(collector, type, domain, annotation),
     };
-    if (annotation->registered != NULL) {
+    if (annotation->registered) {
         range.record.text = annotation->registered->id;
     } else if (collector_is_recording(collector_state(collector))) {
         harmless_lock(&collector->lock);
@@ -234,7 +232,7 @@ int collector_push(struct collector *collector, const struct collector_domain *d
     struct open_range range = begin_range(collector, RECORD_PUSH_POP, domain, annotation);
     range.marks = marks;
     range.record.start_ns = recording_now();
-    if (collector->device != NULL && collector_state(collector) == RECORDING)
+    if (collector->device && collector_state(collector) == RECORDING)
         correlate(collector, &range);
     return open_ranges_push(&range);
 }
@@ -279,7 +277,7 @@ void collector_end(struct collector *collector, uint64_t id)
     uint64_t now = recording_now();
     harmless_lock(&collector->lock);
     struct open_range *range = (struct open_range *)g_hash_table_lookup(collector->started, &id);
-    if (range != NULL) {
+    if (range) {
         end_range(collector, range, now);
         g_hash_table_remove(collector->started, &id);
     }

@@ -15,7 +15,7 @@ void collector_open_device(struct collector *collector)
     if (!collector_has_device(collector))
         return;
     if (device_session_open(collector->device, &error)) {
-        if (collector->sampler != NULL)
+        if (collector->sampler)
             sampler_turn(collector->sampler, true);
         return;
     }
@@ -54,7 +54,7 @@ static void work(void *data)
 static void wake_sampler(void *data)
 {
     struct collector *collector = data;
-    if (collector->sampler != NULL && collector_state(collector) != OVER)
+    if (collector->sampler && collector_state(collector) != OVER)
         sampler_wake(collector->sampler);
 }
 
@@ -104,7 +104,7 @@ static void on_launch(void *data, const char *kernel)
 /* Where nothing else may mark iterations, so far. */
 static void watch_launches(struct collector *collector)
 {
-    if (collector_state(collector) != PLAIN || collector->range != NULL)
+    if (collector_state(collector) != PLAIN || collector->range)
         return;
     collector->pattern = launch_pattern_new();
     device_session_watch(collector->device, true);
@@ -115,12 +115,11 @@ void collector_use_device(struct collector *collector)
     GError *error = NULL;
     const struct device_hooks hooks = {wake_sampler, on_launch, collector};
     harmless_lock(&collector->lock);
-    if (collector->device == NULL && collector->unrecorded == NULL &&
-        collector_state(collector) != OVER) {
+    if (!collector->device && !collector->unrecorded && collector_state(collector) != OVER) {
         collector->device = device_session_new(collector->recording, &hooks, &error);
-        if (collector->device == NULL) {
+        if (!collector->device) {
             collector_leave_out_device(collector, g_steal_pointer(&error));
-            if (collector->file != NULL && !collector_note_unknown(collector, &error))
+            if (collector->file && !collector_note_unknown(collector, &error))
                 collector_give_up(collector, error);
         } else {
             collector->sampler = sampler_new(work, collector);

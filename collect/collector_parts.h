@@ -70,7 +70,7 @@ static inline bool collector_is_recording(enum state state)
 
 static inline bool collector_has_device(const struct collector *collector)
 {
-    return collector->device != NULL && collector->unrecorded == NULL;
+    return collector->device && !collector->unrecorded;
 }
 
 /* All of these with the lock. */

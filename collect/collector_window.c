@@ -14,7 +14,7 @@ static void set_state(struct collector *collector, enum state state)
 static void stop(struct collector *collector)
 {
     set_state(collector, OVER);
-    if (collector->sampler != NULL)
+    if (collector->sampler)
         sampler_turn(collector->sampler, false);
     declared_clear(&collector->declared);
     g_clear_pointer(&collector->file, record_file_free);
@@ -24,7 +24,7 @@ void collector_give_up(struct collector *collector, GError *error)
 {
     harmless_say("%s: the program goes on untraced", error->message);
     g_error_free(error);
-    if (collector->device != NULL)
+    if (collector->device)
         activity_free(device_session_close(collector->device, 0));
     stop(collector);
 }
@@ -33,18 +33,17 @@ bool collector_note_unknown(const struct collector *collector, GError **error)
 {
     struct harmless before;
     const char *of_program = collector->declared.unknown, *of_device = collector->unrecorded;
-    g_autofree char *both = of_program != NULL && of_device != NULL
-                                ? g_strconcat(of_program, "\n", of_device, NULL)
-                                : g_strdup(of_program != NULL ? of_program : of_device);
+    g_autofree char *both = of_program && of_device ? g_strconcat(of_program, "\n", of_device, NULL)
+                                                    : g_strdup(of_program ? of_program : of_device);
     harmless_begin(&before);
-    bool good = both == NULL || record_file_note(collector->file, "unknown", both, error);
+    bool good = !both || record_file_note(collector->file, "unknown", both, error);
     harmless_end(&before);
     return good;
 }
 
 static bool is_anothers(const struct collector *collector, GError **error)
 {
-    if (collector->file != NULL || window_file_changed(collector->output) <= collector->launch_ns)
+    if (collector->file || window_file_changed(collector->output) <= collector->launch_ns)
         return false;
     g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
                 "%s: another process of this run has written it; with %%p in its name each "
@@ -70,12 +69,12 @@ static bool begin_file(struct collector *collector, const struct trace *trace, G
     int folder = window_lock_folder(collector->output);
     if (!is_anothers(collector, error)) {
         g_clear_pointer(&collector->file, record_file_free);
-        collector->operator_count = trace == NULL ? 0 : trace->operator_count;
+        collector->operator_count = !trace ? 0 : trace->operator_count;
         collector->file = record_file_new(collector->output, trace, error);
     }
     if (folder >= 0)
         close(folder);
-    return collector->file != NULL && describe_run(collector, error) &&
+    return collector->file && describe_run(collector, error) &&
            collector_note_unknown(collector, error);
 }
 
@@ -86,7 +85,7 @@ static void flush(struct collector *collector, struct activity *activity)
     struct harmless before;
     harmless_begin(&before);
     collector->flushed_ns = recording_now();
-    bool good = collector->file != NULL || begin_file(collector, NULL, &error);
+    bool good = collector->file || begin_file(collector, NULL, &error);
     if (!good || !recording_flush(collector->recording, activity, collector->file, &error))
         collector_give_up(collector, error);
     activity_free(activity);
@@ -115,7 +114,7 @@ static bool set_durations(const struct collector *collector, uint64_t *durations
     uint32_t count = collector->operator_count;
     if (!record_file_device_times(collector->file, durations, count, error))
         return false;
-    if (collector->declared.fused != NULL)
+    if (collector->declared.fused)
         fused_divide(collector->declared.fused, durations);
     return record_file_complete(collector->file, durations, count, partial, error);
 }
@@ -125,7 +124,7 @@ void collector_complete(struct collector *collector, uint64_t waited, bool parti
     struct activity *rest = NULL;
     if (collector_has_device(collector))
         rest = device_session_close(collector->device, waited);
-    if (rest != NULL)
+    if (rest)
         add_pinned(collector);
     flush(collector, rest);
     if (collector_state(collector) == OVER)
@@ -162,14 +161,14 @@ static struct trace *take_trace(struct collector *collector)
     if (collector->source != OUR_ANNOTATIONS)
         return NULL;
     struct trace *trace = declarations_take(collector->declarations, &collector->declared, &error);
-    if (trace == NULL) {
+    if (!trace) {
         harmless_say("the program's iteration is not recorded, its NVTX ranges are: %s",
                      error->message);
         g_clear_error(&error);
     } else {
-        if (trace->machine == NULL)
+        if (!trace->machine)
             trace->machine = machine_name();
-        if (trace->producer == NULL)
+        if (!trace->producer)
             trace->producer = machine_program();
     }
     return trace;
@@ -199,7 +198,7 @@ static char *describe_source(struct collector *collector)
 static bool note_source(struct collector *collector, GError **error)
 {
     g_autofree char *text = describe_source(collector);
-    return text == NULL || record_file_note(collector->file, "iterations_by", text, error);
+    return !text || record_file_note(collector->file, "iterations_by", text, error);
 }
 
 static void open_window(struct collector *collector)
@@ -228,7 +227,7 @@ void collector_pause(struct collector *collector)
     recording_drop(collector->recording);
     if (collector_has_device(collector))
         device_session_pause(collector->device);
-    if (collector->sampler != NULL)
+    if (collector->sampler)
         sampler_turn(collector->sampler, false);
 }
 
@@ -339,7 +338,7 @@ static void say_why_none(const struct collector *collector)
 
 static void close_plain(struct collector *collector)
 {
-    if (collector->file == NULL && recording_event_count(collector->recording) == 0) {
+    if (!collector->file && recording_event_count(collector->recording) == 0) {
         if (collector_has_device(collector))
             harmless_say("no trace: nothing marks the program's iterations, and its launches do "
                          "not repeat often enough to tell them; --iterations all records the "
@@ -379,7 +378,7 @@ void collector_close(struct collector *collector)
         close_window(collector);
     } else if (state == WAITING) {
         say_why_none(collector);
-        if (collector->file != NULL) /* it has but ranges from before the first annotation */
+        if (collector->file) /* it has but ranges from before the first annotation */
             unlink(collector->output);
     }
     stop(collector);

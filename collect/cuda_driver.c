@@ -5,15 +5,14 @@
 void cuda_driver_find(struct cuda_driver *driver)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-#define FIND(function) \
-    *(void **)&driver->function = handle == NULL ? NULL : dlsym(handle, #function);
+#define FIND(function) *(void **)&driver->function = !handle ? NULL : dlsym(handle, #function);
     CUDA_DRIVER_FUNCTIONS(FIND)
 #undef FIND
 }
 
 static bool enter(const struct cuda_driver *driver, CUcontext context)
 {
-    return driver->cuCtxPushCurrent_v2 != NULL && driver->cuCtxPopCurrent_v2 != NULL &&
+    return driver->cuCtxPushCurrent_v2 && driver->cuCtxPopCurrent_v2 &&
            driver->cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
 }
 
@@ -26,9 +25,9 @@ static void leave(const struct cuda_driver *driver)
 void cuda_driver_synchronize(const struct cuda_driver *driver, CUcontext context)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-    if (driver->cuCtxSynchronize == NULL || !enter(driver, context))
+    if (!driver->cuCtxSynchronize || !enter(driver, context))
         return;
-    bool exchanged = driver->cuThreadExchangeStreamCaptureMode != NULL &&
+    bool exchanged = driver->cuThreadExchangeStreamCaptureMode &&
                      driver->cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS;
     driver->cuCtxSynchronize();
     if (exchanged)
@@ -41,8 +40,7 @@ bool cuda_driver_free_bytes(const struct cuda_driver *driver, CUcontext context,
 {
     size_t free_bytes = 0, all_bytes = 0;
     CUdevice number = 0;
-    if (driver->cuMemGetInfo_v2 == NULL || driver->cuCtxGetDevice == NULL ||
-        !enter(driver, context))
+    if (!driver->cuMemGetInfo_v2 || !driver->cuCtxGetDevice || !enter(driver, context))
         return false;
     bool good = driver->cuCtxGetDevice(&number) == CUDA_SUCCESS &&
                 driver->cuMemGetInfo_v2(&free_bytes, &all_bytes) == CUDA_SUCCESS;
@@ -68,18 +66,16 @@ static struct gpu_record describe(const struct cuda_driver *driver, int device)
     int multiprocessors = 0;
     CUuuid uuid;
     struct gpu_record gpu = {.id = (uint32_t)device};
-    if (driver->cuDeviceGetName != NULL &&
+    if (driver->cuDeviceGetName &&
         driver->cuDeviceGetName(name, sizeof name, device) == CUDA_SUCCESS)
         gpu.name = g_utf8_make_valid(name, -1);
-    if (driver->cuDeviceTotalMem_v2 != NULL &&
-        driver->cuDeviceTotalMem_v2(&bytes, device) == CUDA_SUCCESS)
+    if (driver->cuDeviceTotalMem_v2 && driver->cuDeviceTotalMem_v2(&bytes, device) == CUDA_SUCCESS)
         gpu.memory_bytes = bytes;
-    if (driver->cuDeviceGetAttribute != NULL &&
+    if (driver->cuDeviceGetAttribute &&
         driver->cuDeviceGetAttribute(&multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
                                      device) == CUDA_SUCCESS)
         gpu.multiprocessors = (uint32_t)multiprocessors;
-    if (driver->cuDeviceGetUuid_v2 != NULL &&
-        driver->cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS)
+    if (driver->cuDeviceGetUuid_v2 && driver->cuDeviceGetUuid_v2(&uuid, device) == CUDA_SUCCESS)
         gpu.uuid = uuid_text(&uuid);
     return gpu;
 }
@@ -87,7 +83,7 @@ static struct gpu_record describe(const struct cuda_driver *driver, int device)
 struct gpu_record *cuda_driver_devices(const struct cuda_driver *driver, uint32_t *count)
 {
     int devices = 0;
-    if (driver->cuDeviceGetCount == NULL || driver->cuDeviceGetCount(&devices) != CUDA_SUCCESS ||
+    if (!driver->cuDeviceGetCount || driver->cuDeviceGetCount(&devices) != CUDA_SUCCESS ||
         devices < 0)
         devices = 0;
     *count = (uint32_t)devices;

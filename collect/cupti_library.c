@@ -10,11 +10,11 @@ static void *find_library(void)
     static const char *const paths[] = {"/usr/local/cuda/extras/CUPTI/lib64/libcupti.so",
                                         "/usr/local/cuda/lib64/libcupti.so"};
     void *library = NULL;
-    for (size_t i = 0; library == NULL && i < G_N_ELEMENTS(names); i++)
+    for (size_t i = 0; !library && i < G_N_ELEMENTS(names); i++)
         library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
-    for (size_t i = 0; library == NULL && i < G_N_ELEMENTS(names); i++)
+    for (size_t i = 0; !library && i < G_N_ELEMENTS(names); i++)
         library = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
-    for (size_t i = 0; library == NULL && i < G_N_ELEMENTS(paths); i++)
+    for (size_t i = 0; !library && i < G_N_ELEMENTS(paths); i++)
         library = dlopen(paths[i], RTLD_LAZY | RTLD_LOCAL);
     return library;
 }
@@ -23,15 +23,15 @@ static bool load_functions(struct cupti_library *library, void *handle, GError *
 {
     const char *missing = NULL;
 #define LOAD(function) *(void **)&library->function = dlsym(handle, #function);
-#define NEED(function)             \
-    LOAD(function)                 \
-    if (library->function == NULL) \
+#define NEED(function)      \
+    LOAD(function)          \
+    if (!library->function) \
         missing = #function;
     CUPTI_LIBRARY_FUNCTIONS(NEED)
     CUPTI_LIBRARY_NEWER_FUNCTIONS(LOAD)
 #undef NEED
 #undef LOAD
-    if (missing != NULL)
+    if (missing)
         g_set_error(error, CUPTI_ERROR, CUPTI_ERROR_LIBRARY, "libcupti has no %s", missing);
     return missing == NULL;
 }
@@ -39,7 +39,7 @@ static bool load_functions(struct cupti_library *library, void *handle, GError *
 bool cupti_library_load(struct cupti_library *library, GError **error)
 {
     void *handle = find_library();
-    if (handle == NULL) {
+    if (!handle) {
         g_set_error_literal(error, CUPTI_ERROR, CUPTI_ERROR_LIBRARY,
                             "there is no libcupti.so here: CUDA's toolkit and the Python package "
                             "nvidia-cuda-cupti have it, LD_LIBRARY_PATH says where it is");
@@ -55,7 +55,7 @@ bool cupti_library_good(const struct cupti_library *library, CUptiResult result,
     if (result == CUPTI_SUCCESS)
         return true;
     const char *name = NULL;
-    if (library->cuptiGetResultString(result, &name) != CUPTI_SUCCESS || name == NULL)
+    if (library->cuptiGetResultString(result, &name) != CUPTI_SUCCESS || !name)
         name = "an unknown error";
     g_set_error(error, CUPTI_ERROR, CUPTI_ERROR_CALL, "%s: %s (CUPTI error %d)", call, name,
                 (int)result);

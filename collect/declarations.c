@@ -29,7 +29,7 @@ static char *next_word(struct words *words)
 static bool next_number(struct words *words, uint64_t most, uint64_t *number)
 {
     char *word = next_word(words);
-    bool good = word != NULL && g_ascii_string_to_unsigned(word, 10, 0, most, number, NULL);
+    bool good = word && g_ascii_string_to_unsigned(word, 10, 0, most, number, NULL);
     g_free(word);
     return good;
 }
@@ -47,7 +47,7 @@ static bool next_number_32(struct words *words, uint32_t *number)
 static bool next_name(struct words *words, bool (*parse)(const char *, uint8_t *), uint8_t *number)
 {
     char *word = next_word(words);
-    bool good = word != NULL && parse(word, number);
+    bool good = word && parse(word, number);
     g_free(word);
     return good;
 }
@@ -69,7 +69,7 @@ static bool add_line(char **lines, const struct words *words)
 {
     g_autofree char *line = rest_as_name(words);
     g_autofree char *before = *lines;
-    *lines = before == NULL ? g_strdup(line) : g_strconcat(before, "\n", line, NULL);
+    *lines = !before ? g_strdup(line) : g_strconcat(before, "\n", line, NULL);
     return line != NULL;
 }
 
@@ -93,7 +93,7 @@ static bool add_meta(struct declarations *declarations, struct words *words, uin
     struct trace *trace = declarations->trace;
     char *key = next_word(words);
     bool good = false;
-    if (key == NULL)
+    if (!key)
         ;
     else if (strcmp(key, "producer") == 0)
         good = set_text(&trace->producer, words);
@@ -123,7 +123,7 @@ static bool add_tensor(struct declarations *declarations, struct words *words, u
 {
     struct trace_tensor tensor = {0};
     if (payload != declarations->tensors->len || !next_number(words, INT64_MAX, &tensor.elements) ||
-        (tensor.name = rest_as_name(words)) == NULL)
+        !(tensor.name = rest_as_name(words)))
         return false;
     g_array_append_val(declarations->tensors, tensor);
     return true;
@@ -133,7 +133,7 @@ static bool next_layer(struct words *words, int32_t *layer)
 {
     char *word = next_word(words);
     gint64 number = -1;
-    bool good = word != NULL && g_ascii_string_to_signed(word, 10, -1, INT32_MAX, &number, NULL);
+    bool good = word && g_ascii_string_to_signed(word, 10, -1, INT32_MAX, &number, NULL);
     *layer = (int32_t)number;
     g_free(word);
     return good;
@@ -148,7 +148,7 @@ static bool add_operator(struct declarations *declarations, struct words *words,
         !next_number_32(words, &op.micro_batch) || !next_number(words, INT64_MAX, &op.flops) ||
         !next_number(words, INT64_MAX, &op.bytes) ||
         !next_number(words, INT64_MAX, &op.h2d_bytes) ||
-        !next_number(words, INT64_MAX, &op.d2h_bytes) || (op.name = rest_as_name(words)) == NULL)
+        !next_number(words, INT64_MAX, &op.d2h_bytes) || !(op.name = rest_as_name(words)))
         return false;
     g_array_append_val(declarations->operators, op);
     return true;
@@ -176,7 +176,7 @@ static bool add_buffer(struct declarations *declarations, struct words *words, u
     if (payload != declarations->buffers->len || !next_number(words, INT64_MAX, &buffer.bytes) ||
         !next_number_32(words, &buffer.first) || !next_number_32(words, &buffer.last) ||
         !next_number(words, 1, &saved) || !next_number(words, INT64_MAX, &buffer.recompute_flops) ||
-        (buffer.name = rest_as_name(words)) == NULL)
+        !(buffer.name = rest_as_name(words)))
         return false;
     buffer.saved = saved == 1;
     g_array_append_val(declarations->buffers, buffer);
@@ -281,7 +281,7 @@ struct declarations *declarations_new(void)
 
 void declarations_free(struct declarations *declarations)
 {
-    if (declarations == NULL)
+    if (!declarations)
         return;
     tear_down(declarations);
     g_free(declarations);
@@ -293,12 +293,12 @@ void declarations_add(struct declarations *declarations, const char *text, uint6
         tear_down(declarations);
         set_up(declarations);
     }
-    if (declarations->fault != NULL)
+    if (declarations->fault)
         return;
     struct words words = {.rest = text};
     char *kind = next_word(&words);
     bool good = false;
-    for (size_t i = 0; kind != NULL && i < G_N_ELEMENTS(kinds); i++)
+    for (size_t i = 0; kind && i < G_N_ELEMENTS(kinds); i++)
         if (strcmp(kind, kinds[i].kind) == 0)
             good = kinds[i].add(declarations, &words, payload);
     g_free(kind);
@@ -352,7 +352,7 @@ struct trace *declarations_take(struct declarations *declarations, struct declar
 {
     struct trace *trace = NULL;
     *declared = (struct declared){0};
-    if (declarations->fault != NULL || !declarations->complete) {
+    if (declarations->fault || !declarations->complete) {
         g_set_error_literal(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                             declarations->fault != NULL
                                 ? declarations->fault
@@ -365,7 +365,7 @@ struct trace *declarations_take(struct declarations *declarations, struct declar
             !fused_weigh(declarations->fused, trace, error))
             g_clear_pointer(&trace, trace_free);
     }
-    if (trace != NULL) {
+    if (trace) {
         declared->fused = g_array_ref(declarations->fused);
         declared->unknown = g_steal_pointer(&declarations->unknown);
     }

@@ -35,7 +35,7 @@ struct device_log *device_log_new(const struct device_log_source *source,
 
 void device_log_free(struct device_log *log)
 {
-    if (log == NULL)
+    if (!log)
         return;
     device_rows_tear_down(&log->rows);
     live_memory_free(log->live);
@@ -133,19 +133,19 @@ static void leave_out(const struct device_log *log, GArray *rows, size_t correla
                       GArray *others)
 {
     guint kept = 0, bytes = g_array_get_element_size(rows);
-    guint other_bytes = others == NULL ? 0 : g_array_get_element_size(others);
+    guint other_bytes = !others ? 0 : g_array_get_element_size(others);
     for (guint i = 0; i < rows->len; i++) {
         const char *row = rows->data + (size_t)i * bytes;
         if (is_left_out(log, *(const uint32_t *)(const void *)(row + correlation)))
             continue;
         memmove(rows->data + (size_t)kept * bytes, row, bytes);
-        if (others != NULL)
+        if (others)
             memmove(others->data + (size_t)kept * other_bytes,
                     others->data + (size_t)i * other_bytes, other_bytes);
         kept++;
     }
     g_array_set_size(rows, kept);
-    if (others != NULL)
+    if (others)
         g_array_set_size(others, kept);
 }
 

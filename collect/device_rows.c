@@ -38,7 +38,7 @@ void device_rows_tear_down(struct device_rows *rows)
 static struct kernel_strings kernel_strings(struct device_rows *rows, const char *mangled)
 {
     const struct kernel_strings *known = g_hash_table_lookup(rows->kernel_names, mangled);
-    if (known != NULL)
+    if (known)
         return *known;
     g_autofree char *demangled = kernel_name_demangle(mangled);
     g_autofree char *short_name = kernel_name_short(demangled);
@@ -90,7 +90,7 @@ static void add_kernel(struct device_rows *rows, const CUpti_ActivityKernel10 *k
 {
     if (!has_times(rows, kernel->start, kernel->end))
         return;
-    struct kernel_strings strings = kernel_strings(rows, kernel->name == NULL ? "" : kernel->name);
+    struct kernel_strings strings = kernel_strings(rows, !kernel->name ? "" : kernel->name);
     const struct kernel_record record = {
         .start_ns = kernel->start,
         .end_ns = kernel->end,
@@ -223,7 +223,7 @@ static void add_call(struct device_rows *rows, const CUpti_ActivityAPI *call, en
         .thread = call->threadId,
         .correlation = call->correlationId,
         .call_class = api,
-        .name = recording_string(rows->recording, name != NULL ? name : number)->id,
+        .name = recording_string(rows->recording, name ? name : number)->id,
         .result = call->returnValue,
     };
     g_array_append_val(rows->calls, record);

@@ -131,9 +131,9 @@ static void on_call(struct device_session *session, enum call_class api, CUpti_C
         return;
     bool wait = session->roles[api][id] == API_WAIT;
     thread.in_hook = true;
-    session->hooks.launched(session->hooks.data, wait                       ? NULL
-                                                 : call->symbolName != NULL ? call->symbolName
-                                                                            : "graph");
+    session->hooks.launched(session->hooks.data, wait               ? NULL
+                                                 : call->symbolName ? call->symbolName
+                                                                    : "graph");
     thread.in_hook = false;
 }
 
@@ -274,10 +274,10 @@ static void open_nvml(struct device_session *session)
 {
     uint32_t count;
     struct gpu_record *gpus = cuda_driver_devices(&session->driver, &count);
-    session->nvml = session->driver.cuDeviceGetPCIBusId == NULL ? NULL : nvml_new();
+    session->nvml = !session->driver.cuDeviceGetPCIBusId ? NULL : nvml_new();
     for (uint32_t device = 0; device < count; device++) {
         char bus[32] = "";
-        if (session->nvml != NULL &&
+        if (session->nvml &&
             session->driver.cuDeviceGetPCIBusId(bus, sizeof bus, (CUdevice)device) == CUDA_SUCCESS)
             nvml_add(session->nvml, device, bus, own_memory_of(session->own, device));
         g_free(gpus[device].name);
@@ -406,6 +406,6 @@ void device_session_sample(struct device_session *session,
         session->nvml_looked = true;
         open_nvml(session);
     }
-    if (session->nvml != NULL)
+    if (session->nvml)
         nvml_sample(session->nvml, take_one, data);
 }

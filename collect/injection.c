@@ -17,16 +17,16 @@ static struct collector *collector;
 
 static const struct collector_domain *domain_of(nvtxDomainHandle_t handle)
 {
-    return handle == NULL ? collector_default_domain()
-                          : (const struct collector_domain *)(const void *)handle;
+    return !handle ? collector_default_domain()
+                   : (const struct collector_domain *)(const void *)handle;
 }
 
 static char *from_wide(const wchar_t *text)
 {
-    char *narrow = text == NULL
+    char *narrow = !text
                        ? NULL
                        : g_ucs4_to_utf8((const gunichar *)(const void *)text, -1, NULL, NULL, NULL);
-    return narrow == NULL ? g_strdup("") : narrow;
+    return !narrow ? g_strdup("") : narrow;
 }
 
 static uint8_t payload_type(int32_t type)
@@ -38,7 +38,7 @@ static uint8_t payload_type(int32_t type)
 static struct annotation annotation_of(const nvtxEventAttributes_t *attributes, char **wide)
 {
     *wide = NULL;
-    if (attributes == NULL)
+    if (!attributes)
         return (struct annotation){0};
     struct annotation annotation = {
         .category = attributes->category,
@@ -100,7 +100,7 @@ static void NVTX_API domain_end(nvtxDomainHandle_t domain, nvtxRangeId_t range)
 
 static nvtxDomainHandle_t NVTX_API domain_create(const char *name)
 {
-    return (nvtxDomainHandle_t)(void *)collector_domain(collector, name == NULL ? "" : name);
+    return (nvtxDomainHandle_t)(void *)collector_domain(collector, !name ? "" : name);
 }
 
 static nvtxDomainHandle_t NVTX_API domain_create_wide(const wchar_t *name)
@@ -114,7 +114,7 @@ static nvtxDomainHandle_t NVTX_API domain_create_wide(const wchar_t *name)
 static nvtxStringHandle_t NVTX_API domain_register(nvtxDomainHandle_t domain, const char *text)
 {
     (void)domain;
-    return (nvtxStringHandle_t)(void *)collector_string(collector, text == NULL ? "" : text);
+    return (nvtxStringHandle_t)(void *)collector_string(collector, !text ? "" : text);
 }
 
 static nvtxStringHandle_t NVTX_API domain_register_wide(nvtxDomainHandle_t domain,
@@ -129,7 +129,7 @@ static nvtxStringHandle_t NVTX_API domain_register_wide(nvtxDomainHandle_t domai
 static void NVTX_API domain_name_category(nvtxDomainHandle_t domain, uint32_t category,
                                           const char *name)
 {
-    collector_name_category(collector, domain_of(domain), category, name == NULL ? "" : name);
+    collector_name_category(collector, domain_of(domain), category, !name ? "" : name);
 }
 
 static void NVTX_API domain_name_category_wide(nvtxDomainHandle_t domain, uint32_t category,
@@ -312,8 +312,7 @@ static void *set_up(void *unused)
     const char *launch = getenv(WINDOW_LAUNCH_VARIABLE);
     struct window window;
     gint64 launch_ns;
-    if (output == NULL || iterations == NULL || launch == NULL ||
-        !window_parse(iterations, &window, NULL) ||
+    if (!output || !iterations || !launch || !window_parse(iterations, &window, NULL) ||
         !g_ascii_string_to_signed(launch, 10, 0, G_MAXINT64, &launch_ns, NULL)) {
         harmless_say(WINDOW_OUTPUT_VARIABLE ", " WINDOW_ITERATIONS_VARIABLE
                                             " and " WINDOW_LAUNCH_VARIABLE
@@ -344,7 +343,7 @@ int NVTX_API InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_export_table)
         return 0;
     const NvtxExportTableCallbacks *callbacks =
         (const NvtxExportTableCallbacks *)get_export_table(NVTX_ETID_CALLBACKS);
-    return callbacks != NULL && callbacks->struct_size >= sizeof *callbacks &&
+    return callbacks && callbacks->struct_size >= sizeof *callbacks &&
            install(callbacks, NVTX_CB_MODULE_CORE, core, G_N_ELEMENTS(core)) &&
            install(callbacks, NVTX_CB_MODULE_CORE2, core2, G_N_ELEMENTS(core2));
 }

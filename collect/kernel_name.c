@@ -15,7 +15,7 @@ static demangle_function find_demangle(void)
     static demangle_function function = NULL;
     if (g_once_init_enter(&looked)) {
         void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
-        if (library != NULL)
+        if (library)
             *(void **)&function = dlsym(library, "__cxa_demangle");
         g_once_init_leave(&looked, 1);
     }
@@ -26,8 +26,8 @@ char *kernel_name_demangle(const char *name)
 {
     demangle_function demangle = strncmp(name, "_Z", 2) == 0 ? find_demangle() : NULL;
     int status = 0;
-    char *text = demangle == NULL ? NULL : demangle(name, NULL, NULL, &status);
-    char *copy = g_strdup(text == NULL ? name : text);
+    char *text = !demangle ? NULL : demangle(name, NULL, NULL, &status);
+    char *copy = g_strdup(!text ? name : text);
     free(text);
     return copy;
 }
@@ -56,16 +56,16 @@ char *kernel_name_short(const char *demangled)
             begin = c;
             end = NULL;
         } else if (*c == '<') {
-            end = end == NULL ? c : end;
+            end = !end ? c : end;
             c = skip_brackets(c);
         } else if (*c == '(' && c > begin) { /* parameters */
-            end = end == NULL ? c : end;
+            end = !end ? c : end;
             break;
         } else { /* "(anonymous namespace)" is a name */
             c = *c == '(' ? skip_brackets(c) : c + 1;
         }
     }
-    if (end == NULL)
+    if (!end)
         end = c;
     return end > begin ? g_strndup(begin, (gsize)(end - begin)) : g_strdup(demangled);
 }

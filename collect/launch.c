@@ -29,7 +29,7 @@ static char **make_environment(const char *library, const char *output, const ch
     environment = g_environ_setenv(environment, "CUDA_INJECTION64_PATH", library, TRUE);
     environment = g_environ_setenv(environment, WINDOW_OUTPUT_VARIABLE, absolute, TRUE);
     environment = g_environ_setenv(environment, WINDOW_ITERATIONS_VARIABLE, iterations, TRUE);
-    if (range != NULL)
+    if (range)
         environment = g_environ_setenv(environment, WINDOW_RANGE_VARIABLE, range, TRUE);
     else
         environment = g_environ_unsetenv(environment, WINDOW_RANGE_VARIABLE);
@@ -85,7 +85,7 @@ int launch(char **command, const char *output, const char *iterations, const cha
            gint64 launch_ns, GError **error)
 {
     char *library = library_file_find(INJECTED_LIBRARY, error);
-    if (library == NULL)
+    if (!library)
         return -1;
     char **environment = make_environment(library, output, iterations, range, launch_ns);
     sigset_t signals = watched_signals(), before;

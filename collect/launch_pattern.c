@@ -76,7 +76,7 @@ struct launch_pattern *launch_pattern_new(void)
 
 void launch_pattern_free(struct launch_pattern *pattern)
 {
-    if (pattern == NULL)
+    if (!pattern)
         return;
     g_hash_table_unref(pattern->by_address);
     g_hash_table_unref(pattern->by_name);
@@ -90,13 +90,13 @@ void launch_pattern_free(struct launch_pattern *pattern)
 /* Addresses of names may come again for others when a module is unloaded. */
 static uint32_t number_of(struct launch_pattern *pattern, const char *kernel)
 {
-    if (kernel == NULL)
+    if (!kernel)
         return WAIT;
     struct symbol *symbol = g_hash_table_lookup(pattern->by_address, kernel);
-    if (symbol != NULL && strcmp(symbol->name, kernel) == 0)
+    if (symbol && strcmp(symbol->name, kernel) == 0)
         return symbol->number;
     symbol = g_hash_table_lookup(pattern->by_name, kernel);
-    if (symbol == NULL) {
+    if (!symbol) {
         symbol = g_new(struct symbol, 1);
         symbol->name = g_strdup(kernel);
         symbol->number = pattern->optimizer->len;

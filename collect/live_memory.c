@@ -26,7 +26,7 @@ struct live_memory *live_memory_new(void)
 
 void live_memory_free(struct live_memory *live)
 {
-    if (live == NULL)
+    if (!live)
         return;
     g_hash_table_unref(live->allocations);
     g_array_unref(live->pinned);
@@ -42,10 +42,10 @@ static void pin(struct live_memory *live, uint64_t time_ns, int64_t bytes)
 void live_memory_add(struct live_memory *live, struct memory_record *record)
 {
     const struct allocation *there = g_hash_table_lookup(live->allocations, &record->address);
-    if (there != NULL && there->pinned)
+    if (there && there->pinned)
         pin(live, record->start_ns, -(int64_t)there->bytes);
     if (record->operation == MEMORY_FREE) {
-        if (there != NULL && record->bytes == 0)
+        if (there && record->bytes == 0)
             record->bytes = there->bytes;
         g_hash_table_remove(live->allocations, &record->address);
         return;

@@ -11,8 +11,8 @@ static char *processor_name(void)
         return NULL;
     char *name = NULL;
     char *line = strstr(text, "model name");
-    char *colon = line == NULL ? NULL : strchr(line, ':');
-    if (colon != NULL)
+    char *colon = !line ? NULL : strchr(line, ':');
+    if (colon)
         name = g_strstrip(g_strndup(colon + 1, strcspn(colon + 1, "\n")));
     g_free(text);
     return name;
@@ -21,7 +21,7 @@ static char *processor_name(void)
 char *machine_name(void)
 {
     char *processor = processor_name();
-    char *name = g_strdup_printf("%s, %u processors", processor == NULL ? "unknown" : processor,
+    char *name = g_strdup_printf("%s, %u processors", !processor ? "unknown" : processor,
                                  g_get_num_processors());
     g_free(processor);
     return name;
@@ -30,7 +30,7 @@ char *machine_name(void)
 char *machine_program(void)
 {
     char *path = g_file_read_link("/proc/self/exe", NULL);
-    char *name = path == NULL ? g_strdup("unknown") : g_path_get_basename(path);
+    char *name = !path ? g_strdup("unknown") : g_path_get_basename(path);
     char *valid = g_utf8_make_valid(name, -1);
     g_free(name);
     g_free(path);

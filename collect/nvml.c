@@ -52,7 +52,7 @@ struct nvml {
 struct nvml *nvml_new(void)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-    if (library == NULL)
+    if (!library)
         return NULL;
     struct nvml *nvml = g_new0(struct nvml, 1);
     *(void **)&nvml->init = dlsym(library, "nvmlInit_v2");
@@ -61,7 +61,7 @@ struct nvml *nvml_new(void)
     *(void **)&nvml->utilization = dlsym(library, "nvmlDeviceGetUtilizationRates");
     *(void **)&nvml->memory = dlsym(library, "nvmlDeviceGetMemoryInfo");
     *(void **)&nvml->fields = dlsym(library, "nvmlDeviceGetFieldValues");
-    if (nvml->init == NULL || nvml->shut_down == NULL || nvml->find == NULL || nvml->init() != 0) {
+    if (!nvml->init || !nvml->shut_down || !nvml->find || nvml->init() != 0) {
         g_free(nvml);
         return NULL;
     }
@@ -71,7 +71,7 @@ struct nvml *nvml_new(void)
 
 void nvml_free(struct nvml *nvml)
 {
-    if (nvml == NULL)
+    if (!nvml)
         return;
     nvml->shut_down();
     g_array_unref(nvml->devices);
@@ -97,7 +97,7 @@ static void sample_link(const struct nvml *nvml, const struct device *device,
                         void (*take)(void *, const char *, uint64_t), void *data)
 {
     struct nvml_field fields[] = {{.id = PCIE_SENT}, {.id = PCIE_RECEIVED}};
-    if (nvml->fields == NULL || nvml->fields(device->handle, 2, fields) != 0)
+    if (!nvml->fields || nvml->fields(device->handle, 2, fields) != 0)
         return;
     for (int f = 0; f < 2; f++)
         if (fields[f].result == 0)
@@ -111,11 +111,11 @@ void nvml_sample(struct nvml *nvml, void (*take)(void *, const char *, uint64_t)
         const struct device *device = &g_array_index(nvml->devices, struct device, i);
         struct nvml_utilization utilization;
         struct nvml_memory memory;
-        if (nvml->utilization != NULL && nvml->utilization(device->handle, &utilization) == 0) {
+        if (nvml->utilization && nvml->utilization(device->handle, &utilization) == 0) {
             take(data, device->names[BUSY], utilization.kernels);
             take(data, device->names[MEMORY_BUSY], utilization.memory);
         }
-        if (nvml->memory != NULL && nvml->memory(device->handle, &memory) == 0)
+        if (nvml->memory && nvml->memory(device->handle, &memory) == 0)
             take(data, device->names[USED],
                  memory.used - MIN(device->own_bytes, (uint64_t)memory.used));
         sample_link(nvml, device, take, data);

@@ -18,7 +18,7 @@ static struct thread *this_thread(void)
 {
     static GPrivate key = G_PRIVATE_INIT(free_thread);
     struct thread *thread = (struct thread *)g_private_get(&key);
-    if (thread == NULL) {
+    if (!thread) {
         thread = g_new(struct thread, 1);
         thread->id = (uint32_t)gettid();
         thread->open = g_array_new(false, false, sizeof(struct open_range));

@@ -38,7 +38,7 @@ void own_memory_before(struct own_memory *own, const struct cuda_driver *driver,
         struct device_bytes found = {0};
         if (cuda_driver_free_bytes(driver, g_ptr_array_index(contexts, i), &found.device,
                                    &found.free_bytes) &&
-            find(own, found.device) == NULL)
+            !find(own, found.device))
             g_array_append_val(own->devices, found);
     }
     g_mutex_unlock(&own->lock);
@@ -55,7 +55,7 @@ uint64_t own_memory_after(struct own_memory *own, const struct cuda_driver *driv
         struct device_bytes *there = NULL;
         if (cuda_driver_free_bytes(driver, g_ptr_array_index(contexts, i), &device, &left))
             there = find(own, device);
-        if (there != NULL && there->free_bytes > left)
+        if (there && there->free_bytes > left)
             there->own_bytes = there->free_bytes - left;
     }
     for (guint i = 0; i < own->devices->len; i++)
@@ -68,7 +68,7 @@ uint64_t own_memory_of(struct own_memory *own, uint32_t device)
 {
     g_mutex_lock(&own->lock);
     const struct device_bytes *there = find(own, device);
-    uint64_t bytes = there == NULL ? 0 : there->own_bytes;
+    uint64_t bytes = !there ? 0 : there->own_bytes;
     g_mutex_unlock(&own->lock);
     return bytes;
 }

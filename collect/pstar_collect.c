@@ -87,15 +87,15 @@ static bool is_whole(const char *output, int64_t launch_ns)
 
 static int run(const struct options *options)
 {
-    const char *output = options->output == NULL ? "run.pstar" : options->output;
-    const char *iterations = options->iterations == NULL ? "1:2" : options->iterations;
+    const char *output = !options->output ? "run.pstar" : options->output;
+    const char *iterations = !options->iterations ? "1:2" : options->iterations;
     struct window window;
     GError *error = NULL;
     int64_t launch_ns = window_launch_time();
     int status = -1;
     if (window_parse(iterations, &window, &error) && output_file_has_place(output, &error))
         status = launch(options->command, output, iterations, options->range, launch_ns, &error);
-    if (error != NULL) {
+    if (error) {
         fprintf(stderr, "pstar-collect: %s\n", error->message);
         g_error_free(error);
         return BAD_USAGE;
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
     int status = 0;
     if (options.version) {
         printf("pstar-collect %s\n", PSTAR_VERSION);
-    } else if (options.command == NULL) {
+    } else if (!options.command) {
         fprintf(stderr,
                 "pstar-collect: no command given: pstar-collect [OPTIONS] -- COMMAND ...\n");
         status = BAD_USAGE;

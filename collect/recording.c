@@ -74,7 +74,7 @@ const struct record_string *recording_string(struct recording *recording, const 
 {
     struct record_string *string =
         (struct record_string *)g_hash_table_lookup(recording->strings_by_text, text);
-    if (string != NULL)
+    if (string)
         return string;
     char *valid = g_utf8_make_valid(text, -1);
     string = g_new(struct record_string, 1);
@@ -109,7 +109,7 @@ const struct collector_domain *recording_domain(struct recording *recording, con
 {
     struct collector_domain *domain =
         (struct collector_domain *)g_hash_table_lookup(recording->domains_by_name, name);
-    if (domain != NULL)
+    if (domain)
         return domain;
     domain = g_new(struct collector_domain, 1);
     domain->id = g_hash_table_size(recording->domains_by_name) + 1;
@@ -140,7 +140,7 @@ static uint64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");
     unsigned long pages = 0;
-    if (file == NULL)
+    if (!file)
         return 0;
     if (fscanf(file, "%*u %lu", &pages) != 1)
         pages = 0;
@@ -231,7 +231,7 @@ static bool flush_strings(struct recording *recording, struct record_file *file,
     const struct records more = {
         .strings = strings,
         .string_count = count,
-        .events = names == NULL ? NULL : names + recording->names_written,
+        .events = !names ? NULL : names + recording->names_written,
         .event_count = recording->names->len - recording->names_written,
     };
     bool good = record_file_add(file, &more, error);

@@ -42,11 +42,11 @@ static bool is_alone(void)
     if (!g_file_get_contents("/proc/self/stat", &stat, NULL, NULL))
         return false;
     const char *state = strrchr(stat, ')');
-    if (state == NULL || strncmp(state, ") Z", 3) != 0)
+    if (!state || strncmp(state, ") Z", 3) != 0)
         return false;
     g_autoptr(GDir) threads = g_dir_open("/proc/self/task", 0, NULL);
     guint count = 0;
-    while (threads != NULL && g_dir_read_name(threads) != NULL)
+    while (threads && g_dir_read_name(threads))
         count++;
     return count == 2;
 }
@@ -82,7 +82,7 @@ struct sampler *sampler_new(void (*work)(void *), void *data)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     sampler->thread = g_thread_try_new("pstar-collect", run, sampler, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (sampler->thread == NULL)
+    if (!sampler->thread)
         g_clear_pointer(&sampler, g_free);
     return sampler;
 }
@@ -105,7 +105,7 @@ void sampler_wake(struct sampler *sampler)
 
 void sampler_stop(struct sampler *sampler)
 {
-    if (sampler == NULL)
+    if (!sampler)
         return;
     g_mutex_lock(&sampler->lock);
     sampler->stopped = true;

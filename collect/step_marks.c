@@ -11,7 +11,7 @@ bool step_marks_is_step(const char *text)
     size_t digits = strlen(text), end;
     while (digits > 0 && g_ascii_isdigit(text[digits - 1]))
         digits--;
-    for (end = digits; end > 0 && strchr(" _#:-=", text[end - 1]) != NULL; end--)
+    for (end = digits; end > 0 && strchr(" _#:-=", text[end - 1]); end--)
         ;
     if (text[digits] == '\0')
         return false;

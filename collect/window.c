@@ -18,7 +18,7 @@ bool window_parse(const char *text, struct window *window, GError **error)
     *window = (struct window){.end = UINT64_MAX, .whole_run = strcmp(text, "all") == 0};
     if (window->whole_run)
         return true;
-    if (colon != NULL) {
+    if (colon) {
         char *first = g_strndup(text, (gsize)(colon - text));
         bool good = g_ascii_string_to_unsigned(first, 10, 0, UINT64_MAX, &window->first, NULL) &&
                     g_ascii_string_to_unsigned(colon + 1, 10, 0, UINT64_MAX, &window->end, NULL);
@@ -36,7 +36,7 @@ bool window_parse(const char *text, struct window *window, GError **error)
 char *window_output(const char *pattern, uint64_t process, uint64_t rank)
 {
     const char *folder_end = strrchr(pattern, '/');
-    const char *name = folder_end == NULL ? pattern : folder_end + 1;
+    const char *name = !folder_end ? pattern : folder_end + 1;
     GString *output = g_string_new_len(pattern, name - pattern);
     for (const char *c = name; *c != '\0'; c++) {
         if (c[0] == '%' && (c[1] == 'p' || c[1] == 'r'))
@@ -56,7 +56,7 @@ uint64_t window_rank(void)
     for (size_t i = 0; i < G_N_ELEMENTS(variables); i++) {
         const char *text = g_getenv(variables[i]);
         uint64_t rank;
-        if (text != NULL && g_ascii_string_to_unsigned(text, 10, 0, UINT64_MAX, &rank, NULL))
+        if (text && g_ascii_string_to_unsigned(text, 10, 0, UINT64_MAX, &rank, NULL))
             return rank;
     }
     return 0;

@@ -63,7 +63,7 @@ static bool invalid(const struct safetensors *file, const char *tensor, GError *
     va_start(arguments, format);
     char *reason = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    if (tensor != NULL) {
+    if (tensor) {
         g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID, "%s: tensor %s: %s",
                     file->path, tensor, reason);
     } else {
@@ -121,9 +121,9 @@ static bool parse_tensor(const struct safetensors *file, const char *name, const
 {
     tensor->name = g_strdup(name);
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
-    const struct number_format *format = dtype != NULL ? format_find(dtype) : NULL;
-    if (format == NULL)
-        return invalid(file, name, error, "dtype %s is not known", dtype != NULL ? dtype : "?");
+    const struct number_format *format = dtype ? format_find(dtype) : NULL;
+    if (!format)
+        return invalid(file, name, error, "dtype %s is not known", dtype ? dtype : "?");
     tensor->dtype = format->dtype;
     if (!parse_shape(file, entry, tensor, error))
         return false;
@@ -220,7 +220,7 @@ static bool read_header(struct safetensors *file, GError **error)
     json_t *header = json_loadb((const char *)file->map + LENGTH_BYTES, (size_t)length,
                                 JSON_REJECT_DUPLICATES, &problem);
     bool read;
-    if (header == NULL)
+    if (!header)
         read = invalid(file, NULL, error, "header is not JSON: %s", problem.text);
     else if (!json_is_object(header))
         read = invalid(file, NULL, error, "header is no JSON object");
@@ -246,7 +246,7 @@ struct safetensors *safetensors_open(const char *path, GError **error)
 
 void safetensors_close(struct safetensors *file)
 {
-    if (file == NULL)
+    if (!file)
         return;
     if (file->file)
         g_mapped_file_unref(file->file);

@@ -38,7 +38,7 @@ struct safetensors_writer *safetensors_writer_new(const char *path)
 void safetensors_writer_declare(struct safetensors_writer *writer, const char *name,
                                 const uint64_t *shape, uint32_t rank)
 {
-    g_assert(writer->stream == NULL && json_object_get(writer->header, name) == NULL);
+    g_assert(!writer->stream && !json_object_get(writer->header, name));
     json_t *dimensions = json_array();
     uint64_t elements = 1;
     for (uint32_t i = 0; i < rank; i++) {
@@ -78,7 +78,7 @@ bool safetensors_writer_append(struct safetensors_writer *writer, const float *v
                                uint64_t count, GError **error)
 {
     g_assert(count <= writer->declared - writer->appended);
-    if (writer->stream == NULL && !write_header(writer, error))
+    if (!writer->stream && !write_header(writer, error))
         return false;
     writer->appended += count;
     return fwrite(values, sizeof(*values), count, writer->stream) == count || fail(writer, error);
@@ -87,7 +87,7 @@ bool safetensors_writer_append(struct safetensors_writer *writer, const float *v
 bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error)
 {
     g_assert(writer->appended == writer->declared);
-    if (writer->stream == NULL && !write_header(writer, error))
+    if (!writer->stream && !write_header(writer, error))
         return false;
     bool kept = fflush(writer->stream) == 0 && fsync(fileno(writer->stream)) == 0;
     int cause = errno;
@@ -103,11 +103,11 @@ bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error
 
 void safetensors_writer_free(struct safetensors_writer *writer)
 {
-    if (writer == NULL)
+    if (!writer)
         return;
-    if (writer->stream != NULL)
+    if (writer->stream)
         fclose(writer->stream);
-    if (writer->temporary != NULL)
+    if (writer->temporary)
         g_unlink(writer->temporary);
     json_decref(writer->header);
     g_free(writer->temporary);

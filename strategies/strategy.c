@@ -80,7 +80,7 @@ GPtrArray *strategy_parse_list(const char *text, GError **error)
 {
     GPtrArray *list = g_ptr_array_new_with_free_func(free_strategy);
     g_auto(GStrv) names = g_strsplit(text, ",", -1);
-    bool fine = *names != NULL || refuse_name(text, NULL, error);
+    bool fine = *names || refuse_name(text, NULL, error);
     for (char **name = names; fine && *name; name++) {
         if (!g_str_equal(*name, "all"))
             fine = parse_one(list, *name, error);

@@ -77,7 +77,7 @@ static bool check_file(const char *path, GError **error)
     if (!input_file_check(path, error))
         return false;
     FILE *file = fopen(path, "rb");
-    if (file == NULL) {
+    if (!file) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", path, g_strerror(errno));
         return false;
     }
@@ -100,7 +100,7 @@ static struct database *open_file(const char *path, char *temporary, int flags, 
     database->path = g_strdup(path);
     database->temporary = temporary;
     database->descriptor = -1;
-    const char *file = temporary != NULL ? temporary : path;
+    const char *file = temporary ? temporary : path;
     if (sqlite3_open_v2(file, &database->handle, flags, NULL) != SQLITE_OK) {
         database_set_error(database, error);
         database_close(database);
@@ -131,7 +131,7 @@ static void find_descriptor(struct database *database)
     struct stat file, open;
     GDir *descriptors = g_dir_open("/proc/self/fd", 0, NULL);
     const char *name;
-    bool known = descriptors != NULL && stat(database->path, &file) == 0;
+    bool known = descriptors && stat(database->path, &file) == 0;
     while (known && database->descriptor < 0 && (name = g_dir_read_name(descriptors))) {
         int number = atoi(name);
         if (fstat(number, &open) == 0 && open.st_dev == file.st_dev && open.st_ino == file.st_ino)
@@ -147,7 +147,7 @@ struct database *database_open_for_writing(const char *path, GError **error)
     if (!check_file(path, error))
         return NULL;
     struct database *database = open_file(path, NULL, SQLITE_OPEN_READWRITE, error);
-    if (database != NULL)
+    if (database)
         find_descriptor(database);
     return database;
 }
@@ -187,7 +187,7 @@ struct database *database_create(const char *path, GError **error)
     char *temporary = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
     struct database *database = open_file(path, temporary,
                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error);
-    if (database == NULL)
+    if (!database)
         return NULL;
     /* An unfinished file is thrown away: it needs no journal. */
     char *sql = g_strdup_printf("PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE;"
@@ -231,11 +231,11 @@ bool database_publish(struct database *database, GError **error)
 
 void database_close(struct database *database)
 {
-    if (database == NULL)
+    if (!database)
         return;
     if (has_file(database)) /* else it would close a file of the program's */
         sqlite3_close(database->handle);
-    if (database->temporary != NULL)
+    if (database->temporary)
         unlink(database->temporary);
     g_free(database->temporary);
     g_free(database->path);

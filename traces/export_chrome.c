@@ -116,7 +116,7 @@ void export_chrome(const struct trace *trace, const struct records *records, FIL
 {
     struct writer writer = {.out = out};
     fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", out);
-    if (trace != NULL)
+    if (trace)
         write_iteration(&writer, trace);
     write_records(&writer, records);
     fputs("\n]}\n", out);

@@ -126,7 +126,7 @@ static void write_iteration(const struct trace *trace, FILE *out)
 
 void export_json_lines(const struct trace *trace, const struct records *records, FILE *out)
 {
-    if (trace != NULL)
+    if (trace)
         write_iteration(trace, out);
     for (uint32_t i = 0; i < records->event_count; i++)
         write_event(records, &records->events[i], out);

@@ -6,7 +6,7 @@
 char *library_file_find(const char *name, GError **error)
 {
     g_autofree char *program = g_file_read_link("/proc/self/exe", error);
-    if (program == NULL)
+    if (!program)
         return NULL;
     g_autofree char *folder = g_path_get_dirname(program);
     char *library = g_build_filename(folder, name, NULL);

@@ -46,7 +46,7 @@ bool pstar_trace_parse(int argc, char **argv, const char *command, const char *s
 /* The one file that a command takes; NULL, after a message, if there is none or several. */
 static const char *only_file(char **files)
 {
-    if (files != NULL && files[0] != NULL && files[1] == NULL)
+    if (files && files[0] && !files[1])
         return files[0];
     pstar_trace_usage("give one trace");
     return NULL;
@@ -76,17 +76,17 @@ static int info_file(const char *path, gboolean as_json)
     struct trace *trace = NULL;
     struct activity *activity = NULL;
     struct records *records = records_read(path, &error);
-    if (records != NULL)
+    if (records)
         activity = activity_read(
             path, ACTIVITY_SUMMARY_PARTS | (records->has_iteration ? 0 : ACTIVITY_CALLS), &error);
-    if (activity != NULL && !records->has_iteration)
+    if (activity && !records->has_iteration)
         pstar_trace_info_records(records, activity, path, as_json);
-    else if (activity != NULL && (trace = trace_read(path, &error)) != NULL)
+    else if (activity && (trace = trace_read(path, &error)))
         print_summary(trace, records, activity, path, as_json);
     trace_free(trace);
     activity_free(activity);
     records_free(records);
-    return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    return !error ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
 }
 
 static int info(int argc, char **argv)
@@ -102,7 +102,7 @@ static int info(int argc, char **argv)
                           "Prints what ran, the memory it takes, and where its time goes.",
                           entries)) {
         const char *path = only_file(files);
-        status = path == NULL ? PSTAR_TRACE_BAD_INPUT : info_file(path, as_json);
+        status = !path ? PSTAR_TRACE_BAD_INPUT : info_file(path, as_json);
     }
     g_strfreev(files);
     return status;
@@ -114,11 +114,11 @@ static int check_file(const char *path)
     if (!trace_verify(path, &error))
         return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     struct records *records = records_read(path, &error);
-    if (records != NULL && !records->has_iteration)
+    if (records && !records->has_iteration)
         return pstar_trace_check_records(records, path);
     records_free(records);
-    struct trace *trace = error == NULL ? trace_read(path, &error) : NULL;
-    if (trace == NULL)
+    struct trace *trace = !error ? trace_read(path, &error) : NULL;
+    if (!trace)
         return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     printf("%s: a valid%s trace of %u tensors, %u operators, %u accesses and %u buffers\n", path,
            trace->partial ? ", partial" : "", trace->tensor_count, trace->operator_count,
@@ -137,8 +137,8 @@ static int check(int argc, char **argv)
                           "Reads traces whole and checks them. The status is 2 if one is damaged "
                           "or contradicts itself.",
                           entries)) {
-        status = files == NULL ? pstar_trace_usage("give a trace") : PSTAR_TRACE_DONE;
-        for (char **file = files; file != NULL && *file != NULL; file++)
+        status = !files ? pstar_trace_usage("give a trace") : PSTAR_TRACE_DONE;
+        for (char **file = files; file && *file; file++)
             if (check_file(*file) != PSTAR_TRACE_DONE)
                 status = PSTAR_TRACE_BAD_INPUT;
     }
@@ -150,7 +150,7 @@ typedef void exporter(const struct trace *, const struct records *, FILE *);
 
 static exporter *find_exporter(const char *format)
 {
-    if (format == NULL || strcmp(format, "jsonl") == 0)
+    if (!format || strcmp(format, "jsonl") == 0)
         return export_json_lines;
     return strcmp(format, "chrome") == 0 ? export_chrome : NULL;
 }
@@ -172,12 +172,12 @@ static int export_file(const char *path, exporter *write, const char *output)
     GError *error = NULL;
     struct records *records = records_read(path, &error);
     struct trace *trace = NULL;
-    if (records != NULL && records->has_iteration)
+    if (records && records->has_iteration)
         trace = trace_read(path, &error);
     int status = PSTAR_TRACE_DONE;
-    if (error != NULL) {
+    if (error) {
         status = pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    } else if (output != NULL) {
+    } else if (output) {
         status = export_to(trace, records, write, output);
     } else {
         write(trace, records, stdout);
@@ -199,9 +199,9 @@ static int export(int argc, char **argv)
     int status = PSTAR_TRACE_BAD_INPUT;
     if (pstar_trace_parse(argc, argv, "export", "Writes a trace for other tools.", entries)) {
         const char *path = only_file(files);
-        if (find_exporter(format) == NULL)
+        if (!find_exporter(format))
             status = pstar_trace_usage("no format is called '%s': jsonl or chrome", format);
-        else if (path != NULL)
+        else if (path)
             status = export_file(path, find_exporter(format), output);
     }
     g_free(format);

@@ -17,18 +17,17 @@ static int report(const char *path, const GPtrArray *unknown)
 {
     GError *error = NULL;
     struct records *records = records_read(path, &error);
-    struct trace *trace = records != NULL && records->has_iteration ? trace_read(path, &error)
-                                                                    : NULL;
-    if (error == NULL && trace == NULL)
+    struct trace *trace = records && records->has_iteration ? trace_read(path, &error) : NULL;
+    if (!error && !trace)
         printf("%s: %u ranges, no iteration\n", path, records->event_count);
-    else if (error == NULL)
+    else if (!error)
         printf("%s: %u tensors, %u operators, %u accesses, %u buffers\n", path, trace->tensor_count,
                trace->operator_count, trace->access_count, trace->buffer_count);
-    for (guint i = 0; error == NULL && i < unknown->len; i++)
+    for (guint i = 0; !error && i < unknown->len; i++)
         printf("%-10s %s\n", i == 0 ? "unknown:" : "", (char *)g_ptr_array_index(unknown, i));
     records_free(records);
     trace_free(trace);
-    return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_FAILED, error);
+    return !error ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_FAILED, error);
 }
 
 /* `times` NULL: a file alone. */
@@ -36,8 +35,8 @@ static int import_file(const char *from, const char *times, const char *to, impo
 {
     GError *error = NULL;
     g_autoptr(GPtrArray) unknown = g_ptr_array_new_with_free_func(g_free);
-    if (times == NULL ? !import(from, to, unknown, &error)
-                      : !import_chakra_timed(from, times, to, unknown, &error))
+    if (!times ? !import(from, to, unknown, &error)
+               : !import_chakra_timed(from, times, to, unknown, &error))
         return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     return report(to, unknown);
 }
@@ -57,18 +56,18 @@ static const char *guess_format(const char *path)
     GError *error = NULL;
     gzFile file = input_file_check(path, &error) ? gzopen(path, "rbe") : NULL;
     g_clear_error(&error);
-    if (file != NULL) {
+    if (file) {
         gzread(file, begin, sizeof begin - 1); /* what is missing is zeros */
         gzclose(file);
     }
     if (g_str_has_prefix(begin, "SQLite format 3"))
         return "nsys";
-    return strstr(begin, "-chakra.") != NULL ? "chakra" : "kineto";
+    return strstr(begin, "-chakra.") ? "chakra" : "kineto";
 }
 
 static const char *name_of(const char *format, const char *path)
 {
-    return format != NULL ? format : guess_format(path);
+    return format ? format : guess_format(path);
 }
 
 int pstar_trace_import(int argc, char **argv)
@@ -90,13 +89,13 @@ int pstar_trace_import(int argc, char **argv)
                           "Makes a trace of what another tool has recorded, and says what it "
                           "could not know.",
                           entries)) {
-        if (format != NULL && find_format(format) == NULL)
+        if (format && !find_format(format))
             status = pstar_trace_usage("no format is called '%s': kineto, chakra or nsys", format);
-        else if (files == NULL || files[1] != NULL)
+        else if (!files || files[1])
             status = pstar_trace_usage("give one file");
-        else if (output == NULL)
+        else if (!output)
             status = pstar_trace_usage("give the trace to write: -o TRACE");
-        else if (times != NULL && strcmp(name_of(format, files[0]), "chakra") != 0)
+        else if (times && strcmp(name_of(format, files[0]), "chakra") != 0)
             status = pstar_trace_usage("--times is for execution traces alone: others have theirs");
         else
             status = import_file(files[0], times, output, find_format(name_of(format, files[0])));

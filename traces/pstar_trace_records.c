@@ -17,7 +17,7 @@ static GPtrArray *list_missing(const struct records *records, const struct activ
     if (trace_is_partial(path, &partial, NULL) && partial)
         g_ptr_array_add(missing,
                         g_strdup("the end: the traced run ended within the recorded window"));
-    if (records->unknown == NULL)
+    if (!records->unknown)
         g_ptr_array_add(missing, g_strdup("the iteration: the traced program did not annotate its "
                                           "tensors and operators"));
     records_missing(records, missing);
@@ -50,10 +50,10 @@ static void print(const struct records *records, const struct activity_summary *
     g_autoptr(GArray) iterations = summary_iterations(records);
     printf("%s\n", path);
     activity_summary_print(summary, stdout);
-    if (guessed != NULL)
+    if (guessed)
         guess_print(guessed, stdout);
     summary_print_iterations(iterations, stdout);
-    if (records->iterations_by != NULL)
+    if (records->iterations_by)
         printf("%-18s %s\n", "steps found by", records->iterations_by);
     printf("%-18s %u NVTX events, %u samples\n", "recorded", records->event_count,
            records->sample_count);
@@ -80,11 +80,11 @@ int pstar_trace_check_records(struct records *records, const char *path)
     GError *error = NULL;
     struct activity *activity = activity_read(path, ACTIVITY_ALL, &error);
     bool partial = false;
-    if (activity != NULL && trace_is_partial(path, &partial, &error))
+    if (activity && trace_is_partial(path, &partial, &error))
         printf("%s: a valid%s trace without an iteration: %u NVTX events, %u kernels, %u copies\n",
                path, partial ? ", partial" : "", records->event_count, activity->kernel_count,
                activity->copy_count);
     activity_free(activity);
     records_free(records);
-    return error == NULL ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    return !error ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
 }

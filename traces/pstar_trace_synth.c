@@ -33,7 +33,7 @@ static bool is_count(gint64 number)
 /* PSTAR_TRACE_DONE, or another status after a message. */
 static int check_options(const struct options *options)
 {
-    if (options->model == NULL || options->output == NULL)
+    if (!options->model || !options->output)
         return pstar_trace_usage("synth needs --model CONFIG and -o FILE");
     if (!is_count(options->batch) || !is_count(options->sequence) ||
         !is_count(options->micro_batches))
@@ -80,10 +80,10 @@ static int synthesise(const struct options *options, const struct model_config *
     if (!bytes || model_split_master(&job, bytes, &job.split_master, &error))
         trace = model_synthesise(config, &job, platform, &error);
     int status;
-    if (trace == NULL) {
+    if (!trace) {
         status = pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
     } else {
-        if (trace->producer == NULL)
+        if (!trace->producer)
             trace->producer = g_strdup("pstar-trace " PSTAR_VERSION);
         status = write_trace(trace, options->output);
     }
@@ -111,10 +111,10 @@ static int run(const struct options *options)
         return status;
     struct model_config *config = model_config_read(options->model, &error);
     struct platform *platform = NULL;
-    if (config != NULL && options->platform != NULL)
+    if (config && options->platform)
         platform = platform_read(options->platform, &error);
-    status = error != NULL ? pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error)
-                           : choose_and_synthesise(options, config, platform);
+    status = error ? pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error)
+                   : choose_and_synthesise(options, config, platform);
     platform_free(platform);
     model_config_free(config);
     return status;

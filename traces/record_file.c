@@ -23,7 +23,7 @@ enum { FIRST_PAYLOAD_COLUMN = 9, PARENT_COLUMN = 15 };
 
 static bool store(const struct database *database, const struct trace *trace, GError **error)
 {
-    if (trace == NULL) {
+    if (!trace) {
         const struct trace none = {.partial = true};
         return trace_store_meta(database, &none, error);
     }
@@ -35,7 +35,7 @@ static bool store(const struct database *database, const struct trace *trace, GE
 static bool publish(const char *path, const struct trace *trace, GError **error)
 {
     struct database *database = database_create(path, error);
-    if (database == NULL)
+    if (!database)
         return false;
     if (!store(database, trace, error) || !database_execute(database, SCHEMA_RECORDS, error)) {
         database_close(database);
@@ -48,11 +48,11 @@ static bool prepare(struct record_file *file, GError **error)
 {
     /* The file must survive the program, not the machine: no waiting for the disk. */
     return database_execute(file->database, "PRAGMA synchronous = OFF", error) &&
-           (file->event = database_prepare(file->database, INSERT_EVENT, error)) != NULL &&
+           (file->event = database_prepare(file->database, INSERT_EVENT, error)) &&
            (file->string = database_prepare(file->database, "INSERT INTO StringIds VALUES (?, ?)",
-                                            error)) != NULL &&
+                                            error)) &&
            (file->sample = database_prepare(file->database, "INSERT INTO samples VALUES (?, ?, ?)",
-                                            error)) != NULL;
+                                            error));
 }
 
 struct record_file *record_file_new(const char *path, const struct trace *trace, GError **error)
@@ -61,7 +61,7 @@ struct record_file *record_file_new(const char *path, const struct trace *trace,
         return NULL;
     struct record_file *file = g_new0(struct record_file, 1);
     file->database = database_open_for_writing(path, error);
-    if (file->database == NULL || !prepare(file, error)) {
+    if (!file->database || !prepare(file, error)) {
         record_file_free(file);
         return NULL;
     }
@@ -143,8 +143,7 @@ static bool add_rows(const struct record_file *file, const struct records *more,
         sqlite3_bind_int64(file->sample, 3, (sqlite3_int64)more->samples[i].value);
         good = database_insert(file->database, file->sample, error);
     }
-    return good &&
-           (more->activity == NULL || activity_store_add(file->activity, more->activity, error));
+    return good && (!more->activity || activity_store_add(file->activity, more->activity, error));
 }
 
 static bool begin(const struct record_file *file, GError **error)
@@ -180,11 +179,11 @@ bool record_file_describe(struct record_file *file, const struct record_session 
                           "CREATE TABLE " SCHEMA_SESSION "; CREATE TABLE " SCHEMA_PROCESSES, error))
         return false;
     sqlite3_stmt *times = database_prepare(file->database, sql, error);
-    sqlite3_stmt *process = times == NULL ? NULL
-                                          : database_prepare(file->database,
-                                                             "INSERT INTO PROCESSES VALUES "
-                                                             "(?1 << 24, ?1, ?2)",
-                                                             error);
+    sqlite3_stmt *process = !times ? NULL
+                                   : database_prepare(file->database,
+                                                      "INSERT INTO PROCESSES VALUES "
+                                                      "(?1 << 24, ?1, ?2)",
+                                                      error);
     bool good = process != NULL;
     if (good) {
         sqlite3_bind_int64(times, 1, session->realtime_ns);
@@ -256,7 +255,7 @@ bool record_file_complete(struct record_file *file, const uint64_t *durations_ns
 
 void record_file_free(struct record_file *file)
 {
-    if (file == NULL)
+    if (!file)
         return;
     sqlite3_finalize(file->event);
     sqlite3_finalize(file->string);

@@ -9,7 +9,7 @@ static GArray *read_rows(const struct database *database, const char *sql, size_
                          bool (*read)(sqlite3_stmt *, GArray *), GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, sql, error);
-    if (row == NULL)
+    if (!row)
         return NULL;
     GArray *rows = g_array_new(false, false, (guint)row_bytes);
     int status = sqlite3_step(row);
@@ -28,7 +28,7 @@ static GArray *read_rows(const struct database *database, const char *sql, size_
 static char *text(sqlite3_stmt *row, int column)
 {
     const char *value = (const char *)sqlite3_column_text(row, column);
-    return value == NULL ? NULL : g_utf8_make_valid(value, sqlite3_column_bytes(row, column));
+    return !value ? NULL : g_utf8_make_valid(value, sqlite3_column_bytes(row, column));
 }
 
 static bool read_string(sqlite3_stmt *row, GArray *rows)
@@ -111,10 +111,10 @@ static void *take(const struct database *database, const char *table, const char
                   GError **error)
 {
     *count = 0;
-    if ((error != NULL && *error != NULL) || !database_has_table(database, table))
+    if ((error && *error) || !database_has_table(database, table))
         return NULL;
     GArray *rows = read_rows(database, sql, row_bytes, read, error);
-    if (rows == NULL)
+    if (!rows)
         return NULL;
     *count = rows->len;
     return g_array_free(rows, rows->len == 0);
@@ -125,9 +125,9 @@ static char *read_meta(const struct database *database, const char *key, GError 
 {
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
     char *lines = NULL;
-    if (row != NULL)
+    if (row)
         sqlite3_bind_text(row, 1, key, -1, SQLITE_STATIC);
-    if (row != NULL && sqlite3_step(row) == SQLITE_ROW)
+    if (row && sqlite3_step(row) == SQLITE_ROW)
         lines = text(row, 0);
     sqlite3_finalize(row);
     return lines;
@@ -136,7 +136,7 @@ static char *read_meta(const struct database *database, const char *key, GError 
 struct records *records_read(const char *path, GError **error)
 {
     struct database *database = database_open(path, error);
-    if (database == NULL)
+    if (!database)
         return NULL;
     struct records *records = g_new0(struct records, 1);
     records->has_iteration = database_has_table(database, "operators");
@@ -149,12 +149,12 @@ struct records *records_read(const char *path, GError **error)
     records->samples =
         take(database, "samples", "SELECT time, counter, value FROM samples ORDER BY time",
              sizeof(struct record_sample), read_sample, &records->sample_count, &fault);
-    if (fault == NULL)
+    if (!fault)
         records->unknown = read_meta(database, "unknown", &fault);
-    if (fault == NULL)
+    if (!fault)
         records->iterations_by = read_meta(database, "iterations_by", &fault);
     database_close(database);
-    if (fault != NULL) {
+    if (fault) {
         g_propagate_error(error, fault);
         g_clear_pointer(&records, records_free);
     }
@@ -163,7 +163,7 @@ struct records *records_read(const char *path, GError **error)
 
 void records_free(struct records *records)
 {
-    if (records == NULL)
+    if (!records)
         return;
     for (uint32_t i = 0; i < records->string_count; i++)
         g_free(records->strings[i].text);
@@ -177,8 +177,8 @@ void records_free(struct records *records)
 
 void records_missing(const struct records *records, GPtrArray *missing)
 {
-    g_auto(GStrv) lines = g_strsplit(records->unknown == NULL ? "" : records->unknown, "\n", -1);
-    for (char **line = lines; *line != NULL; line++)
+    g_auto(GStrv) lines = g_strsplit(!records->unknown ? "" : records->unknown, "\n", -1);
+    for (char **line = lines; *line; line++)
         if (**line != '\0')
             g_ptr_array_add(missing, g_strdup(*line));
 }

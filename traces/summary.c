@@ -83,9 +83,9 @@ static void add_missing(struct summary *summary, const struct trace *trace)
                         g_strdup("the lifetimes of non-model data: only its sums are known"));
     if (trace->tensor_count == 0)
         g_ptr_array_add(missing, g_strdup("tensors"));
-    if (trace->model == NULL)
+    if (!trace->model)
         g_ptr_array_add(missing, g_strdup("the model's name"));
-    if (trace->precision == NULL)
+    if (!trace->precision)
         g_ptr_array_add(missing, g_strdup("the precision"));
 }
 

@@ -23,7 +23,7 @@ char *summary_format_time(uint64_t ns)
 
 static void print_text(FILE *out, const char *label, const char *text)
 {
-    fprintf(out, "%-18s %s\n", label, text == NULL ? "unknown" : text);
+    fprintf(out, "%-18s %s\n", label, !text ? "unknown" : text);
 }
 
 static void print_origin(const struct trace *trace, const char *path, FILE *out)

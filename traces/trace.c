@@ -4,7 +4,7 @@ G_DEFINE_QUARK(pstar_trace_error, trace_error)
 
 void trace_free(struct trace *trace)
 {
-    if (trace == NULL)
+    if (!trace)
         return;
     for (uint32_t i = 0; i < trace->tensor_count; i++)
         g_free(trace->tensors[i].name);

@@ -27,7 +27,7 @@ static bool refuse(const struct checker *checker, const char *format, ...)
 
 static bool is_name(const char *text)
 {
-    return text != NULL && text[0] != '\0' && g_utf8_validate(text, -1, NULL);
+    return text && text[0] != '\0' && g_utf8_validate(text, -1, NULL);
 }
 
 static bool check_texts(const struct checker *checker)
@@ -40,7 +40,7 @@ static bool check_texts(const struct checker *checker)
                  {"precision", trace->precision},
                  {"machine", trace->machine}};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
-        if (texts[i].text != NULL && !g_utf8_validate(texts[i].text, -1, NULL))
+        if (texts[i].text && !g_utf8_validate(texts[i].text, -1, NULL))
             return refuse(checker, "meta: %s is no UTF-8", texts[i].key);
     return true;
 }
@@ -117,7 +117,7 @@ static bool check_operator(const struct checker *checker, uint32_t moment, uint3
         fault = "bytes over the link are absurdly large";
     else if (op->place == TRACE_ON_DEVICE && (op->h2d_bytes > 0 || op->d2h_bytes > 0))
         fault = "runs on the device, yet its activations cross the link";
-    if (fault != NULL)
+    if (fault)
         return refuse(checker, "operators: row %" G_GUINT32_FORMAT " (%s): %s", moment,
                       is_name(op->name) ? op->name : "", fault);
     return true;
@@ -175,7 +175,7 @@ static bool check_access(const struct checker *checker, uint32_t moment, uint32_
     const struct trace *trace = checker->trace;
     const struct trace_access *access = &trace->accesses[row];
     const char *fault = fault_of_access(trace, moment, access);
-    if (fault == NULL) {
+    if (!fault) {
         uint32_t *last = access->list == TRACE_ACTIVATION
                              ? &seen[(size_t)trace->tensor_count * TRACE_LISTS + access->tensor]
                              : &seen[(size_t)access->tensor * TRACE_LISTS + access->list];
@@ -183,7 +183,7 @@ static bool check_access(const struct checker *checker, uint32_t moment, uint32_
             fault = "the operator accesses the same list of this tensor a second time";
         *last = moment + 1;
     }
-    if (fault != NULL)
+    if (fault)
         return refuse(checker, "accesses: row %" G_GUINT32_FORMAT " (%s): %s", row,
                       trace->operators[moment].name, fault);
     return true;
@@ -259,7 +259,7 @@ static bool check_buffers(const struct checker *checker)
             fault = "it lives beyond the last moment";
         else if (buffer->recompute_flops > INT64_MAX)
             fault = "recompute_flops is absurdly large";
-        if (fault != NULL)
+        if (fault)
             return refuse(checker, "buffers: row %" G_GUINT32_FORMAT " (%s): %s", i,
                           is_name(buffer->name) ? buffer->name : "", fault);
     }
@@ -269,7 +269,7 @@ static bool check_buffers(const struct checker *checker)
 static bool check_sums(const struct checker *checker)
 {
     const struct trace *trace = checker->trace;
-    if (trace->non_model_bytes == NULL)
+    if (!trace->non_model_bytes)
         return refuse(checker, "moments: there are none");
     struct trace sums = {
         .operator_count = trace->operator_count,

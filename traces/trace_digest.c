@@ -26,7 +26,7 @@ static void add_number(struct digester *digester, uint64_t number)
 
 static void add_text(struct digester *digester, const char *text)
 {
-    size_t length = text == NULL ? 0 : strlen(text);
+    size_t length = !text ? 0 : strlen(text);
     add_number(digester, length);
     if (length > 0)
         g_byte_array_append(digester->pending, (const guint8 *)text, (guint)length);

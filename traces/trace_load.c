@@ -61,7 +61,7 @@ static const char *text(const struct loader *loader, sqlite3_stmt *row, int colu
 {
     const char *value = (const char *)sqlite3_column_text(row, column);
     int bytes = sqlite3_column_bytes(row, column);
-    if (sqlite3_column_type(row, column) != SQLITE_TEXT || value == NULL ||
+    if (sqlite3_column_type(row, column) != SQLITE_TEXT || !value ||
         !g_utf8_validate(value, bytes, NULL)) {
         refuse(loader, sqlite3_column_int64(row, 0), "%s is no text",
                sqlite3_column_name(row, column));
@@ -75,16 +75,16 @@ static bool name(const struct loader *loader, sqlite3_stmt *row, int column,
                  bool (*parse)(const char *, uint8_t *), uint8_t *out)
 {
     const char *value = text(loader, row, column);
-    return value != NULL && (parse(value, out) ||
-                             refuse(loader, sqlite3_column_int64(row, 0), "no %s is called '%s'",
-                                    sqlite3_column_name(row, column), value));
+    return value && (parse(value, out) ||
+                     refuse(loader, sqlite3_column_int64(row, 0), "no %s is called '%s'",
+                            sqlite3_column_name(row, column), value));
 }
 
 static bool load_tensor(struct loader *loader, sqlite3_stmt *row)
 {
     struct trace_tensor tensor = {0};
     const char *called = text(loader, row, 1);
-    if (called == NULL || !number(loader, row, 2, INT64_MAX, &tensor.elements))
+    if (!called || !number(loader, row, 2, INT64_MAX, &tensor.elements))
         return false;
     tensor.name = g_strdup(called);
     g_array_append_val(loader->rows, tensor);
@@ -96,7 +96,7 @@ static bool load_operator(struct loader *loader, sqlite3_stmt *row)
     struct trace_operator op = {.layer = -1};
     uint64_t layer = 0;
     const char *called = text(loader, row, 1);
-    if (called == NULL || !name(loader, row, 2, trace_phase_parse, &op.phase) ||
+    if (!called || !name(loader, row, 2, trace_phase_parse, &op.phase) ||
         !name(loader, row, 3, trace_place_parse, &op.place) ||
         !number_32(loader, row, 5, &op.micro_batch) ||
         !number(loader, row, 6, INT64_MAX, &op.flops) ||
@@ -142,7 +142,7 @@ static bool load_buffer(struct loader *loader, sqlite3_stmt *row)
     struct trace_buffer buffer = {0};
     uint64_t saved = 0;
     const char *called = text(loader, row, 1);
-    if (called == NULL || !number(loader, row, 2, INT64_MAX, &buffer.bytes) ||
+    if (!called || !number(loader, row, 2, INT64_MAX, &buffer.bytes) ||
         !number_32(loader, row, 3, &buffer.first) || !number_32(loader, row, 4, &buffer.last) ||
         !number(loader, row, 5, 1, &saved) ||
         !number(loader, row, 6, INT64_MAX, &buffer.recompute_flops))
@@ -168,7 +168,7 @@ static bool load_rows(struct loader *loader, const char *sql,
                       bool (*load)(struct loader *, sqlite3_stmt *))
 {
     sqlite3_stmt *row = database_prepare(loader->database, sql, loader->error);
-    if (row == NULL)
+    if (!row)
         return false;
     int status;
     bool good = true;
@@ -302,7 +302,7 @@ static bool load_iteration(const struct database *database, struct trace *trace,
 struct trace *trace_read(const char *path, GError **error)
 {
     struct database *database = database_open(path, error);
-    if (database == NULL)
+    if (!database)
         return NULL;
     struct trace *trace = g_new0(struct trace, 1);
     /* One transaction, so that all tables are of one state of the file. */

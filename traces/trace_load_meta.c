@@ -22,7 +22,7 @@ static bool meta_text(const struct database *database, sqlite3_stmt *row, const 
         return false;
     }
     const char *value = (const char *)sqlite3_column_text(row, 0);
-    if (value == NULL || !g_utf8_validate(value, sqlite3_column_bytes(row, 0), NULL)) {
+    if (!value || !g_utf8_validate(value, sqlite3_column_bytes(row, 0), NULL)) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: meta: %s is no text",
                     database->path, key);
         return false;
@@ -68,10 +68,10 @@ bool trace_is_partial(const char *path, bool *partial, GError **error)
 {
     uint64_t number = 0;
     struct database *database = database_open(path, error);
-    if (database == NULL)
+    if (!database)
         return false;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
-    bool good = row != NULL && meta_number(database, row, "partial", 1, &number, error);
+    bool good = row && meta_number(database, row, "partial", 1, &number, error);
     sqlite3_finalize(row);
     database_close(database);
     *partial = number == 1;
@@ -82,7 +82,7 @@ bool trace_load_meta(const struct database *database, struct trace *trace, GErro
 {
     uint64_t batch = 0, sequence = 0, micro_batches = 0, estimated = 0, partial = 0;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
-    bool good = row != NULL && meta_text(database, row, "producer", &trace->producer, error) &&
+    bool good = row && meta_text(database, row, "producer", &trace->producer, error) &&
                 meta_text(database, row, "model", &trace->model, error) &&
                 meta_text(database, row, "precision", &trace->precision, error) &&
                 meta_text(database, row, "machine", &trace->machine, error) &&

@@ -17,7 +17,7 @@ static void bind_number(sqlite3_stmt *statement, int column, uint64_t number)
 static bool store_text(const struct database *database, sqlite3_stmt *statement, const char *key,
                        const char *text, GError **error)
 {
-    if (text == NULL)
+    if (!text)
         return true;
     bind_text(statement, 1, key);
     bind_text(statement, 2, text);
@@ -49,8 +49,7 @@ bool trace_store_meta(const struct database *database, const struct trace *trace
     if (!database_execute(database, SCHEMA_META, error))
         return false;
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO meta VALUES (?, ?)", error);
-    bool good = row != NULL &&
-                store_number(database, row, "schema_version", TRACE_SCHEMA_VERSION, error) &&
+    bool good = row && store_number(database, row, "schema_version", TRACE_SCHEMA_VERSION, error) &&
                 store_text(database, row, "producer", trace->producer, error) &&
                 store_text(database, row, "model", trace->model, error) &&
                 store_text(database, row, "precision", trace->precision, error) &&
@@ -187,7 +186,7 @@ bool trace_write(const struct trace *trace, const char *path, GError **error)
     if (!trace_check(trace, path, error))
         return false;
     struct database *database = database_create(path, error);
-    if (database == NULL)
+    if (!database)
         return false;
     if (!trace_store(database, trace, error)) {
         database_close(database);

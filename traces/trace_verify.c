@@ -9,7 +9,7 @@
 static bool verify_pages(const struct database *database, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "PRAGMA integrity_check(1)", error);
-    if (row == NULL)
+    if (!row)
         return false;
     bool good = true;
     if (sqlite3_step(row) != SQLITE_ROW) {
@@ -45,11 +45,11 @@ static bool verify_ranges(const char *path, const struct trace *trace,
         const char *fault = NULL;
         if (event->end_ns != 0 && event->end_ns < event->start_ns)
             fault = "ends before it begins";
-        else if (domain != 0 && trace != NULL && event->domain == domain &&
+        else if (domain != 0 && trace && event->domain == domain &&
                  event->type == RECORD_PUSH_POP && event->category == ANNOTATION_OPERATOR &&
                  event->payload >= trace->operator_count)
             fault = "is of an operator that the trace does not have";
-        if (fault != NULL) {
+        if (fault) {
             g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                         "%s: NVTX_EVENTS: the range '%s' that starts at %" G_GUINT64_FORMAT " %s",
                         path, records_text(records, event->text), event->start_ns, fault);
@@ -62,7 +62,7 @@ static bool verify_ranges(const char *path, const struct trace *trace,
 bool trace_verify(const char *path, GError **error)
 {
     struct database *database = database_open(path, error);
-    bool good = database != NULL && verify_pages(database, error);
+    bool good = database && verify_pages(database, error);
     database_close(database);
     if (!good)
         return false;
@@ -70,10 +70,10 @@ bool trace_verify(const char *path, GError **error)
     struct trace *trace = NULL;
     struct activity *activity = NULL;
     struct records *records = records_read(path, error);
-    if (records != NULL && trace_is_partial(path, &partial, error) &&
-        (!records->has_iteration || (trace = trace_read(path, error)) != NULL))
+    if (records && trace_is_partial(path, &partial, error) &&
+        (!records->has_iteration || (trace = trace_read(path, error))))
         activity = activity_read(path, ACTIVITY_ALL, error);
-    good = activity != NULL && verify_ranges(path, trace, records, error) &&
+    good = activity && verify_ranges(path, trace, records, error) &&
            activity_verify(activity, records, partial, path, error);
     activity_free(activity);
     records_free(records);

@@ -40,7 +40,7 @@ static bool prepare(struct trial *trial, enum model_precision precision)
            cudaStreamCreateWithFlags(&trial->stream, cudaStreamNonBlocking) == cudaSuccess &&
            cudaEventCreate(&trial->begin) == cudaSuccess &&
            cudaEventCreate(&trial->end) == cudaSuccess &&
-           (trial->operators = cuda_operators_new(trial->memory, trial->stream, NULL)) != NULL;
+           (trial->operators = cuda_operators_new(trial->memory, trial->stream, NULL));
 }
 
 static void finish(struct trial *trial)

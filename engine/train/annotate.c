@@ -51,7 +51,7 @@ static void declare(nvtxDomainHandle_t domain, uint64_t index, const char *forma
 
 static void declare_text(nvtxDomainHandle_t domain, const char *key, const char *text)
 {
-    if (text != NULL)
+    if (text)
         declare(domain, 0, "meta %s %s", key, text);
 }
 
@@ -114,7 +114,7 @@ static void declare_all(nvtxDomainHandle_t domain, const struct trace *trace)
 struct annotate *annotate_new(const struct trace *trace)
 {
     nvtxDomainHandle_t domain = nvtxDomainCreateA(ANNOTATION_DOMAIN);
-    if (domain == NULL)
+    if (!domain)
         return NULL;
     nvtxDomainNameCategoryA(domain, ANNOTATION_DECLARATION, "declaration");
     nvtxDomainNameCategoryA(domain, ANNOTATION_ITERATION, "iteration");
@@ -136,7 +136,7 @@ struct annotate *annotate_new(const struct trace *trace)
 
 void annotate_free(struct annotate *annotate)
 {
-    if (annotate == NULL)
+    if (!annotate)
         return;
     nvtxDomainDestroy(annotate->domain);
     g_free(annotate);
@@ -144,19 +144,19 @@ void annotate_free(struct annotate *annotate)
 
 void annotate_iteration_begin(struct annotate *annotate, uint64_t step)
 {
-    if (annotate != NULL)
+    if (annotate)
         push(annotate, ANNOTATION_ITERATION, annotate->iteration, step);
 }
 
 void annotate_iteration_end(struct annotate *annotate)
 {
-    if (annotate != NULL)
+    if (annotate)
         nvtxDomainRangePop(annotate->domain);
 }
 
 void annotate_operator_begin(struct annotate *annotate, uint32_t moment)
 {
-    if (annotate == NULL)
+    if (!annotate)
         return;
     g_assert(moment < annotate->operator_count);
     push(annotate, ANNOTATION_OPERATOR, annotate->operators[moment], moment);
@@ -164,7 +164,7 @@ void annotate_operator_begin(struct annotate *annotate, uint32_t moment)
 
 void annotate_operator_end(struct annotate *annotate)
 {
-    if (annotate != NULL)
+    if (annotate)
         nvtxDomainRangePop(annotate->domain);
 }
 
@@ -172,12 +172,12 @@ void annotate_copy_begin(const struct annotate *annotate, enum mover_queue direc
                          uint64_t bytes)
 {
     g_assert(direction == MOVER_H2D || direction == MOVER_D2H);
-    if (annotate != NULL)
+    if (annotate)
         push(annotate, ANNOTATION_COPY, annotate->copies[direction], bytes);
 }
 
 void annotate_copy_end(const struct annotate *annotate)
 {
-    if (annotate != NULL)
+    if (annotate)
         nvtxDomainRangePop(annotate->domain);
 }

@@ -79,12 +79,12 @@ static bool is_ours(const char *name)
 static bool remove_folder(const char *folder, const char *heir, GError **error)
 {
     GDir *directory = g_dir_open(folder, 0, error);
-    if (directory == NULL)
+    if (!directory)
         return false;
     bool removed = true;
-    for (const char *name; removed && (name = g_dir_read_name(directory)) != NULL;) {
+    for (const char *name; removed && (name = g_dir_read_name(directory));) {
         char *path = g_build_filename(folder, name, NULL);
-        if (heir == NULL || is_ours(name)) {
+        if (!heir || is_ours(name)) {
             removed = g_unlink(path) == 0 || fail(path, error);
         } else {
             char *new_path = g_build_filename(heir, name, NULL);
@@ -118,7 +118,7 @@ bool checkpoint_may_save(const char *folder, GError **error)
     if (ours || !g_file_test(folder, G_FILE_TEST_EXISTS))
         return true;
     GDir *directory = g_dir_open(folder, 0, error);
-    if (directory == NULL)
+    if (!directory)
         return false;
     bool empty = g_dir_read_name(directory) == NULL;
     g_dir_close(directory);
@@ -148,7 +148,7 @@ bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
     bool saved = false;
     if (!checkpoint_may_save(name, error))
         goto out;
-    if (g_mkdir_with_parents(parent, 0777) != 0 || g_mkdtemp_full(fresh, 0777) == NULL) {
+    if (g_mkdir_with_parents(parent, 0777) != 0 || !g_mkdtemp_full(fresh, 0777)) {
         fail(name, error);
         goto out;
     }
@@ -173,12 +173,12 @@ static bool check_moments(const struct safetensors *file, const struct model_con
             const struct safetensors_tensor *tensor = safetensors_find(file, name);
             uint64_t shape[2];
             uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
-            if (tensor == NULL) {
+            if (!tensor) {
                 g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
                             "%s: tensor %s is missing", safetensors_path(file), name);
             }
             g_free(name);
-            if (tensor == NULL || !safetensors_expect(file, tensor, shape, rank, error))
+            if (!tensor || !safetensors_expect(file, tensor, shape, rank, error))
                 return false;
         }
     }
@@ -203,7 +203,7 @@ static bool load_moments(const struct safetensors *file, const struct trace *tra
 static bool check_config(const char *folder, const struct model_config *config, GError **error)
 {
     struct model_config *saved = model_config_read(folder, error);
-    bool same = saved != NULL && checkpoint_match_config(folder, saved, config, error);
+    bool same = saved && checkpoint_match_config(folder, saved, config, error);
     model_config_free(saved);
     return same;
 }
@@ -214,8 +214,8 @@ bool checkpoint_load(const char *folder, const struct model_config *config,
     char *path = g_build_filename(folder, OPTIMIZER_FILE, NULL);
     struct safetensors *weights = NULL, *optimizer = NULL;
     bool loaded = check_config(folder, config, error) &&
-                  (weights = weights_open(folder, config, trace, error)) != NULL &&
-                  (optimizer = safetensors_open(path, error)) != NULL &&
+                  (weights = weights_open(folder, config, trace, error)) &&
+                  (optimizer = safetensors_open(path, error)) &&
                   check_moments(optimizer, config, trace, error) &&
                   weights_load(weights, trace, store, error) &&
                   load_moments(optimizer, trace, store, error);

@@ -162,7 +162,7 @@ static bool parse(const char *path, const json_t *root, struct checkpoint_state 
         const json_t *value = json_object_get(root, state_fields[i].name);
         if (!field_read(state, &state_fields[i], value)) {
             g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s: %s", path,
-                        state_fields[i].name, value == NULL ? "is missing" : "has an absurd value");
+                        state_fields[i].name, !value ? "is missing" : "has an absurd value");
             return false;
         }
     }
@@ -176,7 +176,7 @@ bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, G
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
     *state = (struct checkpoint_state){0};
     bool read = false;
-    if (root == NULL) {
+    if (!root) {
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s", path,
                     problem.text);
     } else {

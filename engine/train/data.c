@@ -147,7 +147,7 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
 
 void data_close(struct data *data)
 {
-    if (data == NULL)
+    if (!data)
         return;
     if (data->file)
         g_mapped_file_unref(data->file);
@@ -162,7 +162,7 @@ uint64_t data_tokens(const struct data *data, enum data_share share)
 
 static uint32_t token_at(const struct data *data, uint64_t place)
 {
-    return data->text != NULL ? data->text[place] : data->numbered[place];
+    return data->text ? data->text[place] : data->numbered[place];
 }
 
 static void read_sequence(const struct data *data, uint64_t start, uint32_t *tokens,

@@ -16,7 +16,7 @@ void initialise_values(const struct model_config *config, uint64_t seed, uint32_
 {
     if (g_str_has_suffix(name, ".bias")) {
         fill(0.0f, count, values);
-    } else if (strstr(name, "ln_") != NULL) {
+    } else if (strstr(name, "ln_")) {
         fill(1.0f, count, values);
     } else {
         double deviation = config->initializer_range;

@@ -78,7 +78,7 @@ static const struct safetensors_tensor *find(const struct safetensors *file, con
     char *prefixed = saved_name(name);
     const struct safetensors_tensor *tensor = safetensors_find(file, prefixed);
     g_free(prefixed);
-    return tensor != NULL ? tensor : safetensors_find(file, name);
+    return tensor ? tensor : safetensors_find(file, name);
 }
 
 static bool check_wanted(const struct safetensors *file, const struct model_config *config,
@@ -89,7 +89,7 @@ static bool check_wanted(const struct safetensors *file, const struct model_conf
         const struct safetensors_tensor *tensor = find(file, name);
         uint64_t shape[2];
         uint32_t rank = weights_shape(config, name, shape);
-        if (tensor == NULL) {
+        if (!tensor) {
             g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
                         "%s: tensor %s is missing", safetensors_path(file), name);
             return false;
@@ -156,7 +156,7 @@ struct safetensors *weights_open(const char *path, const struct model_config *co
                           : g_strdup(path);
     struct safetensors *file = safetensors_open(file_path, error);
     g_free(file_path);
-    if (file == NULL)
+    if (!file)
         return NULL;
     GHashTable *known = g_hash_table_new(g_str_hash, g_str_equal);
     bool fits = check_wanted(file, config, trace, known, error) &&
@@ -203,7 +203,7 @@ bool weights_load(const struct safetensors *file, const struct trace *trace,
 {
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         const struct safetensors_tensor *tensor = find(file, trace->tensors[i].name);
-        g_assert(tensor != NULL && tensor->elements == trace->tensors[i].elements);
+        g_assert(tensor && tensor->elements == trace->tensors[i].elements);
         if (!weights_copy_in(file, tensor, store, i, weights_list(trace), error))
             return false;
     }

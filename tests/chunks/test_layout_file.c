@@ -36,7 +36,7 @@ static void tear_down(struct fixture *f, gconstpointer data)
 static void assert_says(const GError *error, const char *says)
 {
     g_assert_nonnull(error);
-    if (strstr(error->message, says) == NULL)
+    if (!strstr(error->message, says))
         g_error("'%s' does not say '%s'", error->message, says);
 }
 

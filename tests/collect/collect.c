@@ -28,9 +28,9 @@ static void assert_collected(struct trace *expected, const struct trace *trace)
 {
     for (uint32_t m = 0; m < trace->operator_count; m++)
         expected->operators[m].duration_ns = trace->operators[m].duration_ns;
-    if (expected->machine == NULL)
+    if (!expected->machine)
         expected->machine = g_strdup(trace->machine);
-    if (expected->producer == NULL)
+    if (!expected->producer)
         expected->producer = g_strdup("traced_annotated");
     g_assert_nonnull(trace->machine);
     assert_traces_equal(expected, trace);
@@ -154,8 +154,8 @@ static void remove_files(const struct fixture *fixture, const char *part_of_name
 {
     GDir *folder = g_dir_open(fixture->folder, 0, NULL);
     const char *name;
-    while ((name = g_dir_read_name(folder)) != NULL)
-        if (strstr(name, part_of_name) != NULL) {
+    while ((name = g_dir_read_name(folder)))
+        if (strstr(name, part_of_name)) {
             char *path = g_build_filename(fixture->folder, name, NULL);
             g_unlink(path);
             g_free(path);
@@ -195,7 +195,7 @@ static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
         waitpid(child, NULL, 0);
         GError *error = NULL;
         struct trace *trace = trace_read(fixture->path, &error);
-        if (trace != NULL) {
+        if (trace) {
             g_assert_true(trace->partial);
             found++;
         } else {

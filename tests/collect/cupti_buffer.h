@@ -41,8 +41,7 @@ static inline size_t cupti_buffer_bytes(CUpti_ActivityKind kind)
 static inline CUptiResult cupti_buffer_next(uint8_t *buffer, size_t valid_bytes,
                                             CUpti_Activity **record)
 {
-    uint8_t *next = *record == NULL ? buffer
-                                    : (uint8_t *)*record + cupti_buffer_bytes((*record)->kind);
+    uint8_t *next = !*record ? buffer : (uint8_t *)*record + cupti_buffer_bytes((*record)->kind);
     size_t left = (size_t)(buffer + valid_bytes - next);
     if (left < sizeof(CUpti_ActivityKind))
         return CUPTI_ERROR_MAX_LIMIT_REACHED;

@@ -31,11 +31,11 @@ static struct trace *declare(size_t replaced, const char *text, uint64_t payload
     for (size_t i = 0; i < G_N_ELEMENTS(good); i++)
         if (i != replaced)
             declarations_add(declarations, good[i].text, good[i].payload);
-        else if (text != NULL)
+        else if (text)
             declarations_add(declarations, text, payload);
     struct declared declared;
     struct trace *trace = declarations_take(declarations, &declared, error);
-    g_assert_true(trace != NULL || (declared.fused == NULL && declared.unknown == NULL));
+    g_assert_true(trace || (!declared.fused && !declared.unknown));
     declared_clear(&declared);
     declarations_free(declarations);
     return trace;
@@ -130,7 +130,7 @@ static void test_bad(void)
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;
         struct trace *trace = declare(bad[i].replaced, bad[i].text, bad[i].payload, &error);
-        if (trace != NULL)
+        if (trace)
             g_error("'%s' was accepted", bad[i].text);
         g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
         g_error_free(error);
@@ -150,7 +150,7 @@ static void test_garbage(void)
                                                                                        256);
         uint64_t payload = g_rand_boolean(random) ? good[replaced].payload : g_rand_int(random);
         struct trace *trace = declare(replaced, text, payload, NULL);
-        if (trace != NULL)
+        if (trace)
             g_assert_true(trace_check(trace, "", NULL));
         trace_free(trace);
         g_free(text);

@@ -21,7 +21,7 @@
 static void set_up_fakes(struct fixture *fixture, gconstpointer data)
 {
     g_setenv("LD_LIBRARY_PATH", FAKES, TRUE);
-    g_setenv("FAKE", data == NULL ? "" : (const char *)data, TRUE);
+    g_setenv("FAKE", !data ? "" : (const char *)data, TRUE);
     set_up(fixture, data);
 }
 
@@ -67,7 +67,7 @@ static void assert_checked(struct fixture *fixture, const char *info_says)
     assert_exit(fixture, 0);
     run_line(fixture, PROGRAM_DIR "/pstar-trace info %s", fixture->path);
     assert_exit(fixture, 0);
-    if (strstr(fixture->output, info_says) == NULL)
+    if (!strstr(fixture->output, info_says))
         g_error("'%s' does not say '%s'", fixture->output, info_says);
 }
 

@@ -32,7 +32,7 @@ static const char *call_name(enum call_class api, uint32_t callback)
 
 static void set_up(struct fixture *f, gconstpointer data)
 {
-    cupti_next_record next = data == NULL ? cupti_buffer_next : real_next;
+    cupti_next_record next = !data ? cupti_buffer_next : real_next;
     GError *error = NULL;
     g_assert_true(cupti_sizes_measure(next, f->bytes, &error));
     g_assert_no_error(error);
@@ -387,7 +387,7 @@ static size_t odd_bytes;
 /* As a library whose kernels have `odd_bytes`. */
 static CUptiResult odd_next(uint8_t *buffer, size_t valid_bytes, CUpti_Activity **record)
 {
-    if (*record == NULL || (*record)->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+    if (!*record || (*record)->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
         return cupti_buffer_next(buffer, valid_bytes, record);
     *record = (CUpti_Activity *)(void *)((uint8_t *)*record + odd_bytes);
     return odd_bytes == 0 ? CUPTI_ERROR_INVALID_KIND : CUPTI_SUCCESS;
@@ -410,8 +410,7 @@ static void test_sizes(void)
         odd_bytes = cases[i].bytes;
         bool good = cupti_sizes_measure(odd_next, bytes, &error);
         g_assert_cmpint(good, ==, cases[i].good);
-        g_assert_cmpint(error != NULL && strstr(error->message, "records of kernels") != NULL, ==,
-                        !cases[i].good);
+        g_assert_cmpint(error && strstr(error->message, "records of kernels"), ==, !cases[i].good);
         g_clear_error(&error);
     }
 }
@@ -432,21 +431,21 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     void *library = dlopen(CUPTI_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library != NULL)
+    if (library)
         *(void **)&real_next = dlsym(library, "cuptiActivityGetNextRecord");
     size_t bytes[CUPTI_ACTIVITY_KIND_COUNT];
-    if (real_next != NULL && !cupti_sizes_measure(real_next, bytes, NULL))
+    if (real_next && !cupti_sizes_measure(real_next, bytes, NULL))
         real_next = NULL; /* some do nothing without a driver */
     for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
         g_autofree char *ours = g_strconcat("/device-log/", tests[i].name, NULL);
         g_autofree char *real = g_strconcat("/device-log/with-cupti/", tests[i].name, NULL);
         g_test_add(ours, struct fixture, NULL, set_up, tests[i].function, tear_down);
-        if (real_next != NULL)
+        if (real_next)
             g_test_add(real, struct fixture, "real", set_up, tests[i].function, tear_down);
     }
     g_test_add_func("/device-log/short-names", test_short_names);
     g_test_add_func("/device-log/sizes", test_sizes);
-    if (real_next == NULL)
+    if (!real_next)
         g_test_message("%s does not walk here: only ours is tested", CUPTI_LIBRARY);
     return g_test_run();
 }

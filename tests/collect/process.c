@@ -70,7 +70,7 @@ void assert_exit(const struct fixture *fixture, int code)
 
 void assert_says(const struct fixture *fixture, const char *text)
 {
-    if (strstr(fixture->errors, text) == NULL)
+    if (!strstr(fixture->errors, text))
         g_error("'%s' does not say '%s'", fixture->errors, text);
 }
 

@@ -57,7 +57,7 @@ static void remove_unfinished(const struct fixture *fixture)
 {
     g_autoptr(GDir) folder = g_dir_open(fixture->folder, 0, NULL);
     const char *name;
-    while ((name = g_dir_read_name(folder)) != NULL) {
+    while ((name = g_dir_read_name(folder))) {
         g_autofree char *path = g_build_filename(fixture->folder, name, NULL);
         g_unlink(path);
     }

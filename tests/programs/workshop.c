@@ -47,7 +47,7 @@ struct workshop *workshop_new(void)
 static void remove_tree(const char *path)
 {
     GDir *folder = g_file_test(path, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(path, 0, NULL);
-    for (const char *name = NULL; folder && (name = g_dir_read_name(folder)) != NULL;) {
+    for (const char *name = NULL; folder && (name = g_dir_read_name(folder));) {
         char *child = g_build_filename(path, name, NULL);
         remove_tree(child);
         g_free(child);

@@ -177,7 +177,7 @@ static void check_zoom(const json_t *found)
     bool backward = false;
     g_assert_cmpuint(json_array_size(whole), >, 0);
     json_array_foreach (near, index, name)
-        backward = backward || strstr(json_string_value(name), "backward layer.") != NULL;
+        backward = backward || strstr(json_string_value(name), "backward layer.");
     g_assert_true(backward);
     /* The longest wait is the update's. */
     check_span(step_of(seen, 5, "link"), 14.8, 40);

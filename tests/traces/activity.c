@@ -307,7 +307,7 @@ static void test_wrong(struct fixture *f, gconstpointer data)
         g_assert_null(activity_read(f->path, ACTIVITY_ALL, &error));
         g_assert_cmpint((int)error->domain, ==, (int)TRACE_ERROR);
         g_assert_true(g_str_has_prefix(error->message, f->path));
-        if (strstr(error->message, wrongs[i].says) == NULL)
+        if (!strstr(error->message, wrongs[i].says))
             g_error("'%s' does not say '%s'", error->message, wrongs[i].says);
         g_clear_error(&error);
         /* what the simulator reads is not concerned */
@@ -335,9 +335,9 @@ static void test_damage(struct fixture *f, gconstpointer data)
         GError *error = NULL;
         struct activity *back = activity_read(f->path, ACTIVITY_ALL, &error);
         g_assert_true((back == NULL) == (error != NULL));
-        if (error != NULL)
+        if (error)
             g_assert_true(g_str_has_prefix(error->message, f->path));
-        for (uint32_t i = 1; back != NULL && i < back->kernel_count; i++)
+        for (uint32_t i = 1; back && i < back->kernel_count; i++)
             g_assert_cmpuint(back->kernels[i - 1].start_ns, <=, back->kernels[i].start_ns);
         refused += error != NULL;
         g_clear_error(&error);

@@ -138,7 +138,7 @@ static uint64_t level_after(const struct memory_record *events, uint32_t count, 
         const struct memory_record *last = NULL;
         for (uint32_t i = 0; i < count; i++)
             last = events[i].address == place ? &events[i] : last;
-        if (last != NULL && last->operation == MEMORY_ALLOCATE && last->kind == kind)
+        if (last && last->operation == MEMORY_ALLOCATE && last->kind == kind)
             sum += last->bytes;
     }
     return sum;
@@ -222,7 +222,7 @@ static void refuse(const struct fixture *f, bool partial, const char *says)
 {
     GError *error = NULL;
     bool good = activity_verify(f->activity, &f->records, partial, "run.pstar", &error);
-    if (says == NULL) {
+    if (!says) {
         g_assert_no_error(error);
         g_assert_true(good);
         return;
@@ -230,7 +230,7 @@ static void refuse(const struct fixture *f, bool partial, const char *says)
     g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
     g_assert_false(good);
     g_assert_true(g_str_has_prefix(error->message, "run.pstar: "));
-    if (strstr(error->message, says) == NULL)
+    if (!strstr(error->message, says))
         g_error("'%s' does not say '%s'", error->message, says);
     g_clear_error(&error);
 }
@@ -291,7 +291,7 @@ static void test_check(struct fixture *f, gconstpointer data)
         g_assert_true(record_file_complete(file, NULL, 0, false, NULL));
         record_file_free(file);
         g_assert_cmpint(trace_verify(path, &error), ==, !wrong);
-        g_assert_cmpint(error != NULL && strstr(error->message, "correlation 77777"), ==, wrong);
+        g_assert_cmpint(error && strstr(error->message, "correlation 77777"), ==, wrong);
         g_clear_error(&error);
     }
     trace_free(trace);

@@ -14,7 +14,7 @@
 static bool is_unknown(const struct import_fixture *f, const char *what)
 {
     for (guint i = 0; i < f->unknown->len; i++)
-        if (strstr((char *)g_ptr_array_index(f->unknown, i), what) != NULL)
+        if (strstr((char *)g_ptr_array_index(f->unknown, i), what))
             return true;
     return false;
 }

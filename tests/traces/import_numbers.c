@@ -82,9 +82,9 @@ static void check_iteration(const char *path)
     g_assert_no_error(error);
     struct trace *trace = records->has_iteration ? trace_read(path, &error) : NULL;
     g_assert_no_error(error);
-    for (uint32_t m = 0; trace != NULL && m < trace->operator_count; m++)
+    for (uint32_t m = 0; trace && m < trace->operator_count; m++)
         g_assert_cmpuint(trace->non_model_bytes[m], <, 8 * MOST_BYTES);
-    for (uint32_t t = 0; trace != NULL && t < trace->tensor_count; t++)
+    for (uint32_t t = 0; trace && t < trace->tensor_count; t++)
         g_assert_cmpuint(trace->tensors[t].elements, <, MOST_BYTES);
     trace_free(trace);
     records_free(records);

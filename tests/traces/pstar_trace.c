@@ -74,7 +74,7 @@ static void assert_done(const struct fixture *fixture)
 static void assert_refused(const struct fixture *fixture, const char *reason)
 {
     g_assert_cmpint(fixture->code, ==, 2);
-    if (strstr(fixture->errors, reason) == NULL)
+    if (!strstr(fixture->errors, reason))
         g_error("'%s' does not say '%s'", fixture->errors, reason);
     g_assert_true(strchr(fixture->errors, '\n') == fixture->errors + strlen(fixture->errors) - 1);
     g_assert_cmpstr(fixture->output, ==, "");

@@ -183,9 +183,9 @@ static void test_damage(struct fixture *fixture, gconstpointer data)
         GError *error = NULL;
         struct records *records = records_read(fixture->path, &error);
         g_assert_true((records == NULL) == (error != NULL));
-        if (error != NULL)
+        if (error)
             g_assert_true(g_str_has_prefix(error->message, fixture->path));
-        for (uint32_t i = 0; records != NULL && i < records->event_count; i++)
+        for (uint32_t i = 0; records && i < records->event_count; i++)
             g_assert_nonnull(records_text(records, records->events[i].text));
         refused += error != NULL;
         g_clear_error(&error);

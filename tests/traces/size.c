@@ -128,7 +128,7 @@ static void test_round_trip(void)
         g_assert_true(size_parse(text, &back, NULL));
         double difference = (double)back - (double)bytes;
         g_assert_cmpfloat(difference < 0 ? -difference : difference, <=, 0.005 * (double)bytes + 1);
-        if (strchr(text, '.') == NULL)
+        if (!strchr(text, '.'))
             g_assert_cmpuint(back, ==, bytes);
         g_free(text);
     }

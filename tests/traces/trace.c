@@ -78,7 +78,7 @@ static void assert_refused(struct trace *trace, const char *where)
     g_assert_false(trace_check(trace, "file.pstar", &error));
     g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
     g_assert_true(g_str_has_prefix(error->message, "file.pstar: "));
-    if (strstr(error->message, where) == NULL)
+    if (!strstr(error->message, where))
         g_error("'%s' does not name '%s'", error->message, where);
     g_error_free(error);
     trace_free(trace);

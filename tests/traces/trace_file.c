@@ -70,7 +70,7 @@ static void assert_refused(const char *path, enum trace_error code, const char *
     g_assert_null(trace_read(path, &error));
     g_assert_error(error, TRACE_ERROR, (int)code);
     g_assert_true(g_str_has_prefix(error->message, path));
-    if (strstr(error->message, reason) == NULL)
+    if (!strstr(error->message, reason))
         g_error("'%s' does not say '%s'", error->message, reason);
     g_error_free(error);
 }
@@ -167,7 +167,7 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
         error = NULL;
         g_assert_null(trace_read(fixture->path, &error));
         g_assert_nonnull(error);
-        if (strstr(error->message, cases[i].reason) == NULL)
+        if (!strstr(error->message, cases[i].reason))
             g_error("after %s: '%s' does not say '%s'", cases[i].sql, error->message,
                     cases[i].reason);
         g_error_free(error);
@@ -181,7 +181,7 @@ static bool read_damaged(const char *path)
     GError *error = NULL;
     struct trace *trace = trace_read(path, &error);
     g_assert_true((trace == NULL) == (error != NULL));
-    if (error != NULL) {
+    if (error) {
         g_assert_true(error->domain == TRACE_ERROR);
         g_assert_true(g_str_has_prefix(error->message, path));
     } else {

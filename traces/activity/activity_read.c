@@ -37,7 +37,7 @@ static bool refuse(struct loading *loading, const char *format, ...)
 static bool take_text(sqlite3_value *value, char **text)
 {
     const char *given = (const char *)sqlite3_value_text(value);
-    *text = given == NULL ? NULL : g_utf8_make_valid(given, sqlite3_value_bytes(value));
+    *text = !given ? NULL : g_utf8_make_valid(given, sqlite3_value_bytes(value));
     return true;
 }
 
@@ -149,10 +149,10 @@ static bool load_rows(struct loading *loading, GError **error)
     }
     g_autofree char *sql = select_columns(loading);
     sqlite3_stmt *query = database_prepare(loading->database, sql, error);
-    if (query == NULL)
+    if (!query)
         return false;
     bool good = sqlite3_step(query) == SQLITE_ROW;
-    if (loading->fault != NULL)
+    if (loading->fault)
         g_propagate_error(error, g_steal_pointer(&loading->fault));
     else if (!good)
         database_set_error(loading->database, error);
@@ -236,7 +236,7 @@ static void take_meta(struct activity *activity, const char *key, sqlite3_int64 
 static bool load_meta(const struct database *database, struct activity *activity, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "SELECT key, value FROM meta", error);
-    if (row == NULL)
+    if (!row)
         return false;
     int status;
     while ((status = sqlite3_step(row)) == SQLITE_ROW)
@@ -251,7 +251,7 @@ static bool load_meta(const struct database *database, struct activity *activity
 struct activity *activity_read(const char *path, uint32_t parts, GError **error)
 {
     struct database *database = database_open(path, error);
-    if (database == NULL)
+    if (!database)
         return NULL;
     if (parts & ACTIVITY_LAUNCHES)
         parts |= ACTIVITY_KERNELS;
@@ -268,7 +268,7 @@ struct activity *activity_read(const char *path, uint32_t parts, GError **error)
 
 void activity_free(struct activity *activity)
 {
-    if (activity == NULL)
+    if (!activity)
         return;
     for (uint32_t i = 0; i < activity->gpu_count; i++) {
         g_free(activity->gpus[i].name);

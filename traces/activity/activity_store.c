@@ -35,7 +35,7 @@ static bool create(struct activity_store *store, int t, GError **error)
                                            activity_enumerations, table->name, table->columns);
     if (!database_execute(store->database, sql, error))
         return false;
-    if (store->inserts[t] == NULL) {
+    if (!store->inserts[t]) {
         g_autofree char *insert = insert_columns(table);
         store->inserts[t] = database_prepare(store->database, insert, error);
     }
@@ -86,9 +86,8 @@ static void bind_row(sqlite3_stmt *insert, const struct activity_table *table,
     for (uint32_t s = 0; s < table->slice_count; s++) {
         const struct activity_slice *slice = &table->slices[s];
         const char *records = array(activity, slice);
-        const char *record = records == NULL ? (const char *)nothing
-                                             : records + row * slice->record_bytes;
-        g_assert(records != NULL || slice->record_bytes <= sizeof nothing);
+        const char *record = !records ? (const char *)nothing : records + row * slice->record_bytes;
+        g_assert(records || slice->record_bytes <= sizeof nothing);
         for (uint32_t c = 0; c < slice->column_count; c++)
             bind(insert, place++, &slice->columns[c], record + slice->columns[c].offset);
     }
@@ -160,7 +159,7 @@ bool activity_store_add(struct activity_store *store, const struct activity *act
 
 void activity_store_free(struct activity_store *store)
 {
-    if (store == NULL)
+    if (!store)
         return;
     for (int t = 0; t < ACTIVITY_TABLES; t++)
         sqlite3_finalize(store->inserts[t]);

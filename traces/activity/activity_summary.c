@@ -34,7 +34,7 @@ static struct device_summary *extend(struct activity_summary *summary,
 static struct kernel_summary *kernel_of(GHashTable *by_name, uint32_t name)
 {
     struct kernel_summary *kernel = g_hash_table_lookup(by_name, GUINT_TO_POINTER(name));
-    if (kernel == NULL) {
+    if (!kernel) {
         kernel = g_new0(struct kernel_summary, 1);
         g_hash_table_insert(by_name, GUINT_TO_POINTER(name), kernel);
     }
@@ -169,7 +169,7 @@ struct activity_summary *activity_summary_new(const struct activity *activity,
 
 void activity_summary_free(struct activity_summary *summary)
 {
-    if (summary == NULL)
+    if (!summary)
         return;
     g_array_unref(summary->devices);
     g_array_unref(summary->kernels);
@@ -196,7 +196,7 @@ void activity_summary_missing(const struct activity_summary *summary,
         {ACTIVITY_MEMORY, "allocations of device memory: none was recorded"},
         {ACTIVITY_CALLS, "the calls that launched kernels: none was recorded"},
     };
-    for (size_t i = 0; summary != NULL && i < G_N_ELEMENTS(parts); i++)
+    for (size_t i = 0; summary && i < G_N_ELEMENTS(parts); i++)
         if (!(activity->recorded & parts[i].part))
             g_ptr_array_add(missing, g_strdup(parts[i].what));
     add_lost(missing, activity->dropped,
@@ -206,11 +206,11 @@ void activity_summary_missing(const struct activity_summary *summary,
              "records of what the device did: the profiler could not tell when");
     add_lost(missing, activity->unreadable,
              "bytes of records: their kinds were not known to the collector");
-    if (summary != NULL && summary->memory->unseen > 0)
+    if (summary && summary->memory->unseen > 0)
         g_ptr_array_add(missing, g_strdup_printf("what %u frees released: it was allocated before "
                                                  "the recording began",
                                                  summary->memory->unseen));
-    if (summary != NULL && summary->memory->reused > 0)
+    if (summary && summary->memory->reused > 0)
         g_ptr_array_add(missing, g_strdup_printf("%u frees: their addresses were allocated again",
                                                  summary->memory->reused));
 }

@@ -92,7 +92,7 @@ static json_t *traffic_json(const struct activity_summary *summary)
 json_t *activity_summary_json(const struct activity_summary *summary,
                               const struct activity *activity)
 {
-    if (summary == NULL)
+    if (!summary)
         return json_null();
     return json_pack(
         "{s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:f, s:I, s:I, s:I, s:I}", "devices",

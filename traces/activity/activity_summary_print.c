@@ -36,11 +36,11 @@ static void print_device(const struct activity_summary *summary,
                          const struct device_summary *device, FILE *out)
 {
     g_autofree char *label = g_strdup_printf("device %u", device->device);
-    g_autofree char *size = size_format(device->gpu != NULL ? device->gpu->memory_bytes : 0);
+    g_autofree char *size = size_format(device->gpu ? device->gpu->memory_bytes : 0);
     fprintf(out, "%-18s %s%s%s\n", label,
-            device->gpu != NULL && device->gpu->name != NULL ? device->gpu->name : "not described",
-            device->gpu != NULL && device->gpu->memory_bytes > 0 ? ", " : "",
-            device->gpu != NULL && device->gpu->memory_bytes > 0 ? size : "");
+            device->gpu && device->gpu->name ? device->gpu->name : "not described",
+            device->gpu && device->gpu->memory_bytes > 0 ? ", " : "",
+            device->gpu && device->gpu->memory_bytes > 0 ? size : "");
     if (device->first_ns <= device->last_ns) {
         g_autofree char *busy = summary_format_time(device->busy_ns);
         g_autofree char *whole = summary_format_time(device->last_ns - device->first_ns);
@@ -97,7 +97,7 @@ static void print_kernels(const struct activity_summary *summary, FILE *out)
 
 void activity_summary_print(const struct activity_summary *summary, FILE *out)
 {
-    if (summary == NULL)
+    if (!summary)
         return;
     for (guint i = 0; i < summary->devices->len; i++)
         print_device(summary, &g_array_index(summary->devices, struct device_summary, i), out);

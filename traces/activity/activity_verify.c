@@ -26,8 +26,7 @@ static bool check(const struct verifying *verifying, const char *table, uint64_t
     if (g_hash_table_size(verifying->devices) > 0 &&
         !g_hash_table_contains(verifying->devices, GUINT_TO_POINTER(device)))
         return refuse(verifying, table, start_ns, "device", device);
-    if (verifying->calls != NULL &&
-        !g_hash_table_contains(verifying->calls, GUINT_TO_POINTER(correlation)))
+    if (verifying->calls && !g_hash_table_contains(verifying->calls, GUINT_TO_POINTER(correlation)))
         return refuse(verifying, table, start_ns, "correlation", correlation);
     return true;
 }
@@ -89,7 +88,7 @@ bool activity_verify(const struct activity *activity, const struct records *reco
     g_autoptr(GHashTable) calls = g_hash_table_new(NULL, NULL);
     bool complete = activity->call_count > 0 && activity->dropped == 0 && !partial &&
                     activity->unreadable == 0 && !activity->chosen_calls &&
-                    records->unknown == NULL; /* other tools leave calls out */
+                    !records->unknown; /* other tools leave calls out */
     for (uint32_t i = 0; i < records->string_count; i++)
         g_hash_table_add(names, GUINT_TO_POINTER(records->strings[i].id));
     for (uint32_t i = 0; i < activity->gpu_count; i++)

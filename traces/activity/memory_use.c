@@ -48,14 +48,14 @@ static struct memory_level *level_of(struct memory_use *use, const struct memory
 static void release(struct memory_use *use, const struct memory_record *allocation)
 {
     struct memory_level *level = level_of(use, allocation);
-    if (level != NULL)
+    if (level)
         level->live_bytes -= allocation->bytes;
 }
 
 static void allocate(struct memory_use *use, const struct memory_record *record)
 {
     struct memory_level *level = level_of(use, record);
-    if (level == NULL)
+    if (!level)
         return;
     level->live_bytes += record->bytes;
     if (level->live_bytes > level->peak_bytes) {
@@ -68,7 +68,7 @@ static void allocate(struct memory_use *use, const struct memory_record *record)
 static void follow(struct memory_use *use, GHashTable *live, const struct memory_record *record)
 {
     const struct memory_record *before = g_hash_table_lookup(live, record);
-    if (before != NULL) {
+    if (before) {
         release(use, before);
         g_hash_table_remove(live, record);
     }
@@ -97,7 +97,7 @@ struct memory_use *memory_use_of(const struct activity *activity)
 
 void memory_use_free(struct memory_use *use)
 {
-    if (use == NULL)
+    if (!use)
         return;
     g_array_unref(use->devices);
     g_free(use);

@@ -26,7 +26,7 @@ static int most_votes(const void *left, const void *right)
 static bool is_counted(const uint32_t *sequence, uint32_t place, const bool *ending)
 {
     uint32_t symbol = sequence[place];
-    return ending == NULL || !ending[symbol] || place == 0 || sequence[place - 1] != symbol;
+    return !ending || !ending[symbol] || place == 0 || sequence[place - 1] != symbol;
 }
 
 /* How often each distance from a symbol to its n-th next occurrence comes, as a share of the
@@ -44,7 +44,7 @@ static struct lag *count_lags(const uint32_t *sequence, uint32_t length, uint32_
     for (uint32_t i = 0; i < length; i++) {
         uint32_t symbol = sequence[i], *places = &last[(size_t)symbol * MOST_A_STEP];
         uint32_t known = MIN(seen[symbol], MOST_A_STEP);
-        double weight = (ending != NULL && ending[symbol] ? symbols : 1.0) / total[symbol];
+        double weight = (ending && ending[symbol] ? symbols : 1.0) / total[symbol];
         if (!is_counted(sequence, i, ending))
             continue;
         for (uint32_t n = 1; n <= known; n++) {
@@ -77,7 +77,7 @@ static bool endings_repeat(const uint32_t *sequence, uint32_t length, uint32_t l
                            const bool *ending)
 {
     uint32_t endings = 0, same = 0;
-    for (uint32_t i = (length - lag) / 2; ending != NULL && i < length; i++) {
+    for (uint32_t i = (length - lag) / 2; ending && i < length; i++) {
         uint32_t other = i + lag < length ? i + lag : i - lag;
         endings += ending[sequence[i]];
         same += ending[sequence[i]] && sequence[i] == sequence[other];

@@ -48,7 +48,7 @@ static uint64_t number_of(const json_t *node, const char *name)
 static uint32_t element_type(struct kineto *kineto, const json_t *types)
 {
     const char *type = json_string_value(json_array_get(types, 0));
-    if (type == NULL || !g_str_has_prefix(type, "Tensor("))
+    if (!type || !g_str_has_prefix(type, "Tensor("))
         return 0;
     g_autofree char *element = g_strndup(type + strlen("Tensor("),
                                          strcspn(type + strlen("Tensor("), ")"));
@@ -78,7 +78,7 @@ static uint64_t sequence_of(const json_t *node)
 {
     const json_t *value = attribute(node, "seq_id");
     double number = json_number_value(value);
-    return value != NULL && number >= 0 && number < 0x1p53 ? (uint64_t)number : KINETO_NO_SEQUENCE;
+    return value && number >= 0 && number < 0x1p53 ? (uint64_t)number : KINETO_NO_SEQUENCE;
 }
 
 static bool take_node(void *data, const json_t *object, GError **error)
@@ -148,7 +148,7 @@ static GPtrArray *open_of(GHashTable *threads, uint64_t thread)
 {
     gpointer key = GSIZE_TO_POINTER(thread);
     GPtrArray *open = (GPtrArray *)g_hash_table_lookup(threads, key);
-    if (open == NULL) {
+    if (!open) {
         open = g_ptr_array_new();
         g_hash_table_insert(threads, key, open);
     }
@@ -199,7 +199,7 @@ static void set_times(const struct reading *reading, const struct kineto *times)
         struct node node = g_array_index(reading->nodes, struct node, i);
         const struct kineto_range *range =
             (const struct kineto_range *)g_hash_table_lookup(ranges, &node.order);
-        if (range == NULL)
+        if (!range)
             continue;
         node.range.start_ns = range->start_ns;
         node.range.end_ns = range->end_ns;
@@ -266,7 +266,7 @@ static struct storage *storage_of(GHashTable *storages, uint64_t id)
 {
     gpointer key = GSIZE_TO_POINTER(id);
     struct storage *storage = (struct storage *)g_hash_table_lookup(storages, key);
-    if (storage == NULL) {
+    if (!storage) {
         storage = g_new0(struct storage, 1);
         g_hash_table_insert(storages, key, storage);
     }
@@ -301,18 +301,18 @@ struct kineto *chakra_read(const char *path, const struct kineto *times, GError 
                               .uses = g_array_new(FALSE, FALSE, sizeof(struct kineto_use))};
     json_t *others = json_events_read(path, "nodes", take_node, &reading, error);
     reading.kineto->untimed = times == NULL;
-    if (others != NULL && times != NULL)
+    if (others && times)
         set_times(&reading, times);
-    else if (others != NULL)
+    else if (others)
         set_places(reading.nodes);
-    if (others != NULL && times != NULL && reading.nodes->len == 0) {
+    if (others && times && reading.nodes->len == 0) {
         g_set_error(
             error, TRACE_ERROR, TRACE_ERROR_INVALID,
             "%s: the profiler's file has times of none of its operators: they are not of one "
             "run",
             path);
         g_clear_pointer(&reading.kineto, kineto_free);
-    } else if (others != NULL) {
+    } else if (others) {
         number_executions(reading.nodes);
         add_ranges(&reading);
         add_storages(reading.kineto);

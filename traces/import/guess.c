@@ -32,7 +32,7 @@ static GArray *list_launches(const struct activity *activity, uint32_t device)
         const struct kernel_record *kernel = &activity->kernels[i];
         const struct call_record *call = g_hash_table_lookup(calls,
                                                              GUINT_TO_POINTER(kernel->correlation));
-        struct launch launch = {call != NULL ? call->start_ns : kernel->start_ns, kernel};
+        struct launch launch = {call ? call->start_ns : kernel->start_ns, kernel};
         if (kernel->device == device)
             g_array_append_val(launches, launch);
     }
@@ -111,7 +111,7 @@ struct guessed_iteration *guess_iteration(const struct activity *activity,
 
 void guess_free(struct guessed_iteration *guessed)
 {
-    if (guessed == NULL)
+    if (!guessed)
         return;
     g_array_unref(guessed->phases);
     g_free(guessed);

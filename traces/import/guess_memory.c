@@ -47,7 +47,7 @@ static GHashTable *passing_allocations(const struct activity *activity, const st
         const struct memory_record *before = g_hash_table_lookup(live, &event->address);
         if (event->operation == MEMORY_ALLOCATE) {
             g_hash_table_replace(live, (gpointer)&event->address, (gpointer)event);
-        } else if (before != NULL) {
+        } else if (before) {
             g_hash_table_remove(live, &event->address);
             bool within = before->start_ns >= span->begin_ns;
             if (within) {
@@ -80,7 +80,7 @@ GArray *guess_changes(const struct activity *activity, const struct span *span,
     for (uint32_t i = 0; i < activity->memory_count; i++) {
         const struct memory_record *event = &activity->memory[i];
         const struct memory_record *allocation = g_hash_table_lookup(passing, event);
-        if (allocation == NULL)
+        if (!allocation)
             continue;
         bool allocates = allocation == event;
         uint32_t moment = moment_of(launches, event->start_ns);

@@ -176,7 +176,7 @@ static uint32_t count_named(const GArray *launches, const struct records *record
 static uint32_t find_update(const GArray *launches, const struct records *records,
                             const struct rise *rise, uint32_t backward, uint8_t *by)
 {
-    bool has_memory = rise != NULL && rise->all_free != UINT32_MAX && rise->all_free > backward;
+    bool has_memory = rise && rise->all_free != UINT32_MAX && rise->all_free > backward;
     return choose(first_named(launches, records, backward, kernel_words_optimizer), has_memory,
                   has_memory ? rise->all_free : 0, launches->len, by);
 }
@@ -211,12 +211,10 @@ static void add_phases(struct guessed_iteration *guessed, const GArray *launches
             update = end;
         update = MIN(update, end);
         if (i > 0)
-            by = with_memory(batches, rises, batch->forward, rise != NULL ? rise->begin : 0,
-                             kernels);
+            by = with_memory(batches, rises, batch->forward, rise ? rise->begin : 0, kernels);
         add_phase(guessed, launches, TRACE_FORWARD, batch->forward, batch->backward, by);
         if (i > 0)
-            by = with_memory(batches, rises, batch->backward, rise != NULL ? rise->first_free : 0,
-                             kernels);
+            by = with_memory(batches, rises, batch->backward, rise ? rise->first_free : 0, kernels);
         add_phase(guessed, launches, TRACE_BACKWARD, batch->backward, update, by);
         add_phase(guessed, launches, TRACE_UPDATE_PHASE, update, end, update_by);
     }
@@ -233,8 +231,7 @@ void guess_phases(struct guessed_iteration *guessed, const GArray *launches,
     g_autoptr(GArray) rises = guess_rises(changes, update);
     const struct rise *first = rises->len > 0 ? &g_array_index(rises, struct rise, 0) : NULL;
     uint8_t by;
-    uint32_t backward = choose(named, first != NULL, first != NULL ? first->first_free : 0, kernels,
-                               &by);
+    uint32_t backward = choose(named, first != NULL, first ? first->first_free : 0, kernels, &by);
     g_autoptr(GArray) batches = find_micro_batches(guessed, launches, records, backward);
     guessed->phases = g_array_new(FALSE, FALSE, sizeof(struct guessed_phase));
     guessed->micro_batches = batches->len;

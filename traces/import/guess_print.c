@@ -56,7 +56,7 @@ static void print_phases(const struct guessed_iteration *guessed, FILE *out)
         }
     }
     g_autofree char *doubt = guess_doubt(guessed);
-    if (doubt != NULL)
+    if (doubt)
         fprintf(out, "  %-16s %12s   %s\n", "in doubt", "", doubt);
 }
 
@@ -119,7 +119,7 @@ static json_t *phases_json(const struct guessed_iteration *guessed)
 
 json_t *guess_json(const struct guessed_iteration *guessed)
 {
-    if (guessed == NULL)
+    if (!guessed)
         return json_null();
     g_autofree char *doubt = guess_doubt(guessed);
     return json_pack("{s:I, s:I, s:f, s:I, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "device",

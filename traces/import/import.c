@@ -33,7 +33,7 @@ static bool complete(const char *path, const GPtrArray *unknown, GError **error)
 {
     g_autofree char *lines = join(unknown);
     struct database *database = database_open_for_writing(path, error);
-    bool good = database != NULL && note(database, lines, error);
+    bool good = database && note(database, lines, error);
     database_close(database);
     return good;
 }
@@ -77,10 +77,10 @@ static bool store(const char *path, const struct trace *trace, const struct reco
                   GError **error)
 {
     static const struct trace none = {0};
-    const struct trace *written = trace == NULL ? &none : trace;
+    const struct trace *written = !trace ? &none : trace;
     g_autofree uint64_t *durations = durations_of(written);
     struct record_file *file = record_file_new(path, trace, error);
-    bool good = file != NULL && record_file_add(file, records, error) &&
+    bool good = file && record_file_add(file, records, error) &&
                 record_file_complete(file, durations, written->operator_count, false, error);
     record_file_free(file);
     return good;

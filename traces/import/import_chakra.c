@@ -6,7 +6,7 @@ bool import_chakra(const char *from, const char *to, GPtrArray *unknown, GError 
 {
     const struct records nothing = {0};
     struct kineto *kineto = chakra_read(from, NULL, error);
-    if (kineto == NULL)
+    if (!kineto)
         return false;
     struct trace *trace = kineto_iteration(kineto, unknown);
     g_ptr_array_add(unknown, g_strdup("times: the file has the order of operators alone"));
@@ -38,10 +38,10 @@ bool import_chakra_timed(const char *from, const char *times, const char *to, GP
                          GError **error)
 {
     struct kineto *profile = kineto_read(times, error);
-    struct kineto *kineto = profile == NULL ? NULL : chakra_read(from, profile, error);
+    struct kineto *kineto = !profile ? NULL : chakra_read(from, profile, error);
     struct trace *trace = NULL;
     bool good = false;
-    if (kineto != NULL) {
+    if (kineto) {
         share_device(kineto, profile);
         trace = kineto_iteration(kineto, unknown);
         for (guint i = 0; i < kineto->notes->len; i++)

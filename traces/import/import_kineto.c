@@ -50,7 +50,7 @@ bool import_write_profile(const char *from, const char *to, const struct trace *
 bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError **error)
 {
     struct kineto *kineto = kineto_read(from, error);
-    if (kineto == NULL)
+    if (!kineto)
         return false;
     struct trace *trace = kineto_iteration(kineto, unknown);
     bool good = import_write_profile(from, to, trace, kineto, unknown, error);

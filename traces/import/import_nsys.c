@@ -26,7 +26,7 @@
 static GPtrArray *list(const struct database *database, const char *sql, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, sql, error);
-    if (row == NULL)
+    if (!row)
         return NULL;
     GPtrArray *texts = g_ptr_array_new_with_free_func(g_free);
     int status;
@@ -48,7 +48,7 @@ static char *shared_columns(const struct database *database, const char *table, 
                                            "'source'))",
                                            table, table);
     g_autoptr(GPtrArray) names = list(database, sql, error);
-    if (names == NULL)
+    if (!names)
         return NULL;
     g_ptr_array_add(names, NULL);
     return g_strjoinv(", ", (char **)names->pdata);
@@ -58,13 +58,12 @@ static char *shared_columns(const struct database *database, const char *table, 
 static bool copy(const struct database *database, const char *table, const char *columns,
                  const char *condition, GError **error)
 {
-    g_autofree char *create = columns == NULL
-                                  ? g_strdup("")
-                                  : g_strdup_printf("CREATE TABLE %s (%s);", table, columns);
+    g_autofree char *create = !columns ? g_strdup("")
+                                       : g_strdup_printf("CREATE TABLE %s (%s);", table, columns);
     if (!database_execute(database, create, error))
         return false;
     g_autofree char *shared = shared_columns(database, table, error);
-    if (shared == NULL)
+    if (!shared)
         return false;
     g_autofree char *sql = g_strdup_printf("INSERT INTO main.%s (%s) SELECT %s FROM source.%s %s",
                                            table, shared, shared, table, condition);
@@ -147,7 +146,7 @@ static GPtrArray *list_tables(const struct database *database, const char *from,
                              "SELECT name FROM source.sqlite_master WHERE type = 'table' "
                              "AND name NOT LIKE 'sqlite_%' ORDER BY name",
                              error);
-    if (tables != NULL && !has(tables, "StringIds")) {
+    if (tables && !has(tables, "StringIds")) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
                     "%s: no export of Nsight Systems: it has no table StringIds", from);
         g_clear_pointer(&tables, g_ptr_array_unref);
@@ -158,11 +157,10 @@ static GPtrArray *list_tables(const struct database *database, const char *from,
 static bool fill(const char *path, const char *from, GPtrArray *unknown, GError **error)
 {
     struct database *database = database_open_for_writing(path, error);
-    if (database == NULL)
+    if (!database)
         return false;
     GPtrArray *tables = NULL;
-    bool good = attach(database, from, error) &&
-                (tables = list_tables(database, from, error)) != NULL &&
+    bool good = attach(database, from, error) && (tables = list_tables(database, from, error)) &&
                 database_execute(database, "BEGIN", error) && copy_all(database, tables, error) &&
                 database_execute(database, "COMMIT", error);
     if (good)
@@ -176,8 +174,8 @@ static bool is_sqlite(const char *path, GError **error)
 {
     char header[16] = {0};
     FILE *file = input_file_check(path, error) ? fopen(path, "rbe") : NULL;
-    if (file == NULL) {
-        if (*error == NULL)
+    if (!file) {
+        if (!*error)
             g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", path, g_strerror(errno));
         return false;
     }

@@ -47,7 +47,7 @@ static bool open_file(struct reading *reading)
     if (!input_file_check(reading->path, reading->error))
         return false;
     reading->file = gzopen(reading->path, "rbe"); /* hands through what is not compressed */
-    if (reading->file == NULL)
+    if (!reading->file)
         g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", reading->path,
                     g_strerror(errno));
     return reading->file != NULL;
@@ -164,9 +164,9 @@ static json_t *read_value(struct reading *reading)
     g_autofree char *valid = g_utf8_validate(text, (gssize)bytes, NULL)
                                  ? NULL
                                  : g_utf8_make_valid(text, (gssize)bytes);
-    json_t *value = json_loadb(valid == NULL ? text : valid, valid == NULL ? bytes : strlen(valid),
+    json_t *value = json_loadb(!valid ? text : valid, !valid ? bytes : strlen(valid),
                                JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &fault);
-    if (value == NULL) {
+    if (!value) {
         reading->at += MIN(bytes, (size_t)MAX(0, fault.position));
         refuse(reading, "%s", fault.text);
         return NULL;
@@ -195,8 +195,8 @@ static bool read_events(struct reading *reading, json_events_take *take, void *d
         return expect(reading, ']');
     while (more) {
         json_t *event = read_value(reading);
-        bool good = event != NULL && json_is_object(event);
-        if (event != NULL && !good)
+        bool good = event && json_is_object(event);
+        if (event && !good)
             refuse(reading, "an event that is no object ends here");
         good = good && take(data, event, reading->error) && another(reading, ']', &more);
         json_decref(event);
@@ -210,8 +210,7 @@ static bool read_member(struct reading *reading, json_t *others, json_events_tak
                         bool *events)
 {
     json_t *key = read_value(reading);
-    bool good = key != NULL &&
-                (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
+    bool good = key && (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
                 expect(reading, ':');
     if (good && strcmp(json_string_value(key), reading->key) == 0) {
         *events = true;
@@ -254,7 +253,7 @@ json_t *json_events_read(const char *path, const char *key, json_events_take *ta
         read_on(&reading);
     }
     good = good && !reading.failed;
-    if (reading.file != NULL)
+    if (reading.file)
         gzclose(reading.file);
     g_byte_array_unref(reading.window);
     if (!good)

@@ -5,8 +5,8 @@
 
 static bool has_word(const char *lower, const char *const *words)
 {
-    for (; *words != NULL; words++)
-        if (strstr(lower, *words) != NULL)
+    for (; *words; words++)
+        if (strstr(lower, *words))
             return true;
     return false;
 }
@@ -15,7 +15,7 @@ static bool has_word(const char *lower, const char *const *words)
 static bool has_lamb(const char *lower)
 {
     const char *lamb = lower;
-    while ((lamb = strstr(lamb, "lamb")) != NULL && g_str_has_prefix(lamb, "lambda"))
+    while ((lamb = strstr(lamb, "lamb")) && g_str_has_prefix(lamb, "lambda"))
         lamb += strlen("lambda");
     return lamb != NULL;
 }

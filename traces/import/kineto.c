@@ -36,7 +36,7 @@ struct kineto *kineto_new(void)
 
 void kineto_free(struct kineto *kineto)
 {
-    if (kineto == NULL)
+    if (!kineto)
         return;
     GArray *arrays[] = {kineto->ranges, kineto->memory, kineto->kernels,    kineto->launches,
                         kineto->copies, kineto->sets,   kineto->syncs,      kineto->calls,
@@ -77,7 +77,7 @@ uint64_t kineto_elements(const json_t *shapes, size_t index)
 static uint64_t sequence_of(const json_t *args)
 {
     double value = json_number_value(json_object_get(args, "Sequence number"));
-    return json_object_get(args, "Sequence number") != NULL && value >= 0 && value < 0x1p53
+    return json_object_get(args, "Sequence number") && value >= 0 && value < 0x1p53
                ? (uint64_t)value
                : KINETO_NO_SEQUENCE;
 }
@@ -98,11 +98,11 @@ static void take_range(struct kineto *kineto, const json_t *event, bool annotati
         .name = string_table_id(kineto->strings, kineto_event_text(event, "name")),
         .shape = kineto_shape(kineto, shapes, 0),
         .second_shape = kineto_shape(kineto, shapes, 1),
-        .type = type == NULL ? 0 : string_table_id(kineto->strings, type),
+        .type = !type ? 0 : string_table_id(kineto->strings, type),
         .elements = kineto_elements(shapes, 0),
         .annotation = annotation,
     };
-    kineto->shapes = kineto->shapes || shapes != NULL;
+    kineto->shapes = kineto->shapes || shapes;
     g_array_append_val(kineto->ranges, range);
 }
 
@@ -219,7 +219,7 @@ struct kineto *kineto_read(const char *path, GError **error)
 {
     struct kineto *kineto = kineto_new();
     json_t *others = json_events_read(path, "traceEvents", take_event, kineto, error);
-    if (others == NULL) {
+    if (!others) {
         kineto_free(kineto);
         return NULL;
     }

@@ -39,7 +39,7 @@ static const struct kineto_memory *find_device(const struct kineto *kineto)
         gpointer key = GUINT_TO_POINTER(event->device << 8 | (uint32_t)(event->device_type & 0xff));
         guint count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, key)) + 1;
         g_hash_table_insert(counts, key, GUINT_TO_POINTER(count));
-        bool better = found == NULL || event->device_type > found->device_type ||
+        bool better = !found || event->device_type > found->device_type ||
                       (event->device_type == found->device_type && count > most);
         if (better && (event->device_type == 0 || event->device_type == 1)) {
             found = event;
@@ -278,7 +278,7 @@ void kineto_find_buffers(struct kineto_parts *parts)
 {
     struct finding finding = {.parts = parts, .like = find_device(parts->kineto)};
     parts->trace->non_model_bytes = g_new0(uint64_t, parts->trace->operator_count);
-    if (finding.like == NULL) {
+    if (!finding.like) {
         g_ptr_array_add(parts->notes, g_strdup("non-model data: no allocation was recorded; record "
                                                "with profile_memory=True"));
         return;

@@ -28,7 +28,7 @@ static uint32_t short_name(struct string_table *strings, const char *name)
 {
     size_t end = strcspn(name, "<(");
     size_t begin = end;
-    while (begin > 0 && strchr(" :", name[begin - 1]) == NULL)
+    while (begin > 0 && !strchr(" :", name[begin - 1]))
         begin--;
     g_autofree char *text = g_strndup(name + begin, end - begin);
     return string_table_id(strings, *text == '\0' ? name : text);
@@ -70,15 +70,15 @@ static void take_copy(struct kineto *kineto, const json_t *event, const json_t *
                  {"HtoH", COPY_HOST_TO_HOST},
                  {"PtoP", COPY_PEER_TO_PEER}};
     const char *name = kineto_event_text(event, "name");
-    const char *from = strchr(name, '('), *to = from == NULL ? NULL : strstr(from, " -> ");
+    const char *from = strchr(name, '('), *to = !from ? NULL : strstr(from, " -> ");
     struct copy_record copy = {.bytes = kineto_event_number(args, "bytes"),
                                .source = MEMORY_UNKNOWN,
                                .destination = MEMORY_UNKNOWN};
     SET_IN_STREAM(copy, event, args);
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
-        if (strstr(name, kinds[i].text) != NULL)
+        if (strstr(name, kinds[i].text))
             copy.kind = kinds[i].kind;
-    if (to != NULL) {
+    if (to) {
         copy.source = memory_kind_of(from + 1, (size_t)(to - from - 1));
         copy.destination = memory_kind_of(to + 4, strcspn(to + 4, ")"));
     }
@@ -88,10 +88,9 @@ static void take_copy(struct kineto *kineto, const json_t *event, const json_t *
 static void take_set(struct kineto *kineto, const json_t *event, const json_t *args)
 {
     const char *memory = strchr(kineto_event_text(event, "name"), '(');
-    struct set_record set = {.bytes = kineto_event_number(args, "bytes"),
-                             .memory = memory == NULL
-                                           ? MEMORY_UNKNOWN
-                                           : memory_kind_of(memory + 1, strcspn(memory + 1, ")"))};
+    struct set_record set = {
+        .bytes = kineto_event_number(args, "bytes"),
+        .memory = !memory ? MEMORY_UNKNOWN : memory_kind_of(memory + 1, strcspn(memory + 1, ")"))};
     SET_IN_STREAM(set, event, args);
     g_array_append_val(kineto->sets, set);
 }
@@ -109,7 +108,7 @@ static void take_sync(struct kineto *kineto, const json_t *event, const json_t *
     struct sync_record sync = {.type = SYNC_UNKNOWN};
     SET_IN_STREAM(sync, event, args);
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
-        if (strstr(name, types[i].text) != NULL)
+        if (strstr(name, types[i].text))
             sync.type = types[i].type;
     g_array_append_val(kineto->syncs, sync);
 }

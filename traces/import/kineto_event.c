@@ -40,5 +40,5 @@ uint32_t kineto_event_number32(const json_t *object, const char *key)
 const char *kineto_event_text(const json_t *object, const char *key)
 {
     const char *text = json_string_value(json_object_get(object, key));
-    return text == NULL ? "" : text;
+    return !text ? "" : text;
 }

@@ -41,7 +41,7 @@ static void make_passes(struct kineto_parts *parts)
     for (uint32_t i = 0; i < parts->update; i++) {
         const struct kineto_work *work = work_at(parts, i);
         struct trace_operator *op = &parts->trace->operators[parts->moment[i]];
-        if (op->name == NULL) {
+        if (!op->name) {
             op->name = name_of(parts, work);
             op->phase = work->phase;
             op->micro_batch = work->micro_batch;

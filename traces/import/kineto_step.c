@@ -89,7 +89,7 @@ static bool is_outermost(const struct walk *walk, const struct kineto_range *ran
 {
     gpointer thread = GUINT_TO_POINTER(range->thread);
     const uint64_t *until = (const uint64_t *)g_hash_table_lookup(walk->open_until, thread);
-    if (until != NULL && range->start_ns < *until)
+    if (until && range->start_ns < *until)
         return false;
     g_hash_table_insert(walk->open_until, thread, g_memdup2(&range->end_ns, sizeof range->end_ns));
     return true;

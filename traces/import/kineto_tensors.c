@@ -147,7 +147,7 @@ static const char *find_optimizer(const struct kineto_parts *parts)
 static bool multiplies(const struct kineto_parts *parts)
 {
     for (uint32_t i = parts->update; i < parts->step->works->len; i++)
-        if (strstr(text(parts, kineto_work_at(parts->step, i)->range->name), "mul_") != NULL)
+        if (strstr(text(parts, kineto_work_at(parts->step, i)->range->name), "mul_"))
             return true;
     return false;
 }
@@ -160,9 +160,9 @@ static uint32_t count_states(const struct kineto_parts *parts)
         note(parts, "the update: nothing follows backward");
         return 0;
     }
-    if (optimizer != NULL && g_str_has_prefix(optimizer, "SGD."))
+    if (optimizer && g_str_has_prefix(optimizer, "SGD."))
         return multiplies(parts) ? 1 : 0;
-    if (optimizer == NULL || strstr(optimizer, "Adam") == NULL)
+    if (!optimizer || !strstr(optimizer, "Adam"))
         note(parts, "the optimizer's states: those of AdamW are assumed");
     return 2;
 }

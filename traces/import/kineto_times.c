@@ -29,7 +29,7 @@ static void add_asked(GArray *all, GHashTable *calls, uint32_t correlation, uint
 {
     const struct call_record *call =
         (const struct call_record *)g_hash_table_lookup(calls, GUINT_TO_POINTER(correlation));
-    struct asked asked = {call == NULL ? start_ns : call->start_ns, end_ns};
+    struct asked asked = {!call ? start_ns : call->start_ns, end_ns};
     g_array_append_val(all, asked);
 }
 

@@ -31,8 +31,8 @@ void fake_watch(const struct fake_tool *watching)
 
 bool fake_is(const char *word)
 {
-    const char *all = getenv("FAKE"), *found = all == NULL ? NULL : strstr(all, word);
-    return found != NULL && (found == all || found[-1] == ',') &&
+    const char *all = getenv("FAKE"), *found = !all ? NULL : strstr(all, word);
+    return found && (found == all || found[-1] == ',') &&
            (found[strlen(word)] == '\0' || found[strlen(word)] == ',');
 }
 
@@ -49,16 +49,16 @@ CUresult cuInit(unsigned flags)
     static bool done;
     (void)flags;
     const char *path = getenv("CUDA_INJECTION64_PATH");
-    if (done || path == NULL) {
+    if (done || !path) {
         initialised = true;
         return CUDA_SUCCESS;
     }
     done = true;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     int (*inject)(void) = NULL;
-    if (library != NULL)
+    if (library)
         *(void **)&inject = dlsym(library, "InitializeInjection");
-    if (inject == NULL || inject() != 1)
+    if (!inject || inject() != 1)
         fprintf(stderr, "fake driver: %s was not injected\n", path);
     initialised = true;
     return CUDA_SUCCESS;
@@ -85,14 +85,14 @@ static struct call enter(uint32_t callback, const char *symbol)
     pthread_mutex_lock(&lock);
     call.correlation = ++last_correlation;
     pthread_mutex_unlock(&lock);
-    if (tool != NULL)
+    if (tool)
         tool->enter(callback, call.correlation, symbol);
     return call;
 }
 
 static CUresult leave(const struct call *call)
 {
-    if (tool != NULL)
+    if (tool)
         tool->leave(call->callback, call->correlation, call->symbol, call->entered_ns);
     return CUDA_SUCCESS;
 }
@@ -108,7 +108,7 @@ static void run(struct fake_event event, const struct call *call, uint64_t durat
     event.correlation = call->correlation;
     event.stream = 7;
     pthread_mutex_unlock(&lock);
-    if (tool != NULL)
+    if (tool)
         tool->event(&event);
 }
 
@@ -116,7 +116,7 @@ static void tell(struct fake_event event, const struct call *call)
 {
     event.start_ns = event.end_ns = fake_now();
     event.correlation = call->correlation;
-    if (tool != NULL)
+    if (tool)
         tool->event(&event);
 }
 
@@ -156,7 +156,7 @@ static void wait_until_idle(const struct call *call)
         usleep(50);
     struct fake_event event = {.kind = FAKE_SYNC, .start_ns = begin, .end_ns = fake_now()};
     event.correlation = call->correlation;
-    if (tool != NULL && !fake_is("no-sync"))
+    if (tool && !fake_is("no-sync"))
         tool->event(&event);
 }
 
@@ -235,7 +235,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     (void)device;
     *context = (CUcontext)(void *)&context_storage;
-    if (tool != NULL)
+    if (tool)
         tool->context(*context, true);
     return CUDA_SUCCESS;
 }

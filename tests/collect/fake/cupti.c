@@ -60,7 +60,7 @@ static void on_context(CUcontext context, bool created)
     CUpti_CallbackId id = created ? CUPTI_CBID_RESOURCE_CONTEXT_CREATED
                                   : CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING;
     const CUpti_ResourceData data = {.context = context};
-    if (subscriber != NULL && callback_enabled[CUPTI_CB_DOMAIN_RESOURCE][id])
+    if (subscriber && callback_enabled[CUPTI_CB_DOMAIN_RESOURCE][id])
         subscriber(subscriber_data, CUPTI_CB_DOMAIN_RESOURCE, id, &data);
 }
 
@@ -69,7 +69,7 @@ static void call_back(CUpti_ApiCallbackSite site, uint32_t callback, uint32_t co
 {
     const CUpti_CallbackData data = {
         .callbackSite = site, .symbolName = symbol, .correlationId = correlation};
-    if (subscriber != NULL && callback_enabled[CUPTI_CB_DOMAIN_DRIVER_API][callback])
+    if (subscriber && callback_enabled[CUPTI_CB_DOMAIN_DRIVER_API][callback])
         subscriber(subscriber_data, CUPTI_CB_DOMAIN_DRIVER_API, callback, &data);
 }
 
@@ -220,7 +220,7 @@ static void *hand_back(void *data)
         struct buffer buffer = {0};
         size_t most = 0;
         request(&buffer.bytes, &buffer.size, &most);
-        if (buffer.bytes == NULL) {
+        if (!buffer.bytes) {
             dropped += ready->len - place;
             break;
         }
@@ -256,7 +256,7 @@ CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, CUpt
 {
     if (fake_is("no-version"))
         return CUPTI_ERROR_UNKNOWN;
-    if (fake_is("odd-records") && *record != NULL &&
+    if (fake_is("odd-records") && *record &&
         (*record)->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         *record = (CUpti_Activity *)(void *)((uint8_t *)*record + 512);
         return CUPTI_SUCCESS;
@@ -293,7 +293,7 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *handle, CUpti_CallbackFunc ca
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle handle)
 {
     subscriber = NULL;
-    return handle != NULL ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
+    return handle ? CUPTI_SUCCESS : CUPTI_ERROR_INVALID_PARAMETER;
 }
 
 CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle handle,

@@ -65,7 +65,7 @@ struct small_model *small_model_new(bool tied, enum model_precision precision, u
 void small_model_free(struct small_model *model)
 {
     for (int list = 0; list < TRACE_LISTS; list++) {
-        for (uint32_t i = 0; model->values[list] != NULL && i < model->trace->tensor_count; i++)
+        for (uint32_t i = 0; model->values[list] && i < model->trace->tensor_count; i++)
             g_free(model->values[list][i]);
         g_free(model->values[list]);
     }

@@ -68,7 +68,7 @@ static uint32_t count_entries(const char *path)
 {
     GDir *directory = g_dir_open(path, 0, NULL);
     uint32_t count = 0;
-    while (g_dir_read_name(directory) != NULL)
+    while (g_dir_read_name(directory))
         count++;
     g_dir_close(directory);
     return count;
@@ -259,7 +259,7 @@ static void expect_load_refused(const struct fixture *fixture, const char *reaso
     struct small_model *untouched = small_model_new(true, MODEL_FP32, 99);
     g_assert_false(
         checkpoint_load(fixture->folder, &loaded->config, loaded->trace, &loaded->store, &error));
-    if (strstr(error->message, reason) == NULL)
+    if (!strstr(error->message, reason))
         g_error("\"%s\" does not say \"%s\"", error->message, reason);
     g_assert_true(small_model_equal(loaded, untouched, true));
     g_error_free(error);
@@ -329,7 +329,7 @@ static void test_bad_state(struct fixture *fixture, const void *unused)
         GError *error = NULL;
         g_assert_false(checkpoint_read_state(fixture->folder, &state, &error));
         g_assert_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID);
-        if (strstr(error->message, edits[i].reason) == NULL)
+        if (!strstr(error->message, edits[i].reason))
             g_error("\"%s\" does not say \"%s\"", error->message, edits[i].reason);
         g_error_free(error);
         g_string_free(edited, TRUE);

@@ -66,7 +66,7 @@ static void expect_refused(const struct fixture *fixture, const struct data_opti
     g_assert_null(data_open(fixture->path, options, &error));
     g_assert_error(error, DATA_ERROR, (int)code);
     g_assert_true(g_str_has_prefix(error->message, fixture->path));
-    if (strstr(error->message, reason) == NULL)
+    if (!strstr(error->message, reason))
         g_error("\"%s\" does not say \"%s\"", error->message, reason);
     g_error_free(error);
 }

@@ -201,11 +201,11 @@ static void expect_refused(const char *path, const char *what, const char *reaso
 {
     GError *error = NULL;
     struct safetensors *file = safetensors_open(path, &error);
-    if (file != NULL)
+    if (file)
         g_error("%s: was accepted", what);
     g_assert_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID);
     g_assert_true(g_str_has_prefix(error->message, path));
-    if (strstr(error->message, reason) == NULL)
+    if (!strstr(error->message, reason))
         g_error("%s: \"%s\" does not say \"%s\"", what, error->message, reason);
     g_error_free(error);
 }
@@ -310,7 +310,7 @@ static void test_random_damage(struct fixture *fixture, const void *data)
         GError *error = NULL;
         struct safetensors *file = safetensors_open(fixture->path, &error);
         g_assert_true((file == NULL) == (error != NULL));
-        if (file != NULL)
+        if (file)
             read_all(file);
         refused += file == NULL;
         safetensors_close(file);

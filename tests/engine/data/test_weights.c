@@ -104,7 +104,7 @@ static void write_changed(const char *path, const struct small_model *model,
         total += model->trace->tensors[i].elements;
         g_free(full);
     }
-    if (change->extra != NULL) {
+    if (change->extra) {
         safetensors_writer_declare(writer, change->extra, extra_shape, 1);
         total += 2;
     }
@@ -126,13 +126,13 @@ static void test_changed_files(struct fixture *fixture, const void *unused)
         GError *error = NULL;
         struct safetensors *file = weights_open(fixture->path, &model->config, model->trace,
                                                 &error);
-        if (changes[i].reason == NULL) {
+        if (!changes[i].reason) {
             g_assert_no_error(error);
             g_assert_true(weights_load(file, model->trace, &model->store, &error));
             g_assert_cmpfloat(model->values[TRACE_PARAM][5][1], ==, 0);
         } else {
             g_assert_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR);
-            if (strstr(error->message, changes[i].reason) == NULL)
+            if (!strstr(error->message, changes[i].reason))
                 g_error("\"%s\" does not say \"%s\"", error->message, changes[i].reason);
             g_clear_error(&error);
         }

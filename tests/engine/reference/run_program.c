@@ -39,7 +39,7 @@ json_t *read_log(const char *path)
     g_assert_no_error(error);
     char **lines = g_strsplit(g_strchomp(text), "\n", -1);
     json_t *log = json_array();
-    for (char **line = lines; *line != NULL; line++) {
+    for (char **line = lines; *line; line++) {
         json_t *object = json_loads(*line, 0, NULL);
         g_assert_nonnull(object);
         json_array_append_new(log, object);
