@@ -92,7 +92,7 @@ bool size_parse(const char *text, uint64_t *bytes, GError **error)
                     "'%s' is not a size: write it like 64MiB or 1.5GB", text);
         return false;
     }
-    uint64_t parsed;
+    uint64_t parsed = 0;
     if (!whole_bytes(text, &quantity, &parsed)) {
         g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE, "'%s' is more bytes than 64 bits count",
                     text);
