@@ -50,9 +50,9 @@ enum certificate_outcome {
 /* Another choice of layers to compute again or to offload, of the embedding's place, of how masters
  * lie, or of micro-batches, which the bounds above say nothing of. */
 struct certificate_alternative {
-    char *recompute, *offload;     /* layers, as trace_layers_format writes them */
+    char *recompute, *offload;     /* layers, as run_layers_format writes them */
     bool host_embedding;           /* it runs on the host */
-    bool backward_twice;           /* over split masters, first for the gradient's norm */
+    bool second_backward;          /* over split masters, first for the gradient's norm */
     uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step */
     uint8_t outcome;               /* enum certificate_outcome */
     uint64_t host_price;           /* of BOUND_PRICE_SCALE: the host's share in the bound */

@@ -13,7 +13,7 @@ void plan_free(struct plan *plan)
     g_free(plan->digest);
     g_free(plan->model);
     g_free(plan->precision);
-    trace_choices_free(plan->choices);
+    run_choices_free(plan->choices);
     g_free(plan->made_by);
     g_free(plan->policy);
     layout_free(plan->layout);

@@ -53,7 +53,7 @@ struct plan {
     char *model;  /* for people, from the trace */
     char *precision;
     uint32_t batch, sequence, micro_batches;
-    struct trace_choices *choices;       /* of the trace; NULL: the file does not say */
+    struct run_choices *choices;         /* of the trace; NULL: the file does not say */
     char *made_by;                       /* "policy opt", "planner", a strategy's name */
     char *policy;                        /* of the dry run it came from; NULL: none */
     uint32_t look_ahead;                 /* moments of prefetching */

@@ -57,9 +57,9 @@ static bool check_choices(const struct plan *plan, const struct trace *trace, GE
 {
     if (!plan->choices)
         return true;
-    struct trace_choices *choices = trace_choices_of(trace);
-    bool same = trace_choices_equal(plan->choices, choices);
-    trace_choices_free(choices);
+    struct run_choices *choices = run_choices_of(trace);
+    bool same = run_choices_equal(plan->choices, choices);
+    run_choices_free(choices);
     return same || plan_refuse(error, "choices: not what the run recomputes and runs on the host");
 }
 

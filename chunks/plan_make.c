@@ -11,7 +11,7 @@ struct plan *plan_describe(const struct trace *trace, const struct layout *layou
     plan->batch = trace->batch;
     plan->sequence = trace->sequence;
     plan->micro_batches = trace->micro_batches;
-    plan->choices = trace_choices_of(trace);
+    plan->choices = run_choices_of(trace);
     plan->device_budget = device_budget;
     plan->host_budget = host_budget;
     plan->layout = layout_copy(layout);

@@ -265,11 +265,11 @@ static bool read_choices(struct reader *reader, const json_t *root, struct plan 
     if (!json_is_array(recompute) || !json_is_array(host_update) ||
         !json_is_boolean(json_object_get(object, "host_embedding")))
         return refuse(reader, "choices", "not recompute, host_embedding and host_update");
-    plan->choices = trace_choices_new((uint32_t)json_array_size(recompute),
-                                      (uint32_t)json_array_size(host_update));
+    plan->choices = run_choices_new((uint32_t)json_array_size(recompute),
+                                    (uint32_t)json_array_size(host_update));
     plan->choices->host_embedding = json_is_true(json_object_get(object, "host_embedding"));
-    plan->choices->split_master = json_is_true(json_object_get(object, "split_master"));
-    plan->choices->backward_twice = json_is_true(json_object_get(object, "backward_twice"));
+    plan->choices->split_masters = json_is_true(json_object_get(object, "split_master"));
+    plan->choices->second_backward = json_is_true(json_object_get(object, "backward_twice"));
     const json_t *offload = json_object_get(object, "offload");
     if (offload &&
         (json_array_size(offload) != plan->choices->layer_count ||

@@ -111,7 +111,7 @@ static json_t *flags(const uint8_t *values, uint32_t count)
     return array;
 }
 
-static json_t *choices_json(const struct trace_choices *choices)
+static json_t *choices_json(const struct run_choices *choices)
 {
     if (!choices)
         return json_null();
@@ -119,7 +119,7 @@ static json_t *choices_json(const struct trace_choices *choices)
         "{s:o,s:o,s:b,s:o,s:b,s:b}", "recompute", flags(choices->recompute, choices->layer_count),
         "offload", flags(choices->offload, choices->layer_count), "host_embedding",
         choices->host_embedding, "host_update", flags(choices->host_update, choices->tensor_count),
-        "split_master", choices->split_master, "backward_twice", choices->backward_twice);
+        "split_master", choices->split_masters, "backward_twice", choices->second_backward);
 }
 
 static json_t *plan_json(const struct plan *plan)

@@ -135,7 +135,7 @@ static double mean_loss(const struct engine *engine)
 /* Before the first update. */
 static bool knows_norm(const struct model_job *job)
 {
-    return model_gradient_layout(job) != MODEL_GRADIENT_BUFFER || model_backward_twice(job);
+    return model_gradient_layout(job) != MODEL_GRADIENT_BUFFER || model_second_backward(job);
 }
 
 bool engine_step(struct engine *engine, const struct engine_step *step,

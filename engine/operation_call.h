@@ -60,7 +60,7 @@ static inline enum model_precision call_gradient_precision(const struct operatio
 static inline struct cpu_adamw call_adamw(const struct operation_call *call)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[0];
-    bool split = call->operation->job->split_master;
+    bool split = call->operation->job->split_masters;
     void *master = call_at(call, tensor->address[TRACE_MASTER]);
     return (struct cpu_adamw){
         .elements = tensor->elements,

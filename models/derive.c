@@ -87,16 +87,16 @@ static struct model_job job_of(const struct recognised *recognised, struct model
     job.offload = choice.offload;
     job.host_embedding = choice.host_embedding;
     if (choice.twice)
-        job.split_master = job.clip = true;
-    else if (model_backward_twice(&job))
-        job.split_master = job.clip = false;
+        job.split_masters = job.clip = true;
+    else if (model_second_backward(&job))
+        job.split_masters = job.clip = false;
     return job;
 }
 
 /* Two backwards are for gradients in buffers. */
 static bool is_possible(const struct model_job *job, struct model_choice choice)
 {
-    return model_backward_twice(job) == choice.twice;
+    return model_second_backward(job) == choice.twice;
 }
 
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,

@@ -11,8 +11,8 @@
 struct model_choice {
     const uint8_t *recompute, *offload;
     bool host_embedding;
-    bool twice; /* backward runs twice, over split masters (model_backward_twice); otherwise masters
-                   lie as traced, or whole where it ran twice there */
+    bool twice; /* backward runs twice, over split masters (model_second_backward); otherwise
+                   masters lie as traced, or whole where it ran twice there */
 };
 
 /* `recognised` is that of `trace`.

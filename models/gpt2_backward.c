@@ -189,7 +189,7 @@ static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activa
     op.outputs = b->config->vocabulary;
     op.workspace = weight_workspace(b, &op);
     append_operator(b, ONLY_TURN, g_strdup("lm_head"), &op);
-    if (!model_backward_twice(b->job))
+    if (!model_second_backward(b->job))
         consume_gradients(b, &op);
     return op.out[0];
 }
@@ -219,7 +219,7 @@ static void embed(struct iteration_builder *b, const struct gpt2_activations *a,
     if (!b->job->host_embedding)
         op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
     append_operator(b, ONLY_TURN, g_strdup("embeddings"), &op);
-    if (!model_backward_twice(b->job))
+    if (!model_second_backward(b->job))
         consume_gradients(b, &op);
 }
 
@@ -250,7 +250,7 @@ static uint32_t layers(struct iteration_builder *b, const struct gpt2_activation
 
 void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations)
 {
-    bool twice = model_backward_twice(builder->job);
+    bool twice = model_second_backward(builder->job);
     uint32_t dnorm = classifier(builder, activations);
     uint32_t stream = layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm);
     embed(builder, activations, stream);

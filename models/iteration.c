@@ -10,10 +10,10 @@ enum model_gradient model_gradient_layout(const struct model_job *job)
 {
     if (job->precision != MODEL_BF16 || job->micro_batches > 1)
         return MODEL_GRADIENT_LIST;
-    return job->split_master ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
+    return job->split_masters ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
 }
 
-bool model_backward_twice(const struct model_job *job)
+bool model_second_backward(const struct model_job *job)
 {
     return job->clip && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER;
 }
@@ -52,12 +52,12 @@ static bool job_refused(GError **error, const char *format, ...)
     return false;
 }
 
-bool model_split_master(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
-                        GError **error)
+bool model_split_masters(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
+                         GError **error)
 {
     struct model_job whole = *job, halves = *job;
-    whole.split_master = false;
-    halves.split_master = job->precision == MODEL_BF16;
+    whole.split_masters = false;
+    halves.split_masters = job->precision == MODEL_BF16;
     uint32_t most = model_bytes_per_parameter(&whole), least = model_bytes_per_parameter(&halves);
     *split = bytes_per_parameter != most;
     if (bytes_per_parameter == most || bytes_per_parameter == least)
@@ -94,7 +94,7 @@ static bool job_check(const struct model_config *config, const struct model_job 
     if (job->sequence > config->positions)
         return job_refused(error, "sequence %u: the model has %u positions", job->sequence,
                            config->positions);
-    if (job->split_master && job->precision != MODEL_BF16)
+    if (job->split_masters && job->precision != MODEL_BF16)
         return job_refused(error, "masters in two halves: of fp32 parameters there are none");
     if (job->host_embedding && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
         return job_refused(error, "an embedding on the host: with 12 bytes a parameter gradients "

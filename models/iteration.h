@@ -23,10 +23,10 @@ struct model_job {
     const uint8_t *offload;   /* [layers] nonzero: chunks hold what the layer saves for backward,
                                  so that it may leave the device; NULL: none */
     bool host_embedding;      /* embedding forward and backward run on the host */
-    bool split_master; /* bf16: the parameter is the upper half of its master, and the list of
+    bool split_masters; /* bf16: the parameter is the upper half of its master, and the list of
                           masters holds the other halves (engine/bf16.h) */
     bool clip; /* gradients are clipped by the norm of all: no update may come before it is known.
-                  Matters where they are buffers: see model_backward_twice */
+                  Matters where they are buffers: see model_second_backward */
     bool unfused; /* as frameworks run it that fuse nothing: attention's scores lie in memory, and
                      every pair of tokens is computed; for synthesis, the engine fuses */
     const uint8_t *host_update; /* [model_tensor_count] nonzero: the tensor's optimizer runs on
@@ -130,22 +130,22 @@ enum model_gradient {
                                   parameter's bytes, and one micro-batch. The tensor's update
                                   follows the operator that finishes the gradient, in backward:
                                   nothing can be known of other gradients by then, but what a first
-                                  backward has told (model_backward_twice) */
+                                  backward has told (model_second_backward) */
 };
 enum model_gradient model_gradient_layout(const struct model_job *job);
 
 /* Whether backward runs twice: gradients in buffers are clipped. What the first backward makes is
  * only summed into the norm and dropped, but for the gradients of the classifier and the embedding,
  * whose updates follow it; the second runs from the final norm through the layers again. */
-bool model_backward_twice(const struct model_job *job);
+bool model_second_backward(const struct model_job *job);
 
 /* Bytes of model data a parameter: 16 in fp32; in bf16 with one micro-batch 14, or 12 with split
  * masters, with several 18 or 16. */
 uint32_t model_bytes_per_parameter(const struct model_job *job);
 /* Whether masters are split for so many bytes a parameter. Fails (MODEL_ERROR_CONFIG) where the
  * job's precision and micro-batches have no layout of as many. */
-bool model_split_master(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
-                        GError **error);
+bool model_split_masters(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
+                         GError **error);
 
 /* Describes the iteration: every micro-batch forward then backward, then one update a tensor: the
  * host's first, then the device's, each in model order; gradients in buffers have it within

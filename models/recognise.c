@@ -92,7 +92,7 @@ static bool is_same_iteration(const struct trace *a, const struct trace *b)
 }
 
 /* NULL where the trace is not that of such a model. */
-static struct recognised *try(const struct trace *trace, const struct trace_choices *choices,
+static struct recognised *try(const struct trace *trace, const struct run_choices *choices,
                               bool unfused, bool drops_scores)
 {
     const struct model_job job = {
@@ -103,8 +103,8 @@ static struct recognised *try(const struct trace *trace, const struct trace_choi
         .recompute = choices->recompute,
         .offload = choices->offload,
         .host_embedding = choices->host_embedding,
-        .split_master = choices->split_master,
-        .clip = choices->backward_twice,
+        .split_masters = choices->split_masters,
+        .clip = choices->second_backward,
         .host_update = choices->host_update,
         .unfused = unfused,
     };
@@ -125,7 +125,7 @@ static struct recognised *try(const struct trace *trace, const struct trace_choi
 
 struct recognised *recognise(const struct trace *trace, GError **error)
 {
-    struct trace_choices *choices = trace_choices_of(trace);
+    struct run_choices *choices = run_choices_of(trace);
     struct recognised *recognised = try(trace, choices, false, false);
 
     if (!recognised)
@@ -135,7 +135,7 @@ struct recognised *recognise(const struct trace *trace, GError **error)
     if (!recognised)
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                     "not an iteration of a model that is known here");
-    trace_choices_free(choices);
+    run_choices_free(choices);
     return recognised;
 }
 

@@ -9,15 +9,15 @@
 static struct trace *derive_choice(const struct plan *plan, const struct trace *trace,
                                    const struct platform *platform)
 {
-    struct trace_choices *own = trace_choices_of(trace);
-    const struct trace_choices *choices = plan->choices;
+    struct run_choices *own = run_choices_of(trace);
+    const struct run_choices *choices = plan->choices;
     const struct model_choice choice = {choices->recompute, choices->offload,
-                                        choices->host_embedding, choices->backward_twice};
+                                        choices->host_embedding, choices->second_backward};
     bool alike = own->host_embedding == choices->host_embedding &&
-                 own->backward_twice == choices->backward_twice &&
+                 own->second_backward == choices->second_backward &&
                  !memcmp(own->recompute, choices->recompute, own->layer_count) &&
                  !memcmp(own->offload, choices->offload, own->layer_count);
-    trace_choices_free(own);
+    run_choices_free(own);
     if (alike)
         return trace_copy(trace);
     struct recognised *recognised = recognise(trace, NULL);
@@ -32,12 +32,12 @@ static bool is_made_for(const struct plan *plan, const struct trace *trace)
     return !g_strcmp0(digest, plan->digest);
 }
 
-static bool has_room_for(const struct trace_choices *choices, const struct trace *trace)
+static bool has_room_for(const struct run_choices *choices, const struct trace *trace)
 {
-    struct trace_choices *own = trace_choices_of(trace);
+    struct run_choices *own = run_choices_of(trace);
     bool same = own->layer_count == choices->layer_count &&
                 own->tensor_count == choices->tensor_count;
-    trace_choices_free(own);
+    run_choices_free(own);
     return same;
 }
 

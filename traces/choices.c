@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_count)
+struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
 {
-    struct trace_choices *choices = g_new0(struct trace_choices, 1);
+    struct run_choices *choices = g_new0(struct run_choices, 1);
     choices->layer_count = layer_count;
     choices->tensor_count = tensor_count;
     choices->recompute = g_new0(uint8_t, layer_count);
@@ -13,7 +13,7 @@ struct trace_choices *trace_choices_new(uint32_t layer_count, uint32_t tensor_co
     return choices;
 }
 
-void trace_choices_free(struct trace_choices *choices)
+void run_choices_free(struct run_choices *choices)
 {
     if (!choices)
         return;
@@ -23,11 +23,11 @@ void trace_choices_free(struct trace_choices *choices)
     g_free(choices);
 }
 
-bool trace_choices_equal(const struct trace_choices *a, const struct trace_choices *b)
+bool run_choices_equal(const struct run_choices *a, const struct run_choices *b)
 {
     return a->layer_count == b->layer_count && a->tensor_count == b->tensor_count &&
-           a->host_embedding == b->host_embedding && a->split_master == b->split_master &&
-           a->backward_twice == b->backward_twice &&
+           a->host_embedding == b->host_embedding && a->split_masters == b->split_masters &&
+           a->second_backward == b->second_backward &&
            memcmp(a->recompute, b->recompute, a->layer_count) == 0 &&
            memcmp(a->offload, b->offload, a->layer_count) == 0 &&
            memcmp(a->host_update, b->host_update, a->tensor_count) == 0;
@@ -49,10 +49,10 @@ static bool accesses_activations(const struct trace *trace, const struct trace_o
     return false;
 }
 
-struct trace_choices *trace_choices_of(const struct trace *trace)
+struct run_choices *run_choices_of(const struct trace *trace)
 {
-    struct trace_choices *choices = trace_choices_new(count_layers(trace), trace->tensor_count);
-    choices->split_master = trace->list_element_bytes[TRACE_MASTER] == 2;
+    struct run_choices *choices = run_choices_new(count_layers(trace), trace->tensor_count);
+    choices->split_masters = trace->list_element_bytes[TRACE_MASTER] == 2;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_host = op->place == TRACE_ON_HOST;
@@ -61,8 +61,8 @@ struct trace_choices *trace_choices_of(const struct trace *trace)
             choices->recompute[op->layer] = g_str_has_prefix(op->name, "recompute ");
         if (backward && !choices->offload[op->layer])
             choices->offload[op->layer] = accesses_activations(trace, op);
-        if (backward && !choices->backward_twice)
-            choices->backward_twice = g_str_has_prefix(op->name, "backward again ");
+        if (backward && !choices->second_backward)
+            choices->second_backward = g_str_has_prefix(op->name, "backward again ");
         if (on_host && op->phase == TRACE_FORWARD)
             choices->host_embedding = true;
         for (uint32_t i = 0; on_host && op->phase == TRACE_UPDATE_PHASE && i < op->access_count;
@@ -84,7 +84,7 @@ static void append_share(GString *text, const char *verb, const uint8_t *chosen,
         g_string_append_printf(text, "%s %u of %u %s", verb, sum, count, what);
 }
 
-char *trace_choices_describe(const struct trace_choices *choices)
+char *run_choices_describe(const struct run_choices *choices)
 {
     GString *text = g_string_new(NULL);
     append_share(text, "recomputes", choices->recompute, choices->layer_count, "layers");
@@ -95,9 +95,9 @@ char *trace_choices_describe(const struct trace_choices *choices)
                  "tensors on the host");
     if (choices->host_embedding)
         g_string_append(text, "; embeds on the host");
-    if (choices->split_master)
+    if (choices->split_masters)
         g_string_append(text, "; splits masters");
-    if (choices->backward_twice)
+    if (choices->second_backward)
         g_string_append(text, "; runs backward twice");
     return g_string_free(text, FALSE);
 }

@@ -9,7 +9,7 @@ static void append_range(GString *text, uint32_t first, uint32_t last)
         g_string_append_printf(text, "-%u", last);
 }
 
-char *trace_layers_format(const uint8_t *marks, uint32_t count)
+char *run_layers_format(const uint8_t *marks, uint32_t count)
 {
     GString *text = g_string_new(NULL);
     uint32_t marked = 0;
@@ -49,7 +49,7 @@ static bool mark_range(const char *text, uint8_t *marks, uint32_t count)
     return true;
 }
 
-bool trace_layers_parse(const char *text, uint8_t *marks, uint32_t count)
+bool run_layers_parse(const char *text, uint8_t *marks, uint32_t count)
 {
     bool all = g_str_equal(text, "all");
 

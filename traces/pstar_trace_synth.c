@@ -19,7 +19,7 @@ struct options {
 static int choose_layers(const char *option, const char *text, uint32_t layers, uint8_t **chosen)
 {
     *chosen = text ? g_new0(uint8_t, layers) : NULL;
-    if (!text || trace_layers_parse(text, *chosen, layers))
+    if (!text || run_layers_parse(text, *chosen, layers))
         return PSTAR_TRACE_DONE;
     return pstar_trace_usage("%s %s: all, none, or layers from 0 to %u such as 0,3,8-11", option,
                              text, layers - 1);
@@ -77,7 +77,7 @@ static int synthesise(const struct options *options, const struct model_config *
     GError *error = NULL;
     uint32_t bytes = (uint32_t)options->bytes_per_parameter;
     struct trace *trace = NULL;
-    if (!bytes || model_split_master(&job, bytes, &job.split_master, &error))
+    if (!bytes || model_split_masters(&job, bytes, &job.split_masters, &error))
         trace = model_synthesise(config, &job, platform, &error);
     int status;
     if (!trace) {

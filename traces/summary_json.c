@@ -73,15 +73,15 @@ static json_t *flags_json(const uint8_t *flags, uint32_t count)
 
 static json_t *choices_json(const struct trace *trace)
 {
-    struct trace_choices *choices = trace_choices_of(trace);
+    struct run_choices *choices = run_choices_of(trace);
     json_t *json = json_pack("{s:o, s:o, s:b, s:o, s:b, s:b}", "recompute",
                              flags_json(choices->recompute, choices->layer_count), "offload",
                              flags_json(choices->offload, choices->layer_count), "host_embedding",
                              choices->host_embedding, "host_update",
                              flags_json(choices->host_update, choices->tensor_count),
-                             "split_master", choices->split_master, "backward_twice",
-                             choices->backward_twice);
-    trace_choices_free(choices);
+                             "split_master", choices->split_masters, "backward_twice",
+                             choices->second_backward);
+    run_choices_free(choices);
     return json;
 }
 

@@ -33,11 +33,11 @@ static void print_origin(const struct trace *trace, const char *path, FILE *out)
     print_text(out, "precision", trace->precision);
     fprintf(out, "%-18s %u x %u tokens, %u micro-batch%s a step\n", "batch", trace->batch,
             trace->sequence, trace->micro_batches, trace->micro_batches == 1 ? "" : "es");
-    struct trace_choices *choices = trace_choices_of(trace);
-    char *chosen = trace_choices_describe(choices);
+    struct run_choices *choices = run_choices_of(trace);
+    char *chosen = run_choices_describe(choices);
     print_text(out, "choices", chosen);
     g_free(chosen);
-    trace_choices_free(choices);
+    run_choices_free(choices);
     print_text(out, trace->estimated ? "estimated for" : "machine", trace->machine);
     print_text(out, "made by", trace->producer);
     char *digest = trace_digest(trace);

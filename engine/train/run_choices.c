@@ -5,7 +5,7 @@
 static bool parse_layers(const char *option, const char *text, uint8_t *marks, uint32_t layers,
                          GError **error)
 {
-    if (trace_layers_parse(text ? text : "none", marks, layers))
+    if (run_layers_parse(text ? text : "none", marks, layers))
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                 "%s %s: not all, none or layers of 0 to %u, as in 0,2,5-7", option, text,
@@ -13,11 +13,11 @@ static bool parse_layers(const char *option, const char *text, uint8_t *marks, u
     return false;
 }
 
-static struct trace_choices *choices_of_options(const struct run_options *options,
-                                                const struct model_config *config, GError **error)
+static struct run_choices *choices_of_options(const struct run_options *options,
+                                              const struct model_config *config, GError **error)
 {
     uint32_t tensors = model_tensor_count(config);
-    struct trace_choices *choices = trace_choices_new(config->layers, tensors);
+    struct run_choices *choices = run_choices_new(config->layers, tensors);
     choices->host_embedding = options->host_embedding;
     memset(choices->host_update, options->host_update, tensors);
     if (parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
@@ -25,7 +25,7 @@ static struct trace_choices *choices_of_options(const struct run_options *option
         parse_layers("--offload-activations", options->offload, choices->offload, config->layers,
                      error))
         return choices;
-    trace_choices_free(choices);
+    run_choices_free(choices);
     return NULL;
 }
 
@@ -35,30 +35,30 @@ static bool contradicts(GError **error, const char *option, const char *plan, co
     return false;
 }
 
-bool run_choices_weighed(const struct plan *plan)
+bool plan_weighs_choices(const struct plan *plan)
 {
     return plan->certificate && plan->certificate->alternative_count > 0;
 }
 
 /* A layer whose only saved activation the host's embedding sends has none that may leave, and is
  * not among a plan's. */
-static bool offload_alike(const struct trace_choices *given, const struct trace_choices *plan)
+static bool offload_alike(const struct run_choices *given, const struct run_choices *plan)
 {
     uint32_t first = plan->host_embedding && plan->recompute[0] ? 1 : 0;
     return !memcmp(given->offload + first, plan->offload + first, plan->layer_count - first);
 }
 
 /* Options may be left out; those that are given must be the plan's. */
-static bool check_options(const struct run_options *options, const struct trace_choices *given,
+static bool check_options(const struct run_options *options, const struct run_choices *given,
                           const struct plan *of_plan, GError **error)
 {
-    const struct trace_choices *plan = of_plan->choices;
-    if (options->recompute && !run_choices_weighed(of_plan) &&
+    const struct run_choices *plan = of_plan->choices;
+    if (options->recompute && !plan_weighs_choices(of_plan) &&
         memcmp(given->recompute, plan->recompute, plan->layer_count) != 0)
         return contradicts(error, "--recompute", options->plan, "recomputes other layers");
-    if (options->offload && !run_choices_weighed(of_plan) && !offload_alike(given, plan))
+    if (options->offload && !plan_weighs_choices(of_plan) && !offload_alike(given, plan))
         return contradicts(error, "--offload-activations", options->plan, "offloads other layers");
-    if (options->host_embedding && !run_choices_weighed(of_plan) && !plan->host_embedding)
+    if (options->host_embedding && !plan_weighs_choices(of_plan) && !plan->host_embedding)
         return contradicts(error, "--host-embedding", options->plan, "embeds on the device");
     if (options->host_update &&
         memcmp(given->host_update, plan->host_update, plan->tensor_count) != 0)
@@ -66,12 +66,11 @@ static bool check_options(const struct run_options *options, const struct trace_
     return true;
 }
 
-struct trace_choices *run_choices(const struct run_options *options,
-                                  const struct model_config *config, const struct plan *plan,
-                                  GError **error)
+struct run_choices *choose_run(const struct run_options *options, const struct model_config *config,
+                               const struct plan *plan, GError **error)
 {
-    struct trace_choices *choices = choices_of_options(options, config, error);
-    const struct trace_choices *of_plan = plan ? plan->choices : NULL;
+    struct run_choices *choices = choices_of_options(options, config, error);
+    const struct run_choices *of_plan = plan ? plan->choices : NULL;
     /* Of another number of layers or tensors it is another model's: plan_check says so. */
     if (!choices || !of_plan || of_plan->layer_count != choices->layer_count ||
         of_plan->tensor_count != choices->tensor_count)
@@ -82,6 +81,6 @@ struct trace_choices *run_choices(const struct run_options *options,
     memcpy(choices->host_update, of_plan->host_update, choices->tensor_count);
     choices->host_embedding = of_plan->host_embedding;
     if (!agree)
-        g_clear_pointer(&choices, trace_choices_free);
+        g_clear_pointer(&choices, run_choices_free);
     return choices;
 }

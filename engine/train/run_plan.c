@@ -22,16 +22,17 @@ static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
 static bool choose_masters(const struct run_options *options, const struct plan *plan,
                            struct model_job *job, GError **error)
 {
-    const struct trace_choices *of_plan = plan ? plan->choices : NULL;
+    const struct run_choices *of_plan = plan ? plan->choices : NULL;
     uint32_t bytes = options->bytes_per_parameter;
-    if (bytes && !model_split_master(job, bytes, &job->split_master, error)) {
+    if (bytes && !model_split_masters(job, bytes, &job->split_masters, error)) {
         g_prefix_error(error, "--bytes-per-parameter: ");
         return false;
     }
-    if (of_plan && (!bytes || run_choices_weighed(plan)))
-        job->split_master = of_plan->split_master;
-    job->clip = options->clip > 0 || (of_plan && of_plan->backward_twice);
-    if (!of_plan || of_plan->backward_twice || !of_plan->split_master || !model_backward_twice(job))
+    if (of_plan && (!bytes || plan_weighs_choices(plan)))
+        job->split_masters = of_plan->split_masters;
+    job->clip = options->clip > 0 || (of_plan && of_plan->second_backward);
+    if (!of_plan || of_plan->second_backward || !of_plan->split_masters ||
+        !model_second_backward(job))
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                 "--clip %g: %s updates before it knows the gradient's norm; --clip 0 goes without "
@@ -49,7 +50,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
         g_prefix_error(error, "%s: ", options->model);
         return false;
     }
-    struct trace_choices *choices = run_choices(options, run->config, run->plan, error);
+    struct run_choices *choices = choose_run(options, run->config, run->plan, error);
     if (!choices)
         return false;
     const struct plan *plan = run->plan;
@@ -66,7 +67,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     };
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
-    trace_choices_free(choices);
+    run_choices_free(choices);
     return run->iteration != NULL;
 }
 

@@ -208,7 +208,7 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
 static void print_alternative(const struct certificate_alternative *a, FILE *out)
 {
     fprintf(out, "    %-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", a->recompute, a->offload,
-            a->host_embedding ? "host" : "device", a->backward_twice ? "twice" : "once",
+            a->host_embedding ? "host" : "device", a->second_backward ? "twice" : "once",
             a->micro_batches, a->batch, (double)a->bound * 1e-9);
     if (a->achieved) {
         g_autofree char *moved = size_format(a->achieved_traffic);

@@ -37,10 +37,10 @@ static void print_choices(const struct plan *plan, FILE *out)
 {
     if (!plan->choices || !plan->choices->layer_count)
         return;
-    g_autofree char *layers = trace_layers_format(plan->choices->recompute,
-                                                  plan->choices->layer_count);
-    g_autofree char *offloaded = trace_layers_format(plan->choices->offload,
-                                                     plan->choices->layer_count);
+    g_autofree char *layers = run_layers_format(plan->choices->recompute,
+                                                plan->choices->layer_count);
+    g_autofree char *offloaded = run_layers_format(plan->choices->offload,
+                                                   plan->choices->layer_count);
     fprintf(
         out,
         "  layers whose activations are computed again: %s; may leave the device: %s; a step is "

@@ -35,12 +35,12 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
 {
     uint32_t count = recognised->config->layers;
     g_autofree uint8_t *recompute = g_new0(uint8_t, count), *offload = g_new0(uint8_t, count);
-    const struct model_choice choice = {recompute, offload, a->host_embedding, a->backward_twice};
+    const struct model_choice choice = {recompute, offload, a->host_embedding, a->second_backward};
     const char *wrong = "layers that the model has not";
     struct trace *derived = NULL;
 
-    if (trace_layers_parse(a->recompute, recompute, count) &&
-        trace_layers_parse(a->offload, offload, count) &&
+    if (run_layers_parse(a->recompute, recompute, count) &&
+        run_layers_parse(a->offload, offload, count) &&
         !(derived = traced_derive(recognised, trace, platform, choice, a->batch, error)))
         return false;
     if (derived && derived->micro_batches != a->micro_batches) {
@@ -54,7 +54,7 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
                     "certificate: the alternative that computes layers again: %s, offloads: %s, "
                     "embeds on the %s, runs backward %s: %s",
                     a->recompute, a->offload, a->host_embedding ? "host" : "device",
-                    a->backward_twice ? "twice" : "once", wrong);
+                    a->second_backward ? "twice" : "once", wrong);
     return !wrong;
 }
 

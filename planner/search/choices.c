@@ -97,13 +97,13 @@ static void go_on_with_best(struct choices *c)
 /* The search for the choice that the others are compared with; takes `trace`. */
 static bool search_first(struct choices *c, struct trace *trace, GError **error)
 {
-    struct trace_choices *own = trace_choices_of(trace);
+    struct run_choices *own = run_choices_of(trace);
     const struct model_choice choice = {own->recompute, own->offload, own->host_embedding,
-                                        own->backward_twice};
+                                        own->second_backward};
     const struct search_options options = choices_remaining(c, c->recognised ? FIRST_SHARE : 1);
     struct tried *tried = choices_add(c, choice, trace);
 
-    trace_choices_free(own);
+    run_choices_free(own);
     tried->search = choices_search_new(trace, c->trace, &options);
     c->full = search_begin(tried->search, error);
     if (!c->full) {
@@ -194,17 +194,17 @@ struct choices_result *choices_search(const struct trace *trace,
                                       const struct search_options *options,
                                       struct choices_scope scope, GError **error)
 {
-    struct trace_choices *own = trace_choices_of(trace);
+    struct run_choices *own = run_choices_of(trace);
     struct choices c = {.trace = trace,
                         .options = options,
                         .layers = own->layer_count,
                         .traced_offload = g_memdup2(own->offload, own->layer_count),
                         .traced_host_embedding = own->host_embedding,
-                        .traced_twice = own->backward_twice,
+                        .traced_twice = own->second_backward,
                         .tried = g_ptr_array_new_with_free_func(choices_tried_free)};
     struct choices_result *result = NULL;
 
-    trace_choices_free(own);
+    run_choices_free(own);
     if (options->time_limit > 0)
         c.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
     if (scope.layers && replay_is_timed(trace))

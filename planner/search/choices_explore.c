@@ -85,7 +85,7 @@ static struct model_choice as_traced(const struct choices *c, uint32_t batch)
 static struct model_choice as_best(const struct choices *c)
 {
     return (struct model_choice){NULL, c->best->offload, c->best->as_alternative.host_embedding,
-                                 c->best->as_alternative.backward_twice};
+                                 c->best->as_alternative.second_backward};
 }
 
 static void explore_layers(struct choices *c, uint32_t batch)
@@ -123,7 +123,7 @@ bool choices_may_split_masters(const struct choices *c, const struct choices_sco
 {
     const struct model_job *job = &c->recognised->iteration->job;
 
-    return scope->masters && !job->unfused && (c->traced_twice || !job->split_master);
+    return scope->masters && !job->unfused && (c->traced_twice || !job->split_masters);
 }
 
 /* Backward twice over split masters where the best plan has it once, or the other way round: with
@@ -162,7 +162,7 @@ void choices_explore_offload(struct choices *c)
     const uint32_t firsts[] = {c->best->first, 0, c->layers}, batch = c->best->as_alternative.batch;
     g_autofree uint8_t *offload = g_malloc(c->layers);
     const struct model_choice choice = {NULL, offload, c->best->as_alternative.host_embedding,
-                                        c->best->as_alternative.backward_twice};
+                                        c->best->as_alternative.second_backward};
 
     for (int every = 1; every >= 0; every--) {
         memset(offload, every, c->layers);

@@ -50,7 +50,7 @@ struct tried *choices_find(const struct choices *c, struct model_choice choice, 
         struct tried *tried = g_ptr_array_index(c->tried, i);
         if (tried->as_alternative.batch == batch &&
             tried->as_alternative.host_embedding == choice.host_embedding &&
-            tried->as_alternative.backward_twice == choice.twice &&
+            tried->as_alternative.second_backward == choice.twice &&
             !memcmp(tried->recompute, choice.recompute, c->layers) &&
             !memcmp(tried->offload, choice.offload, c->layers))
             return tried;
@@ -68,10 +68,10 @@ struct tried *choices_add(struct choices *c, struct model_choice choice, struct 
     while (tried->first < c->layers && choice.recompute[tried->first])
         tried->first++;
     tried->trace = trace;
-    a->recompute = trace_layers_format(choice.recompute, c->layers);
-    a->offload = trace_layers_format(choice.offload, c->layers);
+    a->recompute = run_layers_format(choice.recompute, c->layers);
+    a->offload = run_layers_format(choice.offload, c->layers);
     a->host_embedding = choice.host_embedding;
-    a->backward_twice = choice.twice;
+    a->second_backward = choice.twice;
     a->batch = trace->batch;
     a->micro_batches = trace->micro_batches;
     a->bound = any_layout_best(trace, c->options->platform, &a->host_price);
@@ -354,7 +354,7 @@ bool choices_offload_matters(const struct choices *c, uint32_t first, const uint
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
     struct model_choice choice = {recompute, c->traced_offload,
                                   c->best->as_alternative.host_embedding,
-                                  c->best->as_alternative.backward_twice};
+                                  c->best->as_alternative.second_backward};
     uint32_t batch = c->best->as_alternative.batch;
     struct trace *as_traced, *other;
     bool worth_while = false;

@@ -171,9 +171,9 @@ struct trace *placement_of_plan(const struct plan *plan, const struct trace *tra
     if (!plan->choices || plan->choices->tensor_count != trace->tensor_count)
         return trace_copy(trace);
     /* a tensor that is updated on both sides is where it was traced, not where the choices say */
-    struct trace_choices *traced = trace_choices_of(trace);
-    bool same = trace_choices_equal(plan->choices, traced);
-    trace_choices_free(traced);
+    struct run_choices *traced = run_choices_of(trace);
+    bool same = run_choices_equal(plan->choices, traced);
+    run_choices_free(traced);
     return same && !are_apart(trace)
                ? trace_copy(trace)
                : model_place_updates(trace, plan->choices->host_update, platform, error);

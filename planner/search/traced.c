@@ -4,18 +4,18 @@
 
 static bool chooses_alike(const struct plan *plan, const struct trace *trace)
 {
-    struct trace_choices *own = trace_choices_of(trace);
-    const struct trace_choices *choices = plan->choices;
+    struct run_choices *own = run_choices_of(trace);
+    const struct run_choices *choices = plan->choices;
     bool other_model = !choices || choices->layer_count != own->layer_count ||
                        choices->tensor_count != own->tensor_count ||
                        plan->batch * plan->micro_batches != trace->batch * trace->micro_batches;
     bool alike = other_model ||
                  (plan->batch == trace->batch && choices->host_embedding == own->host_embedding &&
-                  choices->backward_twice == own->backward_twice &&
+                  choices->second_backward == own->second_backward &&
                   !memcmp(choices->recompute, own->recompute, own->layer_count) &&
                   !memcmp(choices->offload, own->offload, own->layer_count));
 
-    trace_choices_free(own);
+    run_choices_free(own);
     return alike;
 }
 
@@ -45,9 +45,9 @@ struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace
 {
     if (chooses_alike(plan, trace))
         return trace_copy(trace);
-    const struct trace_choices *c = plan->choices;
+    const struct run_choices *c = plan->choices;
     const struct model_choice choice = {c->recompute, c->offload, c->host_embedding,
-                                        c->backward_twice};
+                                        c->second_backward};
     struct recognised *recognised = recognise(trace, error);
     struct trace *derived =
         recognised ? traced_derive(recognised, trace, platform, choice, plan->batch, error) : NULL;

@@ -223,7 +223,7 @@ static void test_no_choices(void)
     struct trace *trace = random_iteration(random);
     struct plan *plan = make_plan(trace, random);
     GError *error = NULL;
-    g_clear_pointer(&plan->choices, trace_choices_free);
+    g_clear_pointer(&plan->choices, run_choices_free);
     g_assert_true(plan_write(plan, path, NULL));
     struct plan *read = plan_read(path, &error);
     g_assert_no_error(error);

@@ -329,7 +329,7 @@ static void run_update(struct machine *m)
     int weights = m->iteration->job.precision == MODEL_BF16 ? TRACE_MASTER : TRACE_PARAM;
     symbol moments = mix(read_tensor(m, t, TRACE_EXP_AVG), read_tensor(m, t, TRACE_EXP_AVG_SQ));
     symbol value = mix(mix(gradient, moments), read_tensor(m, t, weights));
-    if (m->iteration->job.split_master) /* the master's upper half */
+    if (m->iteration->job.split_masters) /* the master's upper half */
         read_tensor(m, t, TRACE_PARAM);
     write_tensor(m, t, TRACE_EXP_AVG, mix_text("m", gradient));
     write_tensor(m, t, TRACE_EXP_AVG_SQ, mix_text("v", gradient));

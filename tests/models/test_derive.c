@@ -43,7 +43,7 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
     job.sequence = (uint32_t)g_rand_int_range(random, 1, (gint32)config->positions + 1);
     job.host_embedding = g_rand_boolean(random);
     job.unfused = g_rand_boolean(random);
-    job.split_master = job.precision == MODEL_BF16 && g_rand_boolean(random);
+    job.split_masters = job.precision == MODEL_BF16 && g_rand_boolean(random);
     job.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
     job.clip = g_rand_boolean(random);
     return job;
@@ -125,9 +125,9 @@ static void test_synthesised(void)
         random_layers(random, offload_to);
         bool may_move = model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
         const struct model_choice recorded = {from, offload_from, job.host_embedding,
-                                              model_backward_twice(&job)};
+                                              model_second_backward(&job)};
         const struct model_choice chosen = {to, offload_to, may_move && g_rand_boolean(random),
-                                            model_backward_twice(&job)};
+                                            model_second_backward(&job)};
         struct trace *trace = synthesise(&config, job, recorded, platform);
         struct trace *expected = synthesise(&config, job, chosen, platform);
         struct trace *derived = derive(trace, chosen, platform);
@@ -142,7 +142,7 @@ static void test_synthesised(void)
 
 /* From one backward over the parameters to two over split masters, and back, as synthesis has it.
  */
-static void test_backward_twice(void)
+static void test_second_backward(void)
 {
     GRand *random = g_rand_new_with_seed(seed());
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", NULL);
@@ -152,9 +152,9 @@ static void test_backward_twice(void)
         uint8_t from[LAYERS], to[LAYERS];
         once.precision = MODEL_BF16;
         once.micro_batches = 1;
-        once.host_embedding = once.split_master = once.clip = false;
+        once.host_embedding = once.split_masters = once.clip = false;
         struct model_job twice = once;
-        twice.split_master = twice.clip = true;
+        twice.split_masters = twice.clip = true;
         bool forth = g_rand_boolean(random);
         random_layers(random, from);
         random_layers(random, to);
@@ -278,7 +278,7 @@ static void test_impossible(void)
 {
     const struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_BF16, 1);
-    job.split_master = true;
+    job.split_masters = true;
     struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
     struct recognised *recognised = recognise(trace, NULL);
 
@@ -322,7 +322,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/derive/synthesised", test_synthesised);
-    g_test_add_func("/derive/backward-twice", test_backward_twice);
+    g_test_add_func("/derive/backward-twice", test_second_backward);
     g_test_add_func("/derive/no-second-backward", test_no_second_backward);
     g_test_add_func("/derive/measured", test_measured);
     g_test_add_func("/derive/measured-twice", test_measured_twice);

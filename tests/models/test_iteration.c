@@ -94,8 +94,8 @@ static void test_bytes_per_parameter(void)
     struct model_config config = small_model(true, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
         struct model_job job = small_job(expected[i].precision, expected[i].micro_batches);
-        g_assert_true(model_split_master(&job, expected[i].bytes, &job.split_master, NULL));
-        g_assert_cmpint(job.split_master, ==, expected[i].split);
+        g_assert_true(model_split_masters(&job, expected[i].bytes, &job.split_masters, NULL));
+        g_assert_cmpint(job.split_masters, ==, expected[i].split);
         g_assert_cmpuint(model_bytes_per_parameter(&job), ==, expected[i].bytes);
         struct model_iteration *iteration = new_iteration(&config, &job);
         g_assert_cmpuint(trace_model_bytes(iteration->trace), ==,
@@ -116,7 +116,7 @@ static void test_no_such_bytes_per_parameter(void)
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         struct model_job job = small_job(bad[i].precision, bad[i].micro_batches);
         GError *error = NULL;
-        g_assert_false(model_split_master(&job, bad[i].bytes, &job.split_master, &error));
+        g_assert_false(model_split_masters(&job, bad[i].bytes, &job.split_masters, &error));
         g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
         g_assert_nonnull(strstr(error->message, bad[i].named));
         g_error_free(error);
@@ -135,7 +135,7 @@ static uint32_t gradient_waits(const struct model_iteration *iteration,
 {
     if (!op->finishes[0])
         return 0;
-    bool left = model_backward_twice(&iteration->job) && is_at_an_end(op);
+    bool left = model_second_backward(&iteration->job) && is_at_an_end(op);
     return !left ? 2 : op->kind == MODEL_EMBED_BACKWARD ? 3 : UINT32_MAX / 2;
 }
 
@@ -147,7 +147,7 @@ static void test_gradients_in_buffers(void)
     for (int variant = 0; variant < 4; variant++) {
         struct model_config config = small_model(variant & 1, 0);
         struct model_job job = small_job(MODEL_BF16, 1);
-        job.split_master = true;
+        job.split_masters = true;
         job.clip = variant & 2;
         struct model_iteration *iteration = new_iteration(&config, &job);
         const struct trace *trace = iteration->trace;
@@ -176,7 +176,7 @@ static void test_accesses(void)
     struct model_config tied = small_model(true, 0), untied = small_model(false, 0);
     struct model_job fp32 = small_job(MODEL_FP32, 2), bf16 = small_job(MODEL_BF16, 1),
                      bf16_list = small_job(MODEL_BF16, 2), split = bf16, split_list = bf16_list;
-    split.split_master = split_list.split_master = true;
+    split.split_masters = split_list.split_masters = true;
     const char *c_fc = "backward h.1.mlp.c_fc", *ln = "backward h.1.ln_2",
                *embed = "backward embeddings", *update = "update wpe.weight";
 
@@ -300,7 +300,7 @@ static void test_lives(void)
         struct model_config config = small_model(choice & 1, choice & 2 ? 0.1 : 0);
         struct model_job job = small_job(choice & 4 ? MODEL_BF16 : MODEL_FP32, 1 + (choice & 1));
         job.recompute = choice & 8 ? all : one;
-        job.split_master = choice & 16 && job.precision == MODEL_BF16;
+        job.split_masters = choice & 16 && job.precision == MODEL_BF16;
         struct model_iteration *iteration = new_iteration(&config, &job);
         check_lives(iteration);
         model_iteration_free(iteration);
@@ -451,7 +451,7 @@ static void test_host_updates_of_split_masters(void)
     struct model_job job = small_job(MODEL_BF16, 1);
     g_autofree uint8_t *every = model_every_tensor(&config);
     job.host_update = every;
-    job.split_master = true;
+    job.split_masters = true;
     struct model_iteration *iteration = new_iteration(&config, &job);
     const struct trace *trace = iteration->trace;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -466,13 +466,13 @@ static void test_host_updates_of_split_masters(void)
 
 /* All but the classifier and the embedding runs backward twice, each time over what forward saved
  * or what is computed again then. */
-static void test_backward_twice(void)
+static void test_second_backward(void)
 {
     const uint8_t recompute[3] = {0, 1, 0};
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_BF16, 1);
     job.recompute = recompute;
-    job.split_master = job.clip = true;
+    job.split_masters = job.clip = true;
     struct model_iteration *iteration = new_iteration(&config, &job);
     const struct trace *trace = iteration->trace;
     uint32_t forward = 1 + 3 * 7 + 3, layers = 1 + 3 * 7 + 6;
@@ -492,7 +492,7 @@ static void test_backward_twice(void)
     model_iteration_free(iteration);
 
     job.micro_batches = 2; /* their gradients have a list, and updates come last */
-    g_assert_false(model_backward_twice(&job));
+    g_assert_false(model_second_backward(&job));
 }
 
 static void test_moments(void)
@@ -537,7 +537,7 @@ static void test_digests(void)
     jobs[6].host_update = every;
     jobs[7].host_update = some;
     jobs[8].precision = MODEL_BF16;
-    jobs[8].split_master = true;
+    jobs[8].split_masters = true;
     jobs[9] = jobs[8];
     jobs[9].clip = true;
     GHashTable *digests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -567,7 +567,7 @@ static void test_bad_jobs(void)
                {&large, small_job(MODEL_FP32, 1), "too large"},
                {&config, small_job(MODEL_FP32, 1), "two halves"},
                {&config, small_job(MODEL_BF16, 1), "embedding on the host"}};
-    bad[5].job.split_master = bad[6].job.split_master = bad[6].job.host_embedding = true;
+    bad[5].job.split_masters = bad[6].job.split_masters = bad[6].job.host_embedding = true;
     bad[2].job.batch = 0;
     bad[3].job.sequence = 6;
     bad[4].job.sequence = 1 << 24;
@@ -596,7 +596,7 @@ int main(int argc, char **argv)
     g_test_add_func("/iteration/dropout-sites", test_dropout_sites);
     g_test_add_func("/iteration/host-operators", test_host_operators);
     g_test_add_func("/iteration/host-updates-of-split-masters", test_host_updates_of_split_masters);
-    g_test_add_func("/iteration/backward-twice", test_backward_twice);
+    g_test_add_func("/iteration/backward-twice", test_second_backward);
     g_test_add_func("/iteration/moments", test_moments);
     g_test_add_func("/iteration/digests", test_digests);
     g_test_add_func("/iteration/bad-jobs", test_bad_jobs);

@@ -37,7 +37,7 @@ static void compare_variants(const struct model_config *config, uint32_t micro_b
         job.offload = choice & 64 ? offload : NULL;
         job.host_embedding = choice & 16;
         job.host_update = choice & 32 ? every : NULL;
-        job.split_master = choice & 64 && job.precision == MODEL_BF16;
+        job.split_masters = choice & 64 && job.precision == MODEL_BF16;
         job.clip = choice & 128;
         if (model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER)
             job.host_embedding = false;

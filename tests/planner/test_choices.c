@@ -73,8 +73,8 @@ static void set_up(struct fixture *f, GRand *random)
                             .recompute = recompute,
                             .offload = offloaded,
                             .host_embedding = g_rand_int_range(random, 0, 4) == 0};
-    job.split_master = job.clip = job.micro_batches == 1 && !job.host_embedding &&
-                                  g_rand_int_range(random, 0, 4) == 0;
+    job.split_masters = job.clip = job.micro_batches == 1 && !job.host_embedding &&
+                                   g_rand_int_range(random, 0, 4) == 0;
     f->platform = platform_read(PROJECT_DIR "/platforms/cpu-2core.json", NULL);
     g_assert_nonnull(f->platform);
     f->trace = model_synthesise(&f->config, &job, f->platform, NULL);
@@ -145,9 +145,9 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         struct search_options options = f->options;
         uint8_t recompute[LAYERS], offloaded[LAYERS];
         const struct model_choice chosen = {recompute, offloaded, a->host_embedding,
-                                            a->backward_twice};
-        g_assert_true(trace_layers_parse(a->recompute, recompute, LAYERS));
-        g_assert_true(trace_layers_parse(a->offload, offloaded, LAYERS));
+                                            a->second_backward};
+        g_assert_true(run_layers_parse(a->recompute, recompute, LAYERS));
+        g_assert_true(run_layers_parse(a->offload, offloaded, LAYERS));
         options.device_bytes = plan->device_budget;
         g_assert_cmpuint(a->batch * a->micro_batches, ==,
                          f->trace->batch * f->trace->micro_batches);
@@ -359,7 +359,7 @@ static void test_split_masters(void)
 
     struct choices_result *result = choices_search(whole, &f.options, masters, &error);
     g_assert_no_error(error);
-    g_assert_true(result->best->plan->choices->backward_twice);
+    g_assert_true(result->best->plan->choices->second_backward);
     verify_plan(result->best->plan, result->best->trace, f.costs, NULL, &error);
     g_assert_no_error(error);
     certify(result);

@@ -238,13 +238,13 @@ static void test_joined(void)
             uint32_t count = f.trace->tensor_count;
             *tensor = (*tensor + (uint32_t)g_rand_int_range(random, 1, (gint32)count)) % count;
             g_assert_false(placement_is_possible(f.trace, f.platform));
-            struct plan plan = {.choices = trace_choices_of(f.trace)};
+            struct plan plan = {.choices = run_choices_of(f.trace)};
             struct trace *placed = placement_of_plan(&plan, f.trace, f.platform, NULL);
             g_assert_nonnull(placed);
             for (uint32_t m = 0; m < placed->operator_count; m++)
                 g_assert_cmpint(placed->operators[m].place, ==, f.trace->operators[m].place);
             trace_free(placed);
-            trace_choices_free(plan.choices);
+            run_choices_free(plan.choices);
             joined++;
         }
         tear_down(&f);

@@ -66,7 +66,7 @@ static void draw_job(struct draw *d, GRand *random)
                                 .offload = d->offload,
                                 .host_embedding = pick(random, 0, 3) == 0,
                                 .host_update = pick(random, 0, 3) ? NULL : d->every};
-    d->job.split_master = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
+    d->job.split_masters = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
     d->job.clip = pick(random, 0, 1);
     if (model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER)
         d->job.host_embedding = false;
@@ -108,8 +108,8 @@ static void draw_placement(struct draw *d, const struct trace *trace, GRand *ran
 /* What the run computes, whatever its placement. */
 static char *job_options(const struct draw *d)
 {
-    g_autofree char *recompute = trace_layers_format(d->recompute, d->config.layers);
-    g_autofree char *offload = trace_layers_format(d->offload, d->config.layers);
+    g_autofree char *recompute = run_layers_format(d->recompute, d->config.layers);
+    g_autofree char *offload = run_layers_format(d->offload, d->config.layers);
     return g_strdup_printf(
         "--model model --data text.txt --threads 1 --steps %d --batch %u --seq %u "
         "--micro-batches %u --precision %s --bytes-per-parameter %u --clip %d --recompute %s "

@@ -183,12 +183,12 @@ static void test_choices(void)
     GRand *random = g_rand_new_with_seed((guint32)g_test_rand_int());
     g_autofree uint8_t *places = draw_places(random);
     struct trace *trace = synthesise(places, NULL);
-    struct trace_choices *choices = trace_choices_of(trace);
+    struct run_choices *choices = run_choices_of(trace);
     const uint8_t recompute[2] = {0, 1};
     g_assert_cmpmem(choices->recompute, choices->layer_count, recompute, 2);
     g_assert_cmpmem(choices->host_update, choices->tensor_count, places, trace->tensor_count);
     g_assert_true(choices->host_embedding);
-    trace_choices_free(choices);
+    run_choices_free(choices);
     trace_free(trace);
     g_rand_free(random);
 }

@@ -321,7 +321,7 @@ static void iterations(enum model_precision precision)
                                 .micro_batches = variant == 1 || variant == 2 ? 2 : 1,
                                 .precision = precision,
                                 .recompute = recompute,
-                                .split_master = precision == MODEL_BF16 && variant == 0};
+                                .split_masters = precision == MODEL_BF16 && variant == 0};
         check(&config, &job);
     }
 }

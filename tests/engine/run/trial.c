@@ -51,7 +51,7 @@ struct trial_placement trial_draw(GRand *random)
         .recompute = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .offload = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .host_embedding = g_rand_boolean(random),
-        .split_master = g_rand_boolean(random),
+        .split_masters = g_rand_boolean(random),
         .host_update = (uint32_t[]){0, UINT32_MAX,
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
@@ -71,7 +71,7 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
         job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
         p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
         p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
-        p->split_master ? ", split masters" : "", p->host_update, p->link_rate,
+        p->split_masters ? ", split masters" : "", p->host_update, p->link_rate,
         p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
@@ -188,7 +188,7 @@ struct training {
 static void choose_masters(struct model_job *model_job, const struct trial_job *job,
                            const struct trial_placement *placement)
 {
-    model_job->split_master = placement->split_master && job->precision == MODEL_BF16;
+    model_job->split_masters = placement->split_masters && job->precision == MODEL_BF16;
     model_job->clip = job->clip > 0;
     model_job->host_embedding &= model_gradient_layout(model_job) != MODEL_GRADIENT_BUFFER;
 }

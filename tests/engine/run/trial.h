@@ -30,7 +30,7 @@ struct trial_placement {
     uint32_t recompute;   /* bit l: layer l */
     uint32_t offload;     /* likewise */
     bool host_embedding;  /* where the layout allows it */
-    bool split_master;    /* likewise */
+    bool split_masters;   /* likewise */
     uint32_t host_update; /* bit t % 32: tensor t */
     double link_rate;     /* 0: memory speed */
     bool through_file;    /* the plan is written and read back */
