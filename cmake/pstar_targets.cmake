@@ -47,3 +47,17 @@ function(pstar_test name)
   add_test(NAME ${name} COMMAND test_${name})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900)
 endfunction()
+
+# pstar_embed(FOLDER FILES...): the folder's library holds these text files as C strings. A file
+# page.css is `extern const char page_css[]`.
+function(pstar_embed name)
+  foreach(file ${ARGN})
+    string(MAKE_C_IDENTIFIER "${file}" symbol)
+    set(out "${CMAKE_CURRENT_BINARY_DIR}/${symbol}.c")
+    add_custom_command(OUTPUT "${out}"
+      COMMAND ${CMAKE_COMMAND} -D "FILE=${CMAKE_CURRENT_SOURCE_DIR}/${file}" -D SYMBOL=${symbol}
+              -D "OUT=${out}" -P "${PROJECT_SOURCE_DIR}/cmake/embed.cmake"
+      DEPENDS "${file}" "${PROJECT_SOURCE_DIR}/cmake/embed.cmake" VERBATIM)
+    target_sources(pstar_${name} PRIVATE "${out}")
+  endforeach()
+endfunction()

@@ -1,10 +1,13 @@
 #include "report/page.h"
 
-#include "report/page_script.h"
-#include "report/page_style.h"
 #include "report/svg.h"
 #include "report/text.h"
 #include "report/timeline.h"
+
+#include <string.h>
+
+/* The files page.css and page.js, embedded when this is built. */
+extern const char page_css[], page_js[];
 
 #define ADVICE_FIRST 3u /* what is shown at once; the rest on demand */
 
@@ -42,9 +45,21 @@ static char *subject_of(const struct inputs *inputs)
     return g_strdup(sweep->trace ? sweep->trace : sweep->origin);
 }
 
+/* Returns what the page's Content-Security-Policy names the script by, "'sha256-...'". */
+static char *script_hash(void)
+{
+    g_autoptr(GChecksum) checksum = g_checksum_new(G_CHECKSUM_SHA256);
+    guint8 digest[32];
+    gsize length = sizeof digest;
+    g_checksum_update(checksum, (const guchar *)page_js, (gssize)strlen(page_js));
+    g_checksum_get_digest(checksum, digest, &length);
+    g_autofree char *text = g_base64_encode(digest, length);
+    return g_strdup_printf("'sha256-%s'", text);
+}
+
 static void append_head(GString *html, const char *subject, const char *verdict)
 {
-    g_autofree char *script = page_script_hash();
+    g_autofree char *script = script_hash();
     g_string_append_printf(
         html,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -53,7 +68,7 @@ static void append_head(GString *html, const char *subject, const char *verdict)
         "style-src 'unsafe-inline'; script-src %s\">\n",
         script);
     append_element(html, "<title>", subject, " – pstar report</title>\n<style>\n");
-    g_string_append(html, page_style);
+    g_string_append(html, page_css);
     append_element(html, "</style>\n</head>\n<body>\n<header>\n<h1>",
                    verdict ? verdict : "One training iteration, and where its bytes are",
                    "</h1>\n<p>");
@@ -214,7 +229,7 @@ GString *page_new(const struct contents *contents)
     g_string_append(html, "</main>\n");
     append_files(html, contents->inputs);
     if (contents->inputs->strips->len)
-        g_string_append_printf(html, "<script>%s</script>\n", page_script);
+        g_string_append_printf(html, "<script>%s</script>\n", page_js);
     g_string_append(html, "</body>\n</html>\n");
     return html;
 }

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+extern const char page_css[];
+
 static const char drawn[] =
     "<?xml version=\"1.0\" encoding=\"utf-8\"  standalone=\"no\"?>\n"
     "<svg \n viewBox=\"0 0 960 500\"\n xmlns=\"http://www.w3.org/2000/svg\"\n"
@@ -77,10 +79,20 @@ static void test_palette(void)
     }
 }
 
+/* The style sheet repeats the light colours that figures take over by name. */
+static void test_style_sheet(void)
+{
+    g_assert_nonnull(strstr(page_css, "--ink: " PALETTE_INK ";"));
+    g_assert_nonnull(strstr(page_css, "--muted: " PALETTE_MUTED ";"));
+    g_assert_nonnull(strstr(page_css, "--grid: " PALETTE_GRID ";"));
+    g_assert_nonnull(strstr(page_css, "--paper: " PALETTE_PAPER ";"));
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/page/inline", test_inline);
     g_test_add_func("/report/page/palette", test_palette);
+    g_test_add_func("/report/page/style_sheet", test_style_sheet);
     return g_test_run();
 }
