@@ -1,10 +1,281 @@
 #include "chunks/decide.h"
 
-#include "chunks/decide_run.h"
-#include "chunks/settle.h"
-
 /* Iterations before the one that becomes the plan. */
 #define SETTLING_ITERATIONS 2
+
+/* Where a chunk is. */
+enum { RUN_ON_HOST, RUN_ON_DEVICE, RUN_AT_HOME /* on the device, for good */ };
+
+struct run {
+    const struct accesses *accesses;
+    const struct policy_ops *ops;
+    void *policy;
+    struct policy_view view;
+    uint64_t *bytes;    /* [chunk_count] slots */
+    uint8_t *place;     /* [chunk_count] RUN_... */
+    uint8_t *pinned;    /* [chunk_count] all 0 between operators */
+    uint8_t *dirty;     /* [chunk_count] the device's copy is newer and alive */
+    uint8_t *ahead;     /* [chunk_count] see struct policy_view */
+    uint32_t *next_use; /* [chunk_count] likewise */
+    uint64_t *capacity; /* [moment_count + 1] likewise */
+    uint64_t used;      /* slots on the device of chunks that are not at home there */
+    uint32_t chunk_count, moment, iteration;
+    uint32_t incoming; /* see struct policy_view */
+    char *fault;       /* see struct decisions */
+
+    uint32_t look_ahead;  /* moments */
+    uint32_t look_aheads; /* so far */
+    uint32_t *seen;       /* [chunk_count] the look-ahead that last met the chunk */
+    uint32_t *window;     /* [window_count] chunks that it has pinned */
+    uint32_t window_count;
+
+    struct decisions *record;    /* NULL while settling */
+    struct plan_action *actions; /* the record's, which has room for action_room of them */
+    uint32_t action_count, action_room;
+};
+
+static void grow(struct run *run)
+{
+    run->action_room = MAX(1024, 2 * run->action_room);
+    g_array_set_size(run->record->actions, run->action_room);
+    run->actions = (struct plan_action *)run->record->actions->data;
+}
+
+static inline void emit(struct run *run, enum plan_action_kind kind, uint32_t chunk)
+{
+    if (!run->record)
+        return;
+    if (run->action_count == run->action_room)
+        grow(run);
+    run->actions[run->action_count++] =
+        (struct plan_action){.chunk = chunk, .kind = (uint8_t)kind, .address = PLAN_NOWHERE};
+}
+
+/* Chunks leave and enter the device, which has room for them: the policy hears of it, and the
+ * record has it. */
+static void run_leave(struct run *run, uint32_t chunk)
+{
+    emit(run, run->dirty[chunk] ? PLAN_WRITE_BACK : PLAN_DROP, chunk);
+    run->place[chunk] = RUN_ON_HOST;
+    run->dirty[chunk] = 0;
+    run->used -= run->bytes[chunk];
+    run->ops->remove(run->policy, chunk);
+}
+
+static void run_enter(struct run *run, enum plan_action_kind kind, uint32_t chunk)
+{
+    emit(run, kind, chunk);
+    run->place[chunk] = RUN_ON_DEVICE;
+    run->used += run->bytes[chunk];
+    run->ops->admit(run->policy, chunk);
+}
+
+/* ---- room ---- */
+
+static inline bool may_leave(const struct run *run, uint32_t chunk)
+{
+    return chunk < run->chunk_count && run->place[chunk] == RUN_ON_DEVICE && !run->pinned[chunk];
+}
+
+/* Policies are plug-ins too: a wrong answer is noted, and the lowest chunk that may leave does.
+ * Returns that, or POLICY_NONE. */
+static uint32_t correct(struct run *run, uint32_t victim)
+{
+    uint32_t chosen = 0;
+    while (chosen < run->chunk_count && !may_leave(run, chosen))
+        chosen++;
+    if (chosen == run->chunk_count)
+        chosen = POLICY_NONE;
+    if (chosen != victim && !run->fault)
+        run->fault = g_strdup_printf(
+            "policy %s: asked for a victim at moment %u of iteration %u it "
+            "answered %u, which is %s",
+            run->ops->name, run->moment, run->iteration, victim,
+            victim == POLICY_NONE ? "none, though there are some" : "not on the device, or pinned");
+    return chosen;
+}
+
+/* Evicts until the chunk `incoming` (POLICY_NONE: nothing) fits into `capacity` beside the others;
+ * false when what is left is pinned. */
+static inline bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
+{
+    uint64_t bytes = incoming == POLICY_NONE ? 0 : run->bytes[incoming];
+    run->incoming = incoming;
+    while (run->used + bytes > capacity) {
+        uint32_t victim = run->ops->victim(run->policy);
+        if (!may_leave(run, victim))
+            victim = correct(run, victim);
+        if (victim == POLICY_NONE)
+            return false;
+        run_leave(run, victim);
+    }
+    return true;
+}
+
+/* ---- an operator: its accesses, from `begin` to before `end` ---- */
+
+static inline void pin(struct run *run, const struct chunk_access *begin,
+                       const struct chunk_access *end, uint8_t pinned)
+{
+    for (const struct chunk_access *access = begin; access < end; access++)
+        run->pinned[access->chunk] = pinned;
+}
+
+static inline bool are_on_device(const struct run *run, const struct chunk_access *begin,
+                                 const struct chunk_access *end)
+{
+    bool all = true;
+    for (const struct chunk_access *access = begin; access < end; access++)
+        all &= run->place[access->chunk] != RUN_ON_HOST;
+    return all;
+}
+
+/* The operator's chunks on the device, and room for its non-model data. */
+static inline void serve_on_device(struct run *run, const struct chunk_access *begin,
+                                   const struct chunk_access *end)
+{
+    uint64_t capacity = run->capacity[run->moment];
+    if (run->used <= capacity && are_on_device(run, begin, end))
+        return;
+    pin(run, begin, end, 1);
+    bool fits = make_room(run, POLICY_NONE, capacity);
+    for (const struct chunk_access *access = begin; access < end; access++) {
+        if (run->place[access->chunk] != RUN_ON_HOST)
+            continue;
+        fits &= make_room(run, access->chunk, capacity);
+        run_enter(run, access->flags & ACCESS_FRESH ? PLAN_ALLOCATE : PLAN_FETCH, access->chunk);
+    }
+    g_assert(fits);
+    pin(run, begin, end, 0);
+}
+
+/* The host's copies valid, and the device's gone where the operator writes. A flush of a clean
+ * chunk is taken out when the iteration is settled. */
+static void serve_on_host(struct run *run, const struct chunk_access *begin,
+                          const struct chunk_access *end)
+{
+    for (const struct chunk_access *access = begin; access < end; access++) {
+        if (run->place[access->chunk] == RUN_ON_HOST)
+            continue;
+        if (access->flags & ACCESS_WRITES) {
+            run_leave(run, access->chunk);
+        } else {
+            emit(run, PLAN_FLUSH, access->chunk);
+            run->dirty[access->chunk] = 0;
+        }
+    }
+    bool made = make_room(run, POLICY_NONE, run->capacity[run->moment]);
+    g_assert(made);
+}
+
+/* What an operator on the device leaves behind. */
+static inline void account(struct run *run, const struct chunk_access *begin,
+                           const struct chunk_access *end)
+{
+    for (const struct chunk_access *access = begin; access < end; access++) {
+        uint32_t chunk = access->chunk, flags = access->flags;
+        size_t a = (size_t)(access - run->accesses->items);
+        run->next_use[chunk] = run->accesses->next_device_use[a];
+        run->ahead[chunk] = run->accesses->ahead[a];
+        if (run->place[chunk] == RUN_AT_HOME)
+            continue;
+        if (flags & (ACCESS_WRITES | ACCESS_LAST))
+            run->dirty[chunk] = !(flags & ACCESS_LAST);
+        if (run->ops->touch)
+            run->ops->touch(run->policy, chunk);
+    }
+}
+
+/* Chunks in which nothing is alive any more make room at once: it costs nothing. */
+static inline void drop_dead(struct run *run, const struct chunk_access *begin,
+                             const struct chunk_access *end)
+{
+    for (const struct chunk_access *access = begin; access < end; access++)
+        if (access->flags & ACCESS_LAST && run->place[access->chunk] == RUN_ON_DEVICE)
+            run_leave(run, access->chunk);
+}
+
+/* ---- look-ahead ---- */
+
+/* Fetches what a later moment needs into the room that the moments until then leave; false: no more
+ * room. */
+static bool look_at(struct run *run, uint32_t moment, uint64_t capacity)
+{
+    const struct accesses *accesses = run->accesses;
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
+        const struct chunk_access *access = &accesses->items[a];
+        uint32_t chunk = access->chunk;
+        if (run->seen[chunk] == run->look_aheads)
+            continue;
+        run->seen[chunk] = run->look_aheads;
+        if (access->flags & ACCESS_ON_HOST)
+            continue;
+        run->pinned[chunk] = 1;
+        run->window[run->window_count++] = chunk;
+        if (run->place[chunk] != RUN_ON_HOST || access->flags & ACCESS_FRESH)
+            continue;
+        if (!make_room(run, chunk, capacity))
+            return false;
+        run_enter(run, PLAN_FETCH, chunk);
+    }
+    return true;
+}
+
+static void look_ahead(struct run *run)
+{
+    uint64_t capacity = run->capacity[run->moment];
+    for (uint32_t ahead = 1; ahead <= run->look_ahead; ahead++) {
+        uint32_t moment = (run->moment + ahead) % run->accesses->moment_count;
+        capacity = MIN(capacity, run->capacity[moment]);
+        if (run->used > capacity || !look_at(run, moment, capacity))
+            return;
+    }
+}
+
+/* What it meets is pinned until its end, and what the operator uses, if that is on the device. */
+static void prefetch(struct run *run, const struct chunk_access *begin,
+                     const struct chunk_access *end, bool on_host)
+{
+    run->look_aheads++;
+    for (const struct chunk_access *access = begin; access < end; access++)
+        run->seen[access->chunk] = run->look_aheads;
+    pin(run, begin, end, !on_host);
+    look_ahead(run);
+    pin(run, begin, end, 0);
+    while (run->window_count > 0)
+        run->pinned[run->window[--run->window_count]] = 0;
+}
+
+/* ---- the iteration ---- */
+
+/* Of the current moment; at its end the next one has begun. */
+static inline void run_operator(struct run *run, const struct chunk_access *begin,
+                                const struct chunk_access *end)
+{
+    bool on_host = begin < end && begin->flags & ACCESS_ON_HOST;
+    if (on_host)
+        serve_on_host(run, begin, end);
+    else
+        serve_on_device(run, begin, end);
+    if (run->look_ahead > 0)
+        prefetch(run, begin, end, on_host);
+    if (!on_host)
+        account(run, begin, end);
+    run->moment++;
+    if (run->record)
+        run->record->first[run->moment] = run->action_count;
+    drop_dead(run, begin, end);
+}
+
+/* All operators of one iteration. Writes the record's actions and, but for the last one, its
+ * `first`. */
+static void run_operators(struct run *run)
+{
+    const uint32_t *first = run->accesses->first;
+    const struct chunk_access *items = run->accesses->items;
+    for (run->moment = 0; run->moment < run->accesses->moment_count;)
+        run_operator(run, items + first[run->moment], items + first[run->moment + 1]);
+}
 
 /* Back to the chunks that the iteration began with. */
 static void close_iteration(struct run *run)
@@ -34,6 +305,75 @@ static void run_iteration(struct run *run)
             run->next_use[c] -= moments;
     run->iteration++;
 }
+
+/* ---- what copies ---- */
+
+struct settling {
+    struct decisions *decisions;
+    const struct accesses *accesses;
+    uint8_t *dirty; /* [chunk_count] the device's copy is newer and alive */
+};
+
+/* Returns whether the action does anything. */
+static bool settle_action(struct settling *s, struct plan_action *action)
+{
+    uint8_t *dirty = &s->dirty[action->chunk], was_dirty = *dirty;
+    if (action->kind == PLAN_WAIT)
+        return true;
+    *dirty = 0;
+    if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP)
+        action->kind = was_dirty ? PLAN_WRITE_BACK : PLAN_DROP;
+    return action->kind != PLAN_FLUSH || was_dirty;
+}
+
+static void settle_operator(struct settling *s, uint32_t moment)
+{
+    for (uint32_t a = s->accesses->first[moment]; a < s->accesses->first[moment + 1]; a++) {
+        const struct chunk_access *access = &s->accesses->items[a];
+        if (access->flags & ACCESS_WRITES && !(access->flags & ACCESS_ON_HOST))
+            s->dirty[access->chunk] = 1;
+        if (access->flags & ACCESS_LAST)
+            s->dirty[access->chunk] = 0;
+    }
+}
+
+/* One pass over the iteration, from what is dirty now. The first only finds what is dirty at the
+ * end. */
+static void settle_pass(struct settling *s, bool rewrite)
+{
+    struct decisions *d = s->decisions;
+    struct plan_action *actions = (struct plan_action *)d->actions->data;
+    uint32_t kept = 0;
+    for (uint32_t m = 0; m <= d->moment_count; m++) {
+        uint32_t begin = kept;
+        for (uint32_t i = d->first[m]; i < d->first[m + 1]; i++) {
+            struct plan_action action = actions[i];
+            if (settle_action(s, &action) && rewrite)
+                actions[kept++] = action;
+        }
+        if (rewrite)
+            d->first[m] = begin;
+        if (m < d->moment_count)
+            settle_operator(s, m);
+    }
+    if (rewrite) {
+        d->first[d->moment_count + 1] = kept;
+        g_array_set_size(d->actions, kept);
+    }
+}
+
+/* What is dirty at the start of the steady iteration is what the same iteration leaves dirty. The
+ * first pass starts clean and finds it: a chunk that stays throughout keeps its state, one that
+ * leaves forgets it. */
+void decisions_settle(struct decisions *decisions, const struct accesses *accesses)
+{
+    g_autofree uint8_t *dirty = g_new0(uint8_t, accesses->chunk_count);
+    struct settling s = {.decisions = decisions, .accesses = accesses, .dirty = dirty};
+    settle_pass(&s, false);
+    settle_pass(&s, true);
+}
+
+/* ---- a run ---- */
 
 static void open_view(struct run *run)
 {

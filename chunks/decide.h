@@ -20,6 +20,10 @@ struct decisions {
 struct decisions *decide(const struct layout *layout, const struct accesses *accesses,
                          const struct homes *homes, const struct dry_run_options *options);
 
+/* Gives each departure of the schedule its kind, a write-back of what is dirty and a drop of what
+ * is not, and takes out flushes of clean chunks. */
+void decisions_settle(struct decisions *decisions, const struct accesses *accesses);
+
 /* Of nothing: no chunk on the device, no action. */
 struct decisions *decisions_new(const struct accesses *accesses);
 void decisions_free(struct decisions *decisions);

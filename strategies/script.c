@@ -1,6 +1,5 @@
 #include "strategies/script.h"
 
-#include "chunks/settle.h"
 #include "strategies/script_stays.h"
 
 struct scripting {

@@ -1,6 +1,5 @@
 /* The dry run beside a plain one: the same rules, with every search from end to end. */
 #include "chunks/decide.h"
-#include "chunks/settle.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <string.h>
