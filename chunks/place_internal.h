@@ -1,9 +1,23 @@
 /* An iteration while its chunks are given addresses: what the steps of chunks/place.c share. */
-#ifndef PSTAR_CHUNKS_PLACING_H
-#define PSTAR_CHUNKS_PLACING_H
+#ifndef PSTAR_CHUNKS_PLACE_INTERNAL_H
+#define PSTAR_CHUNKS_PLACE_INTERNAL_H
 
 #include "chunks/arena.h"
+#include "chunks/decide.h"
 #include "chunks/plan.h"
+
+/* How far up each chunk may lie without having to make way for non-model data later. */
+struct ceilings {
+    uint64_t *arrival; /* [actions] of a fetch or an allocation: the lowest address at which
+                          non-model data begins until the chunk leaves */
+    uint64_t *initial; /* [chunk_count] likewise, from the iteration's start */
+};
+
+/* Addresses are multiples of LAYOUT_ALIGNMENT below `device_budget`. Time goes round: a chunk that
+ * stays at the iteration's end stays into the next. */
+struct ceilings *ceilings_new(const struct decisions *decisions, const struct accesses *accesses,
+                              uint64_t device_budget);
+void ceilings_free(struct ceilings *ceilings);
 
 /* Holes that are tried where there is room for a chunk in none: each grows both ways. */
 enum { PLACING_TRIED = 4 };
@@ -25,8 +39,8 @@ struct placing {
     uint64_t moved;       /* bytes, within the device */
     uint64_t returned;    /* bytes that went to their start through the host */
 
-    /* Scratch of make_room.c: the holes [chunk_count + 1] of each search; chunks [chunk_count] that
-     * are to move, and where to. */
+    /* Scratch of place_moves.c: the holes [chunk_count + 1] of each search; chunks [chunk_count]
+     * that are to move, and where to. */
     struct arena_hole *holes;
     uint32_t *chunks;
     uint64_t *targets;
