@@ -1,10 +1,150 @@
 #include "chunks/packing.h"
 
-#include "chunks/packing_order.h"
 #include "chunks/packing_search.h"
 
 #include <glib.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- sections ---- */
+
+struct event {
+    uint64_t time;
+    uint32_t item;
+    bool begins;
+};
+
+/* Ends before begins: lifetimes are half open. */
+static int by_time(const void *left, const void *right)
+{
+    const struct event *a = left, *b = right;
+    if (a->time != b->time)
+        return a->time < b->time ? -1 : 1;
+    return (int)a->begins - (int)b->begins;
+}
+
+static struct event *sort_events(const struct packing_item *items, uint32_t count)
+{
+    struct event *events = g_new(struct event, 2 * (size_t)count);
+
+    for (uint32_t i = 0; i < count; i++) {
+        g_assert(items[i].begin < items[i].end && items[i].bytes);
+        events[2 * i] = (struct event){items[i].begin, i, true};
+        events[2 * i + 1] = (struct event){items[i].end, i, false};
+    }
+    qsort(events, 2 * (size_t)count, sizeof *events, by_time);
+    return events;
+}
+
+static void sum_loads(struct packing_sections *sections, const struct packing_item *items,
+                      uint32_t count)
+{
+    sections->load = g_new0(uint64_t, sections->count);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t s = sections->from[i]; s < sections->to[i]; s++)
+            sections->load[s] += items[i].bytes;
+}
+
+static struct packing_sections *packing_sections_new(const struct packing_item *items,
+                                                     uint32_t count)
+{
+    struct packing_sections *sections = g_new0(struct packing_sections, 1);
+    g_autofree struct event *events = count ? sort_events(items, count) : NULL;
+    bool grown = false; /* since the section began */
+
+    sections->from = g_new(uint32_t, count);
+    sections->to = g_new(uint32_t, count);
+    for (size_t e = 0; e < 2 * (size_t)count; e++)
+        if (events[e].begins) {
+            sections->from[events[e].item] = sections->count;
+            grown = true;
+        } else {
+            sections->count += grown;
+            grown = false;
+            sections->to[events[e].item] = sections->count;
+        }
+    sum_loads(sections, items, count);
+    return sections;
+}
+
+static void packing_sections_free(struct packing_sections *sections)
+{
+    if (!sections)
+        return;
+    g_free(sections->from);
+    g_free(sections->to);
+    g_free(sections->load);
+    g_free(sections);
+}
+
+/* ---- order ---- */
+
+/* In which order items are tried. No order is good for all inputs, so a search that takes long is
+ * given up and begun again with another. */
+enum packing_order {
+    PACKING_BY_LOAD,       /* greatest load during its life, then lifetime, then bytes x lifetime */
+    PACKING_BY_COLLISIONS, /* bytes x sections, then sections */
+    PACKING_ORDERS
+};
+
+enum { KEYS = 3 };
+
+/* Greater keys first; bytes x time exceeds 64 bits. */
+struct ranked {
+    uint32_t item;
+    uint64_t failures;
+    double keys[KEYS];
+};
+
+static int by_keys(const void *left, const void *right)
+{
+    const struct ranked *a = left, *b = right;
+    if (a->failures != b->failures)
+        return a->failures > b->failures ? -1 : 1;
+    for (int k = 0; k < KEYS; k++)
+        if (a->keys[k] != b->keys[k])
+            return a->keys[k] > b->keys[k] ? -1 : 1;
+    return a->item < b->item ? -1 : 1;
+}
+
+static struct ranked describe(const struct packing_item *item, uint32_t index,
+                              const struct packing_sections *sections, enum packing_order order,
+                              const uint64_t *failures)
+{
+    double bytes = (double)item->bytes, life = (double)(item->end - item->begin);
+    double length = sections->to[index] - sections->from[index];
+    uint64_t load = 0;
+    struct ranked ranked = {.item = index};
+
+    for (uint32_t s = sections->from[index]; s < sections->to[index]; s++) {
+        load = MAX(load, sections->load[s]);
+        ranked.failures = MAX(ranked.failures, failures[s]);
+    }
+    const double keys[PACKING_ORDERS][KEYS] = {
+        [PACKING_BY_LOAD] = {(double)load, life, bytes * life},
+        [PACKING_BY_COLLISIONS] = {bytes * length, length, 0},
+    };
+    for (int k = 0; k < KEYS; k++)
+        ranked.keys[k] = keys[order][k];
+    return ranked;
+}
+
+/* Fills rank [count], 0 first. Items alive in the section of the most failures come first, before
+ * those of the next; the order decides among them. */
+static void packing_rank(const struct packing_item *items, uint32_t count,
+                         const struct packing_sections *sections, enum packing_order order,
+                         const uint64_t *failures, uint32_t *rank)
+{
+    g_autofree struct ranked *all = g_new(struct ranked, count);
+
+    for (uint32_t i = 0; i < count; i++)
+        all[i] = describe(&items[i], i, sections, order, failures);
+    qsort(all, count, sizeof *all, by_keys);
+    for (uint32_t i = 0; i < count; i++)
+        rank[all[i].item] = i;
+}
+
+/* ---- searches ---- */
 
 /* Placements that the first searches try at least, and the share by which each round of all orders
  * tries more than the one before. */

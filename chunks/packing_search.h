@@ -3,7 +3,16 @@
 #ifndef PSTAR_CHUNKS_PACKING_SEARCH_H
 #define PSTAR_CHUNKS_PACKING_SEARCH_H
 
-#include "chunks/packing_sections.h"
+#include "chunks/packing.h"
+
+/* Time cut into sections: stretches in which as many items are alive together as nowhere just
+ * before or after. Two items that are alive at once are so in some section, so no other times
+ * matter. */
+struct packing_sections {
+    uint32_t count;      /* of sections */
+    uint32_t *from, *to; /* [items] an item is alive in the sections [from, to); from < to */
+    uint64_t *load;      /* [count] bytes alive */
+};
 
 struct packing_search;
 
