@@ -1,9 +1,9 @@
 /* What pstar-trace says of a file without an iteration: what was recorded, and what the devices
  * did.
  */
+#include "cli/pstar_trace.h"
 #include "traces/activity/activity_summary.h"
 #include "traces/import/guess.h"
-#include "traces/pstar_trace.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 

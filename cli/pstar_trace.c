@@ -1,5 +1,5 @@
 /* pstar-trace: looks at traces, exports them, and synthesises them. */
-#include "traces/pstar_trace.h"
+#include "cli/pstar_trace.h"
 #include "traces/export.h"
 #include "traces/output_file.h"
 #include "traces/summary.h"

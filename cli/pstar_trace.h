@@ -1,6 +1,6 @@
 /* What the commands of the program pstar-trace share. */
-#ifndef PSTAR_TRACES_PSTAR_TRACE_H
-#define PSTAR_TRACES_PSTAR_TRACE_H
+#ifndef PSTAR_CLI_PSTAR_TRACE_H
+#define PSTAR_CLI_PSTAR_TRACE_H
 
 #include "traces/activity/activity.h"
 #include "traces/records.h"

@@ -1,7 +1,7 @@
 /* pstar-trace synth: a trace of a model that never ran. */
+#include "cli/pstar_trace.h"
 #include "models/synth.h"
 #include "traces/choices.h"
-#include "traces/pstar_trace.h"
 #include "traces/size.h"
 #include "traces/trace_file.h"
 
