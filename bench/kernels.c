@@ -177,7 +177,7 @@ struct loops {
     uint32_t N;
     struct memory x, y, z, logits, qkv, dqkv, weight, big[4];
     uint32_t *targets;
-    struct cpu_dropout dropout;
+    struct kernel_dropout dropout;
     struct adamw_step step;
 };
 
@@ -200,7 +200,7 @@ static void run_adamw(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
     bool half = l->precision == MODEL_BF16;
-    struct cpu_adamw tensor = {
+    struct kernel_adamw tensor = {
         .elements = l->big[0].elements,
         .param = of(l, l->big[0]),
         .gradient = half ? NULL : l->big[3].fp32,
@@ -243,7 +243,7 @@ static void run_norm(struct cpu_context *cpu, void *argument)
     cpu_norm_backward_input(cpu, l->precision, l->N, WIDTH, weight, of(l, l->y), of(l, l->x), stats,
                             true, of(l, l->z));
     cpu_norm_backward_parameters(cpu, l->precision, l->N, WIDTH, of(l, l->y), of(l, l->x), stats,
-                                 CPU_GRADIENT_SET, l->dqkv.fp32, l->dqkv.fp32 + WIDTH);
+                                 KERNEL_GRADIENT_SET, l->dqkv.fp32, l->dqkv.fp32 + WIDTH);
 }
 
 static void run_residual(struct cpu_context *cpu, void *argument)
@@ -256,7 +256,7 @@ static void run_residual(struct cpu_context *cpu, void *argument)
 static void run_bias(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
-    cpu_linear_backward_bias(cpu, l->precision, l->N, INNER, of(l, l->x), CPU_GRADIENT_SET,
+    cpu_linear_backward_bias(cpu, l->precision, l->N, INNER, of(l, l->x), KERNEL_GRADIENT_SET,
                              l->y.fp32);
 }
 

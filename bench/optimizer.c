@@ -96,7 +96,7 @@ static void in_place_ahead(const struct bench *b)
 
 /* ---- AdamW, by bytes of model data a parameter ---- */
 
-static void update(const struct bench *b, struct cpu_adamw tensor)
+static void update(const struct bench *b, struct kernel_adamw tensor)
 {
     tensor.elements = b->elements;
     tensor.exp_avg = b->fp32[0];
@@ -106,29 +106,30 @@ static void update(const struct bench *b, struct cpu_adamw tensor)
 
 static void update_fp32(const struct bench *b)
 {
-    update(b, (struct cpu_adamw){.param = b->fp32[2], .gradient = b->fp32[3]});
+    update(b, (struct kernel_adamw){.param = b->fp32[2], .gradient = b->fp32[3]});
 }
 
 static void update_12(const struct bench *b)
 {
-    update(b, (struct cpu_adamw){
+    update(b, (struct kernel_adamw){
                   .param = b->bf16[0], .rest = b->bf16[1], .gradient_bf16 = b->bf16[2]});
 }
 
 static void update_14(const struct bench *b)
 {
-    update(b, (struct cpu_adamw){.param = b->bf16[0], .master = b->fp32[2]});
+    update(b, (struct kernel_adamw){.param = b->bf16[0], .master = b->fp32[2]});
 }
 
 static void update_16(const struct bench *b)
 {
-    update(b, (struct cpu_adamw){.param = b->bf16[0], .rest = b->bf16[1], .gradient = b->fp32[3]});
+    update(b,
+           (struct kernel_adamw){.param = b->bf16[0], .rest = b->bf16[1], .gradient = b->fp32[3]});
 }
 
 static void update_18(const struct bench *b)
 {
-    update(b,
-           (struct cpu_adamw){.param = b->bf16[0], .master = b->fp32[2], .gradient = b->fp32[3]});
+    update(b, (struct kernel_adamw){
+                  .param = b->bf16[0], .master = b->fp32[2], .gradient = b->fp32[3]});
 }
 
 static const struct {

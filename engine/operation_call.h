@@ -3,7 +3,7 @@
 #ifndef PSTAR_ENGINE_OPERATION_CALL_H
 #define PSTAR_ENGINE_OPERATION_CALL_H
 
-#include "engine/cpu/kernels.h"
+#include "engine/kernels.h"
 #include "engine/operation.h"
 
 /* N rows, H width. Must not move: `dropout` points into it. */
@@ -15,8 +15,8 @@ struct operation_call {
     enum model_precision precision;
     enum model_gradient layout;
     uint32_t B, T, N, H;
-    struct cpu_dropout storage;
-    const struct cpu_dropout *dropout; /* NULL: none */
+    struct kernel_dropout storage;
+    const struct kernel_dropout *dropout; /* NULL: none */
 };
 
 /* NULL where the operation has no such operand. */
@@ -45,11 +45,11 @@ static inline void *call_gradient(const struct operation_call *call, int i)
     return call_at(call, call->operation->tensor[i].gradient);
 }
 
-static inline enum cpu_gradient call_gradient_kind(const struct operation_call *call, bool add)
+static inline enum kernel_gradient call_gradient_kind(const struct operation_call *call, bool add)
 {
     if (call->layout == MODEL_GRADIENT_LIST)
-        return add ? CPU_GRADIENT_ADD : CPU_GRADIENT_SET;
-    return add ? CPU_GRADIENT_ADD_BF16 : CPU_GRADIENT_SET_BF16;
+        return add ? KERNEL_GRADIENT_ADD : KERNEL_GRADIENT_SET;
+    return add ? KERNEL_GRADIENT_ADD_BF16 : KERNEL_GRADIENT_SET_BF16;
 }
 
 static inline enum model_precision call_gradient_precision(const struct operation_call *call)
@@ -57,12 +57,12 @@ static inline enum model_precision call_gradient_precision(const struct operatio
     return call->layout == MODEL_GRADIENT_LIST ? MODEL_FP32 : call->precision;
 }
 
-static inline struct cpu_adamw call_adamw(const struct operation_call *call)
+static inline struct kernel_adamw call_adamw(const struct operation_call *call)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[0];
     bool split = call->operation->job->split_masters;
     void *master = call_at(call, tensor->address[TRACE_MASTER]);
-    return (struct cpu_adamw){
+    return (struct kernel_adamw){
         .elements = tensor->elements,
         .param = call_at(call, tensor->address[TRACE_PARAM]),
         .gradient = call_at(call, tensor->address[TRACE_GRAD]),
@@ -106,7 +106,7 @@ static inline void call_init(struct operation_call *call, uint8_t *memory,
     };
     if (!operation->training || call->op->dropout_site == MODEL_NONE)
         return;
-    call->storage = (struct cpu_dropout){
+    call->storage = (struct kernel_dropout){
         {operation->seed, operation->pass, call->op->dropout_site},
         call_dropout_probability(call->config, call->op->kind),
     };

@@ -3,7 +3,7 @@
 
 void cpu_attention_forward(const struct cpu_context *cpu, enum model_precision precision,
                            uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
-                           const struct cpu_dropout *dropout, void *o, float *lse)
+                           const struct kernel_dropout *dropout, void *o, float *lse)
 {
     g_assert(D <= CPU_HEAD_LIMIT);
     struct simd_attention arguments = {
@@ -23,7 +23,7 @@ void cpu_attention_forward(const struct cpu_context *cpu, enum model_precision p
 void cpu_attention_backward(const struct cpu_context *cpu, enum model_precision precision,
                             uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *dout,
                             const void *qkv, const void *o, const float *lse,
-                            const struct cpu_dropout *dropout, void *dqkv)
+                            const struct kernel_dropout *dropout, void *dqkv)
 {
     g_assert(D <= CPU_HEAD_LIMIT);
     struct simd_attention arguments = {

@@ -71,7 +71,7 @@ void cpu_parallel_uneven(const struct cpu_context *cpu, simd_loop *loop, const v
         loop(arguments, item, item + 1);
 }
 
-struct simd_dropout cpu_dropout_of(const struct cpu_dropout *dropout)
+struct simd_dropout cpu_dropout_of(const struct kernel_dropout *dropout)
 {
     if (!dropout || dropout->probability <= 0)
         return (struct simd_dropout){.scale = 0};

@@ -24,6 +24,6 @@ void cpu_parallel_uneven(const struct cpu_context *cpu, simd_loop *loop, const v
                          uint64_t items);
 
 /* NULL: none. */
-struct simd_dropout cpu_dropout_of(const struct cpu_dropout *dropout);
+struct simd_dropout cpu_dropout_of(const struct kernel_dropout *dropout);
 
 #endif

@@ -16,7 +16,7 @@ void cpu_gelu_backward(const struct cpu_context *cpu, enum model_precision preci
 }
 
 void cpu_residual_forward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
-                          uint32_t H, const void *residual, const struct cpu_dropout *dropout,
+                          uint32_t H, const void *residual, const struct kernel_dropout *dropout,
                           void *y)
 {
     struct simd_residual arguments = {precision, H, residual, y, cpu_dropout_of(dropout), y};
@@ -24,7 +24,7 @@ void cpu_residual_forward(const struct cpu_context *cpu, enum model_precision pr
 }
 
 void cpu_dropout_backward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
-                          uint32_t H, const struct cpu_dropout *dropout, const void *dy,
+                          uint32_t H, const struct kernel_dropout *dropout, const void *dy,
                           void *masked)
 {
     struct simd_residual arguments = {precision, H, NULL, dy, cpu_dropout_of(dropout), masked};

@@ -3,7 +3,7 @@
 
 void cpu_embed_forward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
                        uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
-                       const void *wpe, const struct cpu_dropout *dropout, void *x)
+                       const void *wpe, const struct kernel_dropout *dropout, void *x)
 {
     struct simd_embed_forward arguments = {
         precision, T, H, tokens, wte, wpe, cpu_dropout_of(dropout), x};
@@ -39,21 +39,21 @@ void cpu_embed_order(uint32_t N, const uint32_t *tokens, uint64_t *order)
 }
 
 /* Rows [first, V) of a gradient that is set become zero. */
-static void clear_rows(enum cpu_gradient gradient, uint32_t first, uint32_t rows, uint32_t H,
+static void clear_rows(enum kernel_gradient gradient, uint32_t first, uint32_t rows, uint32_t H,
                        void *rows_of)
 {
     uint64_t row_bytes = 0;
-    if (gradient == CPU_GRADIENT_SET)
+    if (gradient == KERNEL_GRADIENT_SET)
         row_bytes = (uint64_t)H * sizeof(float);
-    else if (gradient == CPU_GRADIENT_SET_BF16)
+    else if (gradient == KERNEL_GRADIENT_SET_BF16)
         row_bytes = (uint64_t)H * sizeof(uint16_t);
     memset((char *)rows_of + first * row_bytes, 0, (rows - first) * row_bytes);
 }
 
 void cpu_embed_backward_tokens(const struct cpu_context *cpu, enum model_precision precision,
                                uint32_t N, uint32_t H, uint32_t V, const uint64_t *order,
-                               const void *dx, const struct cpu_dropout *dropout,
-                               enum cpu_gradient gradient, void *dwte)
+                               const void *dx, const struct kernel_dropout *dropout,
+                               enum kernel_gradient gradient, void *dwte)
 {
     struct simd_embed_tokens arguments = {precision, N,   H, order, dx, cpu_dropout_of(dropout),
                                           gradient,  dwte};
@@ -63,8 +63,8 @@ void cpu_embed_backward_tokens(const struct cpu_context *cpu, enum model_precisi
 
 void cpu_embed_backward_positions(const struct cpu_context *cpu, enum model_precision precision,
                                   uint32_t B, uint32_t T, uint32_t H, uint32_t P, const void *dx,
-                                  const struct cpu_dropout *dropout, enum cpu_gradient gradient,
-                                  void *dwpe)
+                                  const struct kernel_dropout *dropout,
+                                  enum kernel_gradient gradient, void *dwpe)
 {
     struct simd_embed_positions arguments = {precision, B,   T, H, dx, cpu_dropout_of(dropout),
                                              gradient,  dwpe};

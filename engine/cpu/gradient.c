@@ -8,15 +8,15 @@ enum { GRAIN = 1024 };
 static double sum_of_blocks(const struct cpu_context *cpu, simd_loop *loop,
                             struct simd_squares arguments)
 {
-    double sums[CPU_SQUARES_BLOCKS] = {0};
+    double sums[KERNEL_SQUARES_BLOCKS] = {0};
     uint64_t tiles = (arguments.elements + SIMD_TILE - 1) / SIMD_TILE;
-    arguments.block = (tiles + CPU_SQUARES_BLOCKS - 1) / CPU_SQUARES_BLOCKS * SIMD_TILE;
+    arguments.block = (tiles + KERNEL_SQUARES_BLOCKS - 1) / KERNEL_SQUARES_BLOCKS * SIMD_TILE;
     arguments.sums = sums;
     if (tiles == 0)
         return 0;
     uint64_t blocks = (arguments.elements + arguments.block - 1) / arguments.block;
     cpu_parallel(cpu, loop, &arguments, blocks, 1);
-    return pairwise_sum(CPU_SQUARES_BLOCKS, sums);
+    return pairwise_sum(KERNEL_SQUARES_BLOCKS, sums);
 }
 
 double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision precision,
@@ -36,7 +36,7 @@ double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, cons
 }
 
 void cpu_adamw(const struct cpu_context *cpu, const struct adamw_step *step,
-               const struct cpu_adamw *tensor)
+               const struct kernel_adamw *tensor)
 {
     struct simd_adamw arguments = {*step, *tensor};
     cpu_parallel(cpu, cpu->simd->adamw, &arguments, tensor->elements, GRAIN);

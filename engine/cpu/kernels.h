@@ -13,10 +13,8 @@
 #ifndef PSTAR_ENGINE_CPU_KERNELS_H
 #define PSTAR_ENGINE_CPU_KERNELS_H
 
-#include "engine/adamw.h"
 #include "engine/cpu/nodes.h"
-#include "engine/random.h"
-#include "models/iteration.h"
+#include "engine/kernels.h"
 
 /* Threads, the vector extension in use, and the matrix products made so far, one a shape. For one
  * caller at a time; callers on several threads (device, host optimizer) each make their own. */
@@ -37,27 +35,11 @@ const char *cpu_context_simd(const struct cpu_context *cpu);
  * fp32 the library takes and frees at most 10 MiB a thread during a product. */
 uint64_t cpu_context_scratch_bytes(const struct cpu_context *cpu);
 
-/* What becomes of a parameter's gradient. */
-enum cpu_gradient {
-    CPU_GRADIENT_SET,      /* fp32, overwritten: every element, also where the gradient is zero */
-    CPU_GRADIENT_ADD,      /* fp32, added to what is there */
-    CPU_GRADIENT_SET_BF16, /* bf16, overwritten; summed in fp32 and rounded once */
-    CPU_GRADIENT_ADD_BF16  /* bf16: widened, added to in fp32, rounded */
-};
-
-/* Inverted dropout: an element stays, divided by 1 - probability, where its word is at least
- * probability * 2^32. Element [row, column] of [rows, columns] draws word row * C + column, C being
- * `columns` rounded up to a multiple of 64. Functions that take a pointer: NULL for none. */
-struct cpu_dropout {
-    struct random_stream stream;
-    double probability; /* in [0, 1) */
-};
-
 /* ---- embedding: x[N,H] = dropout(wte[token] + wpe[n mod T]) ---- */
 
 void cpu_embed_forward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
                        uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
-                       const void *wpe, const struct cpu_dropout *dropout, void *x);
+                       const void *wpe, const struct kernel_dropout *dropout, void *x);
 
 /* order[N]: the rows sorted by token, rows of one token ascending, as token << 32 | row. The order
  * in which cpu_embed_backward_tokens sums; once a micro-batch. */
@@ -66,14 +48,14 @@ void cpu_embed_order(uint32_t N, const uint32_t *tokens, uint64_t *order);
 /* dwte[V,H] of the kind of `gradient`, from dx[N,H]. Adding touches only the rows of tokens met. */
 void cpu_embed_backward_tokens(const struct cpu_context *cpu, enum model_precision precision,
                                uint32_t N, uint32_t H, uint32_t V, const uint64_t *order,
-                               const void *dx, const struct cpu_dropout *dropout,
-                               enum cpu_gradient gradient, void *dwte);
+                               const void *dx, const struct kernel_dropout *dropout,
+                               enum kernel_gradient gradient, void *dwte);
 
 /* dwpe[P,H], P positions of which the first T were used. */
 void cpu_embed_backward_positions(const struct cpu_context *cpu, enum model_precision precision,
                                   uint32_t B, uint32_t T, uint32_t H, uint32_t P, const void *dx,
-                                  const struct cpu_dropout *dropout, enum cpu_gradient gradient,
-                                  void *dwpe);
+                                  const struct kernel_dropout *dropout,
+                                  enum kernel_gradient gradient, void *dwpe);
 
 /* ---- layer norm: stats fp32 [2,N], the means and then the inverses of the deviations ---- */
 
@@ -90,7 +72,7 @@ void cpu_norm_backward_input(const struct cpu_context *cpu, enum model_precision
  * gradient: after cpu_norm_backward_input. */
 void cpu_norm_backward_parameters(const struct cpu_context *cpu, enum model_precision precision,
                                   uint32_t N, uint32_t H, const void *dy, const void *x,
-                                  const float *stats, enum cpu_gradient gradient, void *dweight,
+                                  const float *stats, enum kernel_gradient gradient, void *dweight,
                                   void *dbias);
 
 /* ---- linear: y[N,O] = x[N,I] weight[I,O] + bias[O] ---- */
@@ -108,7 +90,7 @@ void cpu_linear_backward_weight(struct cpu_context *cpu, enum model_precision pr
                                 float *dweight);
 /* dbias[O] of the kind of `gradient`: the columns of dy summed. */
 void cpu_linear_backward_bias(const struct cpu_context *cpu, enum model_precision precision,
-                              uint32_t N, uint32_t O, const void *dy, enum cpu_gradient gradient,
+                              uint32_t N, uint32_t O, const void *dy, enum kernel_gradient gradient,
                               void *dbias);
 
 /* ---- classifier: logits[N,V] = x[N,H] weight[V,H]^T; rows of logits as model_logits_row ---- */
@@ -137,11 +119,11 @@ void cpu_gelu_backward(const struct cpu_context *cpu, enum model_precision preci
 
 /* y = residual + dropout(y) */
 void cpu_residual_forward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
-                          uint32_t H, const void *residual, const struct cpu_dropout *dropout,
+                          uint32_t H, const void *residual, const struct kernel_dropout *dropout,
                           void *y);
 /* masked = dy under the forward's mask; may be dy itself. */
 void cpu_dropout_backward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
-                          uint32_t H, const struct cpu_dropout *dropout, const void *dy,
+                          uint32_t H, const struct kernel_dropout *dropout, const void *dy,
                           void *masked);
 
 /* ---- causal attention: qkv[N,3H], each row q, k, v, each of them [A,D] ---- */
@@ -151,12 +133,12 @@ enum { CPU_HEAD_LIMIT = 512 }; /* of D: tiles lie on the threads' stacks, 1 MiB 
 /* Dropout is on the probabilities [B*A*T, T]. lse fp32 [B,A,T]. There is no workspace. */
 void cpu_attention_forward(const struct cpu_context *cpu, enum model_precision precision,
                            uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
-                           const struct cpu_dropout *dropout, void *o, float *lse);
+                           const struct kernel_dropout *dropout, void *o, float *lse);
 /* dqkv[N,3H] is overwritten; the probabilities are computed again from lse. */
 void cpu_attention_backward(const struct cpu_context *cpu, enum model_precision precision,
                             uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *dout,
                             const void *qkv, const void *o, const float *lse,
-                            const struct cpu_dropout *dropout, void *dqkv);
+                            const struct kernel_dropout *dropout, void *dqkv);
 
 /* ---- loss: the mean over N rows of the cross-entropy of logits[N,V] and targets[N]; rows of
  * logits as model_logits_row ---- */
@@ -169,9 +151,8 @@ double cpu_loss_backward(const struct cpu_context *cpu, enum model_precision pre
 
 /* ---- gradients and their use ---- */
 
-/* The sum of the squares in fp64, in this many blocks at most, that depend on `elements` alone: one
- * for each warp of a GPU, which sums in the same order. `precision`: of the gradient's elements. */
-enum { CPU_SQUARES_BLOCKS = 1024 };
+/* The sum of the squares in fp64, in KERNEL_SQUARES_BLOCKS blocks at most. `precision`: of the
+ * gradient's elements. */
 double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision precision,
                        uint64_t elements, const void *gradient);
 
@@ -180,24 +161,8 @@ double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision preci
 double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, const float *values,
                           uint16_t *rounded);
 
-/* AdamW on `elements` of a tensor or a piece of one. What a layout has not is NULL.
- *   fp32:                      param fp32, gradient fp32
- *   bf16, 12 bytes an element: param bf16, the upper half of the master; rest, the other half
- *                              (bf16_join); gradient_bf16
- *   bf16, 14 bytes an element: param bf16 holds the gradient and receives the parameter; master
- *   bf16, 16 bytes an element: as 12, gradient fp32
- *   bf16, 18 bytes an element: param bf16, gradient fp32, master */
-struct cpu_adamw {
-    uint64_t elements;
-    void *param;
-    const float *gradient;
-    const uint16_t *gradient_bf16;
-    float *master;
-    uint16_t *rest;
-    float *exp_avg, *exp_avg_sq;
-};
 void cpu_adamw(const struct cpu_context *cpu, const struct adamw_step *step,
-               const struct cpu_adamw *tensor);
+               const struct kernel_adamw *tensor);
 
 /* bf16 parameters from their fp32 masters, and fp32 from bf16: loading and saving. */
 void cpu_round(const struct cpu_context *cpu, uint64_t elements, const float *values,

@@ -33,7 +33,7 @@ void cpu_linear_backward_weight(struct cpu_context *cpu, enum model_precision pr
 }
 
 void cpu_linear_backward_bias(const struct cpu_context *cpu, enum model_precision precision,
-                              uint32_t N, uint32_t O, const void *dy, enum cpu_gradient gradient,
+                              uint32_t N, uint32_t O, const void *dy, enum kernel_gradient gradient,
                               void *dbias)
 {
     struct simd_column_sums arguments = {precision, N, O, dy, gradient, dbias};

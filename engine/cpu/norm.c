@@ -20,7 +20,7 @@ void cpu_norm_backward_input(const struct cpu_context *cpu, enum model_precision
 
 void cpu_norm_backward_parameters(const struct cpu_context *cpu, enum model_precision precision,
                                   uint32_t N, uint32_t H, const void *dy, const void *x,
-                                  const float *stats, enum cpu_gradient gradient, void *dweight,
+                                  const float *stats, enum kernel_gradient gradient, void *dweight,
                                   void *dbias)
 {
     struct simd_norm_parameters arguments = {precision, N,        H,       dy,   x,

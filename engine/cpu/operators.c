@@ -217,7 +217,7 @@ static void loss(struct cpu_operators *operators, const struct operation_call *c
 
 static void update(struct cpu_operators *operators, const struct operation_call *call)
 {
-    const struct cpu_adamw adamw = call_adamw(call);
+    const struct kernel_adamw adamw = call_adamw(call);
     struct adamw_step step = call->operation->adamw;
     if (call->operation->gradient_scale)
         step.gradient_scale = (float)*call->operation->gradient_scale;

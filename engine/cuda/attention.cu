@@ -49,7 +49,7 @@ static void backward_launch(const struct cuda_context *cuda, const struct attent
 }
 
 static struct attention attention_of(uint32_t T, uint32_t A, uint32_t D, const void *qkv,
-                                     const struct cpu_dropout *dropout)
+                                     const struct kernel_dropout *dropout)
 {
     struct attention a = {};
     g_assert(D <= CUDA_HEAD_LIMIT);
@@ -64,7 +64,7 @@ static struct attention attention_of(uint32_t T, uint32_t A, uint32_t D, const v
 
 void cuda_attention_forward(const struct cuda_context *cuda, enum model_precision precision,
                             uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
-                            const struct cpu_dropout *dropout, void *o, float *lse)
+                            const struct kernel_dropout *dropout, void *o, float *lse)
 {
     struct attention a = attention_of(T, A, D, qkv, dropout);
     uint32_t sequences = GRID_LIMIT / A;
@@ -81,7 +81,7 @@ void cuda_attention_forward(const struct cuda_context *cuda, enum model_precisio
 void cuda_attention_backward(const struct cuda_context *cuda, enum model_precision precision,
                              uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *dout,
                              const void *qkv, const void *o, const float *lse,
-                             const struct cpu_dropout *dropout, void *dqkv)
+                             const struct kernel_dropout *dropout, void *dqkv)
 {
     struct attention a = attention_of(T, A, D, qkv, dropout);
     uint64_t room = cuda->scratch_bytes / sizeof(float) / A / T;

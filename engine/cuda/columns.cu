@@ -93,7 +93,7 @@ struct column_totals {
     bool first, last;  /* rounds */
     const float *sums; /* [arrays, blocks, columns] */
     float *totals;     /* [arrays, columns], between rounds */
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
     void *gradients[2]; /* of each array */
 };
 
@@ -126,7 +126,7 @@ __global__ static void __launch_bounds__(THREADS, 1) column_totals_kernel(struct
 /* Of the sums' N, columns, dy, x and stats alone are set. */
 template <typename T, enum columns_of OF>
 static void column_sums(const struct cuda_context *cuda, struct column_blocks<T> of,
-                        enum cpu_gradient gradient, void *dbias, void *dweight)
+                        enum kernel_gradient gradient, void *dbias, void *dweight)
 {
     uint32_t arrays = OF == OF_NORM ? 2 : 1, blocks = launch_blocks(of.N, ROWS);
     uint32_t room = (uint32_t)(cuda->scratch_bytes / sizeof(float) / of.columns / arrays);
@@ -150,7 +150,7 @@ static void column_sums(const struct cuda_context *cuda, struct column_blocks<T>
 
 template <typename T>
 static void norm_parameters(const struct cuda_context *cuda, uint32_t N, uint32_t H, const void *dy,
-                            const void *x, const float *stats, enum cpu_gradient gradient,
+                            const void *x, const float *stats, enum kernel_gradient gradient,
                             void *dweight, void *dbias)
 {
     column_sums<T, OF_NORM>(cuda, {N, H, 0, 0, (T *)dy, (const T *)x, stats, NULL}, gradient, dbias,
@@ -159,7 +159,7 @@ static void norm_parameters(const struct cuda_context *cuda, uint32_t N, uint32_
 
 void cuda_norm_backward_parameters(const struct cuda_context *cuda, enum model_precision precision,
                                    uint32_t N, uint32_t H, const void *dy, const void *x,
-                                   const float *stats, enum cpu_gradient gradient, void *dweight,
+                                   const float *stats, enum kernel_gradient gradient, void *dweight,
                                    void *dbias)
 {
     BY_PRECISION(precision, norm_parameters, cuda, N, H, dy, x, stats, gradient, dweight, dbias);
@@ -167,21 +167,21 @@ void cuda_norm_backward_parameters(const struct cuda_context *cuda, enum model_p
 
 template <typename T>
 static void bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, const void *dy,
-                 enum cpu_gradient gradient, void *dbias)
+                 enum kernel_gradient gradient, void *dbias)
 {
     column_sums<T, OF_DY>(cuda, {N, O, 0, 0, (T *)dy, NULL, NULL, NULL}, gradient, dbias, NULL);
 }
 
 void cuda_linear_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
-                               uint32_t N, uint32_t O, const void *dy, enum cpu_gradient gradient,
-                               void *dbias)
+                               uint32_t N, uint32_t O, const void *dy,
+                               enum kernel_gradient gradient, void *dbias)
 {
     BY_PRECISION(precision, bias, cuda, N, O, dy, gradient, dbias);
 }
 
 template <typename T>
 static void gelu_bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, const void *pre,
-                      void *dy, enum cpu_gradient gradient, void *dbias)
+                      void *dy, enum kernel_gradient gradient, void *dbias)
 {
     column_sums<T, OF_GELU>(cuda, {N, O, 0, 0, (T *)dy, (const T *)pre, NULL, NULL}, gradient,
                             dbias, NULL);
@@ -189,7 +189,7 @@ static void gelu_bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, c
 
 void cuda_gelu_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
                              uint32_t N, uint32_t O, const void *pre, void *dy,
-                             enum cpu_gradient gradient, void *dbias)
+                             enum kernel_gradient gradient, void *dbias)
 {
     BY_PRECISION(precision, gelu_bias, cuda, N, O, pre, dy, gradient, dbias);
 }

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS) residual_kernel(struct residual_argum
 template <typename T>
 static void residual_launch(const struct cuda_context *cuda, uint32_t N, uint32_t H,
                             const void *residual, const void *from,
-                            const struct cpu_dropout *dropout, void *y)
+                            const struct kernel_dropout *dropout, void *y)
 {
     struct residual_arguments<T> arguments = {
         N, H, (const T *)residual, (const T *)from, tile_dropout_of(dropout), (T *)y
@@ -86,13 +86,13 @@ static void residual_launch(const struct cuda_context *cuda, uint32_t N, uint32_
 
 void cuda_residual_forward(const struct cuda_context *cuda, enum model_precision precision,
                            uint32_t N, uint32_t H, const void *residual,
-                           const struct cpu_dropout *dropout, void *y)
+                           const struct kernel_dropout *dropout, void *y)
 {
     BY_PRECISION(precision, residual_launch, cuda, N, H, residual, y, dropout, y);
 }
 
 void cuda_dropout_backward(const struct cuda_context *cuda, enum model_precision precision,
-                           uint32_t N, uint32_t H, const struct cpu_dropout *dropout,
+                           uint32_t N, uint32_t H, const struct kernel_dropout *dropout,
                            const void *dy, void *masked)
 {
     BY_PRECISION(precision, residual_launch, cuda, N, H, NULL, dy, dropout, masked);

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS) embed_forward_kernel(struct embed_for
 template <typename T>
 static void embed_forward_launch(const struct cuda_context *cuda, uint32_t N, uint32_t positions,
                                  uint32_t H, const uint32_t *tokens, const void *wte,
-                                 const void *wpe, const struct cpu_dropout *dropout, void *x)
+                                 const void *wpe, const struct kernel_dropout *dropout, void *x)
 {
     struct embed_forward<T> arguments = {
         N, positions, H, tokens, (const T *)wte, (const T *)wpe, tile_dropout_of(dropout), (T *)x
@@ -61,7 +61,7 @@ static void embed_forward_launch(const struct cuda_context *cuda, uint32_t N, ui
 
 void cuda_embed_forward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
                         uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
-                        const void *wpe, const struct cpu_dropout *dropout, void *x)
+                        const void *wpe, const struct kernel_dropout *dropout, void *x)
 {
     BY_PRECISION(precision, embed_forward_launch, cuda, N, T, H, tokens, wte, wpe, dropout, x);
 }
@@ -109,7 +109,7 @@ template <typename T> struct embed_backward {
     const uint64_t *order; /* of tokens */
     const T *dx;
     struct tile_dropout dropout;
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
     void *dtable;
 };
 
@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(THREADS) embed_positions_kernel(struct embed_b
 }
 
 /* Rows [first, rows) of a gradient that is set become zero. */
-static void clear_rows(const struct cuda_context *cuda, enum cpu_gradient gradient, uint32_t first,
-                       uint32_t rows, uint32_t H, void *table)
+static void clear_rows(const struct cuda_context *cuda, enum kernel_gradient gradient,
+                       uint32_t first, uint32_t rows, uint32_t H, void *table)
 {
     uint64_t row_bytes = (uint64_t)H *
                          (gradient_is_half(gradient) ? sizeof(uint16_t) : sizeof(float));
@@ -193,7 +193,7 @@ static void clear_rows(const struct cuda_context *cuda, enum cpu_gradient gradie
 template <typename T>
 static void embed_tokens_launch(const struct cuda_context *cuda, uint32_t N, uint32_t H,
                                 const uint64_t *order, const void *dx,
-                                const struct cpu_dropout *dropout, enum cpu_gradient gradient,
+                                const struct kernel_dropout *dropout, enum kernel_gradient gradient,
                                 void *dwte)
 {
     struct embed_backward<T> arguments = {
@@ -205,8 +205,8 @@ static void embed_tokens_launch(const struct cuda_context *cuda, uint32_t N, uin
 
 void cuda_embed_backward_tokens(const struct cuda_context *cuda, enum model_precision precision,
                                 uint32_t N, uint32_t H, uint32_t V, const uint64_t *order,
-                                const void *dx, const struct cpu_dropout *dropout,
-                                enum cpu_gradient gradient, void *dwte)
+                                const void *dx, const struct kernel_dropout *dropout,
+                                enum kernel_gradient gradient, void *dwte)
 {
     clear_rows(cuda, gradient, 0, V, H, dwte);
     BY_PRECISION(precision, embed_tokens_launch, cuda, N, H, order, dx, dropout, gradient, dwte);
@@ -214,8 +214,8 @@ void cuda_embed_backward_tokens(const struct cuda_context *cuda, enum model_prec
 
 template <typename T>
 static void embed_positions_launch(const struct cuda_context *cuda, uint32_t B, uint32_t positions,
-                                   uint32_t H, const void *dx, const struct cpu_dropout *dropout,
-                                   enum cpu_gradient gradient, void *dwpe)
+                                   uint32_t H, const void *dx, const struct kernel_dropout *dropout,
+                                   enum kernel_gradient gradient, void *dwpe)
 {
     struct embed_backward<T> arguments = {
         B, B *positions, H, positions, NULL, (const T *)dx, tile_dropout_of(dropout), gradient, dwpe
@@ -226,8 +226,8 @@ static void embed_positions_launch(const struct cuda_context *cuda, uint32_t B, 
 
 void cuda_embed_backward_positions(const struct cuda_context *cuda, enum model_precision precision,
                                    uint32_t B, uint32_t T, uint32_t H, uint32_t P, const void *dx,
-                                   const struct cpu_dropout *dropout, enum cpu_gradient gradient,
-                                   void *dwpe)
+                                   const struct kernel_dropout *dropout,
+                                   enum kernel_gradient gradient, void *dwpe)
 {
     clear_rows(cuda, gradient, T, P, H, dwpe);
     BY_PRECISION(precision, embed_positions_launch, cuda, B, T, H, dx, dropout, gradient, dwpe);

@@ -6,7 +6,7 @@
 
 /* ---- sums of squares: a warp a block of engine/cpu/gradient.c, whose order of sums it is ---- */
 
-enum { WARPS = 8, SQUARES_THREADS = WARPS * WARP, SQUARES_BLOCKS = CPU_SQUARES_BLOCKS };
+enum { WARPS = 8, SQUARES_THREADS = WARPS * WARP, SQUARES_BLOCKS = KERNEL_SQUARES_BLOCKS };
 
 template <typename T> struct squares {
     uint64_t elements, block; /* elements of a warp */

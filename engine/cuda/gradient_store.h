@@ -1,18 +1,18 @@
-/* What becomes of a parameter's gradient: see enum cpu_gradient. */
+/* What becomes of a parameter's gradient: see enum kernel_gradient. */
 #ifndef PSTAR_ENGINE_CUDA_GRADIENT_STORE_H
 #define PSTAR_ENGINE_CUDA_GRADIENT_STORE_H
 
-#include "engine/cpu/kernels.h"
 #include "engine/cuda/element.h"
+#include "engine/kernels.h"
 
-__host__ __device__ static inline bool gradient_is_half(enum cpu_gradient gradient)
+__host__ __device__ static inline bool gradient_is_half(enum kernel_gradient gradient)
 {
-    return gradient == CPU_GRADIENT_SET_BF16 || gradient == CPU_GRADIENT_ADD_BF16;
+    return gradient == KERNEL_GRADIENT_SET_BF16 || gradient == KERNEL_GRADIENT_ADD_BF16;
 }
 
-__host__ __device__ static inline bool gradient_adds(enum cpu_gradient gradient)
+__host__ __device__ static inline bool gradient_adds(enum kernel_gradient gradient)
 {
-    return gradient == CPU_GRADIENT_ADD || gradient == CPU_GRADIENT_ADD_BF16;
+    return gradient == KERNEL_GRADIENT_ADD || gradient == KERNEL_GRADIENT_ADD_BF16;
 }
 
 template <typename T> __device__ inline void gradient_store_as(T *to, bool add, float value)
@@ -20,8 +20,8 @@ template <typename T> __device__ inline void gradient_store_as(T *to, bool add, 
     element_store(to, add ? value + element_load(to) : value);
 }
 
-__device__ static inline void gradient_store(enum cpu_gradient gradient, void *to, uint64_t element,
-                                             float value)
+__device__ static inline void gradient_store(enum kernel_gradient gradient, void *to,
+                                             uint64_t element, float value)
 {
     if (gradient_is_half(gradient))
         gradient_store_as((uint16_t *)to + element, gradient_adds(gradient), value);
@@ -30,7 +30,7 @@ __device__ static inline void gradient_store(enum cpu_gradient gradient, void *t
 }
 
 /* Elements `column` and the next, of a row of `columns`. */
-__device__ static inline void gradient_store_pair(enum cpu_gradient gradient, void *to,
+__device__ static inline void gradient_store_pair(enum kernel_gradient gradient, void *to,
                                                   uint64_t row, uint32_t column, uint32_t columns,
                                                   struct pair pair)
 {

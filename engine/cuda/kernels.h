@@ -11,7 +11,7 @@
 #ifndef PSTAR_ENGINE_CUDA_KERNELS_H
 #define PSTAR_ENGINE_CUDA_KERNELS_H
 
-#include "engine/cpu/kernels.h"
+#include "engine/kernels.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,7 +36,7 @@ struct cuda_context {
 /* 3 N H E bytes. */
 void cuda_embed_forward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
                         uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
-                        const void *wpe, const struct cpu_dropout *dropout, void *x);
+                        const void *wpe, const struct kernel_dropout *dropout, void *x);
 /* Compares every token with every other: N^2 comparisons, from caches. */
 void cuda_embed_order(const struct cuda_context *cuda, uint32_t N, const uint32_t *tokens,
                       uint64_t *order);
@@ -44,12 +44,12 @@ void cuda_embed_order(const struct cuda_context *cuda, uint32_t N, const uint32_
  */
 void cuda_embed_backward_tokens(const struct cuda_context *cuda, enum model_precision precision,
                                 uint32_t N, uint32_t H, uint32_t V, const uint64_t *order,
-                                const void *dx, const struct cpu_dropout *dropout,
-                                enum cpu_gradient gradient, void *dwte);
+                                const void *dx, const struct kernel_dropout *dropout,
+                                enum kernel_gradient gradient, void *dwte);
 void cuda_embed_backward_positions(const struct cuda_context *cuda, enum model_precision precision,
                                    uint32_t B, uint32_t T, uint32_t H, uint32_t P, const void *dx,
-                                   const struct cpu_dropout *dropout, enum cpu_gradient gradient,
-                                   void *dwpe);
+                                   const struct kernel_dropout *dropout,
+                                   enum kernel_gradient gradient, void *dwpe);
 
 /* ---- layer norm ---- */
 
@@ -65,15 +65,15 @@ void cuda_norm_backward_input(const struct cuda_context *cuda, enum model_precis
  * bytes. */
 void cuda_norm_backward_parameters(const struct cuda_context *cuda, enum model_precision precision,
                                    uint32_t N, uint32_t H, const void *dy, const void *x,
-                                   const float *stats, enum cpu_gradient gradient, void *dweight,
+                                   const float *stats, enum kernel_gradient gradient, void *dweight,
                                    void *dbias);
 
 /* ---- linear: the bias' gradient ---- */
 
 /* Launches as cuda_norm_backward_parameters, N O / 16 bytes of sums. N O E bytes. */
 void cuda_linear_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
-                               uint32_t N, uint32_t O, const void *dy, enum cpu_gradient gradient,
-                               void *dbias);
+                               uint32_t N, uint32_t O, const void *dy,
+                               enum kernel_gradient gradient, void *dbias);
 
 /* ---- GELU, residual and dropout ---- */
 
@@ -83,12 +83,12 @@ void cuda_gelu_forward(const struct cuda_context *cuda, enum model_precision pre
  * cuda_linear_backward_bias. 3 N O E bytes. */
 void cuda_gelu_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
                              uint32_t N, uint32_t O, const void *pre, void *dy,
-                             enum cpu_gradient gradient, void *dbias);
+                             enum kernel_gradient gradient, void *dbias);
 void cuda_residual_forward(const struct cuda_context *cuda, enum model_precision precision,
                            uint32_t N, uint32_t H, const void *residual,
-                           const struct cpu_dropout *dropout, void *y);
+                           const struct kernel_dropout *dropout, void *y);
 void cuda_dropout_backward(const struct cuda_context *cuda, enum model_precision precision,
-                           uint32_t N, uint32_t H, const struct cpu_dropout *dropout,
+                           uint32_t N, uint32_t H, const struct kernel_dropout *dropout,
                            const void *dy, void *masked);
 
 /* ---- causal attention ---- */
@@ -98,13 +98,13 @@ enum { CUDA_HEAD_LIMIT = 128 }; /* of D: tiles lie in shared memory */
 /* 4 N H E bytes, the tiles of keys beside from caches. */
 void cuda_attention_forward(const struct cuda_context *cuda, enum model_precision precision,
                             uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
-                            const struct cpu_dropout *dropout, void *o, float *lse);
+                            const struct kernel_dropout *dropout, void *o, float *lse);
 /* Three launches for as many sequences as the scratch holds sums of: 4 A T bytes each, and no fewer
  * than one. */
 void cuda_attention_backward(const struct cuda_context *cuda, enum model_precision precision,
                              uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *dout,
                              const void *qkv, const void *o, const float *lse,
-                             const struct cpu_dropout *dropout, void *dqkv);
+                             const struct kernel_dropout *dropout, void *dqkv);
 
 /* ---- loss: `loss` is memory that the device writes; rows of logits as model_logits_row ---- */
 
@@ -127,7 +127,7 @@ void cuda_clip(const struct cuda_context *cuda, uint32_t count, const double *sq
 /* `clipped`: with the context's scale instead of the step's. 28 bytes an element in fp32, 28 in
  * bf16 with the gradient in the parameter, 32 with a gradient of its own. */
 void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step, bool clipped,
-                const struct cpu_adamw *tensor);
+                const struct kernel_adamw *tensor);
 
 #ifdef __cplusplus
 }

@@ -328,7 +328,7 @@ static void loss(struct cuda_operators *operators, const struct operation_call *
 
 static void update(struct cuda_operators *operators, const struct operation_call *call)
 {
-    const struct cpu_adamw adamw = call_adamw(call);
+    const struct kernel_adamw adamw = call_adamw(call);
     cuda_adamw(&operators->cuda, &call->operation->adamw, call->operation->gradient_scale != NULL,
                &adamw);
 }

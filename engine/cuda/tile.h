@@ -4,8 +4,8 @@
 #ifndef PSTAR_ENGINE_CUDA_TILE_H
 #define PSTAR_ENGINE_CUDA_TILE_H
 
-#include "engine/cpu/kernels.h"
 #include "engine/cuda/element.h"
+#include "engine/kernels.h"
 
 enum {
     TILE = RANDOM_TILE,
@@ -39,7 +39,7 @@ struct tile_dropout {
     float scale;        /* of the elements that stay */
 };
 
-static inline struct tile_dropout tile_dropout_of(const struct cpu_dropout *dropout)
+static inline struct tile_dropout tile_dropout_of(const struct kernel_dropout *dropout)
 {
     if (!dropout || dropout->probability <= 0)
         return {};

@@ -143,7 +143,7 @@ static float *take(struct update *u)
 static void run_update(void *data)
 {
     struct update *u = data;
-    struct cpu_adamw tensor = {.elements = u->elements};
+    struct kernel_adamw tensor = {.elements = u->elements};
     tensor.param = take(u);
     tensor.gradient = take(u);
     tensor.exp_avg = take(u);

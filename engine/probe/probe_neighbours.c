@@ -37,7 +37,7 @@ static float *take(struct bench *b, uint64_t elements)
 static void run_operator(struct bench *b)
 {
     if (b->bound == PLATFORM_MEMORY_BOUND) {
-        struct cpu_adamw tensor = {.elements = ELEMENTS};
+        struct kernel_adamw tensor = {.elements = ELEMENTS};
         tensor.param = take(b, ELEMENTS);
         tensor.gradient = take(b, ELEMENTS);
         tensor.exp_avg = take(b, ELEMENTS);

@@ -42,7 +42,7 @@ struct simd_embed_tokens { /* items: tiles of H */
     const uint64_t *order;
     const void *dx;
     struct simd_dropout dropout;
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
     void *dwte;
 };
 
@@ -51,7 +51,7 @@ struct simd_embed_positions { /* items: the positions used, T */
     uint32_t B, T, H;
     const void *dx;
     struct simd_dropout dropout;
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
     void *dwpe;
 };
 
@@ -78,7 +78,7 @@ struct simd_norm_parameters { /* items: tiles of H */
     uint32_t N, H;
     const void *dy, *x;
     const float *stats;
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
     void *dweight, *dbias;
 };
 
@@ -86,7 +86,7 @@ struct simd_column_sums { /* items: tiles of O */
     enum model_precision precision;
     uint32_t N, O;
     const void *dy;
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
     void *dbias;
 };
 
@@ -142,7 +142,7 @@ struct simd_convert { /* items: elements */
 
 struct simd_adamw { /* items: elements */
     struct adamw_step step;
-    struct cpu_adamw tensor;
+    struct kernel_adamw tensor;
 };
 
 struct cpu_simd {

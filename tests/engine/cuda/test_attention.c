@@ -25,35 +25,35 @@ static struct arrays arrays_of(struct twins *t, enum model_precision precision, 
 }
 
 static void cpu_forward(struct twins *t, enum model_precision precision, struct shape s,
-                        const struct cpu_dropout *dropout, const struct arrays *a)
+                        const struct kernel_dropout *dropout, const struct arrays *a)
 {
     cpu_attention_forward(t->cpu, precision, s.B, s.T, s.A, s.D, a->qkv->cpu, dropout, a->o->cpu,
                           a->lse->cpu);
 }
 
 static void cpu_backward(struct twins *t, enum model_precision precision, struct shape s,
-                         const struct cpu_dropout *dropout, const struct arrays *a)
+                         const struct kernel_dropout *dropout, const struct arrays *a)
 {
     cpu_attention_backward(t->cpu, precision, s.B, s.T, s.A, s.D, a->dout->cpu, a->qkv->cpu,
                            a->o->cpu, a->lse->cpu, dropout, a->dqkv->cpu);
 }
 
 static void cuda_forward(struct twins *t, enum model_precision precision, struct shape s,
-                         const struct cpu_dropout *dropout, const struct arrays *a)
+                         const struct kernel_dropout *dropout, const struct arrays *a)
 {
     cuda_attention_forward(&t->cuda, precision, s.B, s.T, s.A, s.D, a->qkv->cuda, dropout,
                            a->o->cuda, a->lse->cuda);
 }
 
 static void cuda_backward(struct twins *t, enum model_precision precision, struct shape s,
-                          const struct cpu_dropout *dropout, const struct arrays *a)
+                          const struct kernel_dropout *dropout, const struct arrays *a)
 {
     cuda_attention_backward(&t->cuda, precision, s.B, s.T, s.A, s.D, a->dout->cuda, a->qkv->cuda,
                             a->o->cuda, a->lse->cuda, dropout, a->dqkv->cuda);
 }
 
 static void check_exact(enum model_precision precision, struct shape s, double deviation,
-                        const struct cpu_dropout *dropout)
+                        const struct kernel_dropout *dropout)
 {
     struct twins t = twins_new();
     struct arrays a = arrays_of(&t, precision, s, deviation);
@@ -71,7 +71,7 @@ static void exact(enum model_precision precision)
     static const struct shape shapes[] = {{1, 1, 1, 1},   {2, 17, 3, 5},   {1, 64, 2, 64},
                                           {1, 65, 1, 33}, {2, 130, 2, 20}, {1, 70, 1, 127}};
     for (unsigned i = 0; i < G_N_ELEMENTS(shapes); i++) {
-        struct cpu_dropout dropout = random_dropout();
+        struct kernel_dropout dropout = random_dropout();
         if (precision == MODEL_BF16 && shapes[i].D % 8 == 0)
             continue; /* on tensor cores */
         check_exact(precision, shapes[i], 1, NULL);
@@ -83,13 +83,13 @@ static void exact(enum model_precision precision)
 /* More sequences than the tests' scratch holds sums of at a time. */
 static void in_groups(void)
 {
-    struct cpu_dropout dropout = random_dropout();
+    struct kernel_dropout dropout = random_dropout();
     check_exact(MODEL_FP32, (struct shape){3, 64, 32, 1}, 1, &dropout);
 }
 
 /* Runs twice, from the CPU's o and lse, the second time in blocks as small as on a device that is
  * far larger than the model: the same bits. */
-static void check_close(struct shape s, double deviation, const struct cpu_dropout *dropout)
+static void check_close(struct shape s, double deviation, const struct kernel_dropout *dropout)
 {
     struct twins t = twins_new();
     struct arrays a = arrays_of(&t, MODEL_BF16, s, deviation), again = a;
@@ -125,7 +125,7 @@ static void tensor_cores(void)
                                           {1, 128, 1, 64}, {1, 130, 1, 64}, {1, 193, 1, 40},
                                           {1, 65, 1, 80},  {1, 129, 1, 128}};
     for (unsigned i = 0; i < G_N_ELEMENTS(shapes); i++) {
-        struct cpu_dropout dropout = random_dropout();
+        struct kernel_dropout dropout = random_dropout();
         check_close(shapes[i], 1, NULL);
         check_close(shapes[i], 1, &dropout);
     }
@@ -144,7 +144,7 @@ static void tensor_cores_random(void)
     for (unsigned i = 0; i < 3; i++) {
         struct shape s = {1 + random_token(2), random_length(), 1 + random_token(2),
                           8 * (1 + random_token(16))};
-        struct cpu_dropout dropout = random_dropout();
+        struct kernel_dropout dropout = random_dropout();
         g_test_message("B %u, T %u, A %u, D %u", s.B, s.T, s.A, s.D);
         check_close(s, 1, random_token(2) ? &dropout : NULL);
     }

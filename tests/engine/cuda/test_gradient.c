@@ -147,14 +147,14 @@ static void check_update(uint64_t elements, enum layout layout, bool clipped)
     if (layout == SPLIT || layout == SPLIT_GRADIENT_FP32)
         rest = random_bits(&t, elements);
     cpu_adamw(t.cpu, &step,
-              &(struct cpu_adamw){elements, param->cpu, gradient->cpu, gradient_bf16->cpu,
-                                  master->cpu, rest->cpu, m->cpu, v->cpu});
+              &(struct kernel_adamw){elements, param->cpu, gradient->cpu, gradient_bf16->cpu,
+                                     master->cpu, rest->cpu, m->cpu, v->cpu});
     *t.cuda.scale = 0.7; /* the step's */
     if (clipped)
         step.gradient_scale = NAN;
     cuda_adamw(&t.cuda, &step, clipped,
-               &(struct cpu_adamw){elements, param->cuda, gradient->cuda, gradient_bf16->cuda,
-                                   master->cuda, rest->cuda, m->cuda, v->cuda});
+               &(struct kernel_adamw){elements, param->cuda, gradient->cuda, gradient_bf16->cuda,
+                                      master->cuda, rest->cuda, m->cuda, v->cuda});
     twins_assert_same(&t, "adamw");
     twins_free(&t);
 }

@@ -44,7 +44,7 @@ static void norms(enum model_precision precision)
 }
 
 static void check_columns(enum model_precision precision, uint32_t N, uint32_t H,
-                          enum cpu_gradient gradient)
+                          enum kernel_gradient gradient)
 {
     struct twins t = twins_new();
     struct twin *dy = matrix(&t, "dy", precision, N, H), *x = matrix(&t, "x", precision, N, H);
@@ -65,19 +65,19 @@ static void check_columns(enum model_precision precision, uint32_t N, uint32_t H
 static void columns(enum model_precision precision)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
-        for (int gradient = CPU_GRADIENT_SET; gradient <= CPU_GRADIENT_ADD_BF16; gradient++)
-            check_columns(precision, sizes[i][0], sizes[i][1], (enum cpu_gradient)gradient);
+        for (int gradient = KERNEL_GRADIENT_SET; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++)
+            check_columns(precision, sizes[i][0], sizes[i][1], (enum kernel_gradient)gradient);
 }
 
 /* More sums than the tests' scratch holds: in rounds. */
 static void columns_in_rounds(enum model_precision precision)
 {
-    check_columns(precision, 300, 650, CPU_GRADIENT_ADD);
+    check_columns(precision, 300, 650, KERNEL_GRADIENT_ADD);
 }
 
 static void check_embedding(enum model_precision precision, uint32_t B, uint32_t T, uint32_t H,
-                            uint32_t V, enum cpu_gradient gradient,
-                            const struct cpu_dropout *dropout)
+                            uint32_t V, enum kernel_gradient gradient,
+                            const struct kernel_dropout *dropout)
 {
     struct twins t = twins_new();
     uint32_t N = B * T, P = T + 3;
@@ -113,17 +113,18 @@ static void embeddings(enum model_precision precision)
     static const uint32_t shapes[][4] = {
         {1, 1, 1, 1}, {2, 17, 60, 5}, {3, 100, 64, 40}, {1, 9, 65, 300}};
     for (unsigned i = 0; i < G_N_ELEMENTS(shapes); i++)
-        for (int gradient = CPU_GRADIENT_SET; gradient <= CPU_GRADIENT_ADD_BF16; gradient++) {
+        for (int gradient = KERNEL_GRADIENT_SET; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++) {
             const uint32_t *s = shapes[i];
-            struct cpu_dropout dropout = random_dropout();
-            check_embedding(precision, s[0], s[1], s[2], s[3], (enum cpu_gradient)gradient, NULL);
-            check_embedding(precision, s[0], s[1], s[2], s[3], (enum cpu_gradient)gradient,
+            struct kernel_dropout dropout = random_dropout();
+            check_embedding(precision, s[0], s[1], s[2], s[3], (enum kernel_gradient)gradient,
+                            NULL);
+            check_embedding(precision, s[0], s[1], s[2], s[3], (enum kernel_gradient)gradient,
                             &dropout);
         }
 }
 
 static void check_residual(enum model_precision precision, uint32_t N, uint32_t H,
-                           const struct cpu_dropout *dropout)
+                           const struct kernel_dropout *dropout)
 {
     struct twins t = twins_new();
     struct twin *residual = matrix(&t, "residual", precision, N, H);
@@ -140,14 +141,14 @@ static void check_residual(enum model_precision precision, uint32_t N, uint32_t 
 static void residuals(enum model_precision precision)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
-        struct cpu_dropout dropout = random_dropout();
+        struct kernel_dropout dropout = random_dropout();
         check_residual(precision, sizes[i][0], sizes[i][1], NULL);
         check_residual(precision, sizes[i][0], sizes[i][1], &dropout);
     }
 }
 
 static void check_gelu(enum model_precision precision, uint32_t N, uint32_t O,
-                       enum cpu_gradient gradient)
+                       enum kernel_gradient gradient)
 {
     struct twins t = twins_new();
     uint64_t elements = (uint64_t)N * O;
@@ -167,9 +168,9 @@ static void check_gelu(enum model_precision precision, uint32_t N, uint32_t O,
 static void gelus(enum model_precision precision)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
-        for (int gradient = CPU_GRADIENT_SET; gradient <= CPU_GRADIENT_ADD_BF16; gradient++)
-            check_gelu(precision, sizes[i][0], sizes[i][1], (enum cpu_gradient)gradient);
-    check_gelu(precision, 300, 650, CPU_GRADIENT_ADD);
+        for (int gradient = KERNEL_GRADIENT_SET; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++)
+            check_gelu(precision, sizes[i][0], sizes[i][1], (enum kernel_gradient)gradient);
+    check_gelu(precision, 300, 650, KERNEL_GRADIENT_ADD);
 }
 
 int main(int argc, char **argv)

@@ -103,7 +103,7 @@ struct twin *twin_random(struct twins *twins, const char *name, enum model_preci
     return twin;
 }
 
-struct twin *twin_gradient(struct twins *twins, const char *name, enum cpu_gradient gradient,
+struct twin *twin_gradient(struct twins *twins, const char *name, enum kernel_gradient gradient,
                            uint64_t elements)
 {
     return twin_random(twins, name, gradient_precision(gradient), elements, 1);
@@ -182,9 +182,9 @@ void twin_assert_close(const struct twin *twin, enum model_precision precision, 
                 tolerance);
 }
 
-struct cpu_dropout random_dropout(void)
+struct kernel_dropout random_dropout(void)
 {
-    return (struct cpu_dropout){
+    return (struct kernel_dropout){
         .stream = {(uint64_t)g_test_rand_int() << 32 | (uint32_t)g_test_rand_int(),
                    random_token(1000), random_token(1000)},
         .probability = g_test_rand_double_range(0.05, 0.5),

@@ -27,7 +27,7 @@ void twins_free(struct twins *twins);
 struct twin *twin_random(struct twins *twins, const char *name, enum model_precision precision,
                          uint64_t elements, double deviation);
 /* Normal values of bf16 or fp32 as `gradient` says. */
-struct twin *twin_gradient(struct twins *twins, const char *name, enum cpu_gradient gradient,
+struct twin *twin_gradient(struct twins *twins, const char *name, enum kernel_gradient gradient,
                            uint64_t elements);
 /* Bytes 0xff, NaN in either precision, so that what nobody writes is seen. */
 struct twin *twin_unset(struct twins *twins, const char *name, uint64_t bytes);
@@ -48,6 +48,6 @@ void twin_assert_close(const struct twin *twin, enum model_precision precision, 
                        double least);
 
 /* Some dropout, a stream of its own each time. */
-struct cpu_dropout random_dropout(void);
+struct kernel_dropout random_dropout(void);
 
 #endif

@@ -152,14 +152,14 @@ void add_precision_test(const char *path, precision_test *test)
     add_precision_case(path, "bf16", test, MODEL_BF16);
 }
 
-bool gradient_adds(enum cpu_gradient gradient)
+bool gradient_adds(enum kernel_gradient gradient)
 {
-    return gradient == CPU_GRADIENT_ADD || gradient == CPU_GRADIENT_ADD_BF16;
+    return gradient == KERNEL_GRADIENT_ADD || gradient == KERNEL_GRADIENT_ADD_BF16;
 }
 
-enum model_precision gradient_precision(enum cpu_gradient gradient)
+enum model_precision gradient_precision(enum kernel_gradient gradient)
 {
-    bool half = gradient == CPU_GRADIENT_SET_BF16 || gradient == CPU_GRADIENT_ADD_BF16;
+    bool half = gradient == KERNEL_GRADIENT_SET_BF16 || gradient == KERNEL_GRADIENT_ADD_BF16;
     return half ? MODEL_BF16 : MODEL_FP32;
 }
 
@@ -181,7 +181,7 @@ double *zeros(uint64_t count)
     return g_new0(double, count);
 }
 
-double *dropout_mask(const struct cpu_dropout *dropout, uint64_t rows, uint32_t columns)
+double *dropout_mask(const struct kernel_dropout *dropout, uint64_t rows, uint32_t columns)
 {
     double *mask = zeros(rows * columns);
     uint64_t stride = (columns + 63) / 64 * 64;

@@ -41,15 +41,15 @@ void run_everywhere(kernel_run *run, void *argument, struct tensor *const *outpu
 typedef void precision_test(enum model_precision precision);
 void add_precision_test(const char *path, precision_test *test);
 
-bool gradient_adds(enum cpu_gradient gradient);
-enum model_precision gradient_precision(enum cpu_gradient gradient);
+bool gradient_adds(enum kernel_gradient gradient);
+enum model_precision gradient_precision(enum kernel_gradient gradient);
 
 uint32_t random_token(uint32_t below);
 uint32_t *random_tokens(uint32_t count, uint32_t below);
 double *zeros(uint64_t count);
 
 /* The mask of a dropout, times its scale, of [rows, columns], by random_word. NULL: ones. */
-double *dropout_mask(const struct cpu_dropout *dropout, uint64_t rows, uint32_t columns);
+double *dropout_mask(const struct kernel_dropout *dropout, uint64_t rows, uint32_t columns);
 
 /* Asserts that `gradient` is that of `loss` at `at`, by central differences at some elements. */
 typedef double loss_function(const double *at, const void *argument);

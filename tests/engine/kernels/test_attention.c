@@ -5,7 +5,7 @@
 struct attention {
     enum model_precision precision;
     uint32_t B, T, A, D;
-    const struct cpu_dropout *dropout;
+    const struct kernel_dropout *dropout;
     struct tensor *qkv, *o, *lse, *dout, *dqkv;
 };
 
@@ -117,7 +117,7 @@ static double loss_of(const double *qkv, const void *argument)
 
 static void reference_agrees_with_differences(void)
 {
-    struct cpu_dropout dropout = {{1, 2, 3}, 0.2};
+    struct kernel_dropout dropout = {{1, 2, 3}, 0.2};
     struct attention c = {.B = 2, .T = 6, .A = 2, .D = 3, .dropout = &dropout};
     uint64_t elements = (uint64_t)c.B * c.T * c.A * c.D;
     struct tensor *qkv = tensor_random(MODEL_FP32, 3 * elements, 1);
@@ -181,7 +181,7 @@ static void attentions(enum model_precision precision)
     static const uint32_t sizes[][4] = {{1, 1, 1, 1},   {2, 17, 3, 5},   {1, 64, 2, 64},
                                         {1, 65, 1, 33}, {2, 130, 2, 16}, {1, 70, 1, 100}};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
-        struct cpu_dropout dropout = {{(uint64_t)g_test_rand_int(), random_token(99), i}, 0.1};
+        struct kernel_dropout dropout = {{(uint64_t)g_test_rand_int(), random_token(99), i}, 0.1};
         struct attention c = {
             .precision = precision,
             .B = sizes[i][0],

@@ -6,7 +6,7 @@
 struct elementwise {
     uint32_t N, H;
     struct tensor *from, *y;
-    const struct cpu_dropout *dropout;
+    const struct kernel_dropout *dropout;
 };
 
 static double gelu(double x)
@@ -103,7 +103,7 @@ static void run_dropout_backward(struct cpu_context *cpu, void *argument)
 }
 
 static void check_residual(enum model_precision precision, uint32_t N, uint32_t H,
-                           const struct cpu_dropout *dropout)
+                           const struct kernel_dropout *dropout)
 {
     uint64_t elements = (uint64_t)N * H;
     struct elementwise e = {N, H, tensor_random(precision, elements, 1),
@@ -128,8 +128,8 @@ static void residuals(enum model_precision precision)
 {
     static const uint32_t sizes[][2] = {{1, 17}, {17, 65}, {3, 128}, {70, 33}};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
-        struct cpu_dropout dropout = {{(uint64_t)g_test_rand_int() << 20, random_token(1000), 9},
-                                      0.3};
+        struct kernel_dropout dropout = {{(uint64_t)g_test_rand_int() << 20, random_token(1000), 9},
+                                         0.3};
         check_residual(precision, sizes[i][0], sizes[i][1], &dropout);
         check_residual(precision, sizes[i][0], sizes[i][1], NULL);
     }

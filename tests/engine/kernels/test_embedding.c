@@ -5,8 +5,8 @@ enum { POSITIONS = 90 };
 struct embedding {
     enum model_precision precision;
     uint32_t B, T, N, H, V;
-    const struct cpu_dropout *dropout;
-    enum cpu_gradient gradient;
+    const struct kernel_dropout *dropout;
+    enum kernel_gradient gradient;
     uint32_t *tokens;
     uint64_t *order;
     struct tensor *wte, *wpe, *x, *dx, *dwte, *dwpe;
@@ -94,9 +94,9 @@ static void embeddings(enum model_precision precision)
 {
     static const uint32_t sizes[][4] = {
         {1, 1, 17, 1}, {3, 17, 65, 7}, {2, 64, 128, 1000}, {1, 90, 33, 20}};
-    struct cpu_dropout dropout = {{(uint64_t)g_test_rand_int(), 3, 1}, 0.25};
+    struct kernel_dropout dropout = {{(uint64_t)g_test_rand_int(), 3, 1}, 0.25};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
-        for (enum cpu_gradient gradient = 0; gradient <= CPU_GRADIENT_ADD_BF16; gradient++)
+        for (enum kernel_gradient gradient = 0; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++)
             check((struct embedding){.precision = precision,
                                      .B = sizes[i][0],
                                      .T = sizes[i][1],

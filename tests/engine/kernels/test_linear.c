@@ -191,7 +191,7 @@ static void widened_products(void)
 struct bias_case {
     struct tensor *dy, *dbias;
     uint32_t N, O;
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
 };
 
 static void run_bias(struct cpu_context *cpu, void *argument)
@@ -205,7 +205,7 @@ static void bias_gradients(enum model_precision precision)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {17, 5}, {65, 64}, {200, 131}};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
-        for (enum cpu_gradient gradient = 0; gradient <= CPU_GRADIENT_ADD_BF16; gradient++) {
+        for (enum kernel_gradient gradient = 0; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++) {
             enum model_precision stored = gradient_precision(gradient);
             bool add = gradient_adds(gradient);
             struct bias_case c = {NULL, NULL, sizes[i][0], sizes[i][1], gradient};

@@ -8,7 +8,7 @@ struct norm {
     enum model_precision precision;
     uint32_t N, H;
     bool add;
-    enum cpu_gradient gradient;
+    enum kernel_gradient gradient;
     struct tensor *x, *weight, *bias, *y, *stats;
     struct tensor *dy, *dx, *dweight, *dbias;
 };
@@ -158,7 +158,7 @@ static void norms(enum model_precision precision)
 {
     static const uint32_t sizes[][2] = {{1, 17}, {17, 65}, {5, 64}, {131, 48}, {2, 1000}};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
-        for (enum cpu_gradient gradient = 0; gradient <= CPU_GRADIENT_ADD_BF16; gradient++)
+        for (enum kernel_gradient gradient = 0; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++)
             check((struct norm){.precision = precision,
                                 .N = sizes[i][0],
                                 .H = sizes[i][1],

@@ -51,7 +51,7 @@ struct both {
 static void update_whole(struct cpu_context *cpu, void *argument)
 {
     const struct both *b = argument;
-    const struct cpu_adamw tensor = {
+    const struct kernel_adamw tensor = {
         .elements = b->param->elements,
         .param = b->param->data,
         .gradient = b->gradient_in_bf16 ? NULL : b->gradient->data,
@@ -65,7 +65,7 @@ static void update_whole(struct cpu_context *cpu, void *argument)
 static void update_split(struct cpu_context *cpu, void *argument)
 {
     const struct both *b = argument;
-    const struct cpu_adamw tensor = {
+    const struct kernel_adamw tensor = {
         .elements = b->upper->elements,
         .param = b->upper->data,
         .gradient = b->gradient_in_bf16 ? NULL : b->gradient->data,

@@ -31,7 +31,7 @@ static void *part(const struct tensor *tensor, uint64_t first)
 static void update_range(struct cpu_context *cpu, const struct update *u, uint64_t first,
                          uint64_t end)
 {
-    struct cpu_adamw tensor = {
+    struct kernel_adamw tensor = {
         .elements = end - first,
         .param = part(u->param, first),
         .gradient = u->layout == GRADIENT_IN_PARAM ? NULL : part(u->gradient, first),
