@@ -39,7 +39,7 @@ pstar_library(engine_kernels
   cpu/attention.c cpu/context.c cpu/elementwise.c cpu/embedding.c cpu/gradient.c cpu/linear.c
   cpu/loss.c cpu/matmul.c cpu/norm.c cpu/onednn.c cpu/simd_list.c cpu/widened_matmul.c
   ${simd_objects}
-  LINK pstar_engine_cores DNNL::dnnl OpenMP::OpenMP_C)
+  LINK pstar_engine_host DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})
 
 # Not built unless asked for: cmake --build ... --target bench_kernels

@@ -1,6 +1,6 @@
 #include "engine/cpu/context.h"
 
-#include "engine/cpu/cores.h"
+#include "engine/host/cores.h"
 
 struct cpu_context *cpu_context_with(unsigned threads, const struct cpu_simd *simd)
 {

@@ -1,12 +1,12 @@
 /* The device of a machine without one: an arena in its memory, and threads that copy. */
 #include "engine/device.h"
 
-#include "engine/cpu/cores.h"
-#include "engine/cpu/describe.h"
 #include "engine/cpu/link.h"
 #include "engine/cpu/memory.h"
 #include "engine/cpu/operators.h"
-#include "engine/cpu/queues.h"
+#include "engine/host/cores.h"
+#include "engine/host/describe.h"
+#include "engine/host/queues.h"
 #include "engine/train/annotate.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "engine/cpu/memory.h"
-#include "engine/cpu/available.h"
 #include "engine/device.h"
+#include "engine/host/available.h"
 #include "traces/size.h"
 
 #include <errno.h>

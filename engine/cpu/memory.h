@@ -6,7 +6,7 @@
 #ifndef PSTAR_ENGINE_CPU_MEMORY_H
 #define PSTAR_ENGINE_CPU_MEMORY_H
 
-#include "engine/cpu/nodes.h"
+#include "engine/host/nodes.h"
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>

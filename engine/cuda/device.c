@@ -2,15 +2,15 @@
  * threads for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
-#include "engine/cpu/cores.h"
 #include "engine/cpu/operators.h"
-#include "engine/cpu/queues.h"
 #include "engine/cuda/capacity.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/operators.h"
 #include "engine/cuda/peak.h"
 #include "engine/cuda/staging.h"
 #include "engine/cuda/streams.h"
+#include "engine/host/cores.h"
+#include "engine/host/queues.h"
 
 #include <string.h>
 

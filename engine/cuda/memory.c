@@ -1,6 +1,6 @@
 #include "engine/cuda/memory.h"
 
-#include "engine/cpu/available.h"
+#include "engine/host/available.h"
 #include "traces/size.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 #ifndef PSTAR_ENGINE_CUDA_MEMORY_H
 #define PSTAR_ENGINE_CUDA_MEMORY_H
 
-#include "engine/cpu/nodes.h"
 #include "engine/cuda/failure.h"
+#include "engine/host/nodes.h"
 
 enum { CUDA_MEMORY_BOUNCE = 16 << 20 };
 

@@ -1,9 +1,9 @@
 /* What the kernels of the CPU device reach, on all cores and on those that --link leaves them. */
 #include "engine/probe/probe_steps.h"
 
-#include "engine/cpu/cores.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/memory.h"
+#include "engine/host/cores.h"
 #include "engine/probe/probe_measure.h"
 
 struct shape {

@@ -2,8 +2,8 @@
  * copy finds its bytes in a cache. */
 #include "engine/probe/probe_steps.h"
 
-#include "engine/cpu/cores.h"
 #include "engine/cpu/kernels.h"
+#include "engine/host/cores.h"
 #include "engine/probe/probe_measure.h"
 #include "engine/probe/probe_product.h"
 

@@ -2,8 +2,8 @@
  * caches and memory are shared all the same. */
 #include "engine/probe/probe_steps.h"
 
-#include "engine/cpu/cores.h"
 #include "engine/cpu/kernels.h"
+#include "engine/host/cores.h"
 #include "engine/probe/probe_measure.h"
 
 enum {

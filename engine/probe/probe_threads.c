@@ -2,9 +2,9 @@
 #include "engine/probe/probe_steps.h"
 
 #include "chunks/dry_run.h"
-#include "engine/cpu/cores.h"
 #include "engine/cpu/kernels.h"
 #include "engine/engine.h"
+#include "engine/host/cores.h"
 #include "engine/probe/probe_measure.h"
 
 #include <stddef.h>

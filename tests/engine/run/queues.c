@@ -1,5 +1,5 @@
 /* Work waits for what it depends on, across queues, and runs in order within one. */
-#include "engine/cpu/queues.h"
+#include "engine/host/queues.h"
 
 struct log {
     GMutex lock;

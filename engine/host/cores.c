@@ -1,4 +1,4 @@
-#include "engine/cpu/cores.h"
+#include "engine/host/cores.h"
 
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* Which cores compute, and which copy and run the host's operators. */
-#ifndef PSTAR_ENGINE_CPU_CORES_H
-#define PSTAR_ENGINE_CPU_CORES_H
+#ifndef PSTAR_ENGINE_HOST_CORES_H
+#define PSTAR_ENGINE_HOST_CORES_H
 
 #include <sched.h>
 #include <stdbool.h>

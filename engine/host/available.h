@@ -1,6 +1,6 @@
 /* How much of the machine's memory a program may take. */
-#ifndef PSTAR_ENGINE_CPU_AVAILABLE_H
-#define PSTAR_ENGINE_CPU_AVAILABLE_H
+#ifndef PSTAR_ENGINE_HOST_AVAILABLE_H
+#define PSTAR_ENGINE_HOST_AVAILABLE_H
 
 #include <stdint.h>
 

@@ -2,8 +2,8 @@
  *
  * A ticket is the number of a piece of work in its queue, from 1. Queues without a thread belong to
  * their caller, who counts its own work with queues_begin and queues_end. */
-#ifndef PSTAR_ENGINE_CPU_QUEUES_H
-#define PSTAR_ENGINE_CPU_QUEUES_H
+#ifndef PSTAR_ENGINE_HOST_QUEUES_H
+#define PSTAR_ENGINE_HOST_QUEUES_H
 
 #include "chunks/residency/mover.h"
 #include <glib.h>

@@ -1,6 +1,6 @@
 /* What this machine is, as a device: for the files that say where figures come from. */
-#ifndef PSTAR_ENGINE_CPU_DESCRIBE_H
-#define PSTAR_ENGINE_CPU_DESCRIBE_H
+#ifndef PSTAR_ENGINE_HOST_DESCRIBE_H
+#define PSTAR_ENGINE_HOST_DESCRIBE_H
 
 #include <stdint.h>
 

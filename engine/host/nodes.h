@@ -4,8 +4,8 @@
  * each tensor in the host pool a node holds as large a share as it has of the cores, in the nodes'
  * order; an operator's threads have equal parts of a tensor, and each runs on the node that holds
  * the middle of its part. Neither changes what is computed. */
-#ifndef PSTAR_ENGINE_CPU_NODES_H
-#define PSTAR_ENGINE_CPU_NODES_H
+#ifndef PSTAR_ENGINE_HOST_NODES_H
+#define PSTAR_ENGINE_HOST_NODES_H
 
 #include <sched.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "engine/cpu/available.h"
+#include "engine/host/available.h"
 
 #include <glib.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "engine/cpu/queues.h"
+#include "engine/host/queues.h"
 
 #include <stdatomic.h>
 #include <time.h>

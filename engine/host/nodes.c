@@ -1,6 +1,6 @@
-#include "engine/cpu/nodes.h"
+#include "engine/host/nodes.h"
 
-#include "engine/cpu/cores.h"
+#include "engine/host/cores.h"
 
 #include <glib.h>
 #include <sys/mman.h>

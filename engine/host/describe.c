@@ -1,4 +1,4 @@
-#include "engine/cpu/describe.h"
+#include "engine/host/describe.h"
 
 #include <glib.h>
 #include <string.h>
