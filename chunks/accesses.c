@@ -106,7 +106,7 @@ static void find_next_uses(struct accesses *accesses)
             }
         }
         for (uint32_t c = 0; round == 0 && c < accesses->chunk_count; c++)
-            if (next[c] != UINT32_MAX)
+            if (next[c] != NO_INDEX)
                 next[c] += moments;
     }
 }

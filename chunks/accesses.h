@@ -23,10 +23,10 @@ struct accesses {
     struct chunk_access *items; /* [count] by moment; at most one for a chunk in a moment */
     uint32_t *next_device_use; /* [count] moment of the same chunk's next access on the device, from
                                   the start of this iteration (moment_count or more: in the next);
-                                  UINT32_MAX: never */
+                                  NO_INDEX: never */
     uint8_t *ahead; /* [count] POLICY_AHEAD_... (policies/policy.h) until the same chunk's next
                        access on the device */
-    uint32_t *first_device_use; /* [chunk_count] moment of the first in an iteration; UINT32_MAX */
+    uint32_t *first_device_use; /* [chunk_count] moment of the first in an iteration; NO_INDEX */
     uint64_t *non_model; /* [moment_count] bytes of the arena's top that non-model data takes */
 };
 

@@ -93,8 +93,8 @@ void arena_take(struct arena *arena, uint32_t chunk)
     uint32_t index = arena_hole_above(arena, begin);
     struct arena_hole *next = &arena->holes[index];
 
-    g_assert(begin != ARENA_NOWHERE);
-    arena->address[chunk] = ARENA_NOWHERE;
+    g_assert(begin != NO_ADDRESS);
+    arena->address[chunk] = NO_ADDRESS;
     arena->above[below] = above;
     arena->below[above] = below;
     bool joins_next = next->begin == end;
@@ -166,7 +166,7 @@ void arena_move(struct arena *arena, uint32_t chunk, uint64_t address)
 
 uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor, uint64_t ceiling)
 {
-    uint64_t best = ARENA_NOWHERE, least = UINT64_MAX;
+    uint64_t best = NO_ADDRESS, least = UINT64_MAX;
     for (uint32_t i = arena_hole_above(arena, floor);
          i < arena->hole_count && arena->holes[i].begin < ceiling; i++) {
         uint64_t begin = MAX(arena->holes[i].begin, floor);
@@ -186,7 +186,7 @@ bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address)
 
     if (hole->begin <= address)
         address = MIN(end, hole->end);
-    if (own != ARENA_NOWHERE && own <= address && address < own + arena->bytes[chunk]) {
+    if (own != NO_ADDRESS && own <= address && address < own + arena->bytes[chunk]) {
         address = MIN(end, own + arena->bytes[chunk]);
         hole = &arena->holes[arena_hole_above(arena, address)];
         if (hole->begin <= address)

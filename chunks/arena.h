@@ -5,10 +5,9 @@
 #ifndef PSTAR_CHUNKS_ARENA_H
 #define PSTAR_CHUNKS_ARENA_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "traces/ids.h"
 
-#define ARENA_NOWHERE UINT64_MAX
+#include <stdbool.h>
 
 struct arena_hole {
     uint64_t begin, end; /* begin < end; the last one's end is UINT64_MAX */
@@ -18,7 +17,7 @@ struct arena_hole {
 struct arena {
     uint32_t chunk_count, hole_count;
     const uint64_t *bytes;   /* [chunk_count] slots, multiples of the alignment */
-    uint64_t *address;       /* [chunk_count] ARENA_NOWHERE: not there */
+    uint64_t *address;       /* [chunk_count] NO_ADDRESS: not there */
     uint32_t *below, *above; /* [chunk_count + 1] neighbours by address, a ring: chunk_count is both
                                 below the lowest and above the highest */
     struct arena_hole *holes; /* [hole_count] ascending, never empty, never adjacent */
@@ -38,7 +37,7 @@ void arena_take(struct arena *arena, uint32_t chunk);
 void arena_move(struct arena *arena, uint32_t chunk, uint64_t address);
 
 /* The smallest hole that, cut off at `floor` and `ceiling`, holds `bytes`: its begin, the lowest
- * among equals; ARENA_NOWHERE where there is none. */
+ * among equals; NO_ADDRESS where there is none. */
 uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor,
                         uint64_t ceiling);
 /* Whether the slot of `chunk` at `address` touches nobody but, perhaps, itself. */

@@ -48,7 +48,7 @@ static inline void emit(struct run *run, enum plan_action_kind kind, uint32_t ch
     if (run->action_count == run->action_room)
         grow(run);
     run->actions[run->action_count++] =
-        (struct plan_action){.chunk = chunk, .kind = (uint8_t)kind, .address = PLAN_NOWHERE};
+        (struct plan_action){.chunk = chunk, .kind = (uint8_t)kind, .address = NO_ADDRESS};
 }
 
 /* Chunks leave and enter the device, which has room for them: the policy hears of it, and the
@@ -78,34 +78,34 @@ static inline bool may_leave(const struct run *run, uint32_t chunk)
 }
 
 /* Policies are plug-ins too: a wrong answer is noted, and the lowest chunk that may leave does.
- * Returns that, or POLICY_NONE. */
+ * Returns that, or NO_INDEX. */
 static uint32_t correct(struct run *run, uint32_t victim)
 {
     uint32_t chosen = 0;
     while (chosen < run->chunk_count && !may_leave(run, chosen))
         chosen++;
     if (chosen == run->chunk_count)
-        chosen = POLICY_NONE;
+        chosen = NO_INDEX;
     if (chosen != victim && !run->fault)
         run->fault = g_strdup_printf(
             "policy %s: asked for a victim at moment %u of iteration %u it "
             "answered %u, which is %s",
             run->ops->name, run->moment, run->iteration, victim,
-            victim == POLICY_NONE ? "none, though there are some" : "not on the device, or pinned");
+            victim == NO_INDEX ? "none, though there are some" : "not on the device, or pinned");
     return chosen;
 }
 
-/* Evicts until the chunk `incoming` (POLICY_NONE: nothing) fits into `capacity` beside the others;
+/* Evicts until the chunk `incoming` (NO_INDEX: nothing) fits into `capacity` beside the others;
  * false when what is left is pinned. */
 static inline bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
 {
-    uint64_t bytes = incoming == POLICY_NONE ? 0 : run->bytes[incoming];
+    uint64_t bytes = incoming == NO_INDEX ? 0 : run->bytes[incoming];
     run->incoming = incoming;
     while (run->used + bytes > capacity) {
         uint32_t victim = run->ops->victim(run->policy);
         if (!may_leave(run, victim))
             victim = correct(run, victim);
-        if (victim == POLICY_NONE)
+        if (victim == NO_INDEX)
             return false;
         run_leave(run, victim);
     }
@@ -138,7 +138,7 @@ static inline void serve_on_device(struct run *run, const struct chunk_access *b
     if (run->used <= capacity && are_on_device(run, begin, end))
         return;
     pin(run, begin, end, 1);
-    bool fits = make_room(run, POLICY_NONE, capacity);
+    bool fits = make_room(run, NO_INDEX, capacity);
     for (const struct chunk_access *access = begin; access < end; access++) {
         if (run->place[access->chunk] != RUN_ON_HOST)
             continue;
@@ -164,7 +164,7 @@ static void serve_on_host(struct run *run, const struct chunk_access *begin,
             run->dirty[access->chunk] = 0;
         }
     }
-    bool made = make_room(run, POLICY_NONE, run->capacity[run->moment]);
+    bool made = make_room(run, NO_INDEX, run->capacity[run->moment]);
     g_assert(made);
 }
 
@@ -301,7 +301,7 @@ static void run_iteration(struct run *run)
     run_operators(run);
     close_iteration(run);
     for (uint32_t c = 0; c < run->chunk_count; c++)
-        if (run->next_use[c] != POLICY_NONE)
+        if (run->next_use[c] != NO_INDEX)
             run->next_use[c] -= moments;
     run->iteration++;
 }

@@ -10,7 +10,7 @@ struct decisions {
     uint32_t moment_count;
     uint8_t *initial; /* [chunk_count] nonzero: on the device at the start of every iteration */
     uint32_t *first;  /* [moment_count + 2] into actions, as in a plan */
-    GArray *actions;  /* struct plan_action, addresses PLAN_NOWHERE; no moves */
+    GArray *actions;  /* struct plan_action, addresses NO_ADDRESS; no moves */
     char *fault;      /* an answer of the policy that broke its contract; NULL: none did */
 };
 

@@ -102,7 +102,7 @@ struct homes *homes_assign(const struct trace *trace, const struct layout *layou
     homes->host_address = g_new(uint64_t, chunks);
     uint64_t address = 0;
     for (uint32_t c = 0; c < chunks; c++) {
-        homes->host_address[c] = on_device[c] ? PLAN_NOWHERE : address;
+        homes->host_address[c] = on_device[c] ? NO_ADDRESS : address;
         address += on_device[c] ? 0 : layout->chunks[c].used;
         homes->device_bytes += on_device[c] ? layout->chunks[c].bytes : 0;
     }

@@ -7,7 +7,7 @@
 struct homes {
     uint32_t chunk_count;
     uint8_t *on_device;       /* [chunk_count] nonzero: lives on the device and has no host slot */
-    uint64_t *host_address;   /* [chunk_count] slot in the host pool; UINT64_MAX on the device */
+    uint64_t *host_address;   /* [chunk_count] slot in the host pool; NO_ADDRESS on the device */
     uint64_t device_bytes;    /* slots of the device-homed */
     uint64_t staging_address; /* end of the slots: staging of host operators' activations */
     uint64_t host_bytes;      /* slots and staging */

@@ -181,7 +181,7 @@ static void add_buffers(struct layout *layout, const struct trace *trace, const 
     for (uint32_t b = 0; b < trace->buffer_count; b++) {
         const struct trace_buffer *buffer = &trace->buffers[b];
         struct layout_place *place = &layout->places[TRACE_ACTIVATION][b];
-        place->chunk = LAYOUT_NO_CHUNK;
+        place->chunk = NO_INDEX;
         if (!held[b])
             continue;
         struct holder *holder = find_holder(holders, buffer);

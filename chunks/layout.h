@@ -41,8 +41,6 @@ struct layout_place {
     uint64_t offset; /* bytes */
 };
 
-#define LAYOUT_NO_CHUNK UINT32_MAX /* of a buffer that no chunk holds */
-
 struct layout {
     uint64_t chunk_bytes[TRACE_LISTS];
     uint32_t tensor_count, chunk_count, group_count;

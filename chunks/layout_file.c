@@ -39,7 +39,7 @@ static bool add_tensor(struct reading *reading, int list, const char *name)
                       name ? name : "");
     struct layout_place *place = &layout->places[list][found - 1];
     struct chunk *chunk = &g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1);
-    if (place->chunk != UINT32_MAX)
+    if (place->chunk != NO_INDEX)
         return refuse(reading, "list %s: tensor %s is there twice", trace_list_name(list), name);
     *place = (struct layout_place){.chunk = reading->chunks->len - 1, .offset = chunk->used};
     chunk->used += layout_align(reading->trace->tensors[found - 1].elements *
@@ -77,12 +77,12 @@ static bool read_list(struct reading *reading, int list, const json_t *chunks)
         return refuse(reading, "list %s is missing", trace_list_name(list));
     layout->places[list] = g_new(struct layout_place, layout->tensor_count);
     for (uint32_t t = 0; t < layout->tensor_count; t++)
-        layout->places[list][t] = (struct layout_place){.chunk = UINT32_MAX};
+        layout->places[list][t] = (struct layout_place){.chunk = NO_INDEX};
     for (size_t i = 0; i < json_array_size(chunks); i++)
         if (!add_chunk(reading, list, i, json_array_get(chunks, i)))
             return false;
     for (uint32_t t = 0; t < layout->tensor_count; t++)
-        if (layout->places[list][t].chunk == UINT32_MAX)
+        if (layout->places[list][t].chunk == NO_INDEX)
             return refuse(reading, "list %s: tensor %s is missing", trace_list_name(list),
                           reading->trace->tensors[t].name);
     for (guint c = first; c < reading->chunks->len; c++)

@@ -3,14 +3,14 @@
  * with the least sum of offsets is canonical, and each cut below keeps it. */
 #include "chunks/packing_search.h"
 
+#include "traces/ids.h"
+
 #include <glib.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A node is a set of items without offsets, connected by their lifetimes, and the place (offset and
  * rank) of the last item that got one: all that follow come after it in that order. */
-
-#define PACKING_NO_TWIN UINT32_MAX
 
 struct packing_node_item {
     uint64_t bytes;
@@ -73,7 +73,7 @@ static inline bool packing_is_passed(const struct packing_node_item *item,
 static inline bool packing_waits_for_twin(const struct packing_search *s,
                                           const struct packing_node_item *item)
 {
-    return item->twin != PACKING_NO_TWIN && !s->items[item->twin].placed;
+    return item->twin != NO_INDEX && !s->items[item->twin].placed;
 }
 
 /* ---- tightening a node ---- */
@@ -344,7 +344,7 @@ static enum packing_outcome branch(struct packing_search *s, struct packing_span
 /* Numbers the parts that no lifetime connects, section by section; returns how many. */
 static uint32_t number_parts(struct packing_search *s, struct packing_span span)
 {
-    uint32_t first = UINT32_MAX, end = 0, parts = 0;
+    uint32_t first = NO_INDEX, end = 0, parts = 0;
     int32_t crossing = 0; /* lifetimes that go on after the section */
 
     for (uint32_t i = span.begin; i < span.end; i++) {
@@ -468,7 +468,7 @@ static void find_twins(struct packing_search *s)
         const struct packing_node_item *before = i ? packing_item_at(s, i - 1) : NULL;
         bool equal = before && before->from == item->from && before->to == item->to &&
                      before->bytes == item->bytes;
-        item->twin = equal ? s->active[i - 1] : PACKING_NO_TWIN;
+        item->twin = equal ? s->active[i - 1] : NO_INDEX;
     }
 }
 

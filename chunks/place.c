@@ -15,7 +15,7 @@ struct search {
     /* Moments from now on, latest first, that no earlier one exceeds: the maximum up to any moment
      * is that of the first of them before it. */
     uint32_t *maxima, count;
-    uint32_t *leave; /* [chunk_count] moment of its next departure; UINT32_MAX: none */
+    uint32_t *leave; /* [chunk_count] moment of its next departure; NO_INDEX: none */
 };
 
 static void step_back(struct search *s, uint32_t moment)
@@ -172,13 +172,13 @@ static uint64_t find_below(const struct placing *p, uint32_t chunk, uint64_t cei
     uint64_t address = is_small(p, chunk)
                            ? arena_best_fit(p->arena, bytes, p->floor, MIN(p->small_end, ceiling))
                            : arena_best_fit(p->arena, bytes, p->small_end, ceiling);
-    return address != ARENA_NOWHERE ? address : arena_best_fit(p->arena, bytes, p->floor, ceiling);
+    return address != NO_ADDRESS ? address : arena_best_fit(p->arena, bytes, p->floor, ceiling);
 }
 
 uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling)
 {
     uint64_t address = find_below(p, chunk, MIN(p->ceiling[chunk], ceiling));
-    if (address == ARENA_NOWHERE && p->ceiling[chunk] < ceiling)
+    if (address == NO_ADDRESS && p->ceiling[chunk] < ceiling)
         address = find_below(p, chunk, ceiling);
     return address;
 }
@@ -193,14 +193,14 @@ static uint64_t choose_address(struct placing *p, const struct job *job, uint32_
     if (stays && start + bytes <= ceiling && arena_has_room(p->arena, chunk, start))
         return start;
     uint64_t address = placing_find(p, chunk, ceiling);
-    return address != ARENA_NOWHERE ? address : placing_make_room(p, bytes, ceiling);
+    return address != NO_ADDRESS ? address : placing_make_room(p, bytes, ceiling);
 }
 
 static void place_action(struct placing *p, const struct job *job, uint32_t index, uint64_t ceiling)
 {
     const struct plan_action *action = decided(job, index);
     uint32_t chunk = action->chunk;
-    uint64_t address = PLAN_NOWHERE;
+    uint64_t address = NO_ADDRESS;
     switch ((enum plan_action_kind)action->kind) {
     case PLAN_FETCH:
     case PLAN_ALLOCATE:
@@ -310,7 +310,7 @@ static void place_at(struct placing *p, const uint64_t *address)
     arena_clear(p->arena);
     p->live = 0;
     for (uint32_t c = 0; c < p->arena->chunk_count; c++)
-        if (address[c] != PLAN_NOWHERE)
+        if (address[c] != NO_ADDRESS)
             placing_put(p, c, address[c]);
 }
 

@@ -53,7 +53,7 @@ void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk,
 void placing_move(struct placing *p, uint32_t chunk, uint64_t address);
 
 /* The best fit for a chunk below `ceiling`: below its own ceiling and among chunks of its kind if
- * there is one; ARENA_NOWHERE. */
+ * there is one; NO_ADDRESS. */
 uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling);
 
 /* Moves chunks, as few bytes as a short search finds, until a hole below `ceiling` holds `bytes`;

@@ -38,12 +38,12 @@ static void list_holes(const struct placing *p, uint64_t ceiling, struct growth 
     }
 }
 
-/* The smallest of the holes that holds `bytes`, which it then has taken; ARENA_NOWHERE. */
+/* The smallest of the holes that holds `bytes`, which it then has taken; NO_ADDRESS. */
 static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
 {
     struct arena_hole *best = NULL;
     if (bytes > g->largest)
-        return ARENA_NOWHERE;
+        return NO_ADDRESS;
     for (uint32_t i = g->first; i < g->hole_count; i++) {
         uint64_t room = g->holes[i].end - g->holes[i].begin;
         if (room >= bytes && (!best || room < best->end - best->begin))
@@ -51,7 +51,7 @@ static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
     }
     if (!best) {
         g->largest = bytes - 1;
-        return ARENA_NOWHERE;
+        return NO_ADDRESS;
     }
     best->begin += bytes;
     return best->begin - bytes;
@@ -83,13 +83,13 @@ static bool take_chunk(struct placing *p, uint64_t ceiling, struct growth *g)
     uint64_t bytes = arena->bytes[g->chunk], address = arena->address[g->chunk];
     if (g->upwards ? address + bytes > ceiling : address < g->floor)
         return false;
-    uint64_t target = g->rehouses ? find_elsewhere(g, bytes) : ARENA_NOWHERE;
+    uint64_t target = g->rehouses ? find_elsewhere(g, bytes) : NO_ADDRESS;
     if (g->records) {
         p->chunks[g->count] = g->chunk;
         p->targets[g->count++] = target;
     }
     g->moved += bytes;
-    g->slid += target == ARENA_NOWHERE ? bytes : 0;
+    g->slid += target == NO_ADDRESS ? bytes : 0;
     if (g->upwards)
         g->end = address + bytes;
     else
@@ -203,7 +203,7 @@ static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, s
 static void rehouse(struct placing *p, const struct growth *g)
 {
     for (uint32_t i = 0; i < g->count; i++)
-        if (p->targets[i] != ARENA_NOWHERE)
+        if (p->targets[i] != NO_ADDRESS)
             placing_move(p, p->chunks[i], p->targets[i]);
 }
 
@@ -213,7 +213,7 @@ static uint64_t slide_over(struct placing *p, const struct growth *g)
     uint64_t cursor = g->upwards ? g->begin : g->end;
     for (uint32_t i = 0; i < g->count; i++) {
         uint64_t bytes = p->arena->bytes[p->chunks[i]];
-        if (p->targets[i] != ARENA_NOWHERE)
+        if (p->targets[i] != NO_ADDRESS)
             continue;
         cursor -= g->upwards ? 0 : bytes;
         placing_move(p, p->chunks[i], cursor);
@@ -268,7 +268,7 @@ static void press_below(struct placing *p, uint64_t ceiling)
     rehouse(p, &g);
     uint64_t cursor = g.begin;
     for (uint32_t i = g.count; i-- > 0;) {
-        if (p->targets[i] != ARENA_NOWHERE)
+        if (p->targets[i] != NO_ADDRESS)
             continue;
         if (p->arena->address[p->chunks[i]] != cursor)
             placing_move(p, p->chunks[i], cursor);
@@ -282,7 +282,7 @@ void placing_clear_above(struct placing *p, uint64_t ceiling)
     while (arena_end(arena) > ceiling) {
         uint32_t top = arena->below[arena->chunk_count];
         uint64_t address = placing_find(p, top, ceiling);
-        if (address == ARENA_NOWHERE)
+        if (address == NO_ADDRESS)
             press_below(p, ceiling);
         else
             placing_move(p, top, address);
@@ -335,7 +335,7 @@ static void move_straight(struct placing *p, GArray *away)
 static void send_to_host(struct placing *p, uint32_t chunk, GArray *gone)
 {
     placing_take(p, chunk);
-    placing_emit(p, PLAN_WRITE_BACK, chunk, PLAN_NOWHERE);
+    placing_emit(p, PLAN_WRITE_BACK, chunk, NO_ADDRESS);
     p->returned += p->arena->bytes[chunk];
     g_array_append_val(gone, chunk);
 }
@@ -346,7 +346,7 @@ static uint64_t find_aside(const struct placing *p, uint32_t chunk, uint64_t beg
 {
     uint64_t bytes = p->arena->bytes[chunk];
     uint64_t above = arena_best_fit(p->arena, bytes, end, ceiling);
-    return above != ARENA_NOWHERE ? above : arena_best_fit(p->arena, bytes, p->floor, begin);
+    return above != NO_ADDRESS ? above : arena_best_fit(p->arena, bytes, p->floor, begin);
 }
 
 /* Whoever stands where the chunk began steps aside; those for whom there is no room go to the host.
@@ -360,7 +360,7 @@ static void make_way(struct placing *p, uint32_t chunk, uint64_t ceiling, GArray
         uint32_t next = arena->above[other];
         if (other != chunk) {
             uint64_t aside = find_aside(p, other, begin, end, ceiling);
-            if (aside != ARENA_NOWHERE)
+            if (aside != NO_ADDRESS)
                 placing_move(p, other, aside);
             else
                 send_to_host(p, other, gone);
@@ -375,7 +375,7 @@ void placing_go_home(struct placing *p, uint64_t ceiling)
     move_straight(p, away);
     for (uint32_t i = 0; i < away->len; i++) {
         uint32_t chunk = g_array_index(away, uint32_t, i);
-        if (p->arena->address[chunk] == ARENA_NOWHERE || is_home(p, chunk))
+        if (p->arena->address[chunk] == NO_ADDRESS || is_home(p, chunk))
             continue;
         make_way(p, chunk, ceiling, gone);
         placing_move(p, chunk, p->start[chunk]);

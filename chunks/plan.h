@@ -13,8 +13,6 @@
 #include "chunks/non_model.h"
 #include "traces/choices.h"
 
-#define PLAN_NOWHERE UINT64_MAX
-
 enum plan_action_kind {
     PLAN_FETCH,      /* copy host to device, into `address` */
     PLAN_ALLOCATE,   /* take `address` on the device; nothing in the chunk is alive: no copy */
@@ -30,7 +28,7 @@ enum plan_action_kind {
 struct plan_action {
     uint32_t chunk;   /* 0 of a PLAN_WAIT */
     uint8_t kind;     /* enum plan_action_kind */
-    uint64_t address; /* where it lies afterwards; PLAN_NOWHERE when it leaves, or of a PLAN_WAIT */
+    uint64_t address; /* where it lies afterwards; NO_ADDRESS when it leaves, or of a PLAN_WAIT */
 };
 
 /* An iteration's figures in the steady state. Predicted ones stand in the plan, measured ones in a
@@ -60,12 +58,11 @@ struct plan {
     uint64_t device_budget, host_budget; /* bytes; host: UINT64_MAX unlimited */
 
     struct layout *layout;
-    uint64_t device_bytes;    /* size of the arena; <= device_budget */
-    uint64_t host_bytes;      /* size of the host pool; <= host_budget */
-    uint64_t staging_address; /* in the host pool, to its end: activations of host operators */
-    uint64_t *host_address;   /* [chunk_count] host slot; PLAN_NOWHERE: device-homed */
-    uint64_t
-        *initial_address; /* [chunk_count] on the device at the start; PLAN_NOWHERE: not there */
+    uint64_t device_bytes;     /* size of the arena; <= device_budget */
+    uint64_t host_bytes;       /* size of the host pool; <= host_budget */
+    uint64_t staging_address;  /* in the host pool, to its end: activations of host operators */
+    uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS: device-homed */
+    uint64_t *initial_address; /* [chunk_count] on the device at the start; NO_ADDRESS: not there */
 
     uint32_t moment_count, action_count;
     uint32_t *first_action; /* [moment_count + 2]: before moment m; index moment_count: after the

@@ -69,7 +69,7 @@ static bool check_buffers(const struct layout *layout, const struct trace *trace
         return plan_refuse(error, "layout: chunks hold other buffers than the run's");
     for (uint32_t b = 0; b < layout->buffer_count; b++) {
         uint32_t chunk = layout->places[TRACE_ACTIVATION][b].chunk;
-        if (!held[b] && chunk != LAYOUT_NO_CHUNK)
+        if (!held[b] && chunk != NO_INDEX)
             return plan_refuse(error, "layout: no chunk holds buffer %s in the run",
                                trace->buffers[b].name);
         if (!held[b])

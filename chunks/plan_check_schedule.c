@@ -63,7 +63,7 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
         return true;
     bool enters = action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE;
     bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
-    if (check->plan->host_address[chunk] == PLAN_NOWHERE && action->kind != PLAN_MOVE)
+    if (check->plan->host_address[chunk] == NO_ADDRESS && action->kind != PLAN_MOVE)
         return refuse_moment(check, error, "a chunk at home on the device cannot leave it");
     if (!change(check, chunk, events[action->kind], error))
         return false;
@@ -125,7 +125,7 @@ static bool check_host_slots(const struct plan *plan, GError **error)
     bool fine = plan->staging_address <= plan->host_bytes && plan->host_bytes <= plan->host_budget;
     for (uint32_t c = 0; fine && c < plan->layout->chunk_count; c++) {
         uint64_t address = plan->host_address[c];
-        if (address == PLAN_NOWHERE)
+        if (address == NO_ADDRESS)
             continue;
         fine = address % LAYOUT_ALIGNMENT == 0 && used[c] <= plan->staging_address &&
                address <= plan->staging_address - used[c] && arena_has_room(pool, c, address);
@@ -140,12 +140,12 @@ static bool begin(struct check *check, GError **error)
 {
     const struct plan *plan = check->plan;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
-        bool homed = plan->host_address[c] == PLAN_NOWHERE;
+        bool homed = plan->host_address[c] == NO_ADDRESS;
         uint64_t address = plan->initial_address[c];
         check->state[c] = homed ? RESIDENCY_DEVICE : RESIDENCY_HOST;
-        if (homed && address == PLAN_NOWHERE)
+        if (homed && address == NO_ADDRESS)
             return plan_refuse(error, "chunk %u has no home", c);
-        if (address == PLAN_NOWHERE)
+        if (address == NO_ADDRESS)
             continue;
         if (!settle_at(check, c, address, error) ||
             (!homed && !change(check, c, RESIDENCY_FETCH, error)))

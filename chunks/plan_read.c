@@ -138,7 +138,7 @@ static bool read_buffers(struct reader *reader, const json_t *array, struct layo
             return false;
         if (chunk != UINT64_MAX && chunk >= layout->chunk_count)
             return refuse(reader, "layout.buffers", "a chunk that does not exist");
-        layout->places[TRACE_ACTIVATION][b].chunk = (uint32_t)MIN(chunk, LAYOUT_NO_CHUNK);
+        layout->places[TRACE_ACTIVATION][b].chunk = (uint32_t)MIN(chunk, NO_INDEX);
     }
     return true;
 }
@@ -176,7 +176,7 @@ static bool read_action(struct reader *reader, const json_t *entry, const struct
     if (kind == PLAN_ACTIONS)
         return refuse(reader, "moments", "an action of unknown kind");
     action->kind = (uint8_t)kind;
-    action->address = PLAN_NOWHERE;
+    action->address = NO_ADDRESS;
     if (kind == PLAN_WAIT)
         return true;
     if (!read_number(reader, json_array_get(entry, 1), "moments", plan->layout->chunk_count - 1ULL,

@@ -49,8 +49,8 @@ static json_t *buffers_json(const struct layout *layout)
     const struct layout_place *places = layout->places[TRACE_ACTIVATION];
     json_t *array = json_array();
     for (uint32_t b = 0; b < layout->buffer_count; b++)
-        json_array_append_new(array, places[b].chunk == LAYOUT_NO_CHUNK ? json_null()
-                                                                        : number(places[b].chunk));
+        json_array_append_new(array,
+                              places[b].chunk == NO_INDEX ? json_null() : number(places[b].chunk));
     return array;
 }
 

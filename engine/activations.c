@@ -17,7 +17,7 @@ struct activations {
 
 enum { NAMES = 10 };
 
-/* The buffers that an operator names, MODEL_NONE among them and in place of those that are held. */
+/* The buffers that an operator names, NO_INDEX among them and in place of those that are held. */
 static void name_buffers(const struct activations *activations, uint32_t moment,
                          uint32_t names[NAMES])
 {
@@ -26,8 +26,8 @@ static void name_buffers(const struct activations *activations, uint32_t moment,
                                  op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
                                  op->workspace, op->masked};
     for (int i = 0; i < NAMES; i++) {
-        bool held = all[i] != MODEL_NONE && activations->buffers[all[i]].held;
-        names[i] = held ? MODEL_NONE : all[i];
+        bool held = all[i] != NO_INDEX && activations->buffers[all[i]].held;
+        names[i] = held ? NO_INDEX : all[i];
     }
 }
 
@@ -38,7 +38,7 @@ static void count_uses(struct activations *activations)
         uint32_t names[NAMES];
         name_buffers(activations, m, names);
         for (int i = 0; i < NAMES; i++)
-            if (names[i] != MODEL_NONE)
+            if (names[i] != NO_INDEX)
                 activations->buffers[names[i]].uses++;
     }
 }
@@ -118,7 +118,7 @@ void activations_claim(struct activations *activations, uint32_t moment)
     uint32_t names[NAMES];
     name_buffers(activations, moment, names);
     for (int i = 0; i < NAMES; i++)
-        if (names[i] != MODEL_NONE && activations->buffers[names[i]].left == 0)
+        if (names[i] != NO_INDEX && activations->buffers[names[i]].left == 0)
             claim(activations, names[i]);
 }
 
@@ -140,7 +140,7 @@ void activations_release(struct activations *activations, uint32_t moment)
     uint32_t names[NAMES];
     name_buffers(activations, moment, names);
     for (int i = 0; i < NAMES; i++)
-        if (names[i] != MODEL_NONE && --activations->buffers[names[i]].left == 0)
+        if (names[i] != NO_INDEX && --activations->buffers[names[i]].left == 0)
             release(activations, names[i]);
 }
 

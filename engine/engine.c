@@ -72,7 +72,7 @@ void engine_start(struct engine *engine)
 {
     const struct plan *plan = engine->executor.plan;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        if (plan->host_address[c] == PLAN_NOWHERE)
+        if (plan->host_address[c] == NO_ADDRESS)
             usage_occupy(engine->usage, c, plan->initial_address[c], plan->layout->chunks[c].bytes);
     residency_load(engine->residency);
     engine->device->ops->drain(engine->device);

@@ -25,7 +25,7 @@ static struct place locate(const struct engine *engine, uint32_t tensor, enum tr
     const struct layout_place *at = &plan->layout->places[list][tensor];
     uint64_t offset = at->offset +
                       first * engine->executor.iteration->trace->list_element_bytes[list];
-    if (plan->host_address[at->chunk] != PLAN_NOWHERE)
+    if (plan->host_address[at->chunk] != NO_ADDRESS)
         return (struct place){DEVICE_HOST_POOL, plan->host_address[at->chunk] + offset};
     return (struct place){DEVICE_ARENA, residency_address(engine->residency, at->chunk) + offset};
 }

@@ -22,16 +22,16 @@ static uint64_t tensor_address(const struct executor *x, const struct trace_acce
     const struct layout_place *place = &x->plan->layout->places[access->list][access->tensor];
     uint64_t chunk = on_host ? x->plan->host_address[place->chunk]
                              : residency_address(x->residency, place->chunk);
-    g_assert(chunk != PLAN_NOWHERE);
+    g_assert(chunk != NO_ADDRESS);
     return chunk + place->offset;
 }
 
 static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
 {
     const struct layout *layout = x->plan->layout;
-    if (buffer == MODEL_NONE)
-        return OPERATION_ABSENT;
-    if (!layout->buffer_count || layout->places[TRACE_ACTIVATION][buffer].chunk == LAYOUT_NO_CHUNK)
+    if (buffer == NO_INDEX)
+        return NO_ADDRESS;
+    if (!layout->buffer_count || layout->places[TRACE_ACTIVATION][buffer].chunk == NO_INDEX)
         return activations_address(x->activations, buffer);
     return residency_address(x->residency, layout->places[TRACE_ACTIVATION][buffer].chunk);
 }
@@ -67,14 +67,14 @@ static void resolve_tensors(struct executor *x, uint32_t moment, struct operatio
     for (int i = 0; i < 2; i++) {
         struct operation_tensor *tensor = &operation->tensor[i];
         for (int list = 0; list < TRACE_LISTS; list++)
-            tensor->address[list] = OPERATION_ABSENT;
+            tensor->address[list] = NO_ADDRESS;
         for (uint32_t a = 0; a < at->access_count; a++) {
             const struct trace_access *access = &trace->accesses[at->first_access + a];
             if (access->list != TRACE_ACTIVATION && access->tensor == op->t[i])
                 tensor->address[access->list] = tensor_address(x, access, on_host);
         }
         tensor->gradient = gradient_address(x, moment, i, tensor);
-        if (op->t[i] == MODEL_NONE)
+        if (op->t[i] == NO_INDEX)
             continue;
         tensor->elements = trace->tensors[op->t[i]].elements;
         tensor->norm = op->norms[i] ? &x->norms[op->t[i]] : NULL;
@@ -97,9 +97,9 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
 static void stage_buffers(const struct executor *x, uint32_t moment, struct operation *operation)
 {
     for (int i = 0; i < 4; i++)
-        operation->in[i] = OPERATION_ABSENT;
-    operation->out[0] = operation->out[1] = OPERATION_ABSENT;
-    operation->workspace = operation->masked = OPERATION_ABSENT;
+        operation->in[i] = NO_ADDRESS;
+    operation->out[0] = operation->out[1] = NO_ADDRESS;
+    operation->workspace = operation->masked = NO_ADDRESS;
     if (operation->op->kind == MODEL_EMBED_FORWARD)
         operation->out[0] = staging_address(x, moment);
     else if (operation->op->kind == MODEL_EMBED_BACKWARD)

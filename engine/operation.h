@@ -5,9 +5,7 @@
 #include "engine/adamw.h"
 #include "models/iteration.h"
 
-#define OPERATION_ABSENT UINT64_MAX
-
-/* A tensor's address in each list that the operator accesses; OPERATION_ABSENT elsewhere. */
+/* A tensor's address in each list that the operator accesses; NO_ADDRESS elsewhere. */
 struct operation_tensor {
     uint64_t address[TRACE_LISTS];
     uint64_t gradient; /* in TRACE_GRAD, over the parameter, or a buffer: see model_gradient */
@@ -16,7 +14,7 @@ struct operation_tensor {
 };
 
 /* Addresses are bytes from the start of the arena, or of the host pool for an operator on the host;
- * all but tensors' are OPERATION_ABSENT where the operator has no such operand. */
+ * all but tensors' are NO_ADDRESS where the operator has no such operand. */
 struct operation {
     const struct model_operator *op;
     const struct model_config *config;

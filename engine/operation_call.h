@@ -22,7 +22,7 @@ struct operation_call {
 /* NULL where the operation has no such operand. */
 static inline void *call_at(const struct operation_call *call, uint64_t address)
 {
-    return address == OPERATION_ABSENT ? NULL : call->memory + address;
+    return address == NO_ADDRESS ? NULL : call->memory + address;
 }
 
 static inline void *call_in(const struct operation_call *call, int i)
@@ -104,7 +104,7 @@ static inline void call_init(struct operation_call *call, uint8_t *memory,
         .N = job->batch * job->sequence,
         .H = operation->config->width,
     };
-    if (!operation->training || call->op->dropout_site == MODEL_NONE)
+    if (!operation->training || call->op->dropout_site == NO_INDEX)
         return;
     call->storage = (struct kernel_dropout){
         {operation->seed, operation->pass, call->op->dropout_site},

@@ -9,7 +9,7 @@ static gint ascending(gconstpointer left, gconstpointer right)
 static void add(GArray *cuts, const struct plan *plan, uint32_t chunk, uint64_t offset)
 {
     uint64_t cut = plan->host_address[chunk] + offset;
-    if (plan->host_address[chunk] != PLAN_NOWHERE)
+    if (plan->host_address[chunk] != NO_ADDRESS)
         g_array_append_val(cuts, cut);
 }
 

@@ -50,7 +50,7 @@ bool tensor_use_begin(struct tensor_use *use, const struct model_operator *op, c
 {
     static const char *const uses[] = {"forward", "backward", "update"};
     for (int i = 0; i < 2; i++) {
-        if (op->t[i] == MODEL_NONE || may_begin(use->state[op->t[i]], use_of(op)))
+        if (op->t[i] == NO_INDEX || may_begin(use->state[op->t[i]], use_of(op)))
             continue;
         if (why)
             *why = g_strdup_printf("tensor %u is %s and may not be used by a %s operator", op->t[i],
@@ -58,7 +58,7 @@ bool tensor_use_begin(struct tensor_use *use, const struct model_operator *op, c
         return false;
     }
     for (int i = 0; i < 2; i++)
-        if (op->t[i] != MODEL_NONE)
+        if (op->t[i] != NO_INDEX)
             use->state[op->t[i]] = TENSOR_COMPUTE;
     return true;
 }
@@ -78,7 +78,7 @@ static enum tensor_use_state state_after(const struct model_operator *op, int i)
 void tensor_use_end(struct tensor_use *use, const struct model_operator *op)
 {
     for (int i = 0; i < 2; i++) {
-        if (op->t[i] == MODEL_NONE)
+        if (op->t[i] == NO_INDEX)
             continue;
         g_assert(use->state[op->t[i]] == TENSOR_COMPUTE);
         use->state[op->t[i]] = (uint8_t)state_after(op, i);

@@ -32,11 +32,11 @@ struct gpt2_activations {
 /* Dropout's sites: the embedding's is 0. */
 enum { GPT2_DROPOUT_ATTENTION = 1, GPT2_DROPOUT_ATTN_C_PROJ, GPT2_DROPOUT_MLP_C_PROJ };
 
-/* Of an unfused attention: its scores before and after a pass over them; MODEL_NONE where it is
+/* Of an unfused attention: its scores before and after a pass over them; NO_INDEX where it is
  * fused. */
 uint32_t gpt2_scores_workspace(struct iteration_builder *builder);
 
-/* MODEL_NONE where the probability is 0. */
+/* NO_INDEX where the probability is 0. */
 uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t layer, uint32_t which);
 
 /* Appends the forward pass of a micro-batch, the loss included, and fills `activations`, whose

@@ -30,7 +30,7 @@ static uint32_t layer_gradient(const struct pass *pass, const char *name, uint64
 static uint32_t weight_workspace(struct iteration_builder *b, const struct model_operator *op)
 {
     if (b->gradient == MODEL_GRADIENT_LIST)
-        return MODEL_NONE;
+        return NO_INDEX;
     return iteration_builder_buffer(b, "workspace",
                                     (uint64_t)op->inputs * op->outputs * sizeof(float));
 }
@@ -59,7 +59,7 @@ static struct model_operator backward_operator(struct iteration_builder *b, enum
 static void consume_gradients(struct iteration_builder *b, const struct model_operator *op)
 {
     for (int i = 0; i < 2; i++) {
-        if (op->gradient[i] == MODEL_NONE)
+        if (op->gradient[i] == NO_INDEX)
             continue;
         if (op->finishes[i])
             gpt2_update_tensor(b, op->t[i]);
@@ -121,13 +121,13 @@ static uint32_t residual(const struct pass *pass, const char *module, uint32_t t
     op.outputs = b->config->width;
     op.workspace = weight_workspace(b, &op);
     op.dropout_site = gpt2_dropout_site(b, pass->layer, site);
-    if (op.dropout_site != MODEL_NONE)
+    if (op.dropout_site != NO_INDEX)
         op.masked = layer_gradient(pass, "masked", b->config->width);
     append(pass, module, &op);
     return op.out[0];
 }
 
-/* `pre`: what GELU was applied to, MODEL_NONE for a plain linear layer. */
+/* `pre`: what GELU was applied to, NO_INDEX for a plain linear layer. */
 static uint32_t linear(const struct pass *pass, enum model_kind kind, const char *module,
                        uint32_t tensor, uint32_t dy, uint32_t x, uint32_t pre, uint32_t outputs,
                        const char *dx)
@@ -172,7 +172,7 @@ static void attention(const struct pass *pass, const struct gpt2_layer *layer)
     append(pass, "attn", &op);
 
     uint32_t dnorm = linear(pass, MODEL_LINEAR_BACKWARD, "attn.c_attn", GPT2_C_ATTN, op.out[0],
-                            layer->norm1, MODEL_NONE, 3 * h, "dln_1");
+                            layer->norm1, NO_INDEX, 3 * h, "dln_1");
     norm(pass, "ln_1", GPT2_LN_1, dnorm, layer->input, layer->norm1_stats);
 }
 
@@ -215,7 +215,7 @@ static void embed(struct iteration_builder *b, const struct gpt2_activations *a,
                                                  a->micro_batch, GPT2_WTE, 2);
     op.in[0] = stream;
     op.in[1] = a->tokens;
-    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : MODEL_NONE;
+    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
     if (!b->job->host_embedding)
         op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
     append_operator(b, ONLY_TURN, g_strdup("embeddings"), &op);

@@ -16,7 +16,7 @@ uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t lay
     const struct model_config *config = builder->config;
     double probability = which == GPT2_DROPOUT_ATTENTION ? config->attention_dropout
                                                          : config->residual_dropout;
-    return probability > 0 ? 3 * layer + which : MODEL_NONE;
+    return probability > 0 ? 3 * layer + which : NO_INDEX;
 }
 
 static uint32_t layer_buffer(const struct pass *pass, const char *name, uint64_t bytes)
@@ -42,7 +42,7 @@ uint32_t gpt2_scores_workspace(struct iteration_builder *builder)
     return builder->job->unfused
                ? iteration_builder_buffer(builder, "attn.scores",
                                           2 * iteration_builder_scores(builder) * builder->element)
-               : MODEL_NONE;
+               : NO_INDEX;
 }
 
 /* What attention's backward needs to have its probabilities again. */
@@ -198,7 +198,7 @@ static uint32_t embed(struct iteration_builder *b, uint32_t micro_batch, uint32_
     op.t[1] = GPT2_WPE;
     op.in[0] = tokens;
     op.out[0] = iteration_builder_buffer(b, "embeddings", b->rows * b->config->width * b->element);
-    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : MODEL_NONE;
+    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
     if (!b->job->host_embedding)
         hold_input(b, 0, op.out[0]);
     iteration_builder_operator(b, g_strdup("forward embeddings"), TRACE_FORWARD, &op);

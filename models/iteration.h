@@ -11,8 +11,6 @@
 #include "models/config.h"
 #include "traces/trace.h"
 
-#define MODEL_NONE UINT32_MAX
-
 enum model_precision { MODEL_FP32, MODEL_BF16 };
 
 struct model_job {
@@ -57,7 +55,7 @@ enum model_kind {
     MODEL_LINEAR_BACKWARD, /* t weight bias; in dy x; out dx; workspace */
     MODEL_GELU_BACKWARD, /* the same: in dy (becomes the gradient of pre in place) x pre; out dx */
     MODEL_RESIDUAL_BACKWARD,  /* the same: in dresidual x; out dx; masked[N,H]: dresidual under the
-                                 forward's dropout mask, MODEL_NONE without dropout */
+                                 forward's dropout mask, NO_INDEX without dropout */
     MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv. Unfused: workspace as forward's */
     MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
                                  needs no copy of the tables in fp32. The gradient of tied weights is
@@ -74,17 +72,17 @@ struct model_operator {
     bool norms[2];    /* the norm of t[i]'s gradient is due, which is complete after it */
     int32_t layer;    /* -1: none */
     uint32_t micro_batch;
-    uint32_t t[2];        /* tensors; MODEL_NONE */
-    uint32_t in[4];       /* buffers; MODEL_NONE */
-    uint32_t out[2];      /* buffers; MODEL_NONE */
-    uint32_t gradient[2]; /* buffers of the gradients of t; MODEL_NONE where they have none */
-    uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; MODEL_NONE
-                           where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
-                           [N], the rows sorted by token; MODEL_NONE where it runs on the host */
-    uint32_t masked;    /* buffer; MODEL_NONE */
+    uint32_t t[2];        /* tensors; NO_INDEX */
+    uint32_t in[4];       /* buffers; NO_INDEX */
+    uint32_t out[2];      /* buffers; NO_INDEX */
+    uint32_t gradient[2]; /* buffers of the gradients of t; NO_INDEX where they have none */
+    uint32_t workspace;   /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
+                             where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
+                             [N], the rows sorted by token; NO_INDEX where it runs on the host */
+    uint32_t masked;      /* buffer; NO_INDEX */
     uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
     uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
-                              the forward's; MODEL_NONE without dropout */
+                              the forward's; NO_INDEX without dropout */
 };
 
 struct model_iteration {

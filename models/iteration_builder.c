@@ -56,7 +56,7 @@ void iteration_builder_clear(struct iteration_builder *builder)
 uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements)
 {
     struct trace_tensor tensor = {name, elements};
-    uint32_t none = MODEL_NONE;
+    uint32_t none = NO_INDEX;
     g_array_append_val(builder->tensors, tensor);
     g_array_append_val(builder->gradients, none);
     return builder->tensors->len - 1;
@@ -68,7 +68,7 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
     struct trace_buffer buffer = {
         .name = g_strdup(name),
         .bytes = (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT,
-        .first = UINT32_MAX,
+        .first = NO_INDEX,
     };
     g_array_append_val(builder->buffers, buffer);
     g_array_set_size(builder->held, builder->buffers->len);
@@ -78,10 +78,10 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor)
 {
     if (builder->gradient != MODEL_GRADIENT_BUFFER)
-        return MODEL_NONE;
+        return NO_INDEX;
     const struct trace_tensor *of = &g_array_index(builder->tensors, struct trace_tensor, tensor);
     uint32_t *buffer = &g_array_index(builder->gradients, uint32_t, tensor);
-    if (*buffer == MODEL_NONE) {
+    if (*buffer == NO_INDEX) {
         char *name = g_strconcat("gradient of ", of->name, NULL);
         *buffer = iteration_builder_buffer(builder, name, of->elements * builder->element);
         g_free(name);
@@ -91,7 +91,7 @@ uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t 
 
 void iteration_builder_drop_gradient(struct iteration_builder *builder, uint32_t tensor)
 {
-    g_array_index(builder->gradients, uint32_t, tensor) = MODEL_NONE;
+    g_array_index(builder->gradients, uint32_t, tensor) = NO_INDEX;
 }
 
 void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer)
@@ -105,13 +105,13 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .kind = (uint8_t)kind,
         .layer = layer,
         .micro_batch = micro_batch,
-        .t = {MODEL_NONE, MODEL_NONE},
-        .in = {MODEL_NONE, MODEL_NONE, MODEL_NONE, MODEL_NONE},
-        .out = {MODEL_NONE, MODEL_NONE},
-        .gradient = {MODEL_NONE, MODEL_NONE},
-        .workspace = MODEL_NONE,
-        .masked = MODEL_NONE,
-        .dropout_site = MODEL_NONE,
+        .t = {NO_INDEX, NO_INDEX},
+        .in = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
+        .out = {NO_INDEX, NO_INDEX},
+        .gradient = {NO_INDEX, NO_INDEX},
+        .workspace = NO_INDEX,
+        .masked = NO_INDEX,
+        .dropout_site = NO_INDEX,
     };
 }
 
@@ -138,11 +138,11 @@ static bool on_host(const struct model_job *job, const struct model_operator *op
 static void use_buffer(struct iteration_builder *builder, uint32_t index, enum trace_phase phase,
                        uint64_t flops)
 {
-    if (index == MODEL_NONE)
+    if (index == NO_INDEX)
         return;
     struct trace_buffer *buffer = &g_array_index(builder->buffers, struct trace_buffer, index);
     uint32_t moment = builder->operators->len;
-    if (buffer->first == UINT32_MAX) {
+    if (buffer->first == NO_INDEX) {
         buffer->first = moment;
         buffer->recompute_flops = flops;
     }
@@ -171,7 +171,7 @@ static void use_buffers(struct iteration_builder *builder, const struct model_op
 static void access_held(struct iteration_builder *builder, uint32_t buffer, enum trace_mode mode)
 {
     struct trace_access access = {buffer, TRACE_ACTIVATION, (uint8_t)mode};
-    if (buffer != MODEL_NONE && g_array_index(builder->held, uint8_t, buffer))
+    if (buffer != NO_INDEX && g_array_index(builder->held, uint8_t, buffer))
         g_array_append_val(builder->accesses, access);
 }
 
@@ -190,7 +190,7 @@ static void cross_link(const struct iteration_builder *builder, const struct mod
                        struct trace_operator *traced)
 {
     uint64_t bytes = builder->rows * builder->config->width * builder->element;
-    if (op->gradient[0] != MODEL_NONE)
+    if (op->gradient[0] != NO_INDEX)
         traced->d2h_bytes = builder->element *
                             g_array_index(builder->tensors, struct trace_tensor, op->t[0]).elements;
     if (op->kind == MODEL_EMBED_FORWARD)

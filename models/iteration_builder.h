@@ -16,7 +16,7 @@ struct iteration_builder {
     GArray *accesses;        /* struct trace_access */
     GArray *operators;       /* struct trace_operator */
     GArray *model_operators; /* struct model_operator, beside operators */
-    GArray *gradients; /* uint32_t: the tensors' gradients in buffers, MODEL_NONE before any */
+    GArray *gradients;       /* uint32_t: the tensors' gradients in buffers, NO_INDEX before any */
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,
@@ -32,7 +32,7 @@ uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name,
 uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
                                   uint64_t bytes);
 
-/* The buffer of a tensor's gradient, which is appended the first time; MODEL_NONE where gradients
+/* The buffer of a tensor's gradient, which is appended the first time; NO_INDEX where gradients
  * are in no buffers. */
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor);
 

@@ -55,7 +55,7 @@ static void update_accesses(struct iteration_builder *builder, uint32_t tensor)
 void operator_accesses(struct iteration_builder *builder, const struct model_operator *op)
 {
     for (int which = 0; which < 2; which++) {
-        if (op->t[which] == MODEL_NONE)
+        if (op->t[which] == NO_INDEX)
             continue;
         if (op->kind == MODEL_UPDATE)
             update_accesses(builder, op->t[which]);

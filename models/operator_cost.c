@@ -34,7 +34,7 @@ static uint64_t attention(const struct iteration_builder *b, uint64_t products)
 uint64_t operator_flops(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t n = b->rows, h = b->config->width, v = b->config->vocabulary;
-    uint64_t residual = op->dropout_site == MODEL_NONE ? 1 : 2;
+    uint64_t residual = op->dropout_site == NO_INDEX ? 1 : 2;
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
     case MODEL_EMBED_BACKWARD:
@@ -113,7 +113,7 @@ static uint64_t access_bytes(const struct iteration_builder *b, const struct mod
 
 static uint64_t buffer_bytes(const struct iteration_builder *b, uint32_t buffer)
 {
-    return buffer == MODEL_NONE ? 0 : g_array_index(b->buffers, struct trace_buffer, buffer).bytes;
+    return buffer == NO_INDEX ? 0 : g_array_index(b->buffers, struct trace_buffer, buffer).bytes;
 }
 
 /* Tied weights: of a gradient that is there already, the rows of the tokens met are added to. */
@@ -142,7 +142,7 @@ static uint64_t second_passes(const struct iteration_builder *b, const struct mo
  */
 static uint64_t unfused_steps(const struct model_operator *op)
 {
-    bool dropout = op->dropout_site != MODEL_NONE;
+    bool dropout = op->dropout_site != NO_INDEX;
     switch ((enum model_kind)op->kind) {
     case MODEL_LINEAR_FORWARD:
         return 1;

@@ -18,7 +18,7 @@ enum { RECENT, FREQUENT, RECENT_GHOST, FREQUENT_GHOST };
 struct arc {
     struct policy_lists lists;
     double target;      /* the paper's p: bytes of RECENT */
-    uint32_t returning; /* the incoming chunk, if it was a ghost; POLICY_NONE */
+    uint32_t returning; /* the incoming chunk, if it was a ghost; NO_INDEX */
     uint8_t returning_from;
     uint32_t victim;  /* the last answer */
     uint8_t *awaited; /* [chunk_count] nonzero: the use that admitted the chunk has not come yet */
@@ -28,7 +28,7 @@ static void *arc_open(const struct policy_view *view)
 {
     struct arc *arc = g_new0(struct arc, 1);
     policy_lists_init(&arc->lists, view);
-    arc->returning = arc->victim = POLICY_NONE;
+    arc->returning = arc->victim = NO_INDEX;
     arc->awaited = g_new(uint8_t, view->chunk_count);
     return arc;
 }
@@ -80,7 +80,7 @@ static void arc_admit(void *state, uint32_t chunk)
     adapt(arc, chunk);
     policy_lists_put(&arc->lists, chunk, chunk == arc->returning ? FREQUENT : RECENT);
     arc->awaited[chunk] = 1;
-    arc->returning = arc->victim = POLICY_NONE;
+    arc->returning = arc->victim = NO_INDEX;
     forget_ghosts(arc);
 }
 
@@ -97,7 +97,7 @@ static void arc_remove(void *state, uint32_t chunk)
     struct arc *arc = state;
     uint8_t ghost = arc->lists.list[chunk] == RECENT ? RECENT_GHOST : FREQUENT_GHOST;
     policy_lists_put(&arc->lists, chunk, chunk == arc->victim ? ghost : POLICY_NO_LIST);
-    arc->victim = POLICY_NONE;
+    arc->victim = NO_INDEX;
 }
 
 /* The paper's REPLACE. */
@@ -105,14 +105,14 @@ static uint32_t arc_victim(void *state)
 {
     struct arc *arc = state;
     uint32_t incoming = *arc->lists.view->incoming;
-    if (incoming != POLICY_NONE)
+    if (incoming != NO_INDEX)
         adapt(arc, incoming);
-    bool tie = incoming != POLICY_NONE && incoming == arc->returning &&
+    bool tie = incoming != NO_INDEX && incoming == arc->returning &&
                arc->returning_from == FREQUENT_GHOST;
     double recent = (double)arc->lists.bytes[RECENT];
     bool from_recent = recent > arc->target || (tie && recent == arc->target);
     arc->victim = policy_lists_oldest_unpinned(&arc->lists, from_recent ? RECENT : FREQUENT);
-    if (arc->victim == POLICY_NONE)
+    if (arc->victim == NO_INDEX)
         arc->victim = policy_lists_oldest_unpinned(&arc->lists, from_recent ? FREQUENT : RECENT);
     return arc->victim;
 }

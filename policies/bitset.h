@@ -2,12 +2,11 @@
 #ifndef PSTAR_POLICIES_BITSET_H
 #define PSTAR_POLICIES_BITSET_H
 
+#include "traces/ids.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 
 enum { POLICY_BITSET_LEVELS = 6 }; /* 64 to the 6th exceeds every bound */
-
-#define POLICY_BITSET_NONE UINT32_MAX
 
 /* Level 0 has a bit for each number, every further level a bit for each word of the level before:
  * set where that word is not 0. The last level is one word. */
@@ -53,7 +52,7 @@ static inline uint32_t policy_bitset_greatest_bit(uint64_t word)
     return 63 - (uint32_t)__builtin_clzll(word);
 }
 
-/* The greatest member that is at most `limit`, which is below the bound; POLICY_BITSET_NONE. Fast
+/* The greatest member that is at most `limit`, which is below the bound; NO_INDEX. Fast
  * where it is near. */
 static inline uint32_t policy_bitset_last(const struct policy_bitset *set, uint32_t limit)
 {
@@ -69,7 +68,7 @@ static inline uint32_t policy_bitset_last(const struct policy_bitset *set, uint3
             break;
         limit = limit / 64 - 1;
     }
-    return POLICY_BITSET_NONE;
+    return NO_INDEX;
 }
 
 #endif

@@ -50,7 +50,7 @@ static uint32_t clock_victim(void *opaque)
 {
     struct clock_state *state = opaque;
     uint32_t chunk = policy_queue_oldest(state->queue);
-    while (chunk != POLICY_NONE && state->reuse[chunk] > 0) {
+    while (chunk != NO_INDEX && state->reuse[chunk] > 0) {
         state->reuse[chunk] = 0;
         policy_queue_remove(state->queue, chunk);
         policy_queue_push(state->queue, chunk);

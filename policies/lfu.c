@@ -114,7 +114,7 @@ static uint32_t lfu_victim(void *state)
              chunk = lfu->chunks[chunk].younger)
             if (!lfu->view->pinned[chunk])
                 return chunk;
-    return POLICY_NONE;
+    return NO_INDEX;
 }
 
 const struct policy_ops policy_lfu = {

@@ -42,19 +42,19 @@ uint64_t policy_lists_capacity(const struct policy_lists *lists)
 uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list)
 {
     uint32_t chunk = policy_ring_oldest(lists->links, lists->view->chunk_count + list);
-    return chunk < lists->view->chunk_count ? chunk : POLICY_NONE;
+    return chunk < lists->view->chunk_count ? chunk : NO_INDEX;
 }
 
 uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk)
 {
     uint32_t younger = lists->links[chunk].younger;
-    return younger < lists->view->chunk_count ? younger : POLICY_NONE;
+    return younger < lists->view->chunk_count ? younger : NO_INDEX;
 }
 
 uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list)
 {
     uint32_t chunk = policy_lists_oldest(lists, list);
-    while (chunk != POLICY_NONE && lists->view->pinned[chunk])
+    while (chunk != NO_INDEX && lists->view->pinned[chunk])
         chunk = policy_lists_younger(lists, chunk);
     return chunk;
 }

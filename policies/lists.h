@@ -25,11 +25,11 @@ void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list);
 /* What the lists may hold on the device at the current moment, in bytes. */
 uint64_t policy_lists_capacity(const struct policy_lists *lists);
 
-/* The oldest of `list`, pinned or not; POLICY_NONE where it is empty. */
+/* The oldest of `list`, pinned or not; NO_INDEX where it is empty. */
 uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list);
-/* The next younger one of its list; POLICY_NONE after the youngest. */
+/* The next younger one of its list; NO_INDEX after the youngest. */
 uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk);
-/* The oldest of `list` that is not pinned; POLICY_NONE. */
+/* The oldest of `list` that is not pinned; NO_INDEX. */
 uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list);
 
 #endif

@@ -59,7 +59,7 @@ static void rebase(struct policy_next_use *set)
     policy_bitset_empty(&set->moments);
     set->latest = 0;
     for (uint32_t c = 0; c < set->view->chunk_count; c++)
-        if (set->moment[c] != POLICY_NONE)
+        if (set->moment[c] != NO_INDEX)
             put(set, c);
 }
 
@@ -89,17 +89,17 @@ void policy_next_use_remove(void *state, uint32_t chunk)
     struct policy_next_use *set = state;
     follow(set);
     take(set, chunk);
-    set->moment[chunk] = POLICY_NONE;
+    set->moment[chunk] = NO_INDEX;
 }
 
 /* Pinned chunks are used soon, so that there are seldom any before the one asked for. */
 uint32_t policy_next_use_farthest(void *state)
 {
     struct policy_next_use *set = state;
-    uint32_t moment, count = 0, found = POLICY_NONE;
+    uint32_t moment, count = 0, found = NO_INDEX;
     follow(set);
-    while (found == POLICY_NONE &&
-           (moment = policy_bitset_last(&set->moments, set->latest)) != POLICY_BITSET_NONE) {
+    while (found == NO_INDEX &&
+           (moment = policy_bitset_last(&set->moments, set->latest)) != NO_INDEX) {
         uint32_t chunk = set->top[moment];
         set->latest = moment;
         if (set->view->pinned[chunk]) {

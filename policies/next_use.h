@@ -14,7 +14,7 @@
 struct policy_next_use {
     const struct policy_view *view;
     uint32_t *moment; /* [chunk_count] of the next use, from the start of `iteration`
-                         on; POLICY_NONE: the chunk is not in the set */
+                         on; NO_INDEX: the chunk is not in the set */
     uint32_t never;   /* 2 moment_count: for no next use, or one still farther */
     uint32_t iteration;
     struct policy_bitset moments; /* those that have a heap */
@@ -29,7 +29,7 @@ void policy_next_use_close(void *next_use);
 void policy_next_use_admit(void *next_use, uint32_t chunk);
 void policy_next_use_touch(void *next_use, uint32_t chunk);
 void policy_next_use_remove(void *next_use, uint32_t chunk);
-/* The chunk used farthest in the future that is not pinned; POLICY_NONE. */
+/* The chunk used farthest in the future that is not pinned; NO_INDEX. */
 uint32_t policy_next_use_farthest(void *next_use);
 
 #endif

@@ -97,7 +97,7 @@ static uint32_t opt_dirty_victim(void *opaque)
 {
     struct opt_dirty *state = opaque;
     uint32_t chunk = policy_next_use_farthest(state->set[0]);
-    return chunk != POLICY_NONE ? chunk : policy_next_use_farthest(state->set[1]);
+    return chunk != NO_INDEX ? chunk : policy_next_use_farthest(state->set[1]);
 }
 
 const struct policy_ops policy_opt_dirty = {

@@ -3,10 +3,9 @@
 #ifndef PSTAR_POLICIES_PAIRING_H
 #define PSTAR_POLICIES_PAIRING_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "traces/ids.h"
 
-#define POLICY_PAIRING_NONE UINT32_MAX
+#include <stdbool.h>
 
 struct policy_pairing {
     uint32_t below;          /* the first of those right below the number */
@@ -16,13 +15,12 @@ struct policy_pairing {
 /* A heap of its own. */
 static inline void policy_pairing_init(struct policy_pairing *links, uint32_t item)
 {
-    links[item] = (struct policy_pairing){POLICY_PAIRING_NONE, POLICY_PAIRING_NONE,
-                                          POLICY_PAIRING_NONE};
+    links[item] = (struct policy_pairing){NO_INDEX, NO_INDEX, NO_INDEX};
 }
 
 static inline bool policy_pairing_is_alone(const struct policy_pairing *links, uint32_t item)
 {
-    return links[item].below == POLICY_PAIRING_NONE && links[item].before == POLICY_PAIRING_NONE;
+    return links[item].below == NO_INDEX && links[item].before == NO_INDEX;
 }
 
 /* Two heaps become one; returns its top. */

@@ -6,10 +6,9 @@
 #ifndef PSTAR_POLICIES_POLICY_H
 #define PSTAR_POLICIES_POLICY_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "traces/ids.h"
 
-#define POLICY_NONE UINT32_MAX
+#include <stdbool.h>
 
 /* Version of this interface. A shared object with a policy of its own exports it beside the policy,
  * as two symbols:
@@ -36,14 +35,14 @@ struct policy_view {
     const uint32_t *next_use;    /* [chunk_count] moment of the chunk's next use on the device,
                                     counted from the start of the current iteration: at least
                                     the current moment; moment_count or more: in the next
-                                    iteration; POLICY_NONE: never */
+                                    iteration; NO_INDEX: never */
     const uint8_t *ahead;        /* [chunk_count] POLICY_AHEAD_... of the time between the chunk's
                                     last use on the device and its next; 0 before the first */
     const uint32_t *moment;      /* the current moment; moment_count: after the last operator */
     const uint32_t *iteration;   /* the current iteration, from 0: the warm-up */
     const uint64_t *capacity; /* [moment_count + 1] bytes that the policy's chunks may take at each
                                  moment */
-    const uint32_t *incoming; /* the chunk that `victim` is to make room for; POLICY_NONE: for
+    const uint32_t *incoming; /* the chunk that `victim` is to make room for; NO_INDEX: for
                                  non-model data */
 };
 
@@ -64,7 +63,7 @@ struct policy_ops {
     void (*touch)(void *state, uint32_t chunk);
     /* The chunk has left, whether this policy chose it or not. */
     void (*remove)(void *state, uint32_t chunk);
-    /* The resident chunk to leave next, not pinned; POLICY_NONE when all are pinned. It must not be
+    /* The resident chunk to leave next, not pinned; NO_INDEX when all are pinned. It must not be
      * taken out yet: `remove` follows. */
     uint32_t (*victim)(void *state);
 };

@@ -37,5 +37,5 @@ uint32_t policy_queue_oldest(void *state)
     uint32_t chunk = policy_ring_oldest(queue->links, queue->head);
     while (chunk != queue->head && queue->view->pinned[chunk])
         chunk = queue->links[chunk].younger;
-    return chunk == queue->head ? POLICY_NONE : chunk;
+    return chunk == queue->head ? NO_INDEX : chunk;
 }

@@ -17,7 +17,7 @@ void policy_queue_close(void *queue);
 /* Takes a chunk that is not in the queue in as the youngest. */
 void policy_queue_push(void *queue, uint32_t chunk);
 void policy_queue_remove(void *queue, uint32_t chunk);
-/* The oldest that is not pinned; POLICY_NONE. */
+/* The oldest that is not pinned; NO_INDEX. */
 uint32_t policy_queue_oldest(void *queue);
 
 #endif

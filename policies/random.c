@@ -70,7 +70,7 @@ static uint32_t random_victim(void *opaque)
         put(state, drawn, state->chunks[left - 1]);
         put(state, left - 1, chunk);
     }
-    return POLICY_NONE;
+    return NO_INDEX;
 }
 
 const struct policy_ops policy_random = {

@@ -19,7 +19,7 @@ struct s3fifo {
     struct policy_lists lists;
     int8_t *reuse;      /* [chunk_count] see reuse.h */
     uint32_t victim;    /* the last answer */
-    uint32_t returning; /* the incoming chunk, if it was a ghost; POLICY_NONE */
+    uint32_t returning; /* the incoming chunk, if it was a ghost; NO_INDEX */
 };
 
 static void *s3fifo_open(const struct policy_view *view)
@@ -27,7 +27,7 @@ static void *s3fifo_open(const struct policy_view *view)
     struct s3fifo *s3 = g_new0(struct s3fifo, 1);
     policy_lists_init(&s3->lists, view);
     s3->reuse = g_new(int8_t, view->chunk_count);
-    s3->victim = s3->returning = POLICY_NONE;
+    s3->victim = s3->returning = NO_INDEX;
     return s3;
 }
 
@@ -66,7 +66,7 @@ static void s3fifo_admit(void *state, uint32_t chunk)
     recall(s3, chunk);
     policy_lists_put(&s3->lists, chunk, chunk == s3->returning ? MAIN : SMALL);
     s3->reuse[chunk] = POLICY_AWAITED;
-    s3->victim = s3->returning = POLICY_NONE;
+    s3->victim = s3->returning = NO_INDEX;
 }
 
 static void s3fifo_touch(void *state, uint32_t chunk)
@@ -80,7 +80,7 @@ static void s3fifo_remove(void *state, uint32_t chunk)
     struct s3fifo *s3 = state;
     bool remembered = chunk == s3->victim && s3->lists.list[chunk] == SMALL;
     policy_lists_put(&s3->lists, chunk, remembered ? GHOST : POLICY_NO_LIST);
-    s3->victim = POLICY_NONE;
+    s3->victim = NO_INDEX;
     forget_ghosts(s3);
 }
 
@@ -88,7 +88,7 @@ static void s3fifo_remove(void *state, uint32_t chunk)
 static uint32_t victim_of_small(struct s3fifo *s3)
 {
     uint32_t chunk;
-    while ((chunk = policy_lists_oldest_unpinned(&s3->lists, SMALL)) != POLICY_NONE &&
+    while ((chunk = policy_lists_oldest_unpinned(&s3->lists, SMALL)) != NO_INDEX &&
            s3->reuse[chunk] >= PROMOTION) {
         s3->reuse[chunk] = 0;
         policy_lists_put(&s3->lists, chunk, MAIN);
@@ -99,7 +99,7 @@ static uint32_t victim_of_small(struct s3fifo *s3)
 static uint32_t victim_of_main(struct s3fifo *s3)
 {
     uint32_t chunk;
-    while ((chunk = policy_lists_oldest_unpinned(&s3->lists, MAIN)) != POLICY_NONE &&
+    while ((chunk = policy_lists_oldest_unpinned(&s3->lists, MAIN)) != NO_INDEX &&
            s3->reuse[chunk] > 0) {
         s3->reuse[chunk]--;
         policy_lists_put(&s3->lists, chunk, MAIN);
@@ -111,14 +111,14 @@ static uint32_t s3fifo_victim(void *state)
 {
     struct s3fifo *s3 = state;
     uint32_t incoming = *s3->lists.view->incoming;
-    if (incoming != POLICY_NONE)
+    if (incoming != NO_INDEX)
         recall(s3, incoming);
-    s3->victim = POLICY_NONE;
+    s3->victim = NO_INDEX;
     if (s3->lists.bytes[MAIN] > policy_lists_capacity(&s3->lists) - small_share(s3))
         s3->victim = victim_of_main(s3);
-    if (s3->victim == POLICY_NONE)
+    if (s3->victim == NO_INDEX)
         s3->victim = victim_of_small(s3);
-    if (s3->victim == POLICY_NONE)
+    if (s3->victim == NO_INDEX)
         s3->victim = victim_of_main(s3);
     return s3->victim;
 }

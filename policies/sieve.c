@@ -73,7 +73,7 @@ static uint32_t sieve_victim(void *state)
             sieve->reuse[chunk] = 0;
         sieve->hand = sieve->queue->links[chunk].younger;
     }
-    return POLICY_NONE;
+    return NO_INDEX;
 }
 
 const struct policy_ops policy_sieve = {

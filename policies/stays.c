@@ -5,15 +5,13 @@
 
 #include <string.h>
 
-#define NO_EPOCH UINT32_MAX
-
 /* An epoch: the gaps of a chunk from one use that writes it to the next. If it leaves in any of
  * them, one write-back is due; if the host uses it in any, in any case. */
 struct plan {
     const struct policy_view *view;
     struct policy_gap *gaps;
     uint32_t count;
-    uint32_t *epoch; /* [count] the epoch's first gap, if the write-back can be avoided; NO_EPOCH */
+    uint32_t *epoch; /* [count] the epoch's first gap, if the write-back can be avoided; NO_INDEX */
     uint32_t *longest; /* [count] of an epoch: its longest gap that costs a fetch */
     uint32_t *order;   /* [saving] gaps that save something: the most for its room first */
     uint32_t saving;
@@ -23,7 +21,7 @@ struct plan {
 /* Staying saves something, and takes room. */
 static bool saves(const struct policy_gap *gap)
 {
-    return gap->next != POLICY_NONE && gap->ahead & POLICY_AHEAD_READ;
+    return gap->next != NO_INDEX && gap->ahead & POLICY_AHEAD_READ;
 }
 
 /* Moments strictly between the uses. */
@@ -42,8 +40,8 @@ static void find_epochs(struct plan *plan)
     memset(last, 0xff, plan->view->chunk_count * sizeof *last);
     for (uint32_t i = 0; i < 2 * plan->count; i++) {
         uint32_t g = i % plan->count, before = last[plan->gaps[g].chunk];
-        if (before == UINT32_MAX)
-            plan->epoch[g] = NO_EPOCH;
+        if (before == NO_INDEX)
+            plan->epoch[g] = NO_INDEX;
         else if (plan->gaps[before].ahead & POLICY_AHEAD_WRITE)
             plan->epoch[g] = g;
         else
@@ -51,28 +49,28 @@ static void find_epochs(struct plan *plan)
         last[plan->gaps[g].chunk] = g;
     }
     for (uint32_t g = 0; g < plan->count; g++)
-        if (plan->epoch[g] != NO_EPOCH && plan->gaps[g].ahead & POLICY_AHEAD_HOST)
+        if (plan->epoch[g] != NO_INDEX && plan->gaps[g].ahead & POLICY_AHEAD_HOST)
             used_by_host[plan->epoch[g]] = 1;
     for (uint32_t g = 0; g < plan->count; g++)
-        if (plan->epoch[g] != NO_EPOCH && used_by_host[plan->epoch[g]])
-            plan->epoch[g] = NO_EPOCH;
+        if (plan->epoch[g] != NO_INDEX && used_by_host[plan->epoch[g]])
+            plan->epoch[g] = NO_INDEX;
 }
 
 /* An epoch's write-back is counted to its longest gap, the last to find room. */
 static bool saves_write_back(const struct plan *plan, uint32_t gap)
 {
-    return plan->epoch[gap] != NO_EPOCH && plan->longest[plan->epoch[gap]] == gap;
+    return plan->epoch[gap] != NO_INDEX && plan->longest[plan->epoch[gap]] == gap;
 }
 
 static void find_longest(struct plan *plan)
 {
     for (uint32_t g = 0; g < plan->count; g++)
-        plan->longest[g] = UINT32_MAX;
+        plan->longest[g] = NO_INDEX;
     for (uint32_t g = 0; g < plan->count; g++) {
-        if (plan->epoch[g] == NO_EPOCH || !saves(&plan->gaps[g]))
+        if (plan->epoch[g] == NO_INDEX || !saves(&plan->gaps[g]))
             continue;
         uint32_t *longest = &plan->longest[plan->epoch[g]];
-        if (*longest == UINT32_MAX || span(&plan->gaps[g]) > span(&plan->gaps[*longest]))
+        if (*longest == NO_INDEX || span(&plan->gaps[g]) > span(&plan->gaps[*longest]))
             *longest = g;
     }
 }
@@ -150,7 +148,7 @@ static void leave(struct sweep *sweep, uint32_t chunk, bool weigh)
     int set = set_of(sweep, sweep->gap[chunk], weigh);
     policy_next_use_remove(sweep->set[set], chunk);
     sweep->used -= sweep->plan->view->chunk_bytes[chunk];
-    sweep->gap[chunk] = UINT32_MAX;
+    sweep->gap[chunk] = NO_INDEX;
 }
 
 static void stay(struct sweep *sweep, uint32_t gap, uint32_t time, bool weigh)
@@ -170,8 +168,8 @@ static uint32_t farthest(const struct sweep *sweep, uint32_t time)
 {
     uint32_t one = policy_next_use_farthest(sweep->set[0]);
     uint32_t two = policy_next_use_farthest(sweep->set[1]);
-    if (one == POLICY_NONE || two == POLICY_NONE)
-        return one == POLICY_NONE ? two : one;
+    if (one == NO_INDEX || two == NO_INDEX)
+        return one == NO_INDEX ? two : one;
     uint64_t distance = sweep->next[one] - time, of_two = sweep->next[two] - time;
     return 2 * distance >= of_two ? one : two;
 }
@@ -184,7 +182,7 @@ static void sweep_moment(struct sweep *sweep, uint32_t begin, uint32_t end, uint
     for (uint32_t g = begin; g < end; g++) {
         uint32_t chunk = plan->gaps[g].chunk;
         in_use += plan->view->chunk_bytes[chunk];
-        if (sweep->gap[chunk] != UINT32_MAX)
+        if (sweep->gap[chunk] != NO_INDEX)
             leave(sweep, chunk, weigh);
     }
     while (sweep->used && sweep->used + in_use > capacity) {
@@ -236,7 +234,7 @@ static uint64_t traffic(const struct plan *plan, const uint8_t *stays)
         if (stays[g] || !saves(gap))
             continue;
         bytes += plan->view->chunk_bytes[gap->chunk];
-        if (plan->epoch[g] == NO_EPOCH || written_back[plan->epoch[g]])
+        if (plan->epoch[g] == NO_INDEX || written_back[plan->epoch[g]])
             continue;
         written_back[plan->epoch[g]] = 1;
         bytes += plan->view->chunk_bytes[gap->chunk];

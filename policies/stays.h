@@ -11,9 +11,9 @@
 struct policy_gap {
     uint32_t chunk;
     uint32_t moment; /* of the use before */
-    uint32_t next; /* of the use after, from the start of the same iteration; POLICY_NONE: never */
-    uint8_t ahead; /* POLICY_AHEAD_... */
-    uint8_t stays; /* the answer */
+    uint32_t next;   /* of the use after, from the start of the same iteration; NO_INDEX: never */
+    uint8_t ahead;   /* POLICY_AHEAD_... */
+    uint8_t stays;   /* the answer */
 };
 
 /* `gaps`: an iteration's struct policy_gap, in the order of their moments. Answers for each of

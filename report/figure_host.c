@@ -19,7 +19,7 @@ static struct parts parts_of(const struct plan *plan)
     for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         bool homed = false;
         for (uint32_t c = 0; c < plan->layout->chunk_count && !homed; c++)
-            homed = plan->layout->chunks[c].list == list && plan->host_address[c] != PLAN_NOWHERE;
+            homed = plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS;
         if (homed)
             parts.lists[parts.count++] = (enum trace_list)list;
     }

@@ -12,7 +12,7 @@ struct replay {
 static void note_host(struct replay *replay, uint32_t c, bool arrives)
 {
     const struct chunk *chunk = &replay->plan->layout->chunks[c];
-    uint64_t bytes = replay->plan->host_address[c] == PLAN_NOWHERE ? 0 : chunk->bytes;
+    uint64_t bytes = replay->plan->host_address[c] == NO_ADDRESS ? 0 : chunk->bytes;
     replay->host_bytes[chunk->list] += arrives ? -bytes : bytes;
     replay->host_twice_bytes += arrives ? bytes : -bytes;
 }
@@ -35,10 +35,10 @@ static void start_resident(struct replay *replay)
 {
     const struct layout *layout = replay->plan->layout;
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        bool homed = replay->plan->host_address[c] != PLAN_NOWHERE;
+        bool homed = replay->plan->host_address[c] != NO_ADDRESS;
         if (homed)
             replay->host_bytes[layout->chunks[c].list] += layout->chunks[c].bytes;
-        if (replay->plan->initial_address[c] != PLAN_NOWHERE)
+        if (replay->plan->initial_address[c] != NO_ADDRESS)
             arrive(replay, c);
     }
 }

@@ -56,7 +56,7 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
         clock->h2d[c] = costs_copy(job->costs, MOVER_H2D, used, host_end);
         clock->d2h[c] = costs_copy(job->costs, MOVER_D2H, used, host_end);
         clock->move_ns[c] = move_ns(job->costs, used, move_scale);
-        if (job->plan->host_address[c] == PLAN_NOWHERE)
+        if (job->plan->host_address[c] == NO_ADDRESS)
             occupancy_enter(&clock->on_device,
                             &(struct mover_copy){.chunk = c,
                                                  .device_address = job->plan->initial_address[c],
@@ -126,8 +126,7 @@ static void note_stall(struct sim_clock *clock, uint64_t start_ns, uint64_t wait
                                          .start_ns = start_ns,
                                          .wait_ns = wait_ns,
                                          .queue = (uint8_t)queue,
-                                         .chunk = waited_for ? waited_for->chunk
-                                                             : TIMELINE_NO_CHUNK};
+                                         .chunk = waited_for ? waited_for->chunk : NO_INDEX};
     g_array_append_val(clock->job.timeline->stalls, stall);
 }
 
@@ -281,7 +280,7 @@ static mover_ticket copy_activations(struct sim_clock *clock, enum mover_queue q
                                      const struct mover_after *after)
 {
     const struct link_work work = {
-        queue, TIMELINE_ACTIVATIONS, TIMELINE_NO_CHUNK, bytes,
+        queue, TIMELINE_ACTIVATIONS, NO_INDEX, bytes,
         costs_copy(clock->job.costs, queue, bytes, clock->job.plan->host_bytes)};
     return copy(clock, &work, ready_ns, after);
 }
@@ -291,7 +290,7 @@ static mover_ticket occupy_host(struct sim_clock *clock, enum timeline_kind kind
                                 uint64_t duration_ns, uint64_t ready_ns,
                                 const struct mover_after *after)
 {
-    struct timeline_span *span = note(clock, MOVER_HOST, kind, TIMELINE_NO_CHUNK, 0);
+    struct timeline_span *span = note(clock, MOVER_HOST, kind, NO_INDEX, 0);
     if (clock->cores)
         return cores_run_on_host(clock->cores, duration_ns, after);
     if (clock->duplex)
@@ -364,7 +363,7 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     struct sim_clock *clock = self;
     const struct trace_operator *op = &clock->job.trace->operators[moment];
     struct device_work work = {
-        .kind = TIMELINE_OPERATOR, .chunk = TIMELINE_NO_CHUNK, .duration_ns = op->duration_ns};
+        .kind = TIMELINE_OPERATOR, .chunk = NO_INDEX, .duration_ns = op->duration_ns};
 
     clock->moment = moment;
     if (clock->job.issue_ns)

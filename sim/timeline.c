@@ -110,7 +110,7 @@ static char *span_name(const struct timeline *timeline, const struct timeline_sp
                                         [TIMELINE_ACTIVATIONS] = "activations"};
     if (span->kind == TIMELINE_OPERATOR)
         return g_strdup(operator_name(timeline, span->moment));
-    if (span->chunk == TIMELINE_NO_CHUNK)
+    if (span->chunk == NO_INDEX)
         return g_strdup(verbs[span->kind]);
     g_autofree char *chunk = chunk_name(plan, trace, span->chunk);
     return g_strdup_printf("%s %s", verbs[span->kind], chunk);
@@ -157,8 +157,8 @@ static void append_spans(const struct timeline *timeline, int queue, const struc
 static char *waited_for(const struct timeline_stall *stall, const struct plan *plan,
                         const struct trace *trace)
 {
-    return stall->chunk == TIMELINE_NO_CHUNK ? g_strdup("work without a chunk")
-                                             : chunk_name(plan, trace, stall->chunk);
+    return stall->chunk == NO_INDEX ? g_strdup("work without a chunk")
+                                    : chunk_name(plan, trace, stall->chunk);
 }
 
 static void append_stalls(const struct timeline *timeline, const struct plan *plan,

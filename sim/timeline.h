@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 
-#define TIMELINE_NO_CHUNK UINT32_MAX
-
 enum timeline_kind {
     TIMELINE_OPERATOR,
     TIMELINE_FETCH,
@@ -23,7 +21,7 @@ enum timeline_kind {
 struct timeline_span {
     uint8_t kind;    /* enum timeline_kind */
     uint32_t moment; /* at which it was issued */
-    uint32_t chunk;  /* or TIMELINE_NO_CHUNK */
+    uint32_t chunk;  /* or NO_INDEX */
     uint64_t bytes;
     uint64_t start_ns, end_ns; /* end 0: not complete yet */
 };
@@ -33,7 +31,7 @@ struct timeline_stall {
     uint32_t moment; /* whose operator, or move before it, waited */
     uint64_t start_ns, wait_ns;
     uint8_t queue;  /* enum mover_queue: on which resource ran what it waited for last */
-    uint32_t chunk; /* the chunk of that work, or TIMELINE_NO_CHUNK */
+    uint32_t chunk; /* the chunk of that work, or NO_INDEX */
 };
 
 struct timeline {

@@ -96,7 +96,7 @@ static uint8_t *find_mortal(const struct accesses *accesses)
  * whoever moves it waits. */
 static void move_payloads(struct decisions *decisions, const struct accesses *accesses)
 {
-    const struct plan_action wait = {.kind = PLAN_WAIT, .address = PLAN_NOWHERE};
+    const struct plan_action wait = {.kind = PLAN_WAIT, .address = NO_ADDRESS};
     g_autofree uint8_t *mortal = find_mortal(accesses);
     GArray *before = decisions->actions, *after = g_array_new(FALSE, FALSE, sizeof wait);
     uint32_t next = 0;

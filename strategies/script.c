@@ -103,7 +103,7 @@ static gint by_time(gconstpointer left, gconstpointer right)
 static void append(GArray *timed, uint32_t index, enum turn turn, enum plan_action_kind kind,
                    const struct script_stay *stay)
 {
-    struct timed item = {index, turn, stay->first_use, {stay->chunk, (uint8_t)kind, PLAN_NOWHERE}};
+    struct timed item = {index, turn, stay->first_use, {stay->chunk, (uint8_t)kind, NO_ADDRESS}};
     if (kind == PLAN_WAIT)
         item.action.chunk = 0, item.first_use = 0;
     g_array_append_val(timed, item);

@@ -150,7 +150,7 @@ static struct decisions *decide_by_rules(const struct strategy_context *context,
 /* The optimizer's step is over when all of it is: the next iteration waits. */
 static void end_step(struct decisions *decisions)
 {
-    const struct plan_action wait = {.kind = PLAN_WAIT, .address = PLAN_NOWHERE};
+    const struct plan_action wait = {.kind = PLAN_WAIT, .address = NO_ADDRESS};
     GArray *actions = decisions->actions;
     uint32_t begin = decisions->first[decisions->moment_count];
     if (actions->len > begin &&

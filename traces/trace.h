@@ -6,9 +6,10 @@
 #ifndef PSTAR_TRACES_TRACE_H
 #define PSTAR_TRACES_TRACE_H
 
+#include "traces/ids.h"
+
 #include <glib.h>
 #include <stdbool.h>
-#include <stdint.h>
 
 /* The lists of model data. A tensor has the same number of elements in each list that exists;
  * list_element_bytes says which exist and how wide an element is there. */

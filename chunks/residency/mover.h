@@ -6,8 +6,9 @@
 #ifndef PSTAR_CHUNKS_RESIDENCY_MOVER_H
 #define PSTAR_CHUNKS_RESIDENCY_MOVER_H
 
+#include "traces/ids.h"
+
 #include <stdbool.h>
-#include <stdint.h>
 
 enum mover_queue { MOVER_COMPUTE, MOVER_H2D, MOVER_D2H, MOVER_HOST, MOVER_QUEUES };
 

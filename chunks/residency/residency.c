@@ -6,7 +6,7 @@
 /* A chunk as the manager sees it. */
 struct holding {
     enum residency_state state;
-    uint64_t address;              /* on the device; PLAN_NOWHERE */
+    uint64_t address;              /* on the device; NO_ADDRESS */
     struct mover_after before_use; /* its fetch, its move, or what its new room waits for */
     mover_ticket last_compute;     /* the last operator on the device that used it */
     mover_ticket last_host;        /* the last operator on the host that used it */
@@ -48,9 +48,9 @@ struct residency *residency_new(const struct plan *plan, const struct accesses *
     r->map = address_map_new();
     r->staging = staging_of(trace);
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
-        bool homed = plan->host_address[c] == PLAN_NOWHERE;
+        bool homed = plan->host_address[c] == NO_ADDRESS;
         r->holdings[c].state = homed ? RESIDENCY_DEVICE : RESIDENCY_HOST;
-        r->holdings[c].address = homed ? plan->initial_address[c] : PLAN_NOWHERE;
+        r->holdings[c].address = homed ? plan->initial_address[c] : NO_ADDRESS;
     }
     return r;
 }
@@ -125,7 +125,7 @@ static void leave_room(struct residency *r, uint32_t chunk)
     struct holding *h = &r->holdings[chunk];
     struct mover_after after = users_of(h);
     address_map_release(r->map, h->address, h->address + slot_bytes(r, chunk), &after);
-    h->address = PLAN_NOWHERE;
+    h->address = NO_ADDRESS;
 }
 
 /* Device to host; the host's copy may still be read by an operator there. */
@@ -287,8 +287,7 @@ static void run(struct residency *r, uint32_t moment)
 void residency_load(struct residency *r)
 {
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
-        if (r->plan->initial_address[c] != PLAN_NOWHERE &&
-            !residency_on_device(r->holdings[c].state))
+        if (r->plan->initial_address[c] != NO_ADDRESS && !residency_on_device(r->holdings[c].state))
             fetch(r, c, r->plan->initial_address[c]);
 }
 
@@ -306,7 +305,7 @@ void residency_step(struct residency *r, uint32_t moment)
 void residency_flush(struct residency *r)
 {
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
-        if (r->holdings[c].state == RESIDENCY_DEVICE && r->plan->host_address[c] != PLAN_NOWHERE)
+        if (r->holdings[c].state == RESIDENCY_DEVICE && r->plan->host_address[c] != NO_ADDRESS)
             copy_to_host(r, c, false);
         r->flushed[c] = (uint8_t)r->holdings[c].state;
     }
@@ -314,7 +313,7 @@ void residency_flush(struct residency *r)
 
 static bool is_homed(const struct residency *r, uint32_t chunk)
 {
-    return r->plan->host_address[chunk] == PLAN_NOWHERE;
+    return r->plan->host_address[chunk] == NO_ADDRESS;
 }
 
 /* Host-homed chunks that are not as they were leave; their bytes are the host's, or were dead, or
@@ -348,7 +347,7 @@ static bool is_free_of_homed(const struct residency *r, uint32_t chunk)
 /* Device-homed chunks never left: those that moved go back, each once its place is free. */
 static void rewind_device_homed(struct residency *r)
 {
-    uint32_t left, before = UINT32_MAX;
+    uint32_t left, before = NO_INDEX;
     do {
         left = 0;
         for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {

@@ -36,7 +36,7 @@ void residency_flush(struct residency *residency);
  * count apart. */
 void residency_rewind(struct residency *residency);
 
-/* Where the chunk lies on the device, PLAN_NOWHERE if it does not. */
+/* Where the chunk lies on the device, NO_ADDRESS if it does not. */
 uint64_t residency_address(const struct residency *residency, uint32_t chunk);
 enum residency_state residency_state(const struct residency *residency, uint32_t chunk);
 

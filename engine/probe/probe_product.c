@@ -27,7 +27,7 @@ void probe_product_init(struct probe_product *product, struct device *device,
         .config = {.width = inputs, .heads = 1},
         .job = {.batch = 1, .sequence = rows, .micro_batches = 1, .precision = precision},
         .op = {.kind = MODEL_LINEAR_FORWARD,
-               .dropout_site = MODEL_NONE,
+               .dropout_site = NO_INDEX,
                .inputs = inputs,
                .outputs = outputs},
     };
@@ -37,10 +37,10 @@ void probe_product_init(struct probe_product *product, struct device *device,
         .op = &product->op,
         .config = &product->config,
         .job = &product->job,
-        .in = {0, OPERATION_ABSENT, OPERATION_ABSENT, OPERATION_ABSENT},
-        .out = {bias + matrix_bytes(precision, 1, outputs), OPERATION_ABSENT},
-        .workspace = OPERATION_ABSENT,
-        .masked = OPERATION_ABSENT,
+        .in = {0, NO_ADDRESS, NO_ADDRESS, NO_ADDRESS},
+        .out = {bias + matrix_bytes(precision, 1, outputs), NO_ADDRESS},
+        .workspace = NO_ADDRESS,
+        .masked = NO_ADDRESS,
     };
     product->operation.tensor[0].address[TRACE_PARAM] = weight;
     product->operation.tensor[1].address[TRACE_PARAM] = bias;

@@ -116,8 +116,8 @@ static struct list_size size_of_list(const struct plan *plan, int list)
             continue;
         size.chunks++;
         size.bytes += plan->layout->chunks[c].bytes;
-        size.on_device += plan->initial_address[c] != PLAN_NOWHERE;
-        size.device_homed += plan->host_address[c] == PLAN_NOWHERE;
+        size.on_device += plan->initial_address[c] != NO_ADDRESS;
+        size.device_homed += plan->host_address[c] == NO_ADDRESS;
     }
     return size;
 }

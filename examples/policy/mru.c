@@ -38,10 +38,10 @@ static void mru_remove(void *state, uint32_t chunk)
 static uint32_t mru_victim(void *state)
 {
     const struct mru *mru = state;
-    uint32_t victim = POLICY_NONE;
+    uint32_t victim = NO_INDEX;
     for (uint32_t c = 0; c < mru->view->chunk_count; c++)
         if (mru->used[c] && !mru->view->pinned[c] &&
-            (victim == POLICY_NONE || mru->used[c] > mru->used[victim]))
+            (victim == NO_INDEX || mru->used[c] > mru->used[victim]))
             victim = c;
     return victim;
 }

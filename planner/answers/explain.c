@@ -51,11 +51,11 @@ static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_ACCES
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         const struct chunk *chunk = &plan->layout->chunks[c];
         struct list_sums *sum = &sums[chunk->list];
-        bool throughout = plan->initial_address[c] != PLAN_NOWHERE && !leaves[c];
+        bool throughout = plan->initial_address[c] != NO_ADDRESS && !leaves[c];
         sum->chunks++;
         sum->bytes += chunk->bytes;
         sum->used += chunk->used;
-        sum->at_home += plan->host_address[c] == PLAN_NOWHERE;
+        sum->at_home += plan->host_address[c] == NO_ADDRESS;
         sum->throughout += throughout;
         sum->throughout_bytes += throughout ? chunk->bytes : 0;
     }
@@ -150,7 +150,7 @@ static void print_prefetch(const struct plan *plan, const struct accesses *acces
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
         next[c] = accesses->first_device_use[c];
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        next[c] = next[c] == UINT32_MAX ? next[c] : next[c] + n;
+        next[c] = next[c] == NO_INDEX ? next[c] : next[c] + n;
     for (uint32_t m = n + 1; m-- > 0;) {
         for (uint32_t a = m < n ? accesses->first[m] : accesses->count;
              m < n && a < accesses->first[m + 1]; a++)
@@ -158,7 +158,7 @@ static void print_prefetch(const struct plan *plan, const struct accesses *acces
                 next[accesses->items[a].chunk] = m;
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
             uint32_t use = next[plan->actions[i].chunk];
-            if (plan->actions[i].kind != PLAN_FETCH || use == UINT32_MAX)
+            if (plan->actions[i].kind != PLAN_FETCH || use == NO_INDEX)
                 continue;
             fetches++;
             sum += use - m;
@@ -180,7 +180,7 @@ static void print_action(const struct plan *plan, const struct plan_action *acti
 
     fprintf(out, "      %-10s chunk %u (%s, %s)", plan_action_name(action->kind), action->chunk,
             trace_list_name((enum trace_list)chunk->list), size);
-    if (action->address != PLAN_NOWHERE)
+    if (action->address != NO_ADDRESS)
         fprintf(out, " at %" G_GUINT64_FORMAT, action->address);
     fputc('\n', out);
 }

@@ -112,7 +112,7 @@ static void find_homes(const struct plan *plan, const struct trace *trace, struc
         if (chunk->list < TRACE_MASTER || chunk->list == TRACE_ACTIVATION)
             continue;
         states += chunk->used;
-        on_host += plan->host_address[c] != PLAN_NOWHERE ? chunk->used : 0;
+        on_host += plan->host_address[c] != NO_ADDRESS ? chunk->used : 0;
     }
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         elements += trace->tensors[t].elements;
@@ -150,7 +150,7 @@ struct traits traits_of(const struct plan *plan, const struct trace *trace)
                         .traits = &traits};
 
     for (uint32_t c = 0; c < chunks; c++) {
-        if (plan->initial_address[c] != PLAN_NOWHERE)
+        if (plan->initial_address[c] != NO_ADDRESS)
             enter(&walk, c, false);
         else
             leaves[c] = 1;

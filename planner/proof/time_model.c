@@ -58,7 +58,7 @@ static uint32_t own_deadline(const struct trace *trace, const struct accesses *a
         deadline = next_device_operator(trace, m);
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
         uint32_t next = accesses->next_device_use[a];
-        if (accesses->items[a].flags & ACCESS_WRITES && next != UINT32_MAX)
+        if (accesses->items[a].flags & ACCESS_WRITES && next != NO_INDEX)
             deadline = MIN(deadline, next > m ? next : next + moments);
     }
     return deadline;
@@ -69,7 +69,7 @@ static uint32_t own_deadline(const struct trace *trace, const struct accesses *a
 static uint32_t *find_deadlines(const struct time_model *model, const struct trace *trace,
                                 const struct accesses *accesses)
 {
-    uint32_t moments = trace->operator_count, later = UINT32_MAX;
+    uint32_t moments = trace->operator_count, later = NO_INDEX;
     uint32_t *deadline = g_new0(uint32_t, moments);
 
     for (uint32_t p = 2 * moments; p-- > 0;) {

@@ -18,7 +18,7 @@ static uint32_t find_update(const struct trace *trace)
 void windows_choose(const struct trace *trace, const struct gaps *gaps, uint32_t most,
                     GArray *moments)
 {
-    uint32_t operators = 0, seen = 0, stretch = UINT32_MAX;
+    uint32_t operators = 0, seen = 0, stretch = NO_INDEX;
 
     for (uint32_t m = 0; m < trace->operator_count; m++)
         operators += may_begin(&trace->operators[m]);

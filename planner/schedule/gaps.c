@@ -19,7 +19,7 @@ static void add_use(struct gaps *gaps, uint32_t chunk, uint32_t moment, uint32_t
                     uint32_t *last)
 {
     uint32_t first = gaps->first[chunk], end = gaps->first[chunk + 1];
-    uint32_t next = *last == UINT32_MAX ? first : *last + 1;
+    uint32_t next = *last == NO_INDEX ? first : *last + 1;
     uint32_t before = next == first ? end - 1 : *last;
     struct gap *gap = &gaps->items[next];
 
@@ -38,7 +38,7 @@ static void add_host_use(struct gaps *gaps, uint32_t chunk, uint32_t moment, uin
 {
     if (gaps->first[chunk] == gaps->first[chunk + 1])
         return;
-    bool wraps = last == UINT32_MAX;
+    bool wraps = last == NO_INDEX;
     struct gap *gap = &gaps->items[wraps ? gaps->first[chunk + 1] - 1 : last];
     uint32_t when = moment + (wraps ? gaps->moment_count : 0);
 

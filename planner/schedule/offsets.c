@@ -30,7 +30,7 @@ struct offsets {
     uint64_t *parts;    /* [placed_count] of the iteration, in which each holds its room */
     uint32_t placed_count;
     struct peaks *non_model;
-    uint64_t *permanent; /* [chunk_count] of what never leaves; PLAN_NOWHERE for others */
+    uint64_t *permanent; /* [chunk_count] of what never leaves; NO_ADDRESS for others */
     uint64_t bottom;     /* end of what never leaves */
     bool patient;        /* stays hold their room until they are gone, where they can */
 };
@@ -206,7 +206,7 @@ static void place_permanent(struct offsets *o, const struct homes *homes)
     o->permanent = g_new(uint64_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
         bool stays = homes->on_device[c] || o->stays->permanent[c];
-        o->permanent[c] = stays ? o->bottom : PLAN_NOWHERE;
+        o->permanent[c] = stays ? o->bottom : NO_ADDRESS;
         o->bottom += stays ? o->stays->gaps->bytes[c] : 0;
     }
 }
@@ -353,7 +353,7 @@ void offsets_fill(const struct offsets *offsets, const struct decisions *decisio
             if (enters)
                 now[action.chunk] = entry_address(offsets, by_chunk, action.chunk, m);
             else if (action.kind != PLAN_FLUSH)
-                now[action.chunk] = PLAN_NOWHERE;
+                now[action.chunk] = NO_ADDRESS;
             action.address = now[action.chunk];
             plan->actions[i] = action;
         }

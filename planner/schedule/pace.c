@@ -11,7 +11,7 @@ static uint32_t *list_updates(const struct trace *trace)
         const struct trace_operator *op = &trace->operators[m];
         bool on_device = op->phase == TRACE_UPDATE_PHASE && op->access_count &&
                          op->place == TRACE_ON_DEVICE;
-        updates[m] = on_device ? trace->accesses[op->first_access].tensor : UINT32_MAX;
+        updates[m] = on_device ? trace->accesses[op->first_access].tensor : NO_INDEX;
     }
     return updates;
 }
@@ -61,7 +61,7 @@ struct pace *pace_for(const struct pace *pace, const struct trace *trace)
     for (uint32_t m = 0; m < pace->moment_count; m++) {
         if (trace->operators[m].phase != TRACE_UPDATE_PHASE)
             now = pace->issue_ns[m];
-        else if (other->updates[m] != UINT32_MAX)
+        else if (other->updates[m] != NO_INDEX)
             now = MAX(now, updated[other->updates[m]]);
         other->issue_ns[m] = now;
     }

@@ -8,7 +8,7 @@
 struct pace {
     uint64_t *issue_ns; /* [moment_count] ascending from 0: when actions before it can begin */
     uint32_t *updates;  /* [moment_count] the tensor that the moment's operator updates on the
-                           device; UINT32_MAX where it does not */
+                           device; NO_INDEX where it does not */
     uint32_t moment_count;
     uint64_t period_ns; /* of an iteration; at least 1 */
 };

@@ -199,7 +199,7 @@ static int by_time(const void *left, const void *right)
 static void append(GArray *timed, uint32_t moment, uint8_t turn, int32_t use_moment,
                    enum plan_action_kind kind, uint32_t chunk)
 {
-    struct timed item = {moment, turn, use_moment, {chunk, (uint8_t)kind, PLAN_NOWHERE}};
+    struct timed item = {moment, turn, use_moment, {chunk, (uint8_t)kind, NO_ADDRESS}};
     g_array_append_val(timed, item);
 }
 

@@ -29,7 +29,7 @@ static bool is_used_before(const struct accesses *accesses, uint32_t operator_mo
 static void count_backward(const struct replay_view *view, struct work *work)
 {
     const struct trace *trace = view->trace;
-    uint32_t first = UINT32_MAX, last = 0;
+    uint32_t first = NO_INDEX, last = 0;
 
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
@@ -39,7 +39,7 @@ static void count_backward(const struct replay_view *view, struct work *work)
         last = m;
         work->backward_ns += op->duration_ns;
     }
-    for (uint32_t m = last + 1; first != UINT32_MAX && m < trace->operator_count; m++)
+    for (uint32_t m = last + 1; first != NO_INDEX && m < trace->operator_count; m++)
         if (trace->operators[m].place == TRACE_ON_HOST &&
             is_used_before(view->accesses, m, trace->operator_count + first))
             work->backward_ns += trace->operators[m].duration_ns;

@@ -56,10 +56,10 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
     a->address = g_new(uint64_t, chunks);
     a->version = g_new0(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
-        bool homed = plan->host_address[c] == PLAN_NOWHERE;
+        bool homed = plan->host_address[c] == NO_ADDRESS;
         struct stamp *memory = homed ? a->device + plan->initial_address[c] / GRAIN
                                      : a->host + plan->host_address[c] / GRAIN;
-        a->address[c] = homed ? plan->initial_address[c] : PLAN_NOWHERE;
+        a->address[c] = homed ? plan->initial_address[c] : NO_ADDRESS;
         for (uint64_t g = 0; g < plan->layout->chunks[c].used / GRAIN; g++)
             memory[g] = (struct stamp){c, 0, g};
     }
@@ -114,7 +114,7 @@ static void check_received(struct adversary *a, const struct work *work)
     uint64_t top = a->plan->device_bytes / GRAIN;
     uint64_t extent = MIN(non_model[work->moment], non_model[work->maker]) / GRAIN;
     for (uint64_t g = top - extent; g < top; g++)
-        if (a->device[g].chunk != UINT32_MAX || a->device[g].version != work->maker)
+        if (a->device[g].chunk != NO_INDEX || a->device[g].version != work->maker)
             a->wrong++;
 }
 
@@ -128,7 +128,7 @@ static void execute_operator(struct adversary *a, const struct work *work)
     if (!makes_activations(op))
         return;
     for (uint64_t g = top - a->accesses->non_model[work->moment] / GRAIN; g < top; g++)
-        a->device[g] = (struct stamp){UINT32_MAX, work->moment, g};
+        a->device[g] = (struct stamp){NO_INDEX, work->moment, g};
 }
 
 static void execute(struct adversary *a, const struct work *work)
@@ -214,7 +214,7 @@ static mover_ticket write_back(void *self, const struct mover_copy *copy, bool l
     struct adversary *a = self;
     struct work work = {.kind = WORK_WRITE_BACK, .after = *after, .copy = *copy};
     if (leaves)
-        a->address[copy->chunk] = PLAN_NOWHERE;
+        a->address[copy->chunk] = NO_ADDRESS;
     a->figures.d2h_bytes += copy->bytes;
     a->figures.d2h_copies++;
     a->figures.evictions += leaves;
@@ -230,7 +230,7 @@ static void allocate(void *self, const struct mover_copy *copy)
 static void drop(void *self, uint32_t chunk)
 {
     struct adversary *a = self;
-    a->address[chunk] = PLAN_NOWHERE;
+    a->address[chunk] = NO_ADDRESS;
     a->figures.evictions++;
 }
 
@@ -249,7 +249,7 @@ static void count_peaks(struct adversary *a, uint32_t moment)
 {
     uint64_t end = 0, live = 0;
     for (uint32_t c = 0; c < a->plan->layout->chunk_count; c++) {
-        if (a->address[c] == PLAN_NOWHERE)
+        if (a->address[c] == NO_ADDRESS)
             continue;
         end = MAX(end, a->address[c] + a->plan->layout->chunks[c].bytes);
         live += a->plan->layout->chunks[c].bytes;

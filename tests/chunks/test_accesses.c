@@ -42,7 +42,7 @@ static uint32_t slow_next_device_use(const struct accesses *accesses, uint32_t c
             if (accesses->items[a].chunk == chunk && !(accesses->items[a].flags & ACCESS_ON_HOST))
                 return m;
     }
-    return UINT32_MAX;
+    return NO_INDEX;
 }
 
 static void check_moment(const struct trace *trace, const struct layout *layout,

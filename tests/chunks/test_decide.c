@@ -76,7 +76,7 @@ static uint64_t room_at(const struct plain *p, uint32_t moment)
 
 static void note(struct plain *p, enum plan_action_kind kind, uint32_t chunk)
 {
-    struct plan_action action = {.chunk = chunk, .kind = (uint8_t)kind, .address = PLAN_NOWHERE};
+    struct plan_action action = {.chunk = chunk, .kind = (uint8_t)kind, .address = NO_ADDRESS};
     if (p->recording)
         g_array_append_val(p->record->actions, action);
 }
@@ -97,12 +97,12 @@ static void enter(struct plain *p, enum plan_action_kind kind, uint32_t chunk)
 static bool make_room(struct plain *p, uint64_t bytes, uint64_t room)
 {
     while (used_bytes(p) + bytes > room) {
-        uint32_t victim = UINT32_MAX;
+        uint32_t victim = NO_INDEX;
         for (uint32_t c = 0; c < p->layout->chunk_count; c++)
             if (p->resident[c] && !p->pinned[c] && !p->homes->on_device[c] &&
-                (victim == UINT32_MAX || rank(p, c) > rank(p, victim)))
+                (victim == NO_INDEX || rank(p, c) > rank(p, victim)))
                 victim = c;
-        if (victim == UINT32_MAX)
+        if (victim == NO_INDEX)
             return false;
         leave(p, victim);
     }

@@ -71,7 +71,7 @@ static void test_host_budget(void)
                                           .policy = &policy_opt};
         struct plan *plan = dry_run(trace, layout, &options, NULL);
         for (uint32_t c = 0; plan && c < layout->chunk_count; c++)
-            homed += plan->host_address[c] == PLAN_NOWHERE;
+            homed += plan->host_address[c] == NO_ADDRESS;
         if (plan)
             g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, options.host_bytes);
         plan_free(plan);

@@ -12,7 +12,7 @@ static void check_nesting(const struct layout *layout, const struct trace *trace
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         uint32_t of_fine = layout->places[fine][t].chunk,
                  of_coarse = layout->places[coarse][t].chunk;
-        g_assert_true(owner[of_fine] == UINT32_MAX || owner[of_fine] == of_coarse);
+        g_assert_true(owner[of_fine] == NO_INDEX || owner[of_fine] == of_coarse);
         owner[of_fine] = of_coarse;
         g_assert_cmpuint(layout->chunks[of_fine].group, ==, layout->chunks[of_coarse].group);
     }
@@ -98,7 +98,7 @@ static void test_buffers(void)
                           .access_count = 5,
                           .accesses = accesses};
     struct layout *layout = layout_pack_uniform(&trace, 256, NULL);
-    static const uint32_t chunk[6] = {1, 2, 1, 3, 4, LAYOUT_NO_CHUNK};
+    static const uint32_t chunk[6] = {1, 2, 1, 3, 4, NO_INDEX};
 
     g_assert_cmpuint(layout->buffer_count, ==, 6);
     g_assert_cmpuint(layout->chunk_count, ==, 5);

@@ -13,7 +13,7 @@ enum { BLOCKS = 12, SIZE = 64, STEPS = 4000 };
  */
 static uint64_t obvious_fit(const int *cells, uint64_t bytes, uint64_t floor, uint64_t ceiling)
 {
-    uint64_t best = ARENA_NOWHERE, least = UINT64_MAX, begin = floor;
+    uint64_t best = NO_ADDRESS, least = UINT64_MAX, begin = floor;
     for (uint64_t end = floor; end <= ceiling; end++) {
         if (end < ceiling && cells[end] < 0)
             continue;
@@ -54,7 +54,7 @@ static void test_arena(void)
         uint64_t at = (uint64_t)g_rand_int_range(random, 0, SIZE), end = at + bytes[chunk], top = 0;
         bool room = is_free(cells, at, end, (int)chunk);
         g_assert_cmpint(arena_has_room(arena, chunk, at), ==, room);
-        bool there = arena->address[chunk] != ARENA_NOWHERE;
+        bool there = arena->address[chunk] != NO_ADDRESS;
         if (there)
             fill(cells, arena->address[chunk], bytes[chunk], -1);
         if (room)

@@ -39,7 +39,7 @@ static void add_wait(struct plan *plan)
 {
     plan->actions = g_renew(struct plan_action, plan->actions, plan->action_count + 1);
     plan->actions[plan->action_count++] = (struct plan_action){.kind = PLAN_WAIT,
-                                                               .address = PLAN_NOWHERE};
+                                                               .address = NO_ADDRESS};
     plan->first_action[plan->moment_count + 1]++;
 }
 
@@ -154,7 +154,7 @@ static void test_contradictions(void)
             continue;
         action->address = 256;
         must_refuse(plan, trace, "afterwards");
-        action->address = PLAN_NOWHERE;
+        action->address = NO_ADDRESS;
     }
     plan_free(plan);
     trace_free(trace);
@@ -177,7 +177,7 @@ static void test_groups(void)
         must_refuse(plan, trace, "group");
         layout->chunks[c].group = group;
     }
-    layout->chunks[0].group = UINT32_MAX;
+    layout->chunks[0].group = NO_INDEX;
     g_assert_true(plan_write(plan, path, NULL));
     g_assert_null(plan_read(path, &error));
     g_assert_nonnull(strstr(error->message, "a group that does not exist"));

@@ -24,7 +24,7 @@ static uint64_t between(GRand *random, uint64_t low, uint64_t high)
 /* Waits for all copies, before some of the operators. */
 static void add_waits(struct plan *plan, GRand *random)
 {
-    const struct plan_action wait = {.kind = PLAN_WAIT, .address = PLAN_NOWHERE};
+    const struct plan_action wait = {.kind = PLAN_WAIT, .address = NO_ADDRESS};
     GArray *actions = g_array_new(FALSE, FALSE, sizeof wait);
     for (uint32_t m = 0; m <= plan->moment_count; m++) {
         uint32_t begin = actions->len;

@@ -121,7 +121,7 @@ static void put_gradient(struct machine *m, int which, symbol gradient, bool add
 
 static symbol dropout(const struct machine *m, symbol value)
 {
-    if (m->op->dropout_site == MODEL_NONE)
+    if (m->op->dropout_site == NO_INDEX)
         return value;
     symbol key = mix(m->op->dropout_site + 1, m->op->micro_batch + 1);
     return mix(mix_text("dropout", value), key);
@@ -152,7 +152,7 @@ static void remember(struct machine *m)
     memory.y = m->buffers[op->out[gelu ? 1 : 0]];
     if (gelu)
         memory.stats = m->buffers[op->out[0]];
-    else if (op->out[1] != MODEL_NONE)
+    else if (op->out[1] != NO_INDEX)
         memory.stats = m->buffers[op->out[1]];
     if (m->traced->phase == TRACE_BACKWARD)
         g_assert_cmpmem(&memory, sizeof memory, memory_of(m), sizeof memory);
@@ -232,12 +232,12 @@ static void linear_backward(struct machine *m, symbol dy)
 {
     const struct model_operator *op = m->op;
     bool rounded = gradient_list(m) != TRACE_GRAD;
-    g_assert_true(rounded == (op->workspace != MODEL_NONE));
+    g_assert_true(rounded == (op->workspace != NO_INDEX));
     if (rounded)
         set(m, op->workspace, mix_text("scratch", dy));
     set(m, op->out[0], mix_text("dx", mix(dy, weight(m))));
     put_gradient(m, 0, mix_text("dweight", mix(dy, in(m, 1))), op->accumulate);
-    if (op->t[1] != MODEL_NONE)
+    if (op->t[1] != NO_INDEX)
         put_gradient(m, 1, mix_text("dbias", dy), op->accumulate);
 }
 
@@ -258,8 +258,8 @@ static void run_norm_backward(struct machine *m)
 static symbol masked_stream(struct machine *m)
 {
     symbol dy = dropout(m, in(m, 0));
-    g_assert_true((m->op->dropout_site == MODEL_NONE) == (m->op->masked == MODEL_NONE));
-    if (m->op->masked != MODEL_NONE)
+    g_assert_true((m->op->dropout_site == NO_INDEX) == (m->op->masked == NO_INDEX));
+    if (m->op->masked != NO_INDEX)
         set(m, m->op->masked, dy);
     return dy;
 }

@@ -155,7 +155,7 @@ static void test_gradients_in_buffers(void)
         for (uint32_t m = 0; m < trace->operator_count; m++) {
             const struct model_operator *op = &iteration->operators[m];
             for (int i = 0; i < 2; i++) {
-                if (op->t[i] == MODEL_NONE || op->kind <= MODEL_LOSS)
+                if (op->t[i] == NO_INDEX || op->kind <= MODEL_LOSS)
                     continue;
                 g_assert_false(updated[op->t[i]]);
                 const struct trace_buffer *buffer = &trace->buffers[op->gradient[i]];
@@ -267,14 +267,14 @@ static void check_lives(const struct model_iteration *iteration)
     uint32_t *first = g_new(uint32_t, trace->buffer_count);
     uint32_t *last = g_new0(uint32_t, trace->buffer_count);
     for (uint32_t b = 0; b < trace->buffer_count; b++)
-        first[b] = UINT32_MAX;
+        first[b] = NO_INDEX;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct model_operator *op = &iteration->operators[m];
         const uint32_t used[] = {op->in[0],     op->in[1],  op->in[2],       op->in[3],
                                  op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
                                  op->workspace, op->masked};
         for (size_t i = 0; i < G_N_ELEMENTS(used); i++) {
-            if (used[i] == MODEL_NONE)
+            if (used[i] == NO_INDEX)
                 continue;
             first[used[i]] = MIN(first[used[i]], m);
             last[used[i]] = m;
@@ -409,7 +409,7 @@ static void test_dropout_sites(void)
     uint64_t seen = 0;
     for (uint32_t m = 0; m < iteration->trace->operator_count; m++) {
         uint32_t site = iteration->operators[m].dropout_site;
-        if (site == MODEL_NONE)
+        if (site == NO_INDEX)
             continue;
         g_assert_cmpuint(site, <, 64);
         bool again = seen >> site & 1;

@@ -7,7 +7,7 @@ void cache_open(struct cache *cache, const struct policy_ops *policy,
 {
     uint32_t chunks = requests->chunk_count;
     *cache = (struct cache){.policy = policy, .chunk_count = chunks, .room = room};
-    cache->incoming = POLICY_NONE;
+    cache->incoming = NO_INDEX;
     cache->resident = g_new0(uint8_t, chunks);
     cache->pinned = g_new0(uint8_t, chunks);
     cache->dirty = g_new0(uint8_t, chunks);
@@ -51,7 +51,7 @@ void cache_close(struct cache *cache)
 uint32_t cache_victim(struct cache *cache)
 {
     uint32_t victim = cache->policy->victim(cache->state);
-    if (victim == POLICY_NONE)
+    if (victim == NO_INDEX)
         for (uint32_t c = 0; c < cache->chunk_count; c++)
             g_assert_true(!cache->resident[c] || cache->pinned[c]);
     else
@@ -73,14 +73,14 @@ static void admit(struct cache *cache, uint32_t chunk)
     cache->incoming = chunk;
     while (cache->resident_count + 1 > cache->room) {
         uint32_t victim = cache_victim(cache);
-        g_assert_cmpuint(victim, !=, POLICY_NONE);
+        g_assert_cmpuint(victim, !=, NO_INDEX);
         cache_remove(cache, victim);
     }
     cache->misses++;
     cache->resident[chunk] = 1;
     cache->resident_count++;
     cache->policy->admit(cache->state, chunk);
-    cache->incoming = POLICY_NONE;
+    cache->incoming = NO_INDEX;
 }
 
 bool cache_request(struct cache *cache, const struct requests *requests)
@@ -103,7 +103,7 @@ bool cache_request(struct cache *cache, const struct requests *requests)
     cache->moment = 0;
     cache->iteration++;
     for (uint32_t c = 0; c < cache->chunk_count; c++)
-        if (cache->next_use[c] != POLICY_NONE)
+        if (cache->next_use[c] != NO_INDEX)
             cache->next_use[c] -= requests->count;
     return missed;
 }

@@ -25,7 +25,7 @@ void cache_open(struct cache *cache, const struct policy_ops *policy,
                 const struct requests *requests, uint64_t room);
 void cache_close(struct cache *cache);
 
-/* The policy's answer, checked: resident and not pinned, POLICY_NONE only where none is. */
+/* The policy's answer, checked: resident and not pinned, NO_INDEX only where none is. */
 uint32_t cache_victim(struct cache *cache);
 /* The chunk leaves, because the policy said so or not. */
 void cache_remove(struct cache *cache, uint32_t chunk);

@@ -7,7 +7,7 @@ uint32_t oracle_find(const GArray *list, uint32_t chunk)
     for (uint32_t i = 0; i < list->len; i++)
         if (g_array_index(list, uint32_t, i) == chunk)
             return i;
-    return ORACLE_NOWHERE;
+    return NO_INDEX;
 }
 
 uint32_t oracle_take(GArray *list, uint32_t place)
@@ -61,7 +61,7 @@ static bool compare_all(struct oracle *oracle,
 {
     GArray *resident = oracle->lists[0];
     uint32_t leaves = 0;
-    if (oracle_find(resident, oracle->chunk) != ORACLE_NOWHERE)
+    if (oracle_find(resident, oracle->chunk) != NO_INDEX)
         return false;
     for (uint32_t i = 1; i < resident->len; i++)
         if (rank(oracle, g_array_index(resident, uint32_t, i)) <
@@ -110,7 +110,7 @@ static bool serve_opt_dirty(struct oracle *oracle)
 static bool serve_clock(struct oracle *oracle)
 {
     GArray *frames = oracle->lists[0];
-    if (oracle_find(frames, oracle->chunk) != ORACLE_NOWHERE)
+    if (oracle_find(frames, oracle->chunk) != NO_INDEX)
         return false;
     if (frames->len < oracle->room) {
         g_array_append_val(frames, oracle->chunk);
@@ -130,7 +130,7 @@ static bool serve_clock(struct oracle *oracle)
 static bool serve_random(struct oracle *oracle)
 {
     GArray *resident = oracle->lists[0];
-    if (oracle_find(resident, oracle->chunk) != ORACLE_NOWHERE)
+    if (oracle_find(resident, oracle->chunk) != NO_INDEX)
         return false;
     if (resident->len == oracle->room) {
         uint64_t x = ++oracle->draws * UINT64_C(0x9e3779b97f4a7c15);
@@ -177,7 +177,7 @@ void oracle_open(struct oracle *oracle, const char *policy, const struct request
     oracle->last = g_new0(uint32_t, chunks);
     oracle->uses = g_new0(uint32_t, chunks);
     oracle->dirty = g_new0(uint8_t, chunks);
-    oracle->hand = oracle->serve == oracle_sieve ? ORACLE_NOWHERE : 0;
+    oracle->hand = oracle->serve == oracle_sieve ? NO_INDEX : 0;
 }
 
 void oracle_close(struct oracle *oracle)

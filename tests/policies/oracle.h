@@ -4,6 +4,7 @@
 #define PSTAR_TESTS_POLICIES_ORACLE_H
 
 #include "tests/policies/requests.h"
+#include "traces/ids.h"
 
 #include <stdbool.h>
 
@@ -19,13 +20,11 @@ struct oracle {
     uint32_t *entered, *last;    /* [chunk_count] times */
     uint32_t *uses;              /* [chunk_count] since it came */
     uint8_t *dirty;              /* [chunk_count] */
-    uint32_t hand;               /* of the clock: a place; of SIEVE: a chunk, or ORACLE_NOWHERE */
+    uint32_t hand;               /* of the clock: a place; of SIEVE: a chunk, or NO_INDEX */
     uint64_t draws;              /* of the random policy */
     uint8_t *stays;              /* [requests] of opt-dirty; NULL until its warm-up is over */
     double target;               /* ARC's p */
 };
-
-#define ORACLE_NOWHERE UINT32_MAX
 
 /* `policy` by its name. */
 void oracle_open(struct oracle *oracle, const char *policy, const struct requests *requests,
@@ -34,7 +33,7 @@ void oracle_close(struct oracle *oracle);
 /* Serves the next request and moves on, round and round; returns whether it missed. */
 bool oracle_request(struct oracle *oracle);
 
-/* The chunk's place in a list; ORACLE_NOWHERE. */
+/* The chunk's place in a list; NO_INDEX. */
 uint32_t oracle_find(const GArray *list, uint32_t chunk);
 /* Takes out what is at a place and returns it. */
 uint32_t oracle_take(GArray *list, uint32_t place);

@@ -7,7 +7,7 @@
 struct gaps {
     const struct requests *requests;
     uint32_t room, count; /* gap i follows request i */
-    uint32_t *epoch;      /* [count] the writing request that it follows; ORACLE_NOWHERE */
+    uint32_t *epoch;      /* [count] the writing request that it follows; NO_INDEX */
     uint8_t *copies;      /* [count] that staying saves: 2 where a write-back is counted to it */
     uint8_t *stays;       /* [count] */
 };
@@ -24,12 +24,12 @@ static uint32_t epoch_of(const struct requests *requests, uint32_t gap)
         if (requests->items[i].chunk == requests->items[gap].chunk && requests->items[i].writes)
             return i;
     }
-    return ORACLE_NOWHERE;
+    return NO_INDEX;
 }
 
 static uint8_t copies_of(const struct gaps *gaps, uint32_t gap)
 {
-    if (gaps->epoch[gap] == ORACLE_NOWHERE)
+    if (gaps->epoch[gap] == NO_INDEX)
         return 1;
     for (uint32_t other = 0; other < gaps->count; other++) {
         if (gaps->epoch[other] != gaps->epoch[gap])
@@ -54,7 +54,7 @@ static void sweep(const struct gaps *gaps, bool weigh, uint8_t *leaves)
                 staying--;
             }
         while (staying + 1 > gaps->room && staying) {
-            uint32_t farthest = ORACLE_NOWHERE;
+            uint32_t farthest = NO_INDEX;
             double most = -1;
             for (uint32_t g = 0; g < gaps->count; g++) {
                 double copies = weigh ? gaps->copies[g] : 1, far = (until[g] - time) / copies;
@@ -92,18 +92,15 @@ static void fill(const struct gaps *gaps, const uint8_t *leaves, uint8_t *stays)
     for (uint32_t m = 0; m < gaps->count; m++)
         room[m] = (int64_t)gaps->room - 1;
     for (uint32_t i = 0; i < gaps->count; i++) {
-        uint32_t best = ORACLE_NOWHERE;
+        uint32_t best = NO_INDEX;
         for (uint32_t g = 0; g < gaps->count; g++) {
             if (tried[g])
                 continue;
-            uint64_t mine = best == ORACLE_NOWHERE ? 0
-                                                   : gaps->copies[g] * (uint64_t)span(gaps, best);
-            uint64_t its = best == ORACLE_NOWHERE ? 0
-                                                  : gaps->copies[best] * (uint64_t)span(gaps, g);
-            bool more = mine > its || (mine == its && best != ORACLE_NOWHERE &&
-                                       gaps->copies[g] > gaps->copies[best]);
-            if (best == ORACLE_NOWHERE || leaves[g] < leaves[best] ||
-                (leaves[g] == leaves[best] && more))
+            uint64_t mine = best == NO_INDEX ? 0 : gaps->copies[g] * (uint64_t)span(gaps, best);
+            uint64_t its = best == NO_INDEX ? 0 : gaps->copies[best] * (uint64_t)span(gaps, g);
+            bool more = mine > its ||
+                        (mine == its && best != NO_INDEX && gaps->copies[g] > gaps->copies[best]);
+            if (best == NO_INDEX || leaves[g] < leaves[best] || (leaves[g] == leaves[best] && more))
                 best = g;
         }
         tried[best] = 1;

@@ -8,16 +8,16 @@ static void append(GArray *list, uint32_t chunk)
 bool oracle_sieve(struct oracle *oracle)
 {
     GArray *queue = oracle->lists[0];
-    if (oracle_find(queue, oracle->chunk) != ORACLE_NOWHERE)
+    if (oracle_find(queue, oracle->chunk) != NO_INDEX)
         return false;
     if (queue->len == oracle->room) {
-        uint32_t place = oracle->hand == ORACLE_NOWHERE ? 0 : oracle_find(queue, oracle->hand);
+        uint32_t place = oracle->hand == NO_INDEX ? 0 : oracle_find(queue, oracle->hand);
         while (oracle->uses[g_array_index(queue, uint32_t, place)] > 1) {
             oracle->uses[g_array_index(queue, uint32_t, place)] = 1;
             place = (place + 1) % queue->len;
         }
         oracle_take(queue, place);
-        oracle->hand = place < queue->len ? g_array_index(queue, uint32_t, place) : ORACLE_NOWHERE;
+        oracle->hand = place < queue->len ? g_array_index(queue, uint32_t, place) : NO_INDEX;
     }
     append(queue, oracle->chunk);
     return true;
@@ -40,7 +40,7 @@ static bool arc_hit(struct oracle *oracle)
 {
     for (int list = T1; list <= T2; list++) {
         uint32_t place = oracle_find(oracle->lists[list], oracle->chunk);
-        if (place == ORACLE_NOWHERE)
+        if (place == NO_INDEX)
             continue;
         append(oracle->lists[T2], oracle_take(oracle->lists[list], place));
         return true;
@@ -53,16 +53,16 @@ static bool arc_ghost_hit(struct oracle *oracle)
     GArray **l = oracle->lists;
     double b1 = l[B1]->len, b2 = l[B2]->len;
     uint32_t in_b1 = oracle_find(l[B1], oracle->chunk), in_b2 = oracle_find(l[B2], oracle->chunk);
-    if (in_b1 == ORACLE_NOWHERE && in_b2 == ORACLE_NOWHERE)
+    if (in_b1 == NO_INDEX && in_b2 == NO_INDEX)
         return false;
-    if (in_b1 != ORACLE_NOWHERE) {
+    if (in_b1 != NO_INDEX) {
         oracle->target = MIN(oracle->target + MAX(b2 / b1, 1), oracle->room);
         oracle_take(l[B1], in_b1);
     } else {
         oracle->target = MAX(oracle->target - MAX(b1 / b2, 1), 0);
         oracle_take(l[B2], in_b2);
     }
-    replace(oracle, in_b2 != ORACLE_NOWHERE);
+    replace(oracle, in_b2 != NO_INDEX);
     append(l[T2], oracle->chunk);
     return true;
 }
@@ -128,15 +128,15 @@ bool oracle_s3fifo(struct oracle *oracle)
 {
     GArray **l = oracle->lists;
     uint32_t main_share = oracle->room - oracle->room / 10;
-    if (oracle_find(l[S], oracle->chunk) != ORACLE_NOWHERE ||
-        oracle_find(l[M], oracle->chunk) != ORACLE_NOWHERE)
+    if (oracle_find(l[S], oracle->chunk) != NO_INDEX ||
+        oracle_find(l[M], oracle->chunk) != NO_INDEX)
         return false;
     uint32_t ghost = oracle_find(l[G], oracle->chunk);
-    if (ghost != ORACLE_NOWHERE)
+    if (ghost != NO_INDEX)
         oracle_take(l[G], ghost);
     if (l[S]->len + l[M]->len == oracle->room &&
         (l[M]->len > main_share || !evict_from_small(oracle, oracle->room * 9 / 10)))
         evict_from_main(oracle);
-    append(l[ghost != ORACLE_NOWHERE ? M : S], oracle->chunk);
+    append(l[ghost != NO_INDEX ? M : S], oracle->chunk);
     return true;
 }

@@ -22,16 +22,15 @@ static uint32_t any(struct model *model, uint32_t count)
 /* Few moments for many chunks, so that several share one. */
 static uint32_t draw_next_use(struct model *model)
 {
-    return any(model, 10) == 0 ? POLICY_NONE
-                               : model->moment + any(model, 2 * MOMENTS - model->moment);
+    return any(model, 10) == 0 ? NO_INDEX : model->moment + any(model, 2 * MOMENTS - model->moment);
 }
 
 static uint32_t farthest_of_all(const struct model *model)
 {
-    uint32_t found = POLICY_NONE;
+    uint32_t found = NO_INDEX;
     for (uint32_t c = 0; c < CHUNKS; c++)
         if (model->in_set[c] && !model->pinned[c] &&
-            (found == POLICY_NONE || model->next_use[c] > model->next_use[found]))
+            (found == NO_INDEX || model->next_use[c] > model->next_use[found]))
             found = c;
     return found;
 }
@@ -44,7 +43,7 @@ static void end_iteration(struct model *model)
             model->next_use[c] = MOMENTS + any(model, MOMENTS);
             policy_next_use_touch(model->set, c);
         }
-        if (model->next_use[c] != POLICY_NONE && model->next_use[c] >= MOMENTS)
+        if (model->next_use[c] != NO_INDEX && model->next_use[c] >= MOMENTS)
             model->next_use[c] -= MOMENTS;
     }
     model->moment = 0;
@@ -93,12 +92,12 @@ static void test_order(void)
             step(&model);
         memset(model.pinned, 0, sizeof model.pinned);
         uint32_t chunk;
-        while ((chunk = farthest_of_all(&model)) != POLICY_NONE) {
+        while ((chunk = farthest_of_all(&model)) != NO_INDEX) {
             g_assert_cmpuint(policy_next_use_farthest(model.set), ==, chunk);
             policy_next_use_remove(model.set, chunk);
             model.in_set[chunk] = 0;
         }
-        g_assert_cmpuint(policy_next_use_farthest(model.set), ==, POLICY_NONE);
+        g_assert_cmpuint(policy_next_use_farthest(model.set), ==, NO_INDEX);
         policy_next_use_close(model.set);
     }
     g_rand_free(random);
@@ -125,7 +124,7 @@ static uint32_t last_of_all(const uint8_t *member, uint32_t limit)
     for (uint32_t n = limit + 1; n-- > 0;)
         if (member[n])
             return n;
-    return POLICY_BITSET_NONE;
+    return NO_INDEX;
 }
 
 /* Bounds at which another level begins, and any. */
@@ -148,7 +147,7 @@ static void test_bitset(void)
             g_assert_true(policy_bitset_has(&set, limit) == member[limit]);
         }
         policy_bitset_empty(&set);
-        g_assert_cmpuint(policy_bitset_last(&set, bounds[b] - 1), ==, POLICY_BITSET_NONE);
+        g_assert_cmpuint(policy_bitset_last(&set, bounds[b] - 1), ==, NO_INDEX);
         policy_bitset_clear(&set);
     }
     g_rand_free(random);

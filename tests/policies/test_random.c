@@ -9,7 +9,7 @@ static uint32_t any_resident(const struct cache *cache, GRand *random)
     for (uint32_t i = 0; i < cache->chunk_count; i++)
         if (cache->resident[(chunk + i) % cache->chunk_count])
             return (chunk + i) % cache->chunk_count;
-    return POLICY_NONE;
+    return NO_INDEX;
 }
 
 static void pin_some(struct cache *cache, GRand *random)
@@ -43,9 +43,9 @@ static void assert_farthest(const struct cache *cache, uint32_t victim)
 static void ask_in_vain(struct cache *cache, GRand *random)
 {
     uint32_t chunk = (uint32_t)g_rand_int_range(random, 0, (gint32)cache->chunk_count);
-    cache->incoming = cache->resident[chunk] ? POLICY_NONE : chunk;
+    cache->incoming = cache->resident[chunk] ? NO_INDEX : chunk;
     assert_farthest(cache, cache_victim(cache));
-    cache->incoming = POLICY_NONE;
+    cache->incoming = NO_INDEX;
 }
 
 static void disturb(struct cache *cache, GRand *random)
@@ -54,7 +54,7 @@ static void disturb(struct cache *cache, GRand *random)
     switch (g_rand_int_range(random, 0, 8)) {
     case 0:
         chunk = any_resident(cache, random);
-        if (chunk != POLICY_NONE)
+        if (chunk != NO_INDEX)
             cache_remove(cache, chunk);
         break;
     case 1:
@@ -65,7 +65,7 @@ static void disturb(struct cache *cache, GRand *random)
         break;
     case 3: /* the host reads a chunk: it is clean from now on, and nobody says so */
         chunk = any_resident(cache, random);
-        if (chunk != POLICY_NONE)
+        if (chunk != NO_INDEX)
             cache->dirty[chunk] = 0;
         break;
     default:
@@ -90,7 +90,7 @@ static void treat(const struct policy_ops *policy, GRand *random)
         cache.pinned[c] = 0;
     while (cache.resident_count)
         cache_remove(&cache, cache_victim(&cache));
-    g_assert_cmpuint(cache_victim(&cache), ==, POLICY_NONE);
+    g_assert_cmpuint(cache_victim(&cache), ==, NO_INDEX);
     cache_close(&cache);
     requests_free(requests);
 }

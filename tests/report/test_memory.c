@@ -37,7 +37,7 @@ static void check_host(const struct memory_moment *moment, const struct plan *pl
 {
     uint64_t slots = 0, counted = moment->host_twice_bytes, on_device = 0;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        slots += plan->host_address[c] == PLAN_NOWHERE ? 0 : plan->layout->chunks[c].bytes;
+        slots += plan->host_address[c] == NO_ADDRESS ? 0 : plan->layout->chunks[c].bytes;
     for (int list = 0; list < TRACE_LISTS; list++) {
         counted += moment->host_bytes[list];
         on_device += moment->list_bytes[list];

@@ -115,7 +115,7 @@ static void run_free(struct run *run)
 
 static uint64_t buffer_at(const struct run *run, uint32_t buffer)
 {
-    return buffer == MODEL_NONE ? OPERATION_ABSENT : buffer_region(run, buffer)->address;
+    return buffer == NO_INDEX ? NO_ADDRESS : buffer_region(run, buffer)->address;
 }
 
 static void set_tensor(const struct run *run, const struct model_operator *op, int i,
@@ -124,7 +124,7 @@ static void set_tensor(const struct run *run, const struct model_operator *op, i
     enum model_gradient layout = model_gradient_layout(&run->iteration->job);
     for (int list = 0; list < TRACE_LISTS; list++) {
         const struct region *region = tensor_region(run, op->t[i], list);
-        tensor->address[list] = region->bytes ? region->address : OPERATION_ABSENT;
+        tensor->address[list] = region->bytes ? region->address : NO_ADDRESS;
     }
     tensor->gradient = layout == MODEL_GRADIENT_BUFFER ? buffer_at(run, op->gradient[i])
                        : layout == MODEL_GRADIENT_LIST ? tensor->address[TRACE_GRAD]
@@ -151,7 +151,7 @@ static struct operation describe(const struct run *run, const struct model_opera
         operation.in[i] = buffer_at(run, op->in[i]);
     for (int i = 0; i < 2; i++) {
         operation.out[i] = buffer_at(run, op->out[i]);
-        if (op->t[i] != MODEL_NONE)
+        if (op->t[i] != NO_INDEX)
             set_tensor(run, op, i, &operation.tensor[i]);
     }
     return operation;
@@ -161,7 +161,7 @@ static struct operation describe(const struct run *run, const struct model_opera
 
 static bool is_among(uint32_t buffer, const struct run *run, const struct region *region)
 {
-    return buffer != MODEL_NONE && buffer_region(run, buffer) == region;
+    return buffer != NO_INDEX && buffer_region(run, buffer) == region;
 }
 
 /* Sums and statistics are fp32 whatever the precision. */
@@ -178,7 +178,7 @@ static bool writes(const struct run *run, const struct model_operator *op,
     bool in_place = op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD;
     for (int i = 0; i < 2; i++)
         for (int list = 0; list < TRACE_LISTS; list++)
-            if (op->t[i] != MODEL_NONE && tensor_region(run, op->t[i], list) == region)
+            if (op->t[i] != NO_INDEX && tensor_region(run, op->t[i], list) == region)
                 return true;
     return is_among(op->out[0], run, region) || is_among(op->out[1], run, region) ||
            is_among(op->gradient[0], run, region) || is_among(op->gradient[1], run, region) ||

@@ -66,7 +66,7 @@ static const struct model_config config = {.name = "device",
                                            .vocabulary = 8};
 static const struct model_job job = {
     .batch = 1, .sequence = 4, .micro_batches = 1, .precision = MODEL_FP32};
-static const struct model_operator update = {.kind = MODEL_UPDATE, .t = {0, MODEL_NONE}};
+static const struct model_operator update = {.kind = MODEL_UPDATE, .t = {0, NO_INDEX}};
 
 /* The four lists of one tensor, one after the other from `address`. */
 static struct operation update_at(uint64_t address)
@@ -77,7 +77,7 @@ static struct operation update_at(uint64_t address)
         .op = &update, .config = &config, .job = &job, .adamw = adamw_step_of(&adamw, 1)};
     const int lists[] = {TRACE_PARAM, TRACE_GRAD, TRACE_EXP_AVG, TRACE_EXP_AVG_SQ};
     for (int list = 0; list < TRACE_LISTS; list++)
-        operation.tensor[0].address[list] = OPERATION_ABSENT;
+        operation.tensor[0].address[list] = NO_ADDRESS;
     for (size_t l = 0; l < G_N_ELEMENTS(lists); l++)
         operation.tensor[0].address[lists[l]] = address + l * 4096;
     operation.tensor[0].gradient = operation.tensor[0].address[TRACE_GRAD];

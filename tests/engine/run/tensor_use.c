@@ -7,7 +7,7 @@
 static struct model_operator operator_on(enum model_kind kind, uint32_t tensor, bool finishes)
 {
     return (struct model_operator){
-        .kind = kind, .t = {tensor, MODEL_NONE}, .finishes = {finishes, false}};
+        .kind = kind, .t = {tensor, NO_INDEX}, .finishes = {finishes, false}};
 }
 
 static void pass(struct tensor_use *use, enum model_kind kind, bool finishes,

@@ -52,7 +52,7 @@ struct trial_placement trial_draw(GRand *random)
         .offload = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .host_embedding = g_rand_boolean(random),
         .split_masters = g_rand_boolean(random),
-        .host_update = (uint32_t[]){0, UINT32_MAX,
+        .host_update = (uint32_t[]){0, NO_INDEX,
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
         .through_file = g_rand_boolean(random),

@@ -28,7 +28,7 @@ static void broken_admit(void *state, uint32_t chunk)
 static uint32_t broken_victim(void *state)
 {
     (void)state;
-    return POLICY_NONE - 1;
+    return NO_INDEX - 1;
 }
 #endif
 
