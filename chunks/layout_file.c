@@ -1,7 +1,7 @@
 #include "chunks/layout_file.h"
 
 #include "chunks/plan_check.h"
-#include "traces/input_file.h"
+#include "traces/files.h"
 
 #include <jansson.h>
 

@@ -1,7 +1,7 @@
 #include "chunks/certificate_json.h"
 #include "chunks/plan.h"
 #include "chunks/plan_format.h"
-#include "traces/input_file.h"
+#include "traces/files.h"
 
 #include <jansson.h>
 

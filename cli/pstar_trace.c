@@ -64,7 +64,7 @@ static void print_summary(const struct trace *trace, const struct records *recor
 {
     struct summary *summary = summary_new(trace, records, activity);
     if (as_json)
-        pstar_trace_print_json(summary_json(summary, trace, records, activity, path));
+        pstar_trace_print_json(summary_to_json(summary, trace, records, activity, path));
     else
         summary_print(summary, trace, records, path, stdout);
     summary_free(summary);

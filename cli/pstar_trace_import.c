@@ -1,7 +1,7 @@
 /* The command import of pstar-trace. */
 #include "cli/pstar_trace.h"
+#include "traces/files.h"
 #include "traces/import/import.h"
-#include "traces/input_file.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "collect/launch.h"
 
 #include "collect/window.h"
-#include "traces/library_file.h"
+#include "traces/files.h"
 
 #include <errno.h>
 #include <signal.h>

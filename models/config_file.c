@@ -1,7 +1,7 @@
 /* Hugging Face config.json of GPT-2: its keys, and the defaults that transformers gives them. */
 #include "models/config_check.h"
 
-#include "traces/input_file.h"
+#include "traces/files.h"
 #include "traces/output_file.h"
 
 #include <errno.h>

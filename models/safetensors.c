@@ -1,6 +1,6 @@
 #include "models/safetensors.h"
 
-#include "traces/input_file.h"
+#include "traces/files.h"
 
 #include <jansson.h>
 #include <stdlib.h>

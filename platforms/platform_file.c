@@ -1,7 +1,7 @@
 /* A machine's JSON file. */
 #include "platforms/platform.h"
 
-#include "traces/input_file.h"
+#include "traces/files.h"
 #include "traces/output_file.h"
 
 #include <jansson.h>

@@ -3,7 +3,7 @@
 #include "report/error.h"
 #include "report/plan_trace.h"
 #include "report/strips_file.h"
-#include "traces/input_file.h"
+#include "traces/files.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
 

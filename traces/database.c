@@ -1,7 +1,6 @@
 #include "traces/database.h"
 
-#include "traces/input_file.h"
-#include "traces/schema.h"
+#include "traces/files.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>

@@ -2,8 +2,6 @@
 #include "traces/activity/device_times.h"
 #include "traces/database.h"
 #include "traces/records.h"
-#include "traces/schema.h"
-#include "traces/trace_store.h"
 
 #include <string.h>
 

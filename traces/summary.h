@@ -60,8 +60,8 @@ void summary_print(const struct summary *summary, const struct trace *trace,
 char *summary_format_time(uint64_t ns);
 
 /* One object, described in docs/formats.md. The caller owns the reference. */
-json_t *summary_json(const struct summary *summary, const struct trace *trace,
-                     const struct records *records, const struct activity *activity,
-                     const char *path);
+json_t *summary_to_json(const struct summary *summary, const struct trace *trace,
+                        const struct records *records, const struct activity *activity,
+                        const char *path);
 
 #endif

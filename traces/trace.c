@@ -1,5 +1,7 @@
 #include "traces/trace.h"
 
+#include <string.h>
+
 G_DEFINE_QUARK(pstar_trace_error, trace_error)
 
 void trace_free(struct trace *trace)
@@ -85,4 +87,165 @@ uint64_t trace_model_bytes(const struct trace *trace)
     for (uint32_t i = 0; i < trace->tensor_count; i++)
         elements += trace->tensors[i].elements;
     return elements * element_bytes;
+}
+
+/* Names of enumerations, in tables, files and messages. */
+
+static const char *const lists[TRACE_ACCESS_LISTS] = {"param",   "grad",       "master",
+                                                      "exp_avg", "exp_avg_sq", "activation"};
+static const char *const modes[] = {"read", "update", "overwrite"};
+static const char *const phases[] = {"forward", "backward", "update"};
+static const char *const places[] = {"device", "host"};
+
+static bool find(const char *const *names, size_t count, const char *name, uint8_t *number)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(names[i], name) == 0) {
+            *number = (uint8_t)i;
+            return true;
+        }
+    return false;
+}
+
+const char *trace_list_name(enum trace_list list)
+{
+    g_assert((size_t)list < G_N_ELEMENTS(lists));
+    return lists[list];
+}
+
+bool trace_list_parse(const char *name, uint8_t *list)
+{
+    return find(lists, TRACE_LISTS, name, list);
+}
+
+bool trace_access_list_parse(const char *name, uint8_t *list)
+{
+    return find(lists, G_N_ELEMENTS(lists), name, list);
+}
+
+const char *trace_mode_name(enum trace_mode mode)
+{
+    g_assert((size_t)mode < G_N_ELEMENTS(modes));
+    return modes[mode];
+}
+
+bool trace_mode_parse(const char *name, uint8_t *mode)
+{
+    return find(modes, G_N_ELEMENTS(modes), name, mode);
+}
+
+const char *trace_phase_name(enum trace_phase phase)
+{
+    g_assert((size_t)phase < G_N_ELEMENTS(phases));
+    return phases[phase];
+}
+
+bool trace_phase_parse(const char *name, uint8_t *phase)
+{
+    return find(phases, G_N_ELEMENTS(phases), name, phase);
+}
+
+const char *trace_place_name(enum trace_place place)
+{
+    g_assert((size_t)place < G_N_ELEMENTS(places));
+    return places[place];
+}
+
+bool trace_place_parse(const char *name, uint8_t *place)
+{
+    return find(places, G_N_ELEMENTS(places), name, place);
+}
+
+/* What a plan depends on, put into bytes in one way on every machine, and digested. */
+
+enum { FLUSH_BYTES = 1 << 16 };
+
+struct digester {
+    GChecksum *checksum;
+    GByteArray *pending; /* fields are short: they are digested many at a time */
+};
+
+static void flush(struct digester *digester)
+{
+    g_checksum_update(digester->checksum, digester->pending->data, (gssize)digester->pending->len);
+    g_byte_array_set_size(digester->pending, 0);
+}
+
+static void add_number(struct digester *digester, uint64_t number)
+{
+    uint64_t little_endian = GUINT64_TO_LE(number);
+    g_byte_array_append(digester->pending, (const guint8 *)&little_endian, sizeof little_endian);
+    if (digester->pending->len >= FLUSH_BYTES)
+        flush(digester);
+}
+
+static void add_text(struct digester *digester, const char *text)
+{
+    size_t length = !text ? 0 : strlen(text);
+    add_number(digester, length);
+    if (length > 0)
+        g_byte_array_append(digester->pending, (const guint8 *)text, (guint)length);
+}
+
+static void add_tensors(struct digester *digester, const struct trace *trace)
+{
+    for (int list = 0; list < TRACE_LISTS; list++)
+        add_number(digester, trace->list_element_bytes[list]);
+    add_number(digester, trace->tensor_count);
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        add_text(digester, trace->tensors[i].name);
+        add_number(digester, trace->tensors[i].elements);
+    }
+}
+
+static void add_operators(struct digester *digester, const struct trace *trace)
+{
+    add_number(digester, trace->operator_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        add_text(digester, op->name);
+        add_number(digester, op->place);
+        add_number(digester, op->h2d_bytes);
+        add_number(digester, op->d2h_bytes);
+        add_number(digester, op->access_count);
+        for (uint32_t i = 0; i < op->access_count; i++) {
+            const struct trace_access *access = &trace->accesses[op->first_access + i];
+            add_number(digester, access->tensor);
+            add_number(digester, access->list);
+            add_number(digester, access->mode);
+        }
+    }
+}
+
+static void add_non_model(struct digester *digester, const struct trace *trace)
+{
+    add_number(digester, trace->buffer_count);
+    for (uint32_t i = 0; i < trace->buffer_count; i++) {
+        add_number(digester, trace->buffers[i].bytes);
+        add_number(digester, trace->buffers[i].first);
+        add_number(digester, trace->buffers[i].last);
+    }
+    if (trace->buffer_count == 0)
+        for (uint32_t m = 0; m < trace->operator_count; m++)
+            add_number(digester, trace->non_model_bytes[m]);
+}
+
+char *trace_digest(const struct trace *trace)
+{
+    struct digester digester = {
+        .checksum = g_checksum_new(G_CHECKSUM_SHA256),
+        .pending = g_byte_array_sized_new(FLUSH_BYTES),
+    };
+    add_text(&digester, trace->precision);
+    add_number(&digester, trace->batch);
+    add_number(&digester, trace->sequence);
+    add_number(&digester, trace->micro_batches);
+    add_tensors(&digester, trace);
+    add_operators(&digester, trace);
+    add_non_model(&digester, trace);
+    flush(&digester);
+    char *digest = g_strdup(g_checksum_get_string(digester.checksum));
+    g_byte_array_unref(digester.pending);
+    g_checksum_free(digester.checksum);
+    return digest;
 }

@@ -1,7 +1,7 @@
 #include "engine/train/data.h"
 
 #include "engine/random.h"
-#include "traces/input_file.h"
+#include "traces/files.h"
 
 #include <math.h>
 #include <string.h>

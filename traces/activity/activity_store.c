@@ -1,7 +1,7 @@
 #include "traces/activity/activity_store.h"
 
 #include "traces/activity/activity_tables.h"
-#include "traces/schema.h"
+#include "traces/database.h"
 
 struct activity_store {
     const struct database *database;

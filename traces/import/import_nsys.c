@@ -1,9 +1,8 @@
 /* SQLite exports of Nsight Systems: tables of the same names and columns are copied. */
 #include "traces/activity/activity_tables.h"
 #include "traces/database.h"
+#include "traces/files.h"
 #include "traces/import/import.h"
-#include "traces/input_file.h"
-#include "traces/schema.h"
 
 #include <errno.h>
 #include <glib/gstdio.h>

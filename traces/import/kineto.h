@@ -4,7 +4,7 @@
 #define PSTAR_TRACES_IMPORT_KINETO_H
 
 #include "traces/activity/activity.h"
-#include "traces/string_table.h"
+#include "traces/records.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -1,6 +1,4 @@
-#include "traces/trace_store.h"
-
-#include "traces/schema.h"
+#include "traces/database.h"
 #include "traces/trace_file.h"
 
 static void bind_text(sqlite3_stmt *statement, int column, const char *text)

@@ -1,7 +1,17 @@
-#include "traces/library_file.h"
+#include "traces/files.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+bool input_file_check(const char *path, GError **error)
+{
+    struct stat status;
+    if (stat(path, &status) != 0 || S_ISREG(status.st_mode) || S_ISDIR(status.st_mode))
+        return true;
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL, "%s: not a regular file", path);
+    return false;
+}
 
 char *library_file_find(const char *name, GError **error)
 {

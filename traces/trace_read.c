@@ -1,7 +1,113 @@
-/* From the tables of a trace file to a trace, doubting every value. */
+#include "traces/activity/activity_verify.h"
+#include "traces/annotations.h"
 #include "traces/database.h"
+#include "traces/records.h"
 #include "traces/trace_file.h"
-#include "traces/trace_load_meta.h"
+
+#include <string.h>
+
+/* One row of meta at a time: `row` selects the value of a key. */
+static int step_to(sqlite3_stmt *row, const char *key)
+{
+    sqlite3_reset(row);
+    sqlite3_bind_text(row, 1, key, -1, SQLITE_STATIC);
+    return sqlite3_step(row);
+}
+
+/* *out stays NULL where the key is absent. */
+static bool meta_text(const struct database *database, sqlite3_stmt *row, const char *key,
+                      char **out, GError **error)
+{
+    int status = step_to(row, key);
+    if (status == SQLITE_DONE)
+        return true;
+    if (status != SQLITE_ROW) {
+        database_set_error(database, error);
+        return false;
+    }
+    const char *value = (const char *)sqlite3_column_text(row, 0);
+    if (!value || !g_utf8_validate(value, sqlite3_column_bytes(row, 0), NULL)) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: meta: %s is no text",
+                    database->path, key);
+        return false;
+    }
+    *out = g_strdup(value);
+    return true;
+}
+
+static bool meta_number(const struct database *database, sqlite3_stmt *row, const char *key,
+                        uint64_t most, uint64_t *out, GError **error)
+{
+    int status = step_to(row, key);
+    if (status != SQLITE_ROW && status != SQLITE_DONE) {
+        database_set_error(database, error);
+        return false;
+    }
+    sqlite3_int64 value = status == SQLITE_ROW ? sqlite3_column_int64(row, 0) : -1;
+    if (value < 0 || (uint64_t)value > most || sqlite3_column_type(row, 0) != SQLITE_INTEGER) {
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "%s: meta: %s is %s, must be a whole number from 0 to %" G_GUINT64_FORMAT,
+                    database->path, key, status == SQLITE_DONE ? "missing" : "wrong", most);
+        return false;
+    }
+    *out = (uint64_t)value;
+    return true;
+}
+
+static bool meta_element_bytes(const struct database *database, sqlite3_stmt *row,
+                               struct trace *trace, GError **error)
+{
+    bool good = true;
+    for (unsigned list = 0; good && list < TRACE_LISTS; list++) {
+        char *key = g_strconcat("element_bytes_", trace_list_name((enum trace_list)list), NULL);
+        uint64_t bytes = 0;
+        good = meta_number(database, row, key, UINT8_MAX, &bytes, error);
+        trace->list_element_bytes[list] = (uint8_t)bytes;
+        g_free(key);
+    }
+    return good;
+}
+
+bool trace_is_partial(const char *path, bool *partial, GError **error)
+{
+    uint64_t number = 0;
+    struct database *database = database_open(path, error);
+    if (!database)
+        return false;
+    sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
+    bool good = row && meta_number(database, row, "partial", 1, &number, error);
+    sqlite3_finalize(row);
+    database_close(database);
+    *partial = number == 1;
+    return good;
+}
+
+static bool trace_load_meta(const struct database *database, struct trace *trace, GError **error)
+{
+    uint64_t batch = 0, sequence = 0, micro_batches = 0, estimated = 0, partial = 0;
+    sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
+    bool good = row && meta_text(database, row, "producer", &trace->producer, error) &&
+                meta_text(database, row, "model", &trace->model, error) &&
+                meta_text(database, row, "precision", &trace->precision, error) &&
+                meta_text(database, row, "machine", &trace->machine, error) &&
+                meta_number(database, row, "batch", UINT32_MAX, &batch, error) &&
+                meta_number(database, row, "sequence", UINT32_MAX, &sequence, error) &&
+                meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
+                meta_number(database, row, "library_bytes", INT64_MAX, &trace->library_bytes,
+                            error) &&
+                meta_number(database, row, "estimated", 1, &estimated, error) &&
+                meta_number(database, row, "partial", 1, &partial, error) &&
+                meta_element_bytes(database, row, trace, error);
+    sqlite3_finalize(row);
+    trace->batch = (uint32_t)batch;
+    trace->sequence = (uint32_t)sequence;
+    trace->micro_batches = (uint32_t)micro_batches;
+    trace->estimated = estimated == 1;
+    trace->partial = partial == 1;
+    return good;
+}
+
+/* From the tables of a trace file to a trace, doubting every value. */
 
 struct loader {
     const struct database *database;
@@ -312,4 +418,79 @@ struct trace *trace_read(const char *path, GError **error)
     if (!good)
         g_clear_pointer(&trace, trace_free);
     return trace;
+}
+
+static bool verify_pages(const struct database *database, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "PRAGMA integrity_check(1)", error);
+    if (!row)
+        return false;
+    bool good = true;
+    if (sqlite3_step(row) != SQLITE_ROW) {
+        database_set_error(database, error);
+        good = false;
+    } else if (g_strcmp0((const char *)sqlite3_column_text(row, 0), "ok") != 0) {
+        g_autofree char *reason = g_strdup((const char *)sqlite3_column_text(row, 0));
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS, "%s: damaged: %s", database->path,
+                    g_strdelimit(reason, "\n", ' '));
+        good = false;
+    }
+    sqlite3_finalize(row);
+    return good;
+}
+
+/* The id of our domain; 0: no such domain was recorded. */
+static uint32_t find_domain(const struct records *records)
+{
+    for (uint32_t i = 0; i < records->event_count; i++)
+        if (records->events[i].type == RECORD_DOMAIN &&
+            strcmp(records_text(records, records->events[i].text), ANNOTATION_DOMAIN) == 0)
+            return records->events[i].domain;
+    return 0;
+}
+
+/* `trace` NULL: the file holds no iteration. */
+static bool verify_ranges(const char *path, const struct trace *trace,
+                          const struct records *records, GError **error)
+{
+    uint32_t domain = find_domain(records);
+    for (uint32_t i = 0; i < records->event_count; i++) {
+        const struct record *event = &records->events[i];
+        const char *fault = NULL;
+        if (event->end_ns != 0 && event->end_ns < event->start_ns)
+            fault = "ends before it begins";
+        else if (domain != 0 && trace && event->domain == domain &&
+                 event->type == RECORD_PUSH_POP && event->category == ANNOTATION_OPERATOR &&
+                 event->payload >= trace->operator_count)
+            fault = "is of an operator that the trace does not have";
+        if (fault) {
+            g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                        "%s: NVTX_EVENTS: the range '%s' that starts at %" G_GUINT64_FORMAT " %s",
+                        path, records_text(records, event->text), event->start_ns, fault);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool trace_verify(const char *path, GError **error)
+{
+    struct database *database = database_open(path, error);
+    bool good = database && verify_pages(database, error);
+    database_close(database);
+    if (!good)
+        return false;
+    bool partial = false;
+    struct trace *trace = NULL;
+    struct activity *activity = NULL;
+    struct records *records = records_read(path, error);
+    if (records && trace_is_partial(path, &partial, error) &&
+        (!records->has_iteration || (trace = trace_read(path, error))))
+        activity = activity_read(path, ACTIVITY_ALL, error);
+    good = activity && verify_ranges(path, trace, records, error) &&
+           activity_verify(activity, records, partial, path, error);
+    activity_free(activity);
+    records_free(records);
+    trace_free(trace);
+    return good;
 }
