@@ -145,7 +145,7 @@ static struct trace *read_trace_of(const struct plan *plan, const struct argumen
     struct trace *trace = trace_read(a->rest[0], error), *traced = NULL, *placed = NULL;
 
     if (trace && read_platform(a, plan->certificate, &platform, error) &&
-        (traced = traced_for_plan(plan, trace, platform, error)))
+        (traced = derived_for_plan(plan, trace, platform, error)))
         placed = placement_of_plan(plan, traced, platform, error);
     platform_free(platform);
     trace_free(traced);
@@ -236,7 +236,7 @@ static bool read_inputs(const struct arguments *a, struct inputs *in, GError **e
 
 /* Proves how good the plan is, and writes it. */
 static bool write_result(const struct arguments *a, const struct costs *costs,
-                         struct choices_result *result, GError **error)
+                         struct variants_result *result, GError **error)
 {
     g_autofree char *platform = NULL, *hash = NULL;
 
@@ -247,7 +247,7 @@ static bool write_result(const struct arguments *a, const struct costs *costs,
     const struct certificate_source source = {hash, platform, a->link, result->traced};
     if (!certificate_make(result->best->plan, result->best->trace, &source, error))
         return false;
-    choices_list(result, result->best->plan->certificate);
+    variants_list(result, result->best->plan->certificate);
     return plan_write(result->best->plan, a->output, error) &&
            (!a->timeline ||
             plan_replay_write(result->best->plan, result->best->trace, costs, a->timeline, error));
@@ -307,11 +307,11 @@ static int search(const struct arguments *a, const struct inputs *in)
     g_autoptr(GError) error = NULL;
     struct progress *progress = progress_begin("candidates");
     const struct search_options options = options_of(a, in, progress);
-    const struct choices_scope scope = {
+    const struct variants_scope scope = {
         !is_given(a->recompute, "traced"), !is_given(a->offload, "traced"),
         !is_given(a->embedding, "traced"), !is_given(a->masters, "traced"),
         is_given(a->micro_batch, "any")};
-    struct choices_result *result = choices_search(in->trace, &options, scope, &error);
+    struct variants_result *result = variants_search(in->trace, &options, scope, &error);
 
     progress_end(progress);
     if (!result)
@@ -326,7 +326,7 @@ static int search(const struct arguments *a, const struct inputs *in)
     if (ok && a->emit)
         ok = emit_beside(a->output, a->emit, result->best->plan, result->best->trace, stdout,
                          &error);
-    choices_result_free(result);
+    variants_result_free(result);
     return ok ? EXIT_DONE : fail(EXIT_FAILED, error);
 }
 

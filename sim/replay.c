@@ -115,7 +115,7 @@ struct replay_figures replay_with(const struct plan *plan, const struct replay_v
     return replay_noting(plan, view, &(struct notes){.timeline = timeline});
 }
 
-struct replay_figures replay_paced(const struct plan *plan, const struct replay_view *view,
+struct replay_figures replay_times(const struct plan *plan, const struct replay_view *view,
                                    uint64_t *issue_ns)
 {
     return replay_noting(plan, view, &(struct notes){.issue_ns = issue_ns});

@@ -30,7 +30,7 @@ struct replay_figures replay_with(const struct plan *plan, const struct replay_v
 
 /* The same; `issue_ns` [moment_count] receives when the device had done all that is before each
  * moment's operator, in the last iteration. */
-struct replay_figures replay_paced(const struct plan *plan, const struct replay_view *view,
+struct replay_figures replay_times(const struct plan *plan, const struct replay_view *view,
                                    uint64_t *issue_ns);
 
 /* Whether the trace describes an iteration at all: one recorded from a program that annotates none

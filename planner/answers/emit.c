@@ -32,17 +32,17 @@ static void lose_schedule(struct emitted *emitted, const struct plan *plan)
     lose(emitted, "the device budget of %s: nothing keeps the other system within it", budget);
 }
 
-static void lose_choices(struct emitted *emitted, const struct traits *traits)
+static void lose_choices(struct emitted *emitted, const struct plan_summary *summary)
 {
-    if (traits->recomputed_layers)
+    if (summary->recomputed_layers)
         lose(emitted, "recomputation of %u of %u layers: the model's code says which",
-             traits->recomputed_layers, traits->layers);
-    if (traits->offloaded_bytes) {
-        g_autofree char *bytes = size_format(traits->offloaded_bytes);
+             summary->recomputed_layers, summary->layers);
+    if (summary->offloaded_bytes) {
+        g_autofree char *bytes = size_format(summary->offloaded_bytes);
         lose(emitted, "which activations leave the device: %s a step; the model's code says it",
              bytes);
     }
-    if (traits->host_embedding)
+    if (summary->host_embedding)
         lose(emitted, "the embedding on the host: the model's code says so");
 }
 
@@ -58,20 +58,20 @@ static void lose_layout(struct emitted *emitted, const struct plan *plan, const 
 
 /* Memory comes first: what lives on the host cannot stay on the device there, wherever it is
  * updated. */
-static double offload_ratio(const struct traits *traits)
+static double offload_ratio(const struct plan_summary *summary)
 {
-    double ratio = fmax(traits->states_on_host, traits->updated_on_host);
+    double ratio = fmax(summary->states_on_host, summary->updated_on_host);
     return ceil(ratio * 100 - 1e-9) / 100;
 }
 
-static void lose_optimizer(struct emitted *emitted, const struct traits *traits)
+static void lose_optimizer(struct emitted *emitted, const struct plan_summary *summary)
 {
-    double ratio = offload_ratio(traits);
+    double ratio = offload_ratio(summary);
 
-    if (ratio - traits->updated_on_host > 0.01)
+    if (ratio - summary->updated_on_host > 0.01)
         lose(emitted,
              "%.0f %% of the optimizer that visits the device for its update: it runs on the host",
-             (ratio - traits->updated_on_host) * 100);
+             (ratio - summary->updated_on_host) * 100);
     if (ratio > 0 && ratio < 1)
         lose(emitted, "which part of the optimizer runs on the host: its share alone is set");
 }
@@ -81,11 +81,11 @@ static json_t *on_cpu(void)
     return json_pack("{s:s, s:b}", "device", "cpu", "pin_memory", 1);
 }
 
-static json_t *zero_optimization(const struct traits *traits)
+static json_t *zero_optimization(const struct plan_summary *summary)
 {
-    double ratio = offload_ratio(traits);
+    double ratio = offload_ratio(summary);
     /* Stage 2 keeps all parameters on the device and offloads all of the optimizer or nothing. */
-    bool stage3 = traits->parameters_leave || (ratio > 0 && ratio < 1);
+    bool stage3 = summary->parameters_leave || (ratio > 0 && ratio < 1);
     json_t *zero = json_pack("{s:i, s:b, s:b}", "stage",
                              stage3      ? 3
                              : ratio > 0 ? 2
@@ -100,59 +100,59 @@ static json_t *zero_optimization(const struct traits *traits)
     }
     if (!stage3)
         return zero;
-    if (traits->parameters_leave)
+    if (summary->parameters_leave)
         json_object_set_new(zero, "offload_param", on_cpu());
-    json_object_set_new(zero, "sub_group_size", json_integer((json_int_t)traits->group_elements));
+    json_object_set_new(zero, "sub_group_size", json_integer((json_int_t)summary->group_elements));
     json_object_set_new(zero, "stage3_max_live_parameters",
-                        json_integer((json_int_t)traits->live_elements));
+                        json_integer((json_int_t)summary->live_elements));
     json_object_set_new(zero, "stage3_prefetch_bucket_size",
-                        json_integer((json_int_t)traits->ahead_elements));
+                        json_integer((json_int_t)summary->ahead_elements));
     json_object_set_new(zero, "stage3_param_persistence_threshold",
-                        json_integer((json_int_t)traits->stay_elements));
+                        json_integer((json_int_t)summary->stay_elements));
     return zero;
 }
 
 static json_t *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
-                              const struct traits *traits)
+                              const struct plan_summary *summary)
 {
     json_t *root = json_pack("{s:i, s:i, s:o}", "train_micro_batch_size_per_gpu", (int)plan->batch,
                              "gradient_accumulation_steps", (int)MAX(1, plan->micro_batches),
-                             "zero_optimization", zero_optimization(traits));
+                             "zero_optimization", zero_optimization(summary));
 
     if (g_strcmp0(plan->precision, "bf16") == 0)
         json_object_set_new(root, "bf16", json_pack("{s:b}", "enabled", 1));
     emitted->file_name = "ds_config.json";
-    lose_optimizer(emitted, traits);
+    lose_optimizer(emitted, summary);
     return root;
 }
 
 /* ---- FSDP ---- */
 
 static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
-                         const struct traits *traits)
+                         const struct plan_summary *summary)
 {
-    bool offload = traits->parameters_leave || traits->states_on_host > 0 ||
-                   traits->updated_on_host > 0;
-    bool ahead = traits->ahead_elements > 0;
+    bool offload = summary->parameters_leave || summary->states_on_host > 0 ||
+                   summary->updated_on_host > 0;
+    bool ahead = summary->ahead_elements > 0;
     json_t *fsdp = json_pack("{s:s, s:b, s:s, s:I, s:s, s:b, s:b, s:b}", "fsdp_sharding_strategy",
                              "FULL_SHARD", "fsdp_offload_params", offload, "fsdp_auto_wrap_policy",
                              "SIZE_BASED_WRAP", "fsdp_min_num_params",
-                             (json_int_t)traits->group_elements, "fsdp_backward_prefetch",
+                             (json_int_t)summary->group_elements, "fsdp_backward_prefetch",
                              ahead ? "BACKWARD_PRE" : "NO_PREFETCH", "fsdp_forward_prefetch", ahead,
                              "fsdp_use_orig_params", 1, "fsdp_activation_checkpointing",
-                             traits->layers && traits->recomputed_layers == traits->layers);
+                             summary->layers && summary->recomputed_layers == summary->layers);
 
     emitted->file_name = "fsdp_config.json";
-    if (offload && traits->updated_on_host < 0.99)
+    if (offload && summary->updated_on_host < 0.99)
         lose(emitted,
              "%.0f %% of the optimizer that runs on the device: with offloading all of it runs on "
              "the host",
-             (1 - traits->updated_on_host) * 100);
-    if (offload && traits->stay_elements)
+             (1 - summary->updated_on_host) * 100);
+    if (offload && summary->stay_elements)
         lose(emitted,
              "parameters that stay on the device (those of at most %" G_GUINT64_FORMAT
              " elements): all leave",
-             traits->stay_elements);
+             summary->stay_elements);
     return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "compute_environment", "LOCAL_MACHINE",
                      "distributed_type", "FSDP", "mixed_precision",
                      g_strcmp0(plan->precision, "bf16") == 0 ? "bf16" : "no", "num_machines", 1,
@@ -162,7 +162,8 @@ static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
 
 static const struct emitter {
     const char *name;
-    json_t *(*emit)(struct emitted *emitted, const struct plan *plan, const struct traits *traits);
+    json_t *(*emit)(struct emitted *emitted, const struct plan *plan,
+                    const struct plan_summary *summary);
 } emitters[] = {{"deepspeed", emit_deepspeed}, {"fsdp", emit_fsdp}};
 
 static const struct emitter *find(const char *format)
@@ -184,16 +185,16 @@ struct emitted *emit_settings(const char *format, const struct plan *plan,
     const struct emitter *emitter = find(format);
 
     g_assert(emitter);
-    const struct traits traits = traits_of(plan, trace);
+    const struct plan_summary summary = plan_summary_of(plan, trace);
     struct emitted *emitted = g_new0(struct emitted, 1);
     emitted->lost = g_ptr_array_new_with_free_func(g_free);
-    json_t *root = emitter->emit(emitted, plan, &traits);
+    json_t *root = emitter->emit(emitted, plan, &summary);
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(3));
     emitted->text = g_strconcat(text, "\n", NULL);
     free(text);
     json_decref(root);
     lose_schedule(emitted, plan);
-    lose_choices(emitted, &traits);
+    lose_choices(emitted, &summary);
     lose_layout(emitted, plan, trace);
     return emitted;
 }

@@ -6,7 +6,7 @@
 static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum largest_way way)
 {
     struct trace *trace = job->make(job->data, value, way, NULL);
-    uint64_t needed = trace ? needs_device(trace, job->options, NULL) : UINT64_MAX;
+    uint64_t needed = trace ? requirement_device_bytes(trace, job->options, NULL) : UINT64_MAX;
 
     trace_free(trace);
     return needed;
@@ -28,7 +28,7 @@ static bool fits(const struct largest_job *job, uint32_t value, GError **error)
         }
     }
     struct trace *trace = job->make(job->data, value, least, error);
-    bool met = trace && needs_are_met(trace, job->options, error);
+    bool met = trace && requirement_is_met(trace, job->options, error);
     trace_free(trace);
     return met;
 }

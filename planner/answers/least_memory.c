@@ -10,7 +10,7 @@ enum { RESOLUTION = 64 };
 /* Where a probe takes so much longer than allowed, a full search is not tried. */
 #define HOPELESS 1.2
 
-struct least {
+struct memory_search {
     const struct trace *trace;
     struct search_options options;
     uint64_t *budget; /* of `options`, the one that is lowered */
@@ -20,7 +20,7 @@ struct least {
 };
 
 /* Keeps a result that is in time, and frees it otherwise. Returns what it takes. */
-static double consider(struct least *least, struct search_result *result)
+static double consider(struct memory_search *least, struct search_result *result)
 {
     double seconds = result ? result->plan->predicted.iteration_seconds : INFINITY;
 
@@ -33,47 +33,50 @@ static double consider(struct least *least, struct search_result *result)
     return seconds;
 }
 
-static bool is_enough(struct least *least, const struct probe *probe, uint64_t budget)
+static bool is_enough(struct memory_search *least, const struct narrow_search *narrow,
+                      uint64_t budget)
 {
     *least->budget = budget;
-    double seconds = consider(least, probe_search(probe, &least->options));
+    double seconds = consider(least, narrow_search_run(narrow, &least->options));
 
     if (seconds > least->most_seconds && seconds <= HOPELESS * least->most_seconds)
         seconds = consider(least, search_plan(least->trace, &least->options, NULL));
     return seconds <= least->most_seconds;
 }
 
-static void bisect(struct least *least, const struct plan *reference, uint64_t low, uint64_t high)
+static void bisect(struct memory_search *least, const struct plan *reference, uint64_t low,
+                   uint64_t high)
 {
-    struct probe *probe = probe_new(least->trace, reference);
+    struct narrow_search *narrow = narrow_search_new(least->trace, reference);
 
     while (high - low > high / RESOLUTION && !*least->stopped) {
         uint64_t middle = low + (high - low) / 2;
-        if (is_enough(least, probe, middle))
+        if (is_enough(least, narrow, middle))
             high = middle;
         else
             low = middle;
     }
-    probe_free(probe);
+    narrow_search_free(narrow);
 }
 
-uint64_t least_memory_taken(const struct plan *plan, enum least_memory_of memory)
+uint64_t min_memory_taken(const struct plan *plan, enum min_memory_kind memory)
 {
-    return memory == LEAST_DEVICE_MEMORY ? plan->device_bytes : plan->predicted.peak_host_bytes;
+    return memory == MIN_DEVICE_MEMORY ? plan->device_bytes : plan->predicted.peak_host_bytes;
 }
 
-struct search_result *least_memory_find(const struct trace *trace,
-                                        const struct search_options *options,
-                                        const struct plan *reference, enum least_memory_of memory,
-                                        double most_seconds, bool *stopped)
+struct search_result *min_memory_find(const struct trace *trace,
+                                      const struct search_options *options,
+                                      const struct plan *reference, enum min_memory_kind memory,
+                                      double most_seconds, bool *stopped)
 {
-    struct least least = {trace, *options, .most_seconds = most_seconds, .stopped = stopped};
-    uint64_t low = 0, most = least_memory_taken(reference, memory);
+    struct memory_search least = {trace, *options, .most_seconds = most_seconds,
+                                  .stopped = stopped};
+    uint64_t low = 0, most = min_memory_taken(reference, memory);
 
     least.budget = &least.options.host_bytes;
-    if (memory == LEAST_DEVICE_MEMORY) {
+    if (memory == MIN_DEVICE_MEMORY) {
         least.budget = &least.options.device_bytes;
-        low = needs_device(trace, options, NULL) - 1;
+        low = requirement_device_bytes(trace, options, NULL) - 1;
     }
     bisect(&least, reference, MIN(low, most), most);
     if (!*stopped)

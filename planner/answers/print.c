@@ -12,13 +12,13 @@ static void print_row(const char *name, const struct plan_figures *figures, cons
             figures->iteration_seconds, remark);
 }
 
-static void print_rival(const struct search_rival *rival, FILE *out)
+static void print_baseline(const struct search_baseline *baseline, FILE *out)
 {
-    g_autofree char *chunk = size_format(rival->chunk_bytes);
+    g_autofree char *chunk = size_format(baseline->chunk_bytes);
     g_autofree char *remark = g_strdup_printf("chunks of %s", chunk);
 
-    if (rival->name)
-        print_row(rival->name, &rival->figures, remark, out);
+    if (baseline->name)
+        print_row(baseline->name, &baseline->figures, remark, out);
 }
 
 /* Elements whose optimizer runs on the host, in percent. */
@@ -59,8 +59,8 @@ void print_result(const struct search_result *result, FILE *out)
     fprintf(out, "%u layouts, %u plans%s\n", result->layouts_tried, result->plans_tried,
             result->stopped ? ", stopped early" : "");
     fprintf(out, "  %-14s %11s %10s %10s\n", "", "traffic", "stall s", "step s");
-    print_rival(&result->policy, out);
-    print_rival(&result->strategy, out);
+    print_baseline(&result->policy, out);
+    print_baseline(&result->strategy, out);
     print_row("plan", f, remark, out);
     print_choices(result->plan, out);
     explain_certificate(result->plan->certificate, out);

@@ -34,7 +34,7 @@ static struct trace *synthesise(const struct question *question, const struct mo
 }
 
 /* What the sizes are of. */
-struct sizes {
+struct question_sizes {
     const struct question *question;
     const struct family *family;       /* NULL: micro-batches of `config` */
     const struct model_config *config; /* of all micro-batches */
@@ -47,7 +47,7 @@ static uint32_t batch_of(const struct question *question)
 
 static struct trace *make_model(void *data, uint32_t value, enum largest_way way, GError **error)
 {
-    const struct sizes *sizes = data;
+    const struct question_sizes *sizes = data;
     struct family_member *member = family_take(sizes->family, value - 1);
     struct trace *trace = synthesise(sizes->question, member->config, batch_of(sizes->question),
                                      way, error);
@@ -58,7 +58,7 @@ static struct trace *make_model(void *data, uint32_t value, enum largest_way way
 
 static struct trace *make_batch(void *data, uint32_t value, enum largest_way way, GError **error)
 {
-    const struct sizes *sizes = data;
+    const struct question_sizes *sizes = data;
     return synthesise(sizes->question, sizes->config, value, way, error);
 }
 
@@ -76,8 +76,8 @@ static void print_plan(const struct question *question, const struct model_confi
     const struct search_options *budget = question->search;
     const struct plan *plan = largest->result->plan;
     uint32_t tokens = largest->trace->batch * largest->trace->sequence;
-    g_autofree char *device = size_format(least_memory_taken(plan, LEAST_DEVICE_MEMORY));
-    g_autofree char *host = size_format(least_memory_taken(plan, LEAST_HOST_MEMORY));
+    g_autofree char *device = size_format(min_memory_taken(plan, MIN_DEVICE_MEMORY));
+    g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
     g_autofree char *of_device = size_format(budget->device_bytes);
     g_autofree char *of_host = size_format(budget->host_bytes);
 
@@ -113,7 +113,7 @@ static void print_commands(const struct question *question, const char *config,
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error)
 {
     struct family *family = family_read(question->asked->max_model, error);
-    struct sizes sizes = {question, family, NULL};
+    struct question_sizes sizes = {question, family, NULL};
     struct largest largest;
 
     if (!family)
@@ -145,7 +145,7 @@ bool question_max_model(const struct question *question, FILE *out, bool *stoppe
 bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error)
 {
     struct model_config *config = model_config_read(question->asked->max_batch, error);
-    struct sizes sizes = {question, NULL, config};
+    struct question_sizes sizes = {question, NULL, config};
     struct largest largest;
 
     if (!config)

@@ -118,8 +118,8 @@ static void print_plan(const struct question *question, const char *what, const 
                        double base, FILE *out)
 {
     g_autofree char *device =
-        size_format(device_memory(question, least_memory_taken(plan, LEAST_DEVICE_MEMORY)));
-    g_autofree char *host = size_format(least_memory_taken(plan, LEAST_HOST_MEMORY));
+        size_format(device_memory(question, min_memory_taken(plan, MIN_DEVICE_MEMORY)));
+    g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
     double seconds = plan->predicted.iteration_seconds;
 
     fprintf(out, "  %-20s %12s %12s %10.4g %+8.2f %%\n", what, device, host, seconds,
@@ -128,15 +128,15 @@ static void print_plan(const struct question *question, const char *what, const 
 
 /* One memory's least; where none below the best plan's does, that plan's. */
 static bool answer_least(const struct question *question, const struct plan *best,
-                         enum least_memory_of memory, double most_seconds, FILE *out)
+                         enum min_memory_kind memory, double most_seconds, FILE *out)
 {
     bool stopped = false;
-    struct search_result *result = least_memory_find(question->trace, question->search, best,
-                                                     memory, most_seconds, &stopped);
+    struct search_result *result = min_memory_find(question->trace, question->search, best, memory,
+                                                   most_seconds, &stopped);
 
     if (!stopped)
         print_plan(question,
-                   memory == LEAST_DEVICE_MEMORY ? "least device memory" : "least host memory",
+                   memory == MIN_DEVICE_MEMORY ? "least device memory" : "least host memory",
                    result ? result->plan : best, best->predicted.iteration_seconds, out);
     search_result_free(result);
     return !stopped;
@@ -155,8 +155,8 @@ static bool answer_min_memory(const struct question *question, FILE *out, bool *
     fprintf(out, "At most %g %% slower than the best plan:\n", 100 * share);
     fprintf(out, "  %-20s %12s %12s %10s\n", "", "device", "host", "step s");
     print_plan(question, "best plan", best->plan, best->plan->predicted.iteration_seconds, out);
-    *stopped = !answer_least(question, best->plan, LEAST_DEVICE_MEMORY, most, out) ||
-               !answer_least(question, best->plan, LEAST_HOST_MEMORY, most, out);
+    *stopped = !answer_least(question, best->plan, MIN_DEVICE_MEMORY, most, out) ||
+               !answer_least(question, best->plan, MIN_HOST_MEMORY, most, out);
     if (*stopped)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
     search_result_free(best);

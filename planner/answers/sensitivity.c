@@ -24,7 +24,7 @@ bool sensitivity_find(const struct trace *trace, const struct search_options *op
                       const struct plan *plan, struct costs *const *costs,
                       struct sensitivity *sensitivity)
 {
-    struct probe *probe = probe_new(trace, plan);
+    struct narrow_search *narrow = narrow_search_new(trace, plan);
     bool stopped = false;
 
     sensitivity->seconds[0][0] = plan->predicted.iteration_seconds;
@@ -36,7 +36,7 @@ bool sensitivity_find(const struct trace *trace, const struct search_options *op
         struct search_options other = *options;
         other.costs = costs[link];
         other.device_bytes += memories[memory];
-        struct search_result *result = probe_search(probe, &other);
+        struct search_result *result = narrow_search_run(narrow, &other);
         double seconds = bound(sensitivity, link, memory);
         if (result)
             seconds = MIN(seconds, result->plan->predicted.iteration_seconds);
@@ -44,6 +44,6 @@ bool sensitivity_find(const struct trace *trace, const struct search_options *op
         stopped = !result || result->stopped;
         search_result_free(result);
     }
-    probe_free(probe);
+    narrow_search_free(narrow);
     return !stopped;
 }

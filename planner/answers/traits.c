@@ -1,7 +1,7 @@
 #include "planner/answers/traits.h"
 
 /* Walks the schedule with what is on the device. */
-struct walk {
+struct summary_walk {
     const struct plan *plan;
     const struct trace *trace;
     uint64_t *elements; /* [chunk_count] parameters; 0 of other lists */
@@ -9,7 +9,7 @@ struct walk {
     uint8_t *leaves;    /* [chunk_count] at some time it is not */
     uint8_t *unused;    /* [chunk_count] fetched, and not used since */
     uint64_t live, ahead;
-    struct traits *traits;
+    struct plan_summary *summary;
 };
 
 static uint64_t *count_elements(const struct plan *plan, const struct trace *trace)
@@ -21,7 +21,7 @@ static uint64_t *count_elements(const struct plan *plan, const struct trace *tra
     return elements;
 }
 
-static void enter(struct walk *walk, uint32_t chunk, bool fetched)
+static void enter(struct summary_walk *walk, uint32_t chunk, bool fetched)
 {
     walk->there[chunk] = 1;
     walk->unused[chunk] = fetched;
@@ -29,14 +29,14 @@ static void enter(struct walk *walk, uint32_t chunk, bool fetched)
     walk->ahead += fetched ? walk->elements[chunk] : 0;
 }
 
-static void use(struct walk *walk, uint32_t chunk)
+static void use(struct summary_walk *walk, uint32_t chunk)
 {
     if (walk->unused[chunk])
         walk->ahead -= walk->elements[chunk];
     walk->unused[chunk] = 0;
 }
 
-static void leave(struct walk *walk, uint32_t chunk)
+static void leave(struct summary_walk *walk, uint32_t chunk)
 {
     use(walk, chunk);
     walk->there[chunk] = 0;
@@ -44,7 +44,7 @@ static void leave(struct walk *walk, uint32_t chunk)
     walk->live -= walk->elements[chunk];
 }
 
-static void act(struct walk *walk, const struct plan_action *action)
+static void act(struct summary_walk *walk, const struct plan_action *action)
 {
     switch ((enum plan_action_kind)action->kind) {
     case PLAN_FETCH:
@@ -64,7 +64,7 @@ static void act(struct walk *walk, const struct plan_action *action)
     }
 }
 
-static void use_operator(struct walk *walk, const struct trace_operator *op)
+static void use_operator(struct summary_walk *walk, const struct trace_operator *op)
 {
     for (uint32_t i = 0; i < op->access_count; i++) {
         const struct trace_access *access = &walk->trace->accesses[op->first_access + i];
@@ -73,22 +73,22 @@ static void use_operator(struct walk *walk, const struct trace_operator *op)
 }
 
 /* One iteration. What is fetched for the next one is still unused when the second pass begins. */
-static void walk_iteration(struct walk *walk)
+static void walk_iteration(struct summary_walk *walk)
 {
     const struct plan *plan = walk->plan;
 
     for (uint32_t m = 0; m <= plan->moment_count; m++) {
         for (uint32_t a = plan->first_action[m]; a < plan->first_action[m + 1]; a++)
             act(walk, &plan->actions[a]);
-        walk->traits->live_elements = MAX(walk->traits->live_elements, walk->live);
+        walk->summary->live_elements = MAX(walk->summary->live_elements, walk->live);
         if (m == plan->moment_count)
             break;
         use_operator(walk, &walk->trace->operators[m]);
-        walk->traits->ahead_elements = MAX(walk->traits->ahead_elements, walk->ahead);
+        walk->summary->ahead_elements = MAX(walk->summary->ahead_elements, walk->ahead);
     }
 }
 
-static void find_tensors_that_stay(const struct walk *walk)
+static void find_tensors_that_stay(const struct summary_walk *walk)
 {
     const struct layout_place *places = walk->plan->layout->places[TRACE_PARAM];
     uint64_t least_that_leaves = UINT64_MAX, most = 0;
@@ -99,11 +99,12 @@ static void find_tensors_that_stay(const struct walk *walk)
     for (uint32_t t = 0; t < walk->trace->tensor_count; t++)
         if (walk->trace->tensors[t].elements < least_that_leaves)
             most = MAX(most, walk->trace->tensors[t].elements);
-    walk->traits->parameters_leave = least_that_leaves != UINT64_MAX;
-    walk->traits->stay_elements = most;
+    walk->summary->parameters_leave = least_that_leaves != UINT64_MAX;
+    walk->summary->stay_elements = most;
 }
 
-static void find_homes(const struct plan *plan, const struct trace *trace, struct traits *traits)
+static void find_homes(const struct plan *plan, const struct trace *trace,
+                       struct plan_summary *summary)
 {
     uint64_t states = 0, on_host = 0, elements = 0, updated = 0;
 
@@ -119,35 +120,36 @@ static void find_homes(const struct plan *plan, const struct trace *trace, struc
         if (plan->choices && plan->choices->host_update[t])
             updated += trace->tensors[t].elements;
     }
-    traits->states_on_host = states ? (double)on_host / (double)states : 0;
-    traits->updated_on_host = elements ? (double)updated / (double)elements : 0;
+    summary->states_on_host = states ? (double)on_host / (double)states : 0;
+    summary->updated_on_host = elements ? (double)updated / (double)elements : 0;
 }
 
-static void find_groups(const struct plan *plan, const uint64_t *elements, struct traits *traits)
+static void find_groups(const struct plan *plan, const uint64_t *elements,
+                        struct plan_summary *summary)
 {
     g_autofree uint64_t *of_group = g_new0(uint64_t, plan->layout->group_count);
 
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         uint64_t *group = &of_group[plan->layout->chunks[c].group];
         *group += elements[c];
-        traits->group_elements = MAX(traits->group_elements, *group);
+        summary->group_elements = MAX(summary->group_elements, *group);
     }
 }
 
-struct traits traits_of(const struct plan *plan, const struct trace *trace)
+struct plan_summary plan_summary_of(const struct plan *plan, const struct trace *trace)
 {
     uint32_t chunks = plan->layout->chunk_count;
-    struct traits traits = {0};
+    struct plan_summary summary = {0};
     g_autofree uint64_t *elements = count_elements(plan, trace);
     g_autofree uint8_t *there = g_new0(uint8_t, chunks), *leaves = g_new0(uint8_t, chunks);
     g_autofree uint8_t *unused = g_new0(uint8_t, chunks);
-    struct walk walk = {.plan = plan,
-                        .trace = trace,
-                        .elements = elements,
-                        .there = there,
-                        .leaves = leaves,
-                        .unused = unused,
-                        .traits = &traits};
+    struct summary_walk walk = {.plan = plan,
+                                .trace = trace,
+                                .elements = elements,
+                                .there = there,
+                                .leaves = leaves,
+                                .unused = unused,
+                                .summary = &summary};
 
     for (uint32_t c = 0; c < chunks; c++) {
         if (plan->initial_address[c] != NO_ADDRESS)
@@ -158,15 +160,15 @@ struct traits traits_of(const struct plan *plan, const struct trace *trace)
     walk_iteration(&walk);
     walk_iteration(&walk);
     find_tensors_that_stay(&walk);
-    find_homes(plan, trace, &traits);
-    find_groups(plan, elements, &traits);
+    find_homes(plan, trace, &summary);
+    find_groups(plan, elements, &summary);
     for (uint32_t l = 0; plan->choices && l < plan->choices->layer_count; l++)
-        traits.recomputed_layers += plan->choices->recompute[l];
+        summary.recomputed_layers += plan->choices->recompute[l];
     for (uint32_t i = 0; i < plan->action_count; i++)
         if (plan->actions[i].kind == PLAN_FETCH &&
             plan->layout->chunks[plan->actions[i].chunk].list == TRACE_ACTIVATION)
-            traits.offloaded_bytes += plan->layout->chunks[plan->actions[i].chunk].used;
-    traits.layers = plan->choices ? plan->choices->layer_count : 0;
-    traits.host_embedding = plan->choices && plan->choices->host_embedding;
-    return traits;
+            summary.offloaded_bytes += plan->layout->chunks[plan->actions[i].chunk].used;
+    summary.layers = plan->choices ? plan->choices->layer_count : 0;
+    summary.host_embedding = plan->choices && plan->choices->host_embedding;
+    return summary;
 }

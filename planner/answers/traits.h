@@ -4,7 +4,7 @@
 
 #include "chunks/plan.h"
 
-struct traits {
+struct plan_summary {
     bool parameters_leave;   /* some parameter is not on the device all the time */
     double states_on_host;   /* share of the optimizer states' bytes whose home is the host */
     double updated_on_host;  /* share of the elements */
@@ -18,6 +18,6 @@ struct traits {
 };
 
 /* Of a plan that has passed plan_check against the trace. */
-struct traits traits_of(const struct plan *plan, const struct trace *trace);
+struct plan_summary plan_summary_of(const struct plan *plan, const struct trace *trace);
 
 #endif

@@ -37,15 +37,15 @@ static void sides_clear(struct sides *sides)
     trace_free(sides->host);
 }
 
-static path_cost cost_of(const struct trace_operator *op, uint64_t host_price)
+static scaled_ns cost_of(const struct trace_operator *op, uint64_t host_price)
 {
     uint64_t price = op->place == TRACE_ON_HOST ? host_price : BOUND_PRICE_SCALE - host_price;
-    return (path_cost)op->duration_ns * price;
+    return (scaled_ns)op->duration_ns * price;
 }
 
 static uint64_t bound(const struct sides *sides, uint64_t host_price)
 {
-    path_cost sum = 0;
+    scaled_ns sum = 0;
 
     for (uint32_t m = 0; m < sides->trace->operator_count; m++) {
         const struct trace_operator *op = &sides->trace->operators[m];
@@ -58,8 +58,7 @@ static uint64_t bound(const struct sides *sides, uint64_t host_price)
     return (uint64_t)(sum / BOUND_PRICE_SCALE);
 }
 
-uint64_t any_layout_bound(const struct trace *trace, const struct platform *platform,
-                          uint64_t host_price)
+uint64_t work_bound(const struct trace *trace, const struct platform *platform, uint64_t host_price)
 {
     struct sides sides = sides_of(trace, platform);
     uint64_t ns = bound(&sides, host_price);
@@ -69,7 +68,7 @@ uint64_t any_layout_bound(const struct trace *trace, const struct platform *plat
 }
 
 /* The bound is concave in the price. */
-uint64_t any_layout_best(const struct trace *trace, const struct platform *platform,
+uint64_t work_bound_best(const struct trace *trace, const struct platform *platform,
                          uint64_t *host_price)
 {
     struct sides sides = sides_of(trace, platform);

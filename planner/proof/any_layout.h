@@ -14,11 +14,11 @@
  *
  * an update, where it can be placed (planner/search/placement.h), on the cheaper side. In whole
  * nanoseconds, rounded down, exact in integers. `platform` may be NULL. */
-uint64_t any_layout_bound(const struct trace *trace, const struct platform *platform,
-                          uint64_t host_price);
+uint64_t work_bound(const struct trace *trace, const struct platform *platform,
+                    uint64_t host_price);
 
 /* The best bound, and its price. */
-uint64_t any_layout_best(const struct trace *trace, const struct platform *platform,
+uint64_t work_bound_best(const struct trace *trace, const struct platform *platform,
                          uint64_t *host_price);
 
 #endif

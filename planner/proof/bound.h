@@ -18,10 +18,10 @@
 
 /* Bytes over the link, activations of host operators included. `price` [moment_count], each at most
  * BOUND_PRICE_MOST. */
-uint64_t bound_traffic(const struct gaps *gaps, const uint64_t *price);
+uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price);
 
 /* The gaps of any schedule with the plan's layout, within its device budget, whatever chunk is at
  * home where. The plan has passed plan_check. */
-struct gaps *bound_gaps(const struct trace *trace, const struct plan *plan);
+struct reuses *bound_reuses(const struct trace *trace, const struct plan *plan);
 
 #endif

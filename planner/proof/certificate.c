@@ -26,13 +26,13 @@ static void set_prices(struct certificate_traffic *traffic, const uint64_t *pric
 static void prove_traffic(const struct plan *plan, const struct trace *trace,
                           struct certificate_traffic *traffic)
 {
-    struct gaps *gaps = bound_gaps(trace, plan);
-    g_autofree uint64_t *price = traffic_prices_find(gaps);
+    struct reuses *reuses = bound_reuses(trace, plan);
+    g_autofree uint64_t *price = traffic_prices_find(reuses);
 
     traffic->achieved = traffic_of(plan);
-    traffic->bound = bound_traffic(gaps, price);
-    set_prices(traffic, price, gaps->moment_count);
-    gaps_free(gaps);
+    traffic->bound = bound_traffic(reuses, price);
+    set_prices(traffic, price, reuses->moment_count);
+    reuses_free(reuses);
 }
 
 /* The proof of the traffic, which needs nothing of that of the time. */
@@ -136,11 +136,11 @@ static uint64_t *spread_prices(const struct certificate_traffic *traffic, uint32
 static bool check_traffic(const struct plan *plan, const struct trace *trace, GError **error)
 {
     const struct certificate_traffic *traffic = &plan->certificate->traffic;
-    struct gaps *gaps = bound_gaps(trace, plan);
-    g_autofree uint64_t *price = spread_prices(traffic, gaps->moment_count);
-    uint64_t bound = price ? bound_traffic(gaps, price) : 0;
+    struct reuses *reuses = bound_reuses(trace, plan);
+    g_autofree uint64_t *price = spread_prices(traffic, reuses->moment_count);
+    uint64_t bound = price ? bound_traffic(reuses, price) : 0;
 
-    gaps_free(gaps);
+    reuses_free(reuses);
     if (!price) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                     "certificate: a price of a moment that the run has not");

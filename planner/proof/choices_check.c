@@ -14,8 +14,7 @@ static const char *what_is_wrong(const struct plan *plan, const struct certifica
                                            .costs = costs,
                                            .platform = platform};
 
-    if (a->host_price > BOUND_PRICE_SCALE ||
-        any_layout_bound(trace, platform, a->host_price) != a->bound)
+    if (a->host_price > BOUND_PRICE_SCALE || work_bound(trace, platform, a->host_price) != a->bound)
         return "a lower bound that its price does not give";
     switch ((enum certificate_outcome)a->outcome) {
     case CERTIFICATE_SEARCHED:
@@ -24,7 +23,7 @@ static const char *what_is_wrong(const struct plan *plan, const struct certifica
         return a->bound < plan->certificate->time.achieved ? "left out, though it may be better"
                                                            : NULL;
     case CERTIFICATE_DOES_NOT_FIT:
-        return needs_are_met(trace, &options, NULL) ? "left out, though it fits" : NULL;
+        return requirement_is_met(trace, &options, NULL) ? "left out, though it fits" : NULL;
     }
     return "an outcome that is none";
 }
@@ -41,7 +40,7 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
 
     if (run_layers_parse(a->recompute, recompute, count) &&
         run_layers_parse(a->offload, offload, count) &&
-        !(derived = traced_derive(recognised, trace, platform, choice, a->batch, error)))
+        !(derived = derived_trace(recognised, trace, platform, choice, a->batch, error)))
         return false;
     if (derived && derived->micro_batches != a->micro_batches) {
         wrong = "micro-batches of another step";
@@ -58,8 +57,8 @@ static bool check_one(const struct plan *plan, const struct certificate_alternat
     return !wrong;
 }
 
-bool choices_check(const struct plan *plan, const struct trace *trace, const struct costs *costs,
-                   const struct platform *platform, GError **error)
+bool verify_alternatives(const struct plan *plan, const struct trace *trace,
+                         const struct costs *costs, const struct platform *platform, GError **error)
 {
     const struct certificate *certificate = plan->certificate;
     bool ok = true;

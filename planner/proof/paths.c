@@ -1,7 +1,7 @@
 #include "planner/proof/paths.h"
 
 /* Where a chunk's valid bytes are. */
-enum state {
+enum route_state {
     HOST,
     BOTH,
     DEVICE,
@@ -9,9 +9,9 @@ enum state {
     STALE,  /* on the device only, and a host operator is to write them: no use there any more */
     STATES
 };
-G_STATIC_ASSERT(STATES == PATH_STATES);
+G_STATIC_ASSERT(STATES == ROUTE_STATES);
 
-enum kind {
+enum route_event_kind {
     BEGINS,       /* a window, for what is on the device then */
     BEGINS_USED,  /* with an operator that uses the chunk, and whose room is not for sale */
     BEGINS_FRESH, /* with one that needs no old bytes */
@@ -25,7 +25,7 @@ enum kind {
 };
 
 #define NONE       STATES
-#define IMPOSSIBLE ((path_cost)1 << 120)
+#define IMPOSSIBLE ((scaled_ns)1 << 120)
 
 /* What each state becomes. */
 static const uint8_t becomes[KINDS][STATES] = {
@@ -67,25 +67,25 @@ static uint8_t kind_of(uint32_t flags)
     return (flags & ACCESS_FRESH ? OVERWRITE : WRITE) | last;
 }
 
-struct event {
+struct route_event {
     uint32_t position; /* from the first window's beginning */
     uint16_t window;
     uint8_t kind;
     bool begins; /* the window, with its operator */
 };
 
-static GArray **sort_events(const struct accesses *accesses, const struct windows *windows)
+static GArray **sort_events(const struct accesses *accesses, const struct time_windows *windows)
 {
     GArray **events = g_new(GArray *, accesses->chunk_count);
 
     for (uint32_t c = 0; c < accesses->chunk_count; c++)
-        events[c] = g_array_new(FALSE, FALSE, sizeof(struct event));
+        events[c] = g_array_new(FALSE, FALSE, sizeof(struct route_event));
     for (uint32_t p = 0; p < accesses->moment_count; p++) {
-        uint32_t m = windows_moment(windows, p);
+        uint32_t m = time_windows_moment(windows, p);
         uint16_t window = windows->of_moment[m];
         bool begins = windows->items[window].moment == m && !windows->items[window].of_update;
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-            const struct event event = {p, window, kind_of(accesses->items[a].flags), begins};
+            const struct route_event event = {p, window, kind_of(accesses->items[a].flags), begins};
             g_array_append_val(events[accesses->items[a].chunk], event);
         }
     }
@@ -123,13 +123,13 @@ static uint8_t state_after(uint8_t kind)
 
 static void add_step(GArray *steps, uint32_t window, uint8_t kind)
 {
-    const struct path_step step = {(uint16_t)window, kind};
+    const struct route_step step = {(uint16_t)window, kind};
     g_array_append_val(steps, step);
 }
 
 /* The windows that begin after `window` until that of the event, then the event. */
-static void add_event(GArray *steps, const struct event *event, uint32_t window, uint32_t until,
-                      uint32_t count)
+static void add_event(GArray *steps, const struct route_event *event, uint32_t window,
+                      uint32_t until, uint32_t count)
 {
     static const uint8_t with[] = {
         [READ] = BEGINS_USED, [WRITE] = BEGINS_USED, [OVERWRITE] = BEGINS_FRESH};
@@ -140,69 +140,70 @@ static void add_event(GArray *steps, const struct event *event, uint32_t window,
     add_step(steps, until % count, event->kind);
 }
 
-static struct path build(const GArray *events, const struct windows *windows)
+static struct route build(const GArray *events, const struct time_windows *windows)
 {
-    struct path path = {0};
+    struct route route = {0};
     guint first = 0;
     bool on_device = false;
 
     for (guint i = 0; i < events->len; i++) {
-        const struct event *event = &g_array_index(events, struct event, i);
+        const struct route_event *event = &g_array_index(events, struct route_event, i);
         on_device |= (event->kind & ~LAST) < HOST_READ;
-        if (certainty(event->kind) > certainty(g_array_index(events, struct event, first).kind))
+        if (certainty(event->kind) >
+            certainty(g_array_index(events, struct route_event, first).kind))
             first = i;
     }
     if (!on_device)
-        return path;
-    GArray *steps = g_array_new(FALSE, FALSE, sizeof(struct path_step));
-    const struct event *start = &g_array_index(events, struct event, first);
+        return route;
+    GArray *steps = g_array_new(FALSE, FALSE, sizeof(struct route_step));
+    const struct route_event *start = &g_array_index(events, struct route_event, first);
     uint32_t window = start->window;
     for (guint i = 1; i <= events->len; i++) {
         guint index = (first + i) % events->len;
-        const struct event *event = &g_array_index(events, struct event, index);
+        const struct route_event *event = &g_array_index(events, struct route_event, index);
         uint32_t until = event->window + (index <= first ? windows->count : 0);
         add_event(steps, event, window, until, windows->count);
         window = until;
     }
-    path.first_window = start->window;
-    path.start = state_after(start->kind);
-    path.count = steps->len;
-    path.steps = (struct path_step *)(void *)g_array_free(steps, FALSE);
-    return path;
+    route.first_window = start->window;
+    route.start = state_after(start->kind);
+    route.count = steps->len;
+    route.steps = (struct route_step *)(void *)g_array_free(steps, FALSE);
+    return route;
 }
 
-struct path *paths_new(const struct accesses *accesses, const struct windows *windows)
+struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows)
 {
     GArray **events = sort_events(accesses, windows);
-    struct path *paths = g_new(struct path, accesses->chunk_count);
+    struct route *routes = g_new(struct route, accesses->chunk_count);
 
     for (uint32_t c = 0; c < accesses->chunk_count; c++) {
-        paths[c] = build(events[c], windows);
+        routes[c] = build(events[c], windows);
         g_array_unref(events[c]);
     }
     g_free(events);
-    return paths;
+    return routes;
 }
 
-void paths_free(struct path *paths, uint32_t chunk_count)
+void routes_free(struct route *routes, uint32_t chunk_count)
 {
-    for (uint32_t c = 0; paths && c < chunk_count; c++)
-        g_free(paths[c].steps);
-    g_free(paths);
+    for (uint32_t c = 0; routes && c < chunk_count; c++)
+        g_free(routes[c].steps);
+    g_free(routes);
 }
 
 /* ---- the cheapest ---- */
 
 /* Copies within the window: `cost` of each state before them becomes that after. */
-static void copy(const struct path_chunk *chunk, const struct certificate_window *price,
-                 path_cost cost[STATES], uint8_t *from)
+static void copy(const struct route_chunk *chunk, const struct certificate_window *price,
+                 scaled_ns cost[STATES], uint8_t *from)
 {
-    const path_cost h2d = (path_cost)price->h2d * chunk->h2d_ns;
-    const path_cost d2h = (path_cost)price->d2h * chunk->d2h_ns;
-    path_cost next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
+    const scaled_ns h2d = (scaled_ns)price->h2d * chunk->h2d_ns;
+    const scaled_ns d2h = (scaled_ns)price->d2h * chunk->d2h_ns;
+    scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
 
     for (size_t i = 0; i < G_N_ELEMENTS(copies); i++) {
-        path_cost total = cost[copies[i].from] + (copies[i].h2d ? h2d : 0) +
+        scaled_ns total = cost[copies[i].from] + (copies[i].h2d ? h2d : 0) +
                           (copies[i].d2h ? d2h : 0);
         if (total < next[copies[i].to]) {
             next[copies[i].to] = total;
@@ -214,14 +215,14 @@ static void copy(const struct path_chunk *chunk, const struct certificate_window
 }
 
 /* `from` of each state after: the one before. */
-static void happen(const struct path_step *step, path_cost room, path_cost cost[STATES],
+static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost[STATES],
                    uint8_t *from)
 {
-    path_cost next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
+    scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
 
     for (uint8_t s = 0; s < STATES; s++) {
         uint8_t to = after_event(step->kind, s);
-        path_cost total = cost[s] + (step->kind == BEGINS && s != HOST ? room : 0);
+        scaled_ns total = cost[s] + (step->kind == BEGINS && s != HOST ? room : 0);
         if (to != NONE && total < next[to]) {
             next[to] = total;
             from[to] = s;
@@ -233,30 +234,30 @@ static void happen(const struct path_step *step, path_cost room, path_cost cost[
 
 /* from[i][s]: the state before step i of the way that is in s after the step and the copies behind
  * it; two states in one byte: that between step and copies is s / STATES. */
-path_cost path_cheapest(const struct path *path, const struct path_chunk *chunk,
-                        const struct certificate_window *prices, uint8_t (*from)[PATH_STATES])
+scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
+                         const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES])
 {
-    path_cost cost[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
+    scaled_ns cost[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
     uint8_t before[STATES] = {0}, between[STATES] = {0};
 
-    if (path->count == 0)
+    if (route->count == 0)
         return 0;
-    cost[path->start] = 0;
-    copy(chunk, &prices[path->first_window], cost, between);
-    for (uint32_t i = 0; i < path->count; i++) {
-        const struct certificate_window *price = &prices[path->steps[i].window];
-        happen(&path->steps[i], (path_cost)price->room * chunk->bytes, cost, before);
-        if (i + 1 < path->count)
+    cost[route->start] = 0;
+    copy(chunk, &prices[route->first_window], cost, between);
+    for (uint32_t i = 0; i < route->count; i++) {
+        const struct certificate_window *price = &prices[route->steps[i].window];
+        happen(&route->steps[i], (scaled_ns)price->room * chunk->bytes, cost, before);
+        if (i + 1 < route->count)
             copy(chunk, price, cost, between);
         for (uint8_t s = 0; from && s < STATES; s++) {
-            uint8_t middle = i + 1 < path->count ? between[s] : s;
+            uint8_t middle = i + 1 < route->count ? between[s] : s;
             from[i][s] = (uint8_t)(middle * STATES + before[middle]);
         }
     }
-    return cost[path->start];
+    return cost[route->start];
 }
 
-static void count_copies(uint8_t before, uint8_t after, const struct path_chunk *chunk,
+static void count_copies(uint8_t before, uint8_t after, const struct route_chunk *chunk,
                          uint64_t use[WINDOW_USES])
 {
     for (size_t i = 0; i < G_N_ELEMENTS(copies); i++)
@@ -266,20 +267,20 @@ static void count_copies(uint8_t before, uint8_t after, const struct path_chunk 
         }
 }
 
-void path_follow(const struct path *path, const struct path_chunk *chunk,
-                 uint8_t (*from)[PATH_STATES], uint64_t (*use)[WINDOW_USES])
+void route_follow(const struct route *route, const struct route_chunk *chunk,
+                  uint8_t (*from)[ROUTE_STATES], uint64_t (*use)[WINDOW_USES])
 {
-    uint8_t state = path->start;
+    uint8_t state = route->start;
 
-    for (uint32_t i = path->count; i-- > 0;) {
-        const struct path_step *step = &path->steps[i];
+    for (uint32_t i = route->count; i-- > 0;) {
+        const struct route_step *step = &route->steps[i];
         uint8_t middle = from[i][state] / STATES, before = from[i][state] % STATES;
-        if (i + 1 < path->count)
+        if (i + 1 < route->count)
             count_copies(middle, state, chunk, use[step->window]);
         if (step->kind == BEGINS && before != HOST)
             use[step->window][WINDOW_ROOM] += chunk->bytes;
         state = before;
     }
-    if (path->count)
-        count_copies(path->start, state, chunk, use[path->first_window]);
+    if (route->count)
+        count_copies(route->start, state, chunk, use[route->first_window]);
 }

@@ -12,39 +12,39 @@
 #include "planner/proof/windows.h"
 
 /* Times BOUND_PRICE_SCALE: nanoseconds, summed over chunks and windows. */
-__extension__ typedef __int128 path_cost;
+__extension__ typedef __int128 scaled_ns;
 
-struct path_step {
+struct route_step {
     uint16_t window;
     uint8_t kind; /* what begins or happens; paths.c */
 };
 
 /* One cycle, from after an operator behind which it is known where the chunk is, to that operator
  * again. */
-struct path {
-    struct path_step *steps; /* [count]; count 0: never on the device */
+struct route {
+    struct route_step *steps; /* [count]; count 0: never on the device */
     uint32_t count;
     uint16_t first_window; /* in which it begins */
     uint8_t start;         /* state */
 };
 
 /* What one copy and the room of the chunk take. */
-struct path_chunk {
+struct route_chunk {
     uint64_t h2d_ns, d2h_ns, bytes;
 };
 
 /* [chunk_count], each to be freed with paths_free. */
-struct path *paths_new(const struct accesses *accesses, const struct windows *windows);
-void paths_free(struct path *paths, uint32_t chunk_count);
+struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows);
+void routes_free(struct route *routes, uint32_t chunk_count);
 
 /* What the cheapest way costs. `from`: scratch that remembers it for path_follow,
  * [path->count + 1][PATH_STATES]; may be NULL. */
-#define PATH_STATES 5
-path_cost path_cheapest(const struct path *path, const struct path_chunk *chunk,
-                        const struct certificate_window *prices, uint8_t (*from)[PATH_STATES]);
+#define ROUTE_STATES 5
+scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
+                         const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES]);
 
 /* Adds what the way found last takes in each window: `use` [window count][WINDOW_USES]. */
-void path_follow(const struct path *path, const struct path_chunk *chunk,
-                 uint8_t (*from)[PATH_STATES], uint64_t (*use)[WINDOW_USES]);
+void route_follow(const struct route *route, const struct route_chunk *chunk,
+                  uint8_t (*from)[ROUTE_STATES], uint64_t (*use)[WINDOW_USES]);
 
 #endif

@@ -25,7 +25,7 @@ static uint64_t device_ns(const struct time_job *job, const struct trace_operato
 }
 
 /* Windows from that of moment `m` to that of the moment `next`, at or after it, cyclic. */
-static uint16_t span_to(const struct windows *windows, uint32_t m, uint32_t next)
+static uint16_t span_to(const struct time_windows *windows, uint32_t m, uint32_t next)
 {
     uint32_t to = windows->of_moment[next % windows->moment_count], from = windows->of_moment[m];
     uint32_t begin = windows->items[0].moment, moments = windows->moment_count;
@@ -86,7 +86,7 @@ static uint32_t *find_deadlines(const struct time_model *model, const struct tra
 }
 
 static struct time_work host_work(const struct time_job *job, const struct trace_operator *op,
-                                  const struct windows *windows, uint32_t m, uint32_t deadline)
+                                  const struct time_windows *windows, uint32_t m, uint32_t deadline)
 {
     return (struct time_work){.host_ns = op->duration_ns,
                               .h2d_ns = costs_ns(&job->costs->h2d, op->h2d_bytes),
@@ -157,9 +157,9 @@ static void add_side(struct time_model *model, const struct time_job *job, GArra
 
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_operator(model, job, blocks, deadline, side, m, &next);
-    model->paths[side] = paths_new(accesses, model->windows);
+    model->routes[side] = routes_new(accesses, model->windows);
     for (uint32_t c = 0; c < model->chunk_count; c++)
-        model->longest = MAX(model->longest, model->paths[side][c].count);
+        model->longest = MAX(model->longest, model->routes[side][c].count);
     accesses_free(accesses);
 }
 
@@ -171,25 +171,25 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct chunk *chunk = &layout->chunks[c];
-        model->chunks[c] = (struct path_chunk){costs_ns(&job->costs->h2d, chunk->used),
-                                               costs_ns(&job->costs->d2h, chunk->used),
-                                               chunk->bytes};
+        model->chunks[c] = (struct route_chunk){costs_ns(&job->costs->h2d, chunk->used),
+                                                costs_ns(&job->costs->d2h, chunk->used),
+                                                chunk->bytes};
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
 }
 
-struct time_model *time_model_new(const struct time_job *job, const struct gaps *gaps,
+struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,
                                   const uint32_t *moments, uint32_t count)
 {
     struct time_model *model = g_new0(struct time_model, 1);
     struct non_model *non_model = non_model_place(job->sides[0]);
     GArray *blocks = g_array_new(FALSE, FALSE, sizeof(struct time_block));
 
-    model->windows = windows_new(job->sides[0], gaps, moments, count);
+    model->windows = time_windows_new(job->sides[0], reuses, moments, count);
     model->compute_ns = g_new0(uint64_t, count);
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
     model->chunk_count = job->plan->layout->chunk_count;
-    model->chunks = g_new(struct path_chunk, model->chunk_count);
+    model->chunks = g_new(struct route_chunk, model->chunk_count);
     add_groups(model, job, blocks);
     for (uint32_t side = 0; side < model->side_count; side++)
         add_side(model, job, blocks, non_model->extent, (int)side);
@@ -209,31 +209,32 @@ void time_model_free(struct time_model *model)
             g_array_unref(model->blocks[b].work[side]);
     }
     for (int side = 0; side < TIME_SIDES; side++)
-        paths_free(model->paths[side], model->chunk_count);
+        routes_free(model->routes[side], model->chunk_count);
     g_free(model->blocks);
     g_free(model->chunks);
     g_free(model->compute_ns);
-    windows_free(model->windows);
+    time_windows_free(model->windows);
     g_free(model);
 }
 
 /* ---- the bound ---- */
 
-struct evaluation {
+struct bound_evaluation {
     const struct time_model *model;
     const struct certificate_window *prices;
-    uint8_t (*from)[PATH_STATES]; /* [longest]; NULL: nobody asks for the ways */
+    uint8_t (*from)[ROUTE_STATES]; /* [longest]; NULL: nobody asks for the ways */
 };
 
 /* The price of a resource that is not the device's compute. */
-static uint64_t price_of(const struct certificate_window *price, enum window_use use)
+static uint64_t price_of(const struct certificate_window *price, enum window_resource use)
 {
     return use == WINDOW_H2D ? price->h2d : use == WINDOW_D2H ? price->d2h : price->host;
 }
 
 /* In the cheapest of its windows; `use` may be NULL. */
-static path_cost place_work(const struct evaluation *e, const struct time_work *work,
-                            enum window_use resource, uint64_t ns, uint64_t (*use)[WINDOW_USES])
+static scaled_ns place_work(const struct bound_evaluation *e, const struct time_work *work,
+                            enum window_resource resource, uint64_t ns,
+                            uint64_t (*use)[WINDOW_USES])
 {
     uint32_t count = e->model->windows->count, best = work->window;
 
@@ -244,13 +245,13 @@ static path_cost place_work(const struct evaluation *e, const struct time_work *
     }
     if (use)
         use[best][resource] += ns;
-    return (path_cost)price_of(&e->prices[best], resource) * ns;
+    return (scaled_ns)price_of(&e->prices[best], resource) * ns;
 }
 
-static path_cost work_cost(const struct evaluation *e, const struct time_work *work,
+static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_work *work,
                            uint64_t (*use)[WINDOW_USES])
 {
-    path_cost cost = (path_cost)compute_price(&e->prices[work->window]) * work->compute_ns;
+    scaled_ns cost = (scaled_ns)compute_price(&e->prices[work->window]) * work->compute_ns;
 
     if (use)
         use[work->window][WINDOW_COMPUTE] += work->compute_ns;
@@ -259,32 +260,32 @@ static path_cost work_cost(const struct evaluation *e, const struct time_work *w
     return cost + place_work(e, work, WINDOW_D2H, work->d2h_ns, use);
 }
 
-static path_cost side_cost(const struct evaluation *e, const struct time_block *block, int side,
-                           uint64_t (*use)[WINDOW_USES])
+static scaled_ns side_cost(const struct bound_evaluation *e, const struct time_block *block,
+                           int side, uint64_t (*use)[WINDOW_USES])
 {
-    path_cost cost = 0;
+    scaled_ns cost = 0;
 
     for (guint i = 0; i < block->work[side]->len; i++)
         cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i), use);
     for (guint i = 0; i < block->chunks->len; i++) {
         uint32_t c = g_array_index(block->chunks, uint32_t, i);
-        const struct path *path = &e->model->paths[side][c];
-        const struct path_chunk *chunk = &e->model->chunks[c];
-        cost += path_cheapest(path, chunk, e->prices, use ? e->from : NULL);
+        const struct route *route = &e->model->routes[side][c];
+        const struct route_chunk *chunk = &e->model->chunks[c];
+        cost += route_cheapest(route, chunk, e->prices, use ? e->from : NULL);
         if (use)
-            path_follow(path, chunk, e->from, use);
+            route_follow(route, chunk, e->from, use);
     }
     return cost;
 }
 
-static path_cost block_cost(const struct evaluation *e, const struct time_block *block,
+static scaled_ns block_cost(const struct bound_evaluation *e, const struct time_block *block,
                             uint64_t (*use)[WINDOW_USES])
 {
-    path_cost least = side_cost(e, block, TIME_DEVICE, NULL);
+    scaled_ns least = side_cost(e, block, TIME_DEVICE, NULL);
     int best = TIME_DEVICE;
 
     if (e->model->side_count > 1) {
-        path_cost other = side_cost(e, block, TIME_HOST, NULL);
+        scaled_ns other = side_cost(e, block, TIME_HOST, NULL);
         best = other < least ? TIME_HOST : TIME_DEVICE;
         least = MIN(least, other);
     }
@@ -293,19 +294,19 @@ static path_cost block_cost(const struct evaluation *e, const struct time_block 
     return least;
 }
 
-path_cost time_model_bound(const struct time_model *model, const struct certificate_window *prices,
+scaled_ns time_model_bound(const struct time_model *model, const struct certificate_window *prices,
                            uint64_t (*use)[WINDOW_USES])
 {
     uint32_t count = model->windows->count;
-    g_autofree uint8_t(*from)[PATH_STATES] = g_malloc0(MAX(model->longest, 1) * sizeof *from);
-    const struct evaluation evaluation = {model, prices, from};
-    path_cost bound = 0;
+    g_autofree uint8_t(*from)[ROUTE_STATES] = g_malloc0(MAX(model->longest, 1) * sizeof *from);
+    const struct bound_evaluation evaluation = {model, prices, from};
+    scaled_ns bound = 0;
 
     if (use)
         memset(use, 0, (size_t)model->block_count * count * sizeof *use);
     for (uint32_t w = 0; w < count; w++)
-        bound += (path_cost)compute_price(&prices[w]) * model->compute_ns[w] -
-                 (path_cost)prices[w].room * model->windows->items[w].room;
+        bound += (scaled_ns)compute_price(&prices[w]) * model->compute_ns[w] -
+                 (scaled_ns)prices[w].room * model->windows->items[w].room;
     for (uint32_t b = 0; b < model->block_count; b++)
         bound += block_cost(&evaluation, &model->blocks[b], use ? use + (size_t)b * count : NULL);
     return bound;

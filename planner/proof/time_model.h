@@ -26,11 +26,11 @@ struct time_block {
 };
 
 struct time_model {
-    struct windows *windows;
+    struct time_windows *windows;
     uint64_t *compute_ns; /* [window count] of operators that are on the device in any case */
     uint32_t side_count, chunk_count, block_count;
-    struct path_chunk *chunks; /* [chunk_count] */
-    struct path *paths[TIME_SIDES];
+    struct route_chunk *chunks; /* [chunk_count] */
+    struct route *routes[TIME_SIDES];
     struct time_block *blocks; /* [block_count] */
     uint32_t longest;          /* steps of a path */
 };
@@ -43,14 +43,14 @@ struct time_job {
 };
 
 /* `moments`: as windows_are_possible has them. */
-struct time_model *time_model_new(const struct time_job *job, const struct gaps *gaps,
+struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,
                                   const uint32_t *moments, uint32_t count);
 void time_model_free(struct time_model *model);
 
 /* The lower bound for these prices, in nanoseconds times BOUND_PRICE_SCALE: exact, in integers. In
  * each window the prices of the resources sum to at most BOUND_PRICE_SCALE. `use`, [block_count *
  * window count], receives what each block takes in its cheapest way; may be NULL. */
-path_cost time_model_bound(const struct time_model *model, const struct certificate_window *prices,
+scaled_ns time_model_bound(const struct time_model *model, const struct certificate_window *prices,
                            uint64_t (*use)[WINDOW_USES]);
 
 #endif

@@ -15,33 +15,33 @@ enum { ROUNDS_MOST = 600 };
 /* Rows: for each window and resource, the window's length less what blocks take is at least what is
  * always there; then what they take of its room; then one way for each block. Columns: the lengths
  * of the windows, whose sum is least, then shares of ways. */
-struct master {
+struct time_master {
     const struct time_model *model;
     glp_prob *lp;
     double ns_unit, byte_unit;
     uint64_t (*use)[WINDOW_USES]; /* [block_count * window count] of the ways found last */
     struct certificate_window *best, *dual;
-    path_cost best_bound;
+    scaled_ns best_bound;
     int *rows; /* scratch of a column */
     double *values;
 };
 
-static uint32_t window_count(const struct master *m)
+static uint32_t window_count(const struct time_master *m)
 {
     return m->model->windows->count;
 }
 
-static int row_of(uint32_t window, enum window_use use)
+static int row_of(uint32_t window, enum window_resource use)
 {
     return (int)(window * WINDOW_USES + use) + 1;
 }
 
-static int row_of_block(const struct master *m, uint32_t block)
+static int row_of_block(const struct time_master *m, uint32_t block)
 {
     return (int)(window_count(m) * WINDOW_USES + block) + 1;
 }
 
-static void choose_units(struct master *m)
+static void choose_units(struct time_master *m)
 {
     const struct time_model *model = m->model;
     for (uint32_t w = 0; w < window_count(m); w++) {
@@ -54,7 +54,7 @@ static void choose_units(struct master *m)
     m->byte_unit = fmax(1, m->byte_unit);
 }
 
-static void add_rows(struct master *m)
+static void add_rows(struct time_master *m)
 {
     const struct time_model *model = m->model;
     glp_add_rows(m->lp, row_of_block(m, model->block_count) - 1);
@@ -79,7 +79,7 @@ static void add_rows(struct master *m)
 }
 
 /* The way of the block found last, as a column; returns its entries. */
-static int fill_column(struct master *m, uint32_t block)
+static int fill_column(struct time_master *m, uint32_t block)
 {
     int count = 1;
 
@@ -97,7 +97,7 @@ static int fill_column(struct master *m, uint32_t block)
     return count;
 }
 
-static void append_column(struct master *m, int entries)
+static void append_column(struct time_master *m, int entries)
 {
     int column = glp_add_cols(m->lp, 1);
     glp_set_col_bnds(m->lp, column, GLP_LO, 0, 0);
@@ -105,7 +105,7 @@ static void append_column(struct master *m, int entries)
 }
 
 /* Ways that would shorten the mix at the master's own prices; returns how many. */
-static int add_ways(struct master *m)
+static int add_ways(struct time_master *m)
 {
     int added = 0;
 
@@ -136,7 +136,7 @@ static void cut_shares(struct certificate_window *price)
     price->host = MIN(price->host, BOUND_PRICE_SCALE - price->h2d - price->d2h);
 }
 
-static void read_duals(struct master *m)
+static void read_duals(struct time_master *m)
 {
     double room_unit = m->ns_unit / m->byte_unit * BOUND_PRICE_SCALE;
     for (uint32_t w = 0; w < window_count(m); w++) {
@@ -156,7 +156,7 @@ static uint64_t between(uint64_t a, uint64_t b, double share)
 }
 
 /* Part of the way from the best prices to the master's. */
-static void mix_prices(const struct master *m, double share, struct certificate_window *mixed)
+static void mix_prices(const struct time_master *m, double share, struct certificate_window *mixed)
 {
     for (uint32_t w = 0; w < window_count(m); w++) {
         const struct certificate_window *from = &m->best[w], *to = &m->dual[w];
@@ -167,9 +167,9 @@ static void mix_prices(const struct master *m, double share, struct certificate_
     }
 }
 
-static void try_prices(struct master *m, const struct certificate_window *prices)
+static void try_prices(struct time_master *m, const struct certificate_window *prices)
 {
-    path_cost bound = time_model_bound(m->model, prices, m->use);
+    scaled_ns bound = time_model_bound(m->model, prices, m->use);
     if (bound > m->best_bound) {
         m->best_bound = bound;
         memcpy(m->best, prices, window_count(m) * sizeof *prices);
@@ -179,7 +179,7 @@ static void try_prices(struct master *m, const struct certificate_window *prices
 /* ---- rounds ---- */
 
 /* Ways that take no room, so that there is always a mix, and those at the first prices. */
-static void begin(struct master *m, struct certificate_window *prices)
+static void begin(struct time_master *m, struct certificate_window *prices)
 {
     for (uint32_t w = 0; w < window_count(m); w++)
         m->best[w] = prices[w] = m->dual[w] = (struct certificate_window){
@@ -198,7 +198,7 @@ static void begin(struct master *m, struct certificate_window *prices)
         append_column(m, fill_column(m, b));
 }
 
-static void improve(struct master *m, double close, struct certificate_window *prices)
+static void improve(struct time_master *m, double close, struct certificate_window *prices)
 {
     glp_smcp options;
     double share = SMOOTHING;
@@ -221,7 +221,7 @@ static void improve(struct master *m, double close, struct certificate_window *p
     }
 }
 
-static void read_shares(struct master *m, double *on_host)
+static void read_shares(struct time_master *m, double *on_host)
 {
     memset(on_host, 0, m->model->block_count * sizeof *on_host);
     for (int column = (int)window_count(m) + 1; column <= glp_get_num_cols(m->lp); column++) {
@@ -243,7 +243,7 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
 {
     uint32_t count = model->windows->count;
     g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
-    struct master master = {
+    struct time_master master = {
         .model = model,
         .lp = glp_create_prob(),
         .use = g_malloc_n((size_t)model->block_count * count, sizeof *master.use),

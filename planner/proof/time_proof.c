@@ -47,14 +47,14 @@ static struct trace *all_on(const struct time_proof_job *job, int on_host)
 }
 
 /* The model of the job in these windows; with `either_side`, of updates on either. */
-static struct time_model *make_model(const struct time_proof_job *job, const struct gaps *gaps,
+static struct time_model *make_model(const struct time_proof_job *job, const struct reuses *reuses,
                                      const uint32_t *moments, uint32_t count, bool either_side)
 {
     struct trace *device = either_side ? all_on(job, 0) : NULL;
     struct trace *host = either_side ? all_on(job, 1) : NULL;
     const struct time_job sides = {
         job->plan, {either_side ? device : job->trace, host}, job->costs};
-    struct time_model *model = time_model_new(&sides, gaps, moments, count);
+    struct time_model *model = time_model_new(&sides, reuses, moments, count);
 
     trace_free(device);
     trace_free(host);
@@ -64,39 +64,39 @@ static struct time_model *make_model(const struct time_proof_job *job, const str
 /* Whole nanoseconds, rounded down: a schedule's time is whole too, but sums of roundings. */
 static uint64_t bound_ns(const struct time_model *model, const struct certificate_window *prices)
 {
-    path_cost bound = time_model_bound(model, prices, NULL);
+    scaled_ns bound = time_model_bound(model, prices, NULL);
     return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
 }
 
 void time_proof_make(const struct time_proof_job *job, struct certificate_time *time)
 {
-    struct gaps *gaps = bound_gaps(job->trace, job->plan);
+    struct reuses *reuses = bound_reuses(job->trace, job->plan);
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
 
     time->achieved = achieved_ns(job->plan);
-    windows_choose(job->trace, gaps, WINDOWS_MOST, moments);
+    time_windows_choose(job->trace, reuses, TIME_WINDOWS_MOST, moments);
     if (moments->len) {
         time->either_side = covers_either_side(job);
-        struct time_model *model = make_model(job, gaps, (const uint32_t *)(void *)moments->data,
+        struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
                                               moments->len, time->either_side);
         time->windows = time_prices_find(model, TIME_PRICES_CLOSE, NULL);
         time->window_count = moments->len;
         time->bound = bound_ns(model, time->windows);
         time_model_free(model);
     }
-    gaps_free(gaps);
+    reuses_free(reuses);
 }
 
 double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
 {
     const struct layout *layout = job->plan->layout;
-    struct gaps *gaps = bound_gaps(job->trace, job->plan);
+    struct reuses *reuses = bound_reuses(job->trace, job->plan);
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     double *mix = NULL;
 
-    windows_choose(job->trace, gaps, MIX_WINDOWS, moments);
+    time_windows_choose(job->trace, reuses, MIX_WINDOWS, moments);
     if (moments->len && covers_either_side(job)) {
-        struct time_model *model = make_model(job, gaps, (const uint32_t *)(void *)moments->data,
+        struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
                                               moments->len, true);
         g_autofree double *of_block = g_new(double, model->block_count);
         g_autofree struct certificate_window *prices = time_prices_find(model, MIX_CLOSE, of_block);
@@ -106,7 +106,7 @@ double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
         for (uint32_t t = 0; t < job->traced->tensor_count; t++)
             mix[t] = of_block[layout->chunks[layout->places[TRACE_PARAM][t].chunk].group];
     }
-    gaps_free(gaps);
+    reuses_free(reuses);
     return mix;
 }
 
@@ -125,19 +125,19 @@ static bool prices_are_possible(const struct certificate_time *time)
 /* UINT64_MAX where the windows are none of this run. */
 static uint64_t recompute(const struct time_proof_job *job, const struct certificate_time *time)
 {
-    struct gaps *gaps = bound_gaps(job->trace, job->plan);
+    struct reuses *reuses = bound_reuses(job->trace, job->plan);
     g_autofree uint32_t *moments = g_new(uint32_t, MAX(time->window_count, 1));
     uint64_t bound = UINT64_MAX;
 
     for (uint32_t w = 0; w < time->window_count; w++)
         moments[w] = time->windows[w].moment;
-    if (windows_are_possible(job->trace, moments, time->window_count)) {
-        struct time_model *model = make_model(job, gaps, moments, time->window_count,
+    if (time_windows_are_possible(job->trace, moments, time->window_count)) {
+        struct time_model *model = make_model(job, reuses, moments, time->window_count,
                                               time->either_side);
         bound = bound_ns(model, time->windows);
         time_model_free(model);
     }
-    gaps_free(gaps);
+    reuses_free(reuses);
     return bound;
 }
 

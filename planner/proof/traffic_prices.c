@@ -17,30 +17,30 @@ enum { FIRST_MOMENTS = 48, ROUNDS_MOST = 12 };
  * the chunks that are alike keep each gap that can be, then how many are written back in each
  * epoch: from a write on the device to the next. Rows: a balance of the bytes taken from moment to
  * moment, then a gap's epoch is written back unless the gap is kept. */
-struct program {
-    const struct gaps *gaps;
+struct traffic_program {
+    const struct reuses *reuses;
     double unit;      /* bytes that count as 1 */
     GArray *moments;  /* uint32_t: ascending, whose room is known */
     uint32_t *place;  /* [moment_count + 1] how many of these are before each */
     uint32_t *chunks; /* [chunk_count] those that are alike one after the other */
     uint32_t *alike;  /* [chunk_count] for the first of these, how many they are; 0 for others */
     glp_prob *lp;
-    int *kept;        /* [gaps->count] column; 0: cannot be kept, or is of a chunk like another */
+    int *retained;    /* [gaps->count] column; 0: cannot be kept, or is of a chunk like another */
     double *share;    /* [gaps->count] kept in the solution */
     uint64_t *prices; /* [moment_count] of the solution */
 };
 
-static double in_units(const struct program *p, uint64_t bytes)
+static double in_units(const struct traffic_program *p, uint64_t bytes)
 {
     return (double)bytes / p->unit;
 }
 
-static uint32_t known_moments(const struct program *p)
+static uint32_t known_moments(const struct traffic_program *p)
 {
     return p->moments->len;
 }
 
-static uint32_t known_moment(const struct program *p, uint32_t index)
+static uint32_t known_moment(const struct traffic_program *p, uint32_t index)
 {
     return g_array_index(p->moments, uint32_t, index);
 }
@@ -48,14 +48,15 @@ static uint32_t known_moment(const struct program *p, uint32_t index)
 /* ---- chunks that are alike ---- */
 
 /* The known moments at which a gap holds its room: [begin, end), cyclic. */
-struct stretch {
+struct known_range {
     uint32_t begin, end;
     bool wraps;
 };
 
-static struct stretch stretch_of(const struct program *p, const struct gap *gap)
+static struct known_range stretch_of(const struct traffic_program *p, const struct reuse *reuse)
 {
-    return (struct stretch){p->place[gap->from + 1], p->place[gap->to], gap->to <= gap->from};
+    return (struct known_range){p->place[reuse->from + 1], p->place[reuse->to],
+                                reuse->to <= reuse->from};
 }
 
 static int compare(uint64_t a, uint64_t b)
@@ -63,9 +64,10 @@ static int compare(uint64_t a, uint64_t b)
     return (a > b) - (a < b);
 }
 
-static int compare_gaps(const struct program *p, const struct gap *a, const struct gap *b)
+static int compare_reuses(const struct traffic_program *p, const struct reuse *a,
+                          const struct reuse *b)
 {
-    const struct stretch x = stretch_of(p, a), y = stretch_of(p, b);
+    const struct known_range x = stretch_of(p, a), y = stretch_of(p, b);
     int order = compare(a->flags, b->flags);
 
     order = order ? order : compare(x.begin, y.begin);
@@ -73,16 +75,17 @@ static int compare_gaps(const struct program *p, const struct gap *a, const stru
     return order ? order : compare(x.wraps, y.wraps);
 }
 
-static int compare_chunks(const struct program *p, uint32_t a, uint32_t b)
+static int compare_chunks(const struct traffic_program *p, uint32_t a, uint32_t b)
 {
-    const struct gaps *gaps = p->gaps;
-    uint32_t count = gaps->first[a + 1] - gaps->first[a];
-    int order = compare(count, gaps->first[b + 1] - gaps->first[b]);
+    const struct reuses *reuses = p->reuses;
+    uint32_t count = reuses->first[a + 1] - reuses->first[a];
+    int order = compare(count, reuses->first[b + 1] - reuses->first[b]);
 
-    order = order ? order : compare(gaps->bytes[a], gaps->bytes[b]);
-    order = order ? order : compare(gaps->used[a], gaps->used[b]);
+    order = order ? order : compare(reuses->bytes[a], reuses->bytes[b]);
+    order = order ? order : compare(reuses->used[a], reuses->used[b]);
     for (uint32_t i = 0; i < count && !order; i++)
-        order = compare_gaps(p, &gaps->items[gaps->first[a] + i], &gaps->items[gaps->first[b] + i]);
+        order = compare_reuses(p, &reuses->items[reuses->first[a] + i],
+                               &reuses->items[reuses->first[b] + i]);
     return order;
 }
 
@@ -93,9 +96,9 @@ static int alike_together(const void *left, const void *right, void *data)
     return order ? order : compare(a, b);
 }
 
-static void find_alike(struct program *p)
+static void find_alike(struct traffic_program *p)
 {
-    uint32_t chunks = p->gaps->chunk_count, first = 0;
+    uint32_t chunks = p->reuses->chunk_count, first = 0;
 
     for (uint32_t i = 0; i < chunks; i++)
         p->chunks[i] = i;
@@ -117,13 +120,13 @@ static int row_of(uint32_t index)
 
 /* Row i says taken(i) - taken(i - 1) = what begins to be kept in between - what ends there; that of
  * the first, what is kept over it: instead of the difference to the iteration's end. */
-static void add_moments(struct program *p)
+static void add_moments(struct traffic_program *p)
 {
     uint32_t count = known_moments(p);
     glp_add_rows(p->lp, (int)count);
     glp_add_cols(p->lp, (int)count);
     for (uint32_t i = 0; i < count; i++) {
-        const double room = (double)MAX(p->gaps->room[known_moment(p, i)], 0) / p->unit;
+        const double room = (double)MAX(p->reuses->room[known_moment(p, i)], 0) / p->unit;
         glp_set_row_bnds(p->lp, row_of(i), GLP_FX, 0, 0);
         glp_set_col_bnds(p->lp, row_of(i), room > 0 ? GLP_DB : GLP_FX, 0, room);
         int rows[3] = {0, row_of(i), row_of(i + 1)};
@@ -133,13 +136,14 @@ static void add_moments(struct program *p)
 }
 
 /* A column's entries. */
-struct entries {
+struct column_entries {
     int count, rows[4];
     double values[4];
 };
 
 /* None beyond the last row: what is kept there is not kept over the iteration's end. */
-static void enter(const struct program *p, struct entries *entries, uint32_t index, double value)
+static void enter(const struct traffic_program *p, struct column_entries *entries, uint32_t index,
+                  double value)
 {
     if (index < known_moments(p)) {
         entries->rows[++entries->count] = row_of(index);
@@ -148,11 +152,11 @@ static void enter(const struct program *p, struct entries *entries, uint32_t ind
 }
 
 /* Where the gap's bytes come and go in the balance. */
-static struct entries balance_of(const struct program *p, const struct gap *gap)
+static struct column_entries balance_of(const struct traffic_program *p, const struct reuse *reuse)
 {
-    const struct stretch stretch = stretch_of(p, gap);
-    const double bytes = in_units(p, p->gaps->bytes[gap->chunk]);
-    struct entries entries = {0};
+    const struct known_range stretch = stretch_of(p, reuse);
+    const double bytes = in_units(p, p->reuses->bytes[reuse->chunk]);
+    struct column_entries entries = {0};
 
     if (stretch.begin != stretch.end) {
         enter(p, &entries, stretch.begin, -bytes);
@@ -164,50 +168,51 @@ static struct entries balance_of(const struct program *p, const struct gap *gap)
     return entries;
 }
 
-static void add_gap(struct program *p, uint32_t g, double alike)
+static void add_reuse(struct traffic_program *p, uint32_t g, double alike)
 {
-    const struct gap *gap = &p->gaps->items[g];
+    const struct reuse *reuse = &p->reuses->items[g];
 
-    if (!gaps_can_keep(gap))
+    if (!reuse_can_retain(reuse))
         return;
-    const struct entries entries = balance_of(p, gap);
-    int column = p->kept[g] = glp_add_cols(p->lp, 1);
+    const struct column_entries entries = balance_of(p, reuse);
+    int column = p->retained[g] = glp_add_cols(p->lp, 1);
     glp_set_col_bnds(p->lp, column, GLP_DB, 0, alike);
-    glp_set_obj_coef(p->lp, column, -in_units(p, p->gaps->used[gap->chunk]));
+    glp_set_obj_coef(p->lp, column, -in_units(p, p->reuses->used[reuse->chunk]));
     glp_set_mat_col(p->lp, column, entries.count, entries.rows, entries.values);
 }
 
-static bool begins_epoch(const struct gap *gap)
+static bool begins_epoch(const struct reuse *reuse)
 {
-    return gap->flags & GAP_DIRTIES && !(gap->flags & GAP_DEAD);
+    return reuse->flags & REUSE_DIRTIES && !(reuse->flags & REUSE_DEAD);
 }
 
-static uint32_t next_gap(const struct gaps *gaps, uint32_t g)
+static uint32_t next_reuse(const struct reuses *reuses, uint32_t g)
 {
-    uint32_t chunk = gaps->items[g].chunk;
-    return g + 1 < gaps->first[chunk + 1] ? g + 1 : gaps->first[chunk];
+    uint32_t chunk = reuses->items[g].chunk;
+    return g + 1 < reuses->first[chunk + 1] ? g + 1 : reuses->first[chunk];
 }
 
-static bool ends_epoch(const struct gaps *gaps, uint32_t first, uint32_t g)
+static bool ends_epoch(const struct reuses *reuses, uint32_t first, uint32_t g)
 {
-    return g == first || gaps->items[g].flags & (GAP_DIRTIES | GAP_DEAD);
+    return g == first || reuses->items[g].flags & (REUSE_DIRTIES | REUSE_DEAD);
 }
 
-static bool is_written_back(const struct program *p, uint32_t g)
+static bool is_written_back(const struct traffic_program *p, uint32_t g)
 {
-    return !p->kept[g] || p->gaps->items[g].flags & GAP_FLUSH;
+    return !p->retained[g] || p->reuses->items[g].flags & REUSE_FLUSH;
 }
 
 /* The column of the write-back is at least 1 - kept in every gap up to the next write; where that
  * is one gap, keeping it saves the write-back. */
-static void add_epoch(struct program *p, uint32_t first, double alike)
+static void add_epoch(struct traffic_program *p, uint32_t first, double alike)
 {
-    const struct gaps *gaps = p->gaps;
-    const double used = in_units(p, gaps->used[gaps->items[first].chunk]);
+    const struct reuses *reuses = p->reuses;
+    const double used = in_units(p, reuses->used[reuses->items[first].chunk]);
     uint32_t g = first;
 
-    if (ends_epoch(gaps, first, next_gap(gaps, first)) && !is_written_back(p, first)) {
-        glp_set_obj_coef(p->lp, p->kept[first], glp_get_obj_coef(p->lp, p->kept[first]) - used);
+    if (ends_epoch(reuses, first, next_reuse(reuses, first)) && !is_written_back(p, first)) {
+        glp_set_obj_coef(p->lp, p->retained[first],
+                         glp_get_obj_coef(p->lp, p->retained[first]) - used);
         return;
     }
     int column = glp_add_cols(p->lp, 1);
@@ -217,24 +222,24 @@ static void add_epoch(struct program *p, uint32_t first, double alike)
         if (is_written_back(p, g)) {
             glp_set_col_bnds(p->lp, column, GLP_FX, alike, alike);
         } else {
-            int row = glp_add_rows(p->lp, 1), columns[3] = {0, p->kept[g], column};
+            int row = glp_add_rows(p->lp, 1), columns[3] = {0, p->retained[g], column};
             const double values[3] = {0, 1, 1};
             glp_set_row_bnds(p->lp, row, GLP_LO, alike, 0);
             glp_set_mat_row(p->lp, row, 2, columns, values);
         }
-        g = next_gap(gaps, g);
-    } while (!ends_epoch(gaps, first, g));
+        g = next_reuse(reuses, g);
+    } while (!ends_epoch(reuses, first, g));
 }
 
-static void add_chunk(struct program *p, uint32_t chunk)
+static void add_chunk(struct traffic_program *p, uint32_t chunk)
 {
-    const struct gaps *gaps = p->gaps;
+    const struct reuses *reuses = p->reuses;
     const double alike = p->alike[chunk];
 
-    for (uint32_t g = gaps->first[chunk]; g < gaps->first[chunk + 1]; g++)
-        add_gap(p, g, alike);
-    for (uint32_t g = gaps->first[chunk]; g < gaps->first[chunk + 1]; g++)
-        if (begins_epoch(&gaps->items[g]))
+    for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++)
+        add_reuse(p, g, alike);
+    for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++)
+        if (begins_epoch(&reuses->items[g]))
             add_epoch(p, g, alike);
 }
 
@@ -245,33 +250,33 @@ static uint64_t price_of(double dual)
 }
 
 /* Chunks that are alike share alike. */
-static void read_shares(struct program *p)
+static void read_shares(struct traffic_program *p)
 {
-    const struct gaps *gaps = p->gaps;
+    const struct reuses *reuses = p->reuses;
     uint32_t first = 0;
 
-    for (uint32_t i = 0; i < gaps->chunk_count; i++) {
+    for (uint32_t i = 0; i < reuses->chunk_count; i++) {
         uint32_t chunk = p->chunks[i];
         first = p->alike[chunk] ? chunk : first;
-        for (uint32_t g = 0; g < gaps->first[chunk + 1] - gaps->first[chunk]; g++) {
-            int column = p->kept[gaps->first[first] + g];
-            double kept = column ? glp_get_col_prim(p->lp, column) : 0;
-            p->share[gaps->first[chunk] + g] = kept / p->alike[first];
+        for (uint32_t g = 0; g < reuses->first[chunk + 1] - reuses->first[chunk]; g++) {
+            int column = p->retained[reuses->first[first] + g];
+            double retained = column ? glp_get_col_prim(p->lp, column) : 0;
+            p->share[reuses->first[chunk] + g] = retained / p->alike[first];
         }
     }
 }
 
 /* Returns what is least, in units; not a number where there is no solution. */
-static double solve(struct program *p)
+static double solve(struct traffic_program *p)
 {
     glp_smcp options;
     double least = NAN;
 
     p->lp = glp_create_prob();
-    memset(p->kept, 0, p->gaps->count * sizeof *p->kept);
+    memset(p->retained, 0, p->reuses->count * sizeof *p->retained);
     find_alike(p);
     add_moments(p);
-    for (uint32_t i = 0; i < p->gaps->chunk_count; i++)
+    for (uint32_t i = 0; i < p->reuses->chunk_count; i++)
         if (p->alike[p->chunks[i]])
             add_chunk(p, p->chunks[i]);
     glp_init_smcp(&options);
@@ -291,51 +296,51 @@ static double solve(struct program *p)
 
 /* ---- moments ---- */
 
-static void know(struct program *p, uint32_t moment)
+static void know(struct traffic_program *p, uint32_t moment)
 {
     g_array_append_val(p->moments, moment);
 }
 
-static void find_places(struct program *p)
+static void find_places(struct traffic_program *p)
 {
     uint32_t next = 0;
 
-    for (uint32_t m = 0; m <= p->gaps->moment_count; m++) {
+    for (uint32_t m = 0; m <= p->reuses->moment_count; m++) {
         p->place[m] = next;
         next += next < known_moments(p) && known_moment(p, next) == m;
     }
 }
 
 /* In each of some equal stretches, that with the least room. */
-static void know_first(struct program *p)
+static void know_first(struct traffic_program *p)
 {
-    uint32_t moments = p->gaps->moment_count, count = MIN(FIRST_MOMENTS, moments);
+    uint32_t moments = p->reuses->moment_count, count = MIN(FIRST_MOMENTS, moments);
 
     for (uint32_t i = 0; i < count; i++) {
         uint32_t least = (uint32_t)((uint64_t)i * moments / count);
         for (uint32_t m = least; m < (uint64_t)(i + 1) * moments / count; m++)
-            least = p->gaps->room[m] < p->gaps->room[least] ? m : least;
+            least = p->reuses->room[m] < p->reuses->room[least] ? m : least;
         know(p, least);
     }
     find_places(p);
 }
 
 /* [moment_count] what is kept beyond the room, in bytes. */
-static double *find_excess(const struct program *p)
+static double *find_excess(const struct traffic_program *p)
 {
-    const struct gaps *gaps = p->gaps;
-    double *excess = g_new0(double, gaps->moment_count + 1), held = 0;
+    const struct reuses *reuses = p->reuses;
+    double *excess = g_new0(double, reuses->moment_count + 1), held = 0;
 
-    for (uint32_t g = 0; g < gaps->count; g++) {
-        const struct gap *gap = &gaps->items[g];
-        double bytes = p->share[g] * (double)gaps->bytes[gap->chunk];
-        excess[gap->from + 1] += bytes;
-        excess[gap->to] -= bytes;
-        held += gap->to <= gap->from ? bytes : 0;
+    for (uint32_t g = 0; g < reuses->count; g++) {
+        const struct reuse *reuse = &reuses->items[g];
+        double bytes = p->share[g] * (double)reuses->bytes[reuse->chunk];
+        excess[reuse->from + 1] += bytes;
+        excess[reuse->to] -= bytes;
+        held += reuse->to <= reuse->from ? bytes : 0;
     }
-    for (uint32_t m = 0; m < gaps->moment_count; m++) {
+    for (uint32_t m = 0; m < reuses->moment_count; m++) {
         held += excess[m];
-        excess[m] = held - (double)MAX(gaps->room[m], 0);
+        excess[m] = held - (double)MAX(reuses->room[m], 0);
     }
     return excess;
 }
@@ -347,10 +352,10 @@ static int ascending(const void *left, const void *right)
 
 /* Between two that are known, the moment at which the most is kept beyond the room; returns whether
  * there are any. */
-static bool know_more(struct program *p)
+static bool know_more(struct traffic_program *p)
 {
     g_autofree double *excess = find_excess(p);
-    uint32_t known = known_moments(p), moments = p->gaps->moment_count;
+    uint32_t known = known_moments(p), moments = p->reuses->moment_count;
 
     for (uint32_t i = 0; i <= known; i++) {
         uint32_t begin = i ? known_moment(p, i - 1) + 1 : 0, worst = begin;
@@ -365,33 +370,34 @@ static bool know_more(struct program *p)
     return known_moments(p) > known;
 }
 
-static double mean_bytes(const struct gaps *gaps)
+static double mean_bytes(const struct reuses *reuses)
 {
     double sum = 0;
-    for (uint32_t c = 0; c < gaps->chunk_count; c++)
-        sum += (double)gaps->bytes[c] / gaps->chunk_count;
+    for (uint32_t c = 0; c < reuses->chunk_count; c++)
+        sum += (double)reuses->bytes[c] / reuses->chunk_count;
     return sum;
 }
 
 /* All traffic there may be, in units: what LITTLE is measured by. */
-static double most_traffic(const struct program *p)
+static double most_traffic(const struct traffic_program *p)
 {
-    g_autofree uint8_t *keep = g_new0(uint8_t, MAX(p->gaps->count, 1));
-    return in_units(p, gaps_traffic(p->gaps, keep));
+    g_autofree uint8_t *keep = g_new0(uint8_t, MAX(p->reuses->count, 1));
+    return in_units(p, reuses_traffic(p->reuses, keep));
 }
 
-uint64_t *traffic_prices_find(const struct gaps *gaps)
+uint64_t *traffic_prices_find(const struct reuses *reuses)
 {
-    uint32_t moments = gaps->moment_count, chunks = gaps->chunk_count, count = MAX(gaps->count, 1);
-    struct program p = {.gaps = gaps,
-                        .unit = mean_bytes(gaps),
-                        .moments = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
-                        .place = g_new(uint32_t, moments + 1),
-                        .chunks = g_new(uint32_t, chunks),
-                        .alike = g_new(uint32_t, chunks),
-                        .kept = g_new(int, count),
-                        .share = g_new(double, count),
-                        .prices = g_new0(uint64_t, moments)};
+    uint32_t moments = reuses->moment_count, chunks = reuses->chunk_count,
+             count = MAX(reuses->count, 1);
+    struct traffic_program p = {.reuses = reuses,
+                                .unit = mean_bytes(reuses),
+                                .moments = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
+                                .place = g_new(uint32_t, moments + 1),
+                                .chunks = g_new(uint32_t, chunks),
+                                .alike = g_new(uint32_t, chunks),
+                                .retained = g_new(int, count),
+                                .share = g_new(double, count),
+                                .prices = g_new0(uint64_t, moments)};
     double before = -INFINITY, little = LITTLE * most_traffic(&p);
 
     know_first(&p);
@@ -406,7 +412,7 @@ uint64_t *traffic_prices_find(const struct gaps *gaps)
     g_free(p.place);
     g_free(p.chunks);
     g_free(p.alike);
-    g_free(p.kept);
+    g_free(p.retained);
     g_free(p.share);
     return p.prices;
 }

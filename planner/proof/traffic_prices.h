@@ -8,6 +8,6 @@
  * moment, as bound_traffic takes them: [moment_count], the caller frees them. Not from two threads
  * at once. All are 0 where the solver finds no answer, which bound_traffic can be called with all
  * the same. */
-uint64_t *traffic_prices_find(const struct gaps *gaps);
+uint64_t *traffic_prices_find(const struct reuses *reuses);
 
 #endif

@@ -99,9 +99,9 @@ static bool check_bounds(const struct plan *plan, const struct trace *trace,
 
     if (ok && platform && certificate->link)
         platform_keep_apart(platform);
-    ok = ok && (traced = traced_for_plan(plan, recorded, platform, error)) &&
+    ok = ok && (traced = derived_for_plan(plan, recorded, platform, error)) &&
          certificate_check(plan, trace, traced, error) &&
-         choices_check(plan, recorded, costs, platform, error);
+         verify_alternatives(plan, recorded, costs, platform, error);
     trace_free(traced);
     platform_free(platform);
     costs_free(costs);

@@ -15,8 +15,8 @@ static uint32_t find_update(const struct trace *trace)
     return m;
 }
 
-void windows_choose(const struct trace *trace, const struct gaps *gaps, uint32_t most,
-                    GArray *moments)
+void time_windows_choose(const struct trace *trace, const struct reuses *reuses, uint32_t most,
+                         GArray *moments)
 {
     uint32_t operators = 0, seen = 0, stretch = NO_INDEX;
 
@@ -30,7 +30,7 @@ void windows_choose(const struct trace *trace, const struct gaps *gaps, uint32_t
             g_array_append_val(moments, m);
         stretch = now;
         uint32_t *chosen = &g_array_index(moments, uint32_t, moments->len - 1);
-        if (gaps->room[m] < gaps->room[*chosen])
+        if (reuses->room[m] < reuses->room[*chosen])
             *chosen = m;
     }
     uint32_t update = find_update(trace);
@@ -38,7 +38,7 @@ void windows_choose(const struct trace *trace, const struct gaps *gaps, uint32_t
         g_array_append_val(moments, update);
 }
 
-bool windows_are_possible(const struct trace *trace, const uint32_t *moments, uint32_t count)
+bool time_windows_are_possible(const struct trace *trace, const uint32_t *moments, uint32_t count)
 {
     uint32_t update = find_update(trace);
 
@@ -51,31 +51,31 @@ bool windows_are_possible(const struct trace *trace, const uint32_t *moments, ui
 }
 
 /* No price of room is worth while where everything has room. */
-static uint64_t all_bytes(const struct gaps *gaps)
+static uint64_t all_bytes(const struct reuses *reuses)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t c = 0; c < gaps->chunk_count; c++)
-        bytes += gaps->bytes[c];
+    for (uint32_t c = 0; c < reuses->chunk_count; c++)
+        bytes += reuses->bytes[c];
     return bytes;
 }
 
-struct windows *windows_new(const struct trace *trace, const struct gaps *gaps,
-                            const uint32_t *moments, uint32_t count)
+struct time_windows *time_windows_new(const struct trace *trace, const struct reuses *reuses,
+                                      const uint32_t *moments, uint32_t count)
 {
-    struct windows *windows = g_new0(struct windows, 1);
+    struct time_windows *windows = g_new0(struct time_windows, 1);
     uint32_t w = count - 1;
 
     windows->count = count;
-    windows->moment_count = gaps->moment_count;
-    windows->items = g_new(struct window, count);
-    windows->of_moment = g_new(uint16_t, gaps->moment_count);
+    windows->moment_count = reuses->moment_count;
+    windows->items = g_new(struct time_window, count);
+    windows->of_moment = g_new(uint16_t, reuses->moment_count);
     for (uint32_t i = 0; i < count; i++) {
         bool of_update = trace->operators[moments[i]].phase == TRACE_UPDATE_PHASE;
-        uint64_t room = of_update ? all_bytes(gaps) : (uint64_t)MAX(gaps->room[moments[i]], 0);
-        windows->items[i] = (struct window){moments[i], room, of_update};
+        uint64_t room = of_update ? all_bytes(reuses) : (uint64_t)MAX(reuses->room[moments[i]], 0);
+        windows->items[i] = (struct time_window){moments[i], room, of_update};
     }
-    for (uint32_t m = 0; m < gaps->moment_count; m++) {
+    for (uint32_t m = 0; m < reuses->moment_count; m++) {
         if (m == moments[(w + 1) % count])
             w = (w + 1) % count;
         windows->of_moment[m] = (uint16_t)w;
@@ -83,7 +83,7 @@ struct windows *windows_new(const struct trace *trace, const struct gaps *gaps,
     return windows;
 }
 
-void windows_free(struct windows *windows)
+void time_windows_free(struct time_windows *windows)
 {
     if (!windows)
         return;
@@ -92,7 +92,7 @@ void windows_free(struct windows *windows)
     g_free(windows);
 }
 
-uint32_t windows_moment(const struct windows *windows, uint32_t position)
+uint32_t time_windows_moment(const struct time_windows *windows, uint32_t position)
 {
     return (windows->items[0].moment + position) % windows->moment_count;
 }

@@ -10,7 +10,7 @@
  * - with a pace, not before the link has done what is before it, since until then it would only
  *   hold room; nor more than the margin before it must begin for all later uses to come in time.
  *   Sets `gone` too, until which a stay holds its room. */
-void fetches_issue(struct stays *stays, const struct keep *keep,
-                   const struct stays_options *options);
+void prefetch_issue(struct intervals *intervals, const struct retention *retention,
+                    const struct interval_options *options);
 
 #endif

@@ -2,228 +2,230 @@
 
 /* Uses on the device a chunk. */
 static void count_uses(const struct accesses *accesses, const struct homes *homes,
-                       struct gaps *gaps)
+                       struct reuses *reuses)
 {
     for (uint32_t a = 0; a < accesses->count; a++) {
         const struct chunk_access *access = &accesses->items[a];
         if (!(access->flags & ACCESS_ON_HOST) && !homes->on_device[access->chunk])
-            gaps->first[access->chunk + 1]++;
+            reuses->first[access->chunk + 1]++;
     }
-    for (uint32_t c = 0; c < gaps->chunk_count; c++)
-        gaps->first[c + 1] += gaps->first[c];
-    gaps->count = gaps->first[gaps->chunk_count];
+    for (uint32_t c = 0; c < reuses->chunk_count; c++)
+        reuses->first[c + 1] += reuses->first[c];
+    reuses->count = reuses->first[reuses->chunk_count];
 }
 
 /* A use on the device closes the gap before it and opens one. `last` is the chunk's open gap. */
-static void add_use(struct gaps *gaps, uint32_t chunk, uint32_t moment, uint32_t flags,
+static void add_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint32_t flags,
                     uint32_t *last)
 {
-    uint32_t first = gaps->first[chunk], end = gaps->first[chunk + 1];
+    uint32_t first = reuses->first[chunk], end = reuses->first[chunk + 1];
     uint32_t next = *last == NO_INDEX ? first : *last + 1;
     uint32_t before = next == first ? end - 1 : *last;
-    struct gap *gap = &gaps->items[next];
+    struct reuse *reuse = &reuses->items[next];
 
-    gap->chunk = chunk;
-    gap->from = moment;
-    gap->flags |= flags & ACCESS_WRITES ? GAP_DIRTIES : 0;
-    gap->flags |= flags & ACCESS_LAST ? GAP_DEAD : 0;
-    gaps->items[before].to = moment;
-    gaps->items[before].flags |= flags & ACCESS_FRESH ? 0 : GAP_REFETCH;
+    reuse->chunk = chunk;
+    reuse->from = moment;
+    reuse->flags |= flags & ACCESS_WRITES ? REUSE_DIRTIES : 0;
+    reuse->flags |= flags & ACCESS_LAST ? REUSE_DEAD : 0;
+    reuses->items[before].to = moment;
+    reuses->items[before].flags |= flags & ACCESS_FRESH ? 0 : REUSE_REFETCH;
     *last = next;
 }
 
 /* A use on the host falls into the open gap, or into the one that wraps round. */
-static void add_host_use(struct gaps *gaps, uint32_t chunk, uint32_t moment, uint32_t flags,
+static void add_host_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint32_t flags,
                          uint32_t last)
 {
-    if (gaps->first[chunk] == gaps->first[chunk + 1])
+    if (reuses->first[chunk] == reuses->first[chunk + 1])
         return;
     bool wraps = last == NO_INDEX;
-    struct gap *gap = &gaps->items[wraps ? gaps->first[chunk + 1] - 1 : last];
-    uint32_t when = moment + (wraps ? gaps->moment_count : 0);
+    struct reuse *reuse = &reuses->items[wraps ? reuses->first[chunk + 1] - 1 : last];
+    uint32_t when = moment + (wraps ? reuses->moment_count : 0);
 
-    if (!(gap->flags & GAP_FLUSH))
-        gap->host_first = gap->host_last = when;
-    gap->host_first = MIN(gap->host_first, when);
-    gap->host_last = MAX(gap->host_last, when);
-    gap->flags |= GAP_FLUSH | (flags & ACCESS_WRITES ? GAP_LEAVES : 0);
+    if (!(reuse->flags & REUSE_FLUSH))
+        reuse->host_first = reuse->host_last = when;
+    reuse->host_first = MIN(reuse->host_first, when);
+    reuse->host_last = MAX(reuse->host_last, when);
+    reuse->flags |= REUSE_FLUSH | (flags & ACCESS_WRITES ? REUSE_LEAVES : 0);
 }
 
-static void add_uses(const struct accesses *accesses, const struct homes *homes, struct gaps *gaps)
+static void add_uses(const struct accesses *accesses, const struct homes *homes,
+                     struct reuses *reuses)
 {
-    g_autofree uint32_t *last = g_new(uint32_t, gaps->chunk_count);
+    g_autofree uint32_t *last = g_new(uint32_t, reuses->chunk_count);
 
-    memset(last, 0xff, gaps->chunk_count * sizeof *last);
-    for (uint32_t m = 0; m < gaps->moment_count; m++)
+    memset(last, 0xff, reuses->chunk_count * sizeof *last);
+    for (uint32_t m = 0; m < reuses->moment_count; m++)
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];
             if (homes->on_device[access->chunk])
                 continue;
             if (access->flags & ACCESS_ON_HOST)
-                add_host_use(gaps, access->chunk, m, access->flags, last[access->chunk]);
+                add_host_use(reuses, access->chunk, m, access->flags, last[access->chunk]);
             else
-                add_use(gaps, access->chunk, m, access->flags, &last[access->chunk]);
+                add_use(reuses, access->chunk, m, access->flags, &last[access->chunk]);
         }
 }
 
 static void find_room(const struct accesses *accesses, const struct homes *homes,
-                      uint64_t device_bytes, struct gaps *gaps)
+                      uint64_t device_bytes, struct reuses *reuses)
 {
-    for (uint32_t m = 0; m < gaps->moment_count; m++) {
-        gaps->room[m] = (int64_t)device_bytes -
-                        (int64_t)(accesses->non_model[m] + homes->device_bytes);
+    for (uint32_t m = 0; m < reuses->moment_count; m++) {
+        reuses->room[m] = (int64_t)device_bytes -
+                          (int64_t)(accesses->non_model[m] + homes->device_bytes);
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];
             if (!(access->flags & ACCESS_ON_HOST) && !homes->on_device[access->chunk])
-                gaps->room[m] -= (int64_t)gaps->bytes[access->chunk];
+                reuses->room[m] -= (int64_t)reuses->bytes[access->chunk];
         }
     }
 }
 
-struct gaps *gaps_new(const struct trace *trace, const struct layout *layout,
-                      const struct accesses *accesses, const struct homes *homes,
-                      uint64_t device_bytes)
+struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
+                          const struct accesses *accesses, const struct homes *homes,
+                          uint64_t device_bytes)
 {
-    struct gaps *gaps = g_new0(struct gaps, 1);
+    struct reuses *reuses = g_new0(struct reuses, 1);
     uint32_t chunks = layout->chunk_count;
 
-    gaps->moment_count = accesses->moment_count;
-    gaps->chunk_count = chunks;
-    gaps->first = g_new0(uint32_t, chunks + 1);
-    gaps->bytes = g_new(uint64_t, chunks);
-    gaps->used = g_new(uint64_t, chunks);
-    gaps->room = g_new(int64_t, accesses->moment_count);
+    reuses->moment_count = accesses->moment_count;
+    reuses->chunk_count = chunks;
+    reuses->first = g_new0(uint32_t, chunks + 1);
+    reuses->bytes = g_new(uint64_t, chunks);
+    reuses->used = g_new(uint64_t, chunks);
+    reuses->room = g_new(int64_t, accesses->moment_count);
     for (uint32_t c = 0; c < chunks; c++) {
-        gaps->bytes[c] = layout->chunks[c].bytes;
-        gaps->used[c] = layout->chunks[c].used;
+        reuses->bytes[c] = layout->chunks[c].bytes;
+        reuses->used[c] = layout->chunks[c].used;
     }
-    count_uses(accesses, homes, gaps);
-    gaps->items = g_new0(struct gap, gaps->count);
-    add_uses(accesses, homes, gaps);
-    find_room(accesses, homes, device_bytes, gaps);
+    count_uses(accesses, homes, reuses);
+    reuses->items = g_new0(struct reuse, reuses->count);
+    add_uses(accesses, homes, reuses);
+    find_room(accesses, homes, device_bytes, reuses);
     for (uint32_t m = 0; m < trace->operator_count; m++)
-        gaps->activation_bytes += trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes;
-    return gaps;
+        reuses->activation_bytes += trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes;
+    return reuses;
 }
 
-void gaps_free(struct gaps *gaps)
+void reuses_free(struct reuses *reuses)
 {
-    if (!gaps)
+    if (!reuses)
         return;
-    g_free(gaps->first);
-    g_free(gaps->items);
-    g_free(gaps->bytes);
-    g_free(gaps->used);
-    g_free(gaps->room);
-    g_free(gaps);
+    g_free(reuses->first);
+    g_free(reuses->items);
+    g_free(reuses->bytes);
+    g_free(reuses->used);
+    g_free(reuses->room);
+    g_free(reuses);
 }
 
-uint32_t gaps_span(const struct gaps *gaps, const struct gap *gap)
+uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse)
 {
-    uint32_t to = gap->to > gap->from ? gap->to : gap->to + gaps->moment_count;
-    return to - gap->from - 1;
+    uint32_t to = reuse->to > reuse->from ? reuse->to : reuse->to + reuses->moment_count;
+    return to - reuse->from - 1;
 }
 
-bool gaps_can_keep(const struct gap *gap)
+bool reuse_can_retain(const struct reuse *reuse)
 {
-    return gap->flags & GAP_REFETCH && !(gap->flags & GAP_LEAVES);
+    return reuse->flags & REUSE_REFETCH && !(reuse->flags & REUSE_LEAVES);
 }
 
 /* The state after the use and the gap that follows it, and what the gap costs. */
-static bool pass(const struct gap *gap, bool keep, bool dirty, struct gaps_copies *copies)
+static bool pass(const struct reuse *reuse, bool retained, bool dirty, struct reuse_copies *copies)
 {
-    dirty = (dirty || gap->flags & GAP_DIRTIES) && !(gap->flags & GAP_DEAD);
-    if (dirty && (gap->flags & GAP_FLUSH || !keep)) {
+    dirty = (dirty || reuse->flags & REUSE_DIRTIES) && !(reuse->flags & REUSE_DEAD);
+    if (dirty && (reuse->flags & REUSE_FLUSH || !retained)) {
         copies->writes++;
         dirty = false;
     }
-    copies->fetches += !keep && gap->flags & GAP_REFETCH;
+    copies->fetches += !retained && reuse->flags & REUSE_REFETCH;
     return dirty;
 }
 
-struct gaps_copies gaps_chunk_copies(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep)
+struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t chunk,
+                                        const uint8_t *retained)
 {
-    struct gaps_copies copies = {0, 0};
+    struct reuse_copies copies = {0, 0};
     bool dirty = false;
 
     /* The first round finds how the iteration begins. */
     for (int round = 0; round < 2; round++) {
-        copies = (struct gaps_copies){0, 0};
-        for (uint32_t g = gaps->first[chunk]; g < gaps->first[chunk + 1]; g++)
-            dirty = pass(&gaps->items[g], keep[g], dirty, &copies);
+        copies = (struct reuse_copies){0, 0};
+        for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++)
+            dirty = pass(&reuses->items[g], retained[g], dirty, &copies);
     }
     return copies;
 }
 
-uint64_t gaps_chunk_traffic(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep)
+uint64_t reuses_chunk_traffic(const struct reuses *reuses, uint32_t chunk, const uint8_t *retained)
 {
-    struct gaps_copies copies = gaps_chunk_copies(gaps, chunk, keep);
-    return (uint64_t)(copies.fetches + copies.writes) * gaps->used[chunk];
+    struct reuse_copies copies = reuses_chunk_copies(reuses, chunk, retained);
+    return (uint64_t)(copies.fetches + copies.writes) * reuses->used[chunk];
 }
 
-static bool is_written_back(const struct gap *gap, bool keep)
+static bool is_written_back(const struct reuse *reuse, bool retained)
 {
-    return !keep || gap->flags & GAP_FLUSH;
+    return !retained || reuse->flags & REUSE_FLUSH;
 }
 
 /* Whether the chunk is dirty in the gap, if nothing is written back in it. */
-static bool is_dirty(const struct gaps *gaps, uint32_t g, const uint8_t *keep)
+static bool is_dirty(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
-    uint32_t chunk = gaps->items[g].chunk, first = gaps->first[chunk], h = g;
+    uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk], h = g;
 
     do {
-        if (gaps->items[h].flags & GAP_DEAD)
+        if (reuses->items[h].flags & REUSE_DEAD)
             return false;
-        if (gaps->items[h].flags & GAP_DIRTIES)
+        if (reuses->items[h].flags & REUSE_DIRTIES)
             return true;
-        h = (h > first ? h : gaps->first[chunk + 1]) - 1;
-    } while (h != g && !is_written_back(&gaps->items[h], keep[h]));
+        h = (h > first ? h : reuses->first[chunk + 1]) - 1;
+    } while (h != g && !is_written_back(&reuses->items[h], retained[h]));
     return false;
 }
 
 /* Whether what is dirty in the gap is written again, or dies, before it must be written back. */
-static bool need_not_return(const struct gaps *gaps, uint32_t g, const uint8_t *keep)
+static bool need_not_return(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
-    uint32_t chunk = gaps->items[g].chunk, end = gaps->first[chunk + 1], h = g;
+    uint32_t chunk = reuses->items[g].chunk, end = reuses->first[chunk + 1], h = g;
 
     do {
-        h = h + 1 < end ? h + 1 : gaps->first[chunk];
-        if (gaps->items[h].flags & (GAP_DEAD | GAP_DIRTIES))
+        h = h + 1 < end ? h + 1 : reuses->first[chunk];
+        if (reuses->items[h].flags & (REUSE_DEAD | REUSE_DIRTIES))
             return true;
-    } while (h != g && !is_written_back(&gaps->items[h], keep[h]));
+    } while (h != g && !is_written_back(&reuses->items[h], retained[h]));
     return false;
 }
 
-uint64_t gaps_saved(const struct gaps *gaps, uint32_t g, const uint8_t *keep)
+uint64_t reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
-    const struct gap *gap = &gaps->items[g];
-    bool write = !(gap->flags & GAP_FLUSH) && is_dirty(gaps, g, keep) &&
-                 need_not_return(gaps, g, keep);
-    bool fetch = gap->flags & GAP_REFETCH;
+    const struct reuse *reuse = &reuses->items[g];
+    bool write = !(reuse->flags & REUSE_FLUSH) && is_dirty(reuses, g, retained) &&
+                 need_not_return(reuses, g, retained);
+    bool fetch = reuse->flags & REUSE_REFETCH;
 
-    return (uint64_t)(write + fetch) * gaps->used[gap->chunk];
+    return (uint64_t)(write + fetch) * reuses->used[reuse->chunk];
 }
 
-uint64_t gaps_traffic(const struct gaps *gaps, const uint8_t *keep)
+uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained)
 {
-    uint64_t traffic = gaps->activation_bytes;
+    uint64_t traffic = reuses->activation_bytes;
 
-    for (uint32_t c = 0; c < gaps->chunk_count; c++)
-        traffic += gaps_chunk_traffic(gaps, c, keep);
+    for (uint32_t c = 0; c < reuses->chunk_count; c++)
+        traffic += reuses_chunk_traffic(reuses, c, retained);
     return traffic;
 }
 
-uint32_t gaps_find(const struct gaps *gaps, uint32_t chunk, uint32_t moment)
+uint32_t reuses_find(const struct reuses *reuses, uint32_t chunk, uint32_t moment)
 {
-    uint32_t low = gaps->first[chunk], end = gaps->first[chunk + 1], high = end;
+    uint32_t low = reuses->first[chunk], end = reuses->first[chunk + 1], high = end;
 
     g_assert(low < end);
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (gaps->items[middle].from < moment)
+        if (reuses->items[middle].from < moment)
             low = middle + 1;
         else
             high = middle;
     }
-    return low == gaps->first[chunk] ? end - 1 : low - 1;
+    return low == reuses->first[chunk] ? end - 1 : low - 1;
 }

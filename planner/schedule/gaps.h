@@ -8,14 +8,14 @@
 #include "chunks/homes.h"
 
 enum {
-    GAP_DIRTIES = 1, /* the use before it writes the chunk */
-    GAP_DEAD = 2,    /* nothing is alive in the chunk after the use before it */
-    GAP_REFETCH = 4, /* the use after it needs the old bytes: a fetch, if the chunk has left */
-    GAP_FLUSH = 8,   /* a host operator uses the chunk in it: the host's bytes must be valid then */
-    GAP_LEAVES = 16, /* a host operator writes the chunk in it: it cannot stay */
+    REUSE_DIRTIES = 1, /* the use before it writes the chunk */
+    REUSE_DEAD = 2,    /* nothing is alive in the chunk after the use before it */
+    REUSE_REFETCH = 4, /* the use after it needs the old bytes: a fetch, if the chunk has left */
+    REUSE_FLUSH = 8, /* a host operator uses the chunk in it: the host's bytes must be valid then */
+    REUSE_LEAVES = 16, /* a host operator writes the chunk in it: it cannot stay */
 };
 
-struct gap {
+struct reuse {
     uint32_t chunk;
     uint32_t from, to;   /* moments of the uses before and after, cyclic: it takes room at the
                             moments strictly between; equal: the chunk's only use */
@@ -24,47 +24,48 @@ struct gap {
     uint32_t flags;
 };
 
-struct gaps {
+struct reuses {
     uint32_t moment_count, chunk_count, count;
-    uint32_t *first;   /* [chunk_count + 1] into items; none for chunks that live on the device */
-    struct gap *items; /* [count] by chunk, then by `from`; the last of a chunk wraps round */
-    uint64_t *bytes;   /* [chunk_count] its slot */
-    uint64_t *used;    /* [chunk_count] what a copy moves */
-    int64_t *room;     /* [moment_count] the budget less non-model data, the operator's chunks, and
-                          those that live on the device; negative where the moment cannot fit */
+    uint32_t *first;     /* [chunk_count + 1] into items; none for chunks that live on the device */
+    struct reuse *items; /* [count] by chunk, then by `from`; the last of a chunk wraps round */
+    uint64_t *bytes;     /* [chunk_count] its slot */
+    uint64_t *used;      /* [chunk_count] what a copy moves */
+    int64_t *room; /* [moment_count] the budget less non-model data, the operator's chunks, and
+                      those that live on the device; negative where the moment cannot fit */
     uint64_t activation_bytes; /* over the link for host operators, whatever is kept */
 };
 
-struct gaps *gaps_new(const struct trace *trace, const struct layout *layout,
-                      const struct accesses *accesses, const struct homes *homes,
-                      uint64_t device_bytes);
-void gaps_free(struct gaps *gaps);
+struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
+                          const struct accesses *accesses, const struct homes *homes,
+                          uint64_t device_bytes);
+void reuses_free(struct reuses *reuses);
 
 /* Moments at which keeping the gap takes room. */
-uint32_t gaps_span(const struct gaps *gaps, const struct gap *gap);
+uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse);
 
 /* Whether keeping it can save anything, and is allowed. */
-bool gaps_can_keep(const struct gap *gap);
+bool reuse_can_retain(const struct reuse *reuse);
 
-struct gaps_copies {
+struct reuse_copies {
     uint32_t fetches, writes;
 };
 
 /* Copies of the chunk over the link in an iteration; `keep` [count] is nonzero for the gaps that
  * are kept. */
-struct gaps_copies gaps_chunk_copies(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep);
+struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t chunk,
+                                        const uint8_t *retained);
 
 /* Bytes that they move. */
-uint64_t gaps_chunk_traffic(const struct gaps *gaps, uint32_t chunk, const uint8_t *keep);
+uint64_t reuses_chunk_traffic(const struct reuses *reuses, uint32_t chunk, const uint8_t *retained);
 
 /* Bytes that keeping gap `g` saves beside the others that are kept; keep[g] is not looked at. */
-uint64_t gaps_saved(const struct gaps *gaps, uint32_t g, const uint8_t *keep);
+uint64_t reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained);
 
 /* The whole iteration's, activations of host operators included. */
-uint64_t gaps_traffic(const struct gaps *gaps, const uint8_t *keep);
+uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained);
 
 /* The gap of `chunk` into which an action before the operator of `moment` falls (moment_count:
  * after the last); the chunk must have gaps. */
-uint32_t gaps_find(const struct gaps *gaps, uint32_t chunk, uint32_t moment);
+uint32_t reuses_find(const struct reuses *reuses, uint32_t chunk, uint32_t moment);
 
 #endif

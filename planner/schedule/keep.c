@@ -3,8 +3,8 @@
 #include <math.h>
 
 enum {
-    GIVEN_UP_MOST = 32, /* gaps a round; a power of 2 */
-    ORDER_WINDOW = 32,  /* ranks that a round may confuse */
+    EVICTED_MOST = 32, /* gaps a round; a power of 2 */
+    ORDER_WINDOW = 32, /* ranks that a round may confuse */
 };
 
 /* How much worse than the best a round may leave the traffic, at the beginning; less and less
@@ -12,15 +12,15 @@ enum {
 #define TOLERANCE 0.002
 
 #define GOLDEN_RATIO 0.6180339887498949
-#define FAVOURED     4
+#define BIAS_FACTOR  4
 
 /* Room at moments that have some left costs less, again and again. */
-enum { WEIGHINGS = 6 };
-#define CHEAPER    0.1
-#define LEAST_COST 1e-5
+enum { PRICE_ROUNDS = 6 };
+#define PRICE_DECAY 0.1
+#define PRICE_LEAST 1e-5
 
-struct ranked {
-    uint32_t gap;
+struct ranked_reuse {
+    uint32_t reuse;
     double worth; /* bytes saved for its room */
     double place; /* in which it comes among those worth the same */
 };
@@ -33,281 +33,290 @@ static double place_of(uint32_t chunk)
 }
 
 /* What keeping the gap saves, beside those that are kept. */
-static double value_of(const struct keep *keep, uint32_t g, const struct keep_taste *taste)
+static double value_of(const struct retention *retention, uint32_t g,
+                       const struct retention_bias *bias)
 {
-    const double favour = (double)taste->favour / FAVOUR_PARTS;
-    const struct gap *gap = &keep->gaps->items[g];
-    bool favoured = !(gap->flags & GAP_DIRTIES) && place_of(gap->chunk) < favour;
+    const double parameter_share = (double)bias->parameter_share / BIAS_PARTS;
+    const struct reuse *reuse = &retention->reuses->items[g];
+    bool preferred = !(reuse->flags & REUSE_DIRTIES) && place_of(reuse->chunk) < parameter_share;
 
-    return (double)gaps_saved(keep->gaps, g, keep->kept) * (favoured ? FAVOURED : 1);
+    return (double)reuses_saved(retention->reuses, g, retention->retained) *
+           (preferred ? BIAS_FACTOR : 1);
 }
 
 static int most_worth_first(const void *left, const void *right)
 {
-    const struct ranked *a = left, *b = right;
+    const struct ranked_reuse *a = left, *b = right;
     if (a->worth != b->worth)
         return a->worth > b->worth ? -1 : 1;
     if (a->place != b->place)
         return a->place < b->place ? -1 : 1;
-    return a->gap < b->gap ? -1 : 1;
+    return a->reuse < b->reuse ? -1 : 1;
 }
 
 /* What a byte of room costs at the moments that the gap spans. `before` [moment_count + 1]: at all
  * moments before each. */
-static double span_cost(const struct gaps *gaps, const struct gap *gap, const double *before)
+static double span_cost(const struct reuses *reuses, const struct reuse *reuse,
+                        const double *before)
 {
-    if (gap->to > gap->from)
-        return before[gap->to] - before[gap->from + 1];
-    return before[gaps->moment_count] - before[gap->from + 1] + before[gap->to];
+    if (reuse->to > reuse->from)
+        return before[reuse->to] - before[reuse->from + 1];
+    return before[reuses->moment_count] - before[reuse->from + 1] + before[reuse->to];
 }
 
 /* By the gaps' values for what their room costs: `cost` [moment_count] a byte at each moment,
  * positive. To be spread, gaps that last for an iteration, but for a moment each, are worth the
  * same. */
-static void rank_gaps(struct keep *keep, const double *cost, const struct keep_taste *taste)
+static void rank_reuses(struct retention *retention, const double *price,
+                        const struct retention_bias *bias)
 {
-    const struct gaps *gaps = keep->gaps;
-    g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct ranked));
-    g_autofree double *before = g_new0(double, gaps->moment_count + 1);
+    const struct reuses *reuses = retention->reuses;
+    g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct ranked_reuse));
+    g_autofree double *before = g_new0(double, reuses->moment_count + 1);
 
-    for (uint32_t m = 0; m < gaps->moment_count; m++)
-        before[m + 1] = before[m] + cost[m];
-    for (uint32_t g = 0; g < gaps->count; g++) {
-        const struct gap *gap = &gaps->items[g];
-        if (!gaps_can_keep(gap) || !gaps_span(gaps, gap))
+    for (uint32_t m = 0; m < reuses->moment_count; m++)
+        before[m + 1] = before[m] + price[m];
+    for (uint32_t g = 0; g < reuses->count; g++) {
+        const struct reuse *reuse = &reuses->items[g];
+        if (!reuse_can_retain(reuse) || !reuse_span(reuses, reuse))
             continue;
-        double value = value_of(keep, g, taste), bytes = (double)gaps->bytes[gap->chunk];
-        struct ranked item = {g, value / (bytes * span_cost(gaps, gap, before)), 0};
-        if (taste->spread && gap->to == gap->from)
-            item = (struct ranked){g, value / bytes / before[gaps->moment_count],
-                                   place_of(gap->chunk)};
+        double value = value_of(retention, g, bias), bytes = (double)reuses->bytes[reuse->chunk];
+        struct ranked_reuse item = {g, value / (bytes * span_cost(reuses, reuse, before)), 0};
+        if (bias->spread && reuse->to == reuse->from)
+            item = (struct ranked_reuse){g, value / bytes / before[reuses->moment_count],
+                                         place_of(reuse->chunk)};
         g_array_append_val(ranked, item);
     }
     g_array_sort(ranked, most_worth_first);
-    g_array_set_size(keep->order, 0);
+    g_array_set_size(retention->order, 0);
     for (guint i = 0; i < ranked->len; i++)
-        g_array_append_val(keep->order, g_array_index(ranked, struct ranked, i).gap);
+        g_array_append_val(retention->order, g_array_index(ranked, struct ranked_reuse, i).reuse);
 }
 
 /* The moments of a gap's span; the second of the two where it wraps round. */
-struct stretches {
+struct span_pair {
     uint32_t begin[2], end[2];
 };
 
-static struct stretches stretches_of(const struct gaps *gaps, const struct gap *gap)
+static struct span_pair stretches_of(const struct reuses *reuses, const struct reuse *reuse)
 {
-    if (gap->to > gap->from)
-        return (struct stretches){{gap->from + 1, 0}, {gap->to, 0}};
-    return (struct stretches){{gap->from + 1, 0}, {gaps->moment_count, gap->to}};
+    if (reuse->to > reuse->from)
+        return (struct span_pair){{reuse->from + 1, 0}, {reuse->to, 0}};
+    return (struct span_pair){{reuse->from + 1, 0}, {reuses->moment_count, reuse->to}};
 }
 
-static uint32_t next_moment(const struct gaps *gaps, uint32_t moment)
+static uint32_t next_moment(const struct reuses *reuses, uint32_t moment)
 {
-    return moment + 1 == gaps->moment_count ? 0 : moment + 1;
+    return moment + 1 == reuses->moment_count ? 0 : moment + 1;
 }
 
 /* But what takes no room. */
-static void keep_nothing(struct keep *keep)
+static void retain_nothing(struct retention *retention)
 {
-    const struct gaps *gaps = keep->gaps;
+    const struct reuses *reuses = retention->reuses;
 
-    for (uint32_t g = 0; g < gaps->count; g++)
-        keep->kept[g] = gaps_can_keep(&gaps->items[g]) && !gaps_span(gaps, &gaps->items[g]);
+    for (uint32_t g = 0; g < reuses->count; g++)
+        retention->retained[g] = reuse_can_retain(&reuses->items[g]) &&
+                                 !reuse_span(reuses, &reuses->items[g]);
 }
 
-struct keep *keep_new(const struct gaps *gaps)
+struct retention *retention_new(const struct reuses *reuses)
 {
-    struct keep *keep = g_new0(struct keep, 1);
+    struct retention *retention = g_new0(struct retention, 1);
 
-    keep->gaps = gaps;
-    keep->kept = g_new0(uint8_t, gaps->count);
-    keep->slack = slack_new(gaps->room, gaps->moment_count);
-    keep->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    keep_nothing(keep);
-    keep->tight = g_new(uint32_t, gaps->count);
-    for (uint32_t g = 0; g < gaps->count; g++)
-        keep->tight[g] = next_moment(gaps, gaps->items[g].from);
-    g_autofree double *cost = g_new(double, gaps->moment_count);
-    for (uint32_t m = 0; m < gaps->moment_count; m++)
-        cost[m] = 1;
-    rank_gaps(keep, cost, &(struct keep_taste){0});
-    keep->traffic = keep->most = gaps_traffic(gaps, keep->kept);
-    return keep;
+    retention->reuses = reuses;
+    retention->retained = g_new0(uint8_t, reuses->count);
+    retention->headroom = headroom_new(reuses->room, reuses->moment_count);
+    retention->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    retain_nothing(retention);
+    retention->blocked_at = g_new(uint32_t, reuses->count);
+    for (uint32_t g = 0; g < reuses->count; g++)
+        retention->blocked_at[g] = next_moment(reuses, reuses->items[g].from);
+    g_autofree double *price = g_new(double, reuses->moment_count);
+    for (uint32_t m = 0; m < reuses->moment_count; m++)
+        price[m] = 1;
+    rank_reuses(retention, price, &(struct retention_bias){0});
+    retention->traffic = retention->most = reuses_traffic(reuses, retention->retained);
+    return retention;
 }
 
-void keep_free(struct keep *keep)
+void retention_free(struct retention *retention)
 {
-    if (!keep)
+    if (!retention)
         return;
-    g_free(keep->kept);
-    slack_free(keep->slack);
-    g_free(keep->tight);
-    g_array_unref(keep->order);
-    g_free(keep);
+    g_free(retention->retained);
+    headroom_free(retention->headroom);
+    g_free(retention->blocked_at);
+    g_array_unref(retention->order);
+    g_free(retention);
 }
 
 /* What did not fit mostly does not fit again for the same reason: that moment is looked at first.
  */
-static bool fits(struct keep *keep, uint32_t g)
+static bool fits(struct retention *retention, uint32_t g)
 {
-    const struct gaps *gaps = keep->gaps;
-    const struct gap *gap = &gaps->items[g];
-    int64_t bytes = (int64_t)gaps->bytes[gap->chunk];
+    const struct reuses *reuses = retention->reuses;
+    const struct reuse *reuse = &reuses->items[g];
+    int64_t bytes = (int64_t)reuses->bytes[reuse->chunk];
 
-    const struct stretches spanned = stretches_of(gaps, gap);
+    const struct span_pair spanned = stretches_of(reuses, reuse);
 
-    if (slack_at(keep->slack, keep->tight[g]) < bytes)
+    if (headroom_at(retention->headroom, retention->blocked_at[g]) < bytes)
         return false;
     for (int i = 0; i < 2; i++) {
-        uint32_t m = slack_lacking(keep->slack, spanned.begin[i], spanned.end[i], bytes);
+        uint32_t m = headroom_first_below(retention->headroom, spanned.begin[i], spanned.end[i],
+                                          bytes);
         if (m < spanned.end[i]) {
-            keep->tight[g] = m;
+            retention->blocked_at[g] = m;
             return false;
         }
     }
     return true;
 }
 
-static void set(struct keep *keep, uint32_t g, bool kept)
+static void set(struct retention *retention, uint32_t g, bool retained)
 {
-    const struct gaps *gaps = keep->gaps;
-    const struct gap *gap = &gaps->items[g];
-    int64_t bytes = (int64_t)gaps->bytes[gap->chunk] * (kept ? 1 : -1);
+    const struct reuses *reuses = retention->reuses;
+    const struct reuse *reuse = &reuses->items[g];
+    int64_t bytes = (int64_t)reuses->bytes[reuse->chunk] * (retained ? 1 : -1);
 
-    uint64_t saved = gaps_saved(gaps, g, keep->kept);
+    uint64_t saved = reuses_saved(reuses, g, retention->retained);
 
-    keep->traffic = kept ? keep->traffic - saved : keep->traffic + saved;
-    keep->kept[g] = kept;
-    const struct stretches spanned = stretches_of(gaps, gap);
+    retention->traffic = retained ? retention->traffic - saved : retention->traffic + saved;
+    retention->retained[g] = retained;
+    const struct span_pair spanned = stretches_of(reuses, reuse);
     for (int i = 0; i < 2; i++)
-        slack_take(keep->slack, spanned.begin[i], spanned.end[i], bytes);
+        headroom_take(retention->headroom, spanned.begin[i], spanned.end[i], bytes);
 }
 
-static bool try_to_keep(struct keep *keep, uint32_t g)
+static bool try_to_retain(struct retention *retention, uint32_t g)
 {
-    if (keep->kept[g] || !fits(keep, g))
+    if (retention->retained[g] || !fits(retention, g))
         return false;
-    set(keep, g, true);
+    set(retention, g, true);
     return true;
 }
 
 /* Whatever still fits and saves something, the most worth first. */
-static void fill(struct keep *keep)
+static void fill(struct retention *retention)
 {
-    for (guint i = 0; i < keep->order->len; i++)
-        try_to_keep(keep, g_array_index(keep->order, uint32_t, i));
+    for (guint i = 0; i < retention->order->len; i++)
+        try_to_retain(retention, g_array_index(retention->order, uint32_t, i));
 }
 
-static void clear(struct keep *keep)
+static void clear(struct retention *retention)
 {
-    keep_nothing(keep);
-    slack_reset(keep->slack, keep->gaps->room);
-    slack_take(keep->slack, 0, keep->gaps->moment_count, (int64_t)keep->reserve);
-    keep->traffic = keep->most;
+    retain_nothing(retention);
+    headroom_reset(retention->headroom, retention->reuses->room);
+    headroom_take(retention->headroom, 0, retention->reuses->moment_count,
+                  (int64_t)retention->reserve);
+    retention->traffic = retention->most;
 }
 
 /* Sets exactly the gaps of `kept`. */
-static void restore(struct keep *keep, const uint8_t *kept)
+static void restore(struct retention *retention, const uint8_t *retained)
 {
     for (int adding = 0; adding < 2; adding++)
-        for (guint i = 0; i < keep->order->len; i++) {
-            uint32_t g = g_array_index(keep->order, uint32_t, i);
-            if (keep->kept[g] != kept[g] && kept[g] == adding)
-                set(keep, g, adding);
+        for (guint i = 0; i < retention->order->len; i++) {
+            uint32_t g = g_array_index(retention->order, uint32_t, i);
+            if (retention->retained[g] != retained[g] && retained[g] == adding)
+                set(retention, g, adding);
         }
 }
 
-static int64_t largest_chunk(const struct gaps *gaps)
+static int64_t largest_chunk(const struct reuses *reuses)
 {
     uint64_t largest = 0;
 
-    for (uint32_t c = 0; c < gaps->chunk_count; c++)
-        largest = MAX(largest, gaps->bytes[c]);
+    for (uint32_t c = 0; c < reuses->chunk_count; c++)
+        largest = MAX(largest, reuses->bytes[c]);
     return (int64_t)largest;
 }
 
 /* [gap count] of those that are in `order`; of others 0. */
-static double *value_gaps(struct keep *keep, const struct keep_taste *taste)
+static double *value_reuses(struct retention *retention, const struct retention_bias *bias)
 {
-    double *value = g_new0(double, keep->gaps->count);
+    double *value = g_new0(double, retention->reuses->count);
 
-    clear(keep);
-    for (guint i = 0; i < keep->order->len; i++) {
-        uint32_t g = g_array_index(keep->order, uint32_t, i);
-        value[g] = value_of(keep, g, taste);
+    clear(retention);
+    for (guint i = 0; i < retention->order->len; i++) {
+        uint32_t g = g_array_index(retention->order, uint32_t, i);
+        value[g] = value_of(retention, g, bias);
     }
     return value;
 }
 
-static double kept_value(const struct keep *keep, const double *value)
+static double retained_value(const struct retention *retention, const double *value)
 {
     double sum = 0;
 
-    for (uint32_t g = 0; g < keep->gaps->count; g++)
-        sum += keep->kept[g] ? value[g] : 0;
+    for (uint32_t g = 0; g < retention->reuses->count; g++)
+        sum += retention->retained[g] ? value[g] : 0;
     return sum;
 }
 
-void keep_weigh(struct keep *keep, const struct keep_taste *taste)
+void retention_choose(struct retention *retention, const struct retention_bias *bias)
 {
-    if (keep->gaps->count == 0)
+    if (retention->reuses->count == 0)
         return;
-    uint32_t moments = keep->gaps->moment_count;
-    int64_t largest = largest_chunk(keep->gaps);
-    g_autofree uint8_t *best = g_memdup2(keep->kept, keep->gaps->count);
-    g_autofree double *cost = g_new(double, moments), *value = value_gaps(keep, taste);
+    uint32_t moments = retention->reuses->moment_count;
+    int64_t largest = largest_chunk(retention->reuses);
+    g_autofree uint8_t *best = g_memdup2(retention->retained, retention->reuses->count);
+    g_autofree double *price = g_new(double, moments), *value = value_reuses(retention, bias);
     double most = -1;
 
     for (uint32_t m = 0; m < moments; m++)
-        cost[m] = 1;
-    for (int round = 0; round < WEIGHINGS; round++) {
-        clear(keep);
-        rank_gaps(keep, cost, taste);
-        fill(keep);
-        double sum = kept_value(keep, value);
+        price[m] = 1;
+    for (int round = 0; round < PRICE_ROUNDS; round++) {
+        clear(retention);
+        rank_reuses(retention, price, bias);
+        fill(retention);
+        double sum = retained_value(retention, value);
         if (sum > most) {
             most = sum;
-            memcpy(best, keep->kept, keep->gaps->count);
+            memcpy(best, retention->retained, retention->reuses->count);
         }
         for (uint32_t m = 0; m < moments; m++)
-            cost[m] = fmax(cost[m] * (slack_at(keep->slack, m) >= largest ? CHEAPER : 1),
-                           LEAST_COST);
+            price[m] =
+                fmax(price[m] * (headroom_at(retention->headroom, m) >= largest ? PRICE_DECAY : 1),
+                     PRICE_LEAST);
     }
-    restore(keep, best);
+    restore(retention, best);
 }
 
-static bool spans(const struct gap *gap, uint32_t moment)
+static bool spans(const struct reuse *reuse, uint32_t moment)
 {
-    if (gap->to > gap->from)
-        return moment > gap->from && moment < gap->to;
-    return moment > gap->from || moment < gap->to;
+    if (reuse->to > reuse->from)
+        return moment > reuse->from && moment < reuse->to;
+    return moment > reuse->from || moment < reuse->to;
 }
 
-static bool is_crowded(const struct keep *keep, const struct gap *gap)
+static bool is_over_capacity(const struct retention *retention, const struct reuse *reuse)
 {
-    const struct gaps *gaps = keep->gaps;
+    const struct reuses *reuses = retention->reuses;
 
-    const struct stretches spanned = stretches_of(gaps, gap);
+    const struct span_pair spanned = stretches_of(reuses, reuse);
     for (int i = 0; i < 2; i++)
-        if (slack_lacking(keep->slack, spanned.begin[i], spanned.end[i], 0) < spanned.end[i])
+        if (headroom_first_below(retention->headroom, spanned.begin[i], spanned.end[i], 0) <
+            spanned.end[i])
             return true;
     return false;
 }
 
-void keep_reserve(struct keep *keep, uint64_t bytes)
+void retention_reserve(struct retention *retention, uint64_t bytes)
 {
-    keep->reserve += bytes;
-    slack_take(keep->slack, 0, keep->gaps->moment_count, (int64_t)bytes);
-    for (guint i = keep->order->len; i-- > 0;) {
-        uint32_t g = g_array_index(keep->order, uint32_t, i);
-        if (keep->kept[g] && is_crowded(keep, &keep->gaps->items[g]))
-            set(keep, g, false);
+    retention->reserve += bytes;
+    headroom_take(retention->headroom, 0, retention->reuses->moment_count, (int64_t)bytes);
+    for (guint i = retention->order->len; i-- > 0;) {
+        uint32_t g = g_array_index(retention->order, uint32_t, i);
+        if (retention->retained[g] && is_over_capacity(retention, &retention->reuses->items[g]))
+            set(retention, g, false);
     }
 }
 
-static void change(struct keep *keep, uint32_t g, bool kept, GArray *changed)
+static void change(struct retention *retention, uint32_t g, bool retained, GArray *changed)
 {
-    set(keep, g, kept);
+    set(retention, g, retained);
     g_array_append_val(changed, g);
 }
 
@@ -318,14 +327,14 @@ static uint32_t draw(GRand *random, uint32_t below)
 
 /* Kept gaps that take room at the moment: a sample of `most`, each as likely as the others, in no
  * order. Returns how many. */
-static uint32_t sample_kept(const struct keep *keep, uint32_t moment, uint32_t most, GRand *random,
-                            uint32_t *chosen)
+static uint32_t sample_retained(const struct retention *retention, uint32_t moment, uint32_t most,
+                                GRand *random, uint32_t *chosen)
 {
     uint32_t count = 0, seen = 0;
 
-    for (guint i = 0; i < keep->order->len; i++) {
-        uint32_t g = g_array_index(keep->order, uint32_t, i);
-        if (!keep->kept[g] || !spans(&keep->gaps->items[g], moment))
+    for (guint i = 0; i < retention->order->len; i++) {
+        uint32_t g = g_array_index(retention->order, uint32_t, i);
+        if (!retention->retained[g] || !spans(&retention->reuses->items[g], moment))
             continue;
         seen++;
         if (count < most)
@@ -341,89 +350,90 @@ static uint32_t sample_kept(const struct keep *keep, uint32_t moment, uint32_t m
 
 /* Gives up some kept gaps that take room at a moment drawn at random: few mostly, many sometimes.
  */
-static void give_up(struct keep *keep, GRand *random, GArray *changed)
+static void evict_some(struct retention *retention, GRand *random, GArray *changed)
 {
-    uint32_t chosen[GIVEN_UP_MOST];
+    uint32_t chosen[EVICTED_MOST];
     uint32_t most = 1 + draw(random, 1u << draw(random, 6));
-    uint32_t moment = draw(random, keep->gaps->moment_count);
-    uint32_t count = sample_kept(keep, moment, MIN(most, GIVEN_UP_MOST), random, chosen);
+    uint32_t moment = draw(random, retention->reuses->moment_count);
+    uint32_t count = sample_retained(retention, moment, MIN(most, EVICTED_MOST), random, chosen);
 
     for (uint32_t i = 0; i < count; i++)
-        change(keep, chosen[i], false, changed);
+        change(retention, chosen[i], false, changed);
 }
 
 /* Keeps a gap drawn at random, whatever must be given up for it. */
-static void insist(struct keep *keep, GRand *random, GArray *changed)
+static void force_one(struct retention *retention, GRand *random, GArray *changed)
 {
-    const struct gaps *gaps = keep->gaps;
-    uint32_t g = g_array_index(keep->order, uint32_t, draw(random, keep->order->len));
-    const struct gap *gap = &gaps->items[g];
-    int64_t bytes = (int64_t)gaps->bytes[gap->chunk];
+    const struct reuses *reuses = retention->reuses;
+    uint32_t g = g_array_index(retention->order, uint32_t, draw(random, retention->order->len));
+    const struct reuse *reuse = &reuses->items[g];
+    int64_t bytes = (int64_t)reuses->bytes[reuse->chunk];
 
-    if (keep->kept[g])
+    if (retention->retained[g])
         return;
-    for (uint32_t m = next_moment(gaps, gap->from); m != gap->to; m = next_moment(gaps, m))
-        while (slack_at(keep->slack, m) < bytes) {
+    for (uint32_t m = next_moment(reuses, reuse->from); m != reuse->to; m = next_moment(reuses, m))
+        while (headroom_at(retention->headroom, m) < bytes) {
             uint32_t victim;
-            if (!sample_kept(keep, m, 1, random, &victim))
+            if (!sample_retained(retention, m, 1, random, &victim))
                 return;
-            change(keep, victim, false, changed);
+            change(retention, victim, false, changed);
         }
-    change(keep, g, true, changed);
+    change(retention, g, true, changed);
 }
 
 /* Fills in the order of worth, blurred: each place takes one of the next few. */
-static void fill_blurred(struct keep *keep, GRand *random, GArray *changed)
+static void fill_blurred(struct retention *retention, GRand *random, GArray *changed)
 {
     uint32_t window[ORDER_WINDOW], count = 0, width = 1u << draw(random, 6);
     guint next = 0;
 
-    while (next < keep->order->len || count) {
-        while (count < width && next < keep->order->len) {
-            uint32_t g = g_array_index(keep->order, uint32_t, next++);
-            if (!keep->kept[g])
+    while (next < retention->order->len || count) {
+        while (count < width && next < retention->order->len) {
+            uint32_t g = g_array_index(retention->order, uint32_t, next++);
+            if (!retention->retained[g])
                 window[count++] = g;
         }
         if (!count)
             break;
         uint32_t pick = draw(random, count);
-        if (fits(keep, window[pick]))
-            change(keep, window[pick], true, changed);
+        if (fits(retention, window[pick]))
+            change(retention, window[pick], true, changed);
         window[pick] = window[--count];
     }
 }
 
-static void undo(struct keep *keep, const GArray *changed)
+static void undo(struct retention *retention, const GArray *changed)
 {
     for (guint i = changed->len; i-- > 0;) {
         uint32_t g = g_array_index(changed, uint32_t, i);
-        set(keep, g, !keep->kept[g]);
+        set(retention, g, !retention->retained[g]);
     }
 }
 
-void keep_improve(struct keep *keep, GRand *random, uint32_t rounds, const gint *stop)
+void retention_improve(struct retention *retention, GRand *random, uint32_t rounds,
+                       const gint *stop)
 {
     g_autoptr(GArray) changed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    g_autofree uint8_t *best = g_memdup2(keep->kept, keep->gaps->count);
-    uint64_t least = keep->traffic;
+    g_autofree uint8_t *best = g_memdup2(retention->retained, retention->reuses->count);
+    uint64_t least = retention->traffic;
 
-    for (uint32_t round = 0; keep->order->len && round < rounds; round++) {
+    for (uint32_t round = 0; retention->order->len && round < rounds; round++) {
         double tolerance = 1 + TOLERANCE * (rounds - round) / rounds;
-        uint64_t before = keep->traffic;
+        uint64_t before = retention->traffic;
         if (stop && g_atomic_int_get(stop))
             break;
         g_array_set_size(changed, 0);
         if (draw(random, 2))
-            insist(keep, random, changed);
+            force_one(retention, random, changed);
         else
-            give_up(keep, random, changed);
-        fill_blurred(keep, random, changed);
-        if (keep->traffic > before && (double)keep->traffic > (double)least * tolerance)
-            undo(keep, changed);
-        if (keep->traffic < least) {
-            least = keep->traffic;
-            memcpy(best, keep->kept, keep->gaps->count);
+            evict_some(retention, random, changed);
+        fill_blurred(retention, random, changed);
+        if (retention->traffic > before && (double)retention->traffic > (double)least * tolerance)
+            undo(retention, changed);
+        if (retention->traffic < least) {
+            least = retention->traffic;
+            memcpy(best, retention->retained, retention->reuses->count);
         }
     }
-    restore(keep, best);
+    restore(retention, best);
 }

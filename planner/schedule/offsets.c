@@ -6,10 +6,10 @@
 
 /* Attempts, each with the stay that found no room moved to the front; fewer where many stays make
  * them long. */
-enum { ATTEMPTS = 12, STAYS_MOST = 4000, PAIRS_MOST = 20000000 };
+enum { ATTEMPTS = 12, INTERVALS_MOST = 4000, PAIRS_MOST = 20000000 };
 
 /* What overlap asks of a stay, close together. */
-struct span {
+struct live_range {
     uint32_t enter, length; /* moments */
     uint64_t bytes;
 };
@@ -18,84 +18,85 @@ struct span {
 enum { PARTS = 64 };
 
 struct offsets {
-    const struct stays *stays;
+    const struct intervals *intervals;
     const struct accesses *accesses;
     uint64_t device_bytes;
     uint32_t count;
-    int32_t *wanted;    /* [count] when each would enter, if there is room for it */
-    struct span *spans; /* [count] */
-    uint64_t *address;  /* [count] */
-    uint32_t *order;    /* [count] in which they are placed */
-    uint32_t *placed;   /* [placed_count] those that have their address, by it */
-    uint64_t *parts;    /* [placed_count] of the iteration, in which each holds its room */
+    int32_t *wanted;           /* [count] when each would enter, if there is room for it */
+    struct live_range *ranges; /* [count] */
+    uint64_t *address;         /* [count] */
+    uint32_t *order;           /* [count] in which they are placed */
+    uint32_t *placed;          /* [placed_count] those that have their address, by it */
+    uint64_t *parts;           /* [placed_count] of the iteration, in which each holds its room */
     uint32_t placed_count;
     struct peaks *non_model;
-    uint64_t *permanent; /* [chunk_count] of what never leaves; NO_ADDRESS for others */
-    uint64_t bottom;     /* end of what never leaves */
-    bool patient;        /* stays hold their room until they are gone, where they can */
+    uint64_t *permanent;     /* [chunk_count] of what never leaves; NO_ADDRESS for others */
+    uint64_t bottom;         /* end of what never leaves */
+    bool hold_until_vacated; /* stays hold their room until they are gone, where they can */
 };
 
-static struct stay *stay_at(const struct offsets *o, uint32_t index)
+static struct interval *interval_at(const struct offsets *o, uint32_t index)
 {
-    return &g_array_index(o->stays->items, struct stay, index);
+    return &g_array_index(o->intervals->items, struct interval, index);
 }
 
 static uint64_t bytes_of(const struct offsets *o, uint32_t index)
 {
-    return o->spans[index].bytes;
+    return o->ranges[index].bytes;
 }
 
-static void set_span(struct offsets *o, uint32_t index, int32_t end)
+static void set_range(struct offsets *o, uint32_t index, int32_t end)
 {
-    const struct stay *stay = stay_at(o, index);
-    o->spans[index] = (struct span){stays_moment(o->stays, stay->enter),
-                                    (uint32_t)(end - stay->enter),
-                                    o->stays->gaps->bytes[stay->chunk]};
+    const struct interval *interval = interval_at(o, index);
+    o->ranges[index] = (struct live_range){intervals_moment(o->intervals, interval->enter),
+                                           (uint32_t)(end - interval->enter),
+                                           o->intervals->reuses->bytes[interval->chunk]};
 }
 
-static bool begins_within(uint32_t enter, const struct span *span, uint32_t moment_count)
+static bool begins_within(uint32_t enter, const struct live_range *range, uint32_t moment_count)
 {
-    uint32_t after = enter >= span->enter ? enter - span->enter
-                                          : enter + moment_count - span->enter;
-    return after < span->length;
+    uint32_t after = enter >= range->enter ? enter - range->enter
+                                           : enter + moment_count - range->enter;
+    return after < range->length;
 }
 
 /* Both hold their room at some moment. */
-static bool overlap(const struct offsets *o, const struct span *a, const struct span *b)
+static bool overlap(const struct offsets *o, const struct live_range *a, const struct live_range *b)
 {
-    uint32_t n = o->stays->gaps->moment_count;
+    uint32_t n = o->intervals->reuses->moment_count;
     return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
 }
 
 /* Bits of the parts of the iteration from that of moment `first` to that of `last`. */
 static uint64_t bits_between(const struct offsets *o, uint32_t first, uint32_t last)
 {
-    uint32_t low = (uint32_t)((uint64_t)first * PARTS / o->stays->gaps->moment_count);
-    uint32_t high = (uint32_t)((uint64_t)last * PARTS / o->stays->gaps->moment_count);
+    uint32_t low = (uint32_t)((uint64_t)first * PARTS / o->intervals->reuses->moment_count);
+    uint32_t high = (uint32_t)((uint64_t)last * PARTS / o->intervals->reuses->moment_count);
     return (UINT64_MAX << low) & (UINT64_MAX >> (PARTS - 1 - high));
 }
 
 /* Spans overlap only where their parts do. */
-static uint64_t parts_of(const struct offsets *o, const struct span *span)
+static uint64_t parts_of(const struct offsets *o, const struct live_range *range)
 {
-    uint32_t n = o->stays->gaps->moment_count, last = span->enter + MAX(span->length, 1) - 1;
-    if (span->length >= n)
+    uint32_t n = o->intervals->reuses->moment_count,
+             last = range->enter + MAX(range->length, 1) - 1;
+    if (range->length >= n)
         return UINT64_MAX;
-    return last < n ? bits_between(o, span->enter, last)
-                    : bits_between(o, span->enter, n - 1) | bits_between(o, 0, last - n);
+    return last < n ? bits_between(o, range->enter, last)
+                    : bits_between(o, range->enter, n - 1) | bits_between(o, 0, last - n);
 }
 
 /* Where the stay must end at the latest. */
 static uint64_t limit_of(const struct offsets *o, uint32_t index)
 {
-    const struct span *span = &o->spans[index];
-    return o->device_bytes - peaks_over(o->non_model, span->enter, span->length);
+    const struct live_range *range = &o->ranges[index];
+    return o->device_bytes - peaks_over(o->non_model, range->enter, range->length);
 }
 
 /* The lowest address that is free throughout the stay, whose parts these are; where that is above
  * `most`, any above it. */
-static uint64_t find_address(const struct offsets *o, const struct span *span, uint64_t parts,
-                             uint64_t most)
+static uint64_t find_address(const struct offsets *o, const struct live_range *range,
+                             uint64_t parts, uint64_t most)
 {
     uint64_t address = o->bottom;
 
@@ -104,9 +105,9 @@ static uint64_t find_address(const struct offsets *o, const struct span *span, u
             continue;
         uint32_t index = o->placed[i];
         uint64_t begin = o->address[index], end = begin + bytes_of(o, index);
-        if (begin >= address + span->bytes)
+        if (begin >= address + range->bytes)
             break;
-        if (end > address && overlap(o, span, &o->spans[index]))
+        if (end > address && overlap(o, range, &o->ranges[index]))
             address = end;
     }
     return address;
@@ -130,13 +131,13 @@ static uint32_t place_of(const struct offsets *o, uint64_t address)
 /* False where there is no address below its limit. */
 static bool place_at(struct offsets *o, uint32_t index)
 {
-    const struct span *span = &o->spans[index];
-    uint64_t parts = parts_of(o, span), limit = limit_of(o, index);
-    if (span->bytes > limit)
+    const struct live_range *range = &o->ranges[index];
+    uint64_t parts = parts_of(o, range), limit = limit_of(o, index);
+    if (range->bytes > limit)
         return false;
-    uint64_t address = find_address(o, span, parts, limit - span->bytes);
+    uint64_t address = find_address(o, range, parts, limit - range->bytes);
 
-    if (address + span->bytes > limit)
+    if (address + range->bytes > limit)
         return false;
     uint32_t place = place_of(o, address), above = o->placed_count++ - place;
     o->address[index] = address;
@@ -149,8 +150,8 @@ static bool place_at(struct offsets *o, uint32_t index)
 
 static bool place_from(struct offsets *o, uint32_t index, int32_t enter, int32_t end)
 {
-    stay_at(o, index)->enter = enter;
-    set_span(o, index, end);
+    interval_at(o, index)->enter = enter;
+    set_range(o, index, end);
     return place_at(o, index);
 }
 
@@ -158,12 +159,13 @@ static bool place_from(struct offsets *o, uint32_t index, int32_t enter, int32_t
  * that who comes after it need not wait for its copy back. */
 static bool place_one(struct offsets *o, uint32_t index)
 {
-    const struct stay stay = *stay_at(o, index);
+    const struct interval interval = *interval_at(o, index);
 
-    for (int32_t ahead = stay.first_use - o->wanted[index];; ahead /= 2) {
-        int32_t enter = stay.first_use - ahead;
-        if ((o->patient && stay.gone > stay.leave && place_from(o, index, enter, stay.gone)) ||
-            place_from(o, index, enter, stay.leave))
+    for (int32_t ahead = interval.first_use - o->wanted[index];; ahead /= 2) {
+        int32_t enter = interval.first_use - ahead;
+        if ((o->hold_until_vacated && interval.vacated > interval.leave &&
+             place_from(o, index, enter, interval.vacated)) ||
+            place_from(o, index, enter, interval.leave))
             return true;
         if (!ahead)
             return false;
@@ -190,7 +192,7 @@ static int longest_first(const void *left, const void *right, void *data)
 {
     uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
     const struct offsets *o = data;
-    uint32_t a = o->spans[l].length, b = o->spans[r].length;
+    uint32_t a = o->ranges[l].length, b = o->ranges[r].length;
     if (a != b)
         return a > b ? -1 : 1;
     if (bytes_of(o, l) != bytes_of(o, r))
@@ -201,13 +203,13 @@ static int longest_first(const void *left, const void *right, void *data)
 /* Those that never leave, one upon the other. */
 static void place_permanent(struct offsets *o, const struct homes *homes)
 {
-    uint32_t chunks = o->stays->gaps->chunk_count;
+    uint32_t chunks = o->intervals->reuses->chunk_count;
 
     o->permanent = g_new(uint64_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
-        bool stays = homes->on_device[c] || o->stays->permanent[c];
-        o->permanent[c] = stays ? o->bottom : NO_ADDRESS;
-        o->bottom += stays ? o->stays->gaps->bytes[c] : 0;
+        bool intervals = homes->on_device[c] || o->intervals->permanent[c];
+        o->permanent[c] = intervals ? o->bottom : NO_ADDRESS;
+        o->bottom += intervals ? o->intervals->reuses->bytes[c] : 0;
     }
 }
 
@@ -219,12 +221,13 @@ static uint64_t entry_address(const struct offsets *o, const GArray *by_chunk, u
 
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (stay_at(o, g_array_index(by_chunk, uint32_t, middle))->chunk < chunk)
+        if (interval_at(o, g_array_index(by_chunk, uint32_t, middle))->chunk < chunk)
             low = middle + 1;
         else
             high = middle;
     }
-    while (stays_moment(o->stays, stay_at(o, g_array_index(by_chunk, uint32_t, low))->enter) !=
+    while (intervals_moment(o->intervals,
+                            interval_at(o, g_array_index(by_chunk, uint32_t, low))->enter) !=
            moment)
         low++;
     return o->address[g_array_index(by_chunk, uint32_t, low)];
@@ -234,7 +237,7 @@ static int by_chunk_then_place(const void *left, const void *right, void *data)
 {
     uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
     const struct offsets *o = data;
-    uint32_t a = stay_at(o, l)->chunk, b = stay_at(o, r)->chunk;
+    uint32_t a = interval_at(o, l)->chunk, b = interval_at(o, r)->chunk;
     if (a != b)
         return a < b ? -1 : 1;
     return l < r ? -1 : l > r;
@@ -267,7 +270,7 @@ static bool find_all(struct offsets *o)
     uint32_t attempts = CLAMP(PAIRS_MOST / pairs, 1, ATTEMPTS);
 
     for (uint32_t attempt = 0; attempt < attempts; attempt++) {
-        o->patient = attempt < attempts / 2;
+        o->hold_until_vacated = attempt < attempts / 2;
         uint32_t failed = place_all(o);
         if (failed == o->count)
             return true;
@@ -276,33 +279,33 @@ static bool find_all(struct offsets *o)
     return false;
 }
 
-struct offsets *offsets_find(const struct stays *stays, const struct homes *homes,
+struct offsets *offsets_find(const struct intervals *intervals, const struct homes *homes,
                              const struct accesses *accesses, uint64_t device_bytes)
 {
     struct offsets *o = g_new0(struct offsets, 1);
 
-    o->stays = stays;
+    o->intervals = intervals;
     o->accesses = accesses;
     o->device_bytes = device_bytes;
-    o->count = stays->items->len;
+    o->count = intervals->items->len;
     o->wanted = g_new(int32_t, o->count);
     o->address = g_new(uint64_t, o->count);
     o->order = g_new(uint32_t, o->count);
     o->placed = g_new(uint32_t, o->count);
     o->parts = g_new(uint64_t, o->count);
     o->non_model = peaks_new(accesses->non_model, accesses->moment_count);
-    o->spans = g_new(struct span, o->count);
+    o->ranges = g_new(struct live_range, o->count);
     for (uint32_t i = 0; i < o->count; i++) {
-        o->wanted[i] = stay_at(o, i)->enter;
+        o->wanted[i] = interval_at(o, i)->enter;
         o->order[i] = i;
-        set_span(o, i, stay_at(o, i)->leave);
+        set_range(o, i, interval_at(o, i)->leave);
     }
     g_qsort_with_data(o->order, (gint)o->count, sizeof *o->order, longest_first, o);
     place_permanent(o, homes);
-    if (o->count <= STAYS_MOST && find_all(o))
+    if (o->count <= INTERVALS_MOST && find_all(o))
         return o;
     for (uint32_t i = 0; i < o->count; i++)
-        stay_at(o, i)->enter = o->wanted[i];
+        interval_at(o, i)->enter = o->wanted[i];
     offsets_free(o);
     return NULL;
 }
@@ -317,7 +320,7 @@ void offsets_free(struct offsets *offsets)
     g_free(offsets->placed);
     g_free(offsets->parts);
     peaks_free(offsets->non_model);
-    g_free(offsets->spans);
+    g_free(offsets->ranges);
     g_free(offsets->permanent);
     g_free(offsets);
 }
@@ -325,11 +328,12 @@ void offsets_free(struct offsets *offsets)
 /* Where each chunk lies as the iteration begins. */
 static uint64_t *initial_address(const struct offsets *o)
 {
-    uint64_t *address = g_memdup2(o->permanent, o->stays->gaps->chunk_count * sizeof *o->permanent);
+    uint64_t *address = g_memdup2(o->permanent,
+                                  o->intervals->reuses->chunk_count * sizeof *o->permanent);
 
     for (uint32_t i = 0; i < o->count; i++)
-        if (stays_begins(o->stays, stay_at(o, i)))
-            address[stay_at(o, i)->chunk] = o->address[i];
+        if (intervals_is_initial(o->intervals, interval_at(o, i)))
+            address[interval_at(o, i)->chunk] = o->address[i];
     return address;
 }
 
@@ -337,7 +341,7 @@ void offsets_fill(const struct offsets *offsets, const struct decisions *decisio
                   struct plan *plan)
 {
     g_autoptr(GArray) by_chunk = sort_by_chunk(offsets);
-    uint32_t moments = decisions->moment_count, chunks = offsets->stays->gaps->chunk_count;
+    uint32_t moments = decisions->moment_count, chunks = offsets->intervals->reuses->chunk_count;
 
     plan->device_bytes = arena_bytes(offsets);
     plan->initial_address = initial_address(offsets);

@@ -10,7 +10,7 @@ struct offsets;
  * lie at the bottom. A stay that finds no room for all the time that it was to be fetched ahead is
  * fetched later: its `enter` changes. Returns NULL where it finds no such addresses, which says
  * nothing of whether there are any. Arguments outlive the result, which offsets_free takes. */
-struct offsets *offsets_find(const struct stays *stays, const struct homes *homes,
+struct offsets *offsets_find(const struct intervals *intervals, const struct homes *homes,
                              const struct accesses *accesses, uint64_t device_bytes);
 void offsets_free(struct offsets *offsets);
 

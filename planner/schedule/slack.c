@@ -7,7 +7,7 @@
 enum { BLOCK = 8 };
 #define ENOUGH (INT64_MAX / 2)
 
-struct slack {
+struct headroom {
     uint32_t moment_count, block_count;
     int64_t *left;  /* [block_count * BLOCK] but for what was taken of the whole block; ENOUGH
                        where there is no moment */
@@ -15,89 +15,90 @@ struct slack {
     int64_t *taken; /* [block_count] of the whole block */
 };
 
-static void find_least(struct slack *slack, uint32_t block)
+static void find_least(struct headroom *headroom, uint32_t block)
 {
     int64_t least = INT64_MAX;
 
     for (uint32_t i = 0; i < BLOCK; i++)
-        least = MIN(least, slack->left[block * BLOCK + i]);
-    slack->least[block] = least - slack->taken[block];
+        least = MIN(least, headroom->left[block * BLOCK + i]);
+    headroom->least[block] = least - headroom->taken[block];
 }
 
-struct slack *slack_new(const int64_t *room, uint32_t moment_count)
+struct headroom *headroom_new(const int64_t *room, uint32_t moment_count)
 {
-    struct slack *slack = g_new(struct slack, 1);
+    struct headroom *headroom = g_new(struct headroom, 1);
     uint32_t blocks = (moment_count + BLOCK - 1) / BLOCK;
 
-    *slack = (struct slack){.moment_count = moment_count,
-                            .block_count = blocks,
-                            .left = g_new(int64_t, (size_t)blocks * BLOCK),
-                            .least = g_new(int64_t, blocks),
-                            .taken = g_new(int64_t, blocks)};
-    slack_reset(slack, room);
-    return slack;
+    *headroom = (struct headroom){.moment_count = moment_count,
+                                  .block_count = blocks,
+                                  .left = g_new(int64_t, (size_t)blocks * BLOCK),
+                                  .least = g_new(int64_t, blocks),
+                                  .taken = g_new(int64_t, blocks)};
+    headroom_reset(headroom, room);
+    return headroom;
 }
 
-void slack_free(struct slack *slack)
+void headroom_free(struct headroom *headroom)
 {
-    if (!slack)
+    if (!headroom)
         return;
-    g_free(slack->left);
-    g_free(slack->least);
-    g_free(slack->taken);
-    g_free(slack);
+    g_free(headroom->left);
+    g_free(headroom->least);
+    g_free(headroom->taken);
+    g_free(headroom);
 }
 
-void slack_reset(struct slack *slack, const int64_t *room)
+void headroom_reset(struct headroom *headroom, const int64_t *room)
 {
-    for (uint32_t m = 0; m < slack->block_count * BLOCK; m++)
-        slack->left[m] = m < slack->moment_count ? room[m] : ENOUGH;
-    for (uint32_t block = 0; block < slack->block_count; block++) {
-        slack->taken[block] = 0;
-        find_least(slack, block);
+    for (uint32_t m = 0; m < headroom->block_count * BLOCK; m++)
+        headroom->left[m] = m < headroom->moment_count ? room[m] : ENOUGH;
+    for (uint32_t block = 0; block < headroom->block_count; block++) {
+        headroom->taken[block] = 0;
+        find_least(headroom, block);
     }
 }
 
-int64_t slack_at(const struct slack *slack, uint32_t moment)
+int64_t headroom_at(const struct headroom *headroom, uint32_t moment)
 {
-    return slack->left[moment] - slack->taken[moment / BLOCK];
+    return headroom->left[moment] - headroom->taken[moment / BLOCK];
 }
 
-static void take_part(struct slack *slack, uint32_t begin, uint32_t end, int64_t bytes)
+static void take_part(struct headroom *headroom, uint32_t begin, uint32_t end, int64_t bytes)
 {
     for (uint32_t m = begin; m < end; m++)
-        slack->left[m] -= bytes;
-    find_least(slack, begin / BLOCK);
+        headroom->left[m] -= bytes;
+    find_least(headroom, begin / BLOCK);
 }
 
-void slack_take(struct slack *slack, uint32_t begin, uint32_t end, int64_t bytes)
+void headroom_take(struct headroom *headroom, uint32_t begin, uint32_t end, int64_t bytes)
 {
     uint32_t first = (begin + BLOCK - 1) / BLOCK, last = end / BLOCK; /* whole: [first, last) */
 
     if (begin >= end)
         return;
     if (first > last) {
-        take_part(slack, begin, end, bytes);
+        take_part(headroom, begin, end, bytes);
         return;
     }
     if (begin < first * BLOCK)
-        take_part(slack, begin, first * BLOCK, bytes);
+        take_part(headroom, begin, first * BLOCK, bytes);
     for (uint32_t block = first; block < last; block++) {
-        slack->taken[block] += bytes;
-        slack->least[block] -= bytes;
+        headroom->taken[block] += bytes;
+        headroom->least[block] -= bytes;
     }
     if (last * BLOCK < end)
-        take_part(slack, last * BLOCK, end, bytes);
+        take_part(headroom, last * BLOCK, end, bytes);
 }
 
-uint32_t slack_lacking(const struct slack *slack, uint32_t begin, uint32_t end, int64_t bytes)
+uint32_t headroom_first_below(const struct headroom *headroom, uint32_t begin, uint32_t end,
+                              int64_t bytes)
 {
     for (uint32_t m = begin; m < end; m = (m / BLOCK + 1) * BLOCK) {
-        if (slack->least[m / BLOCK] >= bytes)
+        if (headroom->least[m / BLOCK] >= bytes)
             continue;
         uint32_t until = MIN((m / BLOCK + 1) * BLOCK, end);
         for (uint32_t i = m; i < until; i++)
-            if (slack_at(slack, i) < bytes)
+            if (headroom_at(headroom, i) < bytes)
                 return i;
     }
     return end;

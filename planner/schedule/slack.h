@@ -4,22 +4,23 @@
 
 #include <stdint.h>
 
-struct slack;
+struct headroom;
 
 /* `room`: [moment_count] bytes, at the beginning. The caller frees the result with slack_free. */
-struct slack *slack_new(const int64_t *room, uint32_t moment_count);
-void slack_free(struct slack *slack);
+struct headroom *headroom_new(const int64_t *room, uint32_t moment_count);
+void headroom_free(struct headroom *headroom);
 
 /* As slack_new has it, for as many moments. */
-void slack_reset(struct slack *slack, const int64_t *room);
+void headroom_reset(struct headroom *headroom, const int64_t *room);
 
-int64_t slack_at(const struct slack *slack, uint32_t moment);
+int64_t headroom_at(const struct headroom *headroom, uint32_t moment);
 
 /* So many bytes less, or more where they are negative, at the moments [begin, end); none where end
  * is not above begin. */
-void slack_take(struct slack *slack, uint32_t begin, uint32_t end, int64_t bytes);
+void headroom_take(struct headroom *headroom, uint32_t begin, uint32_t end, int64_t bytes);
 
 /* The first moment of [begin, end) that has less than `bytes` left; `end` or above: none has. */
-uint32_t slack_lacking(const struct slack *slack, uint32_t begin, uint32_t end, int64_t bytes);
+uint32_t headroom_first_below(const struct headroom *headroom, uint32_t begin, uint32_t end,
+                              int64_t bytes);
 
 #endif

@@ -8,10 +8,10 @@
 static bool check_room(const struct candidate *candidate, uint64_t *needed, GError **error)
 {
     const struct candidate_job *job = candidate->job;
-    const int64_t *room = candidate->gaps->room;
+    const int64_t *room = candidate->reuses->room;
     uint32_t worst = 0;
 
-    for (uint32_t m = 0; m < candidate->gaps->moment_count; m++)
+    for (uint32_t m = 0; m < candidate->reuses->moment_count; m++)
         if (room[m] < room[worst])
             worst = m;
     *needed = (uint64_t)((int64_t)job->device_bytes - room[worst]);
@@ -53,10 +53,10 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
     candidate->homes = homes_choose(candidate->trace, candidate->layout, candidate->accesses,
                                     job->host_bytes, error);
     if (candidate->homes) {
-        candidate->gaps = gaps_new(candidate->trace, candidate->layout, candidate->accesses,
-                                   candidate->homes, job->device_bytes);
+        candidate->reuses = reuses_new(candidate->trace, candidate->layout, candidate->accesses,
+                                       candidate->homes, job->device_bytes);
         if (check_room(candidate, needed, error)) {
-            candidate->keep = keep_new(candidate->gaps);
+            candidate->retention = retention_new(candidate->reuses);
             return candidate;
         }
     }
@@ -68,8 +68,8 @@ void candidate_free(struct candidate *candidate)
 {
     if (!candidate)
         return;
-    keep_free(candidate->keep);
-    gaps_free(candidate->gaps);
+    retention_free(candidate->retention);
+    reuses_free(candidate->reuses);
     homes_free(candidate->homes);
     accesses_free(candidate->accesses);
     trace_free(candidate->placed);
@@ -97,29 +97,30 @@ static void place_chunks(const struct candidate *candidate, const struct decisio
 }
 
 /* What must live on the device, and what stays there throughout and no host operator uses. */
-static struct homes *settle_homes(const struct candidate *candidate, const struct stays *stays)
+static struct homes *settle_homes(const struct candidate *candidate,
+                                  const struct intervals *intervals)
 {
-    const struct gaps *gaps = candidate->gaps;
+    const struct reuses *reuses = candidate->reuses;
     g_autofree uint8_t *on_device = g_memdup2(candidate->homes->on_device,
                                               candidate->layout->chunk_count);
 
-    for (uint32_t c = 0; c < gaps->chunk_count; c++) {
-        on_device[c] |= stays->permanent[c];
-        for (uint32_t g = gaps->first[c]; g < gaps->first[c + 1]; g++)
-            if (gaps->items[g].flags & GAP_FLUSH)
+    for (uint32_t c = 0; c < reuses->chunk_count; c++) {
+        on_device[c] |= intervals->permanent[c];
+        for (uint32_t g = reuses->first[c]; g < reuses->first[c + 1]; g++)
+            if (reuses->items[g].flags & REUSE_FLUSH)
                 on_device[c] = 0;
     }
     return homes_assign(candidate->trace, candidate->layout, on_device);
 }
 
 /* Replays it; its pace. */
-static struct pace *predict_pace(const struct candidate *candidate, struct plan *plan)
+static struct moment_times *predict_times(const struct candidate *candidate, struct plan *plan)
 {
     struct replay_view view = {candidate->trace, candidate->accesses, candidate->job->costs};
     uint64_t *issue_ns = g_new0(uint64_t, plan->moment_count);
 
-    plan->predicted = replay_paced(plan, &view, issue_ns).steady;
-    return pace_new(issue_ns, candidate->trace, plan->predicted.iteration_seconds);
+    plan->predicted = replay_times(plan, &view, issue_ns).steady;
+    return moment_times_new(issue_ns, candidate->trace, plan->predicted.iteration_seconds);
 }
 
 /* [chunk_count] what a copy of each takes. */
@@ -134,19 +135,19 @@ static uint64_t *copy_times(const struct candidate *candidate, const struct cost
 
 /* With addresses by which nothing moves within the device; where there are none, NULL, or if
  * `moves` with others. */
-static struct plan *schedule(const struct candidate *candidate, const struct stays *stays,
-                             bool moves)
+static struct plan *schedule_plan(const struct candidate *candidate,
+                                  const struct intervals *intervals, bool moves)
 {
-    struct homes *homes = settle_homes(candidate, stays);
-    struct offsets *offsets = offsets_find(stays, homes, candidate->accesses,
+    struct homes *homes = settle_homes(candidate, intervals);
+    struct offsets *offsets = offsets_find(intervals, homes, candidate->accesses,
                                            candidate->job->device_bytes);
     struct plan *plan = NULL;
 
     if (offsets || moves) {
-        struct decisions *decisions = stays_decisions(stays, homes);
+        struct decisions *decisions = intervals_decisions(intervals, homes);
         plan = describe(candidate, homes);
         plan->made_by = g_strdup("planner");
-        plan->look_ahead = stays_look_ahead(stays);
+        plan->look_ahead = intervals_look_ahead(intervals);
         if (offsets)
             offsets_fill(offsets, decisions, plan);
         else
@@ -159,32 +160,34 @@ static struct plan *schedule(const struct candidate *candidate, const struct sta
 }
 
 static struct plan *make_plan(const struct candidate *candidate,
-                              const struct stays_options *options, bool moves, struct pace **pace)
+                              const struct interval_options *options, bool moves,
+                              struct moment_times **times)
 {
-    struct stays_options known = *options;
+    struct interval_options known = *options;
     g_autofree uint64_t *h2d_ns = copy_times(candidate, &candidate->job->costs->h2d);
     g_autofree uint64_t *d2h_ns = copy_times(candidate, &candidate->job->costs->d2h);
     known.copy_ns[0] = h2d_ns;
     known.copy_ns[1] = d2h_ns;
-    struct stays *stays = stays_new(candidate->keep, &known);
-    struct plan *plan = schedule(candidate, stays, moves);
+    struct intervals *intervals = intervals_new(candidate->retention, &known);
+    struct plan *plan = schedule_plan(candidate, intervals, moves);
 
-    stays_free(stays);
-    if (plan && pace)
-        *pace = predict_pace(candidate, plan);
+    intervals_free(intervals);
+    if (plan && times)
+        *times = predict_times(candidate, plan);
     else if (plan)
         predict(candidate, plan);
     return plan;
 }
 
-struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
-                            struct pace **pace)
+struct plan *candidate_plan(const struct candidate *candidate,
+                            const struct interval_options *options, struct moment_times **times)
 {
-    return make_plan(candidate, options, true, pace);
+    return make_plan(candidate, options, true, times);
 }
 
 struct plan *candidate_plan_still(const struct candidate *candidate,
-                                  const struct stays_options *options, struct pace **pace)
+                                  const struct interval_options *options,
+                                  struct moment_times **times)
 {
-    return make_plan(candidate, options, false, pace);
+    return make_plan(candidate, options, false, times);
 }

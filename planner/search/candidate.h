@@ -28,8 +28,8 @@ struct candidate {
     const struct trace *trace; /* that the plans are for: `placed`, or the job's */
     struct accesses *accesses;
     struct homes *homes; /* the least that must live on the device */
-    struct gaps *gaps;
-    struct keep *keep;
+    struct reuses *reuses;
+    struct retention *retention;
 };
 
 /* NULL where the layout does not fit: the error says what would; *needed is the device memory that
@@ -42,11 +42,12 @@ void candidate_free(struct candidate *candidate);
 /* The plan of what is kept, replayed: chunks that never leave live on the device. `pace` (may be
  * NULL) receives its pace, which the caller frees. Copies take what the candidate knows, whatever
  * the options say. */
-struct plan *candidate_plan(const struct candidate *candidate, const struct stays_options *options,
-                            struct pace **pace);
+struct plan *candidate_plan(const struct candidate *candidate,
+                            const struct interval_options *options, struct moment_times **times);
 
 /* The same; NULL where no addresses are found by which nothing moves within the device. */
 struct plan *candidate_plan_still(const struct candidate *candidate,
-                                  const struct stays_options *options, struct pace **pace);
+                                  const struct interval_options *options,
+                                  struct moment_times **times);
 
 #endif

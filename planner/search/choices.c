@@ -19,55 +19,56 @@ enum { FEW_OPERATORS = 500 };
 #define FIRST_SHARE 0.6 /* of a limited time, for the choice that is searched first */
 
 /* The best of the choices that have had a glance only, if it is good enough; NULL: none is. */
-static struct tried *find_contender(const struct choices *c)
+static struct variant *find_contender(const struct variant_search *c)
 {
-    struct tried *best = NULL;
+    struct variant *best = NULL;
 
-    for (guint i = 0; i < c->tried->len; i++) {
-        struct tried *tried = g_ptr_array_index(c->tried, i);
-        double nearly = choices_is_offload_other(c, tried) ? NEARLY_OFFLOADED : NEARLY;
-        if (tried != c->first && tried->plan &&
-            objective_of_plan(c->options->objective, tried->plan) <=
+    for (guint i = 0; i < c->variants->len; i++) {
+        struct variant *variant = g_ptr_array_index(c->variants, i);
+        double nearly = variants_offload_differs(c, variant) ? NEARLY_OFFLOADED : NEARLY;
+        if (variant != c->first && variant->plan &&
+            objective_of_plan(c->options->objective, variant->plan) <=
                 nearly * objective_of_plan(c->options->objective, c->first->plan) &&
-            (!best || choices_prefers(c, tried->plan, best->plan)))
-            best = tried;
+            (!best || variants_prefers(c, variant->plan, best->plan)))
+            best = variant;
     }
     return best;
 }
 
 /* Takes `result`, which may be NULL. */
-static void take_result(struct choices *c, struct tried *tried, struct search_result *result)
+static void take_result(struct variant_search *c, struct variant *variant,
+                        struct search_result *result)
 {
     if (!result)
         return;
     c->full->plans_tried += result->plans_tried;
     c->stopped |= result->stopped && !c->deadline;
-    choices_take_plan(c, tried, g_steal_pointer(&result->plan));
+    variants_take_plan(c, variant, g_steal_pointer(&result->plan));
     search_result_free(result);
 }
 
 /* From the layout that it has, and to others where that is affordable. */
-static struct search *search_from(struct choices *c, const struct tried *tried)
+static struct search *search_from(struct variant_search *c, const struct variant *variant)
 {
     g_autoptr(GPtrArray) layouts = g_ptr_array_new();
-    struct named_layout named = {.layout = tried->plan->layout};
-    struct search_options options = choices_remaining(c, 1);
+    struct named_layout named = {.layout = variant->plan->layout};
+    struct search_options options = variants_remaining(c, 1);
 
     options.alone = true;
-    options.start = tried->plan->layout;
-    if (!choices_is_offload_other(c, tried))
-        return choices_search_new(tried->trace, c->trace, &options);
+    options.start = variant->plan->layout;
+    if (!variants_offload_differs(c, variant))
+        return variants_search_new(variant->trace, c->trace, &options);
     g_ptr_array_add(layouts, &named);
     options.layouts = layouts;
-    return search_new(tried->trace, &options);
+    return search_new(variant->trace, &options);
 }
 
 /* The first part of the search for the best of the others. */
-static void begin_contender(struct choices *c)
+static void begin_contender(struct variant_search *c)
 {
-    struct tried *contender = find_contender(c);
+    struct variant *contender = find_contender(c);
 
-    choices_remaining(c, 1);
+    variants_remaining(c, 1);
     if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY)
         return;
     contender->search = search_from(c, contender);
@@ -75,51 +76,52 @@ static void begin_contender(struct choices *c)
 }
 
 /* The second part of a search that was begun. */
-static void go_on(struct choices *c, struct tried *tried)
+static void go_on(struct variant_search *c, struct variant *variant)
 {
-    const struct search_options options = choices_remaining(c, 1);
+    const struct search_options options = variants_remaining(c, 1);
 
-    if (!tried->search || c->stopped)
+    if (!variant->search || c->stopped)
         return;
-    take_result(c, tried, search_go_on(tried->search, options.time_limit, NULL));
-    g_clear_pointer(&tried->search, search_free);
+    take_result(c, variant, search_go_on(variant->search, options.time_limit, NULL));
+    g_clear_pointer(&variant->search, search_free);
 }
 
 /* The best choice's, unless that had a glance only; where it costs little, the others' too: which
  * one is best may show only then. */
-static void go_on_with_best(struct choices *c)
+static void go_on_with_best(struct variant_search *c)
 {
     go_on(c, c->best);
-    for (guint i = 0; i < c->tried->len && c->trace->operator_count <= FEW_OPERATORS; i++)
-        go_on(c, g_ptr_array_index(c->tried, i));
+    for (guint i = 0; i < c->variants->len && c->trace->operator_count <= FEW_OPERATORS; i++)
+        go_on(c, g_ptr_array_index(c->variants, i));
 }
 
 /* The search for the choice that the others are compared with; takes `trace`. */
-static bool search_first(struct choices *c, struct trace *trace, GError **error)
+static bool search_first(struct variant_search *c, struct trace *trace, GError **error)
 {
     struct run_choices *own = run_choices_of(trace);
     const struct model_choice choice = {own->recompute, own->offload, own->host_embedding,
                                         own->second_backward};
-    const struct search_options options = choices_remaining(c, c->recognised ? FIRST_SHARE : 1);
-    struct tried *tried = choices_add(c, choice, trace);
+    const struct search_options options = variants_remaining(c, c->recognised ? FIRST_SHARE : 1);
+    struct variant *variant = variants_add(c, choice, trace);
 
     run_choices_free(own);
-    tried->search = choices_search_new(trace, c->trace, &options);
-    c->full = search_begin(tried->search, error);
+    variant->search = variants_search_new(trace, c->trace, &options);
+    c->full = search_begin(variant->search, error);
     if (!c->full) {
-        g_clear_pointer(&tried->search, search_free);
-        if (!needs_are_met(trace, &options, NULL))
-            tried->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
+        g_clear_pointer(&variant->search, search_free);
+        if (!requirement_is_met(trace, &options, NULL))
+            variant->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;
-    c->first = tried;
-    choices_take_plan(c, tried, g_steal_pointer(&c->full->plan));
+    c->first = variant;
+    variants_take_plan(c, variant, g_steal_pointer(&c->full->plan));
     return true;
 }
 
 /* The whole search for what needs little, where the traced choice does not fit. */
-static bool search_lean(struct choices *c, bool offload, uint32_t batch, bool twice, GError **error)
+static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, bool twice,
+                        GError **error)
 {
     g_autofree uint8_t *every = g_malloc(c->layers);
     const struct model_choice choice = {every, offload ? every : c->traced_offload,
@@ -127,7 +129,8 @@ static bool search_lean(struct choices *c, bool offload, uint32_t batch, bool tw
     struct trace *trace;
 
     memset(every, 1, c->layers);
-    if (c->stopped || choices_find(c, choice, batch) || !(trace = choices_trace(c, choice, batch)))
+    if (c->stopped || variants_find(c, choice, batch) ||
+        !(trace = variants_trace(c, choice, batch)))
         return false;
     g_clear_error(error);
     return search_first(c, trace, error);
@@ -135,10 +138,10 @@ static bool search_lean(struct choices *c, bool offload, uint32_t batch, bool tw
 
 /* With all layers computed again; where that does not fit, with all of them offloaded too; then the
  * same with split masters; and then with the smallest micro-batches. */
-static bool begin_lean(struct choices *c, const struct choices_scope *scope, GError **error)
+static bool begin_lean(struct variant_search *c, const struct variants_scope *scope, GError **error)
 {
     uint32_t batch = c->trace->batch;
-    bool twice = c->traced_twice, masters = choices_may_split_masters(c, scope);
+    bool twice = c->traced_twice, masters = variants_may_split_masters(c, scope);
 
     return search_lean(c, false, batch, twice, error) ||
            (scope->offload && search_lean(c, true, batch, twice, error)) ||
@@ -148,25 +151,25 @@ static bool begin_lean(struct choices *c, const struct choices_scope *scope, GEr
 }
 
 /* As traced, or where that does not fit with what needs less. */
-static bool begin(struct choices *c, const struct choices_scope *scope, GError **error)
+static bool begin(struct variant_search *c, const struct variants_scope *scope, GError **error)
 {
     return search_first(c, trace_copy(c->trace), error) ||
            (c->recognised && begin_lean(c, scope, error));
 }
 
-static struct choices_result *finish(struct choices *c)
+static struct variants_result *finish(struct variant_search *c)
 {
-    struct choices_result *result = g_new0(struct choices_result, 1);
+    struct variants_result *result = g_new0(struct variants_result, 1);
     struct certificate_alternative *alternatives = g_new0(struct certificate_alternative,
-                                                          c->tried->len);
+                                                          c->variants->len);
 
-    for (guint i = 0; i < c->tried->len; i++) {
-        struct tried *tried = g_ptr_array_index(c->tried, i);
-        if (tried == c->best)
+    for (guint i = 0; i < c->variants->len; i++) {
+        struct variant *variant = g_ptr_array_index(c->variants, i);
+        if (variant == c->best)
             continue;
         struct certificate_alternative *a = &alternatives[result->alternative_count++];
-        *a = tried->as_alternative;
-        tried->as_alternative.recompute = tried->as_alternative.offload = NULL;
+        *a = variant->as_alternative;
+        variant->as_alternative.recompute = variant->as_alternative.offload = NULL;
     }
     result->alternatives = alternatives;
     result->best = g_steal_pointer(&c->full);
@@ -179,7 +182,7 @@ static struct choices_result *finish(struct choices *c)
     return result;
 }
 
-static bool can_rebatch(const struct choices *c, GError **error)
+static bool can_rebatch(const struct variant_search *c, GError **error)
 {
     if (c->recognised && c->options->platform &&
         model_is_synthesised(c->recognised, c->trace, c->options->platform))
@@ -190,19 +193,19 @@ static bool can_rebatch(const struct choices *c, GError **error)
     return false;
 }
 
-struct choices_result *choices_search(const struct trace *trace,
-                                      const struct search_options *options,
-                                      struct choices_scope scope, GError **error)
+struct variants_result *variants_search(const struct trace *trace,
+                                        const struct search_options *options,
+                                        struct variants_scope scope, GError **error)
 {
     struct run_choices *own = run_choices_of(trace);
-    struct choices c = {.trace = trace,
-                        .options = options,
-                        .layers = own->layer_count,
-                        .traced_offload = g_memdup2(own->offload, own->layer_count),
-                        .traced_host_embedding = own->host_embedding,
-                        .traced_twice = own->second_backward,
-                        .tried = g_ptr_array_new_with_free_func(choices_tried_free)};
-    struct choices_result *result = NULL;
+    struct variant_search c = {.trace = trace,
+                               .options = options,
+                               .layers = own->layer_count,
+                               .traced_offload = g_memdup2(own->offload, own->layer_count),
+                               .traced_host_embedding = own->host_embedding,
+                               .traced_twice = own->second_backward,
+                               .variants = g_ptr_array_new_with_free_func(variant_free)};
+    struct variants_result *result = NULL;
 
     run_choices_free(own);
     if (options->time_limit > 0)
@@ -211,20 +214,20 @@ struct choices_result *choices_search(const struct trace *trace,
         c.recognised = recognise(trace, NULL);
     if ((!scope.micro_batches || can_rebatch(&c, error)) && begin(&c, &scope, error)) {
         if (c.recognised && !c.stopped)
-            choices_explore(&c, &scope);
+            variants_explore(&c, &scope);
         if (c.recognised && scope.offload && !c.stopped)
-            choices_explore_offload(&c);
+            variants_explore_offload(&c);
         begin_contender(&c);
         go_on_with_best(&c);
         result = finish(&c);
     }
-    g_ptr_array_unref(c.tried);
+    g_ptr_array_unref(c.variants);
     recognised_free(c.recognised);
     g_free(c.traced_offload);
     return result;
 }
 
-void choices_result_free(struct choices_result *result)
+void variants_result_free(struct variants_result *result)
 {
     if (!result)
         return;
@@ -234,7 +237,7 @@ void choices_result_free(struct choices_result *result)
     g_free(result);
 }
 
-void choices_list(struct choices_result *result, struct certificate *certificate)
+void variants_list(struct variants_result *result, struct certificate *certificate)
 {
     certificate->alternatives = g_steal_pointer(&result->alternatives);
     certificate->alternative_count = result->alternative_count;

@@ -10,7 +10,7 @@
 #include "planner/search/search.h"
 
 /* What may be other than as traced. */
-struct choices_scope {
+struct variants_scope {
     bool layers;        /* which are computed again: no result depends on it */
     bool offload;       /* which are offloaded, likewise; only with `layers` */
     bool embedding;     /* its place, likewise; only with `layers`, and a platform to time it */
@@ -19,7 +19,7 @@ struct choices_scope {
                            they may take a list of their own */
 };
 
-struct choices_result {
+struct variants_result {
     struct search_result *best;
     struct trace
         *traced; /* with the layers and micro-batches that the plan has, updates as traced */
@@ -37,18 +37,19 @@ struct choices_result {
  * search_plan does where no choice fits, and with TRACE_ERROR_INVALID where micro-batches are to be
  * chosen for a trace that was not synthesised for the options' platform. The caller frees the
  * result with choices_result_free. */
-struct choices_result *choices_search(const struct trace *trace,
-                                      const struct search_options *options,
-                                      struct choices_scope scope, GError **error);
-void choices_result_free(struct choices_result *result);
+struct variants_result *variants_search(const struct trace *trace,
+                                        const struct search_options *options,
+                                        struct variants_scope scope, GError **error);
+void variants_result_free(struct variants_result *result);
 
 /* Moves the alternatives into the certificate of the best plan. */
-void choices_list(struct choices_result *result, struct certificate *certificate);
+void variants_list(struct variants_result *result, struct certificate *certificate);
 
 /* The alternatives of a plan's certificate against its trace, as it was recorded: their bounds,
  * and that what was left out for its bound or its need could be. PLAN_ERROR_INVALID names what
  * differs. `platform` may be NULL. */
-bool choices_check(const struct plan *plan, const struct trace *trace, const struct costs *costs,
-                   const struct platform *platform, GError **error);
+bool verify_alternatives(const struct plan *plan, const struct trace *trace,
+                         const struct costs *costs, const struct platform *platform,
+                         GError **error);
 
 #endif

@@ -6,13 +6,14 @@
 
 /* Other layers computed again, of every size of micro-batches in the scope, the embedding on the
  * other side, and masters split or whole. There is a best plan already. */
-void choices_explore(struct choices *choices, const struct choices_scope *scope);
+void variants_explore(struct variant_search *choices, const struct variants_scope *scope);
 
 /* All layers offloaded, and none, in the micro-batches of the best plan: with no layer computed
  * again, with all, and with those that the best plan has. */
-void choices_explore_offload(struct choices *choices);
+void variants_explore_offload(struct variant_search *choices);
 
 /* Whether there is a choice of how masters lie. */
-bool choices_may_split_masters(const struct choices *choices, const struct choices_scope *scope);
+bool variants_may_split_masters(const struct variant_search *choices,
+                                const struct variants_scope *scope);
 
 #endif

@@ -18,21 +18,21 @@ enum {
     SEEN_SHARE = 32, /* of the device: less of it is not worth looking at */
 };
 
-void choices_tried_free(void *data)
+void variant_free(void *data)
 {
-    struct tried *tried = data;
+    struct variant *variant = data;
 
-    g_free(tried->recompute);
-    g_free(tried->offload);
-    search_free(tried->search);
-    trace_free(tried->trace);
-    plan_free(tried->plan);
-    g_free(tried->as_alternative.recompute);
-    g_free(tried->as_alternative.offload);
-    g_free(tried);
+    g_free(variant->recompute);
+    g_free(variant->offload);
+    search_free(variant->search);
+    trace_free(variant->trace);
+    plan_free(variant->plan);
+    g_free(variant->as_alternative.recompute);
+    g_free(variant->as_alternative.offload);
+    g_free(variant);
 }
 
-struct search_options choices_remaining(struct choices *c, double share)
+struct search_options variants_remaining(struct variant_search *c, double share)
 {
     struct search_options options = *c->options;
 
@@ -44,52 +44,55 @@ struct search_options choices_remaining(struct choices *c, double share)
     return options;
 }
 
-struct tried *choices_find(const struct choices *c, struct model_choice choice, uint32_t batch)
+struct variant *variants_find(const struct variant_search *c, struct model_choice choice,
+                              uint32_t batch)
 {
-    for (guint i = 0; i < c->tried->len; i++) {
-        struct tried *tried = g_ptr_array_index(c->tried, i);
-        if (tried->as_alternative.batch == batch &&
-            tried->as_alternative.host_embedding == choice.host_embedding &&
-            tried->as_alternative.second_backward == choice.twice &&
-            !memcmp(tried->recompute, choice.recompute, c->layers) &&
-            !memcmp(tried->offload, choice.offload, c->layers))
-            return tried;
+    for (guint i = 0; i < c->variants->len; i++) {
+        struct variant *variant = g_ptr_array_index(c->variants, i);
+        if (variant->as_alternative.batch == batch &&
+            variant->as_alternative.host_embedding == choice.host_embedding &&
+            variant->as_alternative.second_backward == choice.twice &&
+            !memcmp(variant->recompute, choice.recompute, c->layers) &&
+            !memcmp(variant->offload, choice.offload, c->layers))
+            return variant;
     }
     return NULL;
 }
 
-struct tried *choices_add(struct choices *c, struct model_choice choice, struct trace *trace)
+struct variant *variants_add(struct variant_search *c, struct model_choice choice,
+                             struct trace *trace)
 {
-    struct tried *tried = g_new0(struct tried, 1);
-    struct certificate_alternative *a = &tried->as_alternative;
+    struct variant *variant = g_new0(struct variant, 1);
+    struct certificate_alternative *a = &variant->as_alternative;
 
-    tried->recompute = g_memdup2(choice.recompute, c->layers);
-    tried->offload = g_memdup2(choice.offload, c->layers);
-    while (tried->first < c->layers && choice.recompute[tried->first])
-        tried->first++;
-    tried->trace = trace;
+    variant->recompute = g_memdup2(choice.recompute, c->layers);
+    variant->offload = g_memdup2(choice.offload, c->layers);
+    while (variant->first < c->layers && choice.recompute[variant->first])
+        variant->first++;
+    variant->trace = trace;
     a->recompute = run_layers_format(choice.recompute, c->layers);
     a->offload = run_layers_format(choice.offload, c->layers);
     a->host_embedding = choice.host_embedding;
     a->second_backward = choice.twice;
     a->batch = trace->batch;
     a->micro_batches = trace->micro_batches;
-    a->bound = any_layout_best(trace, c->options->platform, &a->host_price);
-    g_ptr_array_add(c->tried, tried);
-    return tried;
+    a->bound = work_bound_best(trace, c->options->platform, &a->host_price);
+    g_ptr_array_add(c->variants, variant);
+    return variant;
 }
 
-bool choices_is_offload_other(const struct choices *c, const struct tried *tried)
+bool variants_offload_differs(const struct variant_search *c, const struct variant *variant)
 {
-    return memcmp(tried->offload, c->traced_offload, c->layers) != 0;
+    return memcmp(variant->offload, c->traced_offload, c->layers) != 0;
 }
 
-uint64_t choices_nanoseconds(const struct plan *plan)
+uint64_t variants_nanoseconds(const struct plan *plan)
 {
     return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
 }
 
-bool choices_prefers(const struct choices *c, const struct plan *plan, const struct plan *than)
+bool variants_prefers(const struct variant_search *c, const struct plan *plan,
+                      const struct plan *than)
 {
     if (c->options->objective == OBJECTIVE_MEMORY && than &&
         plan->device_budget != than->device_budget)
@@ -97,18 +100,18 @@ bool choices_prefers(const struct choices *c, const struct plan *plan, const str
     return objective_prefers(c->options->objective, plan, than);
 }
 
-void choices_take_plan(struct choices *c, struct tried *tried, struct plan *plan)
+void variants_take_plan(struct variant_search *c, struct variant *variant, struct plan *plan)
 {
-    if (!plan || !choices_prefers(c, plan, tried->plan)) {
+    if (!plan || !variants_prefers(c, plan, variant->plan)) {
         plan_free(plan);
         return;
     }
-    plan_free(tried->plan);
-    tried->plan = plan;
-    tried->as_alternative.achieved = choices_nanoseconds(plan);
-    tried->as_alternative.achieved_traffic = objective_traffic(plan);
-    if (!c->best || tried == c->best || choices_prefers(c, plan, c->best->plan))
-        c->best = tried;
+    plan_free(variant->plan);
+    variant->plan = plan;
+    variant->as_alternative.achieved = variants_nanoseconds(plan);
+    variant->as_alternative.achieved_traffic = objective_traffic(plan);
+    if (!c->best || variant == c->best || variants_prefers(c, plan, c->best->plan))
+        c->best = variant;
 }
 
 /* Of as many elements. */
@@ -122,8 +125,8 @@ static uint64_t chunk_bytes(const struct layout *layout, const struct trace *of,
     return width ? layout_align(bytes * trace->list_element_bytes[list] / width) : bytes;
 }
 
-struct layout *choices_layout(const struct layout *layout, const struct trace *of,
-                              const struct trace *trace)
+struct layout *variants_layout(const struct layout *layout, const struct trace *of,
+                               const struct trace *trace)
 {
     struct layout_spec spec = {.given = layout};
 
@@ -153,14 +156,14 @@ static GPtrArray *own_layouts(const struct search_options *options, const struct
     for (guint i = 0; layouts && i < options->layouts->len; i++) {
         const struct named_layout *given = g_ptr_array_index(options->layouts, i);
         struct named_layout *named = g_new0(struct named_layout, 1);
-        named->layout = choices_layout(given->layout, of, trace);
+        named->layout = variants_layout(given->layout, of, trace);
         g_ptr_array_add(layouts, named);
     }
     return layouts;
 }
 
-struct search *choices_search_new(const struct trace *trace, const struct trace *of,
-                                  const struct search_options *options)
+struct search *variants_search_new(const struct trace *trace, const struct trace *of,
+                                   const struct search_options *options)
 {
     g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
     struct search_options own = *options;
@@ -169,7 +172,7 @@ struct search *choices_search_new(const struct trace *trace, const struct trace 
     return search_new(trace, &own);
 }
 
-struct search_result *choices_search_wholly(const struct trace *trace, const struct trace *of,
+struct search_result *variants_search_fully(const struct trace *trace, const struct trace *of,
                                             const struct search_options *options, GError **error)
 {
     g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
@@ -184,42 +187,44 @@ struct search_result *choices_search_wholly(const struct trace *trace, const str
 enum { AT_ONCE = 3 };
 
 /* Placements that are looked at together, beside the best plan so far. */
-struct looks {
-    const struct choices *choices;
+struct quick_plans {
+    const struct variant_search *choices;
     const struct layout *layout;
     struct trace *placed[AT_ONCE]; /* NULL: there is none */
     struct plan *plans[AT_ONCE];
 };
 
-static void look(void *data, uint32_t index)
+static void make_quick_plan(void *data, uint32_t index)
 {
-    struct looks *looks = data;
-    const struct choices *c = looks->choices;
+    struct quick_plans *quick_plans = data;
+    const struct variant_search *c = quick_plans->choices;
 
-    if (looks->placed[index])
-        looks->plans[index] = glance(looks->placed[index], looks->layout, c->best->plan,
-                                     c->options);
-    trace_free(looks->placed[index]);
+    if (quick_plans->placed[index])
+        quick_plans->plans[index] = plan_quickly(quick_plans->placed[index], quick_plans->layout,
+                                                 c->best->plan, c->options);
+    trace_free(quick_plans->placed[index]);
 }
 
-static void look_at_all(struct looks *looks)
+static void make_quick_plans(struct quick_plans *quick_plans)
 {
-    const struct workers_job job = {
-        .task = look, .data = looks, .count = AT_ONCE, .threads = looks->choices->options->threads};
+    const struct workers_job job = {.task = make_quick_plan,
+                                    .data = quick_plans,
+                                    .count = AT_ONCE,
+                                    .threads = quick_plans->choices->options->threads};
     workers_run(&job);
 }
 
 /* Returns whether the plan is this choice's best. Takes `plan`, which may be NULL. */
-static bool take(struct choices *c, struct tried *tried, struct plan *plan)
+static bool take(struct variant_search *c, struct variant *variant, struct plan *plan)
 {
-    bool better = plan && choices_prefers(c, plan, tried->plan);
+    bool better = plan && variants_prefers(c, plan, variant->plan);
 
-    choices_take_plan(c, tried, plan);
+    variants_take_plan(c, variant, plan);
     return better;
 }
 
 /* Of PLACEMENT_PARTS, what the host updates. */
-static int host_parts(const struct choices *c, const struct plan *plan)
+static int host_parts(const struct variant_search *c, const struct plan *plan)
 {
     double on_host = 0, all = 0;
 
@@ -232,38 +237,38 @@ static int host_parts(const struct choices *c, const struct plan *plan)
 }
 
 /* With so many parts of the optimizer on the host; NULL where there are not as many. */
-static struct trace *place(const struct choices *c, const struct tried *tried,
+static struct trace *place(const struct variant_search *c, const struct variant *variant,
                            const struct layout *layout, int parts)
 {
     const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)parts, 0, NULL};
 
     if (parts < 0 || parts > (int)PLACEMENT_PARTS ||
-        !placement_is_possible(tried->trace, c->options->platform))
+        !placement_is_possible(variant->trace, c->options->platform))
         return NULL;
-    return placement_trace(&placement, tried->trace, layout, c->options->platform);
+    return placement_trace(&placement, variant->trace, layout, c->options->platform);
 }
 
 /* A step less on the host and one more, and on the better side as many as help. Takes `placed`,
  * which is looked at first; NULL: nothing is. */
-static void shift_updates(struct choices *c, struct tried *tried, const struct layout *layout,
-                          struct trace *placed, int *parts, int step)
+static void shift_updates(struct variant_search *c, struct variant *variant,
+                          const struct layout *layout, struct trace *placed, int *parts, int step)
 {
-    struct looks looks = {.choices = c,
-                          .layout = layout,
-                          .placed = {placed, place(c, tried, layout, *parts - step),
-                                     place(c, tried, layout, *parts + step)}};
+    struct quick_plans quick_plans = {.choices = c,
+                                      .layout = layout,
+                                      .placed = {placed, place(c, variant, layout, *parts - step),
+                                                 place(c, variant, layout, *parts + step)}};
     int side = 0;
 
-    look_at_all(&looks);
-    take(c, tried, looks.plans[0]);
-    if (take(c, tried, looks.plans[1]))
+    make_quick_plans(&quick_plans);
+    take(c, variant, quick_plans.plans[0]);
+    if (take(c, variant, quick_plans.plans[1]))
         side = -step;
-    if (take(c, tried, looks.plans[2]))
+    if (take(c, variant, quick_plans.plans[2]))
         side = step;
     for (bool better = side != 0; better;) {
         *parts += side;
-        struct trace *next = place(c, tried, layout, *parts + side);
-        better = next && take(c, tried, glance(next, layout, c->best->plan, c->options));
+        struct trace *next = place(c, variant, layout, *parts + side);
+        better = next && take(c, variant, plan_quickly(next, layout, c->best->plan, c->options));
         trace_free(next);
     }
 }
@@ -279,24 +284,25 @@ static void keep_embedding(const struct trace *trace, uint8_t *on_host)
     }
 }
 
-void choices_glance(struct choices *c, struct tried *tried)
+void variants_plan_quickly(struct variant_search *c, struct variant *variant)
 {
     int parts = host_parts(c, c->best->plan);
-    struct layout *layout = choices_layout(c->best->plan->layout, c->best->trace, tried->trace);
+    struct layout *layout = variants_layout(c->best->plan->layout, c->best->trace, variant->trace);
     g_autofree uint8_t *on_host = g_memdup2(c->best->plan->choices->host_update,
-                                            tried->trace->tensor_count);
+                                            variant->trace->tensor_count);
 
-    if (tried->as_alternative.host_embedding &&
-        placement_is_possible(tried->trace, c->options->platform))
-        keep_embedding(tried->trace, on_host);
-    shift_updates(c, tried, layout,
-                  model_place_updates(tried->trace, on_host, c->options->platform, NULL), &parts,
+    if (variant->as_alternative.host_embedding &&
+        placement_is_possible(variant->trace, c->options->platform))
+        keep_embedding(variant->trace, on_host);
+    shift_updates(c, variant, layout,
+                  model_place_updates(variant->trace, on_host, c->options->platform, NULL), &parts,
                   COARSE_STEP);
-    shift_updates(c, tried, layout, NULL, &parts, FINE_STEP);
+    shift_updates(c, variant, layout, NULL, &parts, FINE_STEP);
     layout_free(layout);
 }
 
-struct trace *choices_trace(const struct choices *c, struct model_choice choice, uint32_t batch)
+struct trace *variants_trace(const struct variant_search *c, struct model_choice choice,
+                             uint32_t batch)
 {
     uint32_t micro_batches = c->trace->batch * c->trace->micro_batches / batch;
 
@@ -336,7 +342,7 @@ static uint64_t most_held(const struct trace *trace)
 
 /* What is alive at a time and exceeds the device crosses the link in both directions: whether a
  * plan may be better than the best so far. */
-static bool link_permits(const struct choices *c, const struct trace *trace)
+static bool link_permits(const struct variant_search *c, const struct trace *trace)
 {
     const struct search_options *o = c->options;
     uint64_t held = most_held(trace);
@@ -346,10 +352,11 @@ static bool link_permits(const struct choices *c, const struct trace *trace)
 
     if (o->objective == OBJECTIVE_TRAFFIC)
         return 2 * bytes < objective_traffic(c->best->plan);
-    return o->objective == OBJECTIVE_MEMORY || ns < choices_nanoseconds(c->best->plan);
+    return o->objective == OBJECTIVE_MEMORY || ns < variants_nanoseconds(c->best->plan);
 }
 
-bool choices_offload_matters(const struct choices *c, uint32_t first, const uint8_t *offload)
+bool variants_offload_matters(const struct variant_search *c, uint32_t first,
+                              const uint8_t *offload)
 {
     g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
     struct model_choice choice = {recompute, c->traced_offload,
@@ -360,9 +367,9 @@ bool choices_offload_matters(const struct choices *c, uint32_t first, const uint
     bool worth_while = false;
 
     memset(recompute, 1, first);
-    as_traced = choices_trace(c, choice, batch);
+    as_traced = variants_trace(c, choice, batch);
     choice.offload = offload;
-    other = choices_trace(c, choice, batch);
+    other = variants_trace(c, choice, batch);
     if (as_traced && other) {
         uint64_t a = most_non_model(as_traced), b = most_non_model(other);
         worth_while = (a > b ? a - b : b - a) >= c->options->device_bytes / SEEN_SHARE &&

@@ -6,7 +6,7 @@
 #include "planner/search/choices.h"
 
 /* One choice, with its micro-batches, and what became of it. */
-struct tried {
+struct variant {
     uint8_t *recompute; /* [layers] */
     uint8_t *offload;   /* [layers] */
     uint32_t first;     /* the layers before it are computed again, those from it on kept */
@@ -16,7 +16,7 @@ struct tried {
     struct certificate_alternative as_alternative;
 };
 
-struct choices {
+struct variant_search {
     const struct trace *trace; /* as it was recorded */
     const struct search_options *options;
     struct recognised *recognised; /* NULL: nothing can be derived */
@@ -24,67 +24,69 @@ struct choices {
     uint8_t *traced_offload;    /* [layers] as it was recorded */
     bool traced_host_embedding; /* likewise */
     bool traced_twice;          /* likewise, of backward */
-    GPtrArray *tried;           /* struct tried */
-    struct tried *best;         /* with the best plan; NULL: none yet */
-    struct tried *first;        /* that was searched first: the others are compared with it */
+    GPtrArray *variants;        /* struct tried */
+    struct variant *best;       /* with the best plan; NULL: none yet */
+    struct variant *first;      /* that was searched first: the others are compared with it */
     struct search_result *full; /* of the one that was searched first */
     gint64 deadline;            /* microseconds, monotonic; 0: none */
     bool stopped;
 };
 
-void choices_tried_free(void *tried);
+void variant_free(void *variant);
 
 /* The options of a search with a share of the time that is left of their limit; where there is
  * none, the search is over: `stopped`. */
-struct search_options choices_remaining(struct choices *choices, double share);
+struct search_options variants_remaining(struct variant_search *choices, double share);
 
 /* What was tried with this choice, in micro-batches of `batch`; NULL: nothing. */
-struct tried *choices_find(const struct choices *choices, struct model_choice choice,
-                           uint32_t batch);
+struct variant *variants_find(const struct variant_search *choices, struct model_choice choice,
+                              uint32_t batch);
 
 /* Has it among the alternatives, with its bound. Takes `trace`, which is the choice's. */
-struct tried *choices_add(struct choices *choices, struct model_choice choice, struct trace *trace);
+struct variant *variants_add(struct variant_search *choices, struct model_choice choice,
+                             struct trace *trace);
 
 /* Whether other layers are offloaded than in the trace. */
-bool choices_is_offload_other(const struct choices *choices, const struct tried *tried);
+bool variants_offload_differs(const struct variant_search *choices, const struct variant *variant);
 
 /* A step's time in whole nanoseconds. */
-uint64_t choices_nanoseconds(const struct plan *plan);
+uint64_t variants_nanoseconds(const struct plan *plan);
 
 /* Whether a plan is better by the objective; for least memory, plans of different budgets are no
  * equals. `than` may be NULL. */
-bool choices_prefers(const struct choices *choices, const struct plan *plan,
-                     const struct plan *than);
+bool variants_prefers(const struct variant_search *choices, const struct plan *plan,
+                      const struct plan *than);
 
 /* Keeps the better plan of a choice, and the best of all. Takes `plan`, which may be NULL. */
-void choices_take_plan(struct choices *choices, struct tried *tried, struct plan *plan);
+void variants_take_plan(struct variant_search *choices, struct variant *variant, struct plan *plan);
 
 /* The trace with another choice, in micro-batches of `batch`, which divides the step's; NULL where
  * there is no such step. The caller frees it with trace_free. */
-struct trace *choices_trace(const struct choices *choices, struct model_choice choice,
-                            uint32_t batch);
+struct trace *variants_trace(const struct variant_search *choices, struct model_choice choice,
+                             uint32_t batch);
 
 /* Whether `offload` [layers], instead of the traced layers, frees or takes a part of the device
  * that is worth looking at, where non-model data takes the most, and what then must cross the link
  * permits a better plan; the first layers, as many as `first`, are computed again, and
  * micro-batches and embedding are as in the best plan. */
-bool choices_offload_matters(const struct choices *choices, uint32_t first, const uint8_t *offload);
+bool variants_offload_matters(const struct variant_search *choices, uint32_t first,
+                              const uint8_t *offload);
 
 /* The same chunks, of a layout of the trace `of`; where `trace` has a list that the layout lacks,
  * or the other way round, chunks of the same sizes, and where it has one of another width, chunks
  * of as many elements. The caller frees it with layout_free. */
-struct layout *choices_layout(const struct layout *layout, const struct trace *of,
-                              const struct trace *trace);
+struct layout *variants_layout(const struct layout *layout, const struct trace *of,
+                               const struct trace *trace);
 
 /* search_new, and search_plan, with the options' layouts, if they name any, which are of the trace
  * `of`, made for this trace. */
-struct search *choices_search_new(const struct trace *trace, const struct trace *of,
-                                  const struct search_options *options);
-struct search_result *choices_search_wholly(const struct trace *trace, const struct trace *of,
+struct search *variants_search_new(const struct trace *trace, const struct trace *of,
+                                   const struct search_options *options);
+struct search_result *variants_search_fully(const struct trace *trace, const struct trace *of,
                                             const struct search_options *options, GError **error);
 
 /* Plans at a glance, with the layout of the best plan so far: with the updates where that has them,
  * and with more or fewer on the host, since room on the device changes what pays. */
-void choices_glance(struct choices *choices, struct tried *tried);
+void variants_plan_quickly(struct variant_search *choices, struct variant *variant);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include "planner/search/tries.h"
 
-struct plan *glance(const struct trace *trace, const struct layout *layout, struct plan *best,
-                    const struct search_options *options)
+struct plan *plan_quickly(const struct trace *trace, const struct layout *layout, struct plan *best,
+                          const struct search_options *options)
 {
     struct non_model *non_model = non_model_place(trace);
     const struct candidate_job job = {.trace = trace,
@@ -13,19 +13,19 @@ struct plan *glance(const struct trace *trace, const struct layout *layout, stru
                                       .device_bytes = options->device_bytes,
                                       .host_bytes = options->host_bytes};
     const gint stop = 0;
-    const struct outcome known = {.plan = best,
-                                  .promise = objective_of_plan(options->objective, best)};
-    const struct tries tries = {
-        .job = &job, .objective = options->objective, .stop = &stop, .best = &known};
+    const struct trial known = {.plan = best,
+                                .lower_bound = objective_of_plan(options->objective, best)};
+    const struct trial_context context = {
+        .job = &job, .objective = options->objective, .stop = &stop, .incumbent = &known};
     const struct layout_spec spec = {.given = layout};
     bool timed = options->objective != OBJECTIVE_TRAFFIC;
-    struct outcome outcome = {.placement = {PLACEMENT_TRACED, 0, 0, NULL},
-                              .taste = {.favour = timed ? FAVOUR_PARTS / 2 : 0},
-                              .effort = EFFORT_GLANCE};
+    struct trial trial = {.placement = {PLACEMENT_TRACED, 0, 0, NULL},
+                          .bias = {.parameter_share = timed ? BIAS_PARTS / 2 : 0},
+                          .effort = EFFORT_1};
 
-    tries_plans(&tries, &spec, options->seed, &outcome);
-    g_clear_error(&outcome.error);
-    pace_free(outcome.pace);
+    trial_run(&context, &spec, options->seed, &trial);
+    g_clear_error(&trial.error);
+    moment_times_free(trial.times);
     non_model_free(non_model);
-    return outcome.plan;
+    return trial.plan;
 }

@@ -68,13 +68,13 @@ static void add_sweep_sizes(const struct trace *trace, struct layout_choices *ch
                  layout_align((uint64_t)((double)least * exp2((double)step / BETWEEN))), false);
 }
 
-struct common {
+struct common_size {
     uint64_t bytes, total;
 };
 
 static int most_first(const void *left, const void *right)
 {
-    const struct common *a = left, *b = right;
+    const struct common_size *a = left, *b = right;
     if (a->total != b->total)
         return a->total > b->total ? -1 : 1;
     return (a->bytes < b->bytes) - (a->bytes > b->bytes);
@@ -90,17 +90,17 @@ static int by_value(const void *left, const void *right)
 static GArray *common_sizes(const struct trace *trace)
 {
     g_autofree uint64_t *bytes = g_new(uint64_t, trace->tensor_count);
-    GArray *sizes = g_array_new(FALSE, FALSE, sizeof(struct common));
+    GArray *sizes = g_array_new(FALSE, FALSE, sizeof(struct common_size));
 
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         bytes[t] = layout_align(trace->tensors[t].elements * widest(trace));
     qsort(bytes, trace->tensor_count, sizeof *bytes, by_value);
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         if (t == 0 || bytes[t] != bytes[t - 1]) {
-            struct common fresh = {bytes[t], 0};
+            struct common_size fresh = {bytes[t], 0};
             g_array_append_val(sizes, fresh);
         }
-        g_array_index(sizes, struct common, sizes->len - 1).total += bytes[t];
+        g_array_index(sizes, struct common_size, sizes->len - 1).total += bytes[t];
     }
     g_array_sort(sizes, most_first);
     return sizes;
@@ -112,7 +112,8 @@ static void add_tensor_sizes(const struct trace *trace, struct layout_choices *c
 
     for (guint i = 0; i < MIN(sizes->len, COMMON_TENSORS); i++)
         for (uint64_t times = 1; times <= 4; times *= 2)
-            add_size(trace, choices, times * g_array_index(sizes, struct common, i).bytes, false);
+            add_size(trace, choices, times * g_array_index(sizes, struct common_size, i).bytes,
+                     false);
 }
 
 static uint32_t *order_matrices_first(const struct trace *trace)

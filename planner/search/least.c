@@ -1,7 +1,7 @@
 #include "planner/search/least.h"
 
 /* What the operators of an iteration take. */
-struct work {
+struct busy_times {
     uint64_t device_ns, host_ns, h2d_ns, d2h_ns;
     uint64_t backward_ns; /* on the device, and on the host between two backwards */
     uint64_t link_bytes;  /* activations of host operators */
@@ -26,7 +26,7 @@ static bool is_used_before(const struct accesses *accesses, uint32_t operator_mo
 
 /* The work in order: operators on the host after the last of backward, as updates are, begin when
  * that has ended, and are over before the next one begins if forward uses what they wrote. */
-static void count_backward(const struct replay_view *view, struct work *work)
+static void count_backward(const struct replay_view *view, struct busy_times *busy)
 {
     const struct trace *trace = view->trace;
     uint32_t first = NO_INDEX, last = 0;
@@ -37,45 +37,45 @@ static void count_backward(const struct replay_view *view, struct work *work)
             continue;
         first = MIN(first, m);
         last = m;
-        work->backward_ns += op->duration_ns;
+        busy->backward_ns += op->duration_ns;
     }
     for (uint32_t m = last + 1; first != NO_INDEX && m < trace->operator_count; m++)
         if (trace->operators[m].place == TRACE_ON_HOST &&
             is_used_before(view->accesses, m, trace->operator_count + first))
-            work->backward_ns += trace->operators[m].duration_ns;
+            busy->backward_ns += trace->operators[m].duration_ns;
 }
 
-static struct work count_work(const struct replay_view *view)
+static struct busy_times count_busy(const struct replay_view *view)
 {
     const struct trace *trace = view->trace;
-    struct work work = {0};
+    struct busy_times busy = {0};
 
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
-        *(op->place == TRACE_ON_HOST ? &work.host_ns : &work.device_ns) += op->duration_ns;
-        work.h2d_ns += copy_ns(view->costs, MOVER_H2D, op->h2d_bytes);
-        work.d2h_ns += copy_ns(view->costs, MOVER_D2H, op->d2h_bytes);
-        work.link_bytes += op->h2d_bytes + op->d2h_bytes;
+        *(op->place == TRACE_ON_HOST ? &busy.host_ns : &busy.device_ns) += op->duration_ns;
+        busy.h2d_ns += copy_ns(view->costs, MOVER_H2D, op->h2d_bytes);
+        busy.d2h_ns += copy_ns(view->costs, MOVER_D2H, op->d2h_bytes);
+        busy.link_bytes += op->h2d_bytes + op->d2h_bytes;
     }
-    count_backward(view, &work);
-    return work;
+    count_backward(view, &busy);
+    return busy;
 }
 
-double least_of_kept(const struct candidate *candidate, enum objective objective)
+double candidate_lower_bound(const struct candidate *candidate, enum objective objective)
 {
     const struct costs *costs = candidate->job->costs;
     const struct replay_view view = {candidate->trace, candidate->accesses, costs};
-    const struct gaps *gaps = candidate->gaps;
-    struct work work = count_work(&view);
+    const struct reuses *reuses = candidate->reuses;
+    struct busy_times busy = count_busy(&view);
 
-    for (uint32_t c = 0; c < gaps->chunk_count; c++) {
-        struct gaps_copies copies = gaps_chunk_copies(gaps, c, candidate->keep->kept);
-        work.h2d_ns += copies.fetches * copy_ns(costs, MOVER_H2D, gaps->used[c]);
-        work.d2h_ns += copies.writes * copy_ns(costs, MOVER_D2H, gaps->used[c]);
+    for (uint32_t c = 0; c < reuses->chunk_count; c++) {
+        struct reuse_copies copies = reuses_chunk_copies(reuses, c, candidate->retention->retained);
+        busy.h2d_ns += copies.fetches * copy_ns(costs, MOVER_H2D, reuses->used[c]);
+        busy.d2h_ns += copies.writes * copy_ns(costs, MOVER_D2H, reuses->used[c]);
     }
-    uint64_t ns = MAX(MAX(work.device_ns, work.backward_ns), MAX(work.h2d_ns, work.d2h_ns));
-    ns = MAX(ns, work.host_ns);
-    return objective_figure(objective, candidate->keep->traffic, (double)ns * 1e-9);
+    uint64_t ns = MAX(MAX(busy.device_ns, busy.backward_ns), MAX(busy.h2d_ns, busy.d2h_ns));
+    ns = MAX(ns, busy.host_ns);
+    return objective_figure(objective, candidate->retention->traffic, (double)ns * 1e-9);
 }
 
 static bool is_used_at(const struct accesses *accesses, uint32_t moment, uint32_t chunk)
@@ -86,11 +86,11 @@ static bool is_used_at(const struct accesses *accesses, uint32_t moment, uint32_
     return false;
 }
 
-double least_on_demand(const struct replay_view *view, const struct plan *plan,
-                       enum objective objective)
+double on_demand_lower_bound(const struct replay_view *view, const struct plan *plan,
+                             enum objective objective)
 {
-    struct work work = count_work(view);
-    uint64_t bytes = work.link_bytes, ns = work.device_ns;
+    struct busy_times busy = count_busy(view);
+    uint64_t bytes = busy.link_bytes, ns = busy.device_ns;
 
     for (uint32_t m = 0; m <= plan->moment_count; m++)
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {

@@ -11,11 +11,11 @@
 /* Of any schedule of what is kept: its bytes are known; its time is at least that of the device's
  * operators, of the copies of either direction, of the host's operators, and of backward and those
  * of them that follow it and whose results the next forward uses. */
-double least_of_kept(const struct candidate *candidate, enum objective objective);
+double candidate_lower_bound(const struct candidate *candidate, enum objective objective);
 
 /* Of a plan that fetches nothing ahead: the device computes nothing while an operator's chunks are
  * fetched. */
-double least_on_demand(const struct replay_view *view, const struct plan *plan,
-                       enum objective objective);
+double on_demand_lower_bound(const struct replay_view *view, const struct plan *plan,
+                             enum objective objective);
 
 #endif

@@ -3,8 +3,8 @@
 #include "planner/search/candidate.h"
 #include "traces/size.h"
 
-uint64_t needs_device(const struct trace *trace, const struct search_options *options,
-                      GError **error)
+uint64_t requirement_device_bytes(const struct trace *trace, const struct search_options *options,
+                                  GError **error)
 {
     static const struct placement placements[] = {{PLACEMENT_TRACED, 0, 0, NULL},
                                                   {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL}};
@@ -33,9 +33,10 @@ uint64_t needs_device(const struct trace *trace, const struct search_options *op
     return least;
 }
 
-bool needs_are_met(const struct trace *trace, const struct search_options *options, GError **error)
+bool requirement_is_met(const struct trace *trace, const struct search_options *options,
+                        GError **error)
 {
-    uint64_t needed = needs_device(trace, options, error);
+    uint64_t needed = requirement_device_bytes(trace, options, error);
 
     if (needed == UINT64_MAX || needed <= options->device_bytes)
         return needed != UINT64_MAX;

@@ -8,10 +8,11 @@
  * of `options`: that of one chunk a tensor, which needs no more than any other layout, with the
  * updates as traced or, where they can be placed, all on the host. UINT64_MAX where the host lacks
  * memory, whatever the device has; the error then says how much. */
-uint64_t needs_device(const struct trace *trace, const struct search_options *options,
-                      GError **error);
+uint64_t requirement_device_bytes(const struct trace *trace, const struct search_options *options,
+                                  GError **error);
 
 /* Whether the budgets of `options` suffice; otherwise PLAN_ERROR_DOES_NOT_FIT says what lacks. */
-bool needs_are_met(const struct trace *trace, const struct search_options *options, GError **error);
+bool requirement_is_met(const struct trace *trace, const struct search_options *options,
+                        GError **error);
 
 #endif

@@ -1,30 +1,30 @@
 #include "planner/search/outcomes.h"
 
-static struct outcome *outcome_at(const GArray *outcomes, guint index)
+static struct trial *trial_at(const GArray *trials, guint index)
 {
-    return &g_array_index(outcomes, struct outcome, index);
+    return &g_array_index(trials, struct trial, index);
 }
 
-static void outcome_clear(gpointer data)
+static void trial_clear(gpointer data)
 {
-    struct outcome *outcome = data;
+    struct trial *trial = data;
 
-    plan_free(outcome->plan);
-    pace_free(outcome->pace);
-    plan_free(outcome->policy);
-    plan_free(outcome->strategy);
-    g_clear_error(&outcome->error);
+    plan_free(trial->plan);
+    moment_times_free(trial->times);
+    plan_free(trial->policy);
+    plan_free(trial->strategy);
+    g_clear_error(&trial->error);
 }
 
-GArray *outcomes_new(void)
+GArray *trials_new(void)
 {
-    GArray *outcomes = g_array_new(FALSE, TRUE, sizeof(struct outcome));
+    GArray *trials = g_array_new(FALSE, TRUE, sizeof(struct trial));
 
-    g_array_set_clear_func(outcomes, outcome_clear);
-    return outcomes;
+    g_array_set_clear_func(trials, trial_clear);
+    return trials;
 }
 
-void outcomes_take_better(enum objective objective, struct plan **best, struct plan *plan)
+void trials_take_better(enum objective objective, struct plan **best, struct plan *plan)
 {
     if (plan && objective_prefers(objective, plan, *best)) {
         plan_free(*best);
@@ -34,72 +34,71 @@ void outcomes_take_better(enum objective objective, struct plan **best, struct p
     }
 }
 
-const struct plan *outcomes_best_policy(const GArray *outcomes, enum objective objective)
+const struct plan *trials_best_policy(const GArray *trials, enum objective objective)
 {
     const struct plan *best = NULL;
 
-    for (guint i = 0; i < outcomes->len; i++) {
-        const struct plan *plan = outcome_at(outcomes, i)->policy;
+    for (guint i = 0; i < trials->len; i++) {
+        const struct plan *plan = trial_at(trials, i)->policy;
         if (plan && objective_prefers(objective, plan, best))
             best = plan;
     }
     return best;
 }
 
-const struct plan *outcomes_best_strategy(const GArray *outcomes, enum objective objective)
+const struct plan *trials_best_strategy(const GArray *trials, enum objective objective)
 {
     const struct plan *best = NULL;
 
-    for (guint i = 0; i < outcomes->len; i++) {
-        const struct plan *plan = outcome_at(outcomes, i)->strategy;
+    for (guint i = 0; i < trials->len; i++) {
+        const struct plan *plan = trial_at(trials, i)->strategy;
         if (plan && objective_prefers(objective, plan, best))
             best = plan;
     }
     return best;
 }
 
-static bool alike(const struct outcome *a, const struct outcome *b, bool layouts)
+static bool alike(const struct trial *a, const struct trial *b, bool layouts)
 {
     return a->layout == b->layout && (layouts || placement_same(&a->placement, &b->placement));
 }
 
 /* The best outcome that is not like one of those ranked; the number of outcomes: there is none. */
-static guint next_best(const GArray *outcomes, enum objective objective, bool layouts,
+static guint next_best(const GArray *trials, enum objective objective, bool layouts,
                        const uint32_t *ranked, uint32_t count)
 {
-    guint best = outcomes->len;
+    guint best = trials->len;
 
-    for (guint i = 0; i < outcomes->len; i++) {
-        const struct outcome *outcome = outcome_at(outcomes, i);
-        bool taken = !outcome->plan;
+    for (guint i = 0; i < trials->len; i++) {
+        const struct trial *trial = trial_at(trials, i);
+        bool taken = !trial->plan;
         for (uint32_t r = 0; r < count && !taken; r++)
-            taken = alike(outcome, outcome_at(outcomes, ranked[r]), layouts);
-        if (!taken &&
-            objective_prefers(objective, outcome->plan,
-                              best < outcomes->len ? outcome_at(outcomes, best)->plan : NULL))
+            taken = alike(trial, trial_at(trials, ranked[r]), layouts);
+        if (!taken && objective_prefers(objective, trial->plan,
+                                        best < trials->len ? trial_at(trials, best)->plan : NULL))
             best = i;
     }
     return best;
 }
 
-uint32_t outcomes_rank(const GArray *outcomes, enum objective objective, bool layouts,
-                       uint32_t *best, uint32_t most)
+uint32_t trials_rank(const GArray *trials, enum objective objective, bool layouts, uint32_t *best,
+                     uint32_t most)
 {
     for (uint32_t count = 0; count < most; count++) {
-        best[count] = next_best(outcomes, objective, layouts, best, count);
-        if (best[count] == outcomes->len)
+        best[count] = next_best(trials, objective, layouts, best, count);
+        if (best[count] == trials->len)
             return count;
     }
     return most;
 }
 
-struct plan *outcomes_choose(const GArray *outcomes, enum objective objective)
+struct plan *trials_choose(const GArray *trials, enum objective objective)
 {
     struct plan *best = NULL;
 
-    for (guint i = 0; i < outcomes->len; i++) {
-        const struct outcome *outcome = outcome_at(outcomes, i);
-        struct plan *plans[] = {outcome->plan, outcome->policy, outcome->strategy};
+    for (guint i = 0; i < trials->len; i++) {
+        const struct trial *trial = trial_at(trials, i);
+        struct plan *plans[] = {trial->plan, trial->policy, trial->strategy};
         for (size_t p = 0; p < G_N_ELEMENTS(plans); p++)
             if (plans[p] && objective_prefers(objective, plans[p], best))
                 best = plans[p];
@@ -107,14 +106,14 @@ struct plan *outcomes_choose(const GArray *outcomes, enum objective objective)
     return best ? plan_share(best) : NULL;
 }
 
-void outcomes_refuse(const GArray *outcomes, GError **error)
+void trials_refuse(const GArray *trials, GError **error)
 {
-    const struct outcome *least = NULL;
+    const struct trial *least = NULL;
 
-    for (guint i = 0; i < outcomes->len; i++) {
-        const struct outcome *outcome = outcome_at(outcomes, i);
-        if (outcome->error && (!least || outcome->needed < least->needed))
-            least = outcome;
+    for (guint i = 0; i < trials->len; i++) {
+        const struct trial *trial = trial_at(trials, i);
+        if (trial->error && (!least || trial->needed < least->needed))
+            least = trial;
     }
     if (least)
         g_propagate_error(error, g_error_copy(least->error));

@@ -73,7 +73,7 @@ bool placement_same(const struct placement *a, const struct placement *b)
 }
 
 /* The groups of a layout while they are placed, from the first on. */
-struct walk {
+struct placement_walk {
     const struct placement *placement;
     double total, begin; /* elements of all groups, and of those before this one */
     double on_host;      /* of them, those that the host has */
@@ -82,14 +82,14 @@ struct walk {
 };
 
 /* A group goes where most of it lies. */
-static bool is_in_tail(const struct walk *walk, double elements)
+static bool is_in_tail(const struct placement_walk *walk, double elements)
 {
     double tail = (double)walk->placement->tail / PLACEMENT_PARTS;
     return walk->begin + elements / 2 > (1 - tail) * walk->total;
 }
 
 /* Whole groups come as near to the mix as they can; `mixed` are the group's elements in it. */
-static bool is_owed(struct walk *walk, double elements, double mixed)
+static bool is_owed(struct placement_walk *walk, double elements, double mixed)
 {
     walk->owed += fmin(walk->scale * mixed, elements);
     if (walk->owed < elements / 2)
@@ -98,7 +98,7 @@ static bool is_owed(struct walk *walk, double elements, double mixed)
     return true;
 }
 
-static bool is_on_host(struct walk *walk, double elements, double mixed)
+static bool is_on_host(struct placement_walk *walk, double elements, double mixed)
 {
     const struct placement *placement = walk->placement;
     double tail = (double)placement->tail / PLACEMENT_PARTS;
@@ -126,7 +126,7 @@ static double *mix_groups(const struct placement *placement, const struct trace 
 static double find_scale(const struct placement *placement, uint64_t total,
                          const uint64_t *elements, const double *mixed, uint32_t group_count)
 {
-    struct walk walk = {.placement = placement, .total = (double)total};
+    struct placement_walk walk = {.placement = placement, .total = (double)total};
     double sum = 0;
 
     for (uint32_t g = 0; g < group_count; g++) {
@@ -150,7 +150,7 @@ struct trace *placement_trace(const struct placement *placement, const struct tr
     g_autofree uint64_t *elements = count_elements(trace, layout, group_of, &total);
     g_autofree uint8_t *scattered = find_scattered(trace, layout, group_of);
     g_autofree double *mixed = mix_groups(placement, trace, group_of, layout->group_count);
-    struct walk walk = {.placement = placement, .total = (double)total};
+    struct placement_walk walk = {.placement = placement, .total = (double)total};
     walk.scale = find_scale(placement, total, elements, mixed, layout->group_count);
     for (uint32_t g = 0; g < layout->group_count; g++) {
         marked[g] = (!scattered[g] || placement->parts == PLACEMENT_PARTS) &&

@@ -2,7 +2,7 @@
 
 #include "sim/layout_list.h"
 
-struct probe {
+struct narrow_search {
     const struct trace *trace;
     GPtrArray *layouts; /* struct named_layout */
 };
@@ -15,37 +15,38 @@ static void free_named(void *data)
     g_free(named);
 }
 
-static void add(struct probe *probe, struct layout *layout)
+static void add(struct narrow_search *narrow, struct layout *layout)
 {
     struct named_layout *named = g_new0(struct named_layout, 1);
 
     named->layout = layout;
-    g_ptr_array_add(probe->layouts, named);
+    g_ptr_array_add(narrow->layouts, named);
 }
 
-struct probe *probe_new(const struct trace *trace, const struct plan *plan)
+struct narrow_search *narrow_search_new(const struct trace *trace, const struct plan *plan)
 {
-    struct probe *probe = g_new0(struct probe, 1);
+    struct narrow_search *narrow = g_new0(struct narrow_search, 1);
 
-    probe->trace = trace;
-    probe->layouts = g_ptr_array_new_with_free_func(free_named);
-    add(probe, layout_copy(plan->layout));
-    add(probe, layout_pack_uniform(trace, LAYOUT_ALIGNMENT, NULL));
-    return probe;
+    narrow->trace = trace;
+    narrow->layouts = g_ptr_array_new_with_free_func(free_named);
+    add(narrow, layout_copy(plan->layout));
+    add(narrow, layout_pack_uniform(trace, LAYOUT_ALIGNMENT, NULL));
+    return narrow;
 }
 
-void probe_free(struct probe *probe)
+void narrow_search_free(struct narrow_search *narrow)
 {
-    if (!probe)
+    if (!narrow)
         return;
-    g_ptr_array_unref(probe->layouts);
-    g_free(probe);
+    g_ptr_array_unref(narrow->layouts);
+    g_free(narrow);
 }
 
-struct search_result *probe_search(const struct probe *probe, const struct search_options *options)
+struct search_result *narrow_search_run(const struct narrow_search *narrow,
+                                        const struct search_options *options)
 {
-    struct search_options narrow = *options;
+    struct search_options own = *options;
 
-    narrow.layouts = probe->layouts;
-    return search_plan(probe->trace, &narrow, NULL);
+    own.layouts = narrow->layouts;
+    return search_plan(narrow->trace, &own, NULL);
 }

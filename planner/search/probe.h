@@ -4,15 +4,16 @@
 
 #include "planner/search/search.h"
 
-struct probe;
+struct narrow_search;
 
 /* Two layouts to choose from: that of `plan`, which did best of all with its budgets, and one chunk
  * a tensor, which does with the least memory. `trace` outlives the result, which probe_free takes.
  */
-struct probe *probe_new(const struct trace *trace, const struct plan *plan);
-void probe_free(struct probe *probe);
+struct narrow_search *narrow_search_new(const struct trace *trace, const struct plan *plan);
+void narrow_search_free(struct narrow_search *narrow);
 
 /* search_plan among these layouts, whatever layouts `options` has. */
-struct search_result *probe_search(const struct probe *probe, const struct search_options *options);
+struct search_result *narrow_search_run(const struct narrow_search *narrow,
+                                        const struct search_options *options);
 
 #endif

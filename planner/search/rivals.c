@@ -6,7 +6,7 @@
 #include "sim/replay.h"
 #include "sim/replay_strategy.h"
 
-struct rivals {
+struct baselines {
     const struct candidate_job *job;
     struct layout *layout;
     struct layout *slots;
@@ -20,50 +20,50 @@ static struct accesses *accesses_of(const struct candidate_job *job, const struc
                : accesses_new(job->trace, layout, job->non_model->extent);
 }
 
-struct rivals *rivals_new(const struct candidate_job *job, const struct layout_spec *spec)
+struct baselines *baselines_new(const struct candidate_job *job, const struct layout_spec *spec)
 {
-    struct rivals *rivals = g_new(struct rivals, 1);
+    struct baselines *baselines = g_new(struct baselines, 1);
     struct layout *layout = layout_pack(job->trace, spec, NULL);
 
     g_assert(layout);
-    *rivals = (struct rivals){.job = job,
-                              .layout = layout,
-                              .slots = slots_round(layout),
-                              .accesses = accesses_of(job, layout)};
-    return rivals;
+    *baselines = (struct baselines){.job = job,
+                                    .layout = layout,
+                                    .slots = slots_round(layout),
+                                    .accesses = accesses_of(job, layout)};
+    return baselines;
 }
 
-void rivals_free(struct rivals *rivals)
+void baselines_free(struct baselines *baselines)
 {
-    accesses_free(rivals->accesses);
-    layout_free(rivals->slots);
-    layout_free(rivals->layout);
-    g_free(rivals);
+    accesses_free(baselines->accesses);
+    layout_free(baselines->slots);
+    layout_free(baselines->layout);
+    g_free(baselines);
 }
 
-struct plan *rivals_policy(const struct rivals *rivals, const struct policy_ops *policy,
-                           enum objective objective, double most)
+struct plan *baselines_policy(const struct baselines *baselines, const struct policy_ops *policy,
+                              enum objective objective, double most)
 {
-    const struct candidate_job *job = rivals->job;
+    const struct candidate_job *job = baselines->job;
     const struct dry_run_options options = {
         .device_bytes = job->device_bytes, .host_bytes = job->host_bytes, .policy = policy};
-    const struct replay_view view = {job->trace, rivals->accesses, job->costs};
-    struct plan *plan = dry_run_accesses(job->trace, rivals->layout, rivals->slots,
-                                         rivals->accesses, &options, NULL);
+    const struct replay_view view = {job->trace, baselines->accesses, job->costs};
+    struct plan *plan = dry_run_accesses(job->trace, baselines->layout, baselines->slots,
+                                         baselines->accesses, &options, NULL);
 
-    if (plan && least_on_demand(&view, plan, objective) > most)
+    if (plan && on_demand_lower_bound(&view, plan, objective) > most)
         g_clear_pointer(&plan, plan_free);
     if (plan)
         plan->predicted = replay(plan, &view).steady;
     return plan;
 }
 
-struct plan *rivals_strategy(const struct rivals *rivals, const struct strategy *strategy)
+struct plan *baselines_strategy(const struct baselines *baselines, const struct strategy *strategy)
 {
-    const struct candidate_job *job = rivals->job;
+    const struct candidate_job *job = baselines->job;
     const struct strategy_job of_layout = {.trace = job->trace,
                                            .platform = job->platform,
-                                           .layout = rivals->layout,
+                                           .layout = baselines->layout,
                                            .non_model = job->non_model->extent,
                                            .device_bytes = job->device_bytes,
                                            .host_bytes = job->host_bytes};

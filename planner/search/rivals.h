@@ -9,19 +9,19 @@
 #include "policies/policy.h"
 #include "strategies/strategy.h"
 
-struct rivals;
+struct baselines;
 
 /* `job` outlives the result, which the caller frees with rivals_free. */
-struct rivals *rivals_new(const struct candidate_job *job, const struct layout_spec *spec);
-void rivals_free(struct rivals *rivals);
+struct baselines *baselines_new(const struct candidate_job *job, const struct layout_spec *spec);
+void baselines_free(struct baselines *baselines);
 
 /* The plan of a policy that fetches on demand, replayed. NULL where it does not fit, or is known
  * before it is replayed to be worse than `most` (see objective_figure; INFINITY: all are wanted).
  */
-struct plan *rivals_policy(const struct rivals *rivals, const struct policy_ops *policy,
-                           enum objective objective, double most);
+struct plan *baselines_policy(const struct baselines *baselines, const struct policy_ops *policy,
+                              enum objective objective, double most);
 
 /* The plan of a strategy, replayed; it places the optimizer itself. NULL where it does not fit. */
-struct plan *rivals_strategy(const struct rivals *rivals, const struct strategy *strategy);
+struct plan *baselines_strategy(const struct baselines *baselines, const struct strategy *strategy);
 
 #endif

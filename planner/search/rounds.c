@@ -8,32 +8,31 @@ enum { ROUND = 16 };
 /* A plan that is so near to its bound is good enough. */
 #define CLOSE_ENOUGH 1.005
 
-struct outcome *rounds_outcome(const struct search *search, uint32_t index)
+struct trial *search_trial(const struct search *search, uint32_t index)
 {
-    return &g_array_index(search->outcomes, struct outcome, index);
+    return &g_array_index(search->trials, struct trial, index);
 }
 
-const struct layout_choice *rounds_choice(const struct search *search,
-                                          const struct outcome *outcome)
+const struct layout_choice *search_layout(const struct search *search, const struct trial *trial)
 {
-    return &g_array_index(search->choices->items, struct layout_choice, outcome->layout);
+    return &g_array_index(search->choices->items, struct layout_choice, trial->layout);
 }
 
-void rounds_rivals(void *data, uint32_t index)
+void search_run_baselines(void *data, uint32_t index)
 {
     struct search *search = data;
-    struct outcome *outcome = rounds_outcome(search, search->begin + index);
+    struct trial *trial = search_trial(search, search->begin + index);
 
-    tries_rivals(&search->tries, &rounds_choice(search, outcome)->spec, outcome);
+    trial_run_baselines(&search->context, &search_layout(search, trial)->spec, trial);
 }
 
-void rounds_plans(void *data, uint32_t index)
+void search_run_plans(void *data, uint32_t index)
 {
     struct search *search = data;
-    struct outcome *outcome = rounds_outcome(search, search->begin + index);
+    struct trial *trial = search_trial(search, search->begin + index);
 
-    tries_plans(&search->tries, &rounds_choice(search, outcome)->spec,
-                search->options.seed + search->begin + index, outcome);
+    trial_run(&search->context, &search_layout(search, trial)->spec,
+              search->options.seed + search->begin + index, trial);
 }
 
 static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
@@ -44,59 +43,60 @@ static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
 
     if (late ||
         (options->progress &&
-         !options->progress(options->progress_data, search->begin + done, search->outcomes->len)))
+         !options->progress(options->progress_data, search->begin + done, search->trials->len)))
         g_atomic_int_set(&search->stop, 1);
     return search->certain || !g_atomic_int_get(&search->stop);
 }
 
-void rounds_add(struct search *search, uint32_t layout, struct placement placement,
+void search_add(struct search *search, uint32_t layout, struct placement placement,
                 enum effort_level effort)
 {
-    struct outcome outcome = {.layout = layout,
-                              .placement = placement,
-                              .taste = search->taste,
-                              .effort = effort,
-                              .needed = UINT64_MAX};
-    g_array_append_val(search->outcomes, outcome);
+    struct trial trial = {.layout = layout,
+                          .placement = placement,
+                          .bias = search->bias,
+                          .effort = effort,
+                          .needed = UINT64_MAX};
+    g_array_append_val(search->trials, trial);
 }
 
-void rounds_add_glance(struct search *search, uint32_t layout, struct placement placement)
+void search_add_once(struct search *search, uint32_t layout, struct placement placement)
 {
-    for (guint i = 0; i < search->outcomes->len; i++) {
-        const struct outcome *outcome = rounds_outcome(search, i);
-        if (outcome->effort == EFFORT_GLANCE && outcome->layout == layout &&
-            outcome->taste.favour == search->taste.favour &&
-            outcome->taste.spread == search->taste.spread &&
-            placement_same(&outcome->placement, &placement))
+    for (guint i = 0; i < search->trials->len; i++) {
+        const struct trial *trial = search_trial(search, i);
+        if (trial->effort == EFFORT_1 && trial->layout == layout &&
+            trial->bias.parameter_share == search->bias.parameter_share &&
+            trial->bias.spread == search->bias.spread &&
+            placement_same(&trial->placement, &placement))
             return;
     }
-    rounds_add(search, layout, placement, EFFORT_GLANCE);
+    search_add(search, layout, placement, EFFORT_1);
 }
 
 static void find_best(struct search *search)
 {
     uint32_t best;
 
-    search->tries.best = outcomes_rank(search->outcomes, search->options.objective, false, &best, 1)
-                             ? rounds_outcome(search, best)
-                             : NULL;
-    search->tries.policy = outcomes_best_policy(search->outcomes, search->options.objective);
+    search->context.incumbent = trials_rank(search->trials, search->options.objective, false, &best,
+                                            1)
+                                    ? search_trial(search, best)
+                                    : NULL;
+    search->context.policy = trials_best_policy(search->trials, search->options.objective);
 }
 
-bool rounds_are_over(const struct search *search)
+bool search_is_over(const struct search *search)
 {
-    const struct outcome *best = search->tries.best;
+    const struct trial *best = search->context.incumbent;
 
     return g_atomic_int_get(&search->stop) ||
            (search->options.objective == OBJECTIVE_TIME && best &&
             best->plan->predicted.iteration_seconds <= CLOSE_ENOUGH * search->bound);
 }
 
-void rounds_run(struct search *search, void (*task)(void *data, uint32_t index))
+void search_run(struct search *search, void (*task)(void *data, uint32_t index))
 {
     find_best(search);
-    while (search->begin < search->outcomes->len && (search->certain || !rounds_are_over(search))) {
-        uint32_t count = MIN(ROUND, search->outcomes->len - search->begin);
+    while (search->begin < search->trials->len && (search->certain || !search_is_over(search))) {
+        uint32_t count = MIN(ROUND, search->trials->len - search->begin);
         workers_run(&(struct workers_job){.task = task,
                                           .data = search,
                                           .count = count,
@@ -106,7 +106,7 @@ void rounds_run(struct search *search, void (*task)(void *data, uint32_t index))
         search->begin += count;
         find_best(search);
     }
-    search->begin = search->outcomes->len;
-    if (search->tries.best)
-        search->taste = search->tries.best->taste;
+    search->begin = search->trials->len;
+    if (search->context.incumbent)
+        search->bias = search->context.incumbent->bias;
 }

@@ -7,11 +7,11 @@
 #include <math.h>
 
 enum {
-    GLANCED_LAYOUTS = 16, /* of all layouts, those whose first schedules are best */
-    PLACED_LAYOUTS = 3,   /* that are tried with the optimizer in every other place */
-    REFINED_LAYOUTS = 6,  /* whose share is refined */
-    FINALISTS_LOOK = 12,  /* layouts with their placements that did best at a glance */
-    FINALISTS_STUDY = 4,  /* and of those */
+    SHORTLISTED_LAYOUTS = 16, /* of all layouts, those whose first schedules are best */
+    PLACED_LAYOUTS = 3,       /* that are tried with the optimizer in every other place */
+    REFINED_LAYOUTS = 6,      /* whose share is refined */
+    FINALISTS_2 = 12,         /* layouts with their placements that did best at a glance */
+    FINALISTS_3 = 4,          /* and of those */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
     DESCENTS_MOST = 4, /* with steps of one size */
     MIX_MORE = 5,      /* shares of a mix, from its own on */
@@ -27,34 +27,33 @@ static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS 
 static void try_again(struct search *search, enum effort_level effort, uint32_t most)
 {
     g_autofree uint32_t *best = g_new(uint32_t, most);
-    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, false, best, most);
+    uint32_t count = trials_rank(search->trials, search->options.objective, false, best, most);
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct outcome outcome = *rounds_outcome(search, best[i]);
-        search->taste = outcome.taste;
-        rounds_add(search, outcome.layout, outcome.placement, effort);
-        rounds_outcome(search, search->outcomes->len - 1)->start = outcome.pace;
+        const struct trial trial = *search_trial(search, best[i]);
+        search->bias = trial.bias;
+        search_add(search, trial.layout, trial.placement, effort);
+        search_trial(search, search->trials->len - 1)->start = trial.times;
     }
-    rounds_run(search, rounds_plans);
+    search_run(search, search_run_plans);
 }
 
 /* The best of the best layouts with other gaps in favour: `step` more and less, and so on. */
-static void try_favours(struct search *search, uint32_t layouts, int step, int most)
+static void try_biases(struct search *search, uint32_t layouts, int step, int most)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
-    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
-                                   layouts);
+    uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
 
     for (uint32_t i = 0; i < count && search->options.objective != OBJECTIVE_TRAFFIC; i++) {
-        const struct outcome outcome = *rounds_outcome(search, best[i]);
-        search->taste = outcome.taste;
+        const struct trial trial = *search_trial(search, best[i]);
+        search->bias = trial.bias;
         for (int change = -most; change <= most; change += step) {
-            int favour = outcome.taste.favour + change;
-            search->taste.favour = (uint8_t)CLAMP(favour, 0, FAVOUR_PARTS);
-            rounds_add_glance(search, outcome.layout, outcome.placement);
+            int parameter_share = trial.bias.parameter_share + change;
+            search->bias.parameter_share = (uint8_t)CLAMP(parameter_share, 0, BIAS_PARTS);
+            search_add_once(search, trial.layout, trial.placement);
         }
     }
-    rounds_run(search, rounds_plans);
+    search_run(search, search_run_plans);
 }
 
 static const struct layout_choice *choice_at(const struct search *search, guint index)
@@ -65,42 +64,42 @@ static const struct layout_choice *choice_at(const struct search *search, guint 
 /* Each has its first schedules; the best have others. */
 static void try_layouts(struct search *search, struct placement placement)
 {
-    g_autofree uint32_t *best = g_new(uint32_t, GLANCED_LAYOUTS);
+    g_autofree uint32_t *best = g_new(uint32_t, SHORTLISTED_LAYOUTS);
 
     for (guint i = 0; i < search->choices->items->len; i++)
         if (!choice_at(search, i)->alike)
-            rounds_add(search, i, placement, EFFORT_PEEK);
-    rounds_run(search, rounds_plans);
-    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
-                                   GLANCED_LAYOUTS);
+            search_add(search, i, placement, EFFORT_0);
+    search_run(search, search_run_plans);
+    uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
+                                 SHORTLISTED_LAYOUTS);
     for (uint32_t i = 0; i < count; i++)
-        best[i] = rounds_outcome(search, best[i])->layout;
+        best[i] = search_trial(search, best[i])->layout;
     for (uint32_t i = 0; i < count; i++)
-        rounds_add_glance(search, best[i], placement);
-    rounds_run(search, rounds_plans);
+        search_add_once(search, best[i], placement);
+    search_run(search, search_run_plans);
 }
 
 static bool found_any(const struct search *search)
 {
     uint32_t any;
-    return outcomes_rank(search->outcomes, search->options.objective, false, &any, 1) > 0;
+    return trials_rank(search->trials, search->options.objective, false, &any, 1) > 0;
 }
 
 static void add_swept(struct search *search, struct placement placement)
 {
     for (guint i = 0; i < search->choices->items->len; i++)
         if (choice_at(search, i)->swept && !choice_at(search, i)->alike)
-            rounds_add(search, i, placement, EFFORT_GLANCE);
+            search_add(search, i, placement, EFFORT_1);
 }
 
 /* What others do with the sizes of a sweep: first, and to the end, so that no search is worse. */
-static void try_rivals(struct search *search)
+static void try_baselines(struct search *search)
 {
     search->certain = true;
     for (guint i = 0; i < search->choices->items->len; i++)
         if (choice_at(search, i)->swept)
-            rounds_add(search, i, as_traced, EFFORT_NONE);
-    rounds_run(search, rounds_rivals);
+            search_add(search, i, as_traced, EFFORT_0);
+    search_run(search, search_run_baselines);
     search->certain = false;
 }
 
@@ -108,21 +107,21 @@ static void try_rivals(struct search *search)
 static void try_placements(struct search *search)
 {
     uint32_t best[PLACED_LAYOUTS];
-    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
-                                   PLACED_LAYOUTS);
+    uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
+                                 PLACED_LAYOUTS);
 
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t layout = rounds_outcome(search, best[i])->layout;
+        uint32_t layout = search_trial(search, best[i])->layout;
         for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS) {
             for (uint16_t tail = 0; tail <= COARSE_PARTS; tail += COARSE_PARTS)
-                rounds_add_glance(search, layout,
-                                  (struct placement){PLACEMENT_SPREAD, parts, tail, NULL});
+                search_add_once(search, layout,
+                                (struct placement){PLACEMENT_SPREAD, parts, tail, NULL});
         }
-        rounds_add_glance(search, layout, as_traced);
-        rounds_add_glance(search, layout, all_on_device);
-        rounds_add_glance(search, layout, all_on_host);
+        search_add_once(search, layout, as_traced);
+        search_add_once(search, layout, all_on_device);
+        search_add_once(search, layout, all_on_host);
     }
-    rounds_run(search, rounds_plans);
+    search_run(search, search_run_plans);
 }
 
 /* More or less on the host, of all groups or of the last. */
@@ -137,9 +136,9 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
         int parts = placement.parts + step * ways[i].parts;
         int tail = placement.tail + step * ways[i].tail;
         if (parts > 0 && parts < (int)PLACEMENT_PARTS && tail >= 0 && tail <= parts)
-            rounds_add_glance(search, layout,
-                              (struct placement){placement.pattern, (uint16_t)parts, (uint16_t)tail,
-                                                 placement.mix});
+            search_add_once(search, layout,
+                            (struct placement){placement.pattern, (uint16_t)parts, (uint16_t)tail,
+                                               placement.mix});
     }
 }
 
@@ -147,27 +146,26 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
 static void refine_placements(struct search *search, uint32_t layouts, int step)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
-    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
-                                   layouts);
+    uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct outcome outcome = *rounds_outcome(search, best[i]);
-        search->taste = outcome.taste;
-        add_neighbours(search, outcome.layout, outcome.placement, step);
+        const struct trial trial = *search_trial(search, best[i]);
+        search->bias = trial.bias;
+        add_neighbours(search, trial.layout, trial.placement, step);
     }
-    rounds_run(search, rounds_plans);
+    search_run(search, search_run_plans);
 }
 
 /* The best plan's that has its optimizer placed so; NULL: there is none. */
-static const struct outcome *best_of_pattern(const struct search *search, uint8_t pattern)
+static const struct trial *best_of_pattern(const struct search *search, uint8_t pattern)
 {
-    const struct outcome *best = NULL;
+    const struct trial *best = NULL;
 
-    for (guint i = 0; i < search->outcomes->len; i++) {
-        const struct outcome *outcome = rounds_outcome(search, i);
-        if (outcome->plan && outcome->placement.pattern == pattern &&
-            (!best || objective_prefers(search->options.objective, outcome->plan, best->plan)))
-            best = outcome;
+    for (guint i = 0; i < search->trials->len; i++) {
+        const struct trial *trial = search_trial(search, i);
+        if (trial->plan && trial->placement.pattern == pattern &&
+            (!best || objective_prefers(search->options.objective, trial->plan, best->plan)))
+            best = trial;
     }
     return best;
 }
@@ -176,23 +174,23 @@ static const struct outcome *best_of_pattern(const struct search *search, uint8_
 static void refine_patterns(struct search *search, int step)
 {
     for (uint8_t pattern = PLACEMENT_SPREAD; pattern < PLACEMENT_PATTERNS; pattern++) {
-        const struct outcome *best = best_of_pattern(search, pattern);
+        const struct trial *best = best_of_pattern(search, pattern);
         if (!best)
             continue;
-        search->taste = best->taste;
+        search->bias = best->bias;
         add_neighbours(search, best->layout, best->placement, step);
     }
-    rounds_run(search, rounds_plans);
+    search_run(search, search_run_plans);
 }
 
 /* As long as that helps, but not for ever. */
 static void descend(struct search *search, int step)
 {
     for (int i = 0; i < DESCENTS_MOST; i++) {
-        const struct outcome *before = search->tries.best;
+        const struct trial *before = search->context.incumbent;
         const struct plan *plan = before ? before->plan : NULL;
         refine_patterns(search, step);
-        if (search->tries.best && search->tries.best->plan == plan)
+        if (search->context.incumbent && search->context.incumbent->plan == plan)
             return;
     }
 }
@@ -202,28 +200,28 @@ static void descend(struct search *search, int step)
 static void try_spread(struct search *search)
 {
     uint32_t best[PLACED_LAYOUTS];
-    uint32_t count = outcomes_rank(search->outcomes, search->options.objective, true, best,
-                                   PLACED_LAYOUTS);
+    uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
+                                 PLACED_LAYOUTS);
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct outcome outcome = *rounds_outcome(search, best[i]);
-        struct placement placement = outcome.placement;
-        search->taste = (struct keep_taste){outcome.taste.favour, true};
+        const struct trial trial = *search_trial(search, best[i]);
+        struct placement placement = trial.placement;
+        search->bias = (struct retention_bias){trial.bias.parameter_share, true};
         for (int less = 0; less < SPREAD_LESS && placement.parts >= placement.tail; less++) {
-            rounds_add_glance(search, outcome.layout, placement);
+            search_add_once(search, trial.layout, placement);
             placement.parts = (uint16_t)MAX(placement.parts - COARSE_PARTS / 8, 0);
         }
     }
-    rounds_run(search, rounds_plans);
-    for (int step = COARSE_PARTS / 8; step > 0 && search->taste.spread; step /= 4)
+    search_run(search, search_run_plans);
+    for (int step = COARSE_PARTS / 8; step > 0 && search->bias.spread; step /= 4)
         descend(search, step);
 }
 
 static void add_mixed(struct search *search, uint32_t layout, int parts, const double *mix)
 {
     if (parts > 0 && parts < (int)PLACEMENT_PARTS)
-        rounds_add_glance(search, layout,
-                          (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
+        search_add_once(search, layout,
+                        (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
 }
 
 /* The best plan's layout with what the host has in the mix that its bound comes from, and a little
@@ -231,11 +229,11 @@ static void add_mixed(struct search *search, uint32_t layout, int parts, const d
 static void try_mix(struct search *search)
 {
     const struct trace *traced = search->job.trace;
-    const struct outcome *best = search->tries.best;
+    const struct trial *best = search->context.incumbent;
     uint64_t bound_ns;
     double on_host = 0, all = 0;
 
-    if (!best || search->options.objective != OBJECTIVE_TIME || rounds_are_over(search))
+    if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
         return;
     struct trace *trace = placement_of_plan(best->plan, traced, search->job.platform, NULL);
     const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
@@ -254,7 +252,7 @@ static void try_mix(struct search *search)
     uint32_t layout = best->layout;
     for (int more = 0; more < MIX_MORE; more++)
         add_mixed(search, layout, parts + more * COARSE_PARTS / 8, mix);
-    rounds_run(search, rounds_plans);
+    search_run(search, search_run_plans);
 }
 
 /* Which layout is best depends on where the optimizer runs, and the other way round: the sizes of a
@@ -264,45 +262,44 @@ static void place_optimizer(struct search *search)
     uint32_t best;
 
     add_swept(search, half_on_host);
-    rounds_run(search, rounds_plans);
+    search_run(search, search_run_plans);
     if (!found_any(search))
         try_layouts(search, as_traced);
     if (!found_any(search))
         try_layouts(search, all_on_host);
-    try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
+    try_biases(search, PLACED_LAYOUTS, 2, BIAS_PARTS);
     try_placements(search);
     try_mix(search);
     for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
-            try_favours(search, PLACED_LAYOUTS, 2, FAVOUR_PARTS);
+            try_biases(search, PLACED_LAYOUTS, 2, BIAS_PARTS);
     }
-    if (outcomes_rank(search->outcomes, search->options.objective, false, &best, 1))
-        try_layouts(search, rounds_outcome(search, best)->placement);
+    if (trials_rank(search->trials, search->options.objective, false, &best, 1))
+        try_layouts(search, search_trial(search, best)->placement);
 }
 
 /* Only finds what a layout needs. */
 static void measure_task(void *data, uint32_t index)
 {
     struct search *search = data;
-    struct outcome *outcome = &g_array_index(search->outcomes, struct outcome,
-                                             search->begin + index);
+    struct trial *trial = &g_array_index(search->trials, struct trial, search->begin + index);
 
-    candidate_free(candidate_new(&search->job, &rounds_choice(search, outcome)->spec,
-                                 &outcome->placement, &outcome->needed, &outcome->error));
+    candidate_free(candidate_new(&search->job, &search_layout(search, trial)->spec,
+                                 &trial->placement, &trial->needed, &trial->error));
 }
 
 /* From now on the budget is the least with which any layout fits, if that is below it. */
 static void tighten_budget(struct search *search)
 {
     for (guint i = 0; i < search->choices->items->len; i++) {
-        rounds_add(search, i, as_traced, EFFORT_NONE);
-        if (search->tries.strategies)
-            rounds_add(search, i, all_on_host, EFFORT_NONE);
+        search_add(search, i, as_traced, EFFORT_0);
+        if (search->context.strategies)
+            search_add(search, i, all_on_host, EFFORT_0);
     }
-    rounds_run(search, measure_task);
-    for (guint i = 0; i < search->outcomes->len; i++)
-        search->job.device_bytes = MIN(search->job.device_bytes, rounds_outcome(search, i)->needed);
+    search_run(search, measure_task);
+    for (guint i = 0; i < search->trials->len; i++)
+        search->job.device_bytes = MIN(search->job.device_bytes, search_trial(search, i)->needed);
 }
 
 static uint32_t count_layouts(const struct search *search)
@@ -310,8 +307,8 @@ static uint32_t count_layouts(const struct search *search)
     g_autofree uint8_t *tried = g_new0(uint8_t, search->choices->items->len);
     uint32_t count = 0;
 
-    for (guint i = 0; i < search->outcomes->len; i++)
-        tried[rounds_outcome(search, i)->layout] |= rounds_outcome(search, i)->done;
+    for (guint i = 0; i < search->trials->len; i++)
+        tried[search_trial(search, i)->layout] |= search_trial(search, i)->done;
     for (guint i = 0; i < search->choices->items->len; i++)
         count += tried[i] && !choice_at(search, i)->alike;
     return count;
@@ -320,20 +317,20 @@ static uint32_t count_layouts(const struct search *search)
 static void describe(struct search *search, struct search_result *result)
 {
     enum objective objective = search->options.objective;
-    const struct plan *policy = outcomes_best_policy(search->outcomes, objective);
-    const struct plan *strategy = outcomes_best_strategy(search->outcomes, objective);
+    const struct plan *policy = trials_best_policy(search->trials, objective);
+    const struct plan *strategy = trials_best_strategy(search->trials, objective);
 
     if (policy)
-        result->policy = (struct search_rival){
+        result->policy = (struct search_baseline){
             g_strdup(policy->policy), policy->layout->chunk_bytes[TRACE_PARAM], policy->predicted};
     if (strategy)
-        result->strategy = (struct search_rival){g_strdup(strategy->made_by),
-                                                 strategy->layout->chunk_bytes[TRACE_PARAM],
-                                                 strategy->predicted};
+        result->strategy = (struct search_baseline){g_strdup(strategy->made_by),
+                                                    strategy->layout->chunk_bytes[TRACE_PARAM],
+                                                    strategy->predicted};
     result->layouts_tried = count_layouts(search);
-    for (guint i = search->described; i < search->outcomes->len; i++)
-        result->plans_tried += rounds_outcome(search, i)->plans;
-    search->described = search->outcomes->len;
+    for (guint i = search->described; i < search->trials->len; i++)
+        result->plans_tried += search_trial(search, i)->plans;
+    search->described = search->trials->len;
 }
 
 static struct search_result *result_of(struct search *search, GError **error)
@@ -342,9 +339,9 @@ static struct search_result *result_of(struct search *search, GError **error)
 
     describe(search, result);
     result->stopped = g_atomic_int_get(&search->stop);
-    result->plan = outcomes_choose(search->outcomes, search->options.objective);
+    result->plan = trials_choose(search->trials, search->options.objective);
     if (!result->plan) {
-        outcomes_refuse(search->outcomes, error);
+        trials_refuse(search->trials, error);
         search_result_free(result);
         return NULL;
     }
@@ -362,9 +359,9 @@ static void search_broad(struct search *search)
     if (search->options.objective == OBJECTIVE_MEMORY)
         tighten_budget(search);
     if (!search->options.alone)
-        try_rivals(search);
-    search->taste.favour = traffic ? 0 : FAVOUR_PARTS / 2;
-    if (search->tries.strategies)
+        try_baselines(search);
+    search->bias.parameter_share = traffic ? 0 : BIAS_PARTS / 2;
+    if (search->context.strategies)
         place_optimizer(search);
     else
         try_layouts(search, as_traced);
@@ -373,13 +370,13 @@ static void search_broad(struct search *search)
 /* About the best of those. */
 static void search_deep(struct search *search)
 {
-    for (int step = COARSE_PARTS / 8; search->tries.strategies && step > 0; step /= 4)
+    for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)
         refine_placements(search, REFINED_LAYOUTS, step);
-    try_favours(search, REFINED_LAYOUTS, 1, 2);
+    try_biases(search, REFINED_LAYOUTS, 1, 2);
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
-    try_again(search, EFFORT_LOOK, FINALISTS_LOOK);
-    try_again(search, EFFORT_STUDY, FINALISTS_STUDY);
+    try_again(search, EFFORT_2, FINALISTS_2);
+    try_again(search, EFFORT_3, FINALISTS_3);
 }
 
 static void limit_time(struct search *search, double seconds)
@@ -402,15 +399,15 @@ struct search *search_new(const struct trace *trace, const struct search_options
                                          .device_bytes = options->device_bytes,
                                          .host_bytes = options->host_bytes};
     search->choices = layout_choices_new(trace, options->layouts, options->start);
-    search->outcomes = outcomes_new();
+    search->trials = trials_new();
     search->mixes = g_ptr_array_new_with_free_func(g_free);
     if (placement_is_possible(trace, options->platform))
         search->strategies = strategy_parse_list("all", NULL);
-    search->tries = (struct tries){.job = &search->job,
-                                   .objective = options->objective,
-                                   .strategies = search->strategies,
-                                   .stop = &search->stop};
-    search->bound = (double)any_layout_best(trace, options->platform, &host_price) * 1e-9;
+    search->context = (struct trial_context){.job = &search->job,
+                                             .objective = options->objective,
+                                             .strategies = search->strategies,
+                                             .stop = &search->stop};
+    search->bound = (double)work_bound_best(trace, options->platform, &host_price) * 1e-9;
     limit_time(search, options->time_limit);
     return search;
 }
@@ -419,7 +416,7 @@ void search_free(struct search *search)
 {
     if (!search)
         return;
-    g_array_unref(search->outcomes);
+    g_array_unref(search->trials);
     g_ptr_array_unref(search->mixes);
     g_clear_pointer(&search->strategies, g_ptr_array_unref);
     layout_choices_free(search->choices);

@@ -34,7 +34,7 @@ struct search_options {
 };
 
 /* What the plan is compared with: the best of its kind by the objective. */
-struct search_rival {
+struct search_baseline {
     char *name; /* NULL: none was tried that fits */
     uint64_t chunk_bytes;
     struct plan_figures figures;
@@ -43,7 +43,7 @@ struct search_rival {
 struct search_result {
     struct plan *plan;
     struct trace *trace; /* with the updates where the plan has them */
-    struct search_rival policy, strategy;
+    struct search_baseline policy, strategy;
     uint32_t layouts_tried, plans_tried; /* plans: since the last result of the same search */
     bool stopped;                        /* before its end */
 };

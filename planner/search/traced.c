@@ -19,7 +19,7 @@ static bool chooses_alike(const struct plan *plan, const struct trace *trace)
     return alike;
 }
 
-struct trace *traced_derive(const struct recognised *recognised, const struct trace *trace,
+struct trace *derived_trace(const struct recognised *recognised, const struct trace *trace,
                             const struct platform *platform, struct model_choice choice,
                             uint32_t batch, GError **error)
 {
@@ -40,8 +40,8 @@ struct trace *traced_derive(const struct recognised *recognised, const struct tr
     return derived;
 }
 
-struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace,
-                              const struct platform *platform, GError **error)
+struct trace *derived_for_plan(const struct plan *plan, const struct trace *trace,
+                               const struct platform *platform, GError **error)
 {
     if (chooses_alike(plan, trace))
         return trace_copy(trace);
@@ -50,7 +50,7 @@ struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace
                                         c->second_backward};
     struct recognised *recognised = recognise(trace, error);
     struct trace *derived =
-        recognised ? traced_derive(recognised, trace, platform, choice, plan->batch, error) : NULL;
+        recognised ? derived_trace(recognised, trace, platform, choice, plan->batch, error) : NULL;
     if (!derived)
         g_prefix_error(error,
                        "the plan computes again, or offloads, other layers than the trace, or "

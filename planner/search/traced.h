@@ -11,11 +11,11 @@
  * of another model. Fails (TRACE_ERROR_INVALID) where the trace is not of a model that others can
  * be derived for, or was not synthesised for `platform` (may be NULL). The caller frees the result
  * with trace_free. */
-struct trace *traced_for_plan(const struct plan *plan, const struct trace *trace,
-                              const struct platform *platform, GError **error);
+struct trace *derived_for_plan(const struct plan *plan, const struct trace *trace,
+                               const struct platform *platform, GError **error);
 
 /* The same for any choice, and micro-batches of `batch`, which divides the step's. */
-struct trace *traced_derive(const struct recognised *recognised, const struct trace *trace,
+struct trace *derived_trace(const struct recognised *recognised, const struct trace *trace,
                             const struct platform *platform, struct model_choice choice,
                             uint32_t batch, GError **error);
 

@@ -7,88 +7,89 @@
 
 /* How much less than the best plan so far a candidate may promise for its schedules to be tried,
  * and its first schedule bring for others to be tried. */
-#define PROMISING 1.05
-#define NEARLY    1.15
+#define PRUNE_RATIO 1.05
+#define VARY_RATIO  1.15
 
 /* Moments that a schedule fetches ahead where no other has shown a pace; with one, margins are
  * these parts of an iteration. */
-enum { LOOK_AHEAD = 64, FIRST_MARGIN = 16, LAST_MARGIN = 64, PACED_MOST = 6 };
+enum { LOOK_AHEAD = 64, FIRST_MARGIN = 16, LAST_MARGIN = 64, TIMED_MOST = 6 };
 
 /* Times that room is set aside for what addresses waste, where schedules take moves without. */
 enum { RESERVES_MOST = 3 };
 
 /* Stretches of local search, each twice as long as the one before. It is for the least traffic, and
  * what moves less is not always faster: schedules are tried after each. */
-static const struct effort {
+static const struct effort_budget {
     uint32_t stretches, rounds; /* of the first */
-} efforts[] = {[EFFORT_PEEK] = {1, 40},
-               [EFFORT_GLANCE] = {1, 40},
-               [EFFORT_LOOK] = {2, 150},
-               [EFFORT_STUDY] = {4, 150}};
+} effort_budgets[] = {
+    [EFFORT_0] = {1, 40}, [EFFORT_1] = {1, 40}, [EFFORT_2] = {2, 150}, [EFFORT_3] = {4, 150}};
 
 /* What the next policy's plan has to beat. */
-static double best_policy(const struct tries *tries, const struct outcome *outcome)
+static double best_policy(const struct trial_context *context, const struct trial *trial)
 {
-    double best = outcome->policy ? objective_of_plan(tries->objective, outcome->policy) : INFINITY;
+    double incumbent = trial->policy ? objective_of_plan(context->objective, trial->policy)
+                                     : INFINITY;
 
-    return tries->policy ? fmin(best, objective_of_plan(tries->objective, tries->policy)) : best;
+    return context->policy ? fmin(incumbent, objective_of_plan(context->objective, context->policy))
+                           : incumbent;
 }
 
-void tries_rivals(const struct tries *tries, const struct layout_spec *spec,
-                  struct outcome *outcome)
+void trial_run_baselines(const struct trial_context *context, const struct layout_spec *spec,
+                         struct trial *trial)
 {
-    struct rivals *rivals = rivals_new(tries->job, spec);
+    struct baselines *baselines = baselines_new(context->job, spec);
 
-    for (guint i = 0; tries->strategies && i < tries->strategies->len; i++) {
-        const struct strategy *strategy = g_ptr_array_index(tries->strategies, i);
-        outcomes_take_better(tries->objective, &outcome->strategy,
-                             rivals_strategy(rivals, strategy));
-        outcome->plans++;
+    for (guint i = 0; context->strategies && i < context->strategies->len; i++) {
+        const struct strategy *strategy = g_ptr_array_index(context->strategies, i);
+        trials_take_better(context->objective, &trial->strategy,
+                           baselines_strategy(baselines, strategy));
+        trial->plans++;
     }
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        outcomes_take_better(
-            tries->objective, &outcome->policy,
-            rivals_policy(rivals, *p, tries->objective, best_policy(tries, outcome)));
-        outcome->plans++;
+        trials_take_better(
+            context->objective, &trial->policy,
+            baselines_policy(baselines, *p, context->objective, best_policy(context, trial)));
+        trial->plans++;
     }
-    outcome->done = true;
-    rivals_free(rivals);
+    trial->done = true;
+    baselines_free(baselines);
 }
 
 /* Takes `plan`, with its pace, if it is better than those before; says whether it is. */
-static bool take_plan(const struct tries *tries, struct plan *plan, struct pace *pace,
-                      struct outcome *outcome)
+static bool take_plan(const struct trial_context *context, struct plan *plan,
+                      struct moment_times *times, struct trial *trial)
 {
-    bool better = objective_prefers(tries->objective, plan, outcome->plan);
+    bool better = objective_prefers(context->objective, plan, trial->plan);
 
-    outcome->plans++;
+    trial->plans++;
     if (better) {
-        pace_free(outcome->pace);
-        outcome->pace = pace;
+        moment_times_free(trial->times);
+        trial->times = times;
     } else {
-        pace_free(pace);
+        moment_times_free(times);
     }
-    outcomes_take_better(tries->objective, &outcome->plan, plan);
+    trials_take_better(context->objective, &trial->plan, plan);
     return better;
 }
 
-static struct stays_options paced(const struct pace *pace, uint32_t margin, bool flush_early)
+static struct interval_options timed_options(const struct moment_times *times, uint32_t margin,
+                                             bool flush_early)
 {
-    return (struct stays_options){.look_ahead = UINT32_MAX,
-                                  .flush_early = flush_early,
-                                  .pace = pace,
-                                  .margin_ns = pace->period_ns / margin};
+    return (struct interval_options){.look_ahead = UINT32_MAX,
+                                     .flush_early = flush_early,
+                                     .times = times,
+                                     .margin_ns = times->period_ns / margin};
 }
 
 /* Whether it is better than those before. */
-static bool try_paced(const struct tries *tries, const struct candidate *candidate, uint32_t margin,
-                      bool flush_early, struct outcome *outcome)
+static bool try_timed(const struct trial_context *context, const struct candidate *candidate,
+                      uint32_t margin, bool flush_early, struct trial *trial)
 {
-    const struct stays_options options = paced(outcome->pace, margin, flush_early);
-    struct pace *pace;
-    struct plan *plan = candidate_plan(candidate, &options, &pace);
+    const struct interval_options options = timed_options(trial->times, margin, flush_early);
+    struct moment_times *times;
+    struct plan *plan = candidate_plan(candidate, &options, &times);
 
-    return take_plan(tries, plan, pace, outcome);
+    return take_plan(context, plan, times, trial);
 }
 
 static uint64_t largest_chunk(const struct candidate *candidate)
@@ -101,103 +102,105 @@ static uint64_t largest_chunk(const struct candidate *candidate)
 }
 
 /* The best plan's of this candidate, or else that of where it starts; NULL: none. */
-static struct pace *first_pace(const struct tries *tries, const struct candidate *candidate,
-                               const struct outcome *outcome)
+static struct moment_times *first_times(const struct trial_context *context,
+                                        const struct candidate *candidate,
+                                        const struct trial *trial)
 {
-    const struct pace *pace = outcome->pace ? outcome->pace : outcome->start;
+    const struct moment_times *times = trial->times ? trial->times : trial->start;
 
-    if (!pace && tries->best)
-        pace = tries->best->pace;
-    return pace ? pace_for(pace, candidate->trace) : NULL;
+    if (!times && context->incumbent)
+        times = context->incumbent->times;
+    return times ? moment_times_for(times, candidate->trace) : NULL;
 }
 
 /* By that pace; says whether chunks lie still. What moves them within the device counts only if
  * `moves`. */
-static bool try_first(const struct tries *tries, const struct candidate *candidate, bool moves,
-                      struct outcome *outcome)
+static bool try_first(const struct trial_context *context, const struct candidate *candidate,
+                      bool moves, struct trial *trial)
 {
-    struct pace *known = first_pace(tries, candidate, outcome), *pace;
-    const struct stays_options unpaced = {.look_ahead = LOOK_AHEAD, .flush_early = true};
-    const struct stays_options options = known ? paced(known, FIRST_MARGIN, true) : unpaced;
-    struct plan *plan = moves ? candidate_plan(candidate, &options, &pace)
-                              : candidate_plan_still(candidate, &options, &pace);
+    struct moment_times *known = first_times(context, candidate, trial), *times;
+    const struct interval_options untimed = {.look_ahead = LOOK_AHEAD, .flush_early = true};
+    const struct interval_options options = known ? timed_options(known, FIRST_MARGIN, true)
+                                                  : untimed;
+    struct plan *plan = moves ? candidate_plan(candidate, &options, &times)
+                              : candidate_plan_still(candidate, &options, &times);
     bool still = plan && !plan->predicted.moves;
 
     if (plan)
-        take_plan(tries, plan, pace, outcome);
-    pace_free(known);
+        take_plan(context, plan, times, trial);
+    moment_times_free(known);
     return still;
 }
 
 /* Where no addresses are found by which chunks lie still, more and more room is set aside. */
-static void try_reserves(const struct tries *tries, const struct candidate *candidate,
-                         struct outcome *outcome)
+static void try_reserves(const struct trial_context *context, const struct candidate *candidate,
+                         struct trial *trial)
 {
-    bool still = try_first(tries, candidate, true, outcome);
+    bool still = try_first(context, candidate, true, trial);
 
     for (int reserves = 1; !still && reserves <= RESERVES_MOST; reserves++) {
-        keep_reserve(candidate->keep, largest_chunk(candidate));
-        still = try_first(tries, candidate, reserves == RESERVES_MOST, outcome);
+        retention_reserve(candidate->retention, largest_chunk(candidate));
+        still = try_first(context, candidate, reserves == RESERVES_MOST, trial);
     }
 }
 
 /* Each schedule shows how fast the next may be. A fetch that is issued early is not late, but the
  * room that it holds may be what another lacks: margins are halved where they do not help. */
-static void try_schedules(const struct tries *tries, const struct candidate *candidate,
-                          struct outcome *outcome)
+static void try_schedules(const struct trial_context *context, const struct candidate *candidate,
+                          struct trial *trial)
 {
-    try_reserves(tries, candidate, outcome);
-    if (outcome->effort == EFFORT_PEEK)
+    try_reserves(context, candidate, trial);
+    if (trial->effort == EFFORT_0)
         return;
-    if (outcome->effort == EFFORT_GLANCE && tries->best &&
-        objective_of_plan(tries->objective, outcome->plan) >
-            NEARLY * objective_of_plan(tries->objective, tries->best->plan))
+    if (trial->effort == EFFORT_1 && context->incumbent &&
+        objective_of_plan(context->objective, trial->plan) >
+            VARY_RATIO * objective_of_plan(context->objective, context->incumbent->plan))
         return;
-    for (uint32_t margin = FIRST_MARGIN, tried = 0; margin <= LAST_MARGIN && tried < PACED_MOST;
-         tried++)
-        if (!try_paced(tries, candidate, margin, true, outcome))
+    for (uint32_t margin = FIRST_MARGIN, count = 0; margin <= LAST_MARGIN && count < TIMED_MOST;
+         count++)
+        if (!try_timed(context, candidate, margin, true, trial))
             margin *= 2;
 }
 
-static void search_locally(const struct tries *tries, const struct candidate *candidate,
-                           GRand *random, struct outcome *outcome)
+static void search_locally(const struct trial_context *context, const struct candidate *candidate,
+                           GRand *random, struct trial *trial)
 {
-    const struct effort *effort = &efforts[outcome->effort];
+    const struct effort_budget *effort = &effort_budgets[trial->effort];
 
-    for (uint32_t i = 0; i < effort->stretches && !g_atomic_int_get(tries->stop); i++) {
-        keep_improve(candidate->keep, random, effort->rounds << i, tries->stop);
-        try_schedules(tries, candidate, outcome);
+    for (uint32_t i = 0; i < effort->stretches && !g_atomic_int_get(context->stop); i++) {
+        retention_improve(candidate->retention, random, effort->rounds << i, context->stop);
+        try_schedules(context, candidate, trial);
     }
-    outcome->promise = least_of_kept(candidate, tries->objective);
-    if (outcome->plan && outcome->effort == EFFORT_STUDY)
-        try_paced(tries, candidate, FIRST_MARGIN, false, outcome);
+    trial->lower_bound = candidate_lower_bound(candidate, context->objective);
+    if (trial->plan && trial->effort == EFFORT_3)
+        try_timed(context, candidate, FIRST_MARGIN, false, trial);
 }
 
 /* A mix comes with a bound that is near what it promises, so that schedules tell more. */
-static bool is_promising(const struct tries *tries, const struct outcome *outcome)
+static bool may_improve(const struct trial_context *context, const struct trial *trial)
 {
-    if (!tries->best || outcome->effort > EFFORT_GLANCE)
+    if (!context->incumbent || trial->effort > EFFORT_1)
         return true;
-    double best = objective_of_plan(tries->objective, tries->best->plan);
-    if (outcome->placement.pattern == PLACEMENT_MIXED)
-        return outcome->promise < best;
-    return outcome->promise <= PROMISING * MIN(tries->best->promise, best);
+    double incumbent = objective_of_plan(context->objective, context->incumbent->plan);
+    if (trial->placement.pattern == PLACEMENT_MIXED)
+        return trial->lower_bound < incumbent;
+    return trial->lower_bound <= PRUNE_RATIO * MIN(context->incumbent->lower_bound, incumbent);
 }
 
-void tries_plans(const struct tries *tries, const struct layout_spec *spec, uint32_t seed,
-                 struct outcome *outcome)
+void trial_run(const struct trial_context *context, const struct layout_spec *spec, uint32_t seed,
+               struct trial *trial)
 {
-    struct candidate *candidate = candidate_new(tries->job, spec, &outcome->placement,
-                                                &outcome->needed, &outcome->error);
+    struct candidate *candidate = candidate_new(context->job, spec, &trial->placement,
+                                                &trial->needed, &trial->error);
 
-    outcome->done = true;
+    trial->done = true;
     if (!candidate)
         return;
-    keep_weigh(candidate->keep, &outcome->taste);
-    outcome->promise = least_of_kept(candidate, tries->objective);
-    if (is_promising(tries, outcome)) {
+    retention_choose(candidate->retention, &trial->bias);
+    trial->lower_bound = candidate_lower_bound(candidate, context->objective);
+    if (may_improve(context, trial)) {
         g_autoptr(GRand) random = g_rand_new_with_seed(seed);
-        search_locally(tries, candidate, random, outcome);
+        search_locally(context, candidate, random, trial);
     }
     candidate_free(candidate);
 }

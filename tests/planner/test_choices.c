@@ -16,10 +16,10 @@
 
 enum { CASES = 2, LAYERS = 4 };
 
-static const struct choices_scope as_traced = {false, false, false, false, false},
-                                  layers = {true, false, false, false, false},
-                                  offload = {true, true, false, false, false},
-                                  masters = {true, false, false, true, false};
+static const struct variants_scope as_traced = {false, false, false, false, false},
+                                   layers = {true, false, false, false, false},
+                                   offload = {true, true, false, false, false},
+                                   masters = {true, false, false, true, false};
 
 struct fixture {
     struct model_config config;
@@ -27,7 +27,7 @@ struct fixture {
     struct costs *costs;
     struct trace *trace;
     struct search_options options;
-    struct choices_scope scope;
+    struct variants_scope scope;
 };
 
 /* Between what the choices need and what all of them and the model data take. */
@@ -87,9 +87,9 @@ static void set_up(struct fixture *f, GRand *random)
                                 .platform = g_rand_boolean(random) ? f->platform : NULL,
                                 .seed = 1,
                                 .threads = 1};
-    f->scope = (struct choices_scope){true, g_rand_boolean(random), g_rand_boolean(random),
-                                      g_rand_boolean(random),
-                                      f->options.platform && g_rand_boolean(random)};
+    f->scope = (struct variants_scope){true, g_rand_boolean(random), g_rand_boolean(random),
+                                       g_rand_boolean(random),
+                                       f->options.platform && g_rand_boolean(random)};
 }
 
 static void tear_down(struct fixture *f)
@@ -100,12 +100,12 @@ static void tear_down(struct fixture *f)
 }
 
 /* What write_result of pstar-plan does, without files. */
-static void certify(struct choices_result *result)
+static void certify(struct variants_result *result)
 {
     struct plan *plan = result->best->plan;
     struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
 
-    choices_list(result, certificate);
+    variants_list(result, certificate);
     certificate->time.achieved = (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
 }
 
@@ -116,12 +116,12 @@ static double achieved(const struct fixture *f, const struct plan *plan)
                                                       : plan->predicted.iteration_seconds;
 }
 
-static void check_plan(const struct fixture *f, const struct choices_result *result)
+static void check_plan(const struct fixture *f, const struct variants_result *result)
 {
     GError *error = NULL;
-    struct search_result *kept = search_plan(f->trace, &f->options, NULL);
-    struct trace *traced = traced_for_plan(result->best->plan, f->trace, f->options.platform,
-                                           &error);
+    struct search_result *retained = search_plan(f->trace, &f->options, NULL);
+    struct trace *traced = derived_for_plan(result->best->plan, f->trace, f->options.platform,
+                                            &error);
     g_autofree char *a = traced ? trace_digest(traced) : NULL;
     g_autofree char *b = trace_digest(result->traced);
 
@@ -129,9 +129,9 @@ static void check_plan(const struct fixture *f, const struct choices_result *res
     g_assert_cmpstr(a, ==, b);
     verify_plan(result->best->plan, result->best->trace, f->costs, NULL, &error);
     g_assert_no_error(error);
-    if (kept)
-        g_assert_cmpfloat(achieved(f, result->best->plan), <=, achieved(f, kept->plan));
-    search_result_free(kept);
+    if (retained)
+        g_assert_cmpfloat(achieved(f, result->best->plan), <=, achieved(f, retained->plan));
+    search_result_free(retained);
     trace_free(traced);
 }
 
@@ -151,10 +151,10 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
         options.device_bytes = plan->device_budget;
         g_assert_cmpuint(a->batch * a->micro_batches, ==,
                          f->trace->batch * f->trace->micro_batches);
-        struct trace *trace = traced_derive(recognised, f->trace, f->options.platform, chosen,
+        struct trace *trace = derived_trace(recognised, f->trace, f->options.platform, chosen,
                                             a->batch, NULL);
         g_assert_true(f->scope.micro_batches || a->batch == f->trace->batch);
-        struct search_result *result = choices_search_wholly(trace, f->trace, &options, NULL);
+        struct search_result *result = variants_search_fully(trace, f->trace, &options, NULL);
         if (result) {
             uint64_t ns = (uint64_t)llround(result->plan->predicted.iteration_seconds * 1e9);
             g_assert_cmpuint(ns + 1, >=, a->bound); /* seconds are rounded */
@@ -171,7 +171,7 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
 static bool passes(const struct fixture *f, const struct plan *plan)
 {
     g_autoptr(GError) error = NULL;
-    bool ok = choices_check(plan, f->trace, f->costs, f->options.platform, &error);
+    bool ok = verify_alternatives(plan, f->trace, f->costs, f->options.platform, &error);
 
     g_assert_true(ok || g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID) ||
                   g_error_matches(error, TRACE_ERROR, TRACE_ERROR_INVALID));
@@ -225,7 +225,7 @@ static void test_property(void)
         /* One size of chunks, to be quick. */
         g_autoptr(GPtrArray) sizes = layout_list_parse("24KiB", NULL, f.trace, &error);
         f.options.layouts = sizes;
-        struct choices_result *result = choices_search(f.trace, &f.options, f.scope, &error);
+        struct variants_result *result = variants_search(f.trace, &f.options, f.scope, &error);
         if (result) {
             check_plan(&f, result);
             certify(result);
@@ -234,7 +234,7 @@ static void test_property(void)
         } else {
             g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
         }
-        choices_result_free(result);
+        variants_result_free(result);
         tear_down(&f);
     }
 }
@@ -265,16 +265,16 @@ static void test_room_pays(void)
                                            .platform = platform,
                                            .seed = 1};
     g_assert_no_error(error);
-    struct choices_result *kept = choices_search(trace, &options, as_traced, &error);
-    struct choices_result *chosen = choices_search(trace, &options, layers, &error);
+    struct variants_result *retained = variants_search(trace, &options, as_traced, &error);
+    struct variants_result *chosen = variants_search(trace, &options, layers, &error);
     g_assert_no_error(error);
-    g_assert_cmpuint(kept->alternative_count, ==, 0);
+    g_assert_cmpuint(retained->alternative_count, ==, 0);
     g_assert_cmpuint(chosen->alternative_count, >=, 3);
     g_assert_cmpint(chosen->best->plan->choices->recompute[0], ==, 1);
     g_assert_cmpfloat(chosen->best->plan->predicted.iteration_seconds, <,
-                      0.9 * kept->best->plan->predicted.iteration_seconds);
-    choices_result_free(kept);
-    choices_result_free(chosen);
+                      0.9 * retained->best->plan->predicted.iteration_seconds);
+    variants_result_free(retained);
+    variants_result_free(chosen);
     non_model_free(non_model);
     costs_free(costs);
     trace_free(trace);
@@ -291,29 +291,29 @@ static void test_only_way(void)
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *kept = model_derive(recognised, f.trace,
-                                      (struct model_choice){none, NULL, false, false}, NULL);
+    struct trace *retained = model_derive(recognised, f.trace,
+                                          (struct model_choice){none, NULL, false, false}, NULL);
     struct trace *again = model_derive(recognised, f.trace,
                                        (struct model_choice){every, NULL, false, false}, NULL);
-    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_bytes = needs_device(again, &f.options, &error);
-    g_assert_null(choices_search(kept, &f.options, as_traced, &error));
+    f.options.device_bytes = requirement_device_bytes(again, &f.options, &error);
+    g_assert_null(variants_search(retained, &f.options, as_traced, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct choices_result *result = choices_search(kept, &f.options, layers, &error);
+    struct variants_result *result = variants_search(retained, &f.options, layers, &error);
     g_assert_no_error(error);
     g_assert_cmpint(result->best->plan->choices->recompute[0], ==, 1);
     g_assert_cmpint(result->alternatives[0].outcome, ==, CERTIFICATE_DOES_NOT_FIT);
-    choices_result_free(result);
+    variants_result_free(result);
 
     f.options.device_bytes--;
-    g_assert_null(choices_search(kept, &f.options, layers, &error));
+    g_assert_null(variants_search(retained, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     trace_free(again);
-    trace_free(kept);
+    trace_free(retained);
     recognised_free(recognised);
     tear_down(&f);
 }
@@ -325,7 +325,7 @@ static uint64_t least_host(const struct trace *trace, struct search_options opti
 
     while (high - low > 1) {
         options.host_bytes = low + (high - low) / 2;
-        if (needs_are_met(trace, &options, NULL))
+        if (requirement_is_met(trace, &options, NULL))
             high = options.host_bytes;
         else
             low = options.host_bytes;
@@ -349,22 +349,23 @@ static void test_split_masters(void)
     struct trace *split = model_derive(of_whole, whole,
                                        (struct model_choice){every, NULL, false, true}, NULL);
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_bytes = needs_device(split, &f.options, &error);
+    f.options.device_bytes = requirement_device_bytes(split, &f.options, &error);
     uint64_t for_split = least_host(split, f.options), for_whole = least_host(whole, f.options);
     g_assert_cmpuint(for_split, <, for_whole);
     f.options.host_bytes = (for_split + for_whole) / 2;
-    g_assert_null(choices_search(whole, &f.options, layers, &error));
+    g_assert_null(variants_search(whole, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct choices_result *result = choices_search(whole, &f.options, masters, &error);
+    struct variants_result *result = variants_search(whole, &f.options, masters, &error);
     g_assert_no_error(error);
     g_assert_true(result->best->plan->choices->second_backward);
     verify_plan(result->best->plan, result->best->trace, f.costs, NULL, &error);
     g_assert_no_error(error);
     certify(result);
-    g_assert_true(choices_check(result->best->plan, whole, f.costs, f.options.platform, &error));
-    choices_result_free(result);
+    g_assert_true(
+        verify_alternatives(result->best->plan, whole, f.costs, f.options.platform, &error));
+    variants_result_free(result);
     trace_free(split);
     trace_free(whole);
     recognised_free(of_whole);
@@ -382,19 +383,19 @@ static void test_offload_only(void)
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *kept = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                       (struct model_choice){none, NULL, false, false});
+    struct trace *retained = model_rebatch(recognised, f.trace, f.platform, 8, 1,
+                                           (struct model_choice){none, NULL, false, false});
     struct trace *held = model_rebatch(recognised, f.trace, f.platform, 8, 1,
                                        (struct model_choice){every, every, false, false});
-    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, kept, &error);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_bytes = needs_device(held, &f.options, &error);
-    g_assert_null(choices_search(kept, &f.options, layers, &error));
+    f.options.device_bytes = requirement_device_bytes(held, &f.options, &error);
+    g_assert_null(variants_search(retained, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct choices_result *result = choices_search(kept, &f.options, offload, &error);
+    struct variants_result *result = variants_search(retained, &f.options, offload, &error);
     g_assert_no_error(error);
     const struct plan *plan = result->best->plan;
     uint64_t back = 0;
@@ -407,10 +408,10 @@ static void test_offload_only(void)
     verify_plan(plan, result->best->trace, f.costs, NULL, &error);
     g_assert_no_error(error);
     certify(result);
-    g_assert_true(choices_check(plan, kept, f.costs, f.options.platform, &error));
-    choices_result_free(result);
+    g_assert_true(verify_alternatives(plan, retained, f.costs, f.options.platform, &error));
+    variants_result_free(result);
     trace_free(held);
-    trace_free(kept);
+    trace_free(retained);
     recognised_free(recognised);
     tear_down(&f);
 }
@@ -421,7 +422,7 @@ static void test_micro_batches(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const struct choices_scope both = {true, false, false, false, true};
+    const struct variants_scope both = {true, false, false, false, true};
     const uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
@@ -435,21 +436,21 @@ static void test_micro_batches(void)
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.platform = f.platform;
-    f.options.device_bytes = needs_device(parts, &f.options, &error);
-    g_assert_null(choices_search(whole, &f.options, layers, &error));
+    f.options.device_bytes = requirement_device_bytes(parts, &f.options, &error);
+    g_assert_null(variants_search(whole, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct choices_result *result = choices_search(whole, &f.options, both, &error);
+    struct variants_result *result = variants_search(whole, &f.options, both, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(result->best->plan->batch, <=, 2);
     g_assert_cmpuint(result->best->plan->batch * result->best->plan->micro_batches, ==, 8);
     verify_plan(result->best->plan, result->best->trace, f.costs, NULL, &error);
     g_assert_no_error(error);
-    choices_result_free(result);
+    variants_result_free(result);
 
     whole->operators[0].duration_ns += 5;
-    g_assert_null(choices_search(whole, &f.options, both, &error));
+    g_assert_null(variants_search(whole, &f.options, both, &error));
     g_assert_true(g_error_matches(error, TRACE_ERROR, TRACE_ERROR_INVALID));
     trace_free(parts);
     trace_free(whole);

@@ -82,7 +82,7 @@ static uint64_t most_used(const struct trace *trace)
 
 static void check_deepspeed(const struct fixture *f)
 {
-    const struct traits traits = traits_of(f->result->plan, f->result->trace);
+    const struct plan_summary summary = plan_summary_of(f->result->plan, f->result->trace);
     json_t *root = settings(f, "deepspeed");
     const json_t *zero = json_object_get(root, "zero_optimization");
     const json_t *optimizer = json_object_get(zero, "offload_optimizer");
@@ -90,15 +90,15 @@ static void check_deepspeed(const struct fixture *f)
 
     if (json_object_get(optimizer, "ratio"))
         ratio = json_real_value(json_object_get(optimizer, "ratio"));
-    g_assert_cmpfloat(ratio, >=, traits.updated_on_host);
-    g_assert_cmpfloat(ratio, >=, traits.states_on_host);
+    g_assert_cmpfloat(ratio, >=, summary.updated_on_host);
+    g_assert_cmpfloat(ratio, >=, summary.states_on_host);
     if (count(zero, "stage") == 3) {
         g_assert_cmpint(count(zero, "stage3_max_live_parameters"), >=,
                         (json_int_t)most_used(f->result->trace));
         g_assert_cmpint(count(zero, "stage3_prefetch_bucket_size"), <=,
                         count(zero, "stage3_max_live_parameters"));
     } else {
-        g_assert_false(traits.parameters_leave);
+        g_assert_false(summary.parameters_leave);
         g_assert_true(ratio == 0 || ratio == 1);
     }
     json_decref(root);
@@ -144,14 +144,14 @@ static void test_resident(void)
 
     set_up(&f, random, "400%");
     while (f.result->plan->action_count || uses_host(f.result->trace) ||
-           traits_of(f.result->plan, f.result->trace).states_on_host > 0) {
+           plan_summary_of(f.result->plan, f.result->trace).states_on_host > 0) {
         tear_down(&f);
         set_up(&f, random, "400%");
     }
-    const struct traits traits = traits_of(f.result->plan, f.result->trace);
+    const struct plan_summary summary = plan_summary_of(f.result->plan, f.result->trace);
     json_t *root = settings(&f, "deepspeed");
-    g_assert_false(traits.parameters_leave);
-    g_assert_cmpuint(traits.ahead_elements, ==, 0);
+    g_assert_false(summary.parameters_leave);
+    g_assert_cmpuint(summary.ahead_elements, ==, 0);
     g_assert_cmpint(count(json_object_get(root, "zero_optimization"), "stage"), ==, 0);
     g_assert_null(json_object_get(json_object_get(root, "zero_optimization"), "offload_optimizer"));
     json_decref(root);

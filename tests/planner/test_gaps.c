@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { CASES = 200, GAPS_ENUMERATED = 12, ENUMERATED_LEAST = 20, ROUNDS = 4 };
+enum { CASES = 200, REUSES_ENUMERATED = 12, ENUMERATED_LEAST = 20, ROUNDS = 4 };
 
 struct fixture {
     struct trace *trace;
@@ -28,9 +28,9 @@ static struct layout_spec random_spec(const struct trace *trace, GRand *random, 
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         order[t] = t;
     for (uint32_t t = trace->tensor_count; t > 1; t--) {
-        uint32_t other = (uint32_t)g_rand_int_range(random, 0, (gint32)t), kept = order[t - 1];
+        uint32_t other = (uint32_t)g_rand_int_range(random, 0, (gint32)t), retained = order[t - 1];
         order[t - 1] = order[other];
-        order[other] = kept;
+        order[other] = retained;
     }
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);
@@ -79,24 +79,26 @@ static uint64_t traffic(const struct plan *plan)
     return plan->predicted.h2d_bytes + plan->predicted.d2h_bytes;
 }
 
-static void check_slack(const struct keep *keep)
+static void check_headroom(const struct retention *retention)
 {
-    const struct gaps *gaps = keep->gaps;
-    g_autofree int64_t *slack = g_memdup2(gaps->room, gaps->moment_count * sizeof *gaps->room);
+    const struct reuses *reuses = retention->reuses;
+    g_autofree int64_t *headroom = g_memdup2(reuses->room,
+                                             reuses->moment_count * sizeof *reuses->room);
 
-    for (uint32_t g = 0; g < gaps->count; g++) {
-        const struct gap *gap = &gaps->items[g];
-        uint32_t m = gap->from;
-        for (uint32_t i = 0; keep->kept[g] && i < gaps_span(gaps, gap); i++) {
-            m = (m + 1) % gaps->moment_count;
-            slack[m] -= (int64_t)gaps->bytes[gap->chunk];
+    for (uint32_t g = 0; g < reuses->count; g++) {
+        const struct reuse *reuse = &reuses->items[g];
+        uint32_t m = reuse->from;
+        for (uint32_t i = 0; retention->retained[g] && i < reuse_span(reuses, reuse); i++) {
+            m = (m + 1) % reuses->moment_count;
+            headroom[m] -= (int64_t)reuses->bytes[reuse->chunk];
         }
     }
-    for (uint32_t m = 0; m < gaps->moment_count; m++) {
-        g_assert_cmpint(slack[m], >=, 0);
-        g_assert_cmpint(slack[m] - (int64_t)keep->reserve, ==, slack_at(keep->slack, m));
+    for (uint32_t m = 0; m < reuses->moment_count; m++) {
+        g_assert_cmpint(headroom[m], >=, 0);
+        g_assert_cmpint(headroom[m] - (int64_t)retention->reserve, ==,
+                        headroom_at(retention->headroom, m));
     }
-    g_assert_cmpuint(keep->traffic, ==, gaps_traffic(gaps, keep->kept));
+    g_assert_cmpuint(retention->traffic, ==, reuses_traffic(reuses, retention->retained));
 }
 
 static void check_plan(const struct fixture *f, struct plan *plan)
@@ -110,7 +112,7 @@ static void check_plan(const struct fixture *f, struct plan *plan)
 }
 
 /* What promises less than another plan is not even made. */
-static void check_promise(const struct plan *plan, double bytes, double seconds)
+static void check_lower_bound(const struct plan *plan, double bytes, double seconds)
 {
     g_assert_cmpfloat(bytes, <=, (double)traffic(plan));
     g_assert_cmpfloat(seconds, <=, plan->predicted.iteration_seconds * (1 + 1e-9));
@@ -120,65 +122,67 @@ static void check_policies(const struct fixture *f)
 {
     const struct layout_spec spec = {.given = f->candidate->layout};
     const struct replay_view view = {f->trace, f->candidate->accesses, f->costs};
-    struct rivals *rivals = rivals_new(&f->job, &spec);
+    struct baselines *baselines = baselines_new(&f->job, &spec);
 
     for (const struct policy_ops *const *p = policy_all; *p; p++) {
-        struct plan *plan = rivals_policy(rivals, *p, OBJECTIVE_TIME, INFINITY);
+        struct plan *plan = baselines_policy(baselines, *p, OBJECTIVE_TIME, INFINITY);
         check_plan(f, plan);
-        double least = least_on_demand(&view, plan, OBJECTIVE_TIME);
-        check_promise(plan, least_on_demand(&view, plan, OBJECTIVE_TRAFFIC), least);
+        double least = on_demand_lower_bound(&view, plan, OBJECTIVE_TIME);
+        check_lower_bound(plan, on_demand_lower_bound(&view, plan, OBJECTIVE_TRAFFIC), least);
         if (least > 0)
-            g_assert_null(rivals_policy(rivals, *p, OBJECTIVE_TIME, least * (1 - 1e-9)));
+            g_assert_null(baselines_policy(baselines, *p, OBJECTIVE_TIME, least * (1 - 1e-9)));
         plan_free(plan);
     }
-    rivals_free(rivals);
+    baselines_free(baselines);
 }
 
 /* By moments, or by the pace of the plan before, with any margin. */
-static struct stays_options random_options(GRand *random, const struct pace *pace)
+static struct interval_options random_options(GRand *random, const struct moment_times *times)
 {
-    struct stays_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
-                                    .flush_early = g_rand_boolean(random)};
+    struct interval_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
+                                       .flush_early = g_rand_boolean(random)};
 
-    if (!pace || g_rand_int_range(random, 0, 4) == 0)
+    if (!times || g_rand_int_range(random, 0, 4) == 0)
         return options;
-    options.pace = pace;
-    options.margin_ns = (uint64_t)(g_rand_double(random) * (double)pace->period_ns);
+    options.times = times;
+    options.margin_ns = (uint64_t)(g_rand_double(random) * (double)times->period_ns);
     if (g_rand_boolean(random))
         options.look_ahead = UINT32_MAX;
     return options;
 }
 
-static void check_pace(const struct pace *pace, const struct plan *plan)
+static void check_times(const struct moment_times *times, const struct plan *plan)
 {
-    int32_t n = (int32_t)pace->moment_count;
+    int32_t n = (int32_t)times->moment_count;
 
-    g_assert_cmpuint(pace->moment_count, ==, plan->moment_count);
+    g_assert_cmpuint(times->moment_count, ==, plan->moment_count);
     for (int32_t m = 1 - 2 * n; m < 2 * n; m++) {
-        g_assert_cmpint(pace_ns(pace, m), >=, pace_ns(pace, m - 1));
-        g_assert_cmpint(pace_ns(pace, m + n), ==, pace_ns(pace, m) + (int64_t)pace->period_ns);
-        int32_t found = pace_moment(pace, pace_ns(pace, m));
+        g_assert_cmpint(moment_times_ns(times, m), >=, moment_times_ns(times, m - 1));
+        g_assert_cmpint(moment_times_ns(times, m + n), ==,
+                        moment_times_ns(times, m) + (int64_t)times->period_ns);
+        int32_t found = moment_times_find(times, moment_times_ns(times, m));
         g_assert_cmpint(found, >=, m);
-        g_assert_cmpint(pace_ns(pace, found), ==, pace_ns(pace, m));
+        g_assert_cmpint(moment_times_ns(times, found), ==, moment_times_ns(times, m));
     }
 }
 
-static struct keep_taste random_taste(GRand *random)
+static struct retention_bias random_bias(GRand *random)
 {
-    return (struct keep_taste){.favour = (uint8_t)g_rand_int_range(random, 0, FAVOUR_PARTS + 1),
-                               .spread = g_rand_boolean(random)};
+    return (struct retention_bias){
+        .parameter_share = (uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
+        .spread = g_rand_boolean(random)};
 }
 
-static void keep_otherwise(struct keep *keep, int round, GRand *random)
+static void retain_otherwise(struct retention *retention, int round, GRand *random)
 {
-    const struct keep_taste taste = random_taste(random);
+    const struct retention_bias bias = random_bias(random);
 
     if (round == 0)
-        keep_weigh(keep, &taste);
+        retention_choose(retention, &bias);
     else if (g_rand_boolean(random))
-        keep_improve(keep, random, 50, NULL);
+        retention_improve(retention, random, 50, NULL);
     else
-        keep_reserve(keep, (uint64_t)g_rand_int_range(random, 0, 1 << 16));
+        retention_reserve(retention, (uint64_t)g_rand_int_range(random, 0, 1 << 16));
 }
 
 static void test_plans_move_what_is_reckoned(void)
@@ -191,26 +195,26 @@ static void test_plans_move_what_is_reckoned(void)
         set_up(&f, random);
         if (f.candidate && i % 10 == 0)
             check_policies(&f);
-        struct pace *pace = NULL;
+        struct moment_times *times = NULL;
         for (int round = 0; f.candidate && round < ROUNDS; round++) {
-            struct pace *next = NULL;
-            struct stays_options options = random_options(random, pace);
+            struct moment_times *next = NULL;
+            struct interval_options options = random_options(random, times);
             struct plan *plan = candidate_plan(f.candidate, &options, &next);
-            check_slack(f.candidate->keep);
+            check_headroom(f.candidate->retention);
             check_plan(&f, plan);
-            check_pace(next, plan);
-            check_promise(plan, least_of_kept(f.candidate, OBJECTIVE_TRAFFIC),
-                          least_of_kept(f.candidate, OBJECTIVE_TIME));
+            check_times(next, plan);
+            check_lower_bound(plan, candidate_lower_bound(f.candidate, OBJECTIVE_TRAFFIC),
+                              candidate_lower_bound(f.candidate, OBJECTIVE_TIME));
             /* Where no addresses are found beforehand, making way may go through the host. */
-            g_assert_cmpuint(traffic(plan), >=, f.candidate->keep->traffic);
-            straight += traffic(plan) == f.candidate->keep->traffic;
+            g_assert_cmpuint(traffic(plan), >=, f.candidate->retention->traffic);
+            straight += traffic(plan) == f.candidate->retention->traffic;
             planned++;
             plan_free(plan);
-            pace_free(pace);
-            pace = next;
-            keep_otherwise(f.candidate->keep, round, random);
+            moment_times_free(times);
+            times = next;
+            retain_otherwise(f.candidate->retention, round, random);
         }
-        pace_free(pace);
+        moment_times_free(times);
         tear_down(&f);
     }
     g_test_message("%d of %d plans move exactly what is reckoned", straight, planned);
@@ -218,44 +222,45 @@ static void test_plans_move_what_is_reckoned(void)
 }
 
 /* Least traffic over every choice of gaps that fits. */
-static uint64_t enumerate(const struct gaps *gaps, const GArray *order)
+static uint64_t enumerate(const struct reuses *reuses, const GArray *order)
 {
     uint64_t least = UINT64_MAX;
 
     for (uint32_t set = 0; set < 1u << order->len; set++) {
-        struct keep *keep = keep_new(gaps);
-        g_autofree int64_t *slack = g_memdup2(gaps->room, gaps->moment_count * sizeof *gaps->room);
+        struct retention *retention = retention_new(reuses);
+        g_autofree int64_t *headroom = g_memdup2(reuses->room,
+                                                 reuses->moment_count * sizeof *reuses->room);
         bool fits = true;
         for (guint i = 0; i < order->len; i++) {
-            uint32_t g = g_array_index(order, uint32_t, i), m = gaps->items[g].from;
+            uint32_t g = g_array_index(order, uint32_t, i), m = reuses->items[g].from;
             if (!(set >> i & 1))
                 continue;
-            keep->kept[g] = 1;
-            for (uint32_t s = 0; s < gaps_span(gaps, &gaps->items[g]); s++) {
-                m = (m + 1) % gaps->moment_count;
-                slack[m] -= (int64_t)gaps->bytes[gaps->items[g].chunk];
-                fits &= slack[m] >= 0;
+            retention->retained[g] = 1;
+            for (uint32_t s = 0; s < reuse_span(reuses, &reuses->items[g]); s++) {
+                m = (m + 1) % reuses->moment_count;
+                headroom[m] -= (int64_t)reuses->bytes[reuses->items[g].chunk];
+                fits &= headroom[m] >= 0;
             }
         }
         if (fits)
-            least = MIN(least, gaps_traffic(gaps, keep->kept));
-        keep_free(keep);
+            least = MIN(least, reuses_traffic(reuses, retention->retained));
+        retention_free(retention);
     }
     return least;
 }
 
 /* The bound is never above the least traffic there is, whatever the prices; returns it for the best
  * prices. */
-static uint64_t check_bound(const struct gaps *gaps, uint64_t least, GRand *random)
+static uint64_t check_bound(const struct reuses *reuses, uint64_t least, GRand *random)
 {
-    g_autofree uint64_t *best = traffic_prices_find(gaps);
-    g_autofree uint64_t *price = g_new(uint64_t, gaps->moment_count);
-    uint64_t bound = bound_traffic(gaps, best);
+    g_autofree uint64_t *best = traffic_prices_find(reuses);
+    g_autofree uint64_t *price = g_new(uint64_t, reuses->moment_count);
+    uint64_t bound = bound_traffic(reuses, best);
 
     for (int round = 0; round < 5; round++) {
-        for (uint32_t m = 0; m < gaps->moment_count; m++)
+        for (uint32_t m = 0; m < reuses->moment_count; m++)
             price[m] = g_rand_boolean(random) ? best[m] : g_rand_int(random) >> 2 * round;
-        g_assert_cmpuint(bound_traffic(gaps, price), <=, least);
+        g_assert_cmpuint(bound_traffic(reuses, price), <=, least);
     }
     g_assert_cmpuint(bound, <=, least);
     return bound;
@@ -269,14 +274,14 @@ static void test_small_iterations_against_enumeration(void)
     for (int i = 0; i < 40 * CASES && enumerated < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
-        if (f.candidate && f.candidate->keep->order->len <= GAPS_ENUMERATED) {
-            uint64_t least = enumerate(f.candidate->gaps, f.candidate->keep->order);
-            tight += check_bound(f.candidate->gaps, least, random) == least;
-            const struct keep_taste taste = random_taste(random);
-            keep_weigh(f.candidate->keep, &taste);
-            keep_improve(f.candidate->keep, random, 100, NULL);
-            g_assert_cmpuint(f.candidate->keep->traffic, >=, least);
-            optimal += f.candidate->keep->traffic == least;
+        if (f.candidate && f.candidate->retention->order->len <= REUSES_ENUMERATED) {
+            uint64_t least = enumerate(f.candidate->reuses, f.candidate->retention->order);
+            tight += check_bound(f.candidate->reuses, least, random) == least;
+            const struct retention_bias bias = random_bias(random);
+            retention_choose(f.candidate->retention, &bias);
+            retention_improve(f.candidate->retention, random, 100, NULL);
+            g_assert_cmpuint(f.candidate->retention->traffic, >=, least);
+            optimal += f.candidate->retention->traffic == least;
             enumerated++;
         }
         tear_down(&f);
@@ -292,38 +297,39 @@ enum { USED_ONCE = 100, STRETCH = 16, UNEVEN_MOST = 2 };
 
 /* Chunk after chunk is used, once each, as states are in an update; room for `kept` of them beside
  * the one that is used. */
-static void use_each_once(struct gaps *gaps, uint32_t kept)
+static void use_each_once(struct reuses *reuses, uint32_t retained)
 {
     for (uint32_t c = 0; c < USED_ONCE; c++) {
-        gaps->first[c + 1] = c + 1;
-        gaps->items[c] =
-            (struct gap){.chunk = c, .from = c, .to = c, .flags = GAP_DIRTIES | GAP_REFETCH};
-        gaps->bytes[c] = gaps->used[c] = LAYOUT_ALIGNMENT;
-        gaps->room[c] = (int64_t)kept * LAYOUT_ALIGNMENT;
+        reuses->first[c + 1] = c + 1;
+        reuses->items[c] =
+            (struct reuse){.chunk = c, .from = c, .to = c, .flags = REUSE_DIRTIES | REUSE_REFETCH};
+        reuses->bytes[c] = reuses->used[c] = LAYOUT_ALIGNMENT;
+        reuses->room[c] = (int64_t)retained * LAYOUT_ALIGNMENT;
     }
 }
 
 static void test_what_leaves_is_spread(void)
 {
     uint32_t first[USED_ONCE + 1] = {0};
-    struct gap items[USED_ONCE];
+    struct reuse items[USED_ONCE];
     uint64_t bytes[USED_ONCE], used[USED_ONCE];
     int64_t room[USED_ONCE];
-    struct gaps gaps = {USED_ONCE, USED_ONCE, USED_ONCE, first, items, bytes, used, room, 0};
+    struct reuses reuses = {USED_ONCE, USED_ONCE, USED_ONCE, first, items, bytes, used, room, 0};
 
-    for (uint32_t kept = 1; kept < USED_ONCE - 1; kept++) {
-        use_each_once(&gaps, kept);
-        struct keep *keep = keep_new(&gaps);
-        keep_weigh(keep, &(struct keep_taste){.spread = true});
-        g_assert_cmpuint(keep->traffic, ==, (uint64_t)2 * LAYOUT_ALIGNMENT * (USED_ONCE - kept));
+    for (uint32_t retained = 1; retained < USED_ONCE - 1; retained++) {
+        use_each_once(&reuses, retained);
+        struct retention *retention = retention_new(&reuses);
+        retention_choose(retention, &(struct retention_bias){.spread = true});
+        g_assert_cmpuint(retention->traffic, ==,
+                         (uint64_t)2 * LAYOUT_ALIGNMENT * (USED_ONCE - retained));
         for (uint32_t begin = 0; begin + STRETCH <= USED_ONCE; begin++) {
             uint32_t of_stretch = 0;
             for (uint32_t c = begin; c < begin + STRETCH; c++)
-                of_stretch += keep->kept[c];
-            g_assert_cmpfloat(fabs(of_stretch - (double)STRETCH * kept / USED_ONCE), <=,
+                of_stretch += retention->retained[c];
+            g_assert_cmpfloat(fabs(of_stretch - (double)STRETCH * retained / USED_ONCE), <=,
                               UNEVEN_MOST);
         }
-        keep_free(keep);
+        retention_free(retention);
     }
 }
 

@@ -28,7 +28,7 @@ static void test_no_layout_needs_less(void)
                                           .platform = platform,
                                           .device_bytes = INT64_MAX,
                                           .host_bytes = UINT64_MAX};
-        uint64_t needed = needs_device(trace, &options, NULL), least = UINT64_MAX;
+        uint64_t needed = requirement_device_bytes(trace, &options, NULL), least = UINT64_MAX;
 
         for (guint i = 0; i < choices->items->len; i++) {
             const struct layout_spec *spec =
@@ -63,7 +63,7 @@ static void test_enough(void)
         g_autoptr(GError) error = NULL;
         if (g_rand_boolean(random))
             options.host_bytes = (uint64_t)(g_rand_double(random) * trace_model_bytes(trace));
-        uint64_t needed = needs_device(trace, &options, &error);
+        uint64_t needed = requirement_device_bytes(trace, &options, &error);
 
         g_assert_true((needed == UINT64_MAX) == (error != NULL));
         if (needed != UINT64_MAX) {
@@ -73,9 +73,9 @@ static void test_enough(void)
             g_assert_cmpuint(result->plan->device_bytes, <=, needed);
             g_assert_cmpuint(result->plan->predicted.peak_host_bytes, <=, options.host_bytes);
             search_result_free(result);
-            g_assert_true(needs_are_met(trace, &options, NULL));
+            g_assert_true(requirement_is_met(trace, &options, NULL));
             options.device_bytes--;
-            g_assert_false(needs_are_met(trace, &options, NULL));
+            g_assert_false(requirement_is_met(trace, &options, NULL));
         }
         trace_free(trace);
     }

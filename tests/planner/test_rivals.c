@@ -67,23 +67,24 @@ static struct sweep *sweep_all(const struct fixture *f)
                                                        .costs = f->costs});
 }
 
-static struct plan *rival_of(const struct fixture *f, const struct sweep_row *row)
+static struct plan *baseline_of(const struct fixture *f, const struct sweep_row *row)
 {
     const struct layout_spec spec = {.given = row->layout->layout};
-    struct rivals *rivals = rivals_new(&f->job, &spec);
-    struct plan *plan = row->policy ? rivals_policy(rivals, row->policy, OBJECTIVE_TIME, INFINITY)
-                                    : rivals_strategy(rivals, row->strategy);
-    rivals_free(rivals);
+    struct baselines *baselines = baselines_new(&f->job, &spec);
+    struct plan *plan = row->policy
+                            ? baselines_policy(baselines, row->policy, OBJECTIVE_TIME, INFINITY)
+                            : baselines_strategy(baselines, row->strategy);
+    baselines_free(baselines);
     return plan;
 }
 
-static void check_same(const struct plan_figures *rival, const struct plan_figures *row)
+static void check_same(const struct plan_figures *baseline, const struct plan_figures *row)
 {
-    g_assert_cmpuint(rival->h2d_bytes, ==, row->h2d_bytes);
-    g_assert_cmpuint(rival->d2h_bytes, ==, row->d2h_bytes);
-    g_assert_cmpuint(rival->moved_bytes, ==, row->moved_bytes);
-    g_assert_cmpuint(rival->peak_device_bytes, ==, row->peak_device_bytes);
-    g_assert_cmpfloat(rival->iteration_seconds, ==, row->iteration_seconds);
+    g_assert_cmpuint(baseline->h2d_bytes, ==, row->h2d_bytes);
+    g_assert_cmpuint(baseline->d2h_bytes, ==, row->d2h_bytes);
+    g_assert_cmpuint(baseline->moved_bytes, ==, row->moved_bytes);
+    g_assert_cmpuint(baseline->peak_device_bytes, ==, row->peak_device_bytes);
+    g_assert_cmpfloat(baseline->iteration_seconds, ==, row->iteration_seconds);
 }
 
 static void test_same_as_a_sweep(void)
@@ -95,7 +96,7 @@ static void test_same_as_a_sweep(void)
         set_up(&f, random);
         struct sweep *sweep = sweep_all(&f);
         for (uint32_t r = 0; r < sweep->row_count; r++) {
-            struct plan *plan = rival_of(&f, &sweep->rows[r]);
+            struct plan *plan = baseline_of(&f, &sweep->rows[r]);
             g_assert_cmpint(plan != NULL, ==, sweep->rows[r].fits);
             if (plan)
                 check_same(&plan->predicted, &sweep->rows[r].figures);

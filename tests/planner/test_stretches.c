@@ -33,28 +33,28 @@ static void test_peaks(void)
 }
 
 /* The first moment of the stretch with less than `bytes`, or its end. */
-static uint32_t walk_slack(const int64_t *left, uint32_t begin, uint32_t end, int64_t bytes)
+static uint32_t walk_headroom(const int64_t *left, uint32_t begin, uint32_t end, int64_t bytes)
 {
     while (begin < end && left[begin] >= bytes)
         begin++;
     return begin;
 }
 
-static void check_slack(const struct slack *slack, const int64_t *left, uint32_t moments,
-                        GRand *random)
+static void check_headroom(const struct headroom *headroom, const int64_t *left, uint32_t moments,
+                           GRand *random)
 {
     for (uint32_t m = 0; m < moments; m++)
-        g_assert_cmpint(slack_at(slack, m), ==, left[m]);
+        g_assert_cmpint(headroom_at(headroom, m), ==, left[m]);
     for (int i = 0; i < STEPS; i++) {
         uint32_t begin = (uint32_t)g_rand_int_range(random, 0, (gint32)moments);
         uint32_t end = (uint32_t)g_rand_int_range(random, (gint32)begin, (gint32)moments + 1);
         int64_t bytes = g_rand_int_range(random, -500, 500);
-        g_assert_cmpuint(slack_lacking(slack, begin, end, bytes), ==,
-                         walk_slack(left, begin, end, bytes));
+        g_assert_cmpuint(headroom_first_below(headroom, begin, end, bytes), ==,
+                         walk_headroom(left, begin, end, bytes));
     }
 }
 
-static void test_slack(void)
+static void test_headroom(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
 
@@ -63,19 +63,19 @@ static void test_slack(void)
         g_autofree int64_t *left = g_new(int64_t, moments), *room = g_new(int64_t, moments);
         for (uint32_t m = 0; m < moments; m++)
             room[m] = left[m] = g_rand_int_range(random, -100, 300);
-        struct slack *slack = slack_new(room, moments);
+        struct headroom *headroom = headroom_new(room, moments);
         for (int step = 0; step < STEPS; step++) {
             uint32_t begin = (uint32_t)g_rand_int_range(random, 0, (gint32)moments);
             uint32_t end = (uint32_t)g_rand_int_range(random, (gint32)begin, (gint32)moments + 1);
             int64_t bytes = g_rand_int_range(random, -100, 100);
-            slack_take(slack, begin, end, bytes);
+            headroom_take(headroom, begin, end, bytes);
             for (uint32_t m = begin; m < end; m++)
                 left[m] -= bytes;
-            check_slack(slack, left, moments, random);
+            check_headroom(headroom, left, moments, random);
         }
-        slack_reset(slack, room);
-        check_slack(slack, room, moments, random);
-        slack_free(slack);
+        headroom_reset(headroom, room);
+        check_headroom(headroom, room, moments, random);
+        headroom_free(headroom);
     }
 }
 
@@ -83,6 +83,6 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/planner/stretches/peaks", test_peaks);
-    g_test_add_func("/planner/stretches/slack", test_slack);
+    g_test_add_func("/planner/stretches/slack", test_headroom);
     return g_test_run();
 }

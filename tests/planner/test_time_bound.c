@@ -15,7 +15,7 @@ enum { QUEUES, THREADS, DIRECTIONS, CLOCKS };
 static const char *const clocks[CLOCKS] = {"queues", "threads", "directions"};
 
 #define CLOSE 1.01
-enum { CASES = 200, GAPS_ENUMERATED = 7, PLACEMENTS = 2 };
+enum { CASES = 200, REUSES_ENUMERATED = 7, PLACEMENTS = 2 };
 
 /* One layout and budget, and the bounds for it. */
 struct fixture {
@@ -62,15 +62,15 @@ static double random_bound(const struct time_model *model, GRand *random)
 static struct time_model *new_model(const struct fixture *f)
 {
     struct plan plan = {.layout = f->layout, .device_budget = f->device_bytes};
-    struct gaps *gaps = bound_gaps(f->trace, &plan);
+    struct reuses *reuses = bound_reuses(f->trace, &plan);
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     const struct time_job job = {&plan, {f->sides[0], f->sides[1]}, f->costs};
     struct time_model *model = NULL;
 
-    windows_choose(f->trace, gaps, WINDOWS_MOST, moments);
+    time_windows_choose(f->trace, reuses, TIME_WINDOWS_MOST, moments);
     if (moments->len)
-        model = time_model_new(&job, gaps, (uint32_t *)(void *)moments->data, moments->len);
-    gaps_free(gaps);
+        model = time_model_new(&job, reuses, (uint32_t *)(void *)moments->data, moments->len);
+    reuses_free(reuses);
     return model;
 }
 
@@ -89,7 +89,7 @@ static void find_bound(struct fixture *f, GRand *random)
 }
 
 /* Nanoseconds a byte: from a link that everything waits for to one that is hardly noticed. */
-static double random_pace(GRand *random)
+static double random_times(GRand *random)
 {
     return 5 * pow(0.01, g_rand_double(random));
 }
@@ -107,7 +107,7 @@ static struct platform *random_platform(int clock, GRand *random)
         ", \"threads\": {\"source\": \"a test\", \"host_cores\": 1, \"put_seconds\": 1e-8, "
         "\"wake_seconds\": 3e-8, \"late_seconds\": 5e-8, \"gap_seconds\": 2e-8, "
         "\"slow_down\": [[0.1, 0.2, 0], [0, 0.1, 0.3], [0.5, 0.4, 0.1]]}";
-    double h2d = random_pace(random), d2h = random_pace(random);
+    double h2d = random_times(random), d2h = random_times(random);
     g_autoptr(GString) text = g_string_new("{\"name\": \"a test's\", \"source\": \"chance\", "
                                            "\"device_bytes\": 1000, \"host_bytes\": 1000");
     g_autoptr(GError) error = NULL;
@@ -133,8 +133,8 @@ static struct platform *random_platform(int clock, GRand *random)
 
 static char *random_link(GRand *random)
 {
-    return g_strdup_printf("h2d=%.0fMB/s,d2h=%.0fMB/s", 1e3 / random_pace(random),
-                           1e3 / random_pace(random));
+    return g_strdup_printf("h2d=%.0fMB/s,d2h=%.0fMB/s", 1e3 / random_times(random),
+                           1e3 / random_times(random));
 }
 
 static void set_up(struct fixture *f, GRand *random)
@@ -193,32 +193,33 @@ static void check(const struct fixture *f, struct plan *plan, double *least)
 }
 
 /* Keeps one gap more; false where it does not fit. */
-static bool keep_gap(struct keep *keep, uint32_t g)
+static bool retain_reuse(struct retention *retention, uint32_t g)
 {
-    const struct gaps *gaps = keep->gaps;
-    const struct gap *gap = &gaps->items[g];
+    const struct reuses *reuses = retention->reuses;
+    const struct reuse *reuse = &reuses->items[g];
     bool fits = true;
 
-    keep->kept[g] = 1;
-    for (uint32_t i = 1; i <= gaps_span(gaps, gap); i++) {
-        uint32_t m = (gap->from + i) % gaps->moment_count;
-        slack_take(keep->slack, m, m + 1, (int64_t)gaps->bytes[gap->chunk]);
-        fits &= slack_at(keep->slack, m) >= 0;
+    retention->retained[g] = 1;
+    for (uint32_t i = 1; i <= reuse_span(reuses, reuse); i++) {
+        uint32_t m = (reuse->from + i) % reuses->moment_count;
+        headroom_take(retention->headroom, m, m + 1, (int64_t)reuses->bytes[reuse->chunk]);
+        fits &= headroom_at(retention->headroom, m) >= 0;
     }
-    keep->traffic = gaps_traffic(gaps, keep->kept);
+    retention->traffic = reuses_traffic(reuses, retention->retained);
     return fits;
 }
 
 /* Keeps the gaps of a set; false where they do not fit. */
-static bool keep_set(struct candidate *candidate, uint32_t set)
+static bool retain_set(struct candidate *candidate, uint32_t set)
 {
     bool fits = true;
 
-    keep_free(candidate->keep);
-    candidate->keep = keep_new(candidate->gaps);
-    for (guint i = 0; i < candidate->keep->order->len && fits; i++)
+    retention_free(candidate->retention);
+    candidate->retention = retention_new(candidate->reuses);
+    for (guint i = 0; i < candidate->retention->order->len && fits; i++)
         fits = !(set >> i & 1) ||
-               keep_gap(candidate->keep, g_array_index(candidate->keep->order, uint32_t, i));
+               retain_reuse(candidate->retention,
+                            g_array_index(candidate->retention->order, uint32_t, i));
     return fits;
 }
 
@@ -228,21 +229,21 @@ static void check_schedules(const struct fixture *f, struct candidate *candidate
                             double *least)
 {
     static const uint32_t look_aheads[] = {0, 2, 1000};
-    guint gaps = candidate->keep->order->len;
-    uint32_t sets = gaps <= GAPS_ENUMERATED ? 1u << gaps : 4;
+    guint reuses = candidate->retention->order->len;
+    uint32_t sets = reuses <= REUSES_ENUMERATED ? 1u << reuses : 4;
 
     for (uint32_t set = 0; set < sets; set++) {
         bool fits = true;
-        if (gaps <= GAPS_ENUMERATED)
-            fits = keep_set(candidate, set);
+        if (reuses <= REUSES_ENUMERATED)
+            fits = retain_set(candidate, set);
         else
-            keep_improve(candidate->keep, random, 20, NULL);
+            retention_improve(candidate->retention, random, 20, NULL);
         for (size_t a = 0; fits && a < G_N_ELEMENTS(look_aheads); a++)
             for (int late = 0; late < 2; late++)
                 check(f,
                       candidate_plan(candidate,
-                                     &(struct stays_options){.look_ahead = look_aheads[a],
-                                                             .flush_early = !late},
+                                     &(struct interval_options){.look_ahead = look_aheads[a],
+                                                                .flush_early = !late},
                                      NULL),
                       least);
     }

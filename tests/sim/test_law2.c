@@ -170,21 +170,21 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
         candidate_new(job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0, NULL}, &needed, NULL);
     if (!candidate)
         return NULL;
-    struct stays_options options = {.look_ahead = d->look_ahead,
-                                    .flush_early = g_rand_boolean(random)};
-    const struct keep_taste taste = {(uint8_t)g_rand_int_range(random, 0, FAVOUR_PARTS + 1),
-                                     g_rand_boolean(random)};
-    keep_weigh(candidate->keep, &taste);
-    keep_improve(candidate->keep, random, 50, NULL);
-    struct pace *pace = NULL;
-    struct plan *plan = candidate_plan(candidate, &options, &pace);
+    struct interval_options options = {.look_ahead = d->look_ahead,
+                                       .flush_early = g_rand_boolean(random)};
+    const struct retention_bias bias = {(uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
+                                        g_rand_boolean(random)};
+    retention_choose(candidate->retention, &bias);
+    retention_improve(candidate->retention, random, 50, NULL);
+    struct moment_times *times = NULL;
+    struct plan *plan = candidate_plan(candidate, &options, &times);
     if (g_rand_boolean(random)) {
-        options.pace = pace;
-        options.margin_ns = (uint64_t)(g_rand_double(random) * (double)pace->period_ns);
+        options.times = times;
+        options.margin_ns = (uint64_t)(g_rand_double(random) * (double)times->period_ns);
         plan_free(plan);
         plan = candidate_plan(candidate, &options, NULL);
     }
-    pace_free(pace);
+    moment_times_free(times);
     g_autofree char *path = workshop_path(workshop, "plan.json");
     g_autoptr(GError) error = NULL;
     plan_write(plan, path, &error);
