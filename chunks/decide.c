@@ -404,21 +404,21 @@ static uint64_t needed_at(const struct run *run, uint32_t moment)
     return bytes;
 }
 
-static void set_capacity(struct run *run, const struct homes *homes,
-                         const struct dry_run_options *options)
+static void set_capacity(struct run *run, const struct plan_inputs *inputs, uint64_t spare_bytes)
 {
     uint32_t moments = run->accesses->moment_count;
+    uint64_t of_others = inputs->device_budget - inputs->homes->device_bytes;
     for (uint32_t m = 0; m < moments; m++) {
-        uint64_t most = options->device_bytes - run->accesses->non_model[m] - homes->device_bytes;
-        run->capacity[m] = MAX(most - MIN(most, options->spare_bytes), needed_at(run, m));
+        uint64_t most = of_others - run->accesses->non_model[m];
+        run->capacity[m] = MAX(most - MIN(most, spare_bytes), needed_at(run, m));
     }
     run->capacity[moments] = run->capacity[moments - 1]; /* after the last operator as at it */
 }
 
-static void open_run(struct run *run, const struct layout *layout, const struct homes *homes,
-                     const struct dry_run_options *options)
+static void open_run(struct run *run, const struct plan_inputs *inputs,
+                     const struct decide_options *options)
 {
-    uint32_t chunks = layout->chunk_count, moments = run->accesses->moment_count;
+    uint32_t chunks = inputs->layout->chunk_count, moments = run->accesses->moment_count;
     run->ops = options->policy;
     run->look_ahead = options->look_ahead;
     run->chunk_count = chunks;
@@ -432,10 +432,10 @@ static void open_run(struct run *run, const struct layout *layout, const struct 
     run->seen = g_new0(uint32_t, chunks);
     run->window = g_new(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
-        run->bytes[c] = layout->chunks[c].bytes;
-        run->place[c] = homes->on_device[c] ? RUN_AT_HOME : RUN_ON_HOST;
+        run->bytes[c] = inputs->layout->chunks[c].bytes;
+        run->place[c] = inputs->homes->on_device[c] ? RUN_AT_HOME : RUN_ON_HOST;
     }
-    set_capacity(run, homes, options);
+    set_capacity(run, inputs, options->spare_bytes);
     open_view(run);
 }
 
@@ -463,17 +463,16 @@ struct decisions *decisions_new(const struct accesses *accesses)
     return decisions;
 }
 
-struct decisions *decide(const struct layout *layout, const struct accesses *accesses,
-                         const struct homes *homes, const struct dry_run_options *options)
+struct decisions *decide(const struct plan_inputs *inputs, const struct decide_options *options)
 {
-    struct run run = {.accesses = accesses};
-    struct decisions *record = decisions_new(accesses);
-    open_run(&run, layout, homes, options);
+    struct run run = {.accesses = inputs->accesses};
+    struct decisions *record = decisions_new(inputs->accesses);
+    open_run(&run, inputs, options);
     for (int i = 0; i < SETTLING_ITERATIONS; i++)
         run_iteration(&run);
     run.record = record;
     run_iteration(&run);
-    decisions_settle(record, accesses);
+    decisions_settle(record, inputs->accesses);
     record->fault = run.fault;
     close_run(&run);
     return record;

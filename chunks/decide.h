@@ -3,8 +3,25 @@
 #ifndef PSTAR_CHUNKS_DECIDE_H
 #define PSTAR_CHUNKS_DECIDE_H
 
-#include "chunks/dry_run.h"
 #include "chunks/homes.h"
+#include "chunks/plan.h"
+#include "policies/policy.h"
+
+/* What is planned for. All of it outlives what is made from it. */
+struct plan_inputs {
+    const struct trace *trace;
+    const struct layout *layout;
+    const struct accesses *accesses; /* of the trace, through the layout */
+    const struct homes *homes;
+    uint64_t device_budget; /* bytes, for chunks and non-model data together */
+    uint64_t host_budget;   /* bytes; UINT64_MAX means unlimited */
+};
+
+struct decide_options {
+    const struct policy_ops *policy;
+    uint32_t look_ahead;  /* moments ahead that chunks are fetched; 0 means on demand only */
+    uint64_t spare_bytes; /* kept free on the device at moments that can do without them */
+};
 
 struct decisions {
     uint32_t moment_count;
@@ -14,11 +31,10 @@ struct decisions {
     char *fault;      /* an answer of the policy that broke its contract; NULL: none did */
 };
 
-/* `options->device_bytes` must be at least what every moment needs beside the device-homed chunks.
- * The policy runs through two iterations to settle; the third is recorded, and closed: it ends with
+/* The device's budget must be at least what every moment needs beside the device-homed chunks. The
+ * policy runs through two iterations to settle; the third is recorded, and closed: it ends with
  * the chunks it began with. */
-struct decisions *decide(const struct layout *layout, const struct accesses *accesses,
-                         const struct homes *homes, const struct dry_run_options *options);
+struct decisions *decide(const struct plan_inputs *inputs, const struct decide_options *options);
 
 /* Gives each departure of the schedule its kind, a write-back of what is dirty and a drop of what
  * is not, and takes out flushes of clean chunks. */

@@ -1,7 +1,5 @@
 #include "chunks/dry_run.h"
 
-#include "chunks/decide.h"
-#include "chunks/place.h"
 #include "chunks/plan_make.h"
 #include "chunks/slots.h"
 
@@ -9,16 +7,16 @@
 #define SPARE_SHARE 64
 
 /* The least device memory with the device-homed chunks always there; *moment needs it. */
-static uint64_t least_device_bytes(const struct accesses *accesses, const struct layout *layout,
-                                   const struct homes *homes, uint32_t *moment)
+static uint64_t least_device_bytes(const struct plan_inputs *inputs, uint32_t *moment)
 {
+    const struct accesses *accesses = inputs->accesses;
     uint64_t least = 0;
     for (uint32_t m = 0; m < accesses->moment_count; m++) {
-        uint64_t bytes = accesses->non_model[m] + homes->device_bytes;
+        uint64_t bytes = accesses->non_model[m] + inputs->homes->device_bytes;
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];
-            if (!(access->flags & ACCESS_ON_HOST) && !homes->on_device[access->chunk])
-                bytes += layout->chunks[access->chunk].bytes;
+            if (!(access->flags & ACCESS_ON_HOST) && !inputs->homes->on_device[access->chunk])
+                bytes += inputs->layout->chunks[access->chunk].bytes;
         }
         if (bytes > least) {
             least = bytes;
@@ -28,41 +26,40 @@ static uint64_t least_device_bytes(const struct accesses *accesses, const struct
     return least;
 }
 
-static bool check_device_budget(const struct trace *trace, const struct layout *layout,
-                                const struct accesses *accesses, const struct homes *homes,
-                                uint64_t budget, GError **error)
+static bool check_device_budget(const struct plan_inputs *inputs, GError **error)
 {
     uint32_t moment = 0;
-    uint64_t least = least_device_bytes(accesses, layout, homes, &moment);
+    uint64_t least = least_device_bytes(inputs, &moment), budget = inputs->device_budget;
     if (least <= budget)
         return true;
     g_autofree char *homed =
-        homes->device_bytes
+        inputs->homes->device_bytes
             ? g_strdup_printf(" (%" G_GUINT64_FORMAT
                               " of them chunks that the host's budget has no room for)",
-                              homes->device_bytes)
+                              inputs->homes->device_bytes)
             : g_strdup("");
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
-                " bytes%s, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
-                "; %" G_GUINT64_FORMAT " bytes would fit",
-                moment, trace->operators[moment].name, least, homed, least - budget, budget, least);
+    g_set_error(
+        error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+        "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT " bytes%s, %" G_GUINT64_FORMAT
+        " more than the budget of %" G_GUINT64_FORMAT "; %" G_GUINT64_FORMAT " bytes would fit",
+        moment, inputs->trace->operators[moment].name, least, homed, least - budget, budget, least);
     return false;
 }
 
-static struct plan *plan_of_decisions(const struct decisions *decisions, const struct trace *trace,
-                                      const struct layout *layout, const struct accesses *accesses,
-                                      const struct homes *homes,
-                                      const struct dry_run_options *options)
+static struct plan *plan_of_policy(const struct plan_inputs *inputs,
+                                   const struct decide_options *options, GError **error)
 {
-    struct plan *plan = plan_describe(trace, layout, accesses, homes, options->device_bytes,
-                                      options->host_bytes);
-    plan->made_by = g_strdup_printf("policy %s", options->policy->name);
-    plan->policy = g_strdup(options->policy->name);
-    plan->look_ahead = options->look_ahead;
-    place_decisions(decisions, layout, accesses, homes, trace, options->device_bytes, PLACE_QUICKLY,
-                    plan);
-    plan_count_traffic(plan, trace);
+    struct decisions *decisions = decide(inputs, options);
+    struct plan *plan = NULL;
+    if (decisions->fault) {
+        g_set_error_literal(error, PLAN_ERROR, PLAN_ERROR_INVALID, decisions->fault);
+    } else {
+        plan = plan_make(inputs, place_decisions(decisions, inputs, PLACE_QUICKLY));
+        plan->made_by = g_strdup_printf("policy %s", options->policy->name);
+        plan->policy = g_strdup(options->policy->name);
+        plan->look_ahead = options->look_ahead;
+    }
+    decisions_free(decisions);
     return plan;
 }
 
@@ -71,16 +68,18 @@ static struct plan *plan_in(const struct trace *trace, const struct layout *layo
                             GError **error)
 {
     struct homes *homes = homes_choose(trace, layout, accesses, options->host_bytes, error);
+    const struct plan_inputs inputs = {.trace = trace,
+                                       .layout = layout,
+                                       .accesses = accesses,
+                                       .homes = homes,
+                                       .device_budget = options->device_bytes,
+                                       .host_budget = options->host_bytes};
+    const struct decide_options of_policy = {.policy = options->policy,
+                                             .look_ahead = options->look_ahead,
+                                             .spare_bytes = options->spare_bytes};
     struct plan *plan = NULL;
-    if (homes &&
-        check_device_budget(trace, layout, accesses, homes, options->device_bytes, error)) {
-        struct decisions *decisions = decide(layout, accesses, homes, options);
-        if (decisions->fault)
-            g_set_error_literal(error, PLAN_ERROR, PLAN_ERROR_INVALID, decisions->fault);
-        else
-            plan = plan_of_decisions(decisions, trace, layout, accesses, homes, options);
-        decisions_free(decisions);
-    }
+    if (homes && check_device_budget(&inputs, error))
+        plan = plan_of_policy(&inputs, &of_policy, error);
     homes_free(homes);
     return plan;
 }

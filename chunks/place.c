@@ -109,11 +109,7 @@ enum { FIRST_ACTIONS = 1024 }; /* there is room for; it grows */
 
 struct job {
     const struct decisions *decisions;
-    const struct layout *layout;
-    const struct accesses *accesses;
-    const struct homes *homes;
-    const struct trace *trace;
-    uint64_t budget;
+    const struct plan_inputs *inputs;
     struct ceilings *ceilings;
     uint32_t *last_leave; /* [chunk_count] index after the chunk's last departure; 0: none */
     uint64_t copied;      /* bytes over the link, as decided */
@@ -227,7 +223,7 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
 /* Budgets need not be multiples of the alignment, addresses must. */
 static uint64_t ceiling_beside(const struct job *job, uint64_t non_model)
 {
-    return (job->budget - non_model) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
+    return (job->inputs->device_budget - non_model) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
 
 static double cost_of(const struct placing *p)
@@ -238,12 +234,12 @@ static double cost_of(const struct placing *p)
 /* False: given up, because it costs as much as the best one, `least`, already. */
 static bool place_iteration(struct placing *p, struct job *job, double least)
 {
-    uint32_t moments = job->accesses->moment_count;
+    uint32_t moments = job->inputs->accesses->moment_count;
     p->action_count = 0;
     job->peak = job->peak_live = p->returned = p->moved = 0;
     p->arena_bytes = arena_end(p->arena);
     for (uint32_t m = 0; m <= moments && cost_of(p) < least; m++) {
-        p->non_model = m < moments ? job->accesses->non_model[m] : 0;
+        p->non_model = m < moments ? job->inputs->accesses->non_model[m] : 0;
         uint64_t ceiling = ceiling_beside(job, p->non_model);
         job->first[m] = p->action_count;
         for (uint32_t i = job->decisions->first[m]; i < job->decisions->first[m + 1]; i++)
@@ -253,7 +249,7 @@ static bool place_iteration(struct placing *p, struct job *job, double least)
         p->arena_bytes = MAX(p->arena_bytes, extent);
         if (m < moments) {
             job->peak = MAX(job->peak, extent);
-            job->peak_live = MAX(job->peak_live, p->live + job->trace->non_model_bytes[m]);
+            job->peak_live = MAX(job->peak_live, p->live + job->inputs->trace->non_model_bytes[m]);
         }
     }
     return cost_of(p) < least;
@@ -275,8 +271,8 @@ static uint64_t place_part(struct placing *p, const struct job *job, enum part p
                            uint64_t address)
 {
     g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    for (uint32_t c = 0; c < job->layout->chunk_count; c++) {
-        enum part own = job->homes->on_device[c] ? HOMED : is_small(p, c) ? SMALL : OTHERS;
+    for (uint32_t c = 0; c < job->inputs->layout->chunk_count; c++) {
+        enum part own = job->inputs->homes->on_device[c] ? HOMED : is_small(p, c) ? SMALL : OTHERS;
         if (job->decisions->initial[c] && own == part)
             g_array_append_val(order, c);
     }
@@ -295,11 +291,11 @@ static void place_start(struct placing *p, const struct job *job)
 {
     p->floor = place_part(p, job, HOMED, 0);
     uint64_t end = place_part(p, job, SMALL, p->floor), others = 0;
-    for (uint32_t c = 0; c < job->layout->chunk_count; c++)
-        if (job->decisions->initial[c] && !job->homes->on_device[c] && !is_small(p, c))
+    for (uint32_t c = 0; c < job->inputs->layout->chunk_count; c++)
+        if (job->decisions->initial[c] && !job->inputs->homes->on_device[c] && !is_small(p, c))
             others += p->arena->bytes[c];
     p->small_end = p->floor + job->small_most;
-    if (p->small_end + others > ceiling_beside(job, job->accesses->non_model[0]))
+    if (p->small_end + others > ceiling_beside(job, job->inputs->accesses->non_model[0]))
         p->small_end = end;
     place_part(p, job, OTHERS, p->small_end);
 }
@@ -314,35 +310,35 @@ static void place_at(struct placing *p, const uint64_t *address)
             placing_put(p, c, address[c]);
 }
 
-static void keep(const struct placing *p, const struct job *job, struct plan *plan)
+static void keep(const struct placing *p, const struct job *job, struct addresses *best)
 {
-    uint32_t chunks = job->layout->chunk_count, moments = job->accesses->moment_count;
-    memcpy(plan->initial_address, p->start, chunks * sizeof *p->start);
-    memcpy(plan->first_action, job->first, (moments + 2) * sizeof *job->first);
-    g_free(plan->actions);
-    plan->action_count = p->action_count;
-    plan->actions = g_memdup2(p->actions, p->action_count * sizeof *p->actions);
-    plan->device_bytes = p->arena_bytes;
-    plan->predicted.peak_device_bytes = job->peak;
-    plan->predicted.peak_live_device_bytes = job->peak_live;
+    uint32_t chunks = p->arena->chunk_count;
+    memcpy(best->initial, p->start, chunks * sizeof *p->start);
+    memcpy(best->first_action, job->first, (best->moment_count + 2) * sizeof *job->first);
+    g_free(best->actions);
+    best->action_count = p->action_count;
+    best->actions = g_memdup2(p->actions, p->action_count * sizeof *p->actions);
+    best->arena_bytes = p->arena_bytes;
+    best->peak_device_bytes = job->peak;
+    best->peak_live_device_bytes = job->peak_live;
 }
 
 /* From where the chunks are, and back there; false: given up. */
 static bool place_round(struct placing *p, struct job *job, double least)
 {
-    size_t addresses = job->layout->chunk_count * sizeof(uint64_t);
+    size_t addresses = job->inputs->layout->chunk_count * sizeof(uint64_t);
     memcpy(p->start, p->arena->address, addresses);
     memcpy(p->ceiling, job->ceilings->initial, addresses);
     if (!place_iteration(p, job, least))
         return false;
     memcpy(p->end, p->arena->address, addresses);
     placing_go_home(p, ceiling_beside(job, 0));
-    job->first[job->accesses->moment_count + 1] = p->action_count;
+    job->first[job->inputs->accesses->moment_count + 1] = p->action_count;
     return true;
 }
 
 static void place_rounds(struct placing *p, struct job *job, const struct effort *effort,
-                         struct plan *plan)
+                         struct addresses *best)
 {
     double little = effort->little_share * RETURN_COST / 2 * (double)job->copied;
     double least = INFINITY;
@@ -352,7 +348,7 @@ static void place_rounds(struct placing *p, struct job *job, const struct effort
             break;
         if (cost_of(p) < least) {
             least = cost_of(p);
-            keep(p, job, plan);
+            keep(p, job, best);
         }
         place_at(p, p->end);
     }
@@ -363,9 +359,9 @@ static void survey(struct placing *p, struct job *job)
 {
     const struct decisions *decisions = job->decisions;
     uint64_t now = 0;
-    p->small = slots_small(job->layout);
-    for (uint32_t c = 0; c < job->layout->chunk_count; c++)
-        if (decisions->initial[c] && !job->homes->on_device[c] && is_small(p, c))
+    p->small = slots_small(job->inputs->layout);
+    for (uint32_t c = 0; c < job->inputs->layout->chunk_count; c++)
+        if (decisions->initial[c] && !job->inputs->homes->on_device[c] && is_small(p, c))
             now += p->arena->bytes[c];
     job->small_most = now;
     for (uint32_t i = 0; i < decisions->actions->len; i++) {
@@ -373,7 +369,7 @@ static void survey(struct placing *p, struct job *job)
         uint64_t small = is_small(p, action->chunk) ? p->arena->bytes[action->chunk] : 0;
         bool copies = action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
                       action->kind == PLAN_FLUSH;
-        job->copied += copies ? job->layout->chunks[action->chunk].used : 0;
+        job->copied += copies ? job->inputs->layout->chunks[action->chunk].used : 0;
         if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP) {
             job->last_leave[action->chunk] = i + 1;
             now -= small;
@@ -396,24 +392,18 @@ static void placing_clear(struct placing *p)
     g_free(p->targets);
 }
 
-void place_decisions(const struct decisions *decisions, const struct layout *layout,
-                     const struct accesses *accesses, const struct homes *homes,
-                     const struct trace *trace, uint64_t device_budget, enum place_effort effort,
-                     struct plan *plan)
+struct addresses *place_decisions(const struct decisions *decisions,
+                                  const struct plan_inputs *inputs, enum place_effort effort)
 {
-    uint32_t chunks = layout->chunk_count, moments = accesses->moment_count;
+    uint32_t chunks = inputs->layout->chunk_count, moments = inputs->accesses->moment_count;
     g_autofree uint64_t *bytes = g_new(uint64_t, chunks);
     g_autofree uint32_t *last_leave = g_new0(uint32_t, chunks);
     g_autofree uint32_t *first = g_new0(uint32_t, moments + 2);
     for (uint32_t c = 0; c < chunks; c++)
-        bytes[c] = layout->chunks[c].bytes;
+        bytes[c] = inputs->layout->chunks[c].bytes;
     struct job job = {.decisions = decisions,
-                      .layout = layout,
-                      .accesses = accesses,
-                      .homes = homes,
-                      .trace = trace,
-                      .budget = device_budget,
-                      .ceilings = ceilings_new(decisions, accesses, device_budget),
+                      .inputs = inputs,
+                      .ceilings = ceilings_new(decisions, inputs->accesses, inputs->device_budget),
                       .last_leave = last_leave,
                       .first = first};
     struct placing p = {.arena = arena_new(chunks, bytes),
@@ -425,12 +415,23 @@ void place_decisions(const struct decisions *decisions, const struct layout *lay
                         .holes = g_new(struct arena_hole, 2 * PLACING_TRIED * (chunks + 1)),
                         .chunks = g_new(uint32_t, chunks),
                         .targets = g_new(uint64_t, chunks)};
-
-    plan->moment_count = moments;
-    plan->initial_address = g_new(uint64_t, chunks);
-    plan->first_action = g_new(uint32_t, moments + 2);
+    struct addresses *best = g_new0(struct addresses, 1);
+    best->moment_count = moments;
+    best->initial = g_new(uint64_t, chunks);
+    best->first_action = g_new(uint32_t, moments + 2);
     survey(&p, &job);
-    place_rounds(&p, &job, &efforts[effort], plan);
+    place_rounds(&p, &job, &efforts[effort], best);
     placing_clear(&p);
     ceilings_free(job.ceilings);
+    return best;
+}
+
+void addresses_free(struct addresses *addresses)
+{
+    if (!addresses)
+        return;
+    g_free(addresses->initial);
+    g_free(addresses->first_action);
+    g_free(addresses->actions);
+    g_free(addresses);
 }

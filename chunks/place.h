@@ -16,11 +16,19 @@ enum place_effort {
     PLACE_WELL     /* six rounds, fewer where moves take a thousandth */
 };
 
-/* Fills the plan's initial_address, first_action, actions, action_count and device_bytes, and the
- * predicted peaks of the device. */
-void place_decisions(const struct decisions *decisions, const struct layout *layout,
-                     const struct accesses *accesses, const struct homes *homes,
-                     const struct trace *trace, uint64_t device_budget, enum place_effort effort,
-                     struct plan *plan);
+/* A schedule with addresses, as a plan holds it (chunks/plan.h). */
+struct addresses {
+    uint64_t arena_bytes;
+    uint64_t *initial; /* [chunk_count] at the start of every iteration; NO_ADDRESS */
+    uint32_t moment_count, action_count;
+    uint32_t *first_action;                             /* [moment_count + 2] into actions */
+    struct plan_action *actions;                        /* [action_count] */
+    uint64_t peak_device_bytes, peak_live_device_bytes; /* see struct plan_figures */
+};
+
+/* Gives the decisions addresses. */
+struct addresses *place_decisions(const struct decisions *decisions,
+                                  const struct plan_inputs *inputs, enum place_effort effort);
+void addresses_free(struct addresses *addresses);
 
 #endif

@@ -1,28 +1,7 @@
 #include "chunks/plan_make.h"
 
-struct plan *plan_describe(const struct trace *trace, const struct layout *layout,
-                           const struct accesses *accesses, const struct homes *homes,
-                           uint64_t device_budget, uint64_t host_budget)
-{
-    struct plan *plan = g_new0(struct plan, 1);
-    plan->digest = g_strdup(accesses->digest);
-    plan->model = g_strdup(trace->model);
-    plan->precision = g_strdup(trace->precision);
-    plan->batch = trace->batch;
-    plan->sequence = trace->sequence;
-    plan->micro_batches = trace->micro_batches;
-    plan->choices = run_choices_of(trace);
-    plan->device_budget = device_budget;
-    plan->host_budget = host_budget;
-    plan->layout = layout_copy(layout);
-    plan->host_bytes = homes->host_bytes;
-    plan->staging_address = homes->staging_address;
-    plan->host_address = g_memdup2(homes->host_address,
-                                   layout->chunk_count * sizeof *homes->host_address);
-    return plan;
-}
-
-void plan_count_traffic(struct plan *plan, const struct trace *trace)
+/* The host's peak, too. */
+static void count_traffic(struct plan *plan, const struct trace *trace)
 {
     struct plan_figures *figures = &plan->predicted;
     for (uint32_t i = 0; i < plan->action_count; i++) {
@@ -43,4 +22,36 @@ void plan_count_traffic(struct plan *plan, const struct trace *trace)
         figures->d2h_bytes += trace->operators[m].d2h_bytes;
     }
     figures->peak_host_bytes = plan->host_bytes;
+}
+
+struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses)
+{
+    const struct trace *trace = inputs->trace;
+    const struct homes *homes = inputs->homes;
+    struct plan *plan = g_new0(struct plan, 1);
+    plan->digest = g_strdup(inputs->accesses->digest);
+    plan->model = g_strdup(trace->model);
+    plan->precision = g_strdup(trace->precision);
+    plan->batch = trace->batch;
+    plan->sequence = trace->sequence;
+    plan->micro_batches = trace->micro_batches;
+    plan->choices = run_choices_of(trace);
+    plan->device_budget = inputs->device_budget;
+    plan->host_budget = inputs->host_budget;
+    plan->layout = layout_copy(inputs->layout);
+    plan->host_bytes = homes->host_bytes;
+    plan->staging_address = homes->staging_address;
+    plan->host_address = g_memdup2(homes->host_address,
+                                   homes->chunk_count * sizeof *homes->host_address);
+    plan->device_bytes = addresses->arena_bytes;
+    plan->initial_address = g_steal_pointer(&addresses->initial);
+    plan->moment_count = addresses->moment_count;
+    plan->action_count = addresses->action_count;
+    plan->first_action = g_steal_pointer(&addresses->first_action);
+    plan->actions = g_steal_pointer(&addresses->actions);
+    plan->predicted.peak_device_bytes = addresses->peak_device_bytes;
+    plan->predicted.peak_live_device_bytes = addresses->peak_live_device_bytes;
+    count_traffic(plan, trace);
+    addresses_free(addresses);
+    return plan;
 }

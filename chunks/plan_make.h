@@ -1,17 +1,12 @@
-/* The parts of making a plan that do not depend on who decides what moves. */
+/* The last step of making a plan, whoever decided what moves. */
 #ifndef PSTAR_CHUNKS_PLAN_MAKE_H
 #define PSTAR_CHUNKS_PLAN_MAKE_H
 
-#include "chunks/homes.h"
-#include "chunks/plan.h"
+#include "chunks/place.h"
 
-/* What the plan is for, its layout (copied) and its homes; no schedule yet, and no maker. The
- * accesses are the trace's, through the layout. */
-struct plan *plan_describe(const struct trace *trace, const struct layout *layout,
-                           const struct accesses *accesses, const struct homes *homes,
-                           uint64_t device_budget, uint64_t host_budget);
-
-/* Sets the predicted traffic and the host's peak from the schedule; the device's peaks stay. */
-void plan_count_traffic(struct plan *plan, const struct trace *trace);
+/* Makes a plan of addresses, which it frees: what the plan is for, its layout (copied), its homes
+ * and its schedule, with the traffic and the peaks that these predict. The caller adds who made it.
+ */
+struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses);
 
 #endif

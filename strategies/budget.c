@@ -28,10 +28,6 @@ struct decisions *budget_decide(const struct strategy_context *context, const st
 {
     /* To the policy, what is reserved is as good as taken. */
     struct accesses reserved = *context->accesses;
-    const struct dry_run_options options = {.device_bytes = budget->bytes,
-                                            .host_bytes = context->host_bytes,
-                                            .policy = budget->policy,
-                                            .look_ahead = budget->look_ahead};
     uint32_t moment = 0;
     *homes = homes_choose(context->trace, context->layout, context->accesses, context->host_bytes,
                           error);
@@ -44,5 +40,13 @@ struct decisions *budget_decide(const struct strategy_context *context, const st
         return NULL;
     }
     reserved.non_model = (uint64_t *)budget->reserve;
-    return decide(context->layout, &reserved, *homes, &options);
+    const struct plan_inputs inputs = {.trace = context->trace,
+                                       .layout = context->layout,
+                                       .accesses = &reserved,
+                                       .homes = *homes,
+                                       .device_budget = budget->bytes,
+                                       .host_budget = context->host_bytes};
+    const struct decide_options options = {.policy = budget->policy,
+                                           .look_ahead = budget->look_ahead};
+    return decide(&inputs, &options);
 }

@@ -1,6 +1,5 @@
 #include "strategies/strategy.h"
 
-#include "chunks/place.h"
 #include "chunks/plan_make.h"
 #include "models/place_updates.h"
 
@@ -185,13 +184,15 @@ static struct plan *make_plan(const struct strategy_context *context,
     if (decisions && ops->place)
         end_step(decisions);
     if (decisions && check_host(context, homes, error)) {
-        plan = plan_describe(context->trace, context->layout, context->accesses, homes,
-                             context->device_bytes, context->host_bytes);
+        const struct plan_inputs inputs = {.trace = context->trace,
+                                           .layout = context->layout,
+                                           .accesses = context->accesses,
+                                           .homes = homes,
+                                           .device_budget = context->device_bytes,
+                                           .host_budget = context->host_bytes};
+        plan = plan_make(&inputs, place_decisions(decisions, &inputs, PLACE_WELL));
         plan->made_by = g_strdup(strategy->name);
         plan->look_ahead = look_ahead;
-        place_decisions(decisions, context->layout, context->accesses, homes, context->trace,
-                        context->device_bytes, PLACE_WELL, plan);
-        plan_count_traffic(plan, context->trace);
     }
     decisions_free(decisions);
     homes_free(homes);

@@ -156,9 +156,12 @@ static void job_clear(struct job *job)
 
 static struct decisions *run(const struct job *job, const struct policy_ops *policy)
 {
-    struct dry_run_options dry_run_options = {
-        .device_bytes = ROOM * UNIT, .host_bytes = UINT64_MAX, .policy = policy};
-    return decide(job->layout, job->accesses, job->homes, &dry_run_options);
+    const struct plan_inputs inputs = {.layout = job->layout,
+                                       .accesses = job->accesses,
+                                       .homes = job->homes,
+                                       .device_budget = ROOM * UNIT,
+                                       .host_budget = UINT64_MAX};
+    return decide(&inputs, &(struct decide_options){.policy = policy});
 }
 
 /* ---- the misses: a policy that counts what another admits, but for what decide() fetches after

@@ -337,19 +337,20 @@ static uint64_t *initial_address(const struct offsets *o)
     return address;
 }
 
-void offsets_fill(const struct offsets *offsets, const struct decisions *decisions,
-                  struct plan *plan)
+struct addresses *offsets_addresses(const struct offsets *offsets,
+                                    const struct decisions *decisions)
 {
     g_autoptr(GArray) by_chunk = sort_by_chunk(offsets);
     uint32_t moments = decisions->moment_count, chunks = offsets->intervals->reuses->chunk_count;
+    struct addresses *addresses = g_new0(struct addresses, 1);
 
-    plan->device_bytes = arena_bytes(offsets);
-    plan->initial_address = initial_address(offsets);
-    plan->moment_count = moments;
-    plan->first_action = g_memdup2(decisions->first, (moments + 2) * sizeof *decisions->first);
-    plan->action_count = decisions->actions->len;
-    plan->actions = g_new(struct plan_action, plan->action_count);
-    g_autofree uint64_t *now = g_memdup2(plan->initial_address, chunks * sizeof(uint64_t));
+    addresses->arena_bytes = arena_bytes(offsets);
+    addresses->initial = initial_address(offsets);
+    addresses->moment_count = moments;
+    addresses->first_action = g_memdup2(decisions->first, (moments + 2) * sizeof *decisions->first);
+    addresses->action_count = decisions->actions->len;
+    addresses->actions = g_new(struct plan_action, addresses->action_count);
+    g_autofree uint64_t *now = g_memdup2(addresses->initial, chunks * sizeof(uint64_t));
     for (uint32_t m = 0; m <= moments; m++)
         for (uint32_t i = decisions->first[m]; i < decisions->first[m + 1]; i++) {
             struct plan_action action = g_array_index(decisions->actions, struct plan_action, i);
@@ -359,6 +360,7 @@ void offsets_fill(const struct offsets *offsets, const struct decisions *decisio
             else if (action.kind != PLAN_FLUSH)
                 now[action.chunk] = NO_ADDRESS;
             action.address = now[action.chunk];
-            plan->actions[i] = action;
+            addresses->actions[i] = action;
         }
+    return addresses;
 }

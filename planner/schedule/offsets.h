@@ -2,6 +2,7 @@
 #ifndef PSTAR_PLANNER_SCHEDULE_OFFSETS_H
 #define PSTAR_PLANNER_SCHEDULE_OFFSETS_H
 
+#include "chunks/place.h"
 #include "planner/schedule/stays.h"
 
 struct offsets;
@@ -14,9 +15,9 @@ struct offsets *offsets_find(const struct intervals *intervals, const struct hom
                              const struct accesses *accesses, uint64_t device_bytes);
 void offsets_free(struct offsets *offsets);
 
-/* Fills the plan's schedule and device_bytes, as place_decisions does. `decisions` are made from
- * the stays after offsets_find. */
-void offsets_fill(const struct offsets *offsets, const struct decisions *decisions,
-                  struct plan *plan);
+/* The schedule with these addresses. `decisions` are made from the stays after offsets_find. Peaks
+ * are left 0. */
+struct addresses *offsets_addresses(const struct offsets *offsets,
+                                    const struct decisions *decisions);
 
 #endif

@@ -1,6 +1,5 @@
 #include "planner/search/candidate.h"
 
-#include "chunks/place.h"
 #include "chunks/plan_make.h"
 #include "planner/schedule/offsets.h"
 #include "sim/replay.h"
@@ -83,19 +82,6 @@ static void predict(const struct candidate *candidate, struct plan *plan)
     plan->predicted = replay(plan, &view).steady;
 }
 
-static struct plan *describe(const struct candidate *candidate, const struct homes *homes)
-{
-    return plan_describe(candidate->trace, candidate->layout, candidate->accesses, homes,
-                         candidate->job->device_bytes, candidate->job->host_bytes);
-}
-
-static void place_chunks(const struct candidate *candidate, const struct decisions *decisions,
-                         const struct homes *homes, struct plan *plan)
-{
-    place_decisions(decisions, candidate->layout, candidate->accesses, homes, candidate->trace,
-                    candidate->job->device_bytes, PLACE_WELL, plan);
-}
-
 /* What must live on the device, and what stays there throughout and no host operator uses. */
 static struct homes *settle_homes(const struct candidate *candidate,
                                   const struct intervals *intervals)
@@ -145,13 +131,16 @@ static struct plan *schedule_plan(const struct candidate *candidate,
 
     if (offsets || moves) {
         struct decisions *decisions = intervals_decisions(intervals, homes);
-        plan = describe(candidate, homes);
+        const struct plan_inputs inputs = {.trace = candidate->trace,
+                                           .layout = candidate->layout,
+                                           .accesses = candidate->accesses,
+                                           .homes = homes,
+                                           .device_budget = candidate->job->device_bytes,
+                                           .host_budget = candidate->job->host_bytes};
+        plan = plan_make(&inputs, offsets ? offsets_addresses(offsets, decisions)
+                                          : place_decisions(decisions, &inputs, PLACE_WELL));
         plan->made_by = g_strdup("planner");
         plan->look_ahead = intervals_look_ahead(intervals);
-        if (offsets)
-            offsets_fill(offsets, decisions, plan);
-        else
-            place_chunks(candidate, decisions, homes, plan);
         decisions_free(decisions);
     }
     offsets_free(offsets);

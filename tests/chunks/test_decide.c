@@ -8,7 +8,8 @@ struct plain {
     const struct layout *layout;
     const struct accesses *accesses;
     const struct homes *homes;
-    const struct dry_run_options *options;
+    const struct decide_options *options;
+    uint64_t device_budget;
     struct decisions *record;
     bool recording;
     uint32_t iteration, moment, clock;
@@ -69,7 +70,7 @@ static uint64_t needed_at(const struct plain *p, uint32_t moment)
 
 static uint64_t room_at(const struct plain *p, uint32_t moment)
 {
-    uint64_t most = p->options->device_bytes - p->accesses->non_model[moment];
+    uint64_t most = p->device_budget - p->accesses->non_model[moment];
     uint64_t least = needed_at(p, moment);
     return most - least < p->options->spare_bytes ? least : most - p->options->spare_bytes;
 }
@@ -208,19 +209,19 @@ static void run_iteration(struct plain *p)
     p->record->first[p->moment + 1] = p->record->actions->len;
 }
 
-static struct decisions *decide_plainly(const struct layout *layout,
-                                        const struct accesses *accesses, const struct homes *homes,
-                                        const struct dry_run_options *options)
+static struct decisions *decide_plainly(const struct plan_inputs *inputs,
+                                        const struct decide_options *options)
 {
-    uint32_t chunks = layout->chunk_count;
-    g_autofree uint8_t *resident = g_memdup2(homes->on_device, chunks);
+    uint32_t chunks = inputs->layout->chunk_count;
+    g_autofree uint8_t *resident = g_memdup2(inputs->homes->on_device, chunks);
     g_autofree uint8_t *dirty = g_new0(uint8_t, chunks), *pinned = g_new0(uint8_t, chunks);
     g_autofree uint32_t *came = g_new0(uint32_t, chunks), *used = g_new0(uint32_t, chunks);
-    struct plain p = {.layout = layout,
-                      .accesses = accesses,
-                      .homes = homes,
+    struct plain p = {.layout = inputs->layout,
+                      .accesses = inputs->accesses,
+                      .homes = inputs->homes,
                       .options = options,
-                      .record = decisions_new(accesses),
+                      .device_budget = inputs->device_budget,
+                      .record = decisions_new(inputs->accesses),
                       .resident = resident,
                       .dirty = dirty,
                       .pinned = pinned,
@@ -230,7 +231,7 @@ static struct decisions *decide_plainly(const struct layout *layout,
         p.recording = p.iteration == 2;
         run_iteration(&p);
     }
-    decisions_settle(p.record, accesses);
+    decisions_settle(p.record, inputs->accesses);
     return p.record;
 }
 
@@ -256,7 +257,8 @@ struct job {
     struct layout *layout;
     struct accesses *accesses;
     struct homes *homes; /* NULL: the host is too small */
-    struct dry_run_options options;
+    struct plan_inputs inputs;
+    struct decide_options options;
 };
 
 /* A random one; room from just enough to nearly all. */
@@ -272,8 +274,13 @@ static void job_draw(struct job *job, GRand *random)
         return;
     uint64_t least = accesses_least_device_bytes(job->accesses, job->layout, NULL) +
                      job->homes->device_bytes;
-    job->options.device_bytes = least + (uint64_t)(g_rand_double(random) * (double)all);
-    job->options.host_bytes = host;
+    job->inputs = (struct plan_inputs){
+        .trace = job->trace,
+        .layout = job->layout,
+        .accesses = job->accesses,
+        .homes = job->homes,
+        .device_budget = least + (uint64_t)(g_rand_double(random) * (double)all),
+        .host_budget = host};
     job->options.spare_bytes = g_rand_boolean(random)
                                    ? 0
                                    : 256 * (uint64_t)g_rand_int_range(random, 1, 200);
@@ -299,9 +306,8 @@ static void test_plain(void)
         job_draw(&job, random);
         for (size_t p = 0; job.homes && p < G_N_ELEMENTS(policies); p++) {
             job.options.policy = policies[p];
-            struct decisions *decisions = decide(job.layout, job.accesses, job.homes, &job.options);
-            struct decisions *plain = decide_plainly(job.layout, job.accesses, job.homes,
-                                                     &job.options);
+            struct decisions *decisions = decide(&job.inputs, &job.options);
+            struct decisions *plain = decide_plainly(&job.inputs, &job.options);
             check_equal(decisions, plain, job.layout->chunk_count);
             decisions_free(decisions);
             decisions_free(plain);

@@ -4,7 +4,6 @@
 #include "chunks/dry_run.h"
 #include "chunks/place.h"
 #include "chunks/place_internal.h"
-#include "chunks/plan_make.h"
 #include "tests/chunks/random_iteration.h"
 
 enum { BLOCKS = 12, SIZE = 64, STEPS = 4000 };
@@ -146,24 +145,26 @@ static struct extra place_one(enum place_effort effort, GRand *random)
     struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, NULL);
     uint64_t least = accesses_least_device_bytes(accesses, layout, NULL);
     uint64_t all = MAX(least, layout_bytes(layout) + non_model->peak_bytes);
-    const struct dry_run_options options = {
-        .device_bytes = least + (uint64_t)(g_rand_double(random) * (double)(all - least)),
-        .host_bytes = UINT64_MAX,
-        .policy = random_policy(random),
-        .look_ahead = (uint32_t)g_rand_int_range(random, 0, 4)};
-    struct decisions *decisions = decide(layout, accesses, homes, &options);
-    struct plan *plan = plan_describe(trace, layout, accesses, homes, options.device_bytes,
-                                      UINT64_MAX);
+    uint64_t budget = least + (uint64_t)(g_rand_double(random) * (double)(all - least));
+    const struct plan_inputs inputs = {.trace = trace,
+                                       .layout = layout,
+                                       .accesses = accesses,
+                                       .homes = homes,
+                                       .device_budget = budget,
+                                       .host_budget = UINT64_MAX};
+    const struct decide_options options = {.policy = random_policy(random),
+                                           .look_ahead = (uint32_t)g_rand_int_range(random, 0, 4)};
+    struct decisions *decisions = decide(&inputs, &options);
+    struct addresses *addresses = place_decisions(decisions, &inputs, effort);
 
-    check_ceilings(decisions, accesses, options.device_bytes);
-    place_decisions(decisions, layout, accesses, homes, trace, options.device_bytes, effort, plan);
-    for (uint32_t i = 0; i < plan->action_count; i++)
-        extra.returned += over_link(&plan->actions[i], layout);
+    check_ceilings(decisions, accesses, budget);
+    for (uint32_t i = 0; i < addresses->action_count; i++)
+        extra.returned += over_link(&addresses->actions[i], layout);
     for (uint32_t i = 0; i < decisions->actions->len; i++)
         extra.decided += over_link(action_at(decisions, i), layout);
     extra.returned -= extra.decided;
-    g_assert_cmpuint(plan->device_bytes, <=, options.device_bytes);
-    plan_free(plan);
+    g_assert_cmpuint(addresses->arena_bytes, <=, budget);
+    addresses_free(addresses);
     decisions_free(decisions);
     homes_free(homes);
     accesses_free(accesses);
