@@ -1,9 +1,9 @@
 #include "planner/answers/question_sizes.h"
 
 #include "models/synth.h"
+#include "planner/answers/budgets.h"
 #include "planner/answers/family.h"
 #include "planner/answers/largest.h"
-#include "planner/answers/least_memory.h"
 #include "traces/size.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #include "planner/answers/questions.h"
 
-#include "planner/answers/least_memory.h"
+#include "planner/answers/budgets.h"
 #include "planner/answers/question_sizes.h"
 #include "planner/answers/sensitivity.h"
 #include "traces/size.h"

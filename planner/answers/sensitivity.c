@@ -1,6 +1,6 @@
 #include "planner/answers/sensitivity.h"
 
-#include "planner/search/probe.h"
+#include "planner/answers/narrow_search.h"
 
 #define GB UINT64_C(1000000000)
 

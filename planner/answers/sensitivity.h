@@ -15,9 +15,9 @@ struct sensitivity {
     double seconds[SENSITIVITY_LINKS][SENSITIVITY_MEMORIES];
 };
 
-/* Searches a plan for each (planner/search/probe.h), beginning with `plan`, the best for `options`.
- * A plan for less memory serves with more, and one for a slower link with a faster one, so times
- * never rise. `costs` [SENSITIVITY_LINKS] are those of the links, the first being that of
+/* Searches a plan for each (planner/answers/narrow_search.h), beginning with `plan`, the best for
+ * `options`. A plan for less memory serves with more, and one for a slower link with a faster one,
+ * so times never rise. `costs` [SENSITIVITY_LINKS] are those of the links, the first being that of
  * `options`. False where a person stopped it. */
 bool sensitivity_find(const struct trace *trace, const struct search_options *options,
                       const struct plan *plan, struct costs *const *costs,

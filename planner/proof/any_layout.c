@@ -2,8 +2,8 @@
 
 #include "models/place_updates.h"
 #include "planner/proof/bound.h"
-#include "planner/proof/paths.h"
-#include "planner/search/placement.h"
+#include "planner/proof/routes.h"
+#include "planner/schedule/placement.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
  *
  *     the sum over operators of (1 - p) or p times its duration,
  *
- * an update, where it can be placed (planner/search/placement.h), on the cheaper side. In whole
+ * an update, where it can be placed (planner/schedule/placement.h), on the cheaper side. In whole
  * nanoseconds, rounded down, exact in integers. `platform` may be NULL. */
 uint64_t work_bound(const struct trace *trace, const struct platform *platform,
                     uint64_t host_price);

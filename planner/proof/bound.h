@@ -9,7 +9,7 @@
 #define PSTAR_PLANNER_PROOF_BOUND_H
 
 #include "chunks/plan.h"
-#include "planner/schedule/gaps.h"
+#include "planner/schedule/reuse.h"
 
 /* A price of this much is a byte of traffic for a byte of room. */
 #define BOUND_PRICE_SCALE (1 << 30)

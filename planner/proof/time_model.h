@@ -5,7 +5,7 @@
 #define PSTAR_PLANNER_PROOF_TIME_MODEL_H
 
 #include "chunks/plan.h"
-#include "planner/proof/paths.h"
+#include "planner/proof/routes.h"
 #include "sim/costs.h"
 
 /* Where the optimizer may run. With one side, updates are where the plan has them. */

@@ -3,7 +3,7 @@
 #include "models/place_updates.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/time_prices.h"
-#include "planner/search/placement.h"
+#include "planner/schedule/placement.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef PSTAR_PLANNER_PROOF_TRAFFIC_PRICES_H
 #define PSTAR_PLANNER_PROOF_TRAFFIC_PRICES_H
 
-#include "planner/schedule/gaps.h"
+#include "planner/schedule/reuse.h"
 
 /* The linear program of docs/planner.md, solved with GLPK; its dual values of the room at each
  * moment, as bound_traffic takes them: [moment_count], the caller frees them. Not from two threads

@@ -5,7 +5,7 @@
 #define PSTAR_PLANNER_PROOF_WINDOWS_H
 
 #include "chunks/certificate.h"
-#include "planner/schedule/gaps.h"
+#include "planner/schedule/reuse.h"
 
 /* What is limited in a window: nanoseconds of four resources, and bytes of room at its start. */
 enum window_resource {

@@ -2,7 +2,7 @@
 #ifndef PSTAR_PLANNER_SCHEDULE_FETCHES_H
 #define PSTAR_PLANNER_SCHEDULE_FETCHES_H
 
-#include "planner/schedule/stays.h"
+#include "planner/schedule/intervals.h"
 
 /* Sets `enter` of every stay that is fetched: in the order of the uses, each as far ahead of its
  * use as there is room at every moment in between, but

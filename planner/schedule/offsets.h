@@ -3,7 +3,7 @@
 #define PSTAR_PLANNER_SCHEDULE_OFFSETS_H
 
 #include "chunks/place.h"
-#include "planner/schedule/stays.h"
+#include "planner/schedule/intervals.h"
 
 struct offsets;
 

@@ -3,10 +3,10 @@
 #define PSTAR_PLANNER_SEARCH_CANDIDATE_H
 
 #include "chunks/plan.h"
-#include "planner/schedule/keep.h"
-#include "planner/schedule/stays.h"
+#include "planner/schedule/intervals.h"
+#include "planner/schedule/placement.h"
+#include "planner/schedule/retention.h"
 #include "planner/search/layouts.h"
-#include "planner/search/placement.h"
 #include "sim/costs.h"
 
 /* What the whole search is about. */

@@ -1,8 +1,8 @@
 #include "planner/search/choices.h"
 
+#include "planner/schedule/placement.h"
 #include "planner/search/choices_explore.h"
 #include "planner/search/needs.h"
-#include "planner/search/placement.h"
 #include "sim/layout_list.h"
 #include "sim/replay.h"
 

@@ -2,8 +2,8 @@
 
 #include "models/place_updates.h"
 #include "planner/proof/any_layout.h"
+#include "planner/schedule/placement.h"
 #include "planner/search/glance.h"
-#include "planner/search/placement.h"
 #include "sim/layout_list.h"
 #include "sim/workers.h"
 

@@ -2,10 +2,10 @@
 #ifndef PSTAR_PLANNER_SEARCH_OUTCOMES_H
 #define PSTAR_PLANNER_SEARCH_OUTCOMES_H
 
-#include "planner/schedule/keep.h"
-#include "planner/schedule/pace.h"
+#include "planner/schedule/moment_times.h"
+#include "planner/schedule/placement.h"
+#include "planner/schedule/retention.h"
 #include "planner/search/objective.h"
-#include "planner/search/placement.h"
 #include "strategies/strategy.h"
 
 /* How hard a task tries to find a plan; a task of no effort finds what others do, or what fits, and

@@ -2,7 +2,7 @@
 
 #include "planner/proof/any_layout.h"
 #include "planner/proof/time_proof.h"
-#include "planner/search/rounds.h"
+#include "planner/search/trials.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* Certificates: what is written is read back, every byte of plan and trace is sealed, and bounds
  * are recomputed from their prices. */
+#include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
-#include "planner/proof/verify.h"
-#include "planner/search/placement.h"
+#include "planner/schedule/placement.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"

@@ -2,9 +2,9 @@
  * and what is said of the other choices holds when they are searched. */
 #include "models/derive.h"
 #include "models/synth.h"
+#include "planner/answers/verify.h"
 #include "planner/proof/any_layout.h"
 #include "planner/proof/certificate.h"
-#include "planner/proof/verify.h"
 #include "planner/search/choices_tried.h"
 #include "planner/search/needs.h"
 #include "planner/search/traced.h"

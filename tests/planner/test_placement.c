@@ -1,5 +1,5 @@
 /* Where the optimizer runs: each pattern's groups, and how near its share they come. */
-#include "planner/search/placement.h"
+#include "planner/schedule/placement.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The search: never worse than any policy or strategy with any size of the default sweep, the same
  * plan for the same seed, and what it says where nothing fits. */
-#include "planner/proof/verify.h"
+#include "planner/answers/verify.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "sim/sweep.h"

@@ -1,10 +1,10 @@
 /* Which gaps to keep: local search over the gaps of an iteration for the least traffic. Everything
  * fits at every moment, always. */
-#ifndef PSTAR_PLANNER_SCHEDULE_KEEP_H
-#define PSTAR_PLANNER_SCHEDULE_KEEP_H
+#ifndef PSTAR_PLANNER_SCHEDULE_RETENTION_H
+#define PSTAR_PLANNER_SCHEDULE_RETENTION_H
 
 #include "chunks/decide.h"
-#include "planner/schedule/gaps.h"
+#include "planner/schedule/reuse.h"
 #include "planner/schedule/slack.h"
 
 struct retention {

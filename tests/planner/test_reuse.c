@@ -1,9 +1,9 @@
 /* Gaps against plans: the traffic that the planner reckons with is the traffic that is replayed,
  * the bound is below every choice, and small iterations are searched through. */
 #include "chunks/dry_run.h"
+#include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/traffic_prices.h"
-#include "planner/proof/verify.h"
 #include "planner/search/candidate.h"
 #include "planner/search/least.h"
 #include "planner/search/rivals.h"

@@ -1,6 +1,6 @@
 /* A plan replayed by itself, with nothing at hand but what it was made for. */
-#ifndef PSTAR_PLANNER_SCHEDULE_PLAN_REPLAY_H
-#define PSTAR_PLANNER_SCHEDULE_PLAN_REPLAY_H
+#ifndef PSTAR_PLANNER_ANSWERS_PLAN_REPLAY_H
+#define PSTAR_PLANNER_ANSWERS_PLAN_REPLAY_H
 
 #include "sim/replay.h"
 

@@ -1,7 +1,7 @@
-#include "planner/proof/verify.h"
+#include "planner/answers/verify.h"
 
+#include "planner/answers/plan_replay.h"
 #include "planner/proof/certificate.h"
-#include "planner/schedule/plan_replay.h"
 #include "planner/search/choices.h"
 #include "planner/search/traced.h"
 #include "traces/trace_file.h"

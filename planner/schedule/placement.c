@@ -1,4 +1,4 @@
-#include "planner/search/placement.h"
+#include "planner/schedule/placement.h"
 
 #include "models/place_updates.h"
 

@@ -5,8 +5,8 @@
  * there, a host operator may already want them, whose work may be late beside the device's: it has
  * only read, or it writes and makes the device's stale. In each window a copy to the device and one
  * to the host have a price, and so has each byte that is on the device when the window begins. */
-#ifndef PSTAR_PLANNER_PROOF_PATHS_H
-#define PSTAR_PLANNER_PROOF_PATHS_H
+#ifndef PSTAR_PLANNER_PROOF_ROUTES_H
+#define PSTAR_PLANNER_PROOF_ROUTES_H
 
 #include "chunks/accesses.h"
 #include "planner/proof/windows.h"

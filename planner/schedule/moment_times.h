@@ -1,7 +1,7 @@
 /* When the moments of an iteration come: what a replay of one plan tells those who plan the next.
  * Moments are the operators', so that a pace serves other layouts too. */
-#ifndef PSTAR_PLANNER_SCHEDULE_PACE_H
-#define PSTAR_PLANNER_SCHEDULE_PACE_H
+#ifndef PSTAR_PLANNER_SCHEDULE_MOMENT_TIMES_H
+#define PSTAR_PLANNER_SCHEDULE_MOMENT_TIMES_H
 
 #include "traces/trace.h"
 

@@ -1,9 +1,9 @@
 /* The rounds of a search: tasks that are added, run side by side, and ranked. */
-#ifndef PSTAR_PLANNER_SEARCH_ROUNDS_H
-#define PSTAR_PLANNER_SEARCH_ROUNDS_H
+#ifndef PSTAR_PLANNER_SEARCH_TRIALS_H
+#define PSTAR_PLANNER_SEARCH_TRIALS_H
 
 #include "planner/search/search.h"
-#include "planner/search/tries.h"
+#include "planner/search/trial_run.h"
 
 struct search {
     struct search_options options;

@@ -1,6 +1,6 @@
 /* What a trace takes with other budgets or another link, in a fraction of a search's time. */
-#ifndef PSTAR_PLANNER_SEARCH_PROBE_H
-#define PSTAR_PLANNER_SEARCH_PROBE_H
+#ifndef PSTAR_PLANNER_ANSWERS_NARROW_SEARCH_H
+#define PSTAR_PLANNER_ANSWERS_NARROW_SEARCH_H
 
 #include "planner/search/search.h"
 

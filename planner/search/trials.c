@@ -1,4 +1,4 @@
-#include "planner/search/rounds.h"
+#include "planner/search/trials.h"
 
 #include "sim/workers.h"
 

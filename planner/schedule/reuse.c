@@ -1,4 +1,4 @@
-#include "planner/schedule/gaps.h"
+#include "planner/schedule/reuse.h"
 
 /* Uses on the device a chunk. */
 static void count_uses(const struct accesses *accesses, const struct homes *homes,

@@ -1,4 +1,4 @@
-#include "planner/schedule/stays.h"
+#include "planner/schedule/intervals.h"
 
 #include "planner/schedule/fetches.h"
 

@@ -1,4 +1,4 @@
-#include "planner/search/probe.h"
+#include "planner/answers/narrow_search.h"
 
 #include "sim/layout_list.h"
 

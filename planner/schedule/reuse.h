@@ -1,8 +1,8 @@
 /* One iteration of one layout as gaps. Between two consecutive uses on the device a chunk either
  * stays, and takes room at the moments in between, or leaves, and pays for copies. Which gaps are
  * kept decides the traffic of the iteration, exactly; when the copies are issued does not. */
-#ifndef PSTAR_PLANNER_SCHEDULE_GAPS_H
-#define PSTAR_PLANNER_SCHEDULE_GAPS_H
+#ifndef PSTAR_PLANNER_SCHEDULE_REUSE_H
+#define PSTAR_PLANNER_SCHEDULE_REUSE_H
 
 #include "chunks/accesses.h"
 #include "chunks/homes.h"

@@ -1,4 +1,4 @@
-#include "planner/schedule/plan_replay.h"
+#include "planner/answers/plan_replay.h"
 
 #include "chunks/accesses.h"
 #include "chunks/non_model.h"

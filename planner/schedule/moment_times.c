@@ -1,4 +1,4 @@
-#include "planner/schedule/pace.h"
+#include "planner/schedule/moment_times.h"
 
 #include <glib.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "planner/schedule/keep.h"
+#include "planner/schedule/retention.h"
 
 #include <math.h>
 

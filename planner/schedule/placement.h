@@ -1,6 +1,6 @@
 /* Where the optimizer of each chunk group runs: part of what the search chooses. */
-#ifndef PSTAR_PLANNER_SEARCH_PLACEMENT_H
-#define PSTAR_PLANNER_SEARCH_PLACEMENT_H
+#ifndef PSTAR_PLANNER_SCHEDULE_PLACEMENT_H
+#define PSTAR_PLANNER_SCHEDULE_PLACEMENT_H
 
 #include "chunks/plan.h"
 #include "platforms/platform.h"

@@ -1,4 +1,4 @@
-#include "planner/proof/paths.h"
+#include "planner/proof/routes.h"
 
 /* Where a chunk's valid bytes are. */
 enum route_state {

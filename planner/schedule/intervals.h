@@ -3,12 +3,12 @@
  * A stay is a chunk's time on the device between two departures. It leaves as soon as its last use
  * is over, what is dirty is copied back as soon as it was last written, and what must be fetched is
  * fetched ahead of its use (planner/schedule/fetches.h). None of this changes what moves. */
-#ifndef PSTAR_PLANNER_SCHEDULE_STAYS_H
-#define PSTAR_PLANNER_SCHEDULE_STAYS_H
+#ifndef PSTAR_PLANNER_SCHEDULE_INTERVALS_H
+#define PSTAR_PLANNER_SCHEDULE_INTERVALS_H
 
 #include "chunks/decide.h"
-#include "planner/schedule/keep.h"
-#include "planner/schedule/pace.h"
+#include "planner/schedule/moment_times.h"
+#include "planner/schedule/retention.h"
 
 #define INTERVAL_NEVER INT32_MIN
 

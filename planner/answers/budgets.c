@@ -1,7 +1,7 @@
-#include "planner/answers/least_memory.h"
+#include "planner/answers/budgets.h"
 
+#include "planner/answers/narrow_search.h"
 #include "planner/search/needs.h"
-#include "planner/search/probe.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* The tasks of a search: what one layout and placement bring. */
-#ifndef PSTAR_PLANNER_SEARCH_TRIES_H
-#define PSTAR_PLANNER_SEARCH_TRIES_H
+#ifndef PSTAR_PLANNER_SEARCH_TRIAL_RUN_H
+#define PSTAR_PLANNER_SEARCH_TRIAL_RUN_H
 
 #include "planner/search/candidate.h"
 #include "planner/search/outcomes.h"

@@ -1,4 +1,4 @@
-#include "planner/search/tries.h"
+#include "planner/search/trial_run.h"
 
 #include "planner/search/least.h"
 #include "planner/search/rivals.h"

@@ -1,6 +1,6 @@
 /* Whether a plan does what it says: possible for the trace, and moving what it predicts. */
-#ifndef PSTAR_PLANNER_PROOF_VERIFY_H
-#define PSTAR_PLANNER_PROOF_VERIFY_H
+#ifndef PSTAR_PLANNER_ANSWERS_VERIFY_H
+#define PSTAR_PLANNER_ANSWERS_VERIFY_H
 
 #include "chunks/plan.h"
 #include "sim/costs.h"
