@@ -1,9 +1,5 @@
 #include "report/contents.h"
 
-#include "report/advice.h"
-#include "report/findings.h"
-#include "report/tables.h"
-
 static void free_finding(void *data)
 {
     struct finding *finding = data;

@@ -3,7 +3,8 @@
 #define PSTAR_REPORT_CONTENTS_H
 
 #include "report/figures.h"
-#include "report/table.h"
+#include "report/inputs.h"
+#include "report/text.h"
 
 /* One number that answers a question at a glance. */
 struct finding {
@@ -53,5 +54,63 @@ struct contents {
 /* Computes all of it; figures are not drawn yet. `inputs` outlives the result. */
 struct contents *contents_new(const struct inputs *inputs);
 void contents_free(struct contents *contents);
+
+/* Adds what can be said from the inputs, the replays and the pairs; and what cannot, with the
+ * command that would make it possible. */
+void findings_add(struct contents *contents);
+void missing_add(struct contents *contents);
+
+/* Adds the verdict and all advice that can be given from the inputs and the replays. */
+void advice_add(struct contents *contents);
+
+/* Its parts: of plans and sweeps; of what to buy. */
+void advice_add_choices(struct contents *contents);
+void advice_add_hardware(struct contents *contents);
+
+/* How much less time or traffic, in words: "12 %". Free with g_free. */
+char *advice_gain(double less, double more);
+
+/* Adds one, which may be completed until the next is; takes claim, detail and command over. */
+struct advice *advice_append(struct contents *contents, double seconds, const char *figure,
+                             char *claim, char *detail, char *command);
+
+/* The name of a file as a command line takes it: one of the files, or the name that it would
+ * have. */
+char *command_platform(const struct inputs *inputs);
+char *command_trace(const struct inputs *inputs);
+char *command_plan(const struct inputs *inputs);
+
+/* The device memory of the files, where they agree on one: "131608576"; else "SIZE". */
+char *command_memory(const struct inputs *inputs);
+
+/* What ran: a row a property, a column a trace. */
+struct table *table_configuration(const struct inputs *inputs);
+
+/* Operators and times by phase of one trace. */
+struct table *table_phases(const struct input_trace *trace);
+
+/* Time and busy shares by phase of one step. */
+struct table *table_busy(const struct strips *strips);
+
+/* The first two steps that traces have recorded, side by side: what got faster, what moved more. */
+struct table *table_compare(const struct inputs *inputs);
+
+/* Operators of the two whose time differs most. */
+struct table *table_compare_operators(const struct inputs *inputs);
+
+/* Bytes over the link by phase, of chunks, under a plan. */
+struct table *table_phase_traffic(const struct replayed *replayed);
+
+/* Peaks by memory of every plan and run. */
+struct table *table_peaks(const struct contents *contents);
+
+/* Traffic an iteration of every plan and run. */
+struct table *table_traffic(const struct inputs *inputs);
+
+/* For each budget and policy the chunk size of least traffic. */
+struct table *table_best(const struct sweep_file *sweep);
+
+/* All figures of one pair. */
+struct table *table_pair(const struct pair *pair);
 
 #endif

@@ -1,9 +1,10 @@
 #include "report/figure.h"
 
-#include "report/error.h"
-#include "report/palette.h"
+#include "report/report.h"
 #include "report/text.h"
+#include "traces/size.h"
 
+#include <math.h>
 #include <string.h>
 
 #define PIXELS_A_LINE 14 /* of characters */
@@ -237,4 +238,214 @@ bool figure_draw_text(const struct figure *figure, const char *folder, const cha
             g_string_append_printf(text, "%s\n", lines[i]);
     g_string_append_printf(text, "%s\n\n", caption);
     return true;
+}
+
+struct axis_unit axis_bytes(double greatest)
+{
+    static const struct axis_unit units[] = {
+        {"TiB", 0x1p40}, {"GiB", 0x1p30}, {"MiB", 0x1p20}, {"KiB", 0x1p10}};
+    for (size_t i = 0; i < G_N_ELEMENTS(units); i++)
+        if (greatest >= 2 * units[i].size)
+            return units[i];
+    return (struct axis_unit){"bytes", 1};
+}
+
+struct axis_unit axis_seconds(double greatest)
+{
+    static const struct axis_unit units[] = {{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}};
+    for (size_t i = 0; i < G_N_ELEMENTS(units); i++)
+        if (greatest >= units[i].size)
+            return units[i];
+    return greatest > 0 ? (struct axis_unit){"ns", 1e-9} : units[0];
+}
+
+void axis_append(GString *text, double value)
+{
+    if (isnan(value)) {
+        g_string_append(text, "NaN");
+        return;
+    }
+    char digits[G_ASCII_DTOSTR_BUF_SIZE];
+    /* 15 digits are often all there are. */
+    g_ascii_formatd(digits, sizeof digits, "%.15g", value);
+    if (g_ascii_strtod(digits, NULL) != value)
+        g_ascii_dtostr(digits, sizeof digits, value);
+    g_string_append(text, digits);
+}
+
+void axis_append_variable(GString *script, const char *name, double value)
+{
+    g_string_append_printf(script, "%s = real(", name);
+    axis_append(script, value);
+    g_string_append(script, ")\n");
+}
+
+void axis_append_size_tics(GString *script, const GArray *sizes, guint most)
+{
+    guint step = sizes->len > most ? (sizes->len + most - 1) / most : 1;
+    g_string_append(script, "set xtics (");
+    const char *separator = "";
+    for (guint i = 0; i < sizes->len; i++) {
+        if ((sizes->len - 1 - i) % step)
+            continue;
+        uint64_t size = g_array_index(sizes, uint64_t, i);
+        g_autofree char *label = size_format(size);
+        g_autofree char *quoted = text_gnuplot(label);
+        g_string_append_printf(script, "%s%s %" G_GUINT64_FORMAT, separator, quoted, size);
+        separator = ", ";
+    }
+    g_string_append(script, ")\n");
+}
+
+struct maker_style {
+    const char *maker;
+    const char *colour;
+    int point;
+};
+
+static const struct maker_style known_makers[] = {
+    {"policy fifo", "#56b4e9", 5},
+    {"policy lru", "#009e73", 7},
+    {"policy lfu", "#e69f00", 11},
+    {"policy clock", "#8c6d1f", 4},
+    {"policy arc", "#a8a100", 8},
+    {"policy s3fifo", "#44aa99", 6},
+    {"policy sieve", "#882255", 10},
+    {"policy random", "#7f7f7f", 14},
+    {"policy patrickstar", "#cc79a7", 13},
+    {"policy opt", "#0072b2", 9},
+    {"policy opt-dirty", PALETTE_INK, 12},
+    {"planner", PALETTE_PLAN, 15},
+    {"resident", PALETTE_INK, 5},
+    {"patrickstar", "#cc79a7", 13},
+    {"gemini-static", "#a8a100", 10},
+    {"gemini-auto", "#9488d4", 12},
+    {"zero-offload", "#8c6d1f", 4},
+    {"zero3-offload", "#882255", 6},
+    {"twinflow", "#44aa99", 8},
+    {"interleave", "#e69f00", 11},
+    {"fsdp-offload", "#7f7f7f", 14},
+};
+
+static const struct maker_style other_makers[] = {
+    {NULL, "#e69f00", 11}, {NULL, "#8c6d1f", 4}, {NULL, "#7f7f7f", 6}, {NULL, "#a8a100", 8}};
+
+const char *palette_list(enum trace_list list)
+{
+    static const char *const colours[TRACE_ACCESS_LISTS] = {
+        [TRACE_PARAM] = "#0072b2",   [TRACE_GRAD] = "#d55e00",       [TRACE_MASTER] = "#56b4e9",
+        [TRACE_EXP_AVG] = "#009e73", [TRACE_EXP_AVG_SQ] = "#cc79a7", [TRACE_ACTIVATION] = "#e69f00",
+    };
+    return colours[list];
+}
+
+const char *palette_strip(enum strip strip)
+{
+    static const char *const colours[STRIPS] = {
+        [STRIP_COMPUTE] = "#0072b2", [STRIP_H2D] = "#56b4e9",     [STRIP_D2H] = "#009e73",
+        [STRIP_HOST] = "#e69f00",    [STRIP_NETWORK] = "#cc79a7", [STRIP_WAIT] = "#d55e00",
+    };
+    return colours[strip];
+}
+
+const char *palette_link(unsigned number)
+{
+    static const char *const purples[] = {"#5b4ba8", "#9488d4", "#332277"};
+    return purples[(number - 1) % G_N_ELEMENTS(purples)];
+}
+
+const char *palette_compute(enum trace_phase phase)
+{
+    static const char *const blues[] = {"#6cb4e0", "#0072b2", "#2b4a7d"};
+    return blues[phase];
+}
+
+const char *palette_wait(int cause)
+{
+    static const char *const reds[STRIPS + 1] = {
+        [STRIP_COMPUTE] = "#c2857a", [STRIP_H2D] = "#d55e00",     [STRIP_D2H] = "#f0a777",
+        [STRIP_HOST] = "#9c3a1a",    [STRIP_NETWORK] = "#b0416b", [STRIP_UNKNOWN] = "#c2857a",
+    };
+    return reds[cause];
+}
+
+static const struct maker_style *style_of(const char *maker)
+{
+    const char *name = maker ? maker : "";
+    size_t length = strcspn(name, ":"); /* a strategy's parameter is no part of its looks */
+    for (size_t i = 0; i < G_N_ELEMENTS(known_makers); i++)
+        if (strlen(known_makers[i].maker) == length &&
+            !strncmp(known_makers[i].maker, name, length))
+            return &known_makers[i];
+    return &other_makers[g_str_hash(name) % G_N_ELEMENTS(other_makers)];
+}
+
+const char *palette_maker(const char *maker)
+{
+    return style_of(maker)->colour;
+}
+
+int palette_maker_point(const char *maker)
+{
+    return style_of(maker)->point;
+}
+
+/* In the middle of a phase that is wide enough; at the end of the last one, however narrow. */
+static void append_name(GString *drawing, const struct strip_phase *phase, double share, bool last)
+{
+    bool narrow = share < 0.1;
+    if (narrow && !last)
+        return;
+    g_string_append_printf(drawing, "    if (%s) { set label '%s' at ",
+                           share < 0.2 && !last ? "!phone" : "1", trace_phase_name(phase->phase));
+    axis_append(drawing, narrow ? phase->end : (phase->start + phase->end) / 2);
+    g_string_append_printf(drawing, "/second, graph 1 %s offset 0,-0.7 textcolor rgb ink }\n",
+                           narrow ? "right" : "center");
+}
+
+void phase_bands_append(GString *drawing, const GArray *phases, double duration)
+{
+    static const char *const shade[] = {"0.05", "0.16", "0.09"};
+    for (guint i = 0; i < phases->len; i++) {
+        const struct strip_phase *phase = &g_array_index(phases, struct strip_phase, i);
+        g_string_append(drawing, "    set object rectangle from ");
+        axis_append(drawing, phase->start);
+        g_string_append(drawing, "/second, graph 0 to ");
+        axis_append(drawing, phase->end);
+        g_string_append_printf(drawing,
+                               "/second, graph 1 behind fc rgb muted fs transparent solid %s "
+                               "noborder\n",
+                               shade[phase->phase]);
+        append_name(drawing, phase, (phase->end - phase->start) / (duration > 0 ? duration : 1),
+                    i + 1 == phases->len);
+    }
+}
+
+double curve_most(const GArray *curve)
+{
+    double most = 0;
+    for (guint i = 0; i < curve->len; i++)
+        most = MAX(most, g_array_index(curve, struct curve_point, i).value);
+    return most;
+}
+
+void curve_append_data(GString *data, const GArray *curve, double seconds, guint columns)
+{
+    double level = NAN, width = seconds / columns;
+    guint next = 0;
+    for (guint c = 0; c < columns; c++) {
+        double most = level;
+        for (; next < curve->len &&
+               g_array_index(curve, struct curve_point, next).time < (c + 1) * width;
+             next++) {
+            level = g_array_index(curve, struct curve_point, next).value;
+            most = isnan(most) ? level : MAX(most, level);
+        }
+        for (guint edge = 0; edge < 2; edge++) {
+            axis_append(data, (c + edge) * width);
+            g_string_append_c(data, ' ');
+            axis_append(data, most);
+            g_string_append_c(data, '\n');
+        }
+    }
 }

@@ -1,8 +1,11 @@
+/* The trace that a plan is executed over: the one it was made from, as its choices change it. */
 #include "report/inputs.h"
 
-#include "report/error.h"
-#include "report/plan_trace.h"
-#include "report/strips_file.h"
+#include "chunks/plan.h"
+#include "models/derive.h"
+#include "models/place_updates.h"
+#include "report/report.h"
+#include "report/timeline.h"
 #include "traces/files.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
@@ -11,6 +14,64 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* NULL: the trace is not of a model that is known. */
+static struct trace *derive_choice(const struct plan *plan, const struct trace *trace,
+                                   const struct platform *platform)
+{
+    struct run_choices *own = run_choices_of(trace);
+    const struct run_choices *choices = plan->choices;
+    const struct model_choice choice = {choices->recompute, choices->offload,
+                                        choices->host_embedding, choices->second_backward};
+    bool alike = own->host_embedding == choices->host_embedding &&
+                 own->second_backward == choices->second_backward &&
+                 !memcmp(own->recompute, choices->recompute, own->layer_count) &&
+                 !memcmp(own->offload, choices->offload, own->layer_count);
+    run_choices_free(own);
+    if (alike)
+        return trace_copy(trace);
+    struct recognised *recognised = recognise(trace, NULL);
+    struct trace *derived = recognised ? model_derive(recognised, trace, choice, platform) : NULL;
+    recognised_free(recognised);
+    return derived;
+}
+
+static bool is_made_for(const struct plan *plan, const struct trace *trace)
+{
+    g_autofree char *digest = trace_digest(trace);
+    return !g_strcmp0(digest, plan->digest);
+}
+
+static bool has_room_for(const struct run_choices *choices, const struct trace *trace)
+{
+    struct run_choices *own = run_choices_of(trace);
+    bool same = own->layer_count == choices->layer_count &&
+                own->tensor_count == choices->tensor_count;
+    run_choices_free(own);
+    return same;
+}
+
+/* `trace` with the layers computed again, and the updates on the host, that the plan chooses. NULL:
+ * it cannot be had from this trace, or the result is not what the plan was made for. The caller
+ * frees it with trace_free. */
+static struct trace *plan_trace_derive(const struct plan *plan, const struct trace *trace)
+{
+    if (!plan->choices || !has_room_for(plan->choices, trace))
+        return NULL;
+    struct platform *platform = plan->certificate && plan->certificate->platform
+                                    ? platform_parse(plan->certificate->platform, "", NULL)
+                                    : NULL;
+    struct trace *chosen = derive_choice(plan, trace, platform);
+    struct trace *placed =
+        chosen ? model_place_updates(chosen, plan->choices->host_update, platform, NULL) : NULL;
+    if (placed && !is_made_for(plan, placed)) {
+        trace_free(placed);
+        placed = NULL;
+    }
+    trace_free(chosen);
+    platform_free(platform);
+    return placed;
+}
 
 enum kind {
     KIND_UNKNOWN,
@@ -81,7 +142,7 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
 }
 
 /* KIND_UNKNOWN with the error set. *root is the JSON of a plan or a sweep, to release. */
-static enum kind recognise(const char *path, json_t **root, GError **error)
+static enum kind kind_of_file(const char *path, json_t **root, GError **error)
 {
     if (!input_file_check(path, error))
         return KIND_UNKNOWN;
@@ -196,7 +257,7 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
     struct run_log *log = NULL;
     struct strips *strips = NULL;
     bool good = false;
-    switch (recognise(path, &root, error)) {
+    switch (kind_of_file(path, &root, error)) {
     case KIND_TRACE:
         good = add_trace(inputs, path, error);
         break;

@@ -3,7 +3,7 @@
 #define PSTAR_REPORT_MEMORY_H
 
 #include "chunks/plan.h"
-#include "report/strips.h"
+#include "report/timeline.h"
 
 /* What is alive on the device while one operator runs. */
 struct memory_moment {

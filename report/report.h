@@ -1,10 +1,16 @@
-/* The report: pictures, tables and one page of what traces, plans, sweeps and run logs hold. */
+/* What can go wrong in a report. */
 #ifndef PSTAR_REPORT_REPORT_H
 #define PSTAR_REPORT_REPORT_H
 
-#include "report/error.h"
-
+#include <glib.h>
 #include <stdbool.h>
+
+enum report_error {
+    REPORT_ERROR_INPUT, /* an input file is unreadable, of no known kind, or damaged */
+    REPORT_ERROR_FAILED /* gnuplot is missing or failed, or the report cannot be written */
+};
+#define REPORT_ERROR report_error_quark()
+GQuark report_error_quark(void);
 
 enum report_format { REPORT_TEXT, REPORT_JSON };
 

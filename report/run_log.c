@@ -1,7 +1,7 @@
-#include "report/run_log.h"
+#include "report/inputs.h"
 
-#include "report/error.h"
 #include "report/quantities.h"
+#include "report/report.h"
 
 #include <errno.h>
 #include <math.h>

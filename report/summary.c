@@ -1,4 +1,4 @@
-#include "report/summary.h"
+#include "report/output.h"
 
 #include "report/quantities.h"
 #include "report/text.h"

@@ -1,7 +1,7 @@
-#include "report/sweep_file.h"
+#include "report/inputs.h"
 
-#include "report/error.h"
 #include "report/quantities.h"
+#include "report/report.h"
 
 #include <stddef.h>
 

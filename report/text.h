@@ -1,10 +1,11 @@
 /* Text for people: names out of files that anyone may have written, made safe for the place where
- * they are shown, and figures with no more digits than they deserve. All results are the caller's,
- * to g_free. */
+ * they are shown, figures with no more digits than they deserve, and tables. All strings are the
+ * caller's, to g_free. */
 #ifndef PSTAR_REPORT_TEXT_H
 #define PSTAR_REPORT_TEXT_H
 
 #include <glib.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Valid UTF-8 with no control characters in it: what is neither becomes U+FFFD. NULL gives "". */
@@ -39,5 +40,24 @@ char *text_difference(double value, double reference);
 
 /* printf's conversion of one double, with a point whatever the locale. */
 char *text_number(const char *format, double value);
+
+struct table {
+    char *title;
+    char *note;         /* a sentence below it; NULL: none */
+    bool prose;         /* cells are text, not figures: aligned left, and may wrap */
+    GPtrArray *columns; /* char *; figures are aligned right in all but the first */
+    GPtrArray *rows;    /* GPtrArray of char *, as many as columns */
+};
+
+/* `columns`: titles, "|" between them. */
+struct table *table_new(const char *title, const char *columns);
+void table_free(struct table *table);
+
+/* Adds a row of as many cells as there are columns, each a string that the table takes over. */
+void table_add(struct table *table, char *cell, ...);
+
+/* Untrusted cells come out escaped, or with control characters replaced. */
+void table_append_html(const struct table *table, GString *html);
+void table_append_text(const struct table *table, GString *text);
 
 #endif

@@ -1,18 +1,136 @@
-/* The timeline: operators, copies and waits with their names, zoomable in the page. */
+/* What ran when in one step: rows of spans, a row a resource, and curves of what counters said. */
 #ifndef PSTAR_REPORT_TIMELINE_H
 #define PSTAR_REPORT_TIMELINE_H
 
-#include "report/strips.h"
+#include "report/configuration.h"
+#include "traces/records.h"
+#include "traces/trace.h"
 
-/* "timeline", "timeline-2", ...: of the section, and of its file in figures/. Free with g_free. */
-char *timeline_name(unsigned number);
+#include <jansson.h>
+#include <stdbool.h>
 
-/* Appends a section with an inline SVG. Spans that are too narrow to be seen at the first zooms are
- * joined with their neighbours, so that its size does not grow with theirs. */
-void timeline_append_html(GString *html, const struct strips *strips, unsigned number);
+enum curve {
+    CURVE_ALLOCATED,   /* device memory, by the program's allocations within the recording */
+    CURVE_DEVICE_USED, /* the same by NVML: of all processes */
+    CURVE_PINNED,      /* host memory */
+    CURVE_MANAGED,
+    CURVE_RESIDENT, /* of the process */
+    CURVE_H2D,      /* over PCIe by NVML, bytes a second since the sample before */
+    CURVE_D2H,
+    CURVES
+};
 
-/* Writes all spans as Chrome's trace events, for Perfetto: figures/NAME.json. */
-bool timeline_write(const struct strips *strips, const char *folder, unsigned number,
-                    GError **error);
+struct curve_point {
+    double time; /* seconds from the step's begin */
+    double value;
+};
+
+enum strip {
+    STRIP_COMPUTE, /* the device computes */
+    STRIP_H2D,
+    STRIP_D2H,
+    STRIP_HOST,    /* operators on the host: the CPU's optimizer */
+    STRIP_NETWORK, /* other devices: collectives, and copies between peers */
+    STRIP_WAIT,    /* the device has nothing to compute: it waits */
+    STRIPS
+};
+
+#define STRIP_UNKNOWN STRIPS
+
+struct strip_span {
+    double start, end; /* seconds from the iteration's begin */
+    uint64_t bytes;    /* of a copy; else 0 */
+    const char *name;  /* in names */
+    uint8_t cause;     /* enum strip: of a wait, on which resource ran what was waited for */
+    uint8_t phase;     /* enum trace_phase, of what computes; STRIP_NO_PHASE: nobody says */
+};
+
+#define STRIP_NO_PHASE (TRACE_UPDATE_PHASE + 1)
+
+/* Phases follow each other without gaps from 0 to the iteration's end. */
+struct strip_phase {
+    enum trace_phase phase;
+    double start, end;
+};
+
+struct strips {
+    char *origin;  /* the file's name */
+    char *model;   /* NULL: not said */
+    bool measured; /* else simulated */
+    bool alone;    /* a trace\'s operators one behind the other: what they wait for is not known */
+    double link_rate[2];      /* H2D, D2H, bytes a second: what the link can do; 0: nobody says */
+    const char *link_said_by; /* the file that says it, for people; NULL: none. Interned */
+    bool gpu; /* recorded by a profiler of the device: kernels and copies, not operators */
+    struct configuration configuration; /* of a simulation: who decided what moves */
+    double seconds;                     /* the iteration's */
+    GArray *spans[STRIPS];              /* struct strip_span, by start */
+    GArray *reach[STRIPS];              /* double: the latest end up to each span */
+    bool known[STRIPS];                 /* the file can tell; else there are no spans */
+    GArray *curves[CURVES];             /* struct curve_point */
+    GStringChunk *names;
+    GArray *phases; /* struct strip_phase; empty: nobody says */
+};
+
+struct strips *strips_new(const char *origin);
+void strips_free(struct strips *strips); /* NULL is allowed */
+
+/* Adds a span; returns it, for the caller to complete, until the next call. */
+struct strip_span *strips_add(struct strips *strips, enum strip strip, double start, double end,
+                              const char *name);
+
+/* Call when all spans are there: sorts them, clips them to the iteration, makes the phases, where
+ * there are none yet, from those of the spans of compute and host, and, where nothing says what the
+ * device waited for, makes waits of the gaps in its compute. */
+void strips_complete(struct strips *strips);
+
+/* Seconds within [start, end) in which the strip has at least one span. */
+double strips_busy(const struct strips *strips, enum strip strip, double start, double end);
+
+/* Busy seconds of `columns` equal parts of the iteration, for which one pass is enough. */
+void strips_busy_columns(const struct strips *strips, enum strip strip, double *busy,
+                         guint columns);
+
+/* Bytes that the strip's copies moved in each of `columns` equal parts of the iteration, a copy's
+ * evenly over its time. */
+void strips_byte_columns(const struct strips *strips, enum strip strip, double *bytes,
+                         guint columns);
+
+/* The same within [start, end). */
+double strips_bytes(const struct strips *strips, enum strip strip, double start, double end);
+
+/* The rate of the fastest of the copies that are not small, bytes a second; 0: no copy. */
+double strips_peak_rate(const struct strips *strips, enum strip strip);
+
+/* Sums over all parts of one phase; what is not known is 0. */
+struct strip_sums {
+    double seconds;
+    double busy[STRIPS];
+    double wait_for[STRIPS + 1]; /* by cause; STRIP_UNKNOWN: nobody says */
+    double bytes[STRIPS];
+};
+struct strip_sums strips_sum(const struct strips *strips, enum trace_phase phase);
+
+/* Of the whole iteration. */
+struct strip_sums strips_sum_all(const struct strips *strips);
+
+/* "What it shows: measured (run.pstar)"; or simulated, or operators alone. Free with g_free. */
+char *strips_title(const char *what, const struct strips *strips);
+
+/* "device computes", "H2D copies", "D2H copies", "host optimizer", "network", "device waits". */
+const char *strip_label(enum strip strip);
+
+/* Of what pstar-sim --timeline wrote: Chrome's trace events. NULL with REPORT_ERROR_INPUT, which
+ * names the event, where something is wrong. */
+struct strips *strips_of_timeline(const json_t *root, const char *origin, GError **error);
+
+/* One iteration of what the trace at `path` has recorded, the one of median length: kernels and
+ * copies where a profiler saw them, else the operators' ranges. *strips is NULL where it has
+ * recorded neither. `trace` is its iteration; NULL: it has none. Errors as activity_read. */
+bool strips_of_records(const char *path, const struct trace *trace, struct strips **strips,
+                       GError **error);
+
+/* Of a trace that has recorded no strips, but knows how long its operators take: one behind the
+ * other. NULL: it does not know. */
+struct strips *strips_of_operators(const char *path, const struct trace *trace);
 
 #endif

@@ -1,9 +1,9 @@
 /* Files are recognised by what is in them, paired where they belong together, and refused with the
  * place and the reason where they are damaged. */
 #include "models/place_updates.h"
-#include "report/error.h"
-#include "report/pairs.h"
+#include "report/analysis.h"
 #include "report/quantities.h"
+#include "report/report.h"
 #include "tests/report/sample.h"
 
 #include <glib/gstdio.h>

@@ -1,7 +1,7 @@
 /* gnuplot's SVG becomes part of the page: of its colours, its identifiers, and of nothing outside.
  */
-#include "report/palette.h"
-#include "report/svg.h"
+#include "report/figure.h"
+#include "report/output.h"
 
 #include <string.h>
 

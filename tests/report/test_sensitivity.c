@@ -1,7 +1,7 @@
 /* What more memory or a faster link would buy, from sweeps that differ in the link; and what says
  * how fast the link is. */
 #include "report/contents.h"
-#include "report/error.h"
+#include "report/report.h"
 #include "tests/report/drawn.h"
 
 #include <string.h>

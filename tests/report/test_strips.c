@@ -1,7 +1,7 @@
 /* Who was busy when: read from timelines and recordings, summed, and joined. */
-#include "report/error.h"
 #include "report/inputs.h"
-#include "report/strips_file.h"
+#include "report/report.h"
+#include "report/timeline.h"
 #include "tests/report/sample.h"
 #include "traces/annotations.h"
 #include "traces/records.h"

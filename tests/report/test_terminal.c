@@ -1,5 +1,5 @@
 /* What is printed: figures as characters, and two steps side by side. */
-#include "report/compare.h"
+#include "report/analysis.h"
 #include "report/contents.h"
 #include "tests/report/drawn.h"
 

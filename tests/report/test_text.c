@@ -1,6 +1,5 @@
 /* Untrusted text comes out harmless, and figures come out short. */
-#include "report/axis.h"
-#include "report/table.h"
+#include "report/figure.h"
 #include "report/text.h"
 
 #include <math.h>

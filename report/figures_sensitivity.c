@@ -1,6 +1,5 @@
-#include "report/axis.h"
+#include "report/figure.h"
 #include "report/figures.h"
-#include "report/palette.h"
 #include "report/text.h"
 #include "traces/size.h"
 

@@ -1,5 +1,6 @@
-#include "report/error.h"
-#include "report/strips_file.h"
+/* Timelines out of the files of pstar-sim and of traces, and into Chrome's trace events. */
+#include "report/report.h"
+#include "report/timeline.h"
 
 #include <string.h>
 
@@ -92,6 +93,30 @@ struct strips *strips_of_timeline(const json_t *root, const char *origin, GError
                     ": not of pstar-sim --timeline",
                     origin);
     else if (read_events(strips, json_object_get(root, "traceEvents"), error)) {
+        strips_complete(strips);
+        return strips;
+    }
+    strips_free(strips);
+    return NULL;
+}
+
+struct strips *strips_of_operators(const char *path, const struct trace *trace)
+{
+    struct strips *strips = strips_new(path);
+    uint64_t ns = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *ran = &trace->operators[m];
+        double start = (double)ns * 1e-9, end = (double)(ns += ran->duration_ns) * 1e-9;
+        bool host = ran->place == TRACE_ON_HOST;
+        if (ran->duration_ns)
+            strips_add(strips, host ? STRIP_HOST : STRIP_COMPUTE, start, end, ran->name)->phase =
+                (uint8_t)ran->phase;
+    }
+    strips->seconds = (double)ns * 1e-9;
+    strips->model = g_strdup(trace->model);
+    strips->measured = strips->alone = true;
+    strips->known[STRIP_COMPUTE] = strips->known[STRIP_HOST] = strips->known[STRIP_WAIT] = true;
+    if (ns) {
         strips_complete(strips);
         return strips;
     }

@@ -1,5 +1,6 @@
-#include "report/split.h"
+#include "report/analysis.h"
 
+#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -132,4 +133,126 @@ GPtrArray *splits_find(const struct inputs *inputs)
     g_ptr_array_extend_and_steal(splits, others);
     g_ptr_array_extend_and_steal(splits, alone);
     return splits;
+}
+
+static bool predict_by_plan(const struct inputs *inputs, struct pair *pair)
+{
+    for (guint p = 0; p < inputs->plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
+        if (!configuration_same(&input->configuration, &pair->run->configuration))
+            continue;
+        pair->predictor = input->path;
+        pair->configuration = &input->configuration;
+        pair->predicted = input->plan->predicted;
+        return true;
+    }
+    return false;
+}
+
+static bool predict_by_sweep(const struct sweep_file *sweep, struct pair *pair)
+{
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (!entry->fits || !configuration_same(&entry->configuration, &pair->run->configuration))
+            continue;
+        pair->predictor = sweep->origin;
+        pair->configuration = &entry->configuration;
+        pair->predicted = entry->figures;
+        return true;
+    }
+    return false;
+}
+
+GArray *pairs_find(const struct inputs *inputs)
+{
+    GArray *pairs = g_array_new(FALSE, FALSE, sizeof(struct pair));
+    for (guint r = 0; r < inputs->runs->len; r++) {
+        struct pair pair = {.run = g_ptr_array_index(inputs->runs, r)};
+        if (!run_log_measured(pair.run, &pair.measured, &pair.steady))
+            continue;
+        run_log_range(pair.run, &pair.low, &pair.high);
+        bool found = predict_by_plan(inputs, &pair);
+        for (guint s = 0; s < inputs->sweeps->len && !found; s++)
+            found = predict_by_sweep(g_ptr_array_index(inputs->sweeps, s), &pair);
+        pair.timed = pair.predicted.iteration_seconds > 0;
+        if (found)
+            g_array_append_val(pairs, pair);
+    }
+    return pairs;
+}
+
+unsigned pair_equal_counts(const struct pair *pair, unsigned *of)
+{
+    unsigned equal = 0;
+    *of = 0;
+    for (const struct quantity *quantity = quantities; quantity->name; quantity++) {
+        if (quantity->unit == QUANTITY_SECONDS)
+            continue;
+        ++*of;
+        equal += quantity_value(&pair->predicted, quantity) ==
+                 quantity_value(&pair->measured, quantity);
+    }
+    return equal;
+}
+
+static bool first_two(const GPtrArray *all, bool measured, const struct strips **pair)
+{
+    unsigned found = 0;
+    for (guint i = 0; i < all->len && found < 2; i++) {
+        const struct strips *strips = g_ptr_array_index(all, i);
+        if (strips->measured == measured)
+            pair[found++] = strips;
+    }
+    return found == 2;
+}
+
+bool compare_pair(const struct inputs *inputs, const struct strips **a, const struct strips **b)
+{
+    const struct strips *pair[2];
+    if (!first_two(inputs->strips, true, pair) && !first_two(inputs->strips, false, pair))
+        return false;
+    *a = pair[0];
+    *b = pair[1];
+    return true;
+}
+
+static void add_spans(GArray *changes, GHashTable *places, const GArray *spans, int which)
+{
+    for (guint i = 0; i < spans->len; i++) {
+        const struct strip_span *span = &g_array_index(spans, struct strip_span, i);
+        gpointer place;
+        if (!g_hash_table_lookup_extended(places, span->name, NULL, &place)) {
+            const struct compare_change fresh = {.name = span->name};
+            place = GUINT_TO_POINTER(changes->len);
+            g_array_append_val(changes, fresh);
+            g_hash_table_insert(places, (gpointer)span->name, place);
+        }
+        g_array_index(changes, struct compare_change, GPOINTER_TO_UINT(place)).seconds[which] +=
+            span->end - span->start;
+    }
+}
+
+static double difference(const struct compare_change *change)
+{
+    return fabs(change->seconds[1] - change->seconds[0]);
+}
+
+static int by_difference(const void *left, const void *right)
+{
+    double a = difference(left), b = difference(right);
+    return (a < b) - (a > b);
+}
+
+GArray *compare_names(const struct strips *a, const struct strips *b)
+{
+    GArray *changes = g_array_new(FALSE, FALSE, sizeof(struct compare_change));
+    g_autoptr(GHashTable) places = g_hash_table_new(g_str_hash, g_str_equal);
+    const struct strips *both[] = {a, b};
+    for (int which = 0; which < 2; which++) {
+        add_spans(changes, places, both[which]->spans[STRIP_COMPUTE], which);
+        add_spans(changes, places, both[which]->spans[STRIP_HOST], which);
+    }
+    g_array_sort(changes, by_difference);
+    return changes;
 }

@@ -1,13 +1,157 @@
+/* Figures of a sweep: lines by chunk size, and a map by chunk size and device memory. */
+#include "report/figure.h"
 #include "report/figures.h"
-
-#include "report/axis.h"
-#include "report/palette.h"
-#include "report/sweep_grid.h"
+#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
 #include <math.h>
 #include <string.h>
+
+static double traffic(const struct plan_figures *figures)
+{
+    return (double)quantity_traffic(figures);
+}
+
+static double traffic_bound(const struct certificate *certificate)
+{
+    return (double)certificate->traffic.bound;
+}
+
+static double step_time(const struct plan_figures *figures)
+{
+    return figures->iteration_seconds;
+}
+
+static double time_bound(const struct certificate *certificate)
+{
+    return (double)certificate->time.bound * 1e-9;
+}
+
+const struct sweep_measure sweep_traffic = {.stem = "sweep",
+                                            .title = "Traffic by chunk size and policy",
+                                            .name = "traffic an iteration",
+                                            .value = traffic,
+                                            .bound = traffic_bound};
+
+const struct sweep_measure sweep_time = {.stem = "sweep-time",
+                                         .title = "Step time by chunk size and policy",
+                                         .name = "step time",
+                                         .seconds = true,
+                                         .value = step_time,
+                                         .bound = time_bound};
+
+struct sweep_grid sweep_grid_new(const struct sweep_file *sweep,
+                                 const struct sweep_measure *measure)
+{
+    return (struct sweep_grid){measure, sweep_file_budgets(sweep), sweep_file_makers(sweep),
+                               sweep_file_sizes(sweep)};
+}
+
+void sweep_grid_clear(struct sweep_grid *grid)
+{
+    g_array_unref(grid->budgets);
+    g_ptr_array_unref(grid->makers);
+    g_array_unref(grid->sizes);
+}
+
+const struct sweep_file_entry *sweep_grid_best(const struct sweep_file *sweep,
+                                               const struct sweep_grid *grid, uint64_t budget,
+                                               const char *maker, uint64_t size, bool *known)
+{
+    double (*value)(const struct plan_figures *) = grid->measure->value;
+    const struct sweep_file_entry *least = NULL;
+    *known = false;
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->configuration.device_bytes != budget ||
+            entry->configuration.chunk_bytes != size ||
+            (maker && strcmp(entry->configuration.maker, maker) != 0))
+            continue;
+        *known = true;
+        if (entry->fits && (!least || value(&entry->figures) < value(&least->figures)))
+            least = entry;
+    }
+    return least;
+}
+
+/* gnuplot counts blocks: an empty one still needs a row. */
+static void begin_block(GString *data, const struct sweep_grid *grid, uint64_t budget,
+                        const char *what)
+{
+    g_autofree char *name = text_printable(what);
+    g_string_append_printf(data,
+                           "%s# device memory %" G_GUINT64_FORMAT " bytes, %s: chunk_bytes, "
+                           "%s, fits\nNaN NaN 1\n",
+                           data->len ? "\n\n" : "", budget, name,
+                           grid->measure->seconds ? "iteration_seconds" : "h2d_bytes + d2h_bytes");
+}
+
+static void append_line(GString *data, const struct sweep_file *sweep,
+                        const struct sweep_grid *grid, uint64_t budget, const char *maker)
+{
+    begin_block(data, grid, budget, maker);
+    for (guint s = 0; s < grid->sizes->len; s++) {
+        uint64_t size = g_array_index(grid->sizes, uint64_t, s);
+        bool known;
+        const struct sweep_file_entry *entry = sweep_grid_best(sweep, grid, budget, maker, size,
+                                                               &known);
+        if (!known)
+            continue;
+        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", size);
+        axis_append(data, entry ? grid->measure->value(&entry->figures) : NAN);
+        g_string_append(data, entry ? " 1\n" : " 0\n");
+    }
+}
+
+static void append_plans(GString *data, const struct sweep_grid *grid, const GPtrArray *plans,
+                         uint64_t budget)
+{
+    begin_block(data, grid, budget, "plans");
+    for (guint p = 0; p < plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(plans, p);
+        double value = grid->measure->value(&input->plan->predicted);
+        if (input->configuration.device_bytes != budget || (grid->measure->seconds && value <= 0))
+            continue;
+        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", input->configuration.chunk_bytes);
+        axis_append(data, value);
+        g_string_append(data, " 1\n");
+    }
+}
+
+/* From one side of the panel to the other, with a gap before the next bound. */
+static void append_bounds(GString *data, const struct sweep_grid *grid, const GPtrArray *plans,
+                          uint64_t budget)
+{
+    begin_block(data, grid, budget, "lower bounds of plans");
+    for (guint p = 0; p < plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(plans, p);
+        if (input->configuration.device_bytes != budget || !input->plan->certificate)
+            continue;
+        double bound = grid->measure->bound(input->plan->certificate);
+        for (guint end = 0; end < 2 && bound > 0; end++) {
+            uint64_t size = g_array_index(grid->sizes, uint64_t, end ? grid->sizes->len - 1 : 0);
+            axis_append(data, (double)size * (end ? 1.3 : 1 / 1.3));
+            g_string_append_c(data, ' ');
+            axis_append(data, bound);
+            g_string_append(data, end ? " 1\nNaN NaN 1\n" : " 1\n");
+        }
+    }
+}
+
+void sweep_grid_append_data(GString *data, const struct sweep_file *sweep,
+                            const struct sweep_grid *grid, const GPtrArray *plans)
+{
+    for (guint b = 0; b < grid->budgets->len; b++)
+        for (guint m = 0; m < grid->makers->len; m++)
+            append_line(data, sweep, grid, g_array_index(grid->budgets, uint64_t, b),
+                        g_ptr_array_index(grid->makers, m));
+    for (guint b = 0; b < grid->budgets->len; b++)
+        append_plans(data, grid, plans, g_array_index(grid->budgets, uint64_t, b));
+    for (guint b = 0; b < grid->budgets->len; b++)
+        append_bounds(data, grid, plans, g_array_index(grid->budgets, uint64_t, b));
+}
 
 /* How many chunk sizes find room below a panel on a phone, and on a page with one, two or three
  * panels in a row. */
@@ -231,8 +375,8 @@ static char *least_text(const struct sweep_file *sweep, const struct sweep_measu
     return g_strdup_printf("The least, %s, is with %s.", text, label);
 }
 
-static void describe(struct figure *figure, const struct sweep_file *sweep,
-                     const struct sweep_grid *grid, const struct marks *marks, bool cut)
+static void describe_sweep(struct figure *figure, const struct sweep_file *sweep,
+                           const struct sweep_grid *grid, const struct marks *marks, bool cut)
 {
     g_autofree char *least = least_text(sweep, grid->measure);
     figure->alt = g_strdup_printf("Lines of %s by chunk size, one for each of %u policies, "
@@ -285,7 +429,131 @@ struct figure *figure_sweep(const struct sweep_file *sweep, const struct sweep_m
     double floor = floor_of(sweep, measure, plans, greatest);
     append_axes(figure, &grid, greatest, floor);
     append_panels(figure, &grid, &marks);
-    describe(figure, sweep, &grid, &marks, floor > 0);
+    describe_sweep(figure, sweep, &grid, &marks, floor > 0);
+    sweep_grid_clear(&grid);
+    return figure;
+}
+
+#define MOST_LABELS 120 /* more cells are too small for their numbers */
+
+/* Cividis, whose order people with any colour vision see: the best is dark. */
+static const char colours[] = "    set palette defined (0 '#00224e', 1 '#35456c', 2 '#666970', "
+                              "3 '#948e77', 4 '#c8b866', 5 '#fee838')\n";
+
+static void append_heat_data(GString *data, const struct sweep_file *sweep,
+                             const struct sweep_grid *grid)
+{
+    g_string_append_printf(data,
+                           "# chunk size and device memory, by number; %s of the best policy, "
+                           "as text\nNaN NaN NaN \"\"\n",
+                           grid->measure->seconds ? "seconds" : "bytes");
+    for (guint b = 0; b < grid->budgets->len; b++)
+        for (guint s = 0; s < grid->sizes->len; s++) {
+            bool known;
+            const struct sweep_file_entry *best =
+                sweep_grid_best(sweep, grid, g_array_index(grid->budgets, uint64_t, b), NULL,
+                                g_array_index(grid->sizes, uint64_t, s), &known);
+            if (!best)
+                continue;
+            double value = grid->measure->value(&best->figures);
+            g_autofree char *text = grid->measure->seconds ? text_seconds(value)
+                                                           : size_format((uint64_t)value);
+            g_string_append_printf(data, "%u %u ", s + 1, b + 1);
+            axis_append(data, value);
+            g_string_append_printf(data, " \"%s\"\n", text);
+        }
+}
+
+/* The row of the plan's budget, between the sizes that its own lies between. */
+static void append_heat_plans(GString *data, const struct sweep_grid *grid, const GPtrArray *plans)
+{
+    g_string_append(data, "\n\n# plans, likewise\nNaN NaN\n");
+    for (guint p = 0; p < plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(plans, p);
+        uint64_t size = input->configuration.chunk_bytes;
+        guint place = 0;
+        while (place + 1 < grid->sizes->len &&
+               g_array_index(grid->sizes, uint64_t, place + 1) <= size)
+            place++;
+        bool between = place + 1 < grid->sizes->len &&
+                       size > g_array_index(grid->sizes, uint64_t, place);
+        for (guint b = 0; b < grid->budgets->len; b++)
+            if (g_array_index(grid->budgets, uint64_t, b) == input->configuration.device_bytes)
+                g_string_append_printf(data, "%u%s %u\n", place + 1, between ? ".5" : "", b + 1);
+    }
+}
+
+static void append_tics(GString *drawing, const char *axis, const GArray *sizes, guint most)
+{
+    guint step = (sizes->len + most - 1) / most;
+    g_string_append_printf(drawing, "set %stics (", axis);
+    for (guint i = 0; i < sizes->len; i += step) {
+        g_autofree char *size = size_format(g_array_index(sizes, uint64_t, i));
+        g_string_append_printf(drawing, "%s'%s' %u", i ? ", " : "", size, i + 1);
+    }
+    g_string_append(drawing, ")\n");
+}
+
+static void append_drawing(struct figure *figure, const struct sweep_grid *grid)
+{
+    GString *drawing = figure->drawing;
+    bool labels = grid->sizes->len * grid->budgets->len <= MOST_LABELS && grid->sizes->len <= 12;
+    g_string_append(drawing, "    if (phone) { ");
+    append_tics(drawing, "x", grid->sizes, 4);
+    g_string_append(drawing, "    } else { ");
+    append_tics(drawing, "x", grid->sizes, 10);
+    g_string_append(drawing, "    }\n    ");
+    append_tics(drawing, "y", grid->budgets, 12);
+    g_string_append(drawing, colours);
+    g_string_append_printf(
+        drawing,
+        "    unset grid; unset colorbox; set border 0; set tics scale 0\n"
+        "    set xrange [0.5:%u.5]; set yrange [0.5:%u.5]\n"
+        "    set xlabel 'chunk size' offset 0,0.3 textcolor rgb ink\n"
+        "    set ylabel 'device memory' textcolor rgb ink\n"
+        "    plot data index 0 using 1:2:($1-0.49):($1+0.49):($2-0.48):($2+0.48):3 with boxxyerror "
+        "lc palette fs solid noborder notitle",
+        grid->sizes->len, grid->budgets->len);
+    if (labels)
+        g_string_append(
+            drawing, ", \\\n        data index 0 using (phone || $3 > middle ? NaN : $1):2:4 with "
+                     "labels textcolor rgb '#ffffff' notitle, \\\n"
+                     "        data index 0 using (phone || $3 <= middle ? NaN : $1):2:4 with "
+                     "labels textcolor rgb '#101418' notitle");
+    g_string_append(drawing,
+                    ", \\\n        data index 1 using 1:2 with points pt 3 ps 2 lw 3 lc rgb "
+                    "'" PALETTE_PLAN "' notitle\n");
+}
+
+struct figure *figure_heat(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                           const GPtrArray *plans, unsigned number)
+{
+    struct figure *figure =
+        figure_new(figure_name("heat", number),
+                   g_strdup_printf("The best %s by chunk size and device memory", measure->name));
+    struct sweep_grid grid = sweep_grid_new(sweep, measure);
+    double least = INFINITY, most = 0;
+    append_heat_data(figure->data, sweep, &grid);
+    append_heat_plans(figure->data, &grid, plans);
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        if (entry->fits) {
+            least = MIN(least, measure->value(&entry->figures));
+            most = MAX(most, measure->value(&entry->figures));
+        }
+    }
+    axis_append_variable(figure->setup, "middle", isinf(least) ? 0 : (least + most) / 2);
+    figure->wide_height = 120 + 48 * (int)grid.budgets->len;
+    figure->phone_height = figure->wide_height;
+    append_drawing(figure, &grid);
+    figure->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories, darker where %s "
+                                  "is less; what does not fit is empty.",
+                                  grid.sizes->len, grid.budgets->len, measure->name);
+    figure->caption =
+        g_strdup_printf("Of all policies and strategies of %s the best; darker is "
+                        "less. What does not fit is left empty. The star is the plan.",
+                        sweep->origin);
     sweep_grid_clear(&grid);
     return figure;
 }

@@ -1,0 +1,506 @@
+/* Figures of memory over one iteration: of a plan, of a trace alone, and as it was measured. */
+#include "report/figure.h"
+#include "report/figures.h"
+#include "report/text.h"
+#include "traces/size.h"
+
+#include <math.h>
+
+#define MEMORY_COLUMNS 600  /* as many as the eye can tell apart across the figure */
+#define HEADROOM       1.25 /* above the budget: for the names of phases and of the peak */
+#define BUDGET_SHOWN   2.5  /* a budget of more times the peak would flatten the picture */
+
+/* The device_parts of the stack, from the bottom up. */
+struct device_parts {
+    unsigned count;
+    enum trace_list lists[TRACE_ACCESS_LISTS];
+};
+
+static struct device_parts device_parts_of(const struct plan *plan)
+{
+    struct device_parts device_parts = {0};
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
+        if (plan->layout->places[list])
+            device_parts.lists[device_parts.count++] = (enum trace_list)list;
+    return device_parts;
+}
+
+static void append_device_row(GString *data, const struct device_parts *device_parts, double time,
+                              const struct memory_moment *moment)
+{
+    axis_append(data, time);
+    for (unsigned p = 0; p < device_parts->count; p++)
+        g_string_append_printf(data, " %" G_GUINT64_FORMAT,
+                               moment->list_bytes[device_parts->lists[p]]);
+    g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", moment->non_model_bytes);
+}
+
+/* Neighbouring moments that are narrower than a column share one: that of the most bytes. */
+static void append_device_data(GString *data, const struct device_parts *device_parts,
+                               const struct memory *memory)
+{
+    g_string_append(data, "# time");
+    for (unsigned p = 0; p < device_parts->count; p++)
+        g_string_append_printf(data, " %s", trace_list_name(device_parts->lists[p]));
+    g_string_append(data, " non_model; bytes; where many moments are narrower than a column of "
+                          "the picture, the one of the most bytes\n");
+    double width = memory_duration(memory) / MEMORY_COLUMNS;
+    for (uint32_t first = 0, next; first < memory->moment_count; first = next) {
+        const struct memory_moment *fullest = &memory->moments[first];
+        double start = fullest->start, end = fullest->end;
+        for (next = first + 1; next < memory->moment_count && end - start < width; next++) {
+            const struct memory_moment *moment = &memory->moments[next];
+            end = moment->end;
+            if (memory_total(moment) > memory_total(fullest))
+                fullest = moment;
+        }
+        append_device_row(data, device_parts, start, fullest);
+        append_device_row(data, device_parts, end, fullest);
+    }
+}
+
+static void append_peak(GString *drawing, const struct trace *trace, const struct memory *memory)
+{
+    const struct memory_moment *peak = &memory->moments[memory->peak];
+    double middle = (peak->start + peak->end) / 2;
+    bool left = middle < memory_duration(memory) / 2;
+    g_autofree char *size = size_format(memory_total(peak));
+    g_autofree char *name = text_shortened(trace->operators[memory->peak].name, 48);
+    g_autofree char *wide = g_strdup_printf("peak %s: %s", size, name);
+    g_autofree char *wide_label = text_gnuplot(wide);
+    g_autofree char *phone = g_strdup_printf("peak %s", size);
+    g_autofree char *phone_label = text_gnuplot(phone);
+    g_string_append_printf(
+        drawing,
+        "    set arrow from first peak_at/second, graph 0.85 to first peak_at/second, "
+        "first peak_bytes/byte nohead front lc rgb ink lw 1\n"
+        "    set label (phone ? %s : %s) at first peak_at/second, graph 0.88 %s front "
+        "textcolor rgb ink\n",
+        phone_label, wide_label, left ? "left" : "right");
+}
+
+static void append_device_stack(GString *drawing, const struct device_parts *device_parts,
+                                bool budget)
+{
+    /* From the top down: each area is drawn over the one that reaches above it. */
+    g_string_append_printf(drawing,
+                           "    plot data using ($1/second):((sum [i=2:%u] column(i))/byte) "
+                           "with filledcurves y1=0 lc rgb '" PALETTE_NON_MODEL "' fs solid "
+                           "noborder title 'non-model data'",
+                           device_parts->count + 2);
+    for (unsigned p = device_parts->count; p-- > 0;)
+        g_string_append_printf(drawing,
+                               ", \\\n        data using ($1/second):((sum [i=2:%u] column(i))"
+                               "/byte) with filledcurves y1=0 lc rgb '%s' fs solid noborder "
+                               "title '%s'",
+                               p + 2, palette_list(device_parts->lists[p]),
+                               trace_list_name(device_parts->lists[p]));
+    g_string_append_printf(drawing,
+                           ", \\\n        data using ($1/second):((sum [i=2:%u] column(i))/byte) "
+                           "with lines lc rgb ink lw 1.2 title 'all chunks'",
+                           device_parts->count + 1);
+    if (budget)
+        g_string_append(drawing, ", \\\n        budget/byte with lines lc rgb ink lw 2 dt (8,5) "
+                                 "title 'budget'");
+    g_string_append(drawing,
+                    ", \\\n        '+' using (peak_at/second):(peak_bytes/byte) every ::0::0 with "
+                    "points pt 7 ps 0.7 lc rgb ink notitle\n");
+}
+
+static void append_axes(struct figure *figure, const struct memory *memory, uint64_t budget,
+                        bool budget_shown)
+{
+    double duration = memory_duration(memory);
+    const struct memory_moment *peak = &memory->moments[memory->peak];
+    double greatest = (double)memory_total(peak);
+    double top = HEADROOM * (budget_shown ? MAX(greatest, (double)budget) : greatest);
+    struct axis_unit byte = axis_bytes(top);
+    struct axis_unit second = memory->timed ? axis_seconds(duration)
+                                            : (struct axis_unit){"moments", 1};
+    axis_append_variable(figure->setup, "byte", byte.size);
+    axis_append_variable(figure->setup, "second", second.size);
+    axis_append_variable(figure->setup, "budget", (double)budget);
+    axis_append_variable(figure->setup, "duration", duration > 0 ? duration : 1);
+    axis_append_variable(figure->setup, "top", top > 0 ? top : 1);
+    axis_append_variable(figure->setup, "peak_at", (peak->start + peak->end) / 2);
+    axis_append_variable(figure->setup, "peak_bytes", (double)memory_total(peak));
+    g_string_append_printf(figure->drawing,
+                           "    set xrange [0:duration/second]\n    set yrange [0:top/byte]\n"
+                           "    set ylabel 'device memory, %s' textcolor rgb ink\n"
+                           "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
+                           byte.name, memory->timed ? "time of the operators, " : "", second.name);
+}
+
+static void describe_device(struct figure *figure, const struct input_plan *input,
+                            const struct memory *memory, bool budget_shown)
+{
+    const struct trace *trace = input->trace->trace;
+    const struct memory_moment *peak = &memory->moments[memory->peak];
+    const struct trace_operator *busiest = &trace->operators[memory->peak];
+    g_autofree char *total = size_format(memory_total(peak));
+    g_autofree char *chunks = size_format(peak->chunk_bytes);
+    g_autofree char *non_model = size_format(peak->non_model_bytes);
+    g_autofree char *budget = size_format(input->plan->device_budget);
+    g_autofree char *duration = memory->timed ? text_seconds(memory_duration(memory))
+                                              : g_strdup("unknown time");
+    g_autofree char *where = g_strdup_printf("moment %u, %s", memory->peak, busiest->name);
+    figure->alt = g_strdup_printf(
+        "Stacked areas over one iteration of %s: the bytes of each chunk list, non-model data on "
+        "top, the budget of %s as a dashed line. The peak, %s, is at %s.",
+        duration, budget, total, where);
+    figure->caption = g_strdup_printf(
+        "What lies on the device under %s while each operator runs: chunks by list, activations "
+        "and workspaces (non-model data) on top. The peak is %s (%s in chunks, %s non-model) at "
+        "%s.%s%s",
+        input->path, total, chunks, non_model, where,
+        memory->timed ? " Time is the operators' own: waiting for copies is left out."
+                      : " The trace knows no durations, so every operator is equally wide.",
+        budget_shown ? "" : " The budget lies above the picture.");
+}
+
+struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
+                             unsigned number)
+{
+    struct figure *figure = figure_new(figure_name("memory", number),
+                                       g_strdup("Device memory over one iteration"));
+    figure->wide_height = 500;
+    figure->phone_height = 400;
+    struct device_parts device_parts = device_parts_of(plan->plan);
+    uint64_t budget = plan->plan->device_budget;
+    double peak = (double)memory_total(&memory->moments[memory->peak]);
+    bool budget_shown = (double)budget <= BUDGET_SHOWN * peak;
+    append_device_data(figure->data, &device_parts, memory);
+    append_axes(figure, memory, budget, budget_shown);
+    g_autoptr(GArray) phases = memory_phases(memory);
+    phase_bands_append(figure->drawing, phases, memory_duration(memory));
+    append_peak(figure->drawing, plan->trace->trace, memory);
+    append_device_stack(figure->drawing, &device_parts, budget_shown);
+    describe_device(figure, plan, memory, budget_shown);
+    return figure;
+}
+
+#define HOST_COLUMNS 400 /* as many as the eye can tell apart across the figure */
+
+/* The lists that have slots in host memory. */
+struct host_parts {
+    unsigned count;
+    enum trace_list lists[TRACE_ACCESS_LISTS];
+};
+
+static struct host_parts host_parts_of(const struct plan *plan)
+{
+    struct host_parts host_parts = {0};
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
+        bool homed = false;
+        for (uint32_t c = 0; c < plan->layout->chunk_count && !homed; c++)
+            homed = plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS;
+        if (homed)
+            host_parts.lists[host_parts.count++] = (enum trace_list)list;
+    }
+    return host_parts;
+}
+
+static void append_host_row(GString *data, const struct host_parts *host_parts, double time,
+                            const struct memory_moment *moment)
+{
+    axis_append(data, time);
+    for (unsigned p = 0; p < host_parts->count; p++)
+        g_string_append_printf(data, " %" G_GUINT64_FORMAT,
+                               moment->host_bytes[host_parts->lists[p]]);
+    g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", moment->host_twice_bytes);
+}
+
+/* Of neighbouring moments that are narrower than a column, the first. */
+static void append_host_data(GString *data, const struct host_parts *host_parts,
+                             const struct memory *memory)
+{
+    double width = memory_duration(memory) / HOST_COLUMNS;
+    g_string_append(data, "# time; bytes of chunks that only host memory has:");
+    for (unsigned p = 0; p < host_parts->count; p++)
+        g_string_append_printf(data, " %s", trace_list_name(host_parts->lists[p]));
+    g_string_append(data, "; of chunks that are on the device, too\n");
+    for (uint32_t first = 0, next; first < memory->moment_count; first = next) {
+        double start = memory->moments[first].start, end = memory->moments[first].end;
+        for (next = first + 1; next < memory->moment_count && end - start < width; next++)
+            end = memory->moments[next].end;
+        append_host_row(data, host_parts, start, &memory->moments[first]);
+        append_host_row(data, host_parts, end, &memory->moments[first]);
+    }
+}
+
+/* From the top down: each area is drawn over the one that reaches above it. */
+static void append_host_stack(GString *drawing, const struct host_parts *host_parts)
+{
+    g_string_append_printf(drawing,
+                           "    plot data using ($1/second):((sum [i=2:%u] column(i))/byte) with "
+                           "filledcurves y1=0 lc rgb '" PALETTE_TWICE "' fs solid noborder "
+                           "title 'on the device, too'",
+                           host_parts->count + 2);
+    for (unsigned p = host_parts->count; p-- > 0;)
+        g_string_append_printf(drawing,
+                               ", \\\n        data using ($1/second):((sum [i=2:%u] column(i))"
+                               "/byte) with filledcurves y1=0 lc rgb '%s' fs solid noborder "
+                               "title '%s'",
+                               p + 2, palette_list(host_parts->lists[p]),
+                               trace_list_name(host_parts->lists[p]));
+    g_string_append(drawing, ", \\\n        pool/byte with lines lc rgb ink lw 2 dt (8,5) title "
+                             "'pinned pool'\n");
+}
+
+static void describe_host(struct figure *figure, const struct input_plan *input,
+                          const struct memory *memory)
+{
+    uint64_t most = 0;
+    for (uint32_t m = 0; m < memory->moment_count; m++)
+        most = MAX(most, memory->moments[m].host_twice_bytes);
+    g_autofree char *pool = size_format(memory->host_pool_bytes), *twice = size_format(most);
+    figure->alt =
+        g_strdup_printf("Stacked areas over one iteration: the slots in host memory of each "
+                        "chunk list, and of chunks that are on the device, too; the "
+                        "pinned pool of %s as a dashed line.",
+                        pool);
+    figure->caption = g_strdup_printf(
+        "The pinned pool of %s is %s; no chunk lies in pageable memory, or on NVMe. In colour are "
+        "the chunks that only host memory has; up to %s of the slots belong to chunks that are on "
+        "the device at the time, and wait for them to come back.",
+        input->path, pool, twice);
+}
+
+struct figure *figure_host(const struct input_plan *plan, const struct memory *memory,
+                           unsigned number)
+{
+    struct figure *figure = figure_new(figure_name("host", number),
+                                       g_strdup("Host memory over one iteration"));
+    struct host_parts host_parts = host_parts_of(plan->plan);
+    double duration = memory_duration(memory);
+    struct axis_unit byte = axis_bytes(1.2 * (double)memory->host_pool_bytes);
+    struct axis_unit second = memory->timed ? axis_seconds(duration)
+                                            : (struct axis_unit){"moments", 1};
+    figure->wide_height = 420;
+    figure->phone_height = 360;
+    append_host_data(figure->data, &host_parts, memory);
+    axis_append_variable(figure->setup, "byte", byte.size);
+    axis_append_variable(figure->setup, "second", second.size);
+    axis_append_variable(figure->setup, "pool", (double)memory->host_pool_bytes);
+    axis_append_variable(figure->setup, "duration", duration > 0 ? duration : 1);
+    g_string_append_printf(figure->drawing,
+                           "    set xrange [0:duration/second]\n    set yrange [0:1.2*pool/byte]\n"
+                           "    set ylabel 'host memory, %s' textcolor rgb ink\n"
+                           "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
+                           byte.name, memory->timed ? "time of the operators, " : "", second.name);
+    g_autoptr(GArray) phases = memory_phases(memory);
+    phase_bands_append(figure->drawing, phases, duration);
+    append_host_stack(figure->drawing, &host_parts);
+    describe_host(figure, plan, memory);
+    return figure;
+}
+
+#define MEMORY_COLUMNS 600 /* as many as the eye can tell apart across the figure */
+
+/* Where each moment begins, in seconds, or in moments where the trace knows no durations; the
+ * iteration's end behind them. [operator_count + 1], to g_free. */
+static double *find_starts(const struct trace *trace, bool *timed)
+{
+    double *starts = g_new0(double, trace->operator_count + 1);
+    *timed = false;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        *timed = *timed || trace->operators[m].duration_ns;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        starts[m + 1] = starts[m] + (*timed ? (double)trace->operators[m].duration_ns * 1e-9 : 1);
+    return starts;
+}
+
+static GArray *find_phases(const struct trace *trace, const double *starts)
+{
+    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct strip_phase));
+    for (uint32_t first = 0, next; first < trace->operator_count; first = next) {
+        enum trace_phase phase = trace->operators[first].phase;
+        for (next = first; next < trace->operator_count && trace->operators[next].phase == phase;)
+            next++;
+        const struct strip_phase part = {phase, starts[first], starts[next]};
+        g_array_append_val(phases, part);
+    }
+    return phases;
+}
+
+/* Neighbouring moments that are narrower than a column share one: that of the most bytes. */
+static void append_non_model_data(GString *data, const struct trace *trace, const double *starts)
+{
+    double width = starts[trace->operator_count] / MEMORY_COLUMNS;
+    g_string_append(data, "# time; bytes of non-model data; where many moments are narrower than a "
+                          "column of the picture, the most\n");
+    for (uint32_t first = 0, next; first < trace->operator_count; first = next) {
+        uint64_t most = trace->non_model_bytes[first];
+        for (next = first + 1; next < trace->operator_count && starts[next] - starts[first] < width;
+             next++)
+            most = MAX(most, trace->non_model_bytes[next]);
+        for (int edge = 0; edge < 2; edge++) {
+            axis_append(data, starts[edge ? next : first]);
+            g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", most);
+        }
+    }
+}
+
+static uint32_t find_peak(const struct trace *trace)
+{
+    uint32_t peak = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->non_model_bytes[m] > trace->non_model_bytes[peak])
+            peak = m;
+    return peak;
+}
+
+static void describe_non_model(struct figure *figure, const struct input_trace *input,
+                               uint32_t peak, bool timed)
+{
+    const struct trace *trace = input->trace;
+    g_autofree char *most = size_format(trace->non_model_bytes[peak]);
+    g_autofree char *model = size_format(trace_model_bytes(trace));
+    figure->alt = g_strdup_printf("An area over one iteration: bytes of activations and "
+                                  "workspaces. The peak, %s, is at %s.",
+                                  most, trace->operators[peak].name);
+    figure->caption = g_strdup_printf(
+        "%s: activations and workspaces while each operator runs. The peak is %s, at moment %u, "
+        "%s. The model data, %s in all, lies beside it; which part of that is on the device when, "
+        "a "
+        "plan decides.%s",
+        input->path, most, peak, trace->operators[peak].name, model,
+        timed ? " Time is the operators' own: waiting for copies is left out."
+              : " The trace knows no durations, so every operator is equally wide.");
+}
+
+struct figure *figure_non_model(const struct input_trace *input, unsigned number)
+{
+    const struct trace *trace = input->trace;
+    bool timed;
+    g_autofree double *starts = find_starts(trace, &timed);
+    g_autoptr(GArray) phases = find_phases(trace, starts);
+    uint32_t peak = find_peak(trace);
+    double duration = starts[trace->operator_count], most = (double)trace->non_model_bytes[peak];
+    struct figure *figure = figure_new(figure_name("non-model", number),
+                                       g_strdup("Activations and workspaces over one iteration"));
+    struct axis_unit byte = axis_bytes(1.25 * most);
+    struct axis_unit second = timed ? axis_seconds(duration) : (struct axis_unit){"moments", 1};
+    g_autofree char *size = size_format(trace->non_model_bytes[peak]);
+    g_autofree char *label = g_strdup_printf("peak %s", size), *quoted = text_gnuplot(label);
+    bool left = starts[peak] < duration / 2;
+    figure->wide_height = 400;
+    figure->phone_height = 360;
+    append_non_model_data(figure->data, trace, starts);
+    axis_append_variable(figure->setup, "byte", byte.size);
+    axis_append_variable(figure->setup, "second", second.size);
+    axis_append_variable(figure->setup, "most", most);
+    axis_append_variable(figure->setup, "duration", duration);
+    axis_append_variable(figure->setup, "peak_at", (starts[peak] + starts[peak + 1]) / 2);
+    g_string_append_printf(
+        figure->drawing,
+        "    set xrange [0:duration/second]\n    set yrange [0:1.25*most/byte]\n"
+        "    set ylabel 'device memory, %s' textcolor rgb ink\n"
+        "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n    unset key\n"
+        "    set label %s at first peak_at/second, first 1.06*most/byte %s front textcolor rgb "
+        "ink\n",
+        byte.name, timed ? "time of the operators, " : "", second.name, quoted,
+        left ? "left" : "right");
+    phase_bands_append(figure->drawing, phases, duration);
+    g_string_append(figure->drawing,
+                    "    plot data using ($1/second):($2/byte) with filledcurves y1=0 lc rgb "
+                    "'" PALETTE_NON_MODEL "' fs solid noborder notitle, \\\n"
+                    "        '+' using (peak_at/second):(most/byte) every ::0::0 with points pt 7 "
+                    "ps 0.7 lc rgb ink notitle\n");
+    describe_non_model(figure, input, peak, timed);
+    return figure;
+}
+
+#define LEVEL_COLUMNS 320
+
+struct level {
+    enum curve curve;
+    const char *label, *colour;
+};
+
+static const struct level device_levels[] = {
+    {CURVE_DEVICE_USED, "in use, by all processes (NVML)", "#9aa5b1"},
+    {CURVE_ALLOCATED, "allocated by the program", "#0072b2"},
+    {CURVES, NULL, NULL},
+};
+
+static const struct level host_levels[] = {
+    {CURVE_RESIDENT, "resident: pageable and pinned", "#9aa5b1"},
+    {CURVE_MANAGED, "managed", "#009e73"},
+    {CURVE_PINNED, "pinned", "#e69f00"},
+    {CURVES, NULL, NULL},
+};
+
+static double most_of(const struct strips *strips, const struct level *levels)
+{
+    double most = 0;
+    for (; levels->label; levels++)
+        most = MAX(most, curve_most(strips->curves[levels->curve]));
+    return most;
+}
+
+/* Areas that begin at 0, the greatest first, so that what is part of it lies on it. */
+static void append_plot(struct figure *figure, const struct strips *strips,
+                        const struct level *levels, GString *said)
+{
+    const char *separator = "    plot";
+    unsigned index = 0;
+    for (; levels->label; levels++) {
+        const GArray *curve = strips->curves[levels->curve];
+        if (!curve->len)
+            continue;
+        g_string_append_printf(figure->data, "%s# seconds, bytes: %s\n", index ? "\n\n" : "",
+                               levels->label);
+        curve_append_data(figure->data, curve, strips->seconds, LEVEL_COLUMNS);
+        g_string_append_printf(figure->drawing,
+                               "%s data index %u using ($1/second):($2/byte) with filledcurves "
+                               "y1=0 lc rgb '%s' fs solid noborder title '%s'",
+                               separator, index++, levels->colour, levels->label);
+        separator = ", \\\n        ";
+        g_autofree char *size = size_format((uint64_t)curve_most(curve));
+        g_string_append_printf(said, "%s%s up to %s", said->len ? ", " : "", levels->label, size);
+    }
+    g_string_append_c(figure->drawing, '\n');
+}
+
+static struct figure *figure_levels(const struct strips *strips, const struct level *levels,
+                                    const char *stem, const char *what, unsigned number)
+{
+    double most = most_of(strips, levels);
+    if (!(most > 0))
+        return NULL;
+    struct figure *figure = figure_new(figure_name(stem, number),
+                                       g_strdup_printf("%s memory over a step: measured", what));
+    struct axis_unit byte = axis_bytes(1.2 * most), second = axis_seconds(strips->seconds);
+    g_autoptr(GString) said = g_string_new(NULL);
+    g_autofree char *name = g_ascii_strdown(what, -1);
+    figure->wide_height = 380;
+    figure->phone_height = 340;
+    axis_append_variable(figure->setup, "byte", byte.size);
+    axis_append_variable(figure->setup, "second", second.size);
+    axis_append_variable(figure->setup, "most", most);
+    axis_append_variable(figure->setup, "duration", strips->seconds);
+    g_string_append_printf(figure->drawing,
+                           "    set xrange [0:duration/second]\n    set yrange [0:1.2*most/byte]\n"
+                           "    set ylabel '%s memory, %s' textcolor rgb ink\n"
+                           "    set xlabel 'time in the step, %s' offset 0,0.6 textcolor rgb ink\n",
+                           name, byte.name, second.name);
+    phase_bands_append(figure->drawing, strips->phases, strips->seconds);
+    append_plot(figure, strips, levels, said);
+    figure->alt = g_strdup_printf("Areas over a step: %s.", said->str);
+    figure->caption =
+        g_strdup_printf("%s: %s. What was allocated before the recording began is not "
+                        "among the allocations.",
+                        strips->origin, said->str);
+    return figure;
+}
+
+struct figure *figure_allocated(const struct strips *strips, unsigned number)
+{
+    return figure_levels(strips, device_levels, "allocated", "Device", number);
+}
+
+struct figure *figure_host_measured(const struct strips *strips, unsigned number)
+{
+    return figure_levels(strips, host_levels, "host-measured", "Host", number);
+}

@@ -1,0 +1,286 @@
+/* A timeline in the page, and the file for Perfetto beside it. */
+#include "report/figure.h"
+#include "report/output.h"
+#include "report/report.h"
+#include "report/text.h"
+#include "traces/size.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <zlib.h>
+
+#define WIDE       100000. /* units across the SVG: the iteration */
+#define ROW        42      /* pixels from one row to the next */
+#define BAR_TOP    18      /* within it: above is the row's name */
+#define BAR        22
+#define FEW        2000 /* spans of a row that are all drawn one by one */
+#define RESOLUTION 2000 /* else those that are not narrower than such a part of the iteration */
+
+char *timeline_name(unsigned number)
+{
+    return number ? g_strdup_printf("timeline-%u", number + 1) : g_strdup("timeline");
+}
+
+/* Spans that are drawn as one. */
+struct piece {
+    double start, end, busy;
+    guint first, count;
+    guint longest; /* the span of the most time */
+};
+
+static double length_of(const struct strip_span *span)
+{
+    return span->end - span->start;
+}
+
+static void begin_piece(struct piece *piece, const GArray *spans, guint index)
+{
+    const struct strip_span *span = &g_array_index(spans, struct strip_span, index);
+    *piece = (struct piece){span->start, span->end, length_of(span), index, 1, index};
+}
+
+/* Whether the next span is too narrow, and too near, to be drawn by itself. */
+static bool joins(const struct piece *piece, const struct strip_span *next, double resolution)
+{
+    return length_of(next) < resolution && piece->end - piece->start < resolution &&
+           next->start - piece->end < resolution;
+}
+
+static void join(struct piece *piece, const GArray *spans, guint index)
+{
+    const struct strip_span *span = &g_array_index(spans, struct strip_span, index);
+    piece->busy += MAX(0, span->end - MAX(span->start, piece->end));
+    piece->end = MAX(piece->end, span->end);
+    piece->count++;
+    if (length_of(span) > length_of(&g_array_index(spans, struct strip_span, piece->longest)))
+        piece->longest = index;
+}
+
+static void append_number(GString *html, const char *attribute, double value)
+{
+    char digits[G_ASCII_DTOSTR_BUF_SIZE];
+    g_ascii_formatd(digits, sizeof digits, "%.2f", value);
+    g_string_append_printf(html, " %s=\"%s\"", attribute, digits);
+}
+
+/* "backward h.3.mlp · 12.3 ms, from 401 ms on, 4 MiB": what stands before " · " is its name. */
+static void append_name(GString *html, const struct piece *piece, const struct strip_span *longest)
+{
+    g_autofree char *length = text_seconds(piece->end - piece->start);
+    g_autofree char *start = text_seconds(piece->start);
+    text_append_html(html, longest->name);
+    if (piece->count > 1)
+        g_string_append_printf(html, " and %u more", piece->count - 1);
+    g_string_append_printf(html, " · %s, from %s on", length, start);
+    if (piece->count > 1)
+        g_string_append_printf(html, ", busy for %.0f %% of it",
+                               100 * piece->busy / (piece->end - piece->start));
+    if (piece->count == 1 && longest->bytes) {
+        g_autofree char *bytes = size_format(longest->bytes);
+        g_string_append_printf(html, ", %s", bytes);
+    }
+}
+
+static void append_piece(GString *html, const struct strips *strips, enum strip strip,
+                         const struct piece *piece, unsigned top)
+{
+    double scale = WIDE / strips->seconds;
+    g_string_append(html, "<rect");
+    append_number(html, "x", piece->start * scale);
+    append_number(html, "width", MAX((piece->end - piece->start) * scale, 0.01));
+    g_string_append_printf(html, " y=\"%u\" height=\"%d\"", top + BAR_TOP, BAR);
+    const struct strip_span *longest = &g_array_index(strips->spans[strip], struct strip_span,
+                                                      piece->longest);
+    if (strip == STRIP_WAIT)
+        g_string_append_printf(html, " fill=\"%s\"", palette_wait(longest->cause));
+    if (strip == STRIP_WAIT && longest->cause == STRIP_HOST) /* names stand on it in white */
+        g_string_append(html, " class=\"dark\"");
+    if (piece->count > 1 && piece->busy < 0.99 * (piece->end - piece->start))
+        append_number(html, "fill-opacity",
+                      0.25 + 0.75 * piece->busy / (piece->end - piece->start));
+    g_string_append(html, "><title>");
+    append_name(html, piece, longest);
+    g_string_append(html, "</title></rect>\n");
+}
+
+static void append_strip(GString *html, const struct strips *strips, enum strip strip, unsigned top)
+{
+    const GArray *spans = strips->spans[strip];
+    double resolution = spans->len > FEW ? strips->seconds / RESOLUTION : 0;
+    struct piece piece = {0};
+    g_string_append_printf(html, "<g data-row=\"strip%d\" fill=\"%s\">\n", strip,
+                           palette_strip(strip));
+    for (guint i = 0; i < spans->len; i++) {
+        const struct strip_span *next = &g_array_index(spans, struct strip_span, i);
+        if (piece.count && joins(&piece, next, resolution)) {
+            join(&piece, spans, i);
+            continue;
+        }
+        if (piece.count)
+            append_piece(html, strips, strip, &piece, top);
+        begin_piece(&piece, spans, i);
+    }
+    if (piece.count)
+        append_piece(html, strips, strip, &piece, top);
+    g_string_append(html, "</g>\n");
+}
+
+static void append_phases(GString *html, const struct strips *strips)
+{
+    static const char *const opacity[] = {"0.15", "0.4", "0.25"};
+    double scale = WIDE / strips->seconds;
+    g_string_append(html, "<g data-row=\"phase\" fill=\"var(--muted)\">\n");
+    for (guint i = 0; i < strips->phases->len; i++) {
+        const struct strip_phase *phase = &g_array_index(strips->phases, struct strip_phase, i);
+        g_autofree char *length = text_seconds(phase->end - phase->start);
+        g_string_append(html, "<rect");
+        append_number(html, "x", phase->start * scale);
+        append_number(html, "width", (phase->end - phase->start) * scale);
+        g_string_append_printf(html,
+                               " y=\"0\" height=\"%d\" fill-opacity=\"%s\"><title>%s · %s"
+                               "</title></rect>\n",
+                               BAR, opacity[phase->phase], trace_phase_name(phase->phase), length);
+    }
+    g_string_append(html, "</g>\n");
+}
+
+/* The phases first, then a row a strip; `row_names` are those of the rows, for beside it. */
+static void append_svg(GString *html, const struct strips *strips, GString *row_names)
+{
+    unsigned top = strips->phases->len ? BAR + 2 : 0, height = top;
+    for (int s = 0; s < STRIPS; s++)
+        height += strips->spans[s]->len ? ROW : 0;
+    g_string_append_printf(html,
+                           "<svg viewBox=\"0 0 %.0f %u\" style=\"height:%upx\" "
+                           "preserveAspectRatio=\"none\" tabindex=\"0\" role=\"img\" "
+                           "aria-label=\"Timeline of a step: what ran when on each resource. Plus "
+                           "and minus zoom, arrows move.\">\n",
+                           WIDE, height, height);
+    append_phases(html, strips);
+    for (int s = 0; s < STRIPS; s++) {
+        if (!strips->spans[s]->len)
+            continue;
+        g_string_append_printf(row_names, "<span style=\"top:%upx\">%s</span>", top,
+                               strip_label((enum strip)s));
+        append_strip(html, strips, (enum strip)s, top);
+        top += ROW;
+    }
+    g_string_append(html, "</svg>\n");
+}
+
+void timeline_append_html(GString *html, const struct strips *strips, unsigned number)
+{
+    static const char *const buttons[][3] = {{"in", "+", "Zoom in"},
+                                             {"out", "−", "Zoom out"},
+                                             {"left", "◀", "Earlier"},
+                                             {"right", "▶", "Later"},
+                                             {"all", "whole step", "The whole step"}};
+    g_autoptr(GString) row_names = g_string_new(NULL);
+    g_autofree char *name = timeline_name(number), *title = strips_title("Timeline", strips);
+    g_string_append_printf(html,
+                           "<section id=\"%s\">\n<h2>%s</h2>\n<figure>\n"
+                           "<div class=\"timeline\" id=\"%s-box\" data-seconds=\"",
+                           name, title, name);
+    char seconds[G_ASCII_DTOSTR_BUF_SIZE];
+    g_string_append(html, g_ascii_dtostr(seconds, sizeof seconds, strips->seconds));
+    g_string_append(html, "\">\n<p class=\"buttons\">");
+    for (size_t i = 0; i < G_N_ELEMENTS(buttons); i++)
+        g_string_append_printf(html,
+                               "<button type=\"button\" data-act=\"%s\" title=\"%s\" "
+                               "aria-label=\"%s\">%s</button>",
+                               buttons[i][0], buttons[i][2], buttons[i][2], buttons[i][1]);
+    g_string_append(html, "</p>\n<div class=\"rows\">");
+    append_svg(html, strips, row_names);
+    g_string_append_printf(html,
+                           "<div class=\"row-names\">%s</div><div class=\"names\"></div></div>\n"
+                           "<div class=\"axis\"></div>\n"
+                           "<output>Point at a bar to see what it is.</output>\n</div>\n"
+                           "<figcaption>%s, ",
+                           row_names->str,
+                           strips->alone      ? "One behind the other, as long as each takes"
+                           : strips->measured ? "Measured"
+                                              : "Simulated");
+    text_append_html(html, strips->origin);
+    g_string_append_printf(
+        html,
+        ". Drag to move, double-click, pinch or Ctrl and the wheel to zoom. Bars "
+        "that are too narrow are drawn with their neighbours, paler where there "
+        "are gaps; <a href=\"figures/%s.json.gz\">the Chrome trace</a> has every "
+        "one, for <span class=\"where\">ui.perfetto.dev</span>.</figcaption>\n"
+        "</figure>\n</section>\n",
+        name);
+}
+
+/* A name in quotes. Equal names are one string (struct strips), so each is quoted once. */
+static const char *quoted(GHashTable *names, const char *name)
+{
+    char *known = g_hash_table_lookup(names, name);
+    if (known)
+        return known;
+    g_autofree char *printable = text_printable(name);
+    json_t *string = json_string(printable);
+    char *dumped = json_dumps(string, JSON_ENCODE_ANY);
+    g_hash_table_insert(names, (void *)name, dumped);
+    json_decref(string);
+    return dumped;
+}
+
+/* Whole ns: all that a trace has, and a million of them are written five times as fast as doubles.
+ */
+static uint64_t ns_of(double seconds)
+{
+    return (uint64_t)(MAX(seconds, 0) * 1e9 + 0.5);
+}
+
+/* Of microseconds, as the format wants them. */
+static void write_times(gzFile file, uint64_t start_ns, uint64_t ns)
+{
+    gzprintf(file, ",\"ts\":%" G_GUINT64_FORMAT ".%03u,\"dur\":%" G_GUINT64_FORMAT ".%03u",
+             start_ns / 1000, (unsigned)(start_ns % 1000), ns / 1000, (unsigned)(ns % 1000));
+}
+
+static void write_strip(gzFile file, const struct strips *strips, enum strip strip)
+{
+    g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, free);
+    g_autofree char *row = g_strdup_printf(",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":",
+                                           strip);
+    gzprintf(file,
+             ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":"
+             "\"%s\"}}",
+             strip, strip_label(strip));
+    for (guint i = 0; i < strips->spans[strip]->len; i++) {
+        const struct strip_span *span = &g_array_index(strips->spans[strip], struct strip_span, i);
+        gzputs(file, row);
+        gzputs(file, quoted(names, span->name)); /* gzprintf has a limit, names have none */
+        write_times(file, ns_of(span->start), ns_of(span->end - span->start));
+        if (span->bytes)
+            gzprintf(file, ",\"args\":{\"bytes\":%" G_GUINT64_FORMAT "}", span->bytes);
+        gzputc(file, '}');
+    }
+}
+
+bool timeline_write(const struct strips *strips, const char *folder, unsigned number,
+                    GError **error)
+{
+    g_autofree char *name = timeline_name(number);
+    g_autofree char *base = g_strconcat(name, ".json.gz", NULL);
+    g_autofree char *path = g_build_filename(folder, base, NULL);
+    /* The fastest level: a million spans are much text. */
+    gzFile file = gzopen(path, "wb1");
+    if (file) {
+        gzputs(file,
+               "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
+               "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":\"step\"}}");
+        for (int s = 0; s < STRIPS; s++)
+            if (strips->spans[s]->len)
+                write_strip(file, strips, (enum strip)s);
+        gzputs(file, "\n]}\n");
+    }
+    int status = Z_OK;
+    bool broken = !file || (gzerror(file, &status), status != Z_OK);
+    if (file && gzclose(file) != Z_OK)
+        broken = true;
+    if (broken)
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "%s: %s", path, g_strerror(errno));
+    return !broken;
+}

@@ -1,0 +1,527 @@
+/* The timeline of one iteration that a trace has recorded. */
+#include "report/timeline.h"
+#include "traces/annotations.h"
+#include "traces/import/guess.h"
+#include "traces/records.h"
+
+#include <string.h>
+
+/* A piece of the recording, ns of its clock. */
+struct window {
+    uint64_t start_ns, end_ns;
+};
+
+/* What is read of the recording. */
+struct recording {
+    const struct records *records;
+    const struct activity *activity;
+    const struct trace *trace; /* NULL: no iteration */
+    uint32_t domain;           /* of our annotations; 0: there are none */
+    struct strips *strips;
+    struct window host;   /* of the iteration that is shown, as its ranges say */
+    bool marked;          /* as an iteration: else it is the whole recording */
+    struct window window; /* the same as the device knew it: it runs behind */
+};
+
+/* When kernels were asked for, and when they ran. */
+struct launch {
+    uint64_t asked_ns, start_ns;
+};
+
+/* Whether the event lasts. */
+static bool recording_is_range(const struct record *event)
+{
+    return event->end_ns > event->start_ns &&
+           (event->type == RECORD_PUSH_POP || event->type == RECORD_START_END);
+}
+
+static uint32_t find_domain(const struct records *records)
+{
+    for (uint32_t i = 0; i < records->event_count; i++)
+        if (records->events[i].type == RECORD_DOMAIN &&
+            !strcmp(records_text(records, records->events[i].text), ANNOTATION_DOMAIN))
+            return records->events[i].domain;
+    return 0;
+}
+
+/* ---- which iteration ---- */
+
+static bool is_iteration(const struct recording *recording, const struct record *event)
+{
+    if (recording->domain)
+        return event->domain == recording->domain && event->category == ANNOTATION_ITERATION;
+    return g_str_has_prefix(records_text(recording->records, event->text), "ProfilerStep#");
+}
+
+static int by_length(const void *left, const void *right)
+{
+    const struct window *a = left, *b = right;
+    uint64_t x = a->end_ns - a->start_ns, y = b->end_ns - b->start_ns;
+    if (x != y)
+        return x < y ? -1 : 1;
+    return (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
+}
+
+/* The marked iteration of median length; false: none is marked. */
+static bool find_iteration(struct recording *recording)
+{
+    g_autoptr(GArray) windows = g_array_new(FALSE, FALSE, sizeof(struct window));
+    for (uint32_t i = 0; i < recording->records->event_count; i++) {
+        const struct record *event = &recording->records->events[i];
+        const struct window window = {event->start_ns, event->end_ns};
+        if (recording_is_range(event) && is_iteration(recording, event))
+            g_array_append_val(windows, window);
+    }
+    g_array_sort(windows, by_length);
+    if (windows->len)
+        recording->host = g_array_index(windows, struct window, (windows->len - 1) / 2);
+    return windows->len > 0;
+}
+
+static void extend(struct window *window, uint64_t start_ns, uint64_t end_ns)
+{
+    window->start_ns = MIN(window->start_ns, start_ns);
+    window->end_ns = MAX(window->end_ns, end_ns);
+}
+
+static void take_everything(struct recording *recording)
+{
+    const struct activity *activity = recording->activity;
+    struct window window = {UINT64_MAX, 0};
+    for (uint32_t k = 0; k < activity->kernel_count; k++)
+        extend(&window, activity->kernels[k].start_ns, activity->kernels[k].end_ns);
+    for (uint32_t c = 0; c < activity->copy_count; c++)
+        extend(&window, activity->copies[c].start_ns, activity->copies[c].end_ns);
+    recording->host = window;
+}
+
+/* From the window's start, in seconds; negative before it. */
+static double recording_seconds(const struct recording *recording, uint64_t ns)
+{
+    /* The difference first: a double holds times since 1970 to 256 ns only. */
+    return (double)(int64_t)(ns - recording->window.start_ns) * 1e-9;
+}
+
+/* Adds a span, unless it lies outside the window. */
+static void recording_add_span(const struct recording *recording, enum strip strip,
+                               const struct window *span, const char *name, uint8_t phase,
+                               uint64_t bytes)
+{
+    if (span->end_ns <= recording->window.start_ns || span->start_ns >= recording->window.end_ns)
+        return;
+    struct strip_span *added = strips_add(recording->strips, strip,
+                                          recording_seconds(recording, span->start_ns),
+                                          recording_seconds(recording, span->end_ns), name);
+    added->phase = phase;
+    added->bytes = bytes;
+}
+
+/* The part of the recording that is shown. */
+struct shown {
+    uint64_t begin_ns, end_ns;
+    GArray *const *curves;
+};
+
+static void add_point(const struct shown *shown, enum curve curve, uint64_t time_ns, double value)
+{
+    GArray *points = shown->curves[curve];
+    bool before = time_ns < shown->begin_ns;
+    const struct curve_point point = {before ? 0 : (double)(time_ns - shown->begin_ns) * 1e-9,
+                                      value};
+    if (time_ns >= shown->end_ns)
+        return;
+    if (before)
+        g_array_set_size(points, 0);
+    g_array_append_val(points, point);
+}
+
+/* ---- allocations ---- */
+
+static int curve_of_memory(uint32_t kind)
+{
+    switch (kind) {
+    case MEMORY_DEVICE:
+    case MEMORY_ARRAY:
+    case MEMORY_DEVICE_STATIC:
+        return CURVE_ALLOCATED;
+    case MEMORY_PINNED:
+        return CURVE_PINNED;
+    case MEMORY_MANAGED:
+    case MEMORY_MANAGED_STATIC:
+        return CURVE_MANAGED;
+    default:
+        return CURVES;
+    }
+}
+
+/* What lies where, by address: the record that allocated it. */
+static void follow_allocations(const struct activity *activity, const struct shown *shown)
+{
+    g_autoptr(GHashTable) live = g_hash_table_new(g_int64_hash, g_int64_equal);
+    double levels[CURVES + 1] = {0};
+    for (uint32_t i = 0; i < activity->memory_count; i++) {
+        const struct memory_record *record = &activity->memory[i];
+        const struct memory_record *before = g_hash_table_lookup(live, &record->address);
+        int curve = curve_of_memory(before ? before->kind : record->kind);
+        if (before)
+            levels[curve] -= (double)before->bytes;
+        if (record->operation == MEMORY_ALLOCATE) {
+            g_hash_table_replace(live, (gpointer)&record->address, (gpointer)record);
+            curve = curve_of_memory(record->kind);
+            levels[curve] += (double)record->bytes;
+        } else {
+            g_hash_table_remove(live, &record->address);
+        }
+        if (curve < CURVES)
+            add_point(shown, (enum curve)curve, record->start_ns, levels[curve]);
+    }
+}
+
+/* ---- samples ---- */
+
+/* Bytes since some time become a rate; where they have wrapped, that sample says nothing. */
+static void add_rate(const struct shown *shown, enum curve curve,
+                     const struct record_sample *sample, struct record_sample *last)
+{
+    if (last->time_ns && sample->time_ns > last->time_ns && sample->value >= last->value)
+        add_point(shown, curve, sample->time_ns,
+                  (double)(sample->value - last->value) /
+                      (double)(sample->time_ns - last->time_ns) * 1e9);
+    *last = *sample;
+}
+
+static void follow_samples(const struct records *records, const struct shown *shown)
+{
+    struct record_sample received = {0}, sent = {0};
+    for (uint32_t i = 0; i < records->sample_count; i++) {
+        const struct record_sample *sample = &records->samples[i];
+        if (!strcmp(sample->counter, "resident_bytes"))
+            add_point(shown, CURVE_RESIDENT, sample->time_ns, (double)sample->value);
+        else if (!strcmp(sample->counter, "device0_used_bytes"))
+            add_point(shown, CURVE_DEVICE_USED, sample->time_ns, (double)sample->value);
+        else if (!strcmp(sample->counter, "device0_pcie_received_bytes"))
+            add_rate(shown, CURVE_H2D, sample, &received);
+        else if (!strcmp(sample->counter, "device0_pcie_sent_bytes"))
+            add_rate(shown, CURVE_D2H, sample, &sent);
+    }
+}
+
+/* Appends the points of [begin_ns, end_ns) to curves [CURVES] (struct curve_point), and before them
+ * the last one of before, at 0. Device 0 stands for all; what nobody recorded stays empty. */
+static void curves_find(const struct records *records, const struct activity *activity,
+                        uint64_t begin_ns, uint64_t end_ns, GArray *const *curves)
+{
+    const struct shown shown = {begin_ns, end_ns, curves};
+    follow_allocations(activity, &shown);
+    follow_samples(records, &shown);
+}
+
+/* What the host was doing, by the names that people give their ranges. */
+static uint8_t phase_by_name(const char *name)
+{
+    static const struct {
+        const char *part;
+        enum trace_phase phase;
+    } words[] = {{"backward", TRACE_BACKWARD},   {"forward", TRACE_FORWARD},
+                 {"optim", TRACE_UPDATE_PHASE},  {"adam", TRACE_UPDATE_PHASE},
+                 {"update", TRACE_UPDATE_PHASE}, {".step", TRACE_UPDATE_PHASE}};
+    g_autofree char *lower = g_ascii_strdown(name, -1);
+    for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
+        if (strstr(lower, words[i].part) && !strstr(lower, "zero_grad"))
+            return (uint8_t)words[i].phase;
+    return STRIP_NO_PHASE;
+}
+
+static uint8_t phase_of_range(const struct recording *recording, const struct record *event)
+{
+    const struct trace *trace = recording->trace;
+    if (recording->domain && event->domain == recording->domain)
+        return trace && event->category == ANNOTATION_OPERATOR &&
+                       event->payload < trace->operator_count
+                   ? trace->operators[event->payload].phase
+                   : STRIP_NO_PHASE;
+    /* Operators' annotations say phases; the collector's own marks of iterations do not. */
+    return trace ? STRIP_NO_PHASE : phase_by_name(records_text(recording->records, event->text));
+}
+
+static int by_asking(const void *left, const void *right)
+{
+    const struct launch *a = left, *b = right;
+    return (a->asked_ns > b->asked_ns) - (a->asked_ns < b->asked_ns);
+}
+
+/* In order of asking; start_ns is the earliest of all that were asked for then or later. Empty
+ * where no calls were recorded. Free with g_array_unref. */
+static GArray *recording_launches(const struct activity *activity)
+{
+    GArray *launches = g_array_new(FALSE, FALSE, sizeof(struct launch));
+    g_autoptr(GHashTable) asked = g_hash_table_new(NULL, NULL);
+    for (uint32_t c = 0; c < activity->call_count; c++)
+        g_hash_table_insert(asked, GUINT_TO_POINTER(activity->calls[c].correlation),
+                            &activity->calls[c]);
+    for (uint32_t k = 0; k < activity->kernel_count; k++) {
+        const struct kernel_record *kernel = &activity->kernels[k];
+        const struct call_record *call = g_hash_table_lookup(asked,
+                                                             GUINT_TO_POINTER(kernel->correlation));
+        const struct launch launch = {call ? call->start_ns : 0, kernel->start_ns};
+        if (call)
+            g_array_append_val(launches, launch);
+    }
+    g_array_sort(launches, by_asking);
+    for (guint i = launches->len; i-- > 1;) {
+        struct launch *before = &g_array_index(launches, struct launch, i - 1);
+        before->start_ns = MIN(before->start_ns,
+                               g_array_index(launches, struct launch, i).start_ns);
+    }
+    return launches;
+}
+
+/* Index of the first that was asked for from `host_ns` on. */
+static guint first_launch(const GArray *launches, uint64_t host_ns)
+{
+    guint low = 0, high = launches->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(launches, struct launch, middle).asked_ns < host_ns)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* When the device began with what the host asked for from `host_ns` on. */
+static uint64_t recording_device_time(const GArray *launches, uint64_t host_ns)
+{
+    guint low = first_launch(launches, host_ns);
+    return low < launches->len ? MAX(host_ns, g_array_index(launches, struct launch, low).start_ns)
+                               : host_ns;
+}
+
+static void add_phase(const struct recording *recording, uint8_t phase, uint64_t start_ns)
+{
+    struct strips *strips = recording->strips;
+    struct strip_phase next = {(enum trace_phase)phase, recording_seconds(recording, start_ns),
+                               strips->seconds};
+    if (strips->phases->len) {
+        struct strip_phase *last = &g_array_index(strips->phases, struct strip_phase,
+                                                  strips->phases->len - 1);
+        if (last->phase == next.phase || next.start <= last->start)
+            return;
+        last->end = next.start;
+    } else {
+        next.start = 0;
+    }
+    if (next.start < strips->seconds)
+        g_array_append_val(strips->phases, next);
+}
+
+/* The outermost ranges that say a phase; those of the update are what the host's optimizer does. */
+static void add_named_phases(const struct recording *recording, const GArray *launches)
+{
+    uint64_t until = 0;
+    for (uint32_t i = 0; i < recording->records->event_count; i++) {
+        const struct record *event = &recording->records->events[i];
+        if (!recording_is_range(event) || event->start_ns < MAX(until, recording->host.start_ns) ||
+            event->start_ns >= recording->host.end_ns)
+            continue;
+        uint8_t phase = phase_of_range(recording, event);
+        if (phase == STRIP_NO_PHASE)
+            continue;
+        until = event->end_ns;
+        add_phase(recording, phase, recording_device_time(launches, event->start_ns));
+        const struct window span = {event->start_ns, event->end_ns};
+        if (phase == TRACE_UPDATE_PHASE)
+            recording_add_span(recording, STRIP_HOST, &span,
+                               records_text(recording->records, event->text), phase, 0);
+        recording->strips->known[STRIP_HOST] = true;
+    }
+}
+
+/* Where no range says a phase, kernels' names and allocations may (traces/import/guess.h). Its
+ * kernels are counted from its iteration's first launch; iterations are alike, so also from that of
+ * this one.
+ */
+static void guess_phases(const struct recording *recording, const GArray *launches)
+{
+    struct guessed_iteration *guessed = guess_iteration(recording->activity, recording->records);
+    guint base = first_launch(launches, recording->host.start_ns);
+    for (guint i = 0; guessed && i < guessed->phases->len; i++) {
+        const struct guessed_phase *phase = &g_array_index(guessed->phases, struct guessed_phase,
+                                                           i);
+        if (base + phase->first < launches->len)
+            add_phase(recording, phase->phase,
+                      g_array_index(launches, struct launch, base + phase->first).start_ns);
+    }
+    guess_free(guessed);
+}
+
+/* The phases of what the device did, by what ranges are called; where none says one, and the
+ * iteration is marked, by what kernels' names and allocations tell. */
+static void recording_add_phases(const struct recording *recording, const GArray *launches)
+{
+    add_named_phases(recording, launches);
+    if (!recording->strips->phases->len && recording->marked)
+        guess_phases(recording, launches);
+}
+
+static int strip_of_copy(uint32_t kind)
+{
+    switch (kind) {
+    case COPY_HOST_TO_DEVICE:
+    case COPY_HOST_TO_ARRAY:
+    case COPY_UNIFIED_HOST_TO_DEVICE:
+        return STRIP_H2D;
+    case COPY_DEVICE_TO_HOST:
+    case COPY_ARRAY_TO_HOST:
+    case COPY_UNIFIED_DEVICE_TO_HOST:
+        return STRIP_D2H;
+    case COPY_PEER_TO_PEER:
+        return STRIP_NETWORK;
+    default:
+        return STRIP_UNKNOWN;
+    }
+}
+
+/* NCCL's and RCCL's: ncclDevKernel_AllGather_RING_LL, ncclKernel_...,
+ * ncclAllReduceRingLLKernel_.... It runs until the other ranks' data is here, and computes nothing
+ * but sums of it. */
+static bool is_collective(const char *kernel)
+{
+    return g_str_has_prefix(kernel, "nccl") && strstr(kernel, "Kernel");
+}
+
+/* Kernels, copies and collectives, as a profiler of the device saw them. */
+static void recording_add_device(const struct recording *recording)
+{
+    const struct activity *activity = recording->activity;
+    for (uint32_t k = 0; k < activity->kernel_count; k++) {
+        const struct kernel_record *kernel = &activity->kernels[k];
+        const struct window span = {kernel->start_ns, kernel->end_ns};
+        const char *name = records_text(recording->records, kernel->short_name);
+        recording_add_span(recording, is_collective(name) ? STRIP_NETWORK : STRIP_COMPUTE, &span,
+                           name, STRIP_NO_PHASE, 0);
+    }
+    for (uint32_t c = 0; c < activity->copy_count; c++) {
+        const struct copy_record *copy = &activity->copies[c];
+        const struct window span = {copy->start_ns, copy->end_ns};
+        int strip = strip_of_copy(copy->kind);
+        if (strip != STRIP_UNKNOWN)
+            recording_add_span(recording, (enum strip)strip, &span, copy_kind_label(copy->kind),
+                               STRIP_NO_PHASE, copy->bytes);
+    }
+    recording->strips->gpu = true;
+    recording->strips->known[STRIP_COMPUTE] = true;
+    recording->strips->known[STRIP_H2D] = recording->strips->known[STRIP_D2H] = true;
+    recording->strips->known[STRIP_NETWORK] = recording->strips->spans[STRIP_NETWORK]->len > 0;
+}
+
+/* By its text; a copy between others than these two is none of the link's. */
+static int strip_of_annotation(const char *text)
+{
+    return !strcmp(text, ANNOTATION_H2D)   ? STRIP_H2D
+           : !strcmp(text, ANNOTATION_D2H) ? STRIP_D2H
+                                           : STRIP_UNKNOWN;
+}
+
+static void add_copy(const struct recording *recording, const struct record *event)
+{
+    const char *text = records_text(recording->records, event->text);
+    const struct window span = {event->start_ns, event->end_ns};
+    int strip = strip_of_annotation(text);
+    if (strip == STRIP_UNKNOWN)
+        return;
+    recording_add_span(recording, (enum strip)strip, &span, text, STRIP_NO_PHASE, event->payload);
+    recording->strips->known[STRIP_H2D] = recording->strips->known[STRIP_D2H] = true;
+}
+
+static void add_operator(const struct recording *recording, const struct record *event)
+{
+    const struct trace *trace = recording->trace;
+    if (!trace || event->payload >= trace->operator_count)
+        return;
+    const struct trace_operator *ran = &trace->operators[event->payload];
+    const struct window span = {event->start_ns, event->end_ns};
+    bool host = ran->place == TRACE_ON_HOST;
+    recording_add_span(recording, host ? STRIP_HOST : STRIP_COMPUTE, &span, ran->name, ran->phase,
+                       0);
+}
+
+/* Operators and copies, as the program's annotations say. */
+static void recording_add_annotated(const struct recording *recording)
+{
+    for (uint32_t i = 0; i < recording->records->event_count; i++) {
+        const struct record *event = &recording->records->events[i];
+        if (!recording_is_range(event) || event->domain != recording->domain)
+            continue;
+        if (event->category == ANNOTATION_OPERATOR)
+            add_operator(recording, event);
+        else if (event->category == ANNOTATION_COPY)
+            add_copy(recording, event);
+    }
+    recording->strips->known[STRIP_COMPUTE] = recording->strips->known[STRIP_HOST] = true;
+}
+
+/* ---- all of it ---- */
+
+static void add_recorded(struct recording *recording)
+{
+    g_autoptr(GArray) launches = recording_launches(recording->activity);
+    struct strips *strips = recording->strips;
+    recording->window = (struct window){recording_device_time(launches, recording->host.start_ns),
+                                        recording_device_time(launches, recording->host.end_ns)};
+    strips->seconds = (double)(recording->window.end_ns - recording->window.start_ns) * 1e-9;
+    curves_find(recording->records, recording->activity, recording->window.start_ns,
+                recording->window.end_ns, strips->curves);
+    if (recording->activity->kernel_count || recording->activity->copy_count) {
+        recording_add_device(recording);
+        recording_add_phases(recording, launches);
+    } else {
+        recording_add_annotated(recording);
+    }
+}
+
+static bool find_window(struct recording *recording)
+{
+    bool device = recording->activity->kernel_count || recording->activity->copy_count;
+    recording->marked = find_iteration(recording);
+    if (recording->marked)
+        return true;
+    if (device)
+        take_everything(recording);
+    return device;
+}
+
+static struct strips *strips_of(struct recording *recording, const char *path)
+{
+    recording->domain = find_domain(recording->records);
+    if (!find_window(recording))
+        return NULL;
+    struct strips *strips = recording->strips = strips_new(path);
+    strips->measured = true;
+    strips->model = g_strdup(recording->trace ? recording->trace->model : NULL);
+    add_recorded(recording);
+    if (strips->spans[STRIP_COMPUTE]->len && strips->seconds > 0) {
+        strips_complete(strips);
+        return strips;
+    }
+    strips_free(strips);
+    return NULL;
+}
+
+bool strips_of_records(const char *path, const struct trace *trace, struct strips **strips,
+                       GError **error)
+{
+    const uint32_t parts = ACTIVITY_KERNELS | ACTIVITY_COPIES | ACTIVITY_CALLS | ACTIVITY_MEMORY;
+    struct records *records = records_read(path, error);
+    struct activity *activity = records ? activity_read(path, parts, error) : NULL;
+    bool read = activity != NULL;
+    if (read) {
+        struct recording recording = {.records = records, .activity = activity, .trace = trace};
+        *strips = strips_of(&recording, path);
+    }
+    activity_free(activity);
+    if (records)
+        records_free(records);
+    return read;
+}

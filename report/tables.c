@@ -1,0 +1,408 @@
+#include "report/analysis.h"
+#include "report/contents.h"
+#include "report/quantities.h"
+#include "report/text.h"
+#include "traces/size.h"
+
+static char *known(const char *text)
+{
+    return g_strdup(text ? text : "–");
+}
+
+static uint64_t parameters_of(const struct trace *trace)
+{
+    uint64_t parameters = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        parameters += trace->tensors[t].elements;
+    return parameters;
+}
+
+/* A row with a cell for each trace, by `cell`. */
+static void add_property(struct table *table, const GPtrArray *traces, const char *property,
+                         char *(*cell)(const struct input_trace *input))
+{
+    GPtrArray *row = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_add(row, g_strdup(property));
+    for (guint t = 0; t < traces->len; t++)
+        g_ptr_array_add(row, cell(g_ptr_array_index(traces, t)));
+    g_ptr_array_add(table->rows, row);
+}
+
+static char *model_cell(const struct input_trace *input)
+{
+    return known(input->trace->model);
+}
+
+static char *parameters_cell(const struct input_trace *input)
+{
+    return text_count(parameters_of(input->trace));
+}
+
+static char *model_bytes_cell(const struct input_trace *input)
+{
+    return size_format(trace_model_bytes(input->trace));
+}
+
+static char *precision_cell(const struct input_trace *input)
+{
+    return known(input->trace->precision);
+}
+
+static char *batch_cell(const struct input_trace *input)
+{
+    return g_strdup_printf("%u × %u × %u", input->trace->micro_batches, input->trace->batch,
+                           input->trace->sequence);
+}
+
+static char *operators_cell(const struct input_trace *input)
+{
+    return text_count(input->trace->operator_count);
+}
+
+static char *library_cell(const struct input_trace *input)
+{
+    return size_format(input->trace->library_bytes);
+}
+
+static char *durations_cell(const struct input_trace *input)
+{
+    return g_strdup(input->trace->estimated ? "estimated" : "measured");
+}
+
+static char *machine_cell(const struct input_trace *input)
+{
+    return known(input->trace->machine);
+}
+
+static char *producer_cell(const struct input_trace *input)
+{
+    return known(input->trace->producer);
+}
+
+struct table *table_configuration(const struct inputs *inputs)
+{
+    const GPtrArray *traces = inputs->traces;
+    if (!traces->len)
+        return NULL;
+    struct table *table = table_new("Configuration", "Property");
+    table->prose = true;
+    bool partial = false;
+    for (guint t = 0; t < traces->len; t++) {
+        const struct input_trace *input = g_ptr_array_index(traces, t);
+        g_ptr_array_add(table->columns, g_strdup(input->path));
+        partial = partial || input->trace->partial;
+    }
+    add_property(table, traces, "Model", model_cell);
+    add_property(table, traces, "Parameters", parameters_cell);
+    add_property(table, traces, "Model data", model_bytes_cell);
+    add_property(table, traces, "Precision", precision_cell);
+    add_property(table, traces, "Micro-batches × sequences × tokens", batch_cell);
+    add_property(table, traces, "Operators an iteration", operators_cell);
+    add_property(table, traces, "Device memory of libraries", library_cell);
+    add_property(table, traces, "Durations", durations_cell);
+    add_property(table, traces, "Machine", machine_cell);
+    add_property(table, traces, "Made by", producer_cell);
+    if (partial)
+        table->note = g_strdup("A traced run ended inside the window: its trace may be short.");
+    return table;
+}
+
+/* Sums over the operators of one phase. */
+struct phase_sums {
+    uint32_t operators;
+    double seconds;
+    double flops;
+    uint64_t non_model_peak;
+};
+
+static struct phase_sums sum_phase(const struct trace *trace, enum trace_phase phase)
+{
+    struct phase_sums sums = {0};
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        if (trace->operators[m].phase != phase)
+            continue;
+        sums.operators++;
+        sums.seconds += (double)trace->operators[m].duration_ns / 1e9;
+        sums.flops += (double)trace->operators[m].flops;
+        sums.non_model_peak = MAX(sums.non_model_peak, trace->non_model_bytes[m]);
+    }
+    return sums;
+}
+
+static char *rate_cell(const struct phase_sums *sums)
+{
+    if (sums->seconds <= 0 || sums->flops <= 0)
+        return g_strdup("–");
+    g_autofree char *rate = text_number("%.3g", sums->flops / sums->seconds / 1e9);
+    return g_strconcat(rate, " GFLOP/s", NULL);
+}
+
+struct table *table_phases(const struct input_trace *input)
+{
+    const struct trace *trace = input->trace;
+    double whole = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        whole += (double)trace->operators[m].duration_ns / 1e9;
+    g_autofree char *title = g_strconcat("Phases, ", input->path, NULL);
+    struct table *table = table_new(title,
+                                    "Phase|Operators|Time|Share|Rate|Peak of non-model data");
+    for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++) {
+        struct phase_sums sums = sum_phase(trace, (enum trace_phase)phase);
+        char *share = whole > 0 ? g_strdup_printf("%.0f %%", 100 * sums.seconds / whole)
+                                : g_strdup("–");
+        table_add(table, g_strdup(trace_phase_name((enum trace_phase)phase)),
+                  text_count(sums.operators),
+                  whole > 0 ? text_seconds(sums.seconds) : g_strdup("unknown"), share,
+                  rate_cell(&sums), size_format(sums.non_model_peak));
+    }
+    table->note = g_strdup(trace->estimated
+                               ? "Times were computed for a platform, not measured; waiting for "
+                                 "copies is left out."
+                               : "Times are the operators' own; waiting for copies is left out.");
+    return table;
+}
+
+struct table *table_phase_traffic(const struct replayed *replayed)
+{
+    g_autofree char *title = g_strconcat("Chunks over the link by phase, ", replayed->plan->path,
+                                         NULL);
+    struct table *table = table_new(title, "Phase|H2D|D2H");
+    for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++)
+        table_add(table, g_strdup(trace_phase_name((enum trace_phase)phase)),
+                  size_format(replayed->memory->h2d_bytes[phase]),
+                  size_format(replayed->memory->d2h_bytes[phase]));
+    return table;
+}
+
+static char *budget_cell(uint64_t budget)
+{
+    return budget == 0            ? g_strdup("–")
+           : budget == UINT64_MAX ? g_strdup("unlimited")
+                                  : size_format(budget);
+}
+
+static void add_peaks(struct table *table, char *what, const struct plan_figures *figures,
+                      uint64_t device_budget, uint64_t host_budget)
+{
+    table_add(table, what, size_format(figures->peak_device_bytes),
+              size_format(figures->peak_live_device_bytes), budget_cell(device_budget),
+              size_format(figures->peak_host_bytes), budget_cell(host_budget));
+}
+
+struct table *table_peaks(const struct contents *contents)
+{
+    const struct inputs *inputs = contents->inputs;
+    struct table *table = table_new(
+        "Peaks by memory", "|Device, by address|Device, live bytes|Device budget|Host|Host budget");
+    for (guint p = 0; p < inputs->plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
+        add_peaks(table, g_strdup_printf("%s, predicted", input->path), &input->plan->predicted,
+                  input->plan->device_budget, input->plan->host_budget);
+    }
+    for (guint r = 0; r < inputs->runs->len; r++) {
+        const struct run_log *run = g_ptr_array_index(inputs->runs, r);
+        struct plan_figures measured;
+        if (run_log_measured(run, &measured, NULL))
+            add_peaks(table, g_strdup_printf("%s, measured", run->origin), &measured,
+                      run->configuration.maker ? run->configuration.device_bytes : 0, 0);
+    }
+    if (table->rows->len)
+        return table;
+    table_free(table);
+    return NULL;
+}
+
+static void add_traffic(struct table *table, char *what, const struct plan_figures *figures)
+{
+    table_add(table, what, size_format(quantity_traffic(figures)), size_format(figures->h2d_bytes),
+              size_format(figures->d2h_bytes), text_count(figures->h2d_copies),
+              text_count(figures->d2h_copies), text_count(figures->evictions),
+              size_format(figures->moved_bytes));
+}
+
+struct table *table_traffic(const struct inputs *inputs)
+{
+    struct table *table =
+        table_new("Traffic an iteration",
+                  "|Both ways|H2D|D2H|H2D copies|D2H copies|Evictions|Moved within the device");
+    for (guint p = 0; p < inputs->plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
+        add_traffic(table, g_strdup_printf("%s, predicted", input->path), &input->plan->predicted);
+    }
+    for (guint r = 0; r < inputs->runs->len; r++) {
+        const struct run_log *run = g_ptr_array_index(inputs->runs, r);
+        struct plan_figures measured;
+        if (run_log_measured(run, &measured, NULL))
+            add_traffic(table, g_strdup_printf("%s, measured", run->origin), &measured);
+    }
+    if (table->rows->len)
+        return table;
+    table_free(table);
+    return NULL;
+}
+
+struct table *table_best(const struct sweep_file *sweep)
+{
+    g_autofree char *title = g_strconcat("Best of the sweep, ", sweep->origin, NULL);
+    struct table *table =
+        table_new(title, "Device memory|Decided by|Chunk size|Traffic|H2D|D2H|Stall|Step time");
+    GArray *budgets = sweep_file_budgets(sweep);
+    GPtrArray *makers = sweep_file_makers(sweep);
+    for (guint b = 0; b < budgets->len; b++) {
+        uint64_t budget = g_array_index(budgets, uint64_t, b);
+        const struct sweep_file_entry *best = sweep_file_best(sweep, budget, NULL);
+        for (guint m = 0; m < makers->len; m++) {
+            const char *maker = g_ptr_array_index(makers, m);
+            const struct sweep_file_entry *entry = sweep_file_best(sweep, budget, maker);
+            if (!entry) {
+                table_add(table, size_format(budget), g_strdup(maker), g_strdup("does not fit"),
+                          g_strdup("–"), g_strdup("–"), g_strdup("–"), g_strdup("–"),
+                          g_strdup("–"));
+                continue;
+            }
+            const struct plan_figures *figures = &entry->figures;
+            bool timed = figures->iteration_seconds > 0;
+            table_add(table, size_format(budget),
+                      g_strconcat(maker, entry == best ? " ★" : "", NULL),
+                      size_format(entry->configuration.chunk_bytes),
+                      size_format(quantity_traffic(figures)), size_format(figures->h2d_bytes),
+                      size_format(figures->d2h_bytes),
+                      timed ? text_seconds(figures->stall_seconds) : g_strdup("–"),
+                      timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
+        }
+    }
+    table->note = g_strdup("For each policy the chunk size that moves least; ★ the least of all "
+                           "with that device memory.");
+    g_array_unref(budgets);
+    g_ptr_array_unref(makers);
+    return table;
+}
+
+struct table *table_pair(const struct pair *pair)
+{
+    g_autofree char *label = configuration_label(pair->configuration);
+    g_autofree char *title = g_strconcat("Predicted beside measured: ", label, NULL);
+    struct table *table = table_new(title, "|Predicted|Measured|Difference");
+    for (const struct quantity *quantity = quantities; quantity->name; quantity++) {
+        double predicted = quantity_value(&pair->predicted, quantity);
+        double measured = quantity_value(&pair->measured, quantity);
+        bool unknown = quantity->unit == QUANTITY_SECONDS && !pair->timed;
+        table_add(table, g_strdup(quantity->label),
+                  unknown ? g_strdup("–") : quantity_format(&pair->predicted, quantity),
+                  quantity_format(&pair->measured, quantity),
+                  unknown ? g_strdup("–") : text_difference(measured, predicted));
+    }
+    table->note = g_strdup_printf("Predicted by %s, measured by %s.%s", pair->predictor,
+                                  pair->run->origin,
+                                  pair->steady ? "" : " The run's counts differ between steps.");
+    return table;
+}
+
+static char *share_cell(double part, double whole)
+{
+    g_autofree char *digits = text_number("%.0f", whole > 0 ? 100 * part / whole : 0);
+    return g_strconcat(digits, " %", NULL);
+}
+
+static void add_row(struct table *table, const struct strips *strips, const char *name,
+                    const struct strip_sums *sums)
+{
+    GPtrArray *row = g_ptr_array_new_with_free_func(g_free);
+    g_ptr_array_add(row, g_strdup(name));
+    g_ptr_array_add(row, text_seconds(sums->seconds));
+    g_ptr_array_add(row, share_cell(sums->seconds, strips->seconds));
+    for (int s = 0; s < STRIPS; s++)
+        if (s != STRIP_NETWORK || strips->known[s])
+            g_ptr_array_add(row, strips->known[s] ? share_cell(sums->busy[s], sums->seconds)
+                                                  : g_strdup("–"));
+    for (int s = STRIP_H2D; s <= STRIP_D2H; s++)
+        g_ptr_array_add(row, strips->known[s] && sums->seconds > 0
+                                 ? text_rate(sums->bytes[s] / sums->seconds)
+                                 : g_strdup("–"));
+    g_ptr_array_add(table->rows, row);
+}
+
+struct table *table_busy(const struct strips *strips)
+{
+    g_autofree char *title = g_strdup_printf("Who is busy, by phase: %s, %s", strips->origin,
+                                             strips->measured ? "measured" : "simulated");
+    g_autofree char *columns = g_strdup_printf(
+        "Phase|Time|Share|Device computes|H2D|D2H|Host optimizer|%sDevice waits|H2D rate|D2H rate",
+        strips->known[STRIP_NETWORK] ? "Network|" : "");
+    struct table *table = table_new(title, columns);
+    for (int phase = 0; strips->phases->len && phase < STRIP_NO_PHASE; phase++) {
+        const struct strip_sums sums = strips_sum(strips, (enum trace_phase)phase);
+        if (sums.seconds > 0)
+            add_row(table, strips, trace_phase_name((enum trace_phase)phase), &sums);
+    }
+    const struct strip_sums all = strips_sum_all(strips);
+    add_row(table, strips, "step", &all);
+    table->note = g_strdup("Shares of the phase in which each is busy; rates are means over it.");
+    return table;
+}
+
+#define MOST_OPERATORS 12
+
+static void add_seconds(struct table *table, const char *what, double a, double b)
+{
+    if (a > 0 || b > 0)
+        table_add(table, g_strdup(what), text_seconds(a), text_seconds(b), text_difference(b, a));
+}
+
+static void add_bytes(struct table *table, const char *what, double a, double b)
+{
+    if (a > 0 || b > 0)
+        table_add(table, g_strdup(what), size_format((uint64_t)a), size_format((uint64_t)b),
+                  text_difference(b, a));
+}
+
+static double peak_of(const struct inputs *inputs, const struct strips *strips)
+{
+    const struct input_trace *input = inputs_trace_of(inputs, strips);
+    uint64_t peak = 0;
+    for (uint32_t m = 0; input && m < input->trace->operator_count; m++)
+        peak = MAX(peak, input->trace->non_model_bytes[m]);
+    return (double)peak;
+}
+
+struct table *table_compare(const struct inputs *inputs)
+{
+    const struct strips *a, *b;
+    if (!compare_pair(inputs, &a, &b))
+        return NULL;
+    struct table *table = table_new("Side by side", "|A|B|B beside A");
+    const struct strip_sums all[2] = {strips_sum_all(a), strips_sum_all(b)};
+    add_seconds(table, "Step", a->seconds, b->seconds);
+    for (int phase = 0; phase < STRIP_NO_PHASE; phase++)
+        add_seconds(table, trace_phase_name((enum trace_phase)phase),
+                    strips_sum(a, (enum trace_phase)phase).seconds,
+                    strips_sum(b, (enum trace_phase)phase).seconds);
+    for (int s = 0; s < STRIPS; s++)
+        if (a->known[s] && b->known[s])
+            add_seconds(table, strip_label((enum strip)s), all[0].busy[s], all[1].busy[s]);
+    add_bytes(table, "Moved, H2D", all[0].bytes[STRIP_H2D], all[1].bytes[STRIP_H2D]);
+    add_bytes(table, "Moved, D2H", all[0].bytes[STRIP_D2H], all[1].bytes[STRIP_D2H]);
+    add_bytes(table, "Peak of non-model data", peak_of(inputs, a), peak_of(inputs, b));
+    table->note = g_strdup_printf("A is %s, B is %s.", a->origin, b->origin);
+    return table;
+}
+
+struct table *table_compare_operators(const struct inputs *inputs)
+{
+    const struct strips *a, *b;
+    if (!compare_pair(inputs, &a, &b))
+        return NULL;
+    g_autoptr(GArray) changes = compare_names(a, b);
+    struct table *table = table_new("What takes longer, what less", "|A|B|Difference");
+    for (guint i = 0; i < MIN(changes->len, MOST_OPERATORS); i++) {
+        const struct compare_change *change = &g_array_index(changes, struct compare_change, i);
+        double more = change->seconds[1] - change->seconds[0];
+        g_autofree char *length = text_seconds(more < 0 ? -more : more);
+        table_add(table, g_strdup(change->name), text_seconds(change->seconds[0]),
+                  text_seconds(change->seconds[1]),
+                  g_strconcat(more < 0 ? "−" : "+", length, NULL));
+    }
+    table->note = g_strdup("Of what the device and the host compute, the largest differences, "
+                           "all calls of one name together.");
+    return table;
+}
