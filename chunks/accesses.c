@@ -162,15 +162,15 @@ void accesses_free(struct accesses *accesses)
     g_free(accesses);
 }
 
-uint64_t accesses_least_device_bytes(const struct accesses *accesses, const struct layout *layout,
-                                     uint32_t *moment)
+uint64_t accesses_least_arena_bytes(const struct accesses *accesses, const struct layout *layout,
+                                    uint32_t *moment)
 {
     uint64_t least = 0;
     for (uint32_t m = 0; m < accesses->moment_count; m++) {
         uint64_t bytes = accesses->non_model[m];
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
             if (!(accesses->items[a].flags & ACCESS_ON_HOST))
-                bytes += layout->chunks[accesses->items[a].chunk].bytes;
+                bytes += layout->chunks[accesses->items[a].chunk].slot_bytes;
         if (bytes > least) {
             least = bytes;
             if (moment)

@@ -41,7 +41,7 @@ void accesses_free(struct accesses *accesses);
 
 /* The least device memory with which every operator finds its chunks and its non-model data at
  * once; *moment (may be NULL) is the operator that needs it. */
-uint64_t accesses_least_device_bytes(const struct accesses *accesses, const struct layout *layout,
-                                     uint32_t *moment);
+uint64_t accesses_least_arena_bytes(const struct accesses *accesses, const struct layout *layout,
+                                    uint32_t *moment);
 
 #endif

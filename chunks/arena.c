@@ -7,7 +7,7 @@ struct arena *arena_new(uint32_t chunk_count, const uint64_t *bytes)
 {
     struct arena *arena = g_new(struct arena, 1);
     *arena = (struct arena){.chunk_count = chunk_count,
-                            .bytes = bytes,
+                            .slot_bytes = bytes,
                             .address = g_new(uint64_t, chunk_count),
                             .below = g_new(uint32_t, chunk_count + 1),
                             .above = g_new(uint32_t, chunk_count + 1),
@@ -64,7 +64,7 @@ static void remove_hole(struct arena *arena, uint32_t index)
 
 void arena_put(struct arena *arena, uint32_t chunk, uint64_t address)
 {
-    uint64_t end = address + arena->bytes[chunk];
+    uint64_t end = address + arena->slot_bytes[chunk];
     uint32_t index = arena_hole_above(arena, address), below = arena->holes[index].below;
     struct arena_hole *hole = &arena->holes[index];
 
@@ -88,7 +88,7 @@ void arena_put(struct arena *arena, uint32_t chunk, uint64_t address)
 
 void arena_take(struct arena *arena, uint32_t chunk)
 {
-    uint64_t begin = arena->address[chunk], end = begin + arena->bytes[chunk];
+    uint64_t begin = arena->address[chunk], end = begin + arena->slot_bytes[chunk];
     uint32_t below = arena->below[chunk], above = arena->above[chunk];
     uint32_t index = arena_hole_above(arena, begin);
     struct arena_hole *next = &arena->holes[index];
@@ -115,8 +115,8 @@ void arena_take(struct arena *arena, uint32_t chunk)
 static void slide_down(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
 {
     struct arena_hole *below = &arena->holes[next - 1], *above = below + 1;
-    uint64_t begin = arena->address[chunk], end = begin + arena->bytes[chunk];
-    const struct arena_hole left = {address + arena->bytes[chunk], end, chunk};
+    uint64_t begin = arena->address[chunk], end = begin + arena->slot_bytes[chunk];
+    const struct arena_hole left = {address + arena->slot_bytes[chunk], end, chunk};
     bool fills = below->begin == address, joins = above->begin == end;
     below->end = address;
     if (joins)
@@ -134,7 +134,7 @@ static void slide_down(struct arena *arena, uint32_t chunk, uint64_t address, ui
 static void slide_up(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
 {
     struct arena_hole *above = &arena->holes[next];
-    uint64_t begin = arena->address[chunk], end = address + arena->bytes[chunk];
+    uint64_t begin = arena->address[chunk], end = address + arena->slot_bytes[chunk];
     const struct arena_hole left = {begin, address, arena->below[chunk]};
     bool fills = above->end == end, joins = next > 0 && above[-1].end == begin;
     above->begin = end;
@@ -151,7 +151,7 @@ static void slide_up(struct arena *arena, uint32_t chunk, uint64_t address, uint
 
 void arena_move(struct arena *arena, uint32_t chunk, uint64_t address)
 {
-    uint64_t begin = arena->address[chunk], bytes = arena->bytes[chunk];
+    uint64_t begin = arena->address[chunk], bytes = arena->slot_bytes[chunk];
     uint32_t next = arena_hole_above(arena, begin);
     const struct arena_hole *above = &arena->holes[next];
     if (address < begin && next > 0 && above[-1].end == begin && above[-1].begin <= address) {
@@ -181,13 +181,13 @@ uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floo
 
 bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address)
 {
-    uint64_t end = address + arena->bytes[chunk], own = arena->address[chunk];
+    uint64_t end = address + arena->slot_bytes[chunk], own = arena->address[chunk];
     const struct arena_hole *hole = &arena->holes[arena_hole_above(arena, address)];
 
     if (hole->begin <= address)
         address = MIN(end, hole->end);
-    if (own != NO_ADDRESS && own <= address && address < own + arena->bytes[chunk]) {
-        address = MIN(end, own + arena->bytes[chunk]);
+    if (own != NO_ADDRESS && own <= address && address < own + arena->slot_bytes[chunk]) {
+        address = MIN(end, own + arena->slot_bytes[chunk]);
         hole = &arena->holes[arena_hole_above(arena, address)];
         if (hole->begin <= address)
             address = MIN(end, hole->end);
@@ -203,7 +203,7 @@ uint32_t arena_first_above(const struct arena *arena, uint64_t address)
         return arena->above[arena->holes[hole].below];
     chunk = hole > 0 ? arena->above[arena->holes[hole - 1].below]
                      : arena->above[arena->chunk_count];
-    while (arena->address[chunk] + arena->bytes[chunk] <= address)
+    while (arena->address[chunk] + arena->slot_bytes[chunk] <= address)
         chunk = arena->above[chunk];
     return chunk;
 }
@@ -211,5 +211,5 @@ uint32_t arena_first_above(const struct arena *arena, uint64_t address)
 uint64_t arena_end(const struct arena *arena)
 {
     uint32_t top = arena->below[arena->chunk_count];
-    return top == arena->chunk_count ? 0 : arena->address[top] + arena->bytes[top];
+    return top == arena->chunk_count ? 0 : arena->address[top] + arena->slot_bytes[top];
 }

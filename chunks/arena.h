@@ -16,8 +16,8 @@ struct arena_hole {
 
 struct arena {
     uint32_t chunk_count, hole_count;
-    const uint64_t *bytes;   /* [chunk_count] slots, multiples of the alignment */
-    uint64_t *address;       /* [chunk_count] NO_ADDRESS: not there */
+    const uint64_t *slot_bytes; /* [chunk_count] slots, multiples of the alignment */
+    uint64_t *address;          /* [chunk_count] NO_ADDRESS: not there */
     uint32_t *below, *above; /* [chunk_count + 1] neighbours by address, a ring: chunk_count is both
                                 below the lowest and above the highest */
     struct arena_hole *holes; /* [hole_count] ascending, never empty, never adjacent */

@@ -11,14 +11,14 @@ struct run {
     const struct policy_ops *ops;
     void *policy;
     struct policy_view view;
-    uint64_t *bytes;    /* [chunk_count] slots */
-    uint8_t *place;     /* [chunk_count] RUN_... */
-    uint8_t *pinned;    /* [chunk_count] all 0 between operators */
-    uint8_t *dirty;     /* [chunk_count] the device's copy is newer and alive */
-    uint8_t *ahead;     /* [chunk_count] see struct policy_view */
-    uint32_t *next_use; /* [chunk_count] likewise */
-    uint64_t *capacity; /* [moment_count + 1] likewise */
-    uint64_t used;      /* slots on the device of chunks that are not at home there */
+    uint64_t *slot_bytes; /* [chunk_count] slots */
+    uint8_t *place;       /* [chunk_count] RUN_... */
+    uint8_t *pinned;      /* [chunk_count] all 0 between operators */
+    uint8_t *dirty;       /* [chunk_count] the device's copy is newer and alive */
+    uint8_t *ahead;       /* [chunk_count] see struct policy_view */
+    uint32_t *next_use;   /* [chunk_count] likewise */
+    uint64_t *capacity;   /* [moment_count + 1] likewise */
+    uint64_t used;        /* slots on the device of chunks that are not at home there */
     uint32_t chunk_count, moment, iteration;
     uint32_t incoming; /* see struct policy_view */
     char *fault;       /* see struct decisions */
@@ -58,7 +58,7 @@ static void run_leave(struct run *run, uint32_t chunk)
     emit(run, run->dirty[chunk] ? PLAN_WRITE_BACK : PLAN_DROP, chunk);
     run->place[chunk] = RUN_ON_HOST;
     run->dirty[chunk] = 0;
-    run->used -= run->bytes[chunk];
+    run->used -= run->slot_bytes[chunk];
     run->ops->remove(run->policy, chunk);
 }
 
@@ -66,7 +66,7 @@ static void run_enter(struct run *run, enum plan_action_kind kind, uint32_t chun
 {
     emit(run, kind, chunk);
     run->place[chunk] = RUN_ON_DEVICE;
-    run->used += run->bytes[chunk];
+    run->used += run->slot_bytes[chunk];
     run->ops->admit(run->policy, chunk);
 }
 
@@ -99,7 +99,7 @@ static uint32_t correct(struct run *run, uint32_t victim)
  * false when what is left is pinned. */
 static inline bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
 {
-    uint64_t bytes = incoming == NO_INDEX ? 0 : run->bytes[incoming];
+    uint64_t bytes = incoming == NO_INDEX ? 0 : run->slot_bytes[incoming];
     run->incoming = incoming;
     while (run->used + bytes > capacity) {
         uint32_t victim = run->ops->victim(run->policy);
@@ -379,7 +379,7 @@ static void open_view(struct run *run)
 {
     run->view = (struct policy_view){.chunk_count = run->chunk_count,
                                      .moment_count = run->accesses->moment_count,
-                                     .chunk_bytes = run->bytes,
+                                     .chunk_bytes = run->slot_bytes,
                                      .pinned = run->pinned,
                                      .dirty = run->dirty,
                                      .next_use = run->next_use,
@@ -399,7 +399,7 @@ static uint64_t needed_at(const struct run *run, uint32_t moment)
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
         const struct chunk_access *access = &accesses->items[a];
         if (!(access->flags & ACCESS_ON_HOST) && run->place[access->chunk] != RUN_AT_HOME)
-            bytes += run->bytes[access->chunk];
+            bytes += run->slot_bytes[access->chunk];
     }
     return bytes;
 }
@@ -407,7 +407,7 @@ static uint64_t needed_at(const struct run *run, uint32_t moment)
 static void set_capacity(struct run *run, const struct plan_inputs *inputs, uint64_t spare_bytes)
 {
     uint32_t moments = run->accesses->moment_count;
-    uint64_t of_others = inputs->device_budget - inputs->homes->device_bytes;
+    uint64_t of_others = inputs->device_budget - inputs->homes->device_slot_bytes;
     for (uint32_t m = 0; m < moments; m++) {
         uint64_t most = of_others - run->accesses->non_model[m];
         run->capacity[m] = MAX(most - MIN(most, spare_bytes), needed_at(run, m));
@@ -422,7 +422,7 @@ static void open_run(struct run *run, const struct plan_inputs *inputs,
     run->ops = options->policy;
     run->look_ahead = options->look_ahead;
     run->chunk_count = chunks;
-    run->bytes = g_new(uint64_t, chunks);
+    run->slot_bytes = g_new(uint64_t, chunks);
     run->place = g_new0(uint8_t, chunks);
     run->pinned = g_new0(uint8_t, chunks);
     run->dirty = g_new0(uint8_t, chunks);
@@ -432,7 +432,7 @@ static void open_run(struct run *run, const struct plan_inputs *inputs,
     run->seen = g_new0(uint32_t, chunks);
     run->window = g_new(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
-        run->bytes[c] = inputs->layout->chunks[c].bytes;
+        run->slot_bytes[c] = inputs->layout->chunks[c].slot_bytes;
         run->place[c] = inputs->homes->on_device[c] ? RUN_AT_HOME : RUN_ON_HOST;
     }
     set_capacity(run, inputs, options->spare_bytes);
@@ -442,7 +442,7 @@ static void open_run(struct run *run, const struct plan_inputs *inputs,
 static void close_run(struct run *run)
 {
     run->ops->close(run->policy);
-    g_free(run->bytes);
+    g_free(run->slot_bytes);
     g_free(run->place);
     g_free(run->pinned);
     g_free(run->dirty);

@@ -12,11 +12,11 @@ static uint64_t least_device_bytes(const struct plan_inputs *inputs, uint32_t *m
     const struct accesses *accesses = inputs->accesses;
     uint64_t least = 0;
     for (uint32_t m = 0; m < accesses->moment_count; m++) {
-        uint64_t bytes = accesses->non_model[m] + inputs->homes->device_bytes;
+        uint64_t bytes = accesses->non_model[m] + inputs->homes->device_slot_bytes;
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];
             if (!(access->flags & ACCESS_ON_HOST) && !inputs->homes->on_device[access->chunk])
-                bytes += inputs->layout->chunks[access->chunk].bytes;
+                bytes += inputs->layout->chunks[access->chunk].slot_bytes;
         }
         if (bytes > least) {
             least = bytes;
@@ -33,10 +33,10 @@ static bool check_device_budget(const struct plan_inputs *inputs, GError **error
     if (least <= budget)
         return true;
     g_autofree char *homed =
-        inputs->homes->device_bytes
+        inputs->homes->device_slot_bytes
             ? g_strdup_printf(" (%" G_GUINT64_FORMAT
                               " of them chunks that the host's budget has no room for)",
-                              inputs->homes->device_bytes)
+                              inputs->homes->device_slot_bytes)
             : g_strdup("");
     g_set_error(
         error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
@@ -67,13 +67,13 @@ static struct plan *plan_in(const struct trace *trace, const struct layout *layo
                             const struct accesses *accesses, const struct dry_run_options *options,
                             GError **error)
 {
-    struct homes *homes = homes_choose(trace, layout, accesses, options->host_bytes, error);
+    struct homes *homes = homes_choose(trace, layout, accesses, options->host_budget, error);
     const struct plan_inputs inputs = {.trace = trace,
                                        .layout = layout,
                                        .accesses = accesses,
                                        .homes = homes,
-                                       .device_budget = options->device_bytes,
-                                       .host_budget = options->host_bytes};
+                                       .device_budget = options->device_budget,
+                                       .host_budget = options->host_budget};
     const struct decide_options of_policy = {.policy = options->policy,
                                              .look_ahead = options->look_ahead,
                                              .spare_bytes = options->spare_bytes};
@@ -84,13 +84,13 @@ static struct plan *plan_in(const struct trace *trace, const struct layout *layo
     return plan;
 }
 
-static bool holds_everything(uint64_t device_bytes, const struct layout *layout,
+static bool holds_everything(uint64_t device_budget, const struct layout *layout,
                              const struct accesses *accesses)
 {
     uint64_t non_model = 0;
     for (uint32_t m = 0; m < accesses->moment_count; m++)
         non_model = MAX(non_model, accesses->non_model[m]);
-    return layout_bytes(layout) + non_model <= device_bytes;
+    return layout_slot_bytes(layout) + non_model <= device_budget;
 }
 
 struct plan *dry_run_accesses(const struct trace *trace, const struct layout *layout,
@@ -99,8 +99,8 @@ struct plan *dry_run_accesses(const struct trace *trace, const struct layout *la
 {
     struct plan *plan = NULL;
     struct dry_run_options spare = *options;
-    if (slots && !holds_everything(options->device_bytes, layout, accesses)) {
-        uint64_t most = MIN(slots_largest(slots), options->device_bytes / SPARE_SHARE);
+    if (slots && !holds_everything(options->device_budget, layout, accesses)) {
+        uint64_t most = MIN(slots_largest(slots), options->device_budget / SPARE_SHARE);
         spare.spare_bytes = MAX(options->spare_bytes, most);
         plan = plan_in(trace, slots, accesses, &spare, NULL);
     }

@@ -6,13 +6,13 @@
 #include "policies/policy.h"
 
 struct dry_run_options {
-    uint64_t device_bytes; /* budget for chunks and non-model data together */
-    uint64_t host_bytes;   /* budget; UINT64_MAX: unlimited. Where it cannot hold every chunk, those
-                              used most often on the device stay there for good */
-    uint64_t spare_bytes;  /* of the device, which stay free at moments whose operators can do
-                              without: a fetch then need not wait for a write-back that empties
-                              its slot, and chunks seldom move. Plans in slots of few sizes have
-                              at least room for the largest, or a 64th of the budget */
+    uint64_t device_budget; /* budget for chunks and non-model data together */
+    uint64_t host_budget; /* budget; UINT64_MAX: unlimited. Where it cannot hold every chunk, those
+                            used most often on the device stay there for good */
+    uint64_t spare_bytes; /* of the device, which stay free at moments whose operators can do
+                             without: a fetch then need not wait for a write-back that empties
+                             its slot, and chunks seldom move. Plans in slots of few sizes have
+                             at least room for the largest, or a 64th of the budget */
     const struct policy_ops *policy;
     uint32_t look_ahead; /* fetch what the next so many moments need, where it fits beside their
                             non-model data; 0: on demand only */

@@ -71,7 +71,7 @@ uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *
     g_autofree uint8_t *on_host = used_on_host(layout, accesses);
     uint64_t bytes = staging_bytes(trace);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        bytes += on_host[c] ? layout->chunks[c].used : 0;
+        bytes += on_host[c] ? layout->chunks[c].copy_bytes : 0;
     return bytes;
 }
 
@@ -84,7 +84,7 @@ static GArray *candidates(const struct layout *layout, const struct accesses *ac
         uses[accesses->items[a].chunk]++;
     GArray *result = g_array_new(FALSE, FALSE, sizeof(struct candidate));
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        struct candidate candidate = {c, uses[c], layout->chunks[c].bytes};
+        struct candidate candidate = {c, uses[c], layout->chunks[c].slot_bytes};
         if (!on_host[c])
             g_array_append_val(result, candidate);
     }
@@ -103,34 +103,34 @@ struct homes *homes_assign(const struct trace *trace, const struct layout *layou
     uint64_t address = 0;
     for (uint32_t c = 0; c < chunks; c++) {
         homes->host_address[c] = on_device[c] ? NO_ADDRESS : address;
-        address += on_device[c] ? 0 : layout->chunks[c].used;
-        homes->device_bytes += on_device[c] ? layout->chunks[c].bytes : 0;
+        address += on_device[c] ? 0 : layout->chunks[c].copy_bytes;
+        homes->device_slot_bytes += on_device[c] ? layout->chunks[c].slot_bytes : 0;
     }
     homes->staging_address = address;
-    homes->host_bytes = address + staging_bytes(trace);
+    homes->host_pool_bytes = address + staging_bytes(trace);
     return homes;
 }
 
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
-                           const struct accesses *accesses, uint64_t host_bytes, GError **error)
+                           const struct accesses *accesses, uint64_t host_budget, GError **error)
 {
     uint64_t need = staging_bytes(trace);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        need += layout->chunks[c].used;
+        need += layout->chunks[c].copy_bytes;
 
     g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
-    g_autoptr(GArray) order = need > host_bytes ? candidates(layout, accesses) : NULL;
-    for (uint32_t i = 0; order && i < order->len && need > host_bytes; i++) {
+    g_autoptr(GArray) order = need > host_budget ? candidates(layout, accesses) : NULL;
+    for (uint32_t i = 0; order && i < order->len && need > host_budget; i++) {
         uint32_t chunk = g_array_index(order, struct candidate, i).chunk;
         on_device[chunk] = 1;
-        need -= layout->chunks[chunk].used;
+        need -= layout->chunks[chunk].copy_bytes;
     }
-    if (need > host_bytes) {
+    if (need > host_budget) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "host memory: what operators use there takes %" G_GUINT64_FORMAT
                     " bytes, %" G_GUINT64_FORMAT " more than its budget; %" G_GUINT64_FORMAT
                     " bytes would fit",
-                    need, need - host_bytes, need);
+                    need, need - host_budget, need);
         return NULL;
     }
     return homes_assign(trace, layout, on_device);

@@ -6,18 +6,18 @@
 
 struct homes {
     uint32_t chunk_count;
-    uint8_t *on_device;       /* [chunk_count] nonzero: lives on the device and has no host slot */
-    uint64_t *host_address;   /* [chunk_count] slot in the host pool; NO_ADDRESS on the device */
-    uint64_t device_bytes;    /* slots of the device-homed */
-    uint64_t staging_address; /* end of the slots: staging of host operators' activations */
-    uint64_t host_bytes;      /* slots and staging */
+    uint8_t *on_device;     /* [chunk_count] nonzero: lives on the device and has no host slot */
+    uint64_t *host_address; /* [chunk_count] slot in the host pool; NO_ADDRESS on the device */
+    uint64_t device_slot_bytes; /* slots of the device-homed */
+    uint64_t staging_address;   /* end of the slots: staging of host operators' activations */
+    uint64_t host_pool_bytes;   /* slots and staging */
 };
 
-/* Every chunk at home on the host where `host_bytes` allows it; otherwise those used most often for
- * their size stay on the device, which a chunk that a host operator uses cannot. Fails with
+/* Every chunk at home on the host where `host_budget` allows it; otherwise those used most often
+ * for their size stay on the device, which a chunk that a host operator uses cannot. Fails with
  * PLAN_ERROR_DOES_NOT_FIT. */
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
-                           const struct accesses *accesses, uint64_t host_bytes, GError **error);
+                           const struct accesses *accesses, uint64_t host_budget, GError **error);
 /* Where activations of operators on the host are staged. Operators that receive some, one right
  * after another, take turns between two places, and so do such rows of them between two pairs: a
  * copy need not wait until the operator before has read its own. */

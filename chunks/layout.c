@@ -71,16 +71,16 @@ static bool add_tensor(struct packing *packing, uint64_t elements, uint32_t grou
     struct chunk *last = packing->chunks->len ? &g_array_index(packing->chunks, struct chunk,
                                                                packing->chunks->len - 1)
                                               : NULL;
-    bool opens = !packing->open || last->bytes + bytes > packing->chunk_bytes;
+    bool opens = !packing->open || last->slot_bytes + bytes > packing->chunk_bytes;
     if (opens) {
         struct chunk chunk = {.group = group, .list = packing->list};
         g_array_append_val(packing->chunks, chunk);
         last = &g_array_index(packing->chunks, struct chunk, packing->chunks->len - 1);
         packing->open = bytes <= packing->chunk_bytes;
     }
-    *place = (struct layout_place){.chunk = packing->chunks->len - 1, .offset = last->bytes};
-    last->bytes += bytes;
-    last->used += bytes;
+    *place = (struct layout_place){.chunk = packing->chunks->len - 1, .offset = last->slot_bytes};
+    last->slot_bytes += bytes;
+    last->copy_bytes += bytes;
     return opens;
 }
 
@@ -163,8 +163,8 @@ static struct holder *find_holder(GHashTable *holders, const struct trace_buffer
 
 static uint32_t add_chunk(GArray *chunks, uint64_t bytes, uint32_t group)
 {
-    const struct chunk chunk = {.bytes = layout_align(bytes),
-                                .used = layout_align(bytes),
+    const struct chunk chunk = {.slot_bytes = layout_align(bytes),
+                                .copy_bytes = layout_align(bytes),
                                 .group = group,
                                 .list = TRACE_ACTIVATION};
     g_array_append_val(chunks, chunk);
@@ -284,16 +284,16 @@ bool layout_same_chunks(const struct layout *a, const struct layout *b)
     bool same = a->tensor_count == b->tensor_count && a->chunk_count == b->chunk_count &&
                 a->buffer_count == b->buffer_count;
     for (uint32_t c = 0; same && c < a->chunk_count; c++)
-        same = a->chunks[c].bytes == b->chunks[c].bytes;
+        same = a->chunks[c].slot_bytes == b->chunks[c].slot_bytes;
     for (int list = 0; same && list < TRACE_ACCESS_LISTS; list++)
         same = same_places(a, b, list);
     return same;
 }
 
-uint64_t layout_bytes(const struct layout *layout)
+uint64_t layout_slot_bytes(const struct layout *layout)
 {
     uint64_t sum = 0;
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        sum += layout->chunks[c].bytes;
+        sum += layout->chunks[c].slot_bytes;
     return sum;
 }

@@ -29,11 +29,11 @@ struct layout_spec {
 /* A chunk is filled up to its list's chunk_bytes and then cut to what it holds: memory and link are
  * spent on tensors, not on padding. */
 struct chunk {
-    uint64_t bytes; /* its slot on the device: what it holds, or more (chunks/slots.h) */
-    uint64_t used;  /* bytes that hold tensors, alignment included: what a copy moves, and its slot
-                       on the host */
-    uint32_t group; /* the chunk of the coarsest list that covers the same tensors */
-    uint8_t list;   /* enum trace_list */
+    uint64_t slot_bytes; /* its slot on the device: what it holds, or more (chunks/slots.h) */
+    uint64_t copy_bytes; /* bytes that hold tensors, alignment included: what a copy moves, and its
+                      slot on the host */
+    uint32_t group;      /* the chunk of the coarsest list that covers the same tensors */
+    uint8_t list;        /* enum trace_list */
 };
 
 struct layout_place {
@@ -83,6 +83,6 @@ void layout_free(struct layout *layout);
 struct layout *layout_copy(const struct layout *layout);
 
 /* Sum of the chunks' slots: what holding everything takes. */
-uint64_t layout_bytes(const struct layout *layout);
+uint64_t layout_slot_bytes(const struct layout *layout);
 
 #endif

@@ -41,10 +41,10 @@ static bool add_tensor(struct reading *reading, int list, const char *name)
     struct chunk *chunk = &g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1);
     if (place->chunk != NO_INDEX)
         return refuse(reading, "list %s: tensor %s is there twice", trace_list_name(list), name);
-    *place = (struct layout_place){.chunk = reading->chunks->len - 1, .offset = chunk->used};
-    chunk->used += layout_align(reading->trace->tensors[found - 1].elements *
-                                reading->trace->list_element_bytes[list]);
-    chunk->bytes = chunk->used;
+    *place = (struct layout_place){.chunk = reading->chunks->len - 1, .offset = chunk->copy_bytes};
+    chunk->copy_bytes += layout_align(reading->trace->tensors[found - 1].elements *
+                                      reading->trace->list_element_bytes[list]);
+    chunk->slot_bytes = chunk->copy_bytes;
     return true;
 }
 
@@ -59,7 +59,8 @@ static bool add_chunk(struct reading *reading, int list, size_t index, const jso
     for (size_t i = 0; i < json_array_size(names); i++)
         if (!add_tensor(reading, list, json_string_value(json_array_get(names, i))))
             return false;
-    uint64_t used = g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1).used;
+    uint64_t used =
+        g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1).copy_bytes;
     if (layout->chunk_bytes[list] && used > layout->chunk_bytes[list])
         return refuse(reading,
                       "list %s: chunk %zu takes %" G_GUINT64_FORMAT
@@ -86,7 +87,7 @@ static bool read_list(struct reading *reading, int list, const json_t *chunks)
             return refuse(reading, "list %s: tensor %s is missing", trace_list_name(list),
                           reading->trace->tensors[t].name);
     for (guint c = first; c < reading->chunks->len; c++)
-        largest = MAX(largest, g_array_index(reading->chunks, struct chunk, c).used);
+        largest = MAX(largest, g_array_index(reading->chunks, struct chunk, c).copy_bytes);
     if (!layout->chunk_bytes[list])
         layout->chunk_bytes[list] = largest;
     return true;

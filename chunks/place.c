@@ -125,7 +125,7 @@ static const struct plan_action *decided(const struct job *job, uint32_t index)
 
 void placing_put(struct placing *p, uint32_t chunk, uint64_t address)
 {
-    uint64_t bytes = p->arena->bytes[chunk];
+    uint64_t bytes = p->arena->slot_bytes[chunk];
     arena_put(p->arena, chunk, address);
     p->live += bytes;
     /* Here, not only when the operator starts: the chunk may move on before that. */
@@ -135,7 +135,7 @@ void placing_put(struct placing *p, uint32_t chunk, uint64_t address)
 void placing_take(struct placing *p, uint32_t chunk)
 {
     arena_take(p->arena, chunk);
-    p->live -= p->arena->bytes[chunk];
+    p->live -= p->arena->slot_bytes[chunk];
 }
 
 void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address)
@@ -150,7 +150,7 @@ void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk,
 
 void placing_move(struct placing *p, uint32_t chunk, uint64_t address)
 {
-    uint64_t bytes = p->arena->bytes[chunk];
+    uint64_t bytes = p->arena->slot_bytes[chunk];
     arena_move(p->arena, chunk, address);
     p->arena_bytes = MAX(p->arena_bytes, address + bytes + p->non_model);
     p->moved += bytes;
@@ -159,12 +159,12 @@ void placing_move(struct placing *p, uint32_t chunk, uint64_t address)
 
 static bool is_small(const struct placing *p, uint32_t chunk)
 {
-    return p->arena->bytes[chunk] < p->small;
+    return p->arena->slot_bytes[chunk] < p->small;
 }
 
 static uint64_t find_below(const struct placing *p, uint32_t chunk, uint64_t ceiling)
 {
-    uint64_t bytes = p->arena->bytes[chunk];
+    uint64_t bytes = p->arena->slot_bytes[chunk];
     uint64_t address = is_small(p, chunk)
                            ? arena_best_fit(p->arena, bytes, p->floor, MIN(p->small_end, ceiling))
                            : arena_best_fit(p->arena, bytes, p->small_end, ceiling);
@@ -184,7 +184,7 @@ static uint64_t choose_address(struct placing *p, const struct job *job, uint32_
                                uint64_t ceiling)
 {
     uint32_t chunk = decided(job, index)->chunk;
-    uint64_t bytes = p->arena->bytes[chunk], start = p->start[chunk];
+    uint64_t bytes = p->arena->slot_bytes[chunk], start = p->start[chunk];
     bool stays = job->decisions->initial[chunk] && index >= job->last_leave[chunk];
     if (stays && start + bytes <= ceiling && arena_has_room(p->arena, chunk, start))
         return start;
@@ -280,7 +280,7 @@ static uint64_t place_part(struct placing *p, const struct job *job, enum part p
     for (uint32_t i = 0; i < order->len; i++) {
         uint32_t chunk = g_array_index(order, uint32_t, i);
         placing_put(p, chunk, address);
-        address += p->arena->bytes[chunk];
+        address += p->arena->slot_bytes[chunk];
     }
     return address;
 }
@@ -293,7 +293,7 @@ static void place_start(struct placing *p, const struct job *job)
     uint64_t end = place_part(p, job, SMALL, p->floor), others = 0;
     for (uint32_t c = 0; c < job->inputs->layout->chunk_count; c++)
         if (job->decisions->initial[c] && !job->inputs->homes->on_device[c] && !is_small(p, c))
-            others += p->arena->bytes[c];
+            others += p->arena->slot_bytes[c];
     p->small_end = p->floor + job->small_most;
     if (p->small_end + others > ceiling_beside(job, job->inputs->accesses->non_model[0]))
         p->small_end = end;
@@ -362,14 +362,14 @@ static void survey(struct placing *p, struct job *job)
     p->small = slots_small(job->inputs->layout);
     for (uint32_t c = 0; c < job->inputs->layout->chunk_count; c++)
         if (decisions->initial[c] && !job->inputs->homes->on_device[c] && is_small(p, c))
-            now += p->arena->bytes[c];
+            now += p->arena->slot_bytes[c];
     job->small_most = now;
     for (uint32_t i = 0; i < decisions->actions->len; i++) {
         const struct plan_action *action = decided(job, i);
-        uint64_t small = is_small(p, action->chunk) ? p->arena->bytes[action->chunk] : 0;
+        uint64_t small = is_small(p, action->chunk) ? p->arena->slot_bytes[action->chunk] : 0;
         bool copies = action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
                       action->kind == PLAN_FLUSH;
-        job->copied += copies ? job->inputs->layout->chunks[action->chunk].used : 0;
+        job->copied += copies ? job->inputs->layout->chunks[action->chunk].copy_bytes : 0;
         if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP) {
             job->last_leave[action->chunk] = i + 1;
             now -= small;
@@ -400,7 +400,7 @@ struct addresses *place_decisions(const struct decisions *decisions,
     g_autofree uint32_t *last_leave = g_new0(uint32_t, chunks);
     g_autofree uint32_t *first = g_new0(uint32_t, moments + 2);
     for (uint32_t c = 0; c < chunks; c++)
-        bytes[c] = inputs->layout->chunks[c].bytes;
+        bytes[c] = inputs->layout->chunks[c].slot_bytes;
     struct job job = {.decisions = decisions,
                       .inputs = inputs,
                       .ceilings = ceilings_new(decisions, inputs->accesses, inputs->device_budget),

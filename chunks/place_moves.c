@@ -80,7 +80,7 @@ static bool join_next(const struct placing *p, struct growth *g)
 static bool take_chunk(struct placing *p, uint64_t ceiling, struct growth *g)
 {
     const struct arena *arena = p->arena;
-    uint64_t bytes = arena->bytes[g->chunk], address = arena->address[g->chunk];
+    uint64_t bytes = arena->slot_bytes[g->chunk], address = arena->address[g->chunk];
     if (g->upwards ? address + bytes > ceiling : address < g->floor)
         return false;
     uint64_t target = g->rehouses ? find_elsewhere(g, bytes) : NO_ADDRESS;
@@ -212,7 +212,7 @@ static uint64_t slide_over(struct placing *p, const struct growth *g)
 {
     uint64_t cursor = g->upwards ? g->begin : g->end;
     for (uint32_t i = 0; i < g->count; i++) {
-        uint64_t bytes = p->arena->bytes[p->chunks[i]];
+        uint64_t bytes = p->arena->slot_bytes[p->chunks[i]];
         if (p->targets[i] != NO_ADDRESS)
             continue;
         cursor -= g->upwards ? 0 : bytes;
@@ -272,7 +272,7 @@ static void press_below(struct placing *p, uint64_t ceiling)
             continue;
         if (p->arena->address[p->chunks[i]] != cursor)
             placing_move(p, p->chunks[i], cursor);
-        cursor += p->arena->bytes[p->chunks[i]];
+        cursor += p->arena->slot_bytes[p->chunks[i]];
     }
 }
 
@@ -336,7 +336,7 @@ static void send_to_host(struct placing *p, uint32_t chunk, GArray *gone)
 {
     placing_take(p, chunk);
     placing_emit(p, PLAN_WRITE_BACK, chunk, NO_ADDRESS);
-    p->returned += p->arena->bytes[chunk];
+    p->returned += p->arena->slot_bytes[chunk];
     g_array_append_val(gone, chunk);
 }
 
@@ -344,7 +344,7 @@ static void send_to_host(struct placing *p, uint32_t chunk, GArray *gone)
 static uint64_t find_aside(const struct placing *p, uint32_t chunk, uint64_t begin, uint64_t end,
                            uint64_t ceiling)
 {
-    uint64_t bytes = p->arena->bytes[chunk];
+    uint64_t bytes = p->arena->slot_bytes[chunk];
     uint64_t above = arena_best_fit(p->arena, bytes, end, ceiling);
     return above != NO_ADDRESS ? above : arena_best_fit(p->arena, bytes, p->floor, begin);
 }
@@ -354,7 +354,7 @@ static uint64_t find_aside(const struct placing *p, uint32_t chunk, uint64_t beg
 static void make_way(struct placing *p, uint32_t chunk, uint64_t ceiling, GArray *gone)
 {
     const struct arena *arena = p->arena;
-    uint64_t begin = p->start[chunk], end = begin + arena->bytes[chunk];
+    uint64_t begin = p->start[chunk], end = begin + arena->slot_bytes[chunk];
     uint32_t other = arena_first_above(arena, begin);
     while (other != arena->chunk_count && arena->address[other] < end) {
         uint32_t next = arena->above[other];

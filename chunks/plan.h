@@ -1,7 +1,7 @@
 /* A plan: the layout and, for every moment of the iteration, what moves, in order.
  *
  * One cyclic schedule: every iteration, the first included, begins with the initial residency and
- * ends with it. Non-model data occupies the top of an arena of exactly `device_bytes`. Every
+ * ends with it. Non-model data occupies the top of an arena of exactly `arena_bytes`. Every
  * host-homed chunk has a fixed slot in host memory; a device-homed one has none and never leaves.
  */
 #ifndef PSTAR_CHUNKS_PLAN_H
@@ -58,8 +58,8 @@ struct plan {
     uint64_t device_budget, host_budget; /* bytes; host: UINT64_MAX unlimited */
 
     struct layout *layout;
-    uint64_t device_bytes;     /* size of the arena; <= device_budget */
-    uint64_t host_bytes;       /* size of the host pool; <= host_budget */
+    uint64_t arena_bytes;      /* size of the arena; <= device_budget */
+    uint64_t host_pool_bytes;  /* size of the host pool; <= host_budget */
     uint64_t staging_address;  /* in the host pool, to its end: activations of host operators */
     uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS: device-homed */
     uint64_t *initial_address; /* [chunk_count] on the device at the start; NO_ADDRESS: not there */

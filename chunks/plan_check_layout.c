@@ -19,8 +19,9 @@ static bool check_place(const struct layout *layout, const struct trace *trace, 
     const struct layout_place *place = &layout->places[list][tensor];
     uint64_t bytes = trace->tensors[tensor].elements * trace->list_element_bytes[list];
     if (place->chunk >= layout->chunk_count || layout->chunks[place->chunk].list != list ||
-        place->offset % LAYOUT_ALIGNMENT || place->offset > layout->chunks[place->chunk].used ||
-        bytes > layout->chunks[place->chunk].used - place->offset)
+        place->offset % LAYOUT_ALIGNMENT ||
+        place->offset > layout->chunks[place->chunk].copy_bytes ||
+        bytes > layout->chunks[place->chunk].copy_bytes - place->offset)
         return plan_refuse(error, "layout: tensor %s does not lie in chunk %u of list %s",
                            trace->tensors[tensor].name, place->chunk, trace_list_name(list));
     *extent = (struct extent){place->chunk, tensor, place->offset, place->offset + bytes};
@@ -55,7 +56,7 @@ static bool check_buffer(const struct layout *layout, const struct trace *trace,
     const struct layout_place *place = &layout->places[TRACE_ACTIVATION][buffer];
     if (place->chunk < layout->chunk_count && !place->offset &&
         layout->chunks[place->chunk].list == TRACE_ACTIVATION &&
-        layout_align(trace->buffers[buffer].bytes) == layout->chunks[place->chunk].used)
+        layout_align(trace->buffers[buffer].bytes) == layout->chunks[place->chunk].copy_bytes)
         return true;
     return plan_refuse(error, "layout: buffer %s does not fill its chunk",
                        trace->buffers[buffer].name);
@@ -122,12 +123,14 @@ bool plan_check_layout(const struct plan *plan, const struct trace *trace, GErro
         return plan_refuse(error, "layout: %u tensors, the run has %u", layout->tensor_count,
                            trace->tensor_count);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        if (!layout->chunks[c].used || layout->chunks[c].used > layout->chunks[c].bytes ||
-            layout->chunks[c].bytes % LAYOUT_ALIGNMENT || layout->chunks[c].used % LAYOUT_ALIGNMENT)
+        if (!layout->chunks[c].copy_bytes ||
+            layout->chunks[c].copy_bytes > layout->chunks[c].slot_bytes ||
+            layout->chunks[c].slot_bytes % LAYOUT_ALIGNMENT ||
+            layout->chunks[c].copy_bytes % LAYOUT_ALIGNMENT)
             return plan_refuse(error,
                                "layout: chunk %u: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT
                                " bytes used",
-                               c, layout->chunks[c].used, layout->chunks[c].bytes);
+                               c, layout->chunks[c].copy_bytes, layout->chunks[c].slot_bytes);
     for (int list = 0; list < TRACE_LISTS; list++)
         if (!check_list(layout, trace, list, error))
             return false;

@@ -17,7 +17,7 @@ struct check {
 
 static uint64_t slot_bytes(const struct check *check, uint32_t chunk)
 {
-    return check->plan->layout->chunks[chunk].bytes;
+    return check->plan->layout->chunks[chunk].slot_bytes;
 }
 
 static bool refuse_moment(const struct check *check, GError **error, const char *what)
@@ -40,7 +40,7 @@ static bool change(struct check *check, uint32_t chunk, enum residency_event eve
 
 static bool settle_at(struct check *check, uint32_t chunk, uint64_t address, GError **error)
 {
-    uint64_t bytes = slot_bytes(check, chunk), arena = check->plan->device_bytes;
+    uint64_t bytes = slot_bytes(check, chunk), arena = check->plan->arena_bytes;
     if (address % LAYOUT_ALIGNMENT || bytes > arena || address > arena - bytes ||
         !arena_has_room(check->arena, chunk, address)) {
         g_autofree char *what = g_strdup_printf("chunk %u at address %" G_GUINT64_FORMAT
@@ -90,7 +90,7 @@ static bool run_operator(struct check *check, GError **error)
     const struct accesses *accesses = check->accesses;
     uint32_t m = check->moment;
     uint64_t non_model = accesses->non_model[m];
-    if (arena_end(check->arena) + non_model > check->plan->device_bytes)
+    if (arena_end(check->arena) + non_model > check->plan->arena_bytes)
         return refuse_moment(check, error, "chunks and non-model data overlap");
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
         const struct chunk_access *access = &accesses->items[a];
@@ -120,9 +120,10 @@ static bool check_host_slots(const struct plan *plan, GError **error)
 {
     g_autofree uint64_t *used = g_new(uint64_t, plan->layout->chunk_count);
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        used[c] = plan->layout->chunks[c].used;
+        used[c] = plan->layout->chunks[c].copy_bytes;
     struct arena *pool = arena_new(plan->layout->chunk_count, used);
-    bool fine = plan->staging_address <= plan->host_bytes && plan->host_bytes <= plan->host_budget;
+    bool fine = plan->staging_address <= plan->host_pool_bytes &&
+                plan->host_pool_bytes <= plan->host_budget;
     for (uint32_t c = 0; fine && c < plan->layout->chunk_count; c++) {
         uint64_t address = plan->host_address[c];
         if (address == NO_ADDRESS)
@@ -156,7 +157,7 @@ static bool begin(struct check *check, GError **error)
 
 static bool check_staging(const struct plan *plan, const struct trace *trace, GError **error)
 {
-    uint64_t staging = plan->host_bytes - plan->staging_address;
+    uint64_t staging = plan->host_pool_bytes - plan->staging_address;
     struct staging needs = staging_of(trace);
     uint64_t needed = needs.bytes;
     staging_clear(&needs);
@@ -173,7 +174,7 @@ bool plan_check_schedule(const struct plan *plan, const struct trace *trace, GEr
     if (plan->moment_count != trace->operator_count)
         return plan_refuse(error, "%u moments, the run has %u", plan->moment_count,
                            trace->operator_count);
-    if (plan->device_bytes > plan->device_budget)
+    if (plan->arena_bytes > plan->device_budget)
         return plan_refuse(error, "the arena is larger than the budget");
     if (!check_host_slots(plan, error) || !check_staging(plan, trace, error))
         return false;
@@ -182,7 +183,7 @@ bool plan_check_schedule(const struct plan *plan, const struct trace *trace, GEr
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
     g_autofree uint64_t *slots = g_new(uint64_t, chunks);
     for (uint32_t c = 0; c < chunks; c++)
-        slots[c] = plan->layout->chunks[c].bytes;
+        slots[c] = plan->layout->chunks[c].slot_bytes;
     struct check check = {.plan = plan,
                           .trace = trace,
                           .accesses = accesses,

@@ -9,19 +9,19 @@ static void count_traffic(struct plan *plan, const struct trace *trace)
         const struct chunk *chunk = &plan->layout->chunks[action->chunk];
         bool fetch = action->kind == PLAN_FETCH;
         bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
-        figures->h2d_bytes += fetch ? chunk->used : 0;
+        figures->h2d_bytes += fetch ? chunk->copy_bytes : 0;
         figures->h2d_copies += fetch;
-        figures->d2h_bytes += write ? chunk->used : 0;
+        figures->d2h_bytes += write ? chunk->copy_bytes : 0;
         figures->d2h_copies += write;
         figures->evictions += action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
         figures->moves += action->kind == PLAN_MOVE;
-        figures->moved_bytes += action->kind == PLAN_MOVE ? chunk->used : 0;
+        figures->moved_bytes += action->kind == PLAN_MOVE ? chunk->copy_bytes : 0;
     }
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         figures->h2d_bytes += trace->operators[m].h2d_bytes;
         figures->d2h_bytes += trace->operators[m].d2h_bytes;
     }
-    figures->peak_host_bytes = plan->host_bytes;
+    figures->peak_host_bytes = plan->host_pool_bytes;
 }
 
 struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses)
@@ -39,11 +39,11 @@ struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addre
     plan->device_budget = inputs->device_budget;
     plan->host_budget = inputs->host_budget;
     plan->layout = layout_copy(inputs->layout);
-    plan->host_bytes = homes->host_bytes;
+    plan->host_pool_bytes = homes->host_pool_bytes;
     plan->staging_address = homes->staging_address;
     plan->host_address = g_memdup2(homes->host_address,
                                    homes->chunk_count * sizeof *homes->host_address);
-    plan->device_bytes = addresses->arena_bytes;
+    plan->arena_bytes = addresses->arena_bytes;
     plan->initial_address = g_steal_pointer(&addresses->initial);
     plan->moment_count = addresses->moment_count;
     plan->action_count = addresses->action_count;

@@ -77,9 +77,9 @@ static bool read_chunk(struct reader *reader, const json_t *entry, struct chunk 
     if (!list || !trace_access_list_parse(list, &chunk->list))
         return refuse(reader, "layout.chunks", "an entry names no list");
     bool fine = read_number(reader, json_array_get(entry, 1), "layout.chunks", INT64_MAX / 4,
-                            &chunk->bytes) &&
+                            &chunk->slot_bytes) &&
                 read_number(reader, json_array_get(entry, 2), "layout.chunks", INT64_MAX / 4,
-                            &chunk->used) &&
+                            &chunk->copy_bytes) &&
                 read_number(reader, json_array_get(entry, 3), "layout.chunks", UINT32_MAX, &group);
     chunk->group = fine ? (uint32_t)group : 0;
     return fine;
@@ -295,8 +295,8 @@ static bool read_head(struct reader *reader, const json_t *root, struct plan *pl
                                "device_budget_bytes", &plan->device_budget) &&
            read_number_or_null(reader, json_object_get(root, "host_budget_bytes"),
                                "host_budget_bytes", &plan->host_budget) &&
-           read_member(reader, root, "device_bytes", INT64_MAX, &plan->device_bytes) &&
-           read_member(reader, root, "host_bytes", INT64_MAX, &plan->host_bytes) &&
+           read_member(reader, root, "device_bytes", INT64_MAX, &plan->arena_bytes) &&
+           read_member(reader, root, "host_bytes", INT64_MAX, &plan->host_pool_bytes) &&
            read_member(reader, root, "staging_address", INT64_MAX, &plan->staging_address);
 }
 

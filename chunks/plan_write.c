@@ -59,9 +59,10 @@ static json_t *layout_json(const struct layout *layout)
     json_t *sizes = json_object(), *places = json_object(), *chunks = json_array();
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct chunk *chunk = &layout->chunks[c];
-        json_array_append_new(chunks, json_pack("[s,I,I,I]", trace_list_name(chunk->list),
-                                                (json_int_t)chunk->bytes, (json_int_t)chunk->used,
-                                                (json_int_t)chunk->group));
+        json_array_append_new(chunks,
+                              json_pack("[s,I,I,I]", trace_list_name(chunk->list),
+                                        (json_int_t)chunk->slot_bytes,
+                                        (json_int_t)chunk->copy_bytes, (json_int_t)chunk->group));
     }
     for (int list = 0; list < TRACE_LISTS; list++) {
         if (!layout->places[list])
@@ -135,7 +136,7 @@ static json_t *plan_json(const struct plan *plan)
                      text(plan->policy), "look_ahead", (json_int_t)plan->look_ahead,
                      "device_budget_bytes", number_or_null(plan->device_budget),
                      "host_budget_bytes", number_or_null(plan->host_budget), "device_bytes",
-                     (json_int_t)plan->device_bytes, "host_bytes", (json_int_t)plan->host_bytes,
+                     (json_int_t)plan->arena_bytes, "host_bytes", (json_int_t)plan->host_pool_bytes,
                      "staging_address", (json_int_t)plan->staging_address, "layout",
                      layout_json(plan->layout), "host_address", numbers(plan->host_address, chunks),
                      "initial_address", numbers(plan->initial_address, chunks), "moments",

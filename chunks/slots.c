@@ -37,7 +37,7 @@ static GArray *list_sizes(const struct layout *layout, uint64_t least, uint64_t 
 {
     GArray *sizes = g_array_new(FALSE, FALSE, sizeof(struct size));
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        const struct size size = {layout->chunks[c].bytes, layout->chunks[c].bytes};
+        const struct size size = {layout->chunks[c].slot_bytes, layout->chunks[c].slot_bytes};
         if (least <= size.bytes && size.bytes < most)
             g_array_append_val(sizes, size);
     }
@@ -98,7 +98,7 @@ uint64_t slots_largest(const struct layout *layout)
 {
     uint64_t largest = 0;
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        largest = MAX(largest, layout->chunks[c].bytes);
+        largest = MAX(largest, layout->chunks[c].slot_bytes);
     return largest;
 }
 
@@ -114,7 +114,7 @@ struct layout *slots_round(const struct layout *layout)
     uint64_t of_large = choose_grain(layout, small, UINT64_MAX);
     struct layout *slots = layout_copy(layout);
     for (uint32_t c = 0; c < slots->chunk_count; c++) {
-        uint64_t *bytes = &slots->chunks[c].bytes;
+        uint64_t *bytes = &slots->chunks[c].slot_bytes;
         *bytes = round_up(*bytes, *bytes < small ? of_small : of_large);
     }
     return slots;

@@ -206,7 +206,7 @@ struct inputs {
     struct platform *platform; /* NULL: none is named */
     GPtrArray *layouts;        /* NULL: none is named */
     enum objective objective;
-    uint64_t device_bytes, host_bytes;
+    uint64_t device_budget, host_budget;
 };
 
 /* Budgets that are not given: a question's are the platform's. */
@@ -214,12 +214,12 @@ static bool read_budgets(const struct arguments *a, struct inputs *in, GError **
 {
     bool whole = in->platform && question_count(&a->question);
 
-    in->device_bytes = whole ? in->platform->device_bytes : 0;
-    in->host_bytes = whole ? in->platform->host_bytes : UINT64_MAX;
-    return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
+    in->device_budget = whole ? in->platform->device_capacity : 0;
+    in->host_budget = whole ? in->platform->host_capacity : UINT64_MAX;
+    return (!a->host_memory || size_parse(a->host_memory, &in->host_budget, error)) &&
            (!a->device_memory ||
-            (in->trace ? sizes_parse_budget(a->device_memory, in->trace, &in->device_bytes, error)
-                       : size_parse(a->device_memory, &in->device_bytes, error)));
+            (in->trace ? sizes_parse_budget(a->device_memory, in->trace, &in->device_budget, error)
+                       : size_parse(a->device_memory, &in->device_budget, error)));
 }
 
 static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
@@ -260,8 +260,8 @@ static struct search_options options_of(const struct arguments *a, const struct 
         .objective = in->objective,
         .layouts = in->layouts,
         .platform = in->platform,
-        .device_bytes = in->trace ? sizes_arena(in->device_bytes, in->trace) : in->device_bytes,
-        .host_bytes = in->host_bytes,
+        .device_budget = in->trace ? sizes_arena(in->device_budget, in->trace) : in->device_budget,
+        .host_budget = in->host_budget,
         .costs = in->costs,
         .seed = (uint32_t)a->seed,
         .time_limit = a->time_limit,

@@ -128,7 +128,7 @@ struct inputs {
     GArray *budgets, *look_aheads;
     GPtrArray *layouts, *policies, *strategies; /* strategies: NULL where none are wanted */
     struct platform *platform;
-    uint64_t host_bytes;
+    uint64_t host_budget;
 };
 
 /* Policies beside strategies are those that are named. */
@@ -161,8 +161,8 @@ static bool read_costs(const struct arguments *a, struct inputs *in, GError **er
 
 static bool read_inputs(const struct arguments *a, struct inputs *in, GError **error)
 {
-    in->host_bytes = UINT64_MAX;
-    return (!a->host_memory || size_parse(a->host_memory, &in->host_bytes, error)) &&
+    in->host_budget = UINT64_MAX;
+    return (!a->host_memory || size_parse(a->host_memory, &in->host_budget, error)) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
            read_ways(a, in, error) && read_costs(a, in, error) &&
            (in->trace = trace_read(a->rest[0], error)) &&
@@ -207,7 +207,7 @@ static int refuse(const struct sweep *sweep)
             (sweep->rows[r].least_device_bytes &&
              sweep->rows[r].least_device_bytes < least->least_device_bytes))
             least = &sweep->rows[r];
-    if (least->least_device_bytes <= least->device_bytes) { /* it is not the device */
+    if (least->least_device_bytes <= least->device_budget) { /* it is not the device */
         fprintf(stderr, "pstar-sim: nothing fits; %s\n", least->reason);
         return EXIT_DOES_NOT_FIT;
     }
@@ -321,7 +321,7 @@ static int run(const struct arguments *a)
             .policies = (const struct policy_ops *const *)in.policies->pdata,
             .strategies = in.strategies,
             .platform = in.platform,
-            .host_bytes = in.host_bytes,
+            .host_budget = in.host_budget,
             .phases = a->phases,
             .costs = in.costs,
             .threads = a->threads == ALL_PROCESSORS ? 0 : (uint32_t)a->threads,

@@ -18,7 +18,8 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
     struct chunk_mover *mover = self;
     usage_occupy(mover->usage, chunk->chunk, chunk->device_address, chunk->slot_bytes);
     mover->figures->h2d_copies++;
-    return copy(mover, MOVER_H2D, chunk->device_address, chunk->host_address, chunk->bytes, after);
+    return copy(mover, MOVER_H2D, chunk->device_address, chunk->host_address, chunk->copy_bytes,
+                after);
 }
 
 static void leave(struct chunk_mover *mover, uint32_t chunk)
@@ -34,7 +35,8 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
     if (leaves)
         leave(mover, chunk->chunk);
     mover->figures->d2h_copies++;
-    return copy(mover, MOVER_D2H, chunk->device_address, chunk->host_address, chunk->bytes, after);
+    return copy(mover, MOVER_D2H, chunk->device_address, chunk->host_address, chunk->copy_bytes,
+                after);
 }
 
 static void allocate(void *self, const struct mover_copy *chunk)
@@ -54,8 +56,8 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     struct chunk_mover *mover = self;
     usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
     mover->figures->moves++;
-    mover->figures->moved_bytes += to->bytes;
-    return mover->device->ops->move(mover->device, to->device_address, from, to->bytes, after);
+    mover->figures->moved_bytes += to->copy_bytes;
+    return mover->device->ops->move(mover->device, to->device_address, from, to->copy_bytes, after);
 }
 
 static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,

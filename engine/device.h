@@ -16,7 +16,7 @@ enum device_memory { DEVICE_ARENA, DEVICE_HOST_POOL };
 struct annotate;
 
 struct device_options {
-    uint64_t arena_bytes, host_bytes;
+    uint64_t arena_bytes, host_pool_bytes;
     double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
     uint32_t threads;          /* for operators on the device; 0: all that may be used for them */
     /* [host_cut_count] where things begin in the host pool, ascending: on a machine whose memory

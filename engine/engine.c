@@ -11,8 +11,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     const struct plan *plan = options->plan;
     const struct trace *trace = options->iteration->trace;
     g_autoptr(GArray) cuts = pool_cuts(plan);
-    const struct device_options device = {.arena_bytes = plan->device_bytes,
-                                          .host_bytes = plan->host_bytes,
+    const struct device_options device = {.arena_bytes = plan->arena_bytes,
+                                          .host_pool_bytes = plan->host_pool_bytes,
                                           .host_cuts = (const uint64_t *)(const void *)cuts->data,
                                           .host_cut_count = cuts->len,
                                           .h2d_rate = options->h2d_rate,
@@ -27,7 +27,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     engine->device = opened;
     engine->places = non_model_place(trace);
     engine->accesses = accesses_new(trace, plan->layout, engine->places->extent);
-    engine->usage = usage_new(plan->layout->chunk_count, plan->device_bytes);
+    engine->usage = usage_new(plan->layout->chunk_count, plan->arena_bytes);
     engine->mover = (struct chunk_mover){.device = opened,
                                          .usage = engine->usage,
                                          .figures = &engine->outside,
@@ -41,7 +41,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .staging = staging_of(trace),
         .residency = engine->residency,
         .mover = &engine->mover,
-        .activations = activations_new(options->iteration, engine->places, plan->device_bytes),
+        .activations = activations_new(options->iteration, engine->places, plan->arena_bytes),
         .use = tensor_use_new(trace->tensor_count),
         .annotate = options->annotate,
         .norms = opened->ops->scalars(opened, trace->tensor_count),
@@ -73,7 +73,8 @@ void engine_start(struct engine *engine)
     const struct plan *plan = engine->executor.plan;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
         if (plan->host_address[c] == NO_ADDRESS)
-            usage_occupy(engine->usage, c, plan->initial_address[c], plan->layout->chunks[c].bytes);
+            usage_occupy(engine->usage, c, plan->initial_address[c],
+                         plan->layout->chunks[c].slot_bytes);
     residency_load(engine->residency);
     engine->device->ops->drain(engine->device);
     engine->started = true;
@@ -158,7 +159,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     result->gradient_norm = executor_gradient_norm(&engine->executor);
     result->figures.peak_device_bytes = peaks.bytes;
     result->figures.peak_live_device_bytes = peaks.live_bytes;
-    result->figures.peak_host_bytes = engine->executor.plan->host_bytes;
+    result->figures.peak_host_bytes = engine->executor.plan->host_pool_bytes;
     result->figures.stall_seconds = ops->stall_seconds(engine->device) - stalled;
     result->figures.iteration_seconds = seconds_now() - start;
     return done;

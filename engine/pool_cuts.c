@@ -29,7 +29,7 @@ GArray *pool_cuts(const struct plan *plan)
     GArray *cuts = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         add(cuts, plan, c, 0);
-        add(cuts, plan, c, layout->chunks[c].used);
+        add(cuts, plan, c, layout->chunks[c].copy_bytes);
     }
     for (int list = 0; list < TRACE_LISTS; list++)
         for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++)

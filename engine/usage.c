@@ -1,7 +1,7 @@
 #include "engine/usage.h"
 
 struct slot {
-    uint64_t end, bytes; /* 0: not on the device */
+    uint64_t end, slot_bytes; /* 0: not on the device */
 };
 
 struct usage {
@@ -37,7 +37,7 @@ void usage_leave(struct usage *usage, uint32_t chunk)
 {
     struct slot *slot = &usage->slots[chunk];
     usage->stale |= slot->end == usage->highest;
-    usage->slot_bytes -= slot->bytes;
+    usage->slot_bytes -= slot->slot_bytes;
     *slot = (struct slot){0, 0};
 }
 

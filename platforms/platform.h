@@ -65,7 +65,7 @@ struct platform_threads {
 struct platform {
     char *name;
     char *source; /* where the figures come from, on the whole */
-    uint64_t device_bytes, host_bytes;
+    uint64_t device_capacity, host_capacity;
     struct platform_curve h2d, d2h;    /* copies between pinned host memory and device, by bytes */
     struct platform_curve compute[2];  /* matrix products, by operations: fp32, bf16 */
     struct platform_curve memory;      /* device memory traffic of other operators, by bytes */

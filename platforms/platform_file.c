@@ -219,8 +219,8 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
     }
     if (!read_string(root, path, "name", &platform->name, error) ||
         !read_string(root, path, "source", &platform->source, error) ||
-        !read_bytes(root, path, "device_bytes", &platform->device_bytes, error) ||
-        !read_bytes(root, path, "host_bytes", &platform->host_bytes, error))
+        !read_bytes(root, path, "device_bytes", &platform->device_capacity, error) ||
+        !read_bytes(root, path, "host_bytes", &platform->host_capacity, error))
         return false;
     for (int i = 0; i < CURVES; i++)
         if (!read_curve(root, path, &named[i], error))
@@ -301,9 +301,9 @@ bool platform_write(const struct platform *platform, const char *path, GError **
     struct platform copy = *platform;
     struct named_curve named[CURVES];
     name_curves(&copy, named);
-    json_t *root = json_pack("{s:s, s:s, s:I, s:I}", "name", platform->name, "source",
-                             platform->source, "device_bytes", (json_int_t)platform->device_bytes,
-                             "host_bytes", (json_int_t)platform->host_bytes);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:I, s:I}", "name", platform->name, "source", platform->source, "device_bytes",
+        (json_int_t)platform->device_capacity, "host_bytes", (json_int_t)platform->host_capacity);
     g_assert(root);
     for (int i = 0; i < CURVES; i++)
         json_object_set_new(root, named[i].key, curve_to_json(named[i].curve));

@@ -40,11 +40,11 @@ static uint64_t device_memory_of(const struct inputs *inputs)
 {
     if (inputs->plans->len)
         return limited(((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))
-                           ->configuration.device_bytes);
+                           ->configuration.device_budget);
     for (guint i = 0; i < inputs->strips->len; i++) {
         const struct strips *strips = g_ptr_array_index(inputs->strips, i);
         if (!strips->measured)
-            return limited(strips->configuration.device_bytes);
+            return limited(strips->configuration.device_budget);
     }
     return 0;
 }

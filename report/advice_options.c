@@ -94,7 +94,7 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
 {
     const struct sweep_file_entry *used = entry_like(sweep, configuration);
     const struct sweep_file_entry *best =
-        used ? sweep_file_best(sweep, configuration->device_bytes, configuration->maker) : NULL;
+        used ? sweep_file_best(sweep, configuration->device_budget, configuration->maker) : NULL;
     if (!best || (double)quantity_traffic(&best->figures) >
                      (1 - WORTH) * (double)quantity_traffic(&used->figures))
         return;
@@ -153,7 +153,7 @@ static guint budget_now(const struct inputs *inputs, const GArray *budgets)
     for (guint b = 0; inputs->plans->len && b < budgets->len; b++)
         if (g_array_index(budgets, uint64_t, b) ==
             ((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))
-                ->configuration.device_bytes)
+                ->configuration.device_budget)
             return b;
     return 0;
 }
@@ -166,7 +166,7 @@ static void add_memory(struct contents *contents, const struct sweep_file *sweep
     double slow = less->figures.iteration_seconds;
     if (!more || more->figures.iteration_seconds > (1 - WORTH) * slow)
         return;
-    g_autofree char *from = size_format(less->configuration.device_bytes);
+    g_autofree char *from = size_format(less->configuration.device_budget);
     g_autofree char *to = size_format(budget), *now = text_seconds(slow);
     g_autofree char *length = text_seconds(more->figures.iteration_seconds);
     g_autofree char *gained = advice_gain(more->figures.iteration_seconds, slow);
@@ -179,7 +179,7 @@ static void add_memory(struct contents *contents, const struct sweep_file *sweep
                   g_strdup_printf("The best of the sweep takes %s with %s.", now, from),
                   g_strdup_printf("pstar-plan %s --sensitivity more.svg --device-memory "
                                   "%" G_GUINT64_FORMAT " --platform %s",
-                                  trace, less->configuration.device_bytes, platform));
+                                  trace, less->configuration.device_budget, platform));
 }
 
 static double slower_way(const struct sweep_file *sweep)
@@ -192,14 +192,14 @@ static void add_link(struct contents *contents, const struct sweep_file *sweep,
                      const struct sweep_file *other, const struct sweep_file_entry *slow)
 {
     const struct sweep_file_entry *fast =
-        sweep_file_fastest(other, slow->configuration.device_bytes, NULL);
+        sweep_file_fastest(other, slow->configuration.device_budget, NULL);
     double now = slow->figures.iteration_seconds;
     if (!fast || fast->figures.iteration_seconds > (1 - WORTH) * now)
         return;
     g_autofree char *before = text_rate(slower_way(sweep)), *after = text_rate(slower_way(other));
     g_autofree char *length = text_seconds(fast->figures.iteration_seconds);
     g_autofree char *was = text_seconds(now), *trace = command_trace(contents->inputs);
-    g_autofree char *memory = size_format(slow->configuration.device_bytes);
+    g_autofree char *memory = size_format(slow->configuration.device_budget);
     g_autofree char *gained = advice_gain(fast->figures.iteration_seconds, now);
     advice_append(
         contents, AFTER * (now - fast->figures.iteration_seconds), "sensitivity",
@@ -208,7 +208,7 @@ static void add_link(struct contents *contents, const struct sweep_file *sweep,
         g_strdup_printf("The best of the sweep takes %s with %s of device memory.", was, memory),
         g_strdup_printf("pstar-plan %s --device-memory %" G_GUINT64_FORMAT
                         " --link h2d=%.4gGB/s,d2h=%.4gGB/s -o plan.json",
-                        trace, slow->configuration.device_bytes, other->link_rate[0] * 1e-9,
+                        trace, slow->configuration.device_budget, other->link_rate[0] * 1e-9,
                         other->link_rate[1] * 1e-9));
 }
 

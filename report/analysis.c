@@ -82,8 +82,8 @@ static uint64_t budget_of(const struct sweep_file *sweep, const GPtrArray *plans
     for (guint p = 0; p < plans->len; p++)
         for (guint b = 0; b < budgets->len; b++) {
             const struct input_plan *plan = g_ptr_array_index(plans, p);
-            if (g_array_index(budgets, uint64_t, b) == plan->configuration.device_bytes)
-                return plan->configuration.device_bytes;
+            if (g_array_index(budgets, uint64_t, b) == plan->configuration.device_budget)
+                return plan->configuration.device_budget;
         }
     return g_array_index(budgets, uint64_t, budgets->len - 1);
 }

@@ -8,7 +8,7 @@ struct configuration configuration_of_plan(const struct plan *plan)
         .maker = g_strdup(plan->made_by),
         .digest = g_strdup(plan->digest),
         .chunk_bytes = plan->layout->chunk_bytes[TRACE_PARAM],
-        .device_bytes = plan->device_budget,
+        .device_budget = plan->device_budget,
         .look_ahead = plan->look_ahead,
     };
 }
@@ -43,7 +43,7 @@ struct configuration configuration_of_json(const json_t *object)
         .maker = maker,
         .digest = g_strdup(json_string_value(json_object_get(object, "digest"))),
         .chunk_bytes = (uint64_t)integer_of(object, "chunk_bytes", 0),
-        .device_bytes = budget_of(object),
+        .device_budget = budget_of(object),
         .look_ahead = integer_of(object, "look_ahead", -1),
     };
 }
@@ -63,7 +63,7 @@ bool configuration_same(const struct configuration *a, const struct configuratio
     if (a->look_ahead >= 0 && b->look_ahead >= 0 && a->look_ahead != b->look_ahead)
         return false;
     return !g_strcmp0(a->maker, b->maker) && a->chunk_bytes == b->chunk_bytes &&
-           a->device_bytes == b->device_bytes;
+           a->device_budget == b->device_budget;
 }
 
 char *configuration_short_label(const struct configuration *configuration)
@@ -78,9 +78,9 @@ char *configuration_short_label(const struct configuration *configuration)
 char *configuration_label(const struct configuration *configuration)
 {
     char *label = configuration_short_label(configuration);
-    if (configuration->device_bytes == UINT64_MAX)
+    if (configuration->device_budget == UINT64_MAX)
         return label;
     g_autofree char *start = label;
-    g_autofree char *budget = size_format(configuration->device_bytes);
+    g_autofree char *budget = size_format(configuration->device_budget);
     return g_strdup_printf("%s, %s device memory", start, budget);
 }

@@ -7,11 +7,11 @@
 #include <jansson.h>
 
 struct configuration {
-    char *maker;           /* who decides what moves: "policy opt", "planner"; NULL: not said */
-    char *digest;          /* of the trace; NULL: not said */
-    uint64_t chunk_bytes;  /* of the parameter list; 0: not said */
-    uint64_t device_bytes; /* the budget; UINT64_MAX: unlimited */
-    int64_t look_ahead;    /* moments; -1: not said */
+    char *maker;            /* who decides what moves: "policy opt", "planner"; NULL: not said */
+    char *digest;           /* of the trace; NULL: not said */
+    uint64_t chunk_bytes;   /* of the parameter list; 0: not said */
+    uint64_t device_budget; /* the budget; UINT64_MAX: unlimited */
+    int64_t look_ahead;     /* moments; -1: not said */
 };
 
 /* Both copy what they need; configuration_clear frees it. A JSON object (a sweep's entry, the

@@ -206,7 +206,7 @@ static void append_host_row(GString *data, const struct host_parts *host_parts, 
     axis_append(data, time);
     for (unsigned p = 0; p < host_parts->count; p++)
         g_string_append_printf(data, " %" G_GUINT64_FORMAT,
-                               moment->host_bytes[host_parts->lists[p]]);
+                               moment->host_slot_bytes[host_parts->lists[p]]);
     g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", moment->host_twice_bytes);
 }
 

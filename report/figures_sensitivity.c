@@ -56,9 +56,9 @@ static bool append_plans(GString *data, const GPtrArray *plans)
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
         const struct plan_figures *predicted = &input->plan->predicted;
-        if (input->configuration.device_bytes == UINT64_MAX || predicted->iteration_seconds <= 0)
+        if (input->configuration.device_budget == UINT64_MAX || predicted->iteration_seconds <= 0)
             continue;
-        append_point(data, input->configuration.device_bytes, predicted->iteration_seconds,
+        append_point(data, input->configuration.device_budget, predicted->iteration_seconds,
                      predicted->iteration_seconds - predicted->stall_seconds);
         any = true;
     }
@@ -77,8 +77,8 @@ static char *memory_text(const struct sweep_file *sweep, const GArray *budgets)
     }
     if (!least)
         return g_strdup("Nothing fits.");
-    g_autofree char *from = size_format(least->configuration.device_bytes);
-    g_autofree char *to = size_format(most->configuration.device_bytes);
+    g_autofree char *from = size_format(least->configuration.device_budget);
+    g_autofree char *to = size_format(most->configuration.device_budget);
     g_autofree char *slow = text_seconds(least->figures.iteration_seconds);
     g_autofree char *fast = text_seconds(most->figures.iteration_seconds);
     return least == most ? g_strdup_printf("With %s a step takes %s.", from, slow)
@@ -97,17 +97,17 @@ static void append_links(GString *text, const struct sweep_file *sweep, const GA
         const struct sweep_file *other = g_ptr_array_index(faster, f);
         const struct sweep_file_entry *then =
             sweep_file_is_slower(sweep, other)
-                ? sweep_file_fastest(other, now->configuration.device_bytes, NULL)
+                ? sweep_file_fastest(other, now->configuration.device_budget, NULL)
                 : NULL;
         if (!then)
             continue;
-        g_autofree char *memory = size_format(now->configuration.device_bytes);
+        g_autofree char *memory = size_format(now->configuration.device_budget);
         g_autofree char *length = text_seconds(then->figures.iteration_seconds);
         g_autofree char *label = link_label(other);
         g_string_append_printf(text, " With %s and a %s it takes %s.", memory, label, length);
     }
     if (now) {
-        g_autofree char *memory = size_format(now->configuration.device_bytes);
+        g_autofree char *memory = size_format(now->configuration.device_budget);
         g_autofree char *least = text_seconds(without_link(now));
         g_string_append_printf(text, " However fast the link, with %s it takes no less than %s.",
                                memory, least);

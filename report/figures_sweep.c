@@ -65,7 +65,7 @@ const struct sweep_file_entry *sweep_grid_best(const struct sweep_file *sweep,
     for (guint i = 0; i < sweep->entries->len; i++) {
         const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
                                                               struct sweep_file_entry, i);
-        if (entry->configuration.device_bytes != budget ||
+        if (entry->configuration.device_budget != budget ||
             entry->configuration.chunk_bytes != size ||
             (maker && strcmp(entry->configuration.maker, maker) != 0))
             continue;
@@ -112,7 +112,7 @@ static void append_plans(GString *data, const struct sweep_grid *grid, const GPt
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
         double value = grid->measure->value(&input->plan->predicted);
-        if (input->configuration.device_bytes != budget || (grid->measure->seconds && value <= 0))
+        if (input->configuration.device_budget != budget || (grid->measure->seconds && value <= 0))
             continue;
         g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", input->configuration.chunk_bytes);
         axis_append(data, value);
@@ -127,7 +127,7 @@ static void append_bounds(GString *data, const struct sweep_grid *grid, const GP
     begin_block(data, grid, budget, "lower bounds of plans");
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
-        if (input->configuration.device_bytes != budget || !input->plan->certificate)
+        if (input->configuration.device_budget != budget || !input->plan->certificate)
             continue;
         double bound = grid->measure->bound(input->plan->certificate);
         for (guint end = 0; end < 2 && bound > 0; end++) {
@@ -405,7 +405,7 @@ static struct marks marks_of(const struct sweep_file *sweep, const struct sweep_
         for (guint b = 0; b < grid->budgets->len; b++) {
             const struct input_plan *input = g_ptr_array_index(plans, p);
             const struct certificate *certificate = input->plan->certificate;
-            if (input->configuration.device_bytes != g_array_index(grid->budgets, uint64_t, b))
+            if (input->configuration.device_budget != g_array_index(grid->budgets, uint64_t, b))
                 continue;
             marks.plans = marks.plans || grid->measure->value(&input->plan->predicted) > 0;
             marks.bounds = marks.bounds || (certificate && grid->measure->bound(certificate) > 0);
@@ -478,7 +478,7 @@ static void append_heat_plans(GString *data, const struct sweep_grid *grid, cons
         bool between = place + 1 < grid->sizes->len &&
                        size > g_array_index(grid->sizes, uint64_t, place);
         for (guint b = 0; b < grid->budgets->len; b++)
-            if (g_array_index(grid->budgets, uint64_t, b) == input->configuration.device_bytes)
+            if (g_array_index(grid->budgets, uint64_t, b) == input->configuration.device_budget)
                 g_string_append_printf(data, "%u%s %u\n", place + 1, between ? ".5" : "", b + 1);
     }
 }

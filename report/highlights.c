@@ -35,8 +35,9 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
 {
     const struct sweep_file_entry *best = NULL;
     for (guint s = 0; s < contents->inputs->sweeps->len; s++) {
-        const struct sweep_file_entry *entry = sweep_file_best(
-            g_ptr_array_index(contents->inputs->sweeps, s), plan->configuration.device_bytes, NULL);
+        const struct sweep_file_entry *entry =
+            sweep_file_best(g_ptr_array_index(contents->inputs->sweeps, s),
+                            plan->configuration.device_budget, NULL);
         if (entry &&
             (!best || quantity_traffic(&entry->figures) < quantity_traffic(&best->figures)))
             best = entry;

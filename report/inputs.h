@@ -62,12 +62,12 @@ bool sweep_file_is_slower(const struct sweep_file *sweep, const struct sweep_fil
 /* Of the entries that fit, with this budget and maker (NULL: any), the fastest; NULL: none that
  * knows its time. */
 const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep,
-                                                  uint64_t device_bytes, const char *maker);
+                                                  uint64_t device_budget, const char *maker);
 
 /* Of the entries that fit, with this budget (0: any) and maker (NULL: any), the one of least
  * traffic, the first of equals; NULL: none. */
 const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
-                                               uint64_t device_bytes, const char *maker);
+                                               uint64_t device_budget, const char *maker);
 
 /* The different budgets and chunk sizes, ascending (uint64_t), and the different makers in order of
  * appearance (const char *, the sweep's). Free with g_array_unref and g_ptr_array_unref. */

@@ -6,28 +6,28 @@ struct replay {
     const struct plan *plan;
     struct memory *memory;
     uint64_t list_bytes[TRACE_ACCESS_LISTS];
-    uint64_t host_bytes[TRACE_ACCESS_LISTS], host_twice_bytes; /* as memory_moment has them */
+    uint64_t host_slot_bytes[TRACE_ACCESS_LISTS], host_twice_bytes; /* as memory_moment has them */
 };
 
 static void note_host(struct replay *replay, uint32_t c, bool arrives)
 {
     const struct chunk *chunk = &replay->plan->layout->chunks[c];
-    uint64_t bytes = replay->plan->host_address[c] == NO_ADDRESS ? 0 : chunk->bytes;
-    replay->host_bytes[chunk->list] += arrives ? -bytes : bytes;
+    uint64_t bytes = replay->plan->host_address[c] == NO_ADDRESS ? 0 : chunk->slot_bytes;
+    replay->host_slot_bytes[chunk->list] += arrives ? -bytes : bytes;
     replay->host_twice_bytes += arrives ? bytes : -bytes;
 }
 
 static void arrive(struct replay *replay, uint32_t c)
 {
     const struct chunk *chunk = &replay->plan->layout->chunks[c];
-    replay->list_bytes[chunk->list] += chunk->bytes;
+    replay->list_bytes[chunk->list] += chunk->slot_bytes;
     note_host(replay, c, true);
 }
 
 static void leave(struct replay *replay, uint32_t c)
 {
     const struct chunk *chunk = &replay->plan->layout->chunks[c];
-    replay->list_bytes[chunk->list] -= chunk->bytes;
+    replay->list_bytes[chunk->list] -= chunk->slot_bytes;
     note_host(replay, c, false);
 }
 
@@ -37,7 +37,7 @@ static void start_resident(struct replay *replay)
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         bool homed = replay->plan->host_address[c] != NO_ADDRESS;
         if (homed)
-            replay->host_bytes[layout->chunks[c].list] += layout->chunks[c].bytes;
+            replay->host_slot_bytes[layout->chunks[c].list] += layout->chunks[c].slot_bytes;
         if (replay->plan->initial_address[c] != NO_ADDRESS)
             arrive(replay, c);
     }
@@ -48,21 +48,21 @@ static void perform(struct replay *replay, const struct plan_action *action, enu
     const struct chunk *chunk = &replay->plan->layout->chunks[action->chunk];
     switch ((enum plan_action_kind)action->kind) {
     case PLAN_FETCH:
-        replay->memory->h2d_bytes[phase] += chunk->used;
+        replay->memory->h2d_bytes[phase] += chunk->copy_bytes;
         arrive(replay, action->chunk);
         break;
     case PLAN_ALLOCATE:
         arrive(replay, action->chunk);
         break;
     case PLAN_WRITE_BACK:
-        replay->memory->d2h_bytes[phase] += chunk->used;
+        replay->memory->d2h_bytes[phase] += chunk->copy_bytes;
         leave(replay, action->chunk);
         break;
     case PLAN_DROP:
         leave(replay, action->chunk);
         break;
     case PLAN_FLUSH:
-        replay->memory->d2h_bytes[phase] += chunk->used;
+        replay->memory->d2h_bytes[phase] += chunk->copy_bytes;
         break;
     case PLAN_MOVE:
     case PLAN_WAIT:
@@ -104,7 +104,7 @@ static struct memory_moment observe(const struct replay *replay, uint32_t m, dou
     for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         moment.list_bytes[list] = replay->list_bytes[list];
         moment.chunk_bytes += replay->list_bytes[list];
-        moment.host_bytes[list] = replay->host_bytes[list];
+        moment.host_slot_bytes[list] = replay->host_slot_bytes[list];
     }
     return moment;
 }
@@ -124,7 +124,7 @@ struct memory *memory_replay(const struct trace *trace, const struct plan *plan)
     memory->moments = g_new0(struct memory_moment, trace->operator_count);
     memory->phases = g_array_new(FALSE, FALSE, sizeof(struct memory_phase));
     memory->timed = is_timed(trace);
-    memory->host_pool_bytes = plan->host_bytes;
+    memory->host_pool_bytes = plan->host_pool_bytes;
 
     struct replay replay = {.trace = trace, .plan = plan, .memory = memory};
     start_resident(&replay);

@@ -11,9 +11,9 @@ struct memory_moment {
     uint64_t list_bytes[TRACE_ACCESS_LISTS]; /* slots of resident chunks */
     uint64_t chunk_bytes;                    /* their sum */
     uint64_t non_model_bytes;
-    uint64_t host_bytes[TRACE_ACCESS_LISTS]; /* slots in host memory of chunks that are not on the
-                                                device */
-    uint64_t host_twice_bytes;               /* slots of chunks that are on the device, too */
+    uint64_t host_slot_bytes[TRACE_ACCESS_LISTS]; /* slots in host memory of chunks that are not on
+                                                the device */
+    uint64_t host_twice_bytes;                    /* slots of chunks that are on the device, too */
 };
 
 /* Moments that follow each other in one phase. */

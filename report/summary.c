@@ -154,7 +154,7 @@ static json_t *pairs_of(const struct contents *contents)
         json_object_set_new(object, "chunk_bytes",
                             json_integer((json_int_t)pair->configuration->chunk_bytes));
         json_object_set_new(object, "device_memory_bytes",
-                            budget_of(pair->configuration->device_bytes));
+                            budget_of(pair->configuration->device_budget));
         json_object_set_new(object, "predictor", string_of(pair->predictor));
         json_object_set_new(object, "run", string_of(pair->run->origin));
         json_object_set_new(object, "steady", json_boolean(pair->steady));

@@ -63,7 +63,7 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
         missing = "policy";
     else if (!entry->configuration.chunk_bytes)
         missing = "chunk_bytes";
-    else if (entry->configuration.device_bytes == UINT64_MAX)
+    else if (entry->configuration.device_budget == UINT64_MAX)
         missing = "device_memory_bytes";
     else if (json_is_true(fits) && quantities_from_json(object, &entry->figures, &missing))
         entry->fits = true;
@@ -129,13 +129,13 @@ bool sweep_file_is_slower(const struct sweep_file *sweep, const struct sweep_fil
 }
 
 const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep,
-                                                  uint64_t device_bytes, const char *maker)
+                                                  uint64_t device_budget, const char *maker)
 {
     const struct sweep_file_entry *best = NULL;
     for (guint i = 0; i < sweep->entries->len; i++) {
         const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
                                                               struct sweep_file_entry, i);
-        if (entry->fits && entry->configuration.device_bytes == device_bytes &&
+        if (entry->fits && entry->configuration.device_budget == device_budget &&
             entry->figures.iteration_seconds > 0 &&
             (!maker || !g_strcmp0(entry->configuration.maker, maker)) &&
             (!best || entry->figures.iteration_seconds < best->figures.iteration_seconds))
@@ -145,13 +145,14 @@ const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep
 }
 
 const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
-                                               uint64_t device_bytes, const char *maker)
+                                               uint64_t device_budget, const char *maker)
 {
     const struct sweep_file_entry *best = NULL;
     for (guint i = 0; i < sweep->entries->len; i++) {
         const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
                                                               struct sweep_file_entry, i);
-        if (!entry->fits || (device_bytes && entry->configuration.device_bytes != device_bytes) ||
+        if (!entry->fits ||
+            (device_budget && entry->configuration.device_budget != device_budget) ||
             (maker && g_strcmp0(entry->configuration.maker, maker)))
             continue;
         if (!best || quantity_traffic(&entry->figures) < quantity_traffic(&best->figures))
@@ -188,7 +189,7 @@ static GArray *distinct_of(const struct sweep_file *sweep, size_t offset)
 
 GArray *sweep_file_budgets(const struct sweep_file *sweep)
 {
-    return distinct_of(sweep, offsetof(struct configuration, device_bytes));
+    return distinct_of(sweep, offsetof(struct configuration, device_budget));
 }
 
 GArray *sweep_file_sizes(const struct sweep_file *sweep)

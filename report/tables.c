@@ -204,7 +204,7 @@ struct table *table_peaks(const struct contents *contents)
         struct plan_figures measured;
         if (run_log_measured(run, &measured, NULL))
             add_peaks(table, g_strdup_printf("%s, measured", run->origin), &measured,
-                      run->configuration.maker ? run->configuration.device_bytes : 0, 0);
+                      run->configuration.maker ? run->configuration.device_budget : 0, 0);
     }
     if (table->rows->len)
         return table;

@@ -35,7 +35,7 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     const struct layout *layout = job->plan->layout;
     uint32_t n = layout->chunk_count;
     struct sim_clock *clock = g_new0(struct sim_clock, 1);
-    double move_scale = costs_move_scale(job->costs, job->plan->device_bytes);
+    double move_scale = costs_move_scale(job->costs, job->plan->arena_bytes);
 
     clock->job = *job;
     if (job->costs->threads.known)
@@ -45,14 +45,14 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     for (uint32_t m = 0; job->timeline && m < job->trace->operator_count; m++)
         g_ptr_array_add(job->timeline->operators, g_strdup(job->trace->operators[m].name));
     if (job->timeline)
-        g_array_set_size(job->timeline->device_bytes, job->trace->operator_count);
+        g_array_set_size(job->timeline->used_device_bytes, job->trace->operator_count);
     clock->h2d = g_new(struct costs_copy, n);
     clock->d2h = g_new(struct costs_copy, n);
     clock->move_ns = g_new(uint64_t, n);
     occupancy_init(&clock->on_device, n);
     in_flight_init(&clock->in_flight);
     for (uint32_t c = 0; c < n; c++) {
-        uint64_t used = layout->chunks[c].used, host_end = job->plan->host_address[c] + used;
+        uint64_t used = layout->chunks[c].copy_bytes, host_end = job->plan->host_address[c] + used;
         clock->h2d[c] = costs_copy(job->costs, MOVER_H2D, used, host_end);
         clock->d2h[c] = costs_copy(job->costs, MOVER_D2H, used, host_end);
         clock->move_ns[c] = move_ns(job->costs, used, move_scale);
@@ -60,7 +60,7 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
             occupancy_enter(&clock->on_device,
                             &(struct mover_copy){.chunk = c,
                                                  .device_address = job->plan->initial_address[c],
-                                                 .slot_bytes = layout->chunks[c].bytes});
+                                                 .slot_bytes = layout->chunks[c].slot_bytes});
     }
     return clock;
 }
@@ -216,11 +216,11 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
                           const struct mover_after *after)
 {
     struct sim_clock *clock = self;
-    const struct link_work work = {MOVER_H2D, TIMELINE_FETCH, chunk->chunk, chunk->bytes,
+    const struct link_work work = {MOVER_H2D, TIMELINE_FETCH, chunk->chunk, chunk->copy_bytes,
                                    clock->h2d[chunk->chunk]};
 
     occupancy_enter(&clock->on_device, chunk);
-    clock->lap.h2d_bytes += chunk->bytes;
+    clock->lap.h2d_bytes += chunk->copy_bytes;
     clock->lap.h2d_copies++;
     return copy(clock, &work, issue(clock, after), after);
 }
@@ -229,14 +229,14 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
                                const struct mover_after *after)
 {
     struct sim_clock *clock = self;
-    const struct link_work work = {MOVER_D2H, TIMELINE_WRITE_BACK, chunk->chunk, chunk->bytes,
+    const struct link_work work = {MOVER_D2H, TIMELINE_WRITE_BACK, chunk->chunk, chunk->copy_bytes,
                                    clock->d2h[chunk->chunk]};
 
     if (leaves) {
         occupancy_leave(&clock->on_device, chunk->chunk);
         clock->lap.evictions++;
     }
-    clock->lap.d2h_bytes += chunk->bytes;
+    clock->lap.d2h_bytes += chunk->copy_bytes;
     clock->lap.d2h_copies++;
     return copy(clock, &work, issue(clock, after), after);
 }
@@ -261,7 +261,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     const struct costs *costs = clock->job.costs;
     struct device_work work = {.kind = TIMELINE_MOVE,
                                .chunk = to->chunk,
-                               .bytes = to->bytes,
+                               .bytes = to->copy_bytes,
                                .duration_ns = clock->move_ns[to->chunk]};
 
     g_assert(clock->on_device.end[to->chunk] == from + to->slot_bytes);
@@ -269,7 +269,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
         work.slow_down[n] = costs->threads.constants.slow_down[PLATFORM_MEMORY_BOUND][n];
     occupancy_enter(&clock->on_device, to);
     clock->lap.moves++;
-    clock->lap.moved_bytes += to->bytes;
+    clock->lap.moved_bytes += to->copy_bytes;
     return compute(clock, &work, after);
 }
 
@@ -281,7 +281,7 @@ static mover_ticket copy_activations(struct sim_clock *clock, enum mover_queue q
 {
     const struct link_work work = {
         queue, TIMELINE_ACTIVATIONS, NO_INDEX, bytes,
-        costs_copy(clock->job.costs, queue, bytes, clock->job.plan->host_bytes)};
+        costs_copy(clock->job.costs, queue, bytes, clock->job.plan->host_pool_bytes)};
     return copy(clock, &work, ready_ns, after);
 }
 
@@ -346,15 +346,15 @@ static void account_peaks(struct sim_clock *clock, uint32_t moment)
     uint64_t non_model = job->non_model[moment];
 
     if (job->timeline || occupancy_most(&clock->on_device) + non_model > lap->peak_device_bytes) {
-        uint64_t device_bytes = occupancy_highest_end(&clock->on_device) + non_model;
-        lap->peak_device_bytes = MAX(lap->peak_device_bytes, device_bytes);
+        uint64_t used_device_bytes = occupancy_highest_end(&clock->on_device) + non_model;
+        lap->peak_device_bytes = MAX(lap->peak_device_bytes, used_device_bytes);
         if (job->timeline)
-            g_array_index(job->timeline->device_bytes, uint64_t, moment) = device_bytes;
+            g_array_index(job->timeline->used_device_bytes, uint64_t, moment) = used_device_bytes;
     }
     lap->peak_live_device_bytes =
         MAX(lap->peak_live_device_bytes,
             clock->on_device.resident_bytes + job->trace->non_model_bytes[moment]);
-    lap->peak_host_bytes = job->plan->host_bytes;
+    lap->peak_host_bytes = job->plan->host_pool_bytes;
 }
 
 static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,

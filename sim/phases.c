@@ -95,7 +95,7 @@ struct phases phases_of(const struct timeline *timeline, const struct trace *tra
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         struct phase_figures *figures = &phases.of[trace->operators[m].phase];
         figures->peak_device_bytes = MAX(figures->peak_device_bytes,
-                                         g_array_index(timeline->device_bytes, uint64_t, m));
+                                         g_array_index(timeline->used_device_bytes, uint64_t, m));
     }
     return phases;
 }

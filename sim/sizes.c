@@ -196,7 +196,7 @@ GArray *sizes_parse_counts(const char *text, GError **error)
     return counts;
 }
 
-uint64_t sizes_arena(uint64_t device_bytes, const struct trace *trace)
+uint64_t sizes_arena(uint64_t device_budget, const struct trace *trace)
 {
-    return device_bytes > trace->library_bytes ? device_bytes - trace->library_bytes : 0;
+    return device_budget > trace->library_bytes ? device_budget - trace->library_bytes : 0;
 }

@@ -28,6 +28,6 @@ bool sizes_parse_budget(const char *text, const struct trace *trace, uint64_t *b
 GArray *sizes_parse_counts(const char *text, GError **error);
 
 /* What of a device's memory is left for the arena: less what driver and libraries hold. */
-uint64_t sizes_arena(uint64_t device_bytes, const struct trace *trace);
+uint64_t sizes_arena(uint64_t device_budget, const struct trace *trace);
 
 #endif

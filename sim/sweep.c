@@ -54,7 +54,7 @@ static struct shared_layout layout_of(const struct sweep_job *job, const struct 
                                    .accesses = accesses_new_digested(job->trace, job->digest,
                                                                      named->layout,
                                                                      job->non_model->extent)};
-    shared.least_device_bytes = accesses_least_device_bytes(shared.accesses, named->layout, NULL);
+    shared.least_device_bytes = accesses_least_arena_bytes(shared.accesses, named->layout, NULL);
     return shared;
 }
 
@@ -97,8 +97,8 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
                                 struct sweep_row *row, GError **error)
 {
     const struct dry_run_options options = {
-        .device_bytes = sizes_arena(row->device_bytes, job->trace),
-        .host_bytes = job->options->host_bytes,
+        .device_budget = sizes_arena(row->device_budget, job->trace),
+        .host_budget = job->options->host_budget,
         .policy = row->policy,
         .look_ahead = row->look_ahead};
     struct replay_view view = {job->trace, shared->accesses, job->options->costs};
@@ -113,12 +113,13 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
 static struct plan *plan_strategy(const struct sweep_job *job, const struct shared_layout *shared,
                                   struct sweep_row *row, GError **error)
 {
-    const struct strategy_job of_row = {.trace = job->trace,
-                                        .platform = job->options->platform,
-                                        .layout = shared->layout,
-                                        .non_model = job->non_model->extent,
-                                        .device_bytes = sizes_arena(row->device_bytes, job->trace),
-                                        .host_bytes = job->options->host_bytes};
+    const struct strategy_job of_row = {
+        .trace = job->trace,
+        .platform = job->options->platform,
+        .layout = shared->layout,
+        .non_model = job->non_model->extent,
+        .device_budget = sizes_arena(row->device_budget, job->trace),
+        .host_budget = job->options->host_budget};
     struct plan *plan = replay_strategy(row->strategy, &of_row, job->options->costs, job->timeline,
                                         &row->least_device_bytes, error);
     if (row->least_device_bytes)
@@ -232,7 +233,7 @@ static void list_rows(struct sweep *sweep, const struct sweep_options *options)
             const struct sweep_row row = {
                 .layout = named,
                 .chunk_bytes = named->layout->chunk_bytes[TRACE_PARAM],
-                .device_bytes = g_array_index(options->budgets, uint64_t, b)};
+                .device_budget = g_array_index(options->budgets, uint64_t, b)};
             list_ways(sweep, options, row, &count);
         }
 }
@@ -290,7 +291,7 @@ static int by_rank(const void *left, const void *right, void *data)
     const struct sweep *sweep = data;
     const struct sweep_row *a = &sweep->rows[l], *b = &sweep->rows[r];
     const struct plan_figures *x = &a->figures, *y = &b->figures;
-    int order = compare(a->device_bytes, b->device_bytes);
+    int order = compare(a->device_budget, b->device_budget);
 
     if (!order)
         order = b->fits - a->fits;

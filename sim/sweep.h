@@ -17,7 +17,7 @@ struct sweep_options {
     const struct policy_ops *const *policies; /* ends with NULL */
     const GPtrArray *strategies;              /* struct strategy; NULL: none */
     const struct platform *platform; /* for updates that a strategy moves; NULL: not known */
-    uint64_t host_bytes;             /* budget; UINT64_MAX: unlimited */
+    uint64_t host_budget;            /* budget; UINT64_MAX: unlimited */
     bool phases;                     /* rows have theirs */
     const struct costs *costs;
     uint32_t threads; /* 0: as many as there are processors */
@@ -32,7 +32,7 @@ struct sweep_options {
 struct sweep_row {
     const struct named_layout *layout; /* of the options */
     uint64_t chunk_bytes;              /* its parameter list's */
-    uint64_t device_bytes; /* of the device; the arena is smaller by the trace's library_bytes */
+    uint64_t device_budget; /* of the device; the arena is smaller by the trace's library_bytes */
     const struct policy_ops *policy; /* NULL: a strategy's row */
     const struct strategy *strategy; /* NULL: a policy's row; of the options */
     uint32_t look_ahead;             /* a strategy has its own */

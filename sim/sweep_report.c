@@ -36,9 +36,9 @@ static const char *way(const struct sweep_row *row)
     return row->policy ? row->policy->name : row->strategy->name;
 }
 
-static void print_heading(uint64_t device_bytes, FILE *out)
+static void print_heading(uint64_t device_budget, FILE *out)
 {
-    g_autofree char *device = size_format(device_bytes);
+    g_autofree char *device = size_format(device_budget);
 
     fprintf(out, "\nDevice memory %s\n", device);
     fprintf(out, "  %10s  %-17s %5s %11s %11s %11s %11s %11s %9s %9s\n", "chunk",
@@ -76,7 +76,7 @@ static void print_refused(const struct sweep_row *row, FILE *out)
 
     if (row->failed)
         fprintf(out, "  %10s  %-17s %5u failed: %s", chunk, way(row), row->look_ahead, row->reason);
-    else if (row->device_bytes < row->least_device_bytes)
+    else if (row->device_budget < row->least_device_bytes)
         fprintf(out, "  %10s  %-17s %5u does not fit: needs %s", chunk, way(row), row->look_ahead,
                 least);
     else
@@ -92,9 +92,9 @@ void sweep_print(const struct sweep *sweep, FILE *out)
 
     for (guint i = 0; i < ranked->len; i++) {
         const struct sweep_row *row = &sweep->rows[g_array_index(ranked, uint32_t, i)];
-        bool first = !before || before->device_bytes != row->device_bytes;
+        bool first = !before || before->device_budget != row->device_budget;
         if (first)
-            print_heading(row->device_bytes, out);
+            print_heading(row->device_budget, out);
         if (row->fits)
             print_fitting(row, first, out);
         else
@@ -111,7 +111,7 @@ static json_t *row_json(const struct sweep_row *row)
         json_pack("{sI ss? ss? ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes,
                   "layout", row->layout->name, "policy", row->policy ? row->policy->name : NULL,
                   "strategy", row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
-                  (json_int_t)row->device_bytes, "look_ahead", (json_int_t)row->look_ahead, "fits",
+                  (json_int_t)row->device_budget, "look_ahead", (json_int_t)row->look_ahead, "fits",
                   row->fits, "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
 
     if (row->failed)
@@ -162,7 +162,7 @@ static void append_csv_row(GString *text, const struct sweep_row *row)
     g_string_append_printf(
         text, "%" G_GUINT64_FORMAT ",%s,%s,%" G_GUINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT,
         row->chunk_bytes, row->policy ? row->policy->name : "",
-        row->strategy ? row->strategy->name : "", row->device_bytes, row->look_ahead, row->fits,
+        row->strategy ? row->strategy->name : "", row->device_budget, row->look_ahead, row->fits,
         row->least_device_bytes);
     list_figures(&row->figures, figures);
     for (int i = 0; i < FIGURES; i++)

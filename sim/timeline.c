@@ -16,7 +16,7 @@ struct timeline *timeline_new(void)
         timeline->spans[q] = g_array_new(FALSE, FALSE, sizeof(struct timeline_span));
     timeline->stalls = g_array_new(FALSE, FALSE, sizeof(struct timeline_stall));
     timeline->operators = g_ptr_array_new_with_free_func(g_free);
-    timeline->device_bytes = g_array_new(FALSE, TRUE, sizeof(uint64_t));
+    timeline->used_device_bytes = g_array_new(FALSE, TRUE, sizeof(uint64_t));
     return timeline;
 }
 
@@ -28,7 +28,7 @@ void timeline_free(struct timeline *timeline)
         g_array_unref(timeline->spans[q]);
     g_array_unref(timeline->stalls);
     g_ptr_array_unref(timeline->operators);
-    g_array_unref(timeline->device_bytes);
+    g_array_unref(timeline->used_device_bytes);
     g_free(timeline);
 }
 

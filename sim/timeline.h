@@ -38,8 +38,8 @@ struct timeline {
     GArray *spans[MOVER_QUEUES]; /* struct timeline_span */
     GArray *stalls;              /* struct timeline_stall */
     GPtrArray *operators;        /* names, by moment */
-    GArray *device_bytes;        /* uint64_t, by moment: end of the highest chunk and the extent of
-                                    non-model data, when its operator last ran */
+    GArray *used_device_bytes;   /* uint64_t, by moment: end of the highest chunk and the extent of
+                               non-model data, when its operator last ran */
     uint64_t begin_ns, end_ns;   /* of the iteration that is shown */
     guint first[MOVER_QUEUES];   /* of its spans, which are all those after it */
     guint shown[MOVER_QUEUES];   /* spans so far, of it and those before */

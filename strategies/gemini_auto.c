@@ -12,11 +12,12 @@ static uint32_t look_ahead(const struct strategy_context *context)
 static struct decisions *decide_auto(const struct strategy_context *context, struct homes **homes,
                                      uint64_t *needed, GError **error)
 {
-    const struct budget budget = {.bytes = (uint64_t)(STEADY_SHARE * (double)context->device_bytes),
-                                  .share = STEADY_SHARE,
-                                  .reserve = context->non_model,
-                                  .policy = &policy_opt,
-                                  .look_ahead = look_ahead(context)};
+    const struct budget budget = {
+        .bytes = (uint64_t)(STEADY_SHARE * (double)context->device_budget),
+        .share = STEADY_SHARE,
+        .reserve = context->non_model,
+        .policy = &policy_opt,
+        .look_ahead = look_ahead(context)};
     return budget_decide(context, &budget, homes, needed, error);
 }
 

@@ -14,7 +14,7 @@
 
 static uint64_t usable(const struct strategy_context *context)
 {
-    return (uint64_t)(USABLE_SHARE * (double)context->device_bytes);
+    return (uint64_t)(USABLE_SHARE * (double)context->device_budget);
 }
 
 /* What host memory has no room for. */
@@ -22,9 +22,9 @@ static uint64_t overflow(const struct strategy_context *context)
 {
     g_autofree uint8_t *none = g_new0(uint8_t, context->layout->chunk_count);
     struct homes *homes = homes_assign(context->trace, context->layout, none);
-    uint64_t bytes = homes->host_bytes;
+    uint64_t bytes = homes->host_pool_bytes;
     homes_free(homes);
-    return bytes > context->host_bytes ? bytes - context->host_bytes : 0;
+    return bytes > context->host_budget ? bytes - context->host_budget : 0;
 }
 
 /* The first chunks' states are updated on the device, where parameters and the greatest non-model
@@ -36,7 +36,7 @@ static void place(const struct strategy_context *context, uint8_t *on_host)
         taken = MAX(taken, context->non_model[m]);
     for (uint32_t c = 0; c < context->layout->chunk_count; c++)
         if (context->layout->chunks[c].list == TRACE_PARAM)
-            parameters += context->layout->chunks[c].bytes;
+            parameters += context->layout->chunks[c].slot_bytes;
     uint64_t room = usable(context) > taken + parameters ? usable(context) - taken - parameters : 0;
     updates_but_first_bytes(context, overflow(context), (uint64_t)(MARGIN_SHARE * (double)room),
                             on_host);
@@ -70,13 +70,13 @@ static bool check_warm_up(const struct strategy_context *context, uint64_t *need
             const struct chunk_access *access = &accesses->items[a];
             const struct chunk *chunk = &context->layout->chunks[access->chunk];
             if (chunk->list == TRACE_PARAM && !(access->flags & ACCESS_ON_HOST) &&
-                chunk->bytes > largest) {
-                largest = chunk->bytes;
+                chunk->slot_bytes > largest) {
+                largest = chunk->slot_bytes;
                 moment = m;
             }
         }
     *needed = (uint64_t)ceil((double)largest / share);
-    if (*needed <= context->device_bytes)
+    if (*needed <= context->device_budget)
         return true;
     strategy_refuse(context, moment, *needed, error);
     return false;

@@ -18,7 +18,7 @@ static uint32_t wrap(const struct scripting *s, int64_t moment)
 
 static int64_t slot(const struct scripting *s, uint32_t chunk)
 {
-    return (int64_t)s->context->layout->chunks[chunk].bytes;
+    return (int64_t)s->context->layout->chunks[chunk].slot_bytes;
 }
 
 /* ---- room ---- */
@@ -29,7 +29,7 @@ static void take_room(struct scripting *s)
     for (uint32_t c = 0; c < s->context->layout->chunk_count; c++)
         always += s->stays->always[c] || s->homes->on_device[c] ? slot(s, c) : 0;
     for (int64_t m = 0; m < s->moments; m++)
-        s->room[m] = (int64_t)s->context->device_bytes - always -
+        s->room[m] = (int64_t)s->context->device_budget - always -
                      (int64_t)s->context->accesses->non_model[m];
     for (guint i = 0; i < s->stays->items->len; i++) {
         const struct script_stay *stay = &g_array_index(s->stays->items, struct script_stay, i);
@@ -44,7 +44,7 @@ static bool check_room(const struct scripting *s, uint64_t *needed, GError **err
     for (int64_t m = 1; m < s->moments; m++)
         if (s->room[m] < s->room[tightest])
             tightest = m;
-    *needed = (uint64_t)((int64_t)s->context->device_bytes - s->room[tightest]);
+    *needed = (uint64_t)((int64_t)s->context->device_budget - s->room[tightest]);
     if (s->room[tightest] >= 0)
         return true;
     strategy_refuse(s->context, (uint32_t)tightest, *needed, error);

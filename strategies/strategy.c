@@ -101,7 +101,7 @@ void strategy_refuse(const struct strategy_context *context, uint32_t moment, ui
                 " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
                 "; %" G_GUINT64_FORMAT " bytes would fit",
                 moment, context->trace->operators[moment].name, needed,
-                needed - context->device_bytes, context->device_bytes, needed);
+                needed - context->device_budget, context->device_budget, needed);
 }
 
 static struct trace *place_updates(const struct strategy *strategy, const struct strategy_job *job,
@@ -162,12 +162,13 @@ static void end_step(struct decisions *decisions)
 static bool check_host(const struct strategy_context *context, const struct homes *homes,
                        GError **error)
 {
-    if (homes->host_bytes <= context->host_bytes)
+    if (homes->host_pool_bytes <= context->host_budget)
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "host memory: it holds %" G_GUINT64_FORMAT " bytes there, %" G_GUINT64_FORMAT
                 " more than the budget; %" G_GUINT64_FORMAT " bytes would fit",
-                homes->host_bytes, homes->host_bytes - context->host_bytes, homes->host_bytes);
+                homes->host_pool_bytes, homes->host_pool_bytes - context->host_budget,
+                homes->host_pool_bytes);
     return false;
 }
 
@@ -188,8 +189,8 @@ static struct plan *make_plan(const struct strategy_context *context,
                                            .layout = context->layout,
                                            .accesses = context->accesses,
                                            .homes = homes,
-                                           .device_budget = context->device_bytes,
-                                           .host_budget = context->host_bytes};
+                                           .device_budget = context->device_budget,
+                                           .host_budget = context->host_budget};
         plan = plan_make(&inputs, place_decisions(decisions, &inputs, PLACE_WELL));
         plan->made_by = g_strdup(strategy->name);
         plan->look_ahead = look_ahead;
@@ -205,8 +206,8 @@ struct plan *strategy_plan(const struct strategy *strategy, const struct strateg
     struct strategy_context context = {.trace = job->trace,
                                        .layout = job->layout,
                                        .non_model = job->non_model,
-                                       .device_bytes = job->device_bytes,
-                                       .host_bytes = job->host_bytes,
+                                       .device_budget = job->device_budget,
+                                       .host_budget = job->host_budget,
                                        .value = strategy->value};
     *needed = 0;
     *placed = place_updates(strategy, job, &context, error);

@@ -19,8 +19,8 @@ struct strategy_context {
     const uint64_t *non_model;       /* [operator_count] extents (chunks/non_model.h) */
     const uint8_t *host_used; /* [chunk_count] nonzero: a host operator uses the chunk; NULL while
                                  updates are placed */
-    uint64_t device_bytes, host_bytes; /* budgets */
-    double value;                      /* of the strategy's parameter */
+    uint64_t device_budget, host_budget; /* budgets */
+    double value;                        /* of the strategy's parameter */
 };
 
 struct strategy_ops {
@@ -73,8 +73,8 @@ struct strategy_job {
     const struct platform *platform; /* what a moved update takes (models/place_updates.h); NULL */
     const struct layout *layout; /* for the trace; a chunk group is a subgroup of the optimizer */
     const uint64_t *non_model;   /* [operator_count] extents of the trace's non-model data */
-    uint64_t device_bytes,
-        host_bytes; /* budgets: of the arena; of the host, UINT64_MAX: unlimited */
+    uint64_t device_budget,
+        host_budget; /* budgets: of the arena; of the host, UINT64_MAX: unlimited */
 };
 
 /* The strategy's plan, for the trace `*placed`, which has its updates where the strategy wants them

@@ -65,7 +65,7 @@ void updates_but_first_bytes(const struct strategy_context *context, uint64_t le
     g_autofree uint8_t *marked = g_new0(uint8_t, layout->group_count);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
         if (layout->chunks[c].list >= TRACE_MASTER && layout->chunks[c].list < TRACE_LISTS)
-            states[layout->chunks[c].group] += layout->chunks[c].bytes;
+            states[layout->chunks[c].group] += layout->chunks[c].slot_bytes;
     uint64_t before = 0;
     bool room = true;
     for (uint32_t g = 0; g < layout->group_count; g++) {

@@ -23,7 +23,7 @@ struct mover_copy {
     uint32_t chunk;
     uint64_t device_address; /* bytes from the start of the arena */
     uint64_t host_address;   /* bytes from the start of the host pool */
-    uint64_t bytes;          /* what is copied: the chunk's `used` */
+    uint64_t copy_bytes;     /* what is copied: the chunk's copy_bytes */
     uint64_t slot_bytes;     /* what it occupies on the device */
 };
 

@@ -79,13 +79,13 @@ static struct mover_copy copy_of(const struct residency *r, uint32_t chunk, uint
     return (struct mover_copy){.chunk = chunk,
                                .device_address = address,
                                .host_address = r->plan->host_address[chunk],
-                               .bytes = r->plan->layout->chunks[chunk].used,
-                               .slot_bytes = r->plan->layout->chunks[chunk].bytes};
+                               .copy_bytes = r->plan->layout->chunks[chunk].copy_bytes,
+                               .slot_bytes = r->plan->layout->chunks[chunk].slot_bytes};
 }
 
 static uint64_t slot_bytes(const struct residency *r, uint32_t chunk)
 {
-    return r->plan->layout->chunks[chunk].bytes;
+    return r->plan->layout->chunks[chunk].slot_bytes;
 }
 
 static void fetch(struct residency *r, uint32_t chunk, uint64_t address)
@@ -206,7 +206,7 @@ static void perform_all(struct residency *r, uint32_t index)
  * the host use it only as activations: who takes the room does not wait for their updates. */
 static void shrink_non_model(struct residency *r, uint64_t extent)
 {
-    uint64_t top = r->plan->device_bytes;
+    uint64_t top = r->plan->arena_bytes;
     struct mover_after users = {.queue = {[MOVER_COMPUTE] = r->last_compute,
                                           [MOVER_D2H] = r->received,
                                           [MOVER_HOST] = r->activations_from_host}};
@@ -221,7 +221,7 @@ static void shrink_non_model(struct residency *r, uint64_t extent)
  * another queue. */
 static void grow_non_model(struct residency *r, uint64_t extent, struct mover_after *after)
 {
-    uint64_t top = r->plan->device_bytes;
+    uint64_t top = r->plan->arena_bytes;
     address_map_take(r->map, top - extent, top - r->non_model, &r->non_model_ready);
     r->non_model = extent;
     if (extent)

@@ -95,7 +95,7 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0);
     cpu->nodes = nodes_read(NODES_FOLDER, &cpu->cores.host);
     const struct nodes_spread spread = {cpu->nodes, options->host_cuts, options->host_cut_count};
-    if (!cpu_memory_open(&cpu->memory, options->arena_bytes, options->host_bytes,
+    if (!cpu_memory_open(&cpu->memory, options->arena_bytes, options->host_pool_bytes,
                          cpu->nodes ? &spread : NULL, error)) {
         nodes_free(cpu->nodes);
         g_free(cpu);
@@ -142,7 +142,7 @@ static mover_ticket cpu_copy(struct device *device, enum mover_queue queue, uint
     struct cpu_device *cpu = cpu_of(device);
     g_assert(queue == MOVER_H2D || queue == MOVER_D2H);
     g_assert(device_address + bytes <= cpu->memory.arena_bytes);
-    g_assert(host_address + bytes <= cpu->memory.host_bytes);
+    g_assert(host_address + bytes <= cpu->memory.host_pool_bytes);
     struct copy copy = {queue, device_address, host_address, bytes};
     return queues_put(cpu->queues, queue, &copy, sizeof copy, after);
 }
@@ -273,7 +273,7 @@ static uint8_t *locate(const struct device *device, enum device_memory memory, u
 {
     const struct cpu_memory *cpu = &((const struct cpu_device *)device)->memory;
     bool arena = memory == DEVICE_ARENA;
-    g_assert(address + bytes <= (arena ? cpu->arena_bytes : cpu->host_bytes));
+    g_assert(address + bytes <= (arena ? cpu->arena_bytes : cpu->host_pool_bytes));
     return (arena ? cpu->arena : cpu->host) + address;
 }
 

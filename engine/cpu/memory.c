@@ -20,14 +20,14 @@ static bool refuse(GError **error, const char *what, uint64_t bytes)
     return false;
 }
 
-static bool check_available(uint64_t arena_bytes, uint64_t host_bytes, GError **error)
+static bool check_available(uint64_t arena_bytes, uint64_t host_pool_bytes, GError **error)
 {
     uint64_t available = available_bytes();
-    if (arena_bytes + host_bytes <= available)
+    if (arena_bytes + host_pool_bytes <= available)
         return true;
-    g_autofree char *arena = size_format(arena_bytes), *host = size_format(host_bytes);
+    g_autofree char *arena = size_format(arena_bytes), *host = size_format(host_pool_bytes);
     g_autofree char *there = size_format(available);
-    g_autofree char *excess = size_format(arena_bytes + host_bytes - available);
+    g_autofree char *excess = size_format(arena_bytes + host_pool_bytes - available);
     g_set_error(
         error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
         "this machine's memory: the device's %s and the host pool's %s together are %s more "
@@ -62,7 +62,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 static bool reserve(struct cpu_memory *memory, GError **error)
 {
     uint64_t span = round_up(memory->arena_bytes, HUGE_PAGE);
-    memory->reserved_bytes = HUGE_PAGE + span + round_up(memory->host_bytes, HUGE_PAGE);
+    memory->reserved_bytes = HUGE_PAGE + span + round_up(memory->host_pool_bytes, HUGE_PAGE);
     void *map = mmap(NULL, memory->reserved_bytes, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
@@ -86,34 +86,34 @@ static bool open_arena(struct cpu_memory *memory, GError **error)
 
 static bool map_twice(struct cpu_memory *memory, int file, const struct nodes_spread *spread)
 {
-    if (file < 0 || ftruncate(file, (off_t)memory->host_bytes) != 0 ||
-        mmap(memory->host_hidden, memory->host_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file, 0) ==
-            MAP_FAILED)
+    if (file < 0 || ftruncate(file, (off_t)memory->host_pool_bytes) != 0 ||
+        mmap(memory->host_hidden, memory->host_pool_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
+             0) == MAP_FAILED)
         return false;
-    void *map = mmap(NULL, memory->host_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *map = mmap(NULL, memory->host_pool_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (map == MAP_FAILED)
         return false;
     memory->host = map;
-    return populate(memory->host, memory->host_bytes, spread);
+    return populate(memory->host, memory->host_pool_bytes, spread);
 }
 
 static bool open_host(struct cpu_memory *memory, const struct nodes_spread *spread, GError **error)
 {
-    if (memory->host_bytes == 0)
+    if (memory->host_pool_bytes == 0)
         return true;
     int file = memfd_create("pstar host pool", MFD_CLOEXEC);
     bool mapped = map_twice(memory, file, spread) ||
-                  refuse(error, "a host pool", memory->host_bytes);
+                  refuse(error, "a host pool", memory->host_pool_bytes);
     if (file >= 0)
         close(file);
     return mapped;
 }
 
-bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
+bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
                      const struct nodes_spread *spread, GError **error)
 {
-    *memory = (struct cpu_memory){.arena_bytes = arena_bytes, .host_bytes = host_bytes};
-    if (check_available(arena_bytes, host_bytes, error) && reserve(memory, error) &&
+    *memory = (struct cpu_memory){.arena_bytes = arena_bytes, .host_pool_bytes = host_pool_bytes};
+    if (check_available(arena_bytes, host_pool_bytes, error) && reserve(memory, error) &&
         open_arena(memory, error) && open_host(memory, spread, error))
         return true;
     cpu_memory_close(memory);
@@ -125,6 +125,6 @@ void cpu_memory_close(struct cpu_memory *memory)
     if (memory->reserved)
         munmap(memory->reserved, memory->reserved_bytes);
     if (memory->host)
-        munmap(memory->host, memory->host_bytes);
+        munmap(memory->host, memory->host_pool_bytes);
     *memory = (struct cpu_memory){0};
 }

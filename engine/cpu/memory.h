@@ -15,7 +15,7 @@ struct cpu_memory {
     uint8_t *arena;       /* zeroed; 2 MiB-aligned */
     uint8_t *host_hidden; /* after the arena, 2 MiB-aligned: any access is fatal */
     uint8_t *host;        /* the same bytes; NULL where there are none */
-    uint64_t arena_bytes, host_bytes;
+    uint64_t arena_bytes, host_pool_bytes;
     void *reserved; /* the address space of the arena and of host_hidden */
     uint64_t reserved_bytes;
 };
@@ -23,7 +23,7 @@ struct cpu_memory {
 /* Takes and touches all of it, so that no page is missing later. Either size may be 0. The host
  * pool is spread as `spread` says; NULL: it comes as the system gives it. DEVICE_ERROR_MEMORY where
  * the machine has less. */
-bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
+bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
                      const struct nodes_spread *spread, GError **error);
 void cpu_memory_close(struct cpu_memory *memory);
 

@@ -150,7 +150,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     cuda->nodes = nodes_read(NODES_FOLDER, &cores.host);
     const struct nodes_spread spread = {cuda->nodes, options->host_cuts, options->host_cut_count};
     if (!open_queues(cuda, error) ||
-        !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_bytes,
+        !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_pool_bytes,
                           cuda->nodes ? &spread : NULL, error) ||
         !(cuda->compute = cuda_operators_new(
               cuda->memory.arena, cuda_streams_stream(cuda->streams, MOVER_COMPUTE), error))) {
@@ -172,7 +172,7 @@ static mover_ticket cuda_copy(struct device *device, enum mover_queue queue,
     struct cuda_device *cuda = cuda_of(device);
     g_assert(queue == MOVER_H2D || queue == MOVER_D2H);
     g_assert(device_address + bytes <= cuda->memory.arena_bytes);
-    g_assert(host_address + bytes <= cuda->memory.host_bytes);
+    g_assert(host_address + bytes <= cuda->memory.host_pool_bytes);
     uint8_t *on_device = cuda->memory.arena + device_address;
     uint8_t *on_host = cuda->memory.host + host_address;
     bool down = queue == MOVER_D2H;
@@ -319,7 +319,7 @@ static uint8_t *locate(const struct device *device, enum device_memory memory, u
 {
     const struct cuda_memory *cuda = &((const struct cuda_device *)device)->memory;
     bool arena = memory == DEVICE_ARENA;
-    g_assert(address + bytes <= (arena ? cuda->arena_bytes : cuda->host_bytes));
+    g_assert(address + bytes <= (arena ? cuda->arena_bytes : cuda->host_pool_bytes));
     return (arena ? cuda->arena : cuda->host) + address;
 }
 

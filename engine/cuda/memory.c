@@ -77,30 +77,30 @@ static bool take_on_host(struct cuda_memory *memory, const struct nodes_spread *
                          GError **error)
 {
     static const char what[] = "pinned host memory";
-    if (!check_available(what, memory->host_bytes, error))
+    if (!check_available(what, memory->host_pool_bytes, error))
         return false;
-    void *pool = mmap(NULL, memory->host_bytes, PROT_READ | PROT_WRITE,
+    void *pool = mmap(NULL, memory->host_pool_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (pool == MAP_FAILED)
-        return refuse(error, what, memory->host_bytes, g_strerror(errno));
+        return refuse(error, what, memory->host_pool_bytes, g_strerror(errno));
     memory->host = pool;
-    madvise(pool, memory->host_bytes, MADV_HUGEPAGE);
+    madvise(pool, memory->host_pool_bytes, MADV_HUGEPAGE);
     if (spread)
-        nodes_touch(spread, pool, memory->host_bytes);
-    if (!populate(pool, memory->host_bytes))
-        return refuse(error, what, memory->host_bytes, g_strerror(ENOMEM));
-    cudaError_t failed = cudaHostRegister(pool, memory->host_bytes, cudaHostRegisterPortable);
+        nodes_touch(spread, pool, memory->host_pool_bytes);
+    if (!populate(pool, memory->host_pool_bytes))
+        return refuse(error, what, memory->host_pool_bytes, g_strerror(ENOMEM));
+    cudaError_t failed = cudaHostRegister(pool, memory->host_pool_bytes, cudaHostRegisterPortable);
     return failed == cudaSuccess ||
-           refuse(error, what, memory->host_bytes, cudaGetErrorString(failed));
+           refuse(error, what, memory->host_pool_bytes, cudaGetErrorString(failed));
 }
 
-bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
+bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
                       const struct nodes_spread *spread, GError **error)
 {
-    *memory = (struct cuda_memory){.arena_bytes = arena_bytes, .host_bytes = host_bytes};
+    *memory = (struct cuda_memory){.arena_bytes = arena_bytes, .host_pool_bytes = host_pool_bytes};
     bool open = take_on_device(&memory->bounce, "device memory", CUDA_MEMORY_BOUNCE, error) &&
                 (!arena_bytes || take_on_device(&memory->arena, "arena", arena_bytes, error)) &&
-                (!host_bytes || take_on_host(memory, spread, error));
+                (!host_pool_bytes || take_on_host(memory, spread, error));
     if (!open)
         cuda_memory_close(memory);
     return open;
@@ -112,7 +112,7 @@ void cuda_memory_close(struct cuda_memory *memory)
     cudaFree(memory->bounce);
     if (memory->host) {
         cudaHostUnregister(memory->host);
-        munmap(memory->host, memory->host_bytes);
+        munmap(memory->host, memory->host_pool_bytes);
     }
     (void)cudaGetLastError(); /* of memory that was never pinned */
     *memory = (struct cuda_memory){0};

@@ -10,14 +10,14 @@ enum { CUDA_MEMORY_BOUNCE = 16 << 20 };
 
 struct cuda_memory {
     uint8_t *arena;  /* device memory, zeroed; NULL where arena_bytes is 0 */
-    uint8_t *host;   /* pinned, zeroed; NULL where host_bytes is 0 */
+    uint8_t *host;   /* pinned, zeroed; NULL where host_pool_bytes is 0 */
     uint8_t *bounce; /* device memory, CUDA_MEMORY_BOUNCE bytes */
-    uint64_t arena_bytes, host_bytes;
+    uint64_t arena_bytes, host_pool_bytes;
 };
 
 /* The pinned pool is spread as `spread` says; NULL: it comes as the system gives it.
  * DEVICE_ERROR_MEMORY where the device or the machine has less. */
-bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_bytes,
+bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
                       const struct nodes_spread *spread, GError **error);
 /* Nothing may be queued on them. */
 void cuda_memory_close(struct cuda_memory *memory);

@@ -51,9 +51,9 @@ static void show(const struct step *steps, size_t current)
 static struct platform *describe(const struct device_ops *ops, GError **error)
 {
     struct device_capacity capacity = {0};
-    uint64_t host_bytes = 0;
+    uint64_t host_capacity = 0;
     g_autofree char *name = ops->describe(&capacity, error);
-    g_autofree char *host = cpu_describe(&host_bytes);
+    g_autofree char *host = cpu_describe(&host_capacity);
     if (!name)
         return NULL;
     struct platform *platform = g_new0(struct platform, 1);
@@ -64,8 +64,8 @@ static struct platform *describe(const struct device_ops *ops, GError **error)
         "measured by pstar-run --probe on %s, kernels for %s%s%s", date, cpu_context_simd(cpu),
         ops == &device_cpu ? "" : "; host: ", ops == &device_cpu ? "" : host);
     platform->name = g_steal_pointer(&name);
-    platform->device_bytes = MAX(1, capacity.bytes);
-    platform->host_bytes = MAX(1, host_bytes);
+    platform->device_capacity = MAX(1, capacity.bytes);
+    platform->host_capacity = MAX(1, host_capacity);
     cpu_context_free(cpu);
     return platform;
 }

@@ -185,7 +185,7 @@ static void name_sources(struct platform *platform, bool threads)
 bool probe_copies(const struct device_ops *ops, struct platform *platform, GError **error)
 {
     const struct device_options options = {.arena_bytes = MEMORY,
-                                           .host_bytes = MEMORY,
+                                           .host_pool_bytes = MEMORY,
                                            .h2d_rate = PROBE_FASTEST_LINK,
                                            .d2h_rate = PROBE_FASTEST_LINK};
     struct platform_curve *extra = platform->extra, *both = &extra[PLATFORM_H2D_BOTH];

@@ -135,7 +135,7 @@ bool probe_neighbours(const struct device_ops *ops, struct platform *platform, G
 {
     const struct cores cores = cores_split(true);
     const struct device_options options = {.arena_bytes = MEMORY,
-                                           .host_bytes = MEMORY,
+                                           .host_pool_bytes = MEMORY,
                                            .h2d_rate = PLATFORM_BESIDE_RATE,
                                            .d2h_rate = PLATFORM_BESIDE_RATE};
     const struct adamw_options adamw = {

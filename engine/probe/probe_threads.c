@@ -46,7 +46,7 @@ static struct round_trip measure_round_trip(struct device *device, uint64_t byte
 static bool measure_waking(struct platform_threads *threads, GError **error)
 {
     struct device_options options = {.arena_bytes = COPY,
-                                     .host_bytes = COPY,
+                                     .host_pool_bytes = COPY,
                                      .h2d_rate = PROBE_FASTEST_LINK,
                                      .d2h_rate = PROBE_FASTEST_LINK};
     struct device *device = device_cpu.open(&options, error);
@@ -131,9 +131,9 @@ static struct plan *resident_plan(const struct trace *trace, GError **error)
     struct layout *layout = layout_pack_uniform(trace, 256 << 10, error);
     struct non_model *places = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, places->extent);
-    const struct dry_run_options options = {.device_bytes = layout_bytes(layout) +
-                                                            places->peak_bytes,
-                                            .host_bytes = UINT64_MAX,
+    const struct dry_run_options options = {.device_budget = layout_slot_bytes(layout) +
+                                                             places->peak_bytes,
+                                            .host_budget = UINT64_MAX,
                                             .policy = &policy_opt};
     struct plan *plan = dry_run_accesses(trace, layout, NULL, accesses, &options, error);
     accesses_free(accesses);

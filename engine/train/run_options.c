@@ -159,8 +159,8 @@ static bool read_names(const struct raw *raw, struct run_options *options, GErro
 
 static bool read_sizes(const struct raw *raw, struct run_options *options, GError **error)
 {
-    return read_size("--device-memory", raw->device_memory, &options->device_memory, error) &&
-           read_size("--host-memory", raw->host_memory, &options->host_memory, error) &&
+    return read_size("--device-memory", raw->device_memory, &options->device_budget, error) &&
+           read_size("--host-memory", raw->host_memory, &options->host_budget, error) &&
            read_chunk_sizes(raw->chunk_size, options, error) &&
            read_link(raw->link, options, error) &&
            (!raw->link || options->device == &device_cpu ||
@@ -343,8 +343,8 @@ bool run_options_parse(struct run_options *options, int *argc, char ***argv, GEr
                       .threads = NOT_GIVEN};
     gboolean flags[6] = {FALSE};
     *options = (struct run_options){
-        .device_memory = RUN_UNLIMITED,
-        .host_memory = RUN_UNLIMITED,
+        .device_budget = RUN_UNLIMITED,
+        .host_budget = RUN_UNLIMITED,
         .learning_rate = 6e-4,
         .least_learning_rate = -1,
         .weight_decay = 0.1,

@@ -17,7 +17,7 @@ struct run_options {
     char *recompute; /* "all", "none", or layers: "0,2,5-7" */
     char *offload;   /* the same */
     const struct device_ops *device;
-    uint64_t device_memory, host_memory; /* bytes; RUN_UNLIMITED where not given */
+    uint64_t device_budget, host_budget; /* bytes; RUN_UNLIMITED where not given */
     struct chunk_sizes chunk_sizes;
     bool sized;                /* chunk sizes are given; otherwise they are chosen for the model */
     double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */

@@ -97,23 +97,23 @@ static bool find_arena(const struct run_plan *run, const struct run_options *opt
 {
     uint64_t held = run->capacity.library_bytes;
     *budget = RUN_UNLIMITED;
-    if (options->device_memory == RUN_UNLIMITED)
+    if (options->device_budget == RUN_UNLIMITED)
         return true;
-    if (options->device_memory <= held) {
+    if (options->device_budget <= held) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "--device-memory %" G_GUINT64_FORMAT
                     ": driver and libraries hold %" G_GUINT64_FORMAT " bytes already",
-                    options->device_memory, held);
+                    options->device_budget, held);
         return false;
     }
-    *budget = options->device_memory - held;
+    *budget = options->device_budget - held;
     return true;
 }
 
 static bool check_capacity(const struct run_plan *run, GError **error)
 {
     const struct device_capacity *capacity = &run->capacity;
-    uint64_t takes = run->plan->device_bytes;
+    uint64_t takes = run->plan->arena_bytes;
     if (takes <= capacity->bytes)
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
@@ -147,18 +147,18 @@ dry_run_of(const struct run_plan *run, const struct run_options *options,
            const struct policy_ops *policy, const struct layout *layout,
            const struct accesses *accesses, uint64_t non_model, uint64_t arena)
 {
-    uint64_t all = layout_bytes(layout) + non_model;
+    uint64_t all = layout_slot_bytes(layout) + non_model;
     bool room = all <= run->capacity.bytes;
     struct dry_run_options dry = {
-        .device_bytes = arena,
-        .host_bytes = options->host_memory,
+        .device_budget = arena,
+        .host_budget = options->host_budget,
         .policy = policy,
         .look_ahead = options->look_ahead,
     };
     if (arena == RUN_UNLIMITED)
-        dry.device_bytes = room ? all : run->capacity.bytes - MIN(run->capacity.bytes, all / 512);
-    if (arena == RUN_UNLIMITED && room && options->host_memory == RUN_UNLIMITED)
-        dry.host_bytes = homes_least_host_bytes(run->iteration->trace, layout, accesses);
+        dry.device_budget = room ? all : run->capacity.bytes - MIN(run->capacity.bytes, all / 512);
+    if (arena == RUN_UNLIMITED && room && options->host_budget == RUN_UNLIMITED)
+        dry.host_budget = homes_least_host_bytes(run->iteration->trace, layout, accesses);
     return dry;
 }
 
@@ -225,8 +225,9 @@ static bool check_file(const struct run_plan *run, const struct run_options *opt
         g_prefix_error(error, "%s: ", options->plan);
         return false;
     }
-    return check_budget(options->plan, "device", run->plan->device_bytes, arena, error) &&
-           check_budget(options->plan, "host", run->plan->host_bytes, options->host_memory, error);
+    return check_budget(options->plan, "device", run->plan->arena_bytes, arena, error) &&
+           check_budget(options->plan, "host", run->plan->host_pool_bytes, options->host_budget,
+                        error);
 }
 
 static bool prepare_file(struct run_plan *run, const struct run_options *options, GError **error)
@@ -277,7 +278,7 @@ uint64_t run_plan_least_device_bytes(const struct run_plan *run, uint32_t *momen
     const struct trace *trace = run->iteration->trace;
     struct non_model *places = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, run->plan->layout, places->extent);
-    uint64_t least = accesses_least_device_bytes(accesses, run->plan->layout, moment);
+    uint64_t least = accesses_least_arena_bytes(accesses, run->plan->layout, moment);
     accesses_free(accesses);
     non_model_free(places);
     return least;

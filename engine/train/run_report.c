@@ -115,7 +115,7 @@ static struct list_size size_of_list(const struct plan *plan, int list)
         if (plan->layout->chunks[c].list != list)
             continue;
         size.chunks++;
-        size.bytes += plan->layout->chunks[c].bytes;
+        size.bytes += plan->layout->chunks[c].slot_bytes;
         size.on_device += plan->initial_address[c] != NO_ADDRESS;
         size.device_homed += plan->host_address[c] == NO_ADDRESS;
     }
@@ -155,14 +155,15 @@ static void print_dry_json(const struct run_plan *run)
                                       (json_int_t)size.on_device, "device_homed",
                                       (json_int_t)size.device_homed));
     }
-    json_t *root = json_pack(
-        "{s:s, s:s, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "model", run->config->name,
-        "precision", trace->precision, "plan", plan->made_by, "lists", lists, "non_model_bytes",
-        (json_int_t)peak.bytes, "non_model_moment", trace->operators[peak.moment].name,
-        "device_bytes", (json_int_t)plan->device_bytes, "host_bytes", (json_int_t)plan->host_bytes,
-        "staging_bytes", (json_int_t)(plan->host_bytes - plan->staging_address), "library_bytes",
-        (json_int_t)run->capacity.library_bytes, "least_device_bytes", (json_int_t)least,
-        "least_device_moment", trace->operators[tightest].name);
+    json_t *root =
+        json_pack("{s:s, s:s, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "model",
+                  run->config->name, "precision", trace->precision, "plan", plan->made_by, "lists",
+                  lists, "non_model_bytes", (json_int_t)peak.bytes, "non_model_moment",
+                  trace->operators[peak.moment].name, "device_bytes", (json_int_t)plan->arena_bytes,
+                  "host_bytes", (json_int_t)plan->host_pool_bytes, "staging_bytes",
+                  (json_int_t)(plan->host_pool_bytes - plan->staging_address), "library_bytes",
+                  (json_int_t)run->capacity.library_bytes, "least_device_bytes", (json_int_t)least,
+                  "least_device_moment", trace->operators[tightest].name);
     json_t *figures = run_log_figures(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
@@ -204,12 +205,12 @@ void run_report_print_dry(const struct run_plan *run, bool json)
     printf("%s, %s, %s\n", run->config->name, trace->precision, plan->made_by);
     print_lists(run);
     print_with_moment("activations and workspaces", peak.bytes, trace, peak.moment);
-    print_size("device memory", plan->device_bytes, "taken at the start");
+    print_size("device memory", plan->arena_bytes, "taken at the start");
     if (run->capacity.library_bytes)
         print_size("beside it", run->capacity.library_bytes, "held by driver and libraries");
     print_with_moment("least that fits", least, trace, tightest);
-    print_size("host memory", plan->host_bytes, "taken at the start");
-    print_size("of it staging", plan->host_bytes - plan->staging_address,
+    print_size("host memory", plan->host_pool_bytes, "taken at the start");
+    print_size("of it staging", plan->host_pool_bytes - plan->staging_address,
                "for the activations of host operators");
     print_traffic(&plan->predicted);
 }

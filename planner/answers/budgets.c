@@ -61,7 +61,7 @@ static void bisect(struct memory_search *least, const struct plan *reference, ui
 
 uint64_t min_memory_taken(const struct plan *plan, enum min_memory_kind memory)
 {
-    return memory == MIN_DEVICE_MEMORY ? plan->device_bytes : plan->predicted.peak_host_bytes;
+    return memory == MIN_DEVICE_MEMORY ? plan->arena_bytes : plan->predicted.peak_host_bytes;
 }
 
 struct search_result *min_memory_find(const struct trace *trace,
@@ -73,9 +73,9 @@ struct search_result *min_memory_find(const struct trace *trace,
                                   .stopped = stopped};
     uint64_t low = 0, most = min_memory_taken(reference, memory);
 
-    least.budget = &least.options.host_bytes;
+    least.budget = &least.options.host_budget;
     if (memory == MIN_DEVICE_MEMORY) {
-        least.budget = &least.options.device_bytes;
+        least.budget = &least.options.device_budget;
         low = requirement_device_bytes(trace, options, NULL) - 1;
     }
     bisect(&least, reference, MIN(low, most), most);

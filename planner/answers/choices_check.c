@@ -9,8 +9,8 @@ static const char *what_is_wrong(const struct plan *plan, const struct certifica
                                  const struct trace *trace, const struct costs *costs,
                                  const struct platform *platform)
 {
-    const struct search_options options = {.device_bytes = plan->device_budget,
-                                           .host_bytes = plan->host_budget,
+    const struct search_options options = {.device_budget = plan->device_budget,
+                                           .host_budget = plan->host_budget,
                                            .costs = costs,
                                            .platform = platform};
 

@@ -20,18 +20,18 @@ static void print_purpose(const struct plan *plan, FILE *out)
             plan->policy ? plan->policy : "");
     fprintf(out, "  %-28s %.16s...\n", "digest of the run", plan->digest);
     print_size(out, "device budget", plan->device_budget);
-    print_size(out, "device arena", plan->device_bytes);
+    print_size(out, "device arena", plan->arena_bytes);
     if (plan->host_budget == UINT64_MAX)
         fprintf(out, "  %-28s %s\n", "host budget", "unlimited");
     else
         print_size(out, "host budget", plan->host_budget);
-    print_size(out, "host pool", plan->host_bytes);
+    print_size(out, "host pool", plan->host_pool_bytes);
 }
 
 /* What happens to the chunks of one list, and to all of them. */
 struct list_sums {
     uint32_t chunks, throughout, at_home;
-    uint64_t bytes, used, throughout_bytes;
+    uint64_t slot_bytes, copy_bytes, throughout_bytes;
     uint64_t h2d_bytes, d2h_bytes;
 };
 
@@ -53,19 +53,19 @@ static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_ACCES
         struct list_sums *sum = &sums[chunk->list];
         bool throughout = plan->initial_address[c] != NO_ADDRESS && !leaves[c];
         sum->chunks++;
-        sum->bytes += chunk->bytes;
-        sum->used += chunk->used;
+        sum->slot_bytes += chunk->slot_bytes;
+        sum->copy_bytes += chunk->copy_bytes;
         sum->at_home += plan->host_address[c] == NO_ADDRESS;
         sum->throughout += throughout;
-        sum->throughout_bytes += throughout ? chunk->bytes : 0;
+        sum->throughout_bytes += throughout ? chunk->slot_bytes : 0;
     }
     for (uint32_t i = 0; i < plan->action_count; i++) {
         const struct plan_action *action = &plan->actions[i];
         const struct chunk *chunk = &plan->layout->chunks[action->chunk];
         if (action->kind == PLAN_FETCH)
-            sums[chunk->list].h2d_bytes += chunk->used;
+            sums[chunk->list].h2d_bytes += chunk->copy_bytes;
         if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH)
-            sums[chunk->list].d2h_bytes += chunk->used;
+            sums[chunk->list].d2h_bytes += chunk->copy_bytes;
     }
 }
 
@@ -82,13 +82,13 @@ static void print_lists(const struct plan *plan, FILE *out)
             continue;
         g_autofree char *size = list < TRACE_LISTS ? size_format(plan->layout->chunk_bytes[list])
                                                    : g_strdup("each");
-        g_autofree char *bytes = size_format(s->bytes);
+        g_autofree char *bytes = size_format(s->slot_bytes);
         g_autofree char *throughout = size_format(s->throughout_bytes);
         g_autofree char *h2d = size_format(s->h2d_bytes), *d2h = size_format(s->d2h_bytes);
         fprintf(out, "  %-11s %11s %7u %6.1f%% %11s %10u %11s %8u %11s %11s\n",
                 trace_list_name((enum trace_list)list), size, s->chunks,
-                100.0 * (double)s->used / (double)s->bytes, bytes, s->throughout, throughout,
-                s->at_home, h2d, d2h);
+                100.0 * (double)s->copy_bytes / (double)s->slot_bytes, bytes, s->throughout,
+                throughout, s->at_home, h2d, d2h);
     }
     fputs("  throughout: never leaves the device; at home: has no place in host memory\n", out);
 }
@@ -123,7 +123,7 @@ static void print_phases(const struct plan *plan, const struct trace *trace, FIL
     for (uint32_t m = 0; m <= plan->moment_count; m++) {
         uint32_t phase = m < plan->moment_count ? trace->operators[m].phase : TRACE_UPDATE_PHASE;
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
-            uint64_t used = plan->layout->chunks[plan->actions[i].chunk].used;
+            uint64_t used = plan->layout->chunks[plan->actions[i].chunk].copy_bytes;
             uint8_t kind = plan->actions[i].kind;
             h2d[phase] += kind == PLAN_FETCH ? used : 0;
             d2h[phase] += kind == PLAN_WRITE_BACK || kind == PLAN_FLUSH ? used : 0;
@@ -176,7 +176,7 @@ static void print_action(const struct plan *plan, const struct plan_action *acti
         fputs("      wait       for all copies and host operators so far\n", out);
         return;
     }
-    g_autofree char *size = size_format(chunk->used);
+    g_autofree char *size = size_format(chunk->copy_bytes);
 
     fprintf(out, "      %-10s chunk %u (%s, %s)", plan_action_name(action->kind), action->chunk,
             trace_list_name((enum trace_list)chunk->list), size);

@@ -20,7 +20,7 @@ static bool fits(const struct largest_job *job, uint32_t value, GError **error)
 
     for (int way = LARGEST_KEPT; way < LARGEST_WAYS; way++) {
         uint64_t needed = needed_with(job, value, (enum largest_way)way);
-        if (needed <= job->options->device_bytes)
+        if (needed <= job->options->device_budget)
             return true;
         if (needed < least_needed) {
             least_needed = needed;

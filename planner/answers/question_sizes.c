@@ -78,8 +78,8 @@ static void print_plan(const struct question *question, const struct model_confi
     uint32_t tokens = largest->trace->batch * largest->trace->sequence;
     g_autofree char *device = size_format(min_memory_taken(plan, MIN_DEVICE_MEMORY));
     g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
-    g_autofree char *of_device = size_format(budget->device_bytes);
-    g_autofree char *of_host = size_format(budget->host_bytes);
+    g_autofree char *of_device = size_format(budget->device_budget);
+    g_autofree char *of_host = size_format(budget->host_budget);
 
     fprintf(out, "  %s, %.3g billion parameters, micro-batch %u, sequence %u, %s, %s\n",
             config->name, (double)model_config_parameters(config) * 1e-9, largest->trace->batch,
@@ -106,7 +106,7 @@ static void print_commands(const struct question *question, const char *config,
             "          pstar-plan largest.pstar --device-memory %" G_GUINT64_FORMAT
             " --host-memory %" G_GUINT64_FORMAT " --platform %s%s%s -o plan.json\n",
             model, largest->trace->batch, largest->trace->sequence, precision_of(question),
-            ways[largest->way].options, platform, budget->device_bytes, budget->host_bytes,
+            ways[largest->way].options, platform, budget->device_budget, budget->host_budget,
             platform, link ? " --link " : "", link ? link : "");
 }
 

@@ -168,7 +168,7 @@ static double saved(const struct sensitivity *s, uint32_t link, uint32_t memory)
     return 100 * (1 - s->seconds[link][memory] / s->seconds[0][0]);
 }
 
-static void print_sensitivity(const struct sensitivity *s, uint64_t device_bytes, FILE *out)
+static void print_sensitivity(const struct sensitivity *s, uint64_t device_budget, FILE *out)
 {
     fprintf(out,
             "One GB more of device memory saves %.2f %% of a step, a link %g times as fast %.2f "
@@ -181,7 +181,7 @@ static void print_sensitivity(const struct sensitivity *s, uint64_t device_bytes
     }
     fputc('\n', out);
     for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
-        g_autofree char *memory = size_format(device_bytes + s->more[m]);
+        g_autofree char *memory = size_format(device_budget + s->more[m]);
         fprintf(out, "  %-14s", memory);
         for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
             fprintf(out, "  %17.4g %5.1f %%", s->seconds[l][m], saved(s, l, m));
@@ -206,7 +206,7 @@ static bool answer_sensitivity(const struct question *question, FILE *out, bool 
     struct costs *costs[SENSITIVITY_LINKS] = {NULL};
     struct sensitivity sensitivity;
     struct search_result *best = NULL;
-    uint64_t device_bytes = device_memory(question, question->search->device_bytes);
+    uint64_t device_budget = device_memory(question, question->search->device_budget);
     bool ok = read_links(question, costs, error) && (best = reference(question, stopped, error));
 
     if (ok &&
@@ -216,8 +216,8 @@ static bool answer_sensitivity(const struct question *question, FILE *out, bool 
         *stopped = true;
     }
     if (ok)
-        print_sensitivity(&sensitivity, device_bytes, out);
-    ok = ok && sensitivity_draw(&sensitivity, device_bytes, question->asked->sensitivity, error);
+        print_sensitivity(&sensitivity, device_budget, out);
+    ok = ok && sensitivity_draw(&sensitivity, device_budget, question->asked->sensitivity, error);
     search_result_free(best);
     for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
         costs_free(costs[l]);

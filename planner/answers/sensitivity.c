@@ -35,7 +35,7 @@ bool sensitivity_find(const struct trace *trace, const struct search_options *op
         uint32_t link = point / SENSITIVITY_MEMORIES, memory = point % SENSITIVITY_MEMORIES;
         struct search_options other = *options;
         other.costs = costs[link];
-        other.device_bytes += memories[memory];
+        other.device_budget += memories[memory];
         struct search_result *result = narrow_search_run(narrow, &other);
         double seconds = bound(sensitivity, link, memory);
         if (result)

@@ -23,9 +23,9 @@ bool sensitivity_find(const struct trace *trace, const struct search_options *op
                       const struct plan *plan, struct costs *const *costs,
                       struct sensitivity *sensitivity);
 
-/* Draws times over device memory with gnuplot, as an SVG; `device_bytes` is the budget.
+/* Draws times over device memory with gnuplot, as an SVG; `device_budget` is the budget.
  * PLAN_ERROR_INVALID where gnuplot is not in PATH or fails. */
-bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_bytes,
+bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_budget,
                       const char *path, GError **error);
 
 #endif

@@ -26,7 +26,7 @@ static char *title(uint32_t link)
                 : g_strdup("the link as it is");
 }
 
-static GString *script(const struct sensitivity *s, uint64_t device_bytes, const char *path)
+static GString *script(const struct sensitivity *s, uint64_t device_budget, const char *path)
 {
     GString *text = g_string_new(style);
     g_autoptr(GString) quoted = g_string_new(path);
@@ -34,7 +34,7 @@ static GString *script(const struct sensitivity *s, uint64_t device_bytes, const
     g_string_replace(quoted, "'", "''", 0); /* as gnuplot's single quotes want it */
     g_string_append_printf(text, "set output '%s'\n$times << END\n", quoted->str);
     for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
-        g_string_append_printf(text, "%.6f", (double)(device_bytes + s->more[m]) / 0x1p30);
+        g_string_append_printf(text, "%.6f", (double)(device_budget + s->more[m]) / 0x1p30);
         for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
             g_string_append_printf(text, " %.9g", s->seconds[l][m]);
         g_string_append_c(text, '\n');
@@ -71,10 +71,10 @@ static bool run_gnuplot(const char *file, GError **error)
     return false;
 }
 
-bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_bytes,
+bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_budget,
                       const char *path, GError **error)
 {
-    g_autoptr(GString) text = script(sensitivity, device_bytes, path);
+    g_autoptr(GString) text = script(sensitivity, device_budget, path);
     g_autofree char *file = NULL;
     int fd;
 

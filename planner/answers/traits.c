@@ -112,8 +112,8 @@ static void find_homes(const struct plan *plan, const struct trace *trace,
         const struct chunk *chunk = &plan->layout->chunks[c];
         if (chunk->list < TRACE_MASTER || chunk->list == TRACE_ACTIVATION)
             continue;
-        states += chunk->used;
-        on_host += plan->host_address[c] != NO_ADDRESS ? chunk->used : 0;
+        states += chunk->copy_bytes;
+        on_host += plan->host_address[c] != NO_ADDRESS ? chunk->copy_bytes : 0;
     }
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         elements += trace->tensors[t].elements;
@@ -167,7 +167,7 @@ struct plan_summary plan_summary_of(const struct plan *plan, const struct trace 
     for (uint32_t i = 0; i < plan->action_count; i++)
         if (plan->actions[i].kind == PLAN_FETCH &&
             plan->layout->chunks[plan->actions[i].chunk].list == TRACE_ACTIVATION)
-            summary.offloaded_bytes += plan->layout->chunks[plan->actions[i].chunk].used;
+            summary.offloaded_bytes += plan->layout->chunks[plan->actions[i].chunk].copy_bytes;
     summary.layers = plan->choices ? plan->choices->layer_count : 0;
     summary.host_embedding = plan->choices && plan->choices->host_embedding;
     return summary;

@@ -54,8 +54,8 @@ static scaled_bytes cheapest_cycle(const struct reuses *reuses, uint32_t chunk,
 
     for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++) {
         const struct reuse *reuse = &reuses->items[g];
-        pass(reuse, (scaled_bytes)reuses->used[chunk] * BOUND_PRICE_SCALE,
-             (scaled_bytes)reuses->bytes[chunk] * span_price(reuses, reuse, paid), cost);
+        pass(reuse, (scaled_bytes)reuses->copy_bytes[chunk] * BOUND_PRICE_SCALE,
+             (scaled_bytes)reuses->slot_bytes[chunk] * span_price(reuses, reuse, paid), cost);
     }
     return cost[start];
 }

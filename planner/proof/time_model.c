@@ -171,9 +171,9 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct chunk *chunk = &layout->chunks[c];
-        model->chunks[c] = (struct route_chunk){costs_ns(&job->costs->h2d, chunk->used),
-                                                costs_ns(&job->costs->d2h, chunk->used),
-                                                chunk->bytes};
+        model->chunks[c] = (struct route_chunk){costs_ns(&job->costs->h2d, chunk->copy_bytes),
+                                                costs_ns(&job->costs->d2h, chunk->copy_bytes),
+                                                chunk->slot_bytes};
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
 }

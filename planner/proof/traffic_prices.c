@@ -81,8 +81,8 @@ static int compare_chunks(const struct traffic_program *p, uint32_t a, uint32_t 
     uint32_t count = reuses->first[a + 1] - reuses->first[a];
     int order = compare(count, reuses->first[b + 1] - reuses->first[b]);
 
-    order = order ? order : compare(reuses->bytes[a], reuses->bytes[b]);
-    order = order ? order : compare(reuses->used[a], reuses->used[b]);
+    order = order ? order : compare(reuses->slot_bytes[a], reuses->slot_bytes[b]);
+    order = order ? order : compare(reuses->copy_bytes[a], reuses->copy_bytes[b]);
     for (uint32_t i = 0; i < count && !order; i++)
         order = compare_reuses(p, &reuses->items[reuses->first[a] + i],
                                &reuses->items[reuses->first[b] + i]);
@@ -155,7 +155,7 @@ static void enter(const struct traffic_program *p, struct column_entries *entrie
 static struct column_entries balance_of(const struct traffic_program *p, const struct reuse *reuse)
 {
     const struct known_range stretch = stretch_of(p, reuse);
-    const double bytes = in_units(p, p->reuses->bytes[reuse->chunk]);
+    const double bytes = in_units(p, p->reuses->slot_bytes[reuse->chunk]);
     struct column_entries entries = {0};
 
     if (stretch.begin != stretch.end) {
@@ -177,7 +177,7 @@ static void add_reuse(struct traffic_program *p, uint32_t g, double alike)
     const struct column_entries entries = balance_of(p, reuse);
     int column = p->retained[g] = glp_add_cols(p->lp, 1);
     glp_set_col_bnds(p->lp, column, GLP_DB, 0, alike);
-    glp_set_obj_coef(p->lp, column, -in_units(p, p->reuses->used[reuse->chunk]));
+    glp_set_obj_coef(p->lp, column, -in_units(p, p->reuses->copy_bytes[reuse->chunk]));
     glp_set_mat_col(p->lp, column, entries.count, entries.rows, entries.values);
 }
 
@@ -207,7 +207,7 @@ static bool is_written_back(const struct traffic_program *p, uint32_t g)
 static void add_epoch(struct traffic_program *p, uint32_t first, double alike)
 {
     const struct reuses *reuses = p->reuses;
-    const double used = in_units(p, reuses->used[reuses->items[first].chunk]);
+    const double used = in_units(p, reuses->copy_bytes[reuses->items[first].chunk]);
     uint32_t g = first;
 
     if (ends_epoch(reuses, first, next_reuse(reuses, first)) && !is_written_back(p, first)) {
@@ -333,7 +333,7 @@ static double *find_excess(const struct traffic_program *p)
 
     for (uint32_t g = 0; g < reuses->count; g++) {
         const struct reuse *reuse = &reuses->items[g];
-        double bytes = p->share[g] * (double)reuses->bytes[reuse->chunk];
+        double bytes = p->share[g] * (double)reuses->slot_bytes[reuse->chunk];
         excess[reuse->from + 1] += bytes;
         excess[reuse->to] -= bytes;
         held += reuse->to <= reuse->from ? bytes : 0;
@@ -374,7 +374,7 @@ static double mean_bytes(const struct reuses *reuses)
 {
     double sum = 0;
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
-        sum += (double)reuses->bytes[c] / reuses->chunk_count;
+        sum += (double)reuses->slot_bytes[c] / reuses->chunk_count;
     return sum;
 }
 

@@ -56,7 +56,7 @@ static uint64_t all_bytes(const struct reuses *reuses)
     uint64_t bytes = 0;
 
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
-        bytes += reuses->bytes[c];
+        bytes += reuses->slot_bytes[c];
     return bytes;
 }
 

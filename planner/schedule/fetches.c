@@ -105,7 +105,7 @@ static int64_t *find_latest(const struct intervals *intervals,
 
 static int64_t bytes_of(const struct intervals *intervals, const struct interval *interval)
 {
-    return (int64_t)intervals->reuses->bytes[interval->chunk];
+    return (int64_t)intervals->reuses->slot_bytes[interval->chunk];
 }
 
 static void take(const struct intervals *intervals, const struct interval *interval, int32_t from,

@@ -20,7 +20,7 @@ enum { PARTS = 64 };
 struct offsets {
     const struct intervals *intervals;
     const struct accesses *accesses;
-    uint64_t device_bytes;
+    uint64_t device_budget;
     uint32_t count;
     int32_t *wanted;           /* [count] when each would enter, if there is room for it */
     struct live_range *ranges; /* [count] */
@@ -50,7 +50,7 @@ static void set_range(struct offsets *o, uint32_t index, int32_t end)
     const struct interval *interval = interval_at(o, index);
     o->ranges[index] = (struct live_range){intervals_moment(o->intervals, interval->enter),
                                            (uint32_t)(end - interval->enter),
-                                           o->intervals->reuses->bytes[interval->chunk]};
+                                           o->intervals->reuses->slot_bytes[interval->chunk]};
 }
 
 static bool begins_within(uint32_t enter, const struct live_range *range, uint32_t moment_count)
@@ -90,7 +90,7 @@ static uint64_t parts_of(const struct offsets *o, const struct live_range *range
 static uint64_t limit_of(const struct offsets *o, uint32_t index)
 {
     const struct live_range *range = &o->ranges[index];
-    return o->device_bytes - peaks_over(o->non_model, range->enter, range->length);
+    return o->device_budget - peaks_over(o->non_model, range->enter, range->length);
 }
 
 /* The lowest address that is free throughout the stay, whose parts these are; where that is above
@@ -209,7 +209,7 @@ static void place_permanent(struct offsets *o, const struct homes *homes)
     for (uint32_t c = 0; c < chunks; c++) {
         bool intervals = homes->on_device[c] || o->intervals->permanent[c];
         o->permanent[c] = intervals ? o->bottom : NO_ADDRESS;
-        o->bottom += intervals ? o->intervals->reuses->bytes[c] : 0;
+        o->bottom += intervals ? o->intervals->reuses->slot_bytes[c] : 0;
     }
 }
 
@@ -260,7 +260,7 @@ static uint64_t arena_bytes(const struct offsets *o)
     for (uint32_t m = 0; m < o->accesses->moment_count; m++)
         arena = MAX(arena, o->bottom + o->accesses->non_model[m]);
     for (uint32_t i = 0; i < o->count; i++)
-        arena = MAX(arena, o->address[i] + bytes_of(o, i) + o->device_bytes - limit_of(o, i));
+        arena = MAX(arena, o->address[i] + bytes_of(o, i) + o->device_budget - limit_of(o, i));
     return arena;
 }
 
@@ -280,13 +280,13 @@ static bool find_all(struct offsets *o)
 }
 
 struct offsets *offsets_find(const struct intervals *intervals, const struct homes *homes,
-                             const struct accesses *accesses, uint64_t device_bytes)
+                             const struct accesses *accesses, uint64_t device_budget)
 {
     struct offsets *o = g_new0(struct offsets, 1);
 
     o->intervals = intervals;
     o->accesses = accesses;
-    o->device_bytes = device_bytes;
+    o->device_budget = device_budget;
     o->count = intervals->items->len;
     o->wanted = g_new(int32_t, o->count);
     o->address = g_new(uint64_t, o->count);

@@ -12,7 +12,7 @@ struct offsets;
  * fetched later: its `enter` changes. Returns NULL where it finds no such addresses, which says
  * nothing of whether there are any. Arguments outlive the result, which offsets_free takes. */
 struct offsets *offsets_find(const struct intervals *intervals, const struct homes *homes,
-                             const struct accesses *accesses, uint64_t device_bytes);
+                             const struct accesses *accesses, uint64_t device_budget);
 void offsets_free(struct offsets *offsets);
 
 /* The schedule with these addresses. `decisions` are made from the stays after offsets_find. Peaks

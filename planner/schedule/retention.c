@@ -80,7 +80,8 @@ static void rank_reuses(struct retention *retention, const double *price,
         const struct reuse *reuse = &reuses->items[g];
         if (!reuse_can_retain(reuse) || !reuse_span(reuses, reuse))
             continue;
-        double value = value_of(retention, g, bias), bytes = (double)reuses->bytes[reuse->chunk];
+        double value = value_of(retention, g, bias),
+               bytes = (double)reuses->slot_bytes[reuse->chunk];
         struct ranked_reuse item = {g, value / (bytes * span_cost(reuses, reuse, before)), 0};
         if (bias->spread && reuse->to == reuse->from)
             item = (struct ranked_reuse){g, value / bytes / before[reuses->moment_count],
@@ -157,7 +158,7 @@ static bool fits(struct retention *retention, uint32_t g)
 {
     const struct reuses *reuses = retention->reuses;
     const struct reuse *reuse = &reuses->items[g];
-    int64_t bytes = (int64_t)reuses->bytes[reuse->chunk];
+    int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk];
 
     const struct span_pair spanned = stretches_of(reuses, reuse);
 
@@ -178,7 +179,7 @@ static void set(struct retention *retention, uint32_t g, bool retained)
 {
     const struct reuses *reuses = retention->reuses;
     const struct reuse *reuse = &reuses->items[g];
-    int64_t bytes = (int64_t)reuses->bytes[reuse->chunk] * (retained ? 1 : -1);
+    int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk] * (retained ? 1 : -1);
 
     uint64_t saved = reuses_saved(reuses, g, retention->retained);
 
@@ -229,7 +230,7 @@ static int64_t largest_chunk(const struct reuses *reuses)
     uint64_t largest = 0;
 
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
-        largest = MAX(largest, reuses->bytes[c]);
+        largest = MAX(largest, reuses->slot_bytes[c]);
     return (int64_t)largest;
 }
 
@@ -367,7 +368,7 @@ static void force_one(struct retention *retention, GRand *random, GArray *change
     const struct reuses *reuses = retention->reuses;
     uint32_t g = g_array_index(retention->order, uint32_t, draw(random, retention->order->len));
     const struct reuse *reuse = &reuses->items[g];
-    int64_t bytes = (int64_t)reuses->bytes[reuse->chunk];
+    int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk];
 
     if (retention->retained[g])
         return;

@@ -68,22 +68,22 @@ static void add_uses(const struct accesses *accesses, const struct homes *homes,
 }
 
 static void find_room(const struct accesses *accesses, const struct homes *homes,
-                      uint64_t device_bytes, struct reuses *reuses)
+                      uint64_t device_budget, struct reuses *reuses)
 {
     for (uint32_t m = 0; m < reuses->moment_count; m++) {
-        reuses->room[m] = (int64_t)device_bytes -
-                          (int64_t)(accesses->non_model[m] + homes->device_bytes);
+        reuses->room[m] = (int64_t)device_budget -
+                          (int64_t)(accesses->non_model[m] + homes->device_slot_bytes);
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];
             if (!(access->flags & ACCESS_ON_HOST) && !homes->on_device[access->chunk])
-                reuses->room[m] -= (int64_t)reuses->bytes[access->chunk];
+                reuses->room[m] -= (int64_t)reuses->slot_bytes[access->chunk];
         }
     }
 }
 
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
                           const struct accesses *accesses, const struct homes *homes,
-                          uint64_t device_bytes)
+                          uint64_t device_budget)
 {
     struct reuses *reuses = g_new0(struct reuses, 1);
     uint32_t chunks = layout->chunk_count;
@@ -91,17 +91,17 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
     reuses->moment_count = accesses->moment_count;
     reuses->chunk_count = chunks;
     reuses->first = g_new0(uint32_t, chunks + 1);
-    reuses->bytes = g_new(uint64_t, chunks);
-    reuses->used = g_new(uint64_t, chunks);
+    reuses->slot_bytes = g_new(uint64_t, chunks);
+    reuses->copy_bytes = g_new(uint64_t, chunks);
     reuses->room = g_new(int64_t, accesses->moment_count);
     for (uint32_t c = 0; c < chunks; c++) {
-        reuses->bytes[c] = layout->chunks[c].bytes;
-        reuses->used[c] = layout->chunks[c].used;
+        reuses->slot_bytes[c] = layout->chunks[c].slot_bytes;
+        reuses->copy_bytes[c] = layout->chunks[c].copy_bytes;
     }
     count_uses(accesses, homes, reuses);
     reuses->items = g_new0(struct reuse, reuses->count);
     add_uses(accesses, homes, reuses);
-    find_room(accesses, homes, device_bytes, reuses);
+    find_room(accesses, homes, device_budget, reuses);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         reuses->activation_bytes += trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes;
     return reuses;
@@ -113,8 +113,8 @@ void reuses_free(struct reuses *reuses)
         return;
     g_free(reuses->first);
     g_free(reuses->items);
-    g_free(reuses->bytes);
-    g_free(reuses->used);
+    g_free(reuses->slot_bytes);
+    g_free(reuses->copy_bytes);
     g_free(reuses->room);
     g_free(reuses);
 }
@@ -160,7 +160,7 @@ struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t ch
 uint64_t reuses_chunk_traffic(const struct reuses *reuses, uint32_t chunk, const uint8_t *retained)
 {
     struct reuse_copies copies = reuses_chunk_copies(reuses, chunk, retained);
-    return (uint64_t)(copies.fetches + copies.writes) * reuses->used[chunk];
+    return (uint64_t)(copies.fetches + copies.writes) * reuses->copy_bytes[chunk];
 }
 
 static bool is_written_back(const struct reuse *reuse, bool retained)
@@ -203,7 +203,7 @@ uint64_t reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *re
                  need_not_return(reuses, g, retained);
     bool fetch = reuse->flags & REUSE_REFETCH;
 
-    return (uint64_t)(write + fetch) * reuses->used[reuse->chunk];
+    return (uint64_t)(write + fetch) * reuses->copy_bytes[reuse->chunk];
 }
 
 uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained)

@@ -28,8 +28,8 @@ struct reuses {
     uint32_t moment_count, chunk_count, count;
     uint32_t *first;     /* [chunk_count + 1] into items; none for chunks that live on the device */
     struct reuse *items; /* [count] by chunk, then by `from`; the last of a chunk wraps round */
-    uint64_t *bytes;     /* [chunk_count] its slot */
-    uint64_t *used;      /* [chunk_count] what a copy moves */
+    uint64_t *slot_bytes; /* [chunk_count] its slot */
+    uint64_t *copy_bytes; /* [chunk_count] what a copy moves */
     int64_t *room; /* [moment_count] the budget less non-model data, the operator's chunks, and
                       those that live on the device; negative where the moment cannot fit */
     uint64_t activation_bytes; /* over the link for host operators, whatever is kept */
@@ -37,7 +37,7 @@ struct reuses {
 
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
                           const struct accesses *accesses, const struct homes *homes,
-                          uint64_t device_bytes);
+                          uint64_t device_budget);
 void reuses_free(struct reuses *reuses);
 
 /* Moments at which keeping the gap takes room. */

@@ -13,15 +13,15 @@ static bool check_room(const struct candidate *candidate, uint64_t *needed, GErr
     for (uint32_t m = 0; m < candidate->reuses->moment_count; m++)
         if (room[m] < room[worst])
             worst = m;
-    *needed = (uint64_t)((int64_t)job->device_bytes - room[worst]);
-    if (*needed <= job->device_bytes)
+    *needed = (uint64_t)((int64_t)job->device_budget - room[worst]);
+    if (*needed <= job->device_budget)
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
                 " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
                 "; %" G_GUINT64_FORMAT " bytes would fit",
                 worst, candidate->trace->operators[worst].name, *needed,
-                *needed - job->device_bytes, job->device_bytes, *needed);
+                *needed - job->device_budget, job->device_budget, *needed);
     return false;
 }
 
@@ -50,10 +50,10 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
                                             job->non_model->extent)
                     : accesses_new(candidate->trace, candidate->layout, job->non_model->extent);
     candidate->homes = homes_choose(candidate->trace, candidate->layout, candidate->accesses,
-                                    job->host_bytes, error);
+                                    job->host_budget, error);
     if (candidate->homes) {
         candidate->reuses = reuses_new(candidate->trace, candidate->layout, candidate->accesses,
-                                       candidate->homes, job->device_bytes);
+                                       candidate->homes, job->device_budget);
         if (check_room(candidate, needed, error)) {
             candidate->retention = retention_new(candidate->reuses);
             return candidate;
@@ -115,7 +115,7 @@ static uint64_t *copy_times(const struct candidate *candidate, const struct cost
     uint64_t *ns = g_new(uint64_t, candidate->layout->chunk_count);
 
     for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
-        ns[c] = costs_ns(cost, candidate->layout->chunks[c].used);
+        ns[c] = costs_ns(cost, candidate->layout->chunks[c].copy_bytes);
     return ns;
 }
 
@@ -126,7 +126,7 @@ static struct plan *schedule_plan(const struct candidate *candidate,
 {
     struct homes *homes = settle_homes(candidate, intervals);
     struct offsets *offsets = offsets_find(intervals, homes, candidate->accesses,
-                                           candidate->job->device_bytes);
+                                           candidate->job->device_budget);
     struct plan *plan = NULL;
 
     if (offsets || moves) {
@@ -135,8 +135,8 @@ static struct plan *schedule_plan(const struct candidate *candidate,
                                            .layout = candidate->layout,
                                            .accesses = candidate->accesses,
                                            .homes = homes,
-                                           .device_budget = candidate->job->device_bytes,
-                                           .host_budget = candidate->job->host_bytes};
+                                           .device_budget = candidate->job->device_budget,
+                                           .host_budget = candidate->job->host_budget};
         plan = plan_make(&inputs, offsets ? offsets_addresses(offsets, decisions)
                                           : place_decisions(decisions, &inputs, PLACE_WELL));
         plan->made_by = g_strdup("planner");

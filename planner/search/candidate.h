@@ -15,10 +15,10 @@ struct candidate_job {
     const struct non_model *non_model;
     const struct costs *costs;
     const struct platform *platform; /* of updates that are placed elsewhere; may be NULL */
-    const char *digest;    /* that plans get, for those who digest the trace of the best one alone;
-                              NULL: their trace's */
-    uint64_t device_bytes; /* of the arena */
-    uint64_t host_bytes;   /* budget */
+    const char *digest;     /* that plans get, for those who digest the trace of the best one alone;
+                               NULL: their trace's */
+    uint64_t device_budget; /* of the arena */
+    uint64_t host_budget;   /* budget */
 };
 
 struct candidate {

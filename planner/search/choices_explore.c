@@ -27,7 +27,7 @@ static void judge_by_memory(struct variant_search *c, struct variant *variant)
 {
     struct search_options options = variants_remaining(c, 1);
 
-    options.device_bytes = c->best->plan->device_budget;
+    options.device_budget = c->best->plan->device_budget;
     if (!requirement_is_met(variant->trace, &options, NULL)) {
         variant->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return;

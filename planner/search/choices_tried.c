@@ -346,7 +346,7 @@ static bool link_permits(const struct variant_search *c, const struct trace *tra
 {
     const struct search_options *o = c->options;
     uint64_t held = most_held(trace);
-    uint64_t bytes = held > o->device_bytes ? (held - o->device_bytes) * trace->micro_batches : 0;
+    uint64_t bytes = held > o->device_budget ? (held - o->device_budget) * trace->micro_batches : 0;
     uint64_t ns = MAX(costs_copy(o->costs, MOVER_H2D, bytes, 0).alone_ns,
                       costs_copy(o->costs, MOVER_D2H, bytes, 0).alone_ns);
 
@@ -372,7 +372,7 @@ bool variants_offload_matters(const struct variant_search *c, uint32_t first,
     other = variants_trace(c, choice, batch);
     if (as_traced && other) {
         uint64_t a = most_non_model(as_traced), b = most_non_model(other);
-        worth_while = (a > b ? a - b : b - a) >= c->options->device_bytes / SEEN_SHARE &&
+        worth_while = (a > b ? a - b : b - a) >= c->options->device_budget / SEEN_SHARE &&
                       link_permits(c, other);
     }
     trace_free(as_traced);

@@ -10,8 +10,8 @@ struct plan *plan_quickly(const struct trace *trace, const struct layout *layout
                                       .non_model = non_model,
                                       .costs = options->costs,
                                       .platform = options->platform,
-                                      .device_bytes = options->device_bytes,
-                                      .host_bytes = options->host_bytes};
+                                      .device_budget = options->device_budget,
+                                      .host_budget = options->host_budget};
     const gint stop = 0;
     const struct trial known = {.plan = best,
                                 .lower_bound = objective_of_plan(options->objective, best)};

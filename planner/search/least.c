@@ -70,8 +70,8 @@ double candidate_lower_bound(const struct candidate *candidate, enum objective o
 
     for (uint32_t c = 0; c < reuses->chunk_count; c++) {
         struct reuse_copies copies = reuses_chunk_copies(reuses, c, candidate->retention->retained);
-        busy.h2d_ns += copies.fetches * copy_ns(costs, MOVER_H2D, reuses->used[c]);
-        busy.d2h_ns += copies.writes * copy_ns(costs, MOVER_D2H, reuses->used[c]);
+        busy.h2d_ns += copies.fetches * copy_ns(costs, MOVER_H2D, reuses->copy_bytes[c]);
+        busy.d2h_ns += copies.writes * copy_ns(costs, MOVER_D2H, reuses->copy_bytes[c]);
     }
     uint64_t ns = MAX(MAX(busy.device_ns, busy.backward_ns), MAX(busy.h2d_ns, busy.d2h_ns));
     ns = MAX(ns, busy.host_ns);
@@ -95,7 +95,7 @@ double on_demand_lower_bound(const struct replay_view *view, const struct plan *
     for (uint32_t m = 0; m <= plan->moment_count; m++)
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
             const struct plan_action *action = &plan->actions[i];
-            uint64_t used = plan->layout->chunks[action->chunk].used;
+            uint64_t used = plan->layout->chunks[action->chunk].copy_bytes;
             bool fetch = action->kind == PLAN_FETCH;
             bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
             bytes += fetch || write ? used : 0;

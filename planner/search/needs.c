@@ -13,8 +13,8 @@ uint64_t requirement_device_bytes(const struct trace *trace, const struct search
                                       .non_model = non_model,
                                       .costs = options->costs,
                                       .platform = options->platform,
-                                      .device_bytes = UINT64_MAX / 4,
-                                      .host_bytes = options->host_bytes};
+                                      .device_budget = UINT64_MAX / 4,
+                                      .host_budget = options->host_budget};
     struct layout_spec spec = {.order = NULL};
     size_t count = placement_is_possible(trace, options->platform) ? 2 : 1;
     uint64_t least = UINT64_MAX;
@@ -38,12 +38,12 @@ bool requirement_is_met(const struct trace *trace, const struct search_options *
 {
     uint64_t needed = requirement_device_bytes(trace, options, error);
 
-    if (needed == UINT64_MAX || needed <= options->device_bytes)
+    if (needed == UINT64_MAX || needed <= options->device_budget)
         return needed != UINT64_MAX;
     g_autofree char *device = size_format(needed);
-    g_autofree char *budget = size_format(options->device_bytes);
-    g_autofree char *host = options->host_bytes == UINT64_MAX ? g_strdup("any size")
-                                                              : size_format(options->host_bytes);
+    g_autofree char *budget = size_format(options->device_budget);
+    g_autofree char *host = options->host_budget == UINT64_MAX ? g_strdup("any size")
+                                                               : size_format(options->host_budget);
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "device memory: %s are needed beside a host memory of %s, and the budget is %s",
                 device, host, budget);

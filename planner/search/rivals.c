@@ -46,7 +46,7 @@ struct plan *baselines_policy(const struct baselines *baselines, const struct po
 {
     const struct candidate_job *job = baselines->job;
     const struct dry_run_options options = {
-        .device_bytes = job->device_bytes, .host_bytes = job->host_bytes, .policy = policy};
+        .device_budget = job->device_budget, .host_budget = job->host_budget, .policy = policy};
     const struct replay_view view = {job->trace, baselines->accesses, job->costs};
     struct plan *plan = dry_run_accesses(job->trace, baselines->layout, baselines->slots,
                                          baselines->accesses, &options, NULL);
@@ -65,8 +65,8 @@ struct plan *baselines_strategy(const struct baselines *baselines, const struct 
                                            .platform = job->platform,
                                            .layout = baselines->layout,
                                            .non_model = job->non_model->extent,
-                                           .device_bytes = job->device_bytes,
-                                           .host_bytes = job->host_bytes};
+                                           .device_budget = job->device_budget,
+                                           .host_budget = job->host_budget};
     uint64_t needed;
 
     return replay_strategy(strategy, &of_layout, job->costs, NULL, &needed, NULL);

@@ -299,7 +299,7 @@ static void tighten_budget(struct search *search)
     }
     search_run(search, measure_task);
     for (guint i = 0; i < search->trials->len; i++)
-        search->job.device_bytes = MIN(search->job.device_bytes, search_trial(search, i)->needed);
+        search->job.device_budget = MIN(search->job.device_budget, search_trial(search, i)->needed);
 }
 
 static uint32_t count_layouts(const struct search *search)
@@ -396,8 +396,8 @@ struct search *search_new(const struct trace *trace, const struct search_options
                                          .non_model = search->non_model,
                                          .costs = options->costs,
                                          .platform = options->platform,
-                                         .device_bytes = options->device_bytes,
-                                         .host_bytes = options->host_bytes};
+                                         .device_budget = options->device_budget,
+                                         .host_budget = options->host_budget};
     search->choices = layout_choices_new(trace, options->layouts, options->start);
     search->trials = trials_new();
     search->mixes = g_ptr_array_new_with_free_func(g_free);

@@ -18,8 +18,8 @@ struct search_options {
         *layouts; /* struct named_layout, to choose from; NULL: planner/search/layouts.h */
     const struct layout *start; /* that the optimizer's place is sought with; NULL: those of
                                    `layouts`, or of a sweep */
-    uint64_t device_bytes;      /* budget of the arena */
-    uint64_t host_bytes;        /* budget; UINT64_MAX: unlimited */
+    uint64_t device_budget;     /* budget of the arena */
+    uint64_t host_budget;       /* budget; UINT64_MAX: unlimited */
     const struct costs *costs;
     const struct platform *platform; /* of updates that are moved to the other side; NULL: they take
                                         what the trace's own take there, if it has any */

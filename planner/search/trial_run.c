@@ -97,7 +97,7 @@ static uint64_t largest_chunk(const struct candidate *candidate)
     uint64_t largest = 0;
 
     for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
-        largest = MAX(largest, candidate->layout->chunks[c].bytes);
+        largest = MAX(largest, candidate->layout->chunks[c].slot_bytes);
     return largest;
 }
 

@@ -51,8 +51,8 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
     a->accesses = accesses;
     a->trace = trace;
     a->random = random;
-    a->device = g_new0(struct stamp, plan->device_bytes / GRAIN + 1);
-    a->host = g_new0(struct stamp, plan->host_bytes / GRAIN + 1);
+    a->device = g_new0(struct stamp, plan->arena_bytes / GRAIN + 1);
+    a->host = g_new0(struct stamp, plan->host_pool_bytes / GRAIN + 1);
     a->address = g_new(uint64_t, chunks);
     a->version = g_new0(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
@@ -60,7 +60,7 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
         struct stamp *memory = homed ? a->device + plan->initial_address[c] / GRAIN
                                      : a->host + plan->host_address[c] / GRAIN;
         a->address[c] = homed ? plan->initial_address[c] : NO_ADDRESS;
-        for (uint64_t g = 0; g < plan->layout->chunks[c].used / GRAIN; g++)
+        for (uint64_t g = 0; g < plan->layout->chunks[c].copy_bytes / GRAIN; g++)
             memory[g] = (struct stamp){c, 0, g};
     }
     return a;
@@ -91,7 +91,7 @@ static void check_operand(struct adversary *a, const struct chunk_access *access
     struct stamp *memory = access->flags & ACCESS_ON_HOST
                                ? a->host + a->plan->host_address[chunk] / GRAIN
                                : a->device + operand->address / GRAIN;
-    for (uint64_t g = 0; g < a->plan->layout->chunks[chunk].used / GRAIN; g++) {
+    for (uint64_t g = 0; g < a->plan->layout->chunks[chunk].copy_bytes / GRAIN; g++) {
         bool right = memory[g].chunk == chunk && memory[g].version == operand->version &&
                      memory[g].grain == g;
         if (!right && !(access->flags & ACCESS_FRESH))
@@ -111,7 +111,7 @@ static bool makes_activations(const struct trace_operator *op)
 static void check_received(struct adversary *a, const struct work *work)
 {
     const uint64_t *non_model = a->accesses->non_model;
-    uint64_t top = a->plan->device_bytes / GRAIN;
+    uint64_t top = a->plan->arena_bytes / GRAIN;
     uint64_t extent = MIN(non_model[work->moment], non_model[work->maker]) / GRAIN;
     for (uint64_t g = top - extent; g < top; g++)
         if (a->device[g].chunk != NO_INDEX || a->device[g].version != work->maker)
@@ -121,7 +121,7 @@ static void check_received(struct adversary *a, const struct work *work)
 static void execute_operator(struct adversary *a, const struct work *work)
 {
     uint64_t begin = a->accesses->first[work->moment], end = a->accesses->first[work->moment + 1];
-    uint64_t top = a->plan->device_bytes / GRAIN;
+    uint64_t top = a->plan->arena_bytes / GRAIN;
     const struct trace_operator *op = &a->trace->operators[work->moment];
     for (uint64_t i = begin; i < end; i++)
         check_operand(a, &a->accesses->items[i], &work->operands[i - begin]);
@@ -135,7 +135,7 @@ static void execute(struct adversary *a, const struct work *work)
 {
     struct stamp *device = a->device + work->copy.device_address / GRAIN;
     struct stamp *host = a->host + work->copy.host_address / GRAIN;
-    size_t bytes = work->copy.bytes / GRAIN * sizeof *device;
+    size_t bytes = work->copy.copy_bytes / GRAIN * sizeof *device;
     switch (work->kind) {
     case WORK_FETCH:
         memcpy(device, host, bytes);
@@ -203,7 +203,7 @@ static mover_ticket fetch(void *self, const struct mover_copy *copy,
     struct adversary *a = self;
     struct work work = {.kind = WORK_FETCH, .after = *after, .copy = *copy};
     a->address[copy->chunk] = copy->device_address;
-    a->figures.h2d_bytes += copy->bytes;
+    a->figures.h2d_bytes += copy->copy_bytes;
     a->figures.h2d_copies++;
     return enqueue(a, MOVER_H2D, &work);
 }
@@ -215,7 +215,7 @@ static mover_ticket write_back(void *self, const struct mover_copy *copy, bool l
     struct work work = {.kind = WORK_WRITE_BACK, .after = *after, .copy = *copy};
     if (leaves)
         a->address[copy->chunk] = NO_ADDRESS;
-    a->figures.d2h_bytes += copy->bytes;
+    a->figures.d2h_bytes += copy->copy_bytes;
     a->figures.d2h_copies++;
     a->figures.evictions += leaves;
     return enqueue(a, MOVER_D2H, &work);
@@ -241,7 +241,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     struct work work = {.kind = WORK_MOVE, .after = *after, .copy = *to, .from = from};
     a->address[to->chunk] = to->device_address;
     a->figures.moves++;
-    a->figures.moved_bytes += to->bytes;
+    a->figures.moved_bytes += to->copy_bytes;
     return enqueue(a, MOVER_COMPUTE, &work);
 }
 
@@ -251,8 +251,8 @@ static void count_peaks(struct adversary *a, uint32_t moment)
     for (uint32_t c = 0; c < a->plan->layout->chunk_count; c++) {
         if (a->address[c] == NO_ADDRESS)
             continue;
-        end = MAX(end, a->address[c] + a->plan->layout->chunks[c].bytes);
-        live += a->plan->layout->chunks[c].bytes;
+        end = MAX(end, a->address[c] + a->plan->layout->chunks[c].slot_bytes);
+        live += a->plan->layout->chunks[c].slot_bytes;
     }
     struct plan_figures *f = &a->figures;
     f->peak_device_bytes = MAX(f->peak_device_bytes, end + a->accesses->non_model[moment]);
@@ -302,7 +302,7 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
 struct plan_figures adversary_take_figures(struct adversary *a)
 {
     struct plan_figures figures = a->figures;
-    figures.peak_host_bytes = a->plan->host_bytes;
+    figures.peak_host_bytes = a->plan->host_pool_bytes;
     a->figures = (struct plan_figures){0};
     return figures;
 }

@@ -54,17 +54,17 @@ static uint64_t used_bytes(const struct plain *p)
 {
     uint64_t bytes = 0;
     for (uint32_t c = 0; c < p->layout->chunk_count; c++)
-        bytes += p->resident[c] ? p->layout->chunks[c].bytes : 0;
+        bytes += p->resident[c] ? p->layout->chunks[c].slot_bytes : 0;
     return bytes;
 }
 
 /* Homed chunks count as used. */
 static uint64_t needed_at(const struct plain *p, uint32_t moment)
 {
-    uint64_t bytes = p->homes->device_bytes;
+    uint64_t bytes = p->homes->device_slot_bytes;
     for (uint32_t c = 0; c < p->layout->chunk_count; c++)
         if (!p->homes->on_device[c] && !is_on_host(p, moment) && is_used_at(p, c, moment))
-            bytes += p->layout->chunks[c].bytes;
+            bytes += p->layout->chunks[c].slot_bytes;
     return bytes;
 }
 
@@ -130,7 +130,7 @@ static void serve(struct plain *p, bool on_host)
         uint32_t chunk = accesses->items[a].chunk;
         if (p->resident[chunk])
             continue;
-        g_assert_true(make_room(p, p->layout->chunks[chunk].bytes, room_at(p, p->moment)));
+        g_assert_true(make_room(p, p->layout->chunks[chunk].slot_bytes, room_at(p, p->moment)));
         enter(p, accesses->items[a].flags & ACCESS_FRESH ? PLAN_ALLOCATE : PLAN_FETCH, chunk);
     }
 }
@@ -160,7 +160,7 @@ static void look_ahead(struct plain *p)
             p->pinned[chunk] = 1;
             if (p->resident[chunk] || flags & ACCESS_FRESH)
                 continue;
-            if (!make_room(p, p->layout->chunks[chunk].bytes, room))
+            if (!make_room(p, p->layout->chunks[chunk].slot_bytes, room))
                 return;
             enter(p, PLAN_FETCH, chunk);
         }
@@ -268,12 +268,13 @@ static void job_draw(struct job *job, GRand *random)
     job->layout = layout_pack_uniform(job->trace, 256u << g_rand_int_range(random, 1, 6), NULL);
     job->non_model = non_model_place(job->trace);
     job->accesses = accesses_new(job->trace, job->layout, job->non_model->extent);
-    uint64_t all = layout_bytes(job->layout), host = g_rand_boolean(random) ? UINT64_MAX : all / 2;
+    uint64_t all = layout_slot_bytes(job->layout),
+             host = g_rand_boolean(random) ? UINT64_MAX : all / 2;
     job->homes = homes_choose(job->trace, job->layout, job->accesses, host, NULL);
     if (!job->homes)
         return;
-    uint64_t least = accesses_least_device_bytes(job->accesses, job->layout, NULL) +
-                     job->homes->device_bytes;
+    uint64_t least = accesses_least_arena_bytes(job->accesses, job->layout, NULL) +
+                     job->homes->device_slot_bytes;
     job->inputs = (struct plan_inputs){
         .trace = job->trace,
         .layout = job->layout,

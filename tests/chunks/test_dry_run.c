@@ -12,15 +12,15 @@ static void test_resident(void)
             trace->operators[m].h2d_bytes = trace->operators[m].d2h_bytes = 0;
         }
         struct layout *layout = layout_pack_uniform(trace, 4096, NULL);
-        struct dry_run_options options = {.device_bytes = UINT64_C(1) << 40,
-                                          .host_bytes = UINT64_MAX,
+        struct dry_run_options options = {.device_budget = UINT64_C(1) << 40,
+                                          .host_budget = UINT64_MAX,
                                           .policy = random_policy(random)};
         struct plan *plan = dry_run(trace, layout, &options, NULL);
         g_assert_cmpuint(plan->predicted.h2d_bytes, ==, 0);
         g_assert_cmpuint(plan->predicted.d2h_bytes, ==, 0);
         g_assert_cmpuint(plan->predicted.moves, ==, 0);
         struct non_model *non_model = non_model_place(trace);
-        g_assert_cmpuint(plan->device_bytes, <=, layout_bytes(layout) + non_model->peak_bytes);
+        g_assert_cmpuint(plan->arena_bytes, <=, layout_slot_bytes(layout) + non_model->peak_bytes);
         non_model_free(non_model);
         plan_free(plan);
         layout_free(layout);
@@ -38,18 +38,18 @@ static void test_does_not_fit(void)
         struct trace *trace = random_iteration(random);
         struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
         struct dry_run_options options = {
-            .device_bytes = 1, .host_bytes = UINT64_MAX, .policy = random_policy(random)};
+            .device_budget = 1, .host_budget = UINT64_MAX, .policy = random_policy(random)};
         GError *error = NULL;
         g_assert_null(dry_run(trace, layout, &options, &error));
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
         const char *least = strrchr(error->message, ';');
         g_assert_nonnull(least);
-        options.device_bytes = g_ascii_strtoull(least + 2, NULL, 10);
+        options.device_budget = g_ascii_strtoull(least + 2, NULL, 10);
         g_clear_error(&error);
         struct plan *plan = dry_run(trace, layout, &options, &error);
         g_assert_no_error(error);
         plan_free(plan);
-        options.device_bytes--;
+        options.device_budget--;
         g_assert_null(dry_run(trace, layout, &options, &error));
         g_clear_error(&error);
         layout_free(layout);
@@ -66,14 +66,14 @@ static void test_host_budget(void)
     for (int i = 0; i < 100; i++) {
         struct trace *trace = random_iteration(random);
         struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
-        struct dry_run_options options = {.device_bytes = UINT64_C(1) << 40,
-                                          .host_bytes = layout_bytes(layout) / 2,
+        struct dry_run_options options = {.device_budget = UINT64_C(1) << 40,
+                                          .host_budget = layout_slot_bytes(layout) / 2,
                                           .policy = &policy_opt};
         struct plan *plan = dry_run(trace, layout, &options, NULL);
         for (uint32_t c = 0; plan && c < layout->chunk_count; c++)
             homed += plan->host_address[c] == NO_ADDRESS;
         if (plan)
-            g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, options.host_bytes);
+            g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, options.host_budget);
         plan_free(plan);
         layout_free(layout);
         trace_free(trace);
@@ -88,8 +88,8 @@ static void test_deterministic(void)
     GRand *random = g_rand_new_with_seed(random_seed());
     struct trace *trace = random_iteration(random);
     struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
-    struct dry_run_options options = {.device_bytes = UINT64_C(1) << 20,
-                                      .host_bytes = UINT64_MAX,
+    struct dry_run_options options = {.device_budget = UINT64_C(1) << 20,
+                                      .host_budget = UINT64_MAX,
                                       .policy = &policy_lru,
                                       .look_ahead = 3};
     struct plan *first = dry_run(trace, layout, &options, NULL);

@@ -26,11 +26,11 @@ static void check_places(const struct layout *layout, const struct trace *trace,
         uint64_t bytes = trace->tensors[t].elements * trace->list_element_bytes[list];
         g_assert_cmpint(chunk->list, ==, list);
         g_assert_cmpuint(place->offset % LAYOUT_ALIGNMENT, ==, 0);
-        g_assert_cmpuint(place->offset + bytes, <=, chunk->used);
-        g_assert_cmpuint(chunk->used, <=, chunk->bytes);
+        g_assert_cmpuint(place->offset + bytes, <=, chunk->copy_bytes);
+        g_assert_cmpuint(chunk->copy_bytes, <=, chunk->slot_bytes);
         /* Larger than the list's chunks: one tensor's own. */
-        if (chunk->bytes > layout->chunk_bytes[list])
-            g_assert_cmpuint(chunk->bytes, ==, (bytes + 255) / 256 * 256);
+        if (chunk->slot_bytes > layout->chunk_bytes[list])
+            g_assert_cmpuint(chunk->slot_bytes, ==, (bytes + 255) / 256 * 256);
         for (uint32_t other = 0; other < t; other++) {
             const struct layout_place *before = &layout->places[list][other];
             uint64_t end = before->offset +
@@ -76,7 +76,7 @@ static void test_nested_by_hand(void)
     g_assert_cmpuint(layout->places[TRACE_PARAM][2].chunk, ==, 1);
     g_assert_cmpuint(layout->places[TRACE_MASTER][3].chunk, ==, 5);
     g_assert_cmpuint(layout->chunks[5].group, ==, 1);
-    g_assert_cmpuint(layout_bytes(layout), ==, 14 * 1024);
+    g_assert_cmpuint(layout_slot_bytes(layout), ==, 14 * 1024);
     layout_free(layout);
 }
 
@@ -105,8 +105,8 @@ static void test_buffers(void)
     g_assert_cmpuint(layout->group_count, ==, 5);
     for (int b = 0; b < 6; b++)
         g_assert_cmpuint(layout->places[TRACE_ACTIVATION][b].chunk, ==, chunk[b]);
-    g_assert_cmpuint(layout->chunks[1].used, ==, 512);
-    g_assert_cmpuint(layout->chunks[4].used, ==, 256);
+    g_assert_cmpuint(layout->chunks[1].copy_bytes, ==, 512);
+    g_assert_cmpuint(layout->chunks[4].copy_bytes, ==, 256);
 
     struct layout *again = layout_copy(layout);
     layout_hold_buffers(again, &trace);

@@ -45,8 +45,8 @@ static void assert_layouts_equal(const struct layout *a, const struct layout *b)
     g_assert_cmpuint(a->chunk_count, ==, b->chunk_count);
     g_assert_cmpuint(a->group_count, ==, b->group_count);
     for (uint32_t c = 0; c < a->chunk_count; c++) {
-        g_assert_cmpuint(a->chunks[c].bytes, ==, b->chunks[c].bytes);
-        g_assert_cmpuint(a->chunks[c].used, ==, b->chunks[c].used);
+        g_assert_cmpuint(a->chunks[c].slot_bytes, ==, b->chunks[c].slot_bytes);
+        g_assert_cmpuint(a->chunks[c].copy_bytes, ==, b->chunks[c].copy_bytes);
         g_assert_cmpuint(a->chunks[c].list, ==, b->chunks[c].list);
     }
     for (int list = 0; list < TRACE_LISTS; list++) {
@@ -151,7 +151,7 @@ static json_t *chunks_of(const struct layout *layout, const struct trace *trace,
         if (layout->chunks[c].list != list)
             continue;
         json_t *names = json_array();
-        for (uint64_t offset = 0; offset < layout->chunks[c].used; offset += LAYOUT_ALIGNMENT)
+        for (uint64_t offset = 0; offset < layout->chunks[c].copy_bytes; offset += LAYOUT_ALIGNMENT)
             for (uint32_t t = 0; t < trace->tensor_count; t++)
                 if (layout->places[list][t].chunk == c && layout->places[list][t].offset == offset)
                     json_array_append_new(names, json_string(trace->tensors[t].name));
@@ -215,7 +215,7 @@ static void test_plan(struct fixture *f, gconstpointer data)
         struct trace *trace = random_iteration(f->random);
         struct layout *layout = layout_pack_uniform(trace, some_size(f->random), NULL);
         const struct dry_run_options options = {
-            .device_bytes = UINT64_C(1) << 40, .host_bytes = UINT64_MAX, .policy = &policy_opt};
+            .device_budget = UINT64_C(1) << 40, .host_budget = UINT64_MAX, .policy = &policy_opt};
         struct plan *plan = dry_run(trace, layout, &options, NULL);
         g_assert_true(plan_write(plan, f->path, NULL));
         GError *error = NULL;

@@ -131,7 +131,7 @@ static uint64_t over_link(const struct plan_action *action, const struct layout 
 {
     bool copies = action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
                   action->kind == PLAN_FLUSH;
-    return copies ? layout->chunks[action->chunk].used : 0;
+    return copies ? layout->chunks[action->chunk].copy_bytes : 0;
 }
 
 static struct extra place_one(enum place_effort effort, GRand *random)
@@ -143,8 +143,8 @@ static struct extra place_one(enum place_effort effort, GRand *random)
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
     struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, NULL);
-    uint64_t least = accesses_least_device_bytes(accesses, layout, NULL);
-    uint64_t all = MAX(least, layout_bytes(layout) + non_model->peak_bytes);
+    uint64_t least = accesses_least_arena_bytes(accesses, layout, NULL);
+    uint64_t all = MAX(least, layout_slot_bytes(layout) + non_model->peak_bytes);
     uint64_t budget = least + (uint64_t)(g_rand_double(random) * (double)(all - least));
     const struct plan_inputs inputs = {.trace = trace,
                                        .layout = layout,

@@ -9,15 +9,15 @@ static struct plan *make_plan(struct trace *trace, GRand *random)
 {
     struct layout *layout =
         layout_pack_uniform(trace, 256 * (uint64_t)g_rand_int_range(random, 2, 40), NULL);
-    struct dry_run_options options = {.device_bytes = UINT64_C(1) << 40,
-                                      .host_bytes = UINT64_MAX,
+    struct dry_run_options options = {.device_budget = UINT64_C(1) << 40,
+                                      .host_budget = UINT64_MAX,
                                       .policy = &policy_opt,
                                       .look_ahead = 2};
     GError *error = NULL;
     /* Ask for the least that fits: a plan with much to say. */
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-    options.device_bytes = accesses_least_device_bytes(accesses, layout, NULL) + 4096;
+    options.device_budget = accesses_least_arena_bytes(accesses, layout, NULL) + 4096;
     struct plan *plan = dry_run(trace, layout, &options, &error);
     g_assert_no_error(error);
     accesses_free(accesses);

@@ -51,11 +51,11 @@ static void open_trial(struct trial *trial, GRand *random)
     trial->non_model = non_model_place(trial->trace);
     trial->accesses = accesses_new(trial->trace, trial->layout, trial->non_model->extent);
 
-    uint64_t least = accesses_least_device_bytes(trial->accesses, trial->layout, NULL);
-    uint64_t most = layout_bytes(trial->layout) + trial->non_model->peak_bytes;
+    uint64_t least = accesses_least_arena_bytes(trial->accesses, trial->layout, NULL);
+    uint64_t most = layout_slot_bytes(trial->layout) + trial->non_model->peak_bytes;
     struct dry_run_options options = {
-        .device_bytes = g_rand_boolean(random) ? least : between(random, least, MAX(least, most)),
-        .host_bytes = g_rand_boolean(random) ? UINT64_MAX : between(random, most / 2, most),
+        .device_budget = g_rand_boolean(random) ? least : between(random, least, MAX(least, most)),
+        .host_budget = g_rand_boolean(random) ? UINT64_MAX : between(random, most / 2, most),
         .policy = random_policy(random),
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
     trial->plan = dry_run(trial->trace, trial->layout, &options, &error);
@@ -81,8 +81,8 @@ static void run_trial(const struct trial *trial, GRand *random)
     const struct plan *plan = trial->plan;
     plan_check(plan, trial->trace, &error);
     g_assert_no_error(error);
-    g_assert_cmpuint(plan->device_bytes, <=, plan->device_budget);
-    g_assert_cmpuint(plan->predicted.peak_device_bytes, <=, plan->device_bytes);
+    g_assert_cmpuint(plan->arena_bytes, <=, plan->device_budget);
+    g_assert_cmpuint(plan->predicted.peak_device_bytes, <=, plan->arena_bytes);
     g_assert_cmpuint(plan->predicted.peak_live_device_bytes, <=, plan->predicted.peak_device_bytes);
 
     struct adversary *adversary = adversary_new(plan, trial->accesses, trial->trace, random);

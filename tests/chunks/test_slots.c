@@ -9,7 +9,7 @@ static struct layout *layout_of(const uint64_t *bytes, uint32_t count)
     layout->chunk_count = count;
     layout->chunks = g_new0(struct chunk, count);
     for (uint32_t c = 0; c < count; c++)
-        layout->chunks[c].bytes = layout->chunks[c].used = bytes[c] * LAYOUT_ALIGNMENT;
+        layout->chunks[c].slot_bytes = layout->chunks[c].copy_bytes = bytes[c] * LAYOUT_ALIGNMENT;
     return layout;
 }
 
@@ -17,8 +17,8 @@ static void check_slots(const uint64_t *bytes, const uint64_t *expected, uint32_
 {
     struct layout *layout = layout_of(bytes, count), *slots = slots_round(layout);
     for (uint32_t c = 0; c < count; c++) {
-        g_assert_cmpuint(slots->chunks[c].bytes, ==, expected[c] * LAYOUT_ALIGNMENT);
-        g_assert_cmpuint(slots->chunks[c].used, ==, bytes[c] * LAYOUT_ALIGNMENT);
+        g_assert_cmpuint(slots->chunks[c].slot_bytes, ==, expected[c] * LAYOUT_ALIGNMENT);
+        g_assert_cmpuint(slots->chunks[c].copy_bytes, ==, bytes[c] * LAYOUT_ALIGNMENT);
     }
     layout_free(slots);
     layout_free(layout);
@@ -58,12 +58,12 @@ static void test_waste(void)
                            : (uint64_t)g_rand_int_range(random, 1, 5000);
         struct layout *layout = layout_of(bytes, count), *slots = slots_round(layout);
         for (uint32_t c = 0; c < count; c++) {
-            bool small = layout->chunks[c].bytes < slots_small(layout);
-            uint64_t slot = slots->chunks[c].bytes;
-            g_assert_cmpuint(slot, >=, layout->chunks[c].bytes);
+            bool small = layout->chunks[c].slot_bytes < slots_small(layout);
+            uint64_t slot = slots->chunks[c].slot_bytes;
+            g_assert_cmpuint(slot, >=, layout->chunks[c].slot_bytes);
             g_assert_cmpuint(slot % LAYOUT_ALIGNMENT, ==, 0);
-            all[small] += layout->chunks[c].bytes;
-            wasted[small] += slot - layout->chunks[c].bytes;
+            all[small] += layout->chunks[c].slot_bytes;
+            wasted[small] += slot - layout->chunks[c].slot_bytes;
         }
         g_assert_cmpuint(wasted[0], <=, all[0] / 256);
         g_assert_cmpuint(wasted[1], <=, all[1] / 256);
@@ -85,16 +85,16 @@ static struct trace *regular_iteration(GRand *random)
 static bool has_slots(const struct plan *plan)
 {
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        if (plan->layout->chunks[c].bytes > plan->layout->chunks[c].used)
+        if (plan->layout->chunks[c].slot_bytes > plan->layout->chunks[c].copy_bytes)
             return true;
     return false;
 }
 
 static struct plan *make_plan(const struct trace *trace, const struct layout *layout,
-                              uint64_t device_bytes, GRand *random)
+                              uint64_t device_budget, GRand *random)
 {
-    const struct dry_run_options options = {.device_bytes = device_bytes,
-                                            .host_bytes = UINT64_MAX,
+    const struct dry_run_options options = {.device_budget = device_budget,
+                                            .host_budget = UINT64_MAX,
                                             .policy = random_policy(random),
                                             .look_ahead = (uint32_t)g_rand_int_range(random, 0, 4)};
     GError *error = NULL;
@@ -117,8 +117,8 @@ static void test_plans(void)
         struct layout *layout = layout_pack_uniform(trace, chunk_bytes, NULL);
         struct non_model *non_model = non_model_place(trace);
         struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-        uint64_t least = accesses_least_device_bytes(accesses, layout, NULL);
-        uint64_t all = MAX(least, layout_bytes(layout) + non_model->peak_bytes);
+        uint64_t least = accesses_least_arena_bytes(accesses, layout, NULL);
+        uint64_t all = MAX(least, layout_slot_bytes(layout) + non_model->peak_bytes);
         uint64_t between = least + (uint64_t)(g_rand_double(random) * (double)(all - least));
         struct plan *plan = make_plan(trace, layout, least, random);
         plan_free(plan);

@@ -103,8 +103,8 @@ static void test_round_trip(void)
     g_assert_no_error(error);
     g_assert_cmpstr(again->name, ==, "n");
     g_assert_cmpstr(again->source, ==, "s");
-    g_assert_cmpuint(again->device_bytes, ==, 100);
-    g_assert_cmpuint(again->host_bytes, ==, 200);
+    g_assert_cmpuint(again->device_capacity, ==, 100);
+    g_assert_cmpuint(again->host_capacity, ==, 200);
     g_assert_cmpstr(again->h2d.source, ==, "mine");
     g_assert_cmpmem(again->h2d.points, again->h2d.count * sizeof *again->h2d.points,
                     platform->h2d.points, platform->h2d.count * sizeof *platform->h2d.points);

@@ -34,8 +34,8 @@ static void set_up(struct fixture *f, GRand *random)
                                     .non_model = f->non_model,
                                     .costs = f->costs,
                                     .platform = f->platform,
-                                    .device_bytes = bytes,
-                                    .host_bytes = UINT64_MAX};
+                                    .device_budget = bytes,
+                                    .host_budget = UINT64_MAX};
     f->layouts = layout_list_parse(NULL, NULL, f->trace, NULL);
     f->strategies = strategy_parse_list("all", NULL);
 }
@@ -54,7 +54,7 @@ static struct sweep *sweep_all(const struct fixture *f)
 {
     g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    uint64_t budget = f->job.device_bytes + f->trace->library_bytes;
+    uint64_t budget = f->job.device_budget + f->trace->library_bytes;
 
     g_array_append_val(budgets, budget);
     return sweep_run(f->trace, &(struct sweep_options){.layouts = f->layouts,
@@ -63,7 +63,7 @@ static struct sweep *sweep_all(const struct fixture *f)
                                                        .policies = policy_all,
                                                        .strategies = f->strategies,
                                                        .platform = f->platform,
-                                                       .host_bytes = UINT64_MAX,
+                                                       .host_budget = UINT64_MAX,
                                                        .costs = f->costs});
 }
 

@@ -24,10 +24,10 @@ static struct plan *search(const struct trace *trace, GRand *random, struct trac
 {
     struct costs *costs = costs_new(NULL, LINK, NULL);
     struct search_options options = {
-        .host_bytes = UINT64_MAX, .costs = costs, .seed = g_rand_int(random), .threads = 1};
+        .host_budget = UINT64_MAX, .costs = costs, .seed = g_rand_int(random), .threads = 1};
     g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
 
-    g_assert_true(sizes_parse_budget(share, trace, &options.device_bytes, NULL));
+    g_assert_true(sizes_parse_budget(share, trace, &options.device_budget, NULL));
     struct search_result *result = search_plan(trace, &options, NULL);
     struct plan *plan = result ? g_steal_pointer(&result->plan) : NULL;
     *placed = result ? g_steal_pointer(&result->trace) : NULL;

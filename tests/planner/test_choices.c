@@ -81,8 +81,8 @@ static void set_up(struct fixture *f, GRand *random)
     f->costs = costs_new(f->platform, links[g_rand_int_range(random, 0, 2)], NULL);
     f->options =
         (struct search_options){.objective = (enum objective)g_rand_int_range(random, 0, 3),
-                                .device_bytes = some_budget(f, random),
-                                .host_bytes = UINT64_MAX,
+                                .device_budget = some_budget(f, random),
+                                .host_budget = UINT64_MAX,
                                 .costs = f->costs,
                                 .platform = g_rand_boolean(random) ? f->platform : NULL,
                                 .seed = 1,
@@ -148,7 +148,7 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
                                             a->second_backward};
         g_assert_true(run_layers_parse(a->recompute, recompute, LAYERS));
         g_assert_true(run_layers_parse(a->offload, offloaded, LAYERS));
-        options.device_bytes = plan->device_budget;
+        options.device_budget = plan->device_budget;
         g_assert_cmpuint(a->batch * a->micro_batches, ==,
                          f->trace->batch * f->trace->micro_batches);
         struct trace *trace = derived_trace(recognised, f->trace, f->options.platform, chosen,
@@ -259,8 +259,8 @@ static void test_room_pays(void)
     struct non_model *non_model = non_model_place(trace);
     g_autoptr(GPtrArray) sizes = layout_list_parse("256KiB,1MiB", NULL, trace, &error);
     const struct search_options options = {.layouts = sizes,
-                                           .device_bytes = non_model->peak_bytes + (4 << 20),
-                                           .host_bytes = UINT64_MAX,
+                                           .device_budget = non_model->peak_bytes + (4 << 20),
+                                           .host_budget = UINT64_MAX,
                                            .costs = costs,
                                            .platform = platform,
                                            .seed = 1};
@@ -298,7 +298,7 @@ static void test_only_way(void)
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_bytes = requirement_device_bytes(again, &f.options, &error);
+    f.options.device_budget = requirement_device_bytes(again, &f.options, &error);
     g_assert_null(variants_search(retained, &f.options, as_traced, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
@@ -309,7 +309,7 @@ static void test_only_way(void)
     g_assert_cmpint(result->alternatives[0].outcome, ==, CERTIFICATE_DOES_NOT_FIT);
     variants_result_free(result);
 
-    f.options.device_bytes--;
+    f.options.device_budget--;
     g_assert_null(variants_search(retained, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     trace_free(again);
@@ -324,11 +324,11 @@ static uint64_t least_host(const struct trace *trace, struct search_options opti
     uint64_t low = 0, high = 2 * trace_model_bytes(trace); /* high fits */
 
     while (high - low > 1) {
-        options.host_bytes = low + (high - low) / 2;
+        options.host_budget = low + (high - low) / 2;
         if (requirement_is_met(trace, &options, NULL))
-            high = options.host_bytes;
+            high = options.host_budget;
         else
-            low = options.host_bytes;
+            low = options.host_budget;
     }
     return high;
 }
@@ -349,10 +349,10 @@ static void test_split_masters(void)
     struct trace *split = model_derive(of_whole, whole,
                                        (struct model_choice){every, NULL, false, true}, NULL);
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_bytes = requirement_device_bytes(split, &f.options, &error);
+    f.options.device_budget = requirement_device_bytes(split, &f.options, &error);
     uint64_t for_split = least_host(split, f.options), for_whole = least_host(whole, f.options);
     g_assert_cmpuint(for_split, <, for_whole);
-    f.options.host_bytes = (for_split + for_whole) / 2;
+    f.options.host_budget = (for_split + for_whole) / 2;
     g_assert_null(variants_search(whole, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
@@ -390,7 +390,7 @@ static void test_offload_only(void)
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_bytes = requirement_device_bytes(held, &f.options, &error);
+    f.options.device_budget = requirement_device_bytes(held, &f.options, &error);
     g_assert_null(variants_search(retained, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
@@ -402,7 +402,7 @@ static void test_offload_only(void)
     for (uint32_t i = 0; i < plan->action_count; i++)
         if (plan->layout->chunks[plan->actions[i].chunk].list == TRACE_ACTIVATION &&
             plan->actions[i].kind == PLAN_FETCH)
-            back += plan->layout->chunks[plan->actions[i].chunk].used;
+            back += plan->layout->chunks[plan->actions[i].chunk].copy_bytes;
     g_assert_cmpint(plan->choices->offload[LAYERS - 1], ==, 1);
     g_assert_cmpuint(back, >, 0);
     verify_plan(plan, result->best->trace, f.costs, NULL, &error);
@@ -436,7 +436,7 @@ static void test_micro_batches(void)
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.platform = f.platform;
-    f.options.device_bytes = requirement_device_bytes(parts, &f.options, &error);
+    f.options.device_budget = requirement_device_bytes(parts, &f.options, &error);
     g_assert_null(variants_search(whole, &f.options, layers, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);

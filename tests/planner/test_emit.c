@@ -32,10 +32,10 @@ static bool try_set_up(struct fixture *f, GRand *random, const char *share)
     f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     f->costs = costs_new(f->platform, NULL, NULL);
     struct search_options options = {.platform = f->platform,
-                                     .host_bytes = UINT64_MAX,
+                                     .host_budget = UINT64_MAX,
                                      .costs = f->costs,
                                      .seed = g_rand_int(random)};
-    g_assert_true(sizes_parse_budget(share, f->trace, &options.device_bytes, NULL));
+    g_assert_true(sizes_parse_budget(share, f->trace, &options.device_budget, NULL));
     f->result = search_plan(f->trace, &options, NULL);
     return f->result != NULL;
 }
@@ -109,7 +109,7 @@ static void check_fsdp(const struct fixture *f)
     json_t *root = settings(f, "fsdp");
     const json_t *fsdp = json_object_get(root, "fsdp_config");
 
-    if (!f->result->plan->host_bytes)
+    if (!f->result->plan->host_pool_bytes)
         g_assert_false(json_is_true(json_object_get(fsdp, "fsdp_offload_params")));
     g_assert_cmpint(count(fsdp, "fsdp_min_num_params"), >, 0);
     json_decref(root);

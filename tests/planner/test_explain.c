@@ -59,8 +59,8 @@ static void test_figures(void)
         struct trace *trace = random_iteration(random);
         struct costs *costs = costs_new(NULL, NULL, NULL);
         struct search_options options = {
-            .host_bytes = UINT64_MAX, .costs = costs, .seed = g_rand_int(random)};
-        g_assert_true(sizes_parse_budget("60%", trace, &options.device_bytes, NULL));
+            .host_budget = UINT64_MAX, .costs = costs, .seed = g_rand_int(random)};
+        g_assert_true(sizes_parse_budget("60%", trace, &options.device_budget, NULL));
         struct search_result *result = search_plan(trace, &options, NULL);
         if (result) {
             check_text(result->plan, NULL);

@@ -22,12 +22,12 @@ static void test_no_layout_needs_less(void)
         struct trace *trace = random_iteration(random);
         struct non_model *non_model = non_model_place(trace);
         struct layout_choices *choices = layout_choices_new(trace, NULL, NULL);
-        const struct search_options options = {.platform = platform, .host_bytes = UINT64_MAX};
+        const struct search_options options = {.platform = platform, .host_budget = UINT64_MAX};
         const struct candidate_job job = {.trace = trace,
                                           .non_model = non_model,
                                           .platform = platform,
-                                          .device_bytes = INT64_MAX,
-                                          .host_bytes = UINT64_MAX};
+                                          .device_budget = INT64_MAX,
+                                          .host_budget = UINT64_MAX};
         uint64_t needed = requirement_device_bytes(trace, &options, NULL), least = UINT64_MAX;
 
         for (guint i = 0; i < choices->items->len; i++) {
@@ -59,22 +59,22 @@ static void test_enough(void)
     for (int trial = 0; trial < TRIALS; trial++) {
         struct trace *trace = random_iteration(random);
         struct search_options options = {
-            .platform = platform, .costs = costs, .host_bytes = UINT64_MAX, .threads = 1};
+            .platform = platform, .costs = costs, .host_budget = UINT64_MAX, .threads = 1};
         g_autoptr(GError) error = NULL;
         if (g_rand_boolean(random))
-            options.host_bytes = (uint64_t)(g_rand_double(random) * trace_model_bytes(trace));
+            options.host_budget = (uint64_t)(g_rand_double(random) * trace_model_bytes(trace));
         uint64_t needed = requirement_device_bytes(trace, &options, &error);
 
         g_assert_true((needed == UINT64_MAX) == (error != NULL));
         if (needed != UINT64_MAX) {
-            options.device_bytes = needed;
+            options.device_budget = needed;
             struct search_result *result = search_plan(trace, &options, &error);
             g_assert_no_error(error);
-            g_assert_cmpuint(result->plan->device_bytes, <=, needed);
-            g_assert_cmpuint(result->plan->predicted.peak_host_bytes, <=, options.host_bytes);
+            g_assert_cmpuint(result->plan->arena_bytes, <=, needed);
+            g_assert_cmpuint(result->plan->predicted.peak_host_bytes, <=, options.host_budget);
             search_result_free(result);
             g_assert_true(requirement_is_met(trace, &options, NULL));
-            options.device_bytes--;
+            options.device_budget--;
             g_assert_false(requirement_is_met(trace, &options, NULL));
         }
         trace_free(trace);

@@ -51,15 +51,15 @@ static void set_up(struct fixture *f, GRand *random)
     struct layout_spec spec = random_spec(f->trace, random, order);
     struct layout *layout = layout_pack(f->trace, &spec, NULL);
     struct accesses *accesses = accesses_new(f->trace, layout, f->non_model->extent);
-    uint64_t least = accesses_least_device_bytes(accesses, layout, NULL);
-    uint64_t room = layout_bytes(layout) + f->non_model->peak_bytes;
+    uint64_t least = accesses_least_arena_bytes(accesses, layout, NULL);
+    uint64_t room = layout_slot_bytes(layout) + f->non_model->peak_bytes;
     f->job = (struct candidate_job){
         .trace = f->trace,
         .non_model = f->non_model,
         .costs = f->costs,
-        .device_bytes = least +
-                        (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least)),
-        .host_bytes = g_rand_int_range(random, 0, 4) ? UINT64_MAX : layout_bytes(layout) / 2};
+        .device_budget = least +
+                         (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least)),
+        .host_budget = g_rand_int_range(random, 0, 4) ? UINT64_MAX : layout_slot_bytes(layout) / 2};
     f->candidate = candidate_new(&f->job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0, NULL},
                                  &needed, NULL);
     accesses_free(accesses);
@@ -90,7 +90,7 @@ static void check_headroom(const struct retention *retention)
         uint32_t m = reuse->from;
         for (uint32_t i = 0; retention->retained[g] && i < reuse_span(reuses, reuse); i++) {
             m = (m + 1) % reuses->moment_count;
-            headroom[m] -= (int64_t)reuses->bytes[reuse->chunk];
+            headroom[m] -= (int64_t)reuses->slot_bytes[reuse->chunk];
         }
     }
     for (uint32_t m = 0; m < reuses->moment_count; m++) {
@@ -107,8 +107,8 @@ static void check_plan(const struct fixture *f, struct plan *plan)
 
     verify_plan(plan, f->trace, f->costs, NULL, &error);
     g_assert_no_error(error);
-    g_assert_cmpuint(plan->predicted.peak_device_bytes, <=, f->job.device_bytes);
-    g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, f->job.host_bytes);
+    g_assert_cmpuint(plan->predicted.peak_device_bytes, <=, f->job.device_budget);
+    g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, f->job.host_budget);
 }
 
 /* What promises less than another plan is not even made. */
@@ -238,7 +238,7 @@ static uint64_t enumerate(const struct reuses *reuses, const GArray *order)
             retention->retained[g] = 1;
             for (uint32_t s = 0; s < reuse_span(reuses, &reuses->items[g]); s++) {
                 m = (m + 1) % reuses->moment_count;
-                headroom[m] -= (int64_t)reuses->bytes[reuses->items[g].chunk];
+                headroom[m] -= (int64_t)reuses->slot_bytes[reuses->items[g].chunk];
                 fits &= headroom[m] >= 0;
             }
         }
@@ -303,7 +303,7 @@ static void use_each_once(struct reuses *reuses, uint32_t retained)
         reuses->first[c + 1] = c + 1;
         reuses->items[c] =
             (struct reuse){.chunk = c, .from = c, .to = c, .flags = REUSE_DIRTIES | REUSE_REFETCH};
-        reuses->bytes[c] = reuses->used[c] = LAYOUT_ALIGNMENT;
+        reuses->slot_bytes[c] = reuses->copy_bytes[c] = LAYOUT_ALIGNMENT;
         reuses->room[c] = (int64_t)retained * LAYOUT_ALIGNMENT;
     }
 }

@@ -30,8 +30,8 @@ static void set_up(struct fixture *f, GRand *random)
     g_assert_true(sizes_parse_budget(share, f->trace, &bytes, NULL));
     f->options = (struct search_options){.objective = (uint32_t)g_rand_int_range(random, 0, 2),
                                          .platform = g_rand_boolean(random) ? f->platform : NULL,
-                                         .device_bytes = bytes,
-                                         .host_bytes = UINT64_MAX,
+                                         .device_budget = bytes,
+                                         .host_budget = UINT64_MAX,
                                          .costs = f->costs,
                                          .seed = g_rand_int(random)};
 }
@@ -55,7 +55,7 @@ static struct sweep *default_sweep(const struct fixture *f)
     g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_autoptr(GPtrArray) strategies = strategy_parse_list("all", NULL);
-    uint64_t budget = f->options.device_bytes + f->trace->library_bytes;
+    uint64_t budget = f->options.device_budget + f->trace->library_bytes;
 
     g_array_append_val(budgets, budget);
     return sweep_run(f->trace,
@@ -65,7 +65,7 @@ static struct sweep *default_sweep(const struct fixture *f)
                                              .policies = policy_all,
                                              .strategies = f->options.platform ? strategies : NULL,
                                              .platform = f->options.platform,
-                                             .host_bytes = UINT64_MAX,
+                                             .host_budget = UINT64_MAX,
                                              .costs = f->costs});
 }
 
@@ -153,17 +153,17 @@ static void test_what_would_fit(void)
     struct fixture f;
 
     set_up(&f, random);
-    f.options.device_bytes = 1;
+    f.options.device_budget = 1;
     g_assert_null(search_plan(f.trace, &f.options, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     const char *last = strrchr(error->message, ';');
     g_assert_nonnull(last);
-    f.options.device_bytes = g_ascii_strtoull(last + 2, NULL, 10);
+    f.options.device_budget = g_ascii_strtoull(last + 2, NULL, 10);
     struct search_result *result = search_plan(f.trace, &f.options, NULL);
     g_assert_nonnull(result);
-    g_assert_cmpuint(result->plan->device_bytes, <=, f.options.device_bytes);
+    g_assert_cmpuint(result->plan->arena_bytes, <=, f.options.device_budget);
     search_result_free(result);
-    f.options.device_bytes--;
+    f.options.device_budget--;
     g_assert_null(search_plan(f.trace, &f.options, NULL));
     tear_down(&f);
 }
@@ -177,11 +177,11 @@ static void test_least_memory(void)
         struct fixture f;
         set_up(&f, random);
         f.options.objective = OBJECTIVE_MEMORY;
-        f.options.device_bytes *= 4;
+        f.options.device_budget *= 4;
         g_autoptr(GError) error = NULL;
         struct search_result *result = search_plan(f.trace, &f.options, &error);
         g_assert_no_error(error);
-        f.options.device_bytes = result->plan->predicted.peak_device_bytes - 1;
+        f.options.device_budget = result->plan->predicted.peak_device_bytes - 1;
         g_assert_null(search_plan(f.trace, &f.options, NULL));
         g_assert_true(verify_plan(result->plan, result->trace, f.costs, NULL, NULL));
         search_result_free(result);

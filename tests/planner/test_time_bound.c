@@ -24,7 +24,7 @@ struct fixture {
     int clock;
     struct platform *platform; /* NULL: none, and updates stay where they are */
     struct layout_spec spec;
-    uint64_t device_bytes;
+    uint64_t device_budget;
     bool either_side;
     struct layout *layout;
     struct trace *sides[TIME_SIDES];
@@ -61,7 +61,7 @@ static double random_bound(const struct time_model *model, GRand *random)
 /* As a certificate's, of the trace's own layout and budget; NULL where no window can begin. */
 static struct time_model *new_model(const struct fixture *f)
 {
-    struct plan plan = {.layout = f->layout, .device_budget = f->device_bytes};
+    struct plan plan = {.layout = f->layout, .device_budget = f->device_budget};
     struct reuses *reuses = bound_reuses(f->trace, &plan);
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     const struct time_job job = {&plan, {f->sides[0], f->sides[1]}, f->costs};
@@ -155,10 +155,10 @@ static void set_up(struct fixture *f, GRand *random)
     f->layout = layout_pack(f->trace, &f->spec, NULL);
     struct non_model *non_model = non_model_place(f->trace);
     struct accesses *accesses = accesses_new(f->trace, f->layout, non_model->extent);
-    uint64_t least = accesses_least_device_bytes(accesses, f->layout, NULL);
-    uint64_t room = layout_bytes(f->layout) + non_model->peak_bytes;
-    f->device_bytes = least +
-                      (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least));
+    uint64_t least = accesses_least_arena_bytes(accesses, f->layout, NULL);
+    uint64_t room = layout_slot_bytes(f->layout) + non_model->peak_bytes;
+    f->device_budget = least +
+                       (uint64_t)(g_rand_double(random) * (double)(MAX(room, least) - least));
     f->either_side = placement_is_possible(f->trace, f->platform) && g_rand_boolean(random);
     f->sides[0] = f->either_side ? place_all(f, false) : f->trace;
     f->sides[1] = f->either_side ? place_all(f, true) : NULL;
@@ -202,7 +202,7 @@ static bool retain_reuse(struct retention *retention, uint32_t g)
     retention->retained[g] = 1;
     for (uint32_t i = 1; i <= reuse_span(reuses, reuse); i++) {
         uint32_t m = (reuse->from + i) % reuses->moment_count;
-        headroom_take(retention->headroom, m, m + 1, (int64_t)reuses->bytes[reuse->chunk]);
+        headroom_take(retention->headroom, m, m + 1, (int64_t)reuses->slot_bytes[reuse->chunk]);
         fits &= headroom_at(retention->headroom, m) >= 0;
     }
     retention->traffic = reuses_traffic(reuses, retention->retained);
@@ -252,8 +252,8 @@ static void check_schedules(const struct fixture *f, struct candidate *candidate
 static struct plan *random_policy_plan(const struct fixture *f, const struct candidate *candidate,
                                        GRand *random)
 {
-    const struct dry_run_options options = {.device_bytes = f->device_bytes,
-                                            .host_bytes = UINT64_MAX,
+    const struct dry_run_options options = {.device_budget = f->device_budget,
+                                            .host_budget = UINT64_MAX,
                                             .policy = random_policy(random),
                                             .look_ahead = (uint32_t)g_rand_int_range(random, 0, 8)};
     const struct replay_view view = {candidate->trace, candidate->accesses, f->costs};
@@ -272,8 +272,8 @@ static void check_placement(const struct fixture *f, const struct placement *pla
                                       .non_model = non_model,
                                       .costs = f->costs,
                                       .platform = f->platform,
-                                      .device_bytes = f->device_bytes,
-                                      .host_bytes = UINT64_MAX};
+                                      .device_budget = f->device_budget,
+                                      .host_budget = UINT64_MAX};
     uint64_t needed;
     struct candidate *candidate = candidate_new(&job, &f->spec, placement, &needed, NULL);
 

@@ -85,23 +85,23 @@ struct trace *sample_trace(const char *suffix)
     return trace;
 }
 
-static struct plan *plan_of(const struct trace *trace, uint64_t device_bytes,
+static struct plan *plan_of(const struct trace *trace, uint64_t device_budget,
                             const struct policy_ops *policy)
 {
     GError *error = NULL;
     struct layout *layout = layout_pack_uniform(trace, SAMPLE_CHUNK_BYTES, &error);
     g_assert_no_error(error);
     const struct dry_run_options options = {
-        .device_bytes = device_bytes, .host_bytes = UINT64_MAX, .policy = policy};
+        .device_budget = device_budget, .host_budget = UINT64_MAX, .policy = policy};
     struct plan *plan = dry_run(trace, layout, &options, &error);
     g_assert_no_error(error);
     layout_free(layout);
     return plan;
 }
 
-struct plan *sample_plan(const struct trace *trace, uint64_t device_bytes)
+struct plan *sample_plan(const struct trace *trace, uint64_t device_budget)
 {
-    return plan_of(trace, device_bytes, &policy_opt);
+    return plan_of(trace, device_budget, &policy_opt);
 }
 
 char *sample_path(const struct sample *sample, const char *name)

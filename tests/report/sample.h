@@ -28,7 +28,7 @@ struct sample {
 struct trace *sample_trace(const char *suffix);
 
 /* The plan of policy opt for it; the caller's, to plan_free. */
-struct plan *sample_plan(const struct trace *trace, uint64_t device_bytes);
+struct plan *sample_plan(const struct trace *trace, uint64_t device_budget);
 
 /* Writes all kinds of files, which share configurations: the run is the plan's, the policy run is
  * that of an entry of the sweep. */

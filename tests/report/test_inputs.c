@@ -146,12 +146,12 @@ static void test_configurations(void)
     b.digest = "d2";
     g_assert_false(configuration_same(&a, &b));
     b = a;
-    b.device_bytes = 9001;
+    b.device_budget = 9001;
     g_assert_false(configuration_same(&a, &b));
     b = a;
     b.maker = "planner";
     g_assert_false(configuration_same(&a, &b));
-    a.device_bytes = UINT64_MAX;
+    a.device_budget = UINT64_MAX;
     b = a;
     g_assert_true(configuration_same(&a, &b));
     struct configuration unknown = {NULL, NULL, 0, 0, -1}, other = unknown;

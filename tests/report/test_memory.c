@@ -37,9 +37,9 @@ static void check_host(const struct memory_moment *moment, const struct plan *pl
 {
     uint64_t slots = 0, counted = moment->host_twice_bytes, on_device = 0;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        slots += plan->host_address[c] == NO_ADDRESS ? 0 : plan->layout->chunks[c].bytes;
+        slots += plan->host_address[c] == NO_ADDRESS ? 0 : plan->layout->chunks[c].slot_bytes;
     for (int list = 0; list < TRACE_LISTS; list++) {
-        counted += moment->host_bytes[list];
+        counted += moment->host_slot_bytes[list];
         on_device += moment->list_bytes[list];
     }
     g_assert_cmpuint(counted, ==, slots);
@@ -50,20 +50,20 @@ static void check_host(const struct memory_moment *moment, const struct plan *pl
 static void test_little_room(void)
 {
     struct trace *trace = sample_trace("");
-    for (uint64_t device_bytes = 6000; device_bytes <= 14000; device_bytes += 500) {
-        struct plan *plan = sample_plan(trace, device_bytes);
+    for (uint64_t device_budget = 6000; device_budget <= 14000; device_budget += 500) {
+        struct plan *plan = sample_plan(trace, device_budget);
         struct memory *memory = memory_replay(trace, plan);
         uint64_t peak = 0;
         for (uint32_t m = 0; m < memory->moment_count; m++) {
             peak = MAX(peak, memory_total(&memory->moments[m]));
-            g_assert_cmpuint(memory_total(&memory->moments[m]), <=, device_bytes);
+            g_assert_cmpuint(memory_total(&memory->moments[m]), <=, device_budget);
             check_host(&memory->moments[m], plan);
         }
         g_assert_cmpuint(peak, ==, memory_total(&memory->moments[memory->peak]));
         g_assert_cmpuint(peak, ==, plan->predicted.peak_live_device_bytes);
         g_assert_cmpuint(sum_of(memory->h2d_bytes), ==, plan->predicted.h2d_bytes);
         g_assert_cmpuint(sum_of(memory->d2h_bytes), ==, plan->predicted.d2h_bytes);
-        if (device_bytes == SAMPLE_DEVICE_BYTES)
+        if (device_budget == SAMPLE_DEVICE_BYTES)
             g_assert_cmpuint(plan->predicted.h2d_bytes, >, 0);
         memory_free(memory);
         plan_free(plan);

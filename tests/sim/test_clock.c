@@ -29,14 +29,14 @@ static void set_up(struct fixture *f, const void *data)
     f->trace.operator_count = OPERATORS;
     f->trace.operators = f->operators;
     f->trace.non_model_bytes = f->non_model_bytes;
-    f->chunks[0] = (struct chunk){.bytes = 1024, .used = 600};
-    f->chunks[1] = (struct chunk){.bytes = 1024, .used = 800};
+    f->chunks[0] = (struct chunk){.slot_bytes = 1024, .copy_bytes = 600};
+    f->chunks[1] = (struct chunk){.slot_bytes = 1024, .copy_bytes = 800};
     f->layout.chunk_count = CHUNKS;
     f->layout.chunks = f->chunks;
     f->plan.layout = &f->layout;
     f->plan.host_address = f->host_address;
     f->plan.initial_address = f->initial_address;
-    f->plan.host_bytes = 5000;
+    f->plan.host_pool_bytes = 5000;
     f->costs = costs_new(NULL, "h2d=1GB/s,d2h=1GB/s", NULL);
     g_assert_nonnull(f->costs);
     f->clock = sim_clock_new(&(struct sim_job){
@@ -54,8 +54,8 @@ static struct mover_copy copy_of(const struct fixture *f, uint32_t chunk, uint64
 {
     return (struct mover_copy){.chunk = chunk,
                                .device_address = address,
-                               .bytes = f->chunks[chunk].used,
-                               .slot_bytes = f->chunks[chunk].bytes};
+                               .copy_bytes = f->chunks[chunk].copy_bytes,
+                               .slot_bytes = f->chunks[chunk].slot_bytes};
 }
 
 static mover_ticket fetch(struct fixture *f, uint32_t chunk, uint64_t address,

@@ -59,7 +59,7 @@ static void set_up(struct fixture *f, const void *pinned)
     for (int m = 0; m < OPERATORS; m++)
         f->operators[m] = (struct trace_operator){.name = "operator", .duration_ns = 1000};
     for (int c = 0; c < CHUNKS; c++) {
-        f->chunks[c] = (struct chunk){.bytes = 2048, .used = used[c]};
+        f->chunks[c] = (struct chunk){.slot_bytes = 2048, .copy_bytes = used[c]};
         f->host_address[c] = address;
         address += used[c];
     }
@@ -69,7 +69,7 @@ static void set_up(struct fixture *f, const void *pinned)
     f->plan = (struct plan){.layout = &f->layout,
                             .host_address = f->host_address,
                             .initial_address = f->initial_address,
-                            .host_bytes = address};
+                            .host_pool_bytes = address};
     f->costs = costs_of(&rates);
     if (pinned)
         g_assert_true(costs_set_pinned(f->costs, *(const uint64_t *)pinned, NULL));
@@ -93,8 +93,8 @@ static struct mover_copy copy_of(const struct fixture *f, uint32_t chunk)
 {
     return (struct mover_copy){.chunk = chunk,
                                .device_address = 2048 * (uint64_t)chunk,
-                               .bytes = f->chunks[chunk].used,
-                               .slot_bytes = f->chunks[chunk].bytes};
+                               .copy_bytes = f->chunks[chunk].copy_bytes,
+                               .slot_bytes = f->chunks[chunk].slot_bytes};
 }
 
 static mover_ticket fetch(struct fixture *f, uint32_t chunk, const struct mover_after *after)
@@ -259,10 +259,10 @@ static void draw(struct example *e, GRand *random)
         e->trace, LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40), NULL);
     e->non_model = non_model_place(e->trace);
     e->accesses = accesses_new(e->trace, e->layout, e->non_model->extent);
-    uint64_t least = accesses_least_device_bytes(e->accesses, e->layout, NULL);
+    uint64_t least = accesses_least_arena_bytes(e->accesses, e->layout, NULL);
     struct dry_run_options options = {
-        .device_bytes = least + (uint64_t)(g_rand_double(random) * (double)least),
-        .host_bytes = UINT64_MAX,
+        .device_budget = least + (uint64_t)(g_rand_double(random) * (double)least),
+        .host_budget = UINT64_MAX,
         .policy = random_policy(random),
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
     e->plan = dry_run_accesses(e->trace, e->layout, NULL, e->accesses, &options, NULL);

@@ -21,7 +21,7 @@ struct draw {
     struct model_config config;
     struct model_job job;
     uint8_t recompute[4], offload[4], *every; /* [layers], [layers], [tensors] */
-    uint64_t chunk_bytes, device_bytes, host_bytes;
+    uint64_t chunk_bytes, device_budget, host_budget;
     uint32_t look_ahead;
     const struct policy_ops *policy;
     const char *link;
@@ -93,13 +93,14 @@ static void draw_placement(struct draw *d, const struct trace *trace, GRand *ran
     struct layout *layout = layout_pack_uniform(trace, d->chunk_bytes, NULL);
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-    uint64_t least = accesses_least_device_bytes(accesses, layout, NULL);
-    uint64_t most = MAX(least, layout_bytes(layout) + non_model->peak_bytes);
+    uint64_t least = accesses_least_arena_bytes(accesses, layout, NULL);
+    uint64_t most = MAX(least, layout_slot_bytes(layout) + non_model->peak_bytes);
     double share = g_rand_double(random);
-    d->device_bytes = least + (uint64_t)(share * share * (double)(most - least));
+    d->device_budget = least + (uint64_t)(share * share * (double)(most - least));
     /* What does not find a place on the host lives on the device. */
-    d->host_bytes = pick(random, 0, 4) ? UINT64_MAX
-                                       : layout_bytes(layout) - (d->device_bytes - least) / 2;
+    d->host_budget = pick(random, 0, 4)
+                         ? UINT64_MAX
+                         : layout_slot_bytes(layout) - (d->device_budget - least) / 2;
     accesses_free(accesses);
     non_model_free(non_model);
     layout_free(layout);
@@ -130,9 +131,9 @@ static char *placement_options(const struct draw *d)
         g_string_append_printf(text,
                                "--chunk-size %" G_GUINT64_FORMAT
                                " --policy %s --look-ahead %u --device-memory %" G_GUINT64_FORMAT,
-                               d->chunk_bytes, d->policy->name, d->look_ahead, d->device_bytes);
-    if (!d->planned && d->host_bytes != UINT64_MAX)
-        g_string_append_printf(text, " --host-memory %" G_GUINT64_FORMAT, d->host_bytes);
+                               d->chunk_bytes, d->policy->name, d->look_ahead, d->device_budget);
+    if (!d->planned && d->host_budget != UINT64_MAX)
+        g_string_append_printf(text, " --host-memory %" G_GUINT64_FORMAT, d->host_budget);
     if (d->link)
         g_string_append_printf(text, " --link %s", d->link);
     return g_strdup(text->str);
@@ -198,8 +199,8 @@ static struct plan *make_plan(const struct workshop *workshop, const struct draw
 {
     if (d->planned)
         return make_planned(workshop, d, job, random);
-    struct dry_run_options options = {.device_bytes = d->device_bytes,
-                                      .host_bytes = d->host_bytes,
+    struct dry_run_options options = {.device_budget = d->device_budget,
+                                      .host_budget = d->host_budget,
                                       .policy = d->policy,
                                       .look_ahead = d->look_ahead};
     struct layout *layout = layout_pack_uniform(job->trace, d->chunk_bytes, NULL);
@@ -300,8 +301,8 @@ static bool try_draw(const struct workshop *workshop, int number, GRand *random)
     struct candidate_job job = {.trace = trace,
                                 .non_model = non_model,
                                 .costs = costs,
-                                .device_bytes = d.device_bytes,
-                                .host_bytes = d.host_bytes};
+                                .device_budget = d.device_budget,
+                                .host_budget = d.host_budget};
     struct plan *plan = make_plan(workshop, &d, &job, random);
     bool fits = plan != NULL;
     if (plan)

@@ -23,7 +23,7 @@ static struct timeline *by_hand(void)
 {
     struct timeline *timeline = timeline_new();
     const uint64_t bytes[] = {300, 400, 200};
-    g_array_append_vals(timeline->device_bytes, bytes, G_N_ELEMENTS(bytes));
+    g_array_append_vals(timeline->used_device_bytes, bytes, G_N_ELEMENTS(bytes));
     span(timeline, MOVER_COMPUTE, TIMELINE_OPERATOR, 0, 1, 2, 0); /* an earlier iteration's */
     span(timeline, MOVER_H2D, TIMELINE_FETCH, 2, 9, 11, 80);
     timeline_show(timeline, 0, (uint64_t)(10 * second));
@@ -105,7 +105,7 @@ static void test_add_up(void)
                                               .budgets = budgets,
                                               .look_aheads = look_aheads,
                                               .policies = policy_all,
-                                              .host_bytes = UINT64_MAX,
+                                              .host_budget = UINT64_MAX,
                                               .costs = costs};
         struct sweep *sweep = sweep_run(trace, &options);
         for (uint32_t r = 0; r < sweep->row_count; r++) {

@@ -47,12 +47,12 @@ static int policy_count(void)
 
 static struct plan *random_plan(const struct fixture *f, GRand *random)
 {
-    uint64_t least = accesses_least_device_bytes(f->accesses, f->layout, NULL);
-    uint64_t all = layout_bytes(f->layout) + f->non_model->peak_bytes;
+    uint64_t least = accesses_least_arena_bytes(f->accesses, f->layout, NULL);
+    uint64_t all = layout_slot_bytes(f->layout) + f->non_model->peak_bytes;
     uint64_t room = all > least ? all - least : 0;
     struct dry_run_options options = {
-        .device_bytes = least + (uint64_t)(g_rand_double(random) * (double)room),
-        .host_bytes = g_rand_boolean(random) ? UINT64_MAX : all / 2,
+        .device_budget = least + (uint64_t)(g_rand_double(random) * (double)room),
+        .host_budget = g_rand_boolean(random) ? UINT64_MAX : all / 2,
         .policy = policy_all[g_rand_int_range(random, 0, policy_count())],
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
 
@@ -192,9 +192,9 @@ static void test_everything_resident(void)
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
-        struct dry_run_options options = {.device_bytes = layout_bytes(f.layout) +
-                                                          f.non_model->peak_bytes,
-                                          .host_bytes = UINT64_MAX,
+        struct dry_run_options options = {.device_budget = layout_slot_bytes(f.layout) +
+                                                           f.non_model->peak_bytes,
+                                          .host_budget = UINT64_MAX,
                                           .policy = &policy_opt};
         struct plan *plan = dry_run_accesses(f.trace, f.layout, NULL, f.accesses, &options, NULL);
         struct replay_view view = {f.trace, f.accesses, f.costs};

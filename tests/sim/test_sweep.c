@@ -27,7 +27,7 @@ static void set_up(struct fixture *f, GRand *random, const char *budgets)
                                         .budgets = f->budgets,
                                         .look_aheads = f->look_aheads,
                                         .policies = policy_all,
-                                        .host_bytes = UINT64_MAX,
+                                        .host_budget = UINT64_MAX,
                                         .costs = f->costs};
 }
 
@@ -130,7 +130,7 @@ static void test_what_does_not_fit(void)
     struct sweep *sweep = sweep_run(f.trace, &f.options);
     for (uint32_t r = 0; r < sweep->row_count; r++) {
         const struct sweep_row *row = &sweep->rows[r];
-        bool small = row->device_bytes == 256;
+        bool small = row->device_budget == 256;
         g_assert_true(row->done);
         g_assert_cmpint(row->fits, ==, !small);
         g_assert_cmpint(row->reason != NULL, ==, small);
@@ -139,7 +139,7 @@ static void test_what_does_not_fit(void)
     g_autoptr(GArray) ranked = sweep_rank(sweep);
     g_assert_cmpuint(ranked->len, ==, sweep->row_count);
     const struct sweep_row *last = &sweep->rows[g_array_index(ranked, uint32_t, ranked->len - 1)];
-    g_assert_cmpuint(last->device_bytes, ==, 1000000000);
+    g_assert_cmpuint(last->device_budget, ==, 1000000000);
     sweep_free(sweep);
 
     /* What a row calls the least does fit, and a byte less does not. */

@@ -41,7 +41,7 @@ static void set_up(struct fixture *f, const void *threads)
                               .non_model_bytes = f->non_model,
                               .tensor_count = 1,
                               .tensors = &f->tensor};
-    f->chunks[0] = f->chunks[1] = (struct chunk){.bytes = 1024, .used = 800};
+    f->chunks[0] = f->chunks[1] = (struct chunk){.slot_bytes = 1024, .copy_bytes = 800};
     f->place = (struct layout_place){.chunk = 1};
     f->layout = (struct layout){.chunk_count = CHUNKS, .chunks = f->chunks};
     f->layout.places[TRACE_MASTER] = &f->place;
@@ -66,7 +66,7 @@ static void set_up(struct fixture *f, const void *threads)
                                                .costs = f->costs,
                                                .timeline = f->timeline});
     run(f->clock, 0, &none);
-    const struct mover_copy copy = {.chunk = 1, .bytes = 800, .slot_bytes = 1024};
+    const struct mover_copy copy = {.chunk = 1, .copy_bytes = 800, .slot_bytes = 1024};
     struct mover_after fetched = none;
     fetched.queue[MOVER_H2D] = sim_clock_mover.fetch(f->clock, &copy, &none);
     run(f->clock, 1, &fetched);

@@ -34,35 +34,35 @@ static void close_fixture(struct fixture *f)
 }
 
 /* Raises the device's budget to what each refusal says would fit. */
-static void plan_within(struct fixture *f, const struct strategy *strategy, uint64_t device_bytes,
-                        uint64_t host_bytes)
+static void plan_within(struct fixture *f, const struct strategy *strategy, uint64_t device_budget,
+                        uint64_t host_budget)
 {
     struct strategy_job job = {.trace = f->trace,
                                .layout = f->layout,
                                .non_model = f->non_model->extent,
-                               .device_bytes = device_bytes,
-                               .host_bytes = host_bytes};
+                               .device_budget = device_budget,
+                               .host_budget = host_budget};
     GError *error = NULL;
     int attempts = 0;
     uint64_t needed;
     while (!(f->plan = strategy_plan(strategy, &job, &f->placed, &needed, &error))) {
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
         g_assert_null(f->placed);
-        g_assert_cmpuint(needed, >, job.device_bytes);
+        g_assert_cmpuint(needed, >, job.device_budget);
         attempts++;
         g_assert_cmpint(attempts, <, ATTEMPTS);
-        job.device_bytes = needed;
+        job.device_budget = needed;
         g_clear_error(&error);
     }
-    g_assert_cmpuint(needed, <=, job.device_bytes);
+    g_assert_cmpuint(needed, <=, job.device_budget);
     plan_check(f->plan, f->placed, &error);
     g_assert_no_error(error);
     g_assert_cmpstr(f->plan->made_by, ==, strategy->name);
 }
 
-static void plan_from(struct fixture *f, const struct strategy *strategy, uint64_t device_bytes)
+static void plan_from(struct fixture *f, const struct strategy *strategy, uint64_t device_budget)
 {
-    plan_within(f, strategy, device_bytes, UINT64_MAX);
+    plan_within(f, strategy, device_budget, UINT64_MAX);
 }
 
 static void run_under_any_timing(const struct fixture *f, GRand *random)
@@ -176,8 +176,8 @@ static void test_host_memory(void)
     struct strategy_job job = {.trace = trace,
                                .layout = f.layout,
                                .non_model = f.non_model->extent,
-                               .device_bytes = UINT64_C(1) << 40,
-                               .host_bytes = 256};
+                               .device_budget = UINT64_C(1) << 40,
+                               .host_budget = 256};
     GPtrArray *all = strategy_parse_list("zero-offload,fsdp-offload,gemini-auto", NULL);
     for (guint s = 0; s < all->len; s++) {
         GError *error = NULL;
@@ -216,16 +216,16 @@ static void test_overflow(void)
     GPtrArray *list = strategy_parse_list("patrickstar", NULL);
     for (uint64_t tenths = 2; tenths <= 10; tenths += 2) {
         struct fixture f;
-        uint64_t host_bytes = all_bytes * tenths / 10, elements = 0;
+        uint64_t host_budget = all_bytes * tenths / 10, elements = 0;
         open_fixture(&f, trace, 16 << 20);
-        plan_within(&f, g_ptr_array_index(list, 0), 0, host_bytes);
-        g_assert_cmpuint(f.plan->host_bytes, <=, host_bytes);
+        plan_within(&f, g_ptr_array_index(list, 0), 0, host_budget);
+        g_assert_cmpuint(f.plan->host_pool_bytes, <=, host_budget);
         for (uint32_t m = 0; m < f.placed->operator_count; m++) {
             const struct trace_operator *op = &f.placed->operators[m];
             if (op->phase == TRACE_UPDATE_PHASE && op->place == TRACE_ON_DEVICE)
                 elements += f.placed->tensors[f.placed->accesses[op->first_access].tensor].elements;
         }
-        g_assert_cmpuint(14 * elements, >=, all_bytes - host_bytes);
+        g_assert_cmpuint(14 * elements, >=, all_bytes - host_budget);
         if (tenths == 10)
             g_assert_cmpuint(elements, ==, 0); /* the least device has no margin */
         check_payloads(f.plan);
@@ -275,8 +275,8 @@ static void test_odd_traces(void)
     struct strategy_job job = {.trace = trace,
                                .layout = f.layout,
                                .non_model = f.non_model->extent,
-                               .device_bytes = UINT64_C(1) << 40,
-                               .host_bytes = UINT64_MAX};
+                               .device_budget = UINT64_C(1) << 40,
+                               .host_budget = UINT64_MAX};
     for (guint s = 0; s < all->len; s++) {
         GError *error = NULL;
         uint64_t needed;

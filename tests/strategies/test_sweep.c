@@ -31,7 +31,7 @@ static void set_up(struct fixture *f, GRand *random)
                                         .look_aheads = f->look_aheads,
                                         .policies = policies,
                                         .strategies = f->strategies,
-                                        .host_bytes = UINT64_MAX,
+                                        .host_budget = UINT64_MAX,
                                         .costs = f->costs};
 }
 
@@ -53,7 +53,7 @@ static void check_row(const struct fixture *f, const struct sweep_row *row)
     g_assert_true((plan != NULL) == row->fits);
     if (!plan) {
         g_assert_nonnull(row->reason);
-        g_assert_cmpuint(row->least_device_bytes, >, row->device_bytes);
+        g_assert_cmpuint(row->least_device_bytes, >, row->device_budget);
         return;
     }
     g_assert_cmpmem(&plan->predicted, sizeof plan->predicted, &row->figures, sizeof row->figures);

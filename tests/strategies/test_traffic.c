@@ -111,8 +111,8 @@ static struct plan_figures simulate_job(const char *name, bool fp32)
                                .platform = &platform,
                                .layout = layout,
                                .non_model = non_model->extent,
-                               .device_bytes = 1 << 20,
-                               .host_bytes = UINT64_MAX};
+                               .device_budget = 1 << 20,
+                               .host_budget = UINT64_MAX};
     uint64_t needed;
     GError *error = NULL;
     struct plan *plan = strategy_plan(g_ptr_array_index(list, 0), &job, &placed, &needed, &error);

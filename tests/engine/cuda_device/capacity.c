@@ -132,14 +132,13 @@ static void test_budget(struct fixture *f, gconstpointer data)
     uint64_t held = measure().library_bytes;
 
     prepare(&run, f, RUN_UNLIMITED, NULL);
-    uint64_t all = run.plan->device_bytes,
-             least = run_plan_least_device_bytes(&run, &(uint32_t){0});
+    uint64_t all = run.plan->arena_bytes, least = run_plan_least_device_bytes(&run, &(uint32_t){0});
     g_assert_cmpuint(run.iteration->trace->library_bytes, ==, held);
     g_assert_cmpuint(run.plan->predicted.h2d_bytes, ==, 0);
     run_plan_clear(&run);
 
     prepare(&run, f, held + (least + all) / 2, NULL);
-    g_assert_cmpuint(run.plan->device_bytes, <=, (least + all) / 2);
+    g_assert_cmpuint(run.plan->arena_bytes, <=, (least + all) / 2);
     g_assert_cmpuint(run.plan->predicted.h2d_bytes, >, 0);
     run_plan_clear(&run);
 
@@ -153,14 +152,13 @@ static void test_room(struct fixture *f, gconstpointer data)
     struct run_plan run;
     (void)data;
     prepare(&run, f, RUN_UNLIMITED, NULL);
-    uint64_t all = run.plan->device_bytes,
-             least = run_plan_least_device_bytes(&run, &(uint32_t){0});
+    uint64_t all = run.plan->arena_bytes, least = run_plan_least_device_bytes(&run, &(uint32_t){0});
     uint64_t room = (least + all) / 2;
     run_plan_clear(&run);
 
     fake_cuda_hold(measure().bytes - room);
     prepare(&run, f, RUN_UNLIMITED, NULL);
-    g_assert_cmpuint(run.plan->device_bytes, <=, room);
+    g_assert_cmpuint(run.plan->arena_bytes, <=, room);
     run_plan_clear(&run);
     prepare(&run, f, FAKE_CUDA_BYTES - room + all, "than the device has");
 
@@ -175,7 +173,7 @@ static void test_page_tables(struct fixture *f, gconstpointer data)
     struct run_plan run;
     (void)data;
     prepare(&run, f, RUN_UNLIMITED, NULL);
-    uint64_t all = run.plan->device_bytes,
+    uint64_t all = run.plan->arena_bytes,
              least = run_plan_least_device_bytes(&run, &(uint32_t){0}) + all / 512;
     run_plan_clear(&run);
     for (uint64_t i = 0; i < ROOMS; i++) {
@@ -183,7 +181,7 @@ static void test_page_tables(struct fixture *f, gconstpointer data)
         fake_cuda_hold(0);
         fake_cuda_hold(measure().bytes - room);
         prepare(&run, f, RUN_UNLIMITED, NULL);
-        g_assert_cmpuint(run.plan->device_bytes, <=, room - all / 512);
+        g_assert_cmpuint(run.plan->arena_bytes, <=, room - all / 512);
         run_plan_clear(&run);
     }
 }

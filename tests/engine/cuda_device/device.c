@@ -16,7 +16,8 @@ static const struct mover_after nothing = {.queue = {0}};
 
 static struct device *open_device(void)
 {
-    const struct device_options options = {.arena_bytes = ARENA, .host_bytes = HOST, .threads = 1};
+    const struct device_options options = {
+        .arena_bytes = ARENA, .host_pool_bytes = HOST, .threads = 1};
     GError *error = NULL;
     struct device *device = device_cuda.open(&options, &error);
     g_assert_no_error(error);
@@ -207,7 +208,7 @@ static void test_send(void)
 /* Whichever call fails, opening and working end, nothing leaks, and the error names the call. */
 static void test_failures(void)
 {
-    const struct device_options options = {.arena_bytes = 1 << 20, .host_bytes = 1 << 20};
+    const struct device_options options = {.arena_bytes = 1 << 20, .host_pool_bytes = 1 << 20};
     uint32_t opened = 0;
     for (uint64_t nth = 1; opened < 8; nth += nth < 40 ? 1 : 97) {
         GError *error = NULL;
@@ -236,8 +237,8 @@ static void test_failures(void)
 /* Said, where touching it would have the kernel kill someone. */
 static void test_more_than_there_is(void)
 {
-    const struct device_options options = {.arena_bytes = ARENA,
-                                           .host_bytes = available_bytes() + (UINT64_C(1) << 36)};
+    const struct device_options options = {
+        .arena_bytes = ARENA, .host_pool_bytes = available_bytes() + (UINT64_C(1) << 36)};
     GError *error = NULL;
     g_assert_null(device_cuda.open(&options, &error));
     g_assert_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY);

@@ -12,8 +12,11 @@ enum { ARENA = 1 << 20, HOST = 1 << 20, ELEMENTS = 1000 };
 
 static struct device *open_device(double rate)
 {
-    const struct device_options options = {
-        .arena_bytes = ARENA, .host_bytes = HOST, .h2d_rate = rate, .d2h_rate = rate, .threads = 1};
+    const struct device_options options = {.arena_bytes = ARENA,
+                                           .host_pool_bytes = HOST,
+                                           .h2d_rate = rate,
+                                           .d2h_rate = rate,
+                                           .threads = 1};
     GError *error = NULL;
     struct device *device = device_cpu.open(&options, &error);
     g_assert_no_error(error);

@@ -268,7 +268,7 @@ static void cuts_are_where_tensors_begin(void)
     layout.places[TRACE_PARAM] = params;
     layout.places[TRACE_MASTER] = masters;
     uint64_t homes[] = {1024, 0, NO_ADDRESS};
-    const struct plan plan = {.layout = &layout, .host_address = homes, .host_bytes = 2048};
+    const struct plan plan = {.layout = &layout, .host_address = homes, .host_pool_bytes = 2048};
     const uint64_t expected[] = {0, 512, 1024, 1280, 1536, 1792};
     g_autoptr(GArray) cuts = pool_cuts(&plan);
     g_assert_cmpmem(cuts->data, cuts->len * sizeof(uint64_t), expected, sizeof expected);

@@ -22,12 +22,12 @@ static void test_over_budget(void)
     GError *error = NULL;
     struct model_iteration *iteration = model_iteration_new(&config, &job, &error);
     struct layout *layout = layout_pack_uniform(iteration->trace, 4096, &error);
-    const struct dry_run_options options = {.device_bytes = 1 << 24, .policy = &policy_opt};
+    const struct dry_run_options options = {.device_budget = 1 << 24, .policy = &policy_opt};
     struct plan *plan = dry_run(iteration->trace, layout, &options, &error);
     g_assert_no_error(error);
 
     /* No plan like this passes plan_check: what the engine counts for itself is what refuses. */
-    plan->device_bytes -= 256;
+    plan->arena_bytes -= 256;
     const struct engine_options with = {
         .iteration = iteration, .plan = plan, .device = &device_cpu, .threads = 1};
     struct engine *engine = engine_open(&with, &error);

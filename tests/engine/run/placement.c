@@ -39,7 +39,7 @@ static void compare(const struct trial_job *job, const struct trial_placement *p
     struct trial_result result = trial_run(job, placement);
     g_test_message("  took %" G_GUINT64_FORMAT " bytes on the device for %" G_GUINT64_FORMAT
                    " of model data",
-                   result.device_bytes, result.model_bytes);
+                   result.device_budget, result.model_bytes);
     check_same(resident, &result);
     if (placement->evaluate_at < TRIAL_STEPS) {
         struct trial_placement evaluated = trial_resident();

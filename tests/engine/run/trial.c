@@ -97,22 +97,22 @@ static struct plan *draw_plan(const struct trace *trace, const struct layout *la
                               const struct trial_placement *placement)
 {
     struct non_model *places = non_model_place(trace);
-    uint64_t all = layout_bytes(layout) + places->peak_bytes;
-    struct dry_run_options options = {.device_bytes = UINT64_MAX / 2,
-                                      .host_bytes = UINT64_MAX,
+    uint64_t all = layout_slot_bytes(layout) + places->peak_bytes;
+    struct dry_run_options options = {.device_budget = UINT64_MAX / 2,
+                                      .host_budget = UINT64_MAX,
                                       .policy = placement->policy,
                                       .look_ahead = placement->look_ahead};
     GError *error = NULL;
     if (placement->host_room < 1) {
-        options.host_bytes = 0;
+        options.host_budget = 0;
         struct plan *unlimited = dry_run(trace, layout, &options, &error);
-        options.host_bytes = between(error ? would_fit(error) : 0, all, placement->host_room);
+        options.host_budget = between(error ? would_fit(error) : 0, all, placement->host_room);
         plan_free(unlimited);
         g_clear_error(&error);
     }
-    options.device_bytes = 0;
+    options.device_budget = 0;
     g_assert_null(dry_run(trace, layout, &options, &error));
-    options.device_bytes = between(would_fit(error), all, placement->room);
+    options.device_budget = between(would_fit(error), all, placement->room);
     g_clear_error(&error);
     struct plan *plan = dry_run(trace, layout, &options, &error);
     g_assert_no_error(error);
@@ -128,20 +128,20 @@ static struct plan *draw_strategy(const struct trace *trace, const struct layout
     GPtrArray *strategies = strategy_parse_list(placement->strategy, &error);
     g_assert_no_error(error);
     struct non_model *places = non_model_place(trace);
-    uint64_t all = layout_bytes(layout) + places->peak_bytes, needed = 0;
+    uint64_t all = layout_slot_bytes(layout) + places->peak_bytes, needed = 0;
     struct strategy_job job = {.trace = trace,
                                .layout = layout,
                                .non_model = places->extent,
-                               .device_bytes = (uint64_t)(placement->room * (double)all),
-                               .host_bytes = UINT64_MAX};
+                               .device_budget = (uint64_t)(placement->room * (double)all),
+                               .host_budget = UINT64_MAX};
     struct trace *placed;
     struct plan *plan;
     while (
         !(plan = strategy_plan(g_ptr_array_index(strategies, 0), &job, &placed, &needed, &error))) {
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
-        g_assert_cmpuint(needed, >, job.device_bytes);
+        g_assert_cmpuint(needed, >, job.device_budget);
         g_assert_cmpuint(needed, ==, would_fit(error));
-        job.device_bytes = needed;
+        job.device_budget = needed;
         g_clear_error(&error);
     }
     trace_free(placed);
@@ -352,7 +352,7 @@ struct trial_result trial_run(const struct trial_job *job, const struct trial_pl
     g_autofree char *folder = g_dir_make_tmp("pstar-trial-XXXXXX", NULL);
     g_autofree char *checkpoint = g_build_filename(folder, "checkpoint", NULL);
     open_training(&t, job, placement, folder);
-    result.device_bytes = t.plan->device_bytes;
+    result.device_budget = t.plan->arena_bytes;
     result.model_bytes = trace_model_bytes(t.iteration->trace);
     load(&t, NULL);
     if (placement->save_at) {

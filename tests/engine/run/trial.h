@@ -43,7 +43,7 @@ struct trial_result {
     double loss[TRIAL_STEPS], gradient_norm[TRIAL_STEPS];
     double evaluated; /* mean of the forward pass at evaluate_at */
     char *weights;    /* digest of weights and moments at the end; free with g_free */
-    uint64_t device_bytes, model_bytes;
+    uint64_t device_budget, model_bytes;
 };
 
 /* Everything resident. */
