@@ -2,7 +2,6 @@
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
 #include "planner/answers/plan_replay.h"
-#include "planner/answers/print.h"
 #include "planner/answers/questions.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
@@ -320,7 +319,7 @@ static int search(const struct arguments *a, const struct inputs *in)
                     error);
     bool ok = write_result(a, in->costs, result, &error);
     if (ok)
-        print_result(result->best, stdout);
+        explain_result(result->best, stdout);
     if (ok && !replay_is_timed(in->trace))
         fputs("pstar-plan: the trace has no durations: times are those of copies alone\n", stderr);
     if (ok && a->emit)

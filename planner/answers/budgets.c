@@ -1,9 +1,62 @@
 #include "planner/answers/budgets.h"
+#include "chunks/plan.h"
+#include "planner/search/search.h"
+#include "sim/layout_list.h"
+#include "traces/output_file.h"
+#include "traces/size.h"
 
-#include "planner/answers/narrow_search.h"
-#include "planner/search/needs.h"
-
+#include <glib/gstdio.h>
 #include <math.h>
+#include <unistd.h>
+
+struct narrow_search {
+    const struct trace *trace;
+    GPtrArray *layouts; /* struct named_layout */
+};
+
+static void free_named(void *data)
+{
+    struct named_layout *named = data;
+
+    layout_free(named->layout);
+    g_free(named);
+}
+
+static void add(struct narrow_search *narrow, struct layout *layout)
+{
+    struct named_layout *named = g_new0(struct named_layout, 1);
+
+    named->layout = layout;
+    g_ptr_array_add(narrow->layouts, named);
+}
+
+static struct narrow_search *narrow_search_new(const struct trace *trace, const struct plan *plan)
+{
+    struct narrow_search *narrow = g_new0(struct narrow_search, 1);
+
+    narrow->trace = trace;
+    narrow->layouts = g_ptr_array_new_with_free_func(free_named);
+    add(narrow, layout_copy(plan->layout));
+    add(narrow, layout_pack_uniform(trace, LAYOUT_ALIGNMENT, NULL));
+    return narrow;
+}
+
+static void narrow_search_free(struct narrow_search *narrow)
+{
+    if (!narrow)
+        return;
+    g_ptr_array_unref(narrow->layouts);
+    g_free(narrow);
+}
+
+static struct search_result *narrow_search_run(const struct narrow_search *narrow,
+                                               const struct search_options *options)
+{
+    struct search_options own = *options;
+
+    own.layouts = narrow->layouts;
+    return search_plan(narrow->trace, &own, NULL);
+}
 
 enum { RESOLUTION = 64 };
 
@@ -83,4 +136,134 @@ struct search_result *min_memory_find(const struct trace *trace,
         return least.best;
     search_result_free(least.best);
     return NULL;
+}
+
+#define GB UINT64_C(1000000000)
+
+const double sensitivity_links[SENSITIVITY_LINKS] = {1, 2};
+
+static const uint64_t memories[SENSITIVITY_MEMORIES] = {0, GB, 2 * GB, 4 * GB, 8 * GB};
+
+/* The best of what was found for less. */
+static double bound(const struct sensitivity *s, uint32_t link, uint32_t memory)
+{
+    double seconds = s->seconds[0][0];
+
+    if (memory)
+        seconds = MIN(seconds, s->seconds[link][memory - 1]);
+    if (link)
+        seconds = MIN(seconds, s->seconds[link - 1][memory]);
+    return seconds;
+}
+
+bool sensitivity_find(const struct trace *trace, const struct search_options *options,
+                      const struct plan *plan, struct costs *const *costs,
+                      struct sensitivity *sensitivity)
+{
+    struct narrow_search *narrow = narrow_search_new(trace, plan);
+    bool stopped = false;
+
+    sensitivity->seconds[0][0] = plan->predicted.iteration_seconds;
+    for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++)
+        sensitivity->more[m] = memories[m];
+    for (uint32_t point = 1; point < SENSITIVITY_LINKS * SENSITIVITY_MEMORIES && !stopped;
+         point++) {
+        uint32_t link = point / SENSITIVITY_MEMORIES, memory = point % SENSITIVITY_MEMORIES;
+        struct search_options other = *options;
+        other.costs = costs[link];
+        other.device_budget += memories[memory];
+        struct search_result *result = narrow_search_run(narrow, &other);
+        double seconds = bound(sensitivity, link, memory);
+        if (result)
+            seconds = MIN(seconds, result->plan->predicted.iteration_seconds);
+        sensitivity->seconds[link][memory] = seconds;
+        stopped = !result || result->stopped;
+        search_result_free(result);
+    }
+    narrow_search_free(narrow);
+    return !stopped;
+}
+
+static const char style[] =
+    "set terminal svg size 820,460 dynamic enhanced font 'Helvetica,14' background '#ffffff'\n"
+    "set title 'What more device memory or a faster link would buy'\n"
+    "set xlabel 'device memory (GiB)'\n"
+    "set ylabel 'iteration (s)'\n"
+    "set border 3 lc rgb '#555555'\n"
+    "set tics nomirror out\n"
+    "set grid ytics lc rgb '#dddddd' lt 1\n"
+    "set key inside top right reverse Left\n"
+    "set yrange [0:*]\n"
+    "set offsets graph 0.02, graph 0.02, graph 0.1, 0\n";
+
+static const char *const colours[SENSITIVITY_LINKS] = {"#1f5fa8", "#c2571a"};
+
+static char *title(uint32_t link)
+{
+    return link ? g_strdup_printf("a link %g times as fast", sensitivity_links[link])
+                : g_strdup("the link as it is");
+}
+
+static GString *script(const struct sensitivity *s, uint64_t device_budget, const char *path)
+{
+    GString *text = g_string_new(style);
+    g_autoptr(GString) quoted = g_string_new(path);
+
+    g_string_replace(quoted, "'", "''", 0); /* as gnuplot's single quotes want it */
+    g_string_append_printf(text, "set output '%s'\n$times << END\n", quoted->str);
+    for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
+        g_string_append_printf(text, "%.6f", (double)(device_budget + s->more[m]) / 0x1p30);
+        for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
+            g_string_append_printf(text, " %.9g", s->seconds[l][m]);
+        g_string_append_c(text, '\n');
+    }
+    g_string_append(text, "END\nplot");
+    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++) {
+        g_autofree char *name = title(l);
+        g_string_append_printf(text,
+                               "%s $times using 1:%u with linespoints lw 2 pt 7 ps 0.7 "
+                               "lc rgb '%s' title '%s'",
+                               l ? "," : "", l + 2, colours[l], name);
+    }
+    return g_string_append_c(text, '\n');
+}
+
+static bool run_gnuplot(const char *file, GError **error)
+{
+    g_autofree char *program = g_find_program_in_path("gnuplot"), *complaint = NULL;
+    char *command[] = {program, (char *)file, NULL};
+    g_autoptr(GError) inner = NULL;
+    int status = 0;
+
+    if (!program) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "gnuplot is not in PATH: install it (Debian, Ubuntu: apt install gnuplot-nox)");
+        return false;
+    }
+    if (g_spawn_sync(NULL, command, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &complaint,
+                     &status, &inner) &&
+        g_spawn_check_wait_status(status, &inner))
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "gnuplot: %s%s%s", inner->message,
+                complaint && *complaint ? ": " : "", complaint ? g_strstrip(complaint) : "");
+    return false;
+}
+
+bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_budget,
+                      const char *path, GError **error)
+{
+    g_autoptr(GString) text = script(sensitivity, device_budget, path);
+    g_autofree char *file = NULL;
+    int fd;
+
+    if (!output_file_has_place(path, error)) /* gnuplot would say so in several lines */
+        return false;
+    fd = g_file_open_tmp("pstar-XXXXXX.gp", &file, error);
+    if (fd < 0)
+        return false;
+    close(fd);
+    bool drawn = g_file_set_contents(file, text->str, (gssize)text->len, error) &&
+                 run_gnuplot(file, error);
+    g_remove(file);
+    return drawn;
 }

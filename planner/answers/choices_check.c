@@ -1,8 +1,7 @@
 #include "planner/search/choices.h"
 
-#include "planner/proof/any_layout.h"
 #include "planner/proof/bound.h"
-#include "planner/search/needs.h"
+#include "planner/search/search.h"
 #include "planner/search/traced.h"
 
 static const char *what_is_wrong(const struct plan *plan, const struct certificate_alternative *a,

@@ -3,6 +3,7 @@
 #define PSTAR_PLANNER_ANSWERS_EXPLAIN_H
 
 #include "chunks/plan.h"
+#include "planner/search/search.h"
 
 #include <stdio.h>
 
@@ -13,5 +14,10 @@ void explain_plan(const struct plan *plan, const struct trace *trace, FILE *out)
 
 /* Its bounds, and how far above them the plan is. */
 void explain_certificate(const struct certificate *certificate, FILE *out);
+
+/* What a search found, in a table, for a person. */
+
+/* The plan beside the best policy and the best strategy, its choices, and its certificate. */
+void explain_result(const struct search_result *result, FILE *out);
 
 #endif

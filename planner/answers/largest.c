@@ -1,6 +1,167 @@
 #include "planner/answers/largest.h"
+#include "models/config.h"
+#include "models/synth.h"
+#include "planner/answers/budgets.h"
+#include "planner/search/search.h"
+#include "traces/size.h"
 
-#include "planner/search/needs.h"
+#include <string.h>
+
+struct family_member {
+    char *name; /* of the file without ".json", or "40 layers" */
+    char
+        *path; /* of the file; NULL: there is none, only the base's with another number of layers */
+    struct model_config *config;
+};
+
+struct family {
+    GPtrArray *members;        /* struct family_member, by parameters; NULL where depth varies */
+    struct model_config *base; /* NULL, or the model whose layers vary */
+};
+
+/* What becomes of the activations that backward needs. */
+enum largest_way {
+    LARGEST_KEPT,
+    LARGEST_RECOMPUTED, /* all layers are computed again */
+    LARGEST_OFFLOADED,  /* likewise, and what they begin with may leave the device */
+    LARGEST_WAYS
+};
+
+struct largest_job {
+    const struct search_options *options; /* of each search; no layouts */
+    /* The trace of size `value`; the caller frees it. NULL: there is no such size. */
+    struct trace *(*make)(void *data, uint32_t value, enum largest_way way, GError **error);
+    void *data;
+    uint32_t most;  /* sizes are 1 to `most` */
+    bool unordered; /* a larger size may need less: sizes are tried from the largest down; otherwise
+                       by doubling and halving */
+};
+
+struct largest {
+    uint32_t value;
+    enum largest_way way; /* the fastest of the first two; the last where neither has a plan */
+    struct trace *trace;  /* of the value */
+    struct search_result *result; /* its plan, of a full search */
+    GError *beyond;               /* why the next larger size does not fit; NULL: there is none */
+    bool stopped;                 /* by a person */
+};
+
+/* Deeper ones would take many minutes to plan. */
+enum { MOST_LAYERS = 512 };
+
+/* Takes the name over. */
+static struct family_member *member_new(char *name, const char *path,
+                                        const struct model_config *config)
+{
+    struct family_member *member = g_new(struct family_member, 1);
+
+    member->name = name;
+    member->path = g_strdup(path);
+    member->config = g_memdup2(config, sizeof *config);
+    member->config->name = g_strdup(config->name);
+    return member;
+}
+
+static void family_member_free(struct family_member *member)
+{
+    if (!member)
+        return;
+    g_free(member->name);
+    g_free(member->path);
+    model_config_free(member->config);
+    g_free(member);
+}
+
+static void family_free(struct family *family);
+
+static bool add_file(struct family *family, const char *path, GError **error)
+{
+    g_autofree char *file = g_path_get_basename(path);
+    struct model_config *config = model_config_read(path, error);
+
+    if (!config)
+        return false;
+    *strrchr(file, '.') = '\0';
+    g_ptr_array_add(family->members, member_new(g_strdup(file), path, config));
+    model_config_free(config);
+    return true;
+}
+
+static int by_parameters(const void *left, const void *right)
+{
+    const struct family_member *a = *(struct family_member *const *)left;
+    const struct family_member *b = *(struct family_member *const *)right;
+    uint64_t l = model_config_parameters(a->config), r = model_config_parameters(b->config);
+    return l != r ? (l > r) - (l < r) : strcmp(a->name, b->name);
+}
+
+static bool add_files(struct family *family, const char *prefix, GError **error)
+{
+    g_autofree char *folder = g_path_get_dirname(prefix);
+    const char *slash = strrchr(prefix, G_DIR_SEPARATOR), *begin = slash ? slash + 1 : prefix;
+    g_autoptr(GDir) dir = g_dir_open(folder, 0, error);
+    const char *file;
+    bool ok = dir != NULL;
+
+    while (ok && (file = g_dir_read_name(dir)))
+        if (g_str_has_prefix(file, begin) && g_str_has_suffix(file, ".json")) {
+            g_autofree char *path = g_build_filename(folder, file, NULL);
+            ok = add_file(family, path, error);
+        }
+    if (ok && !family->members->len) {
+        g_set_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG, "%s*.json: there are none", prefix);
+        ok = false;
+    }
+    g_ptr_array_sort(family->members, by_parameters);
+    return ok;
+}
+
+static struct family *family_read(const char *what, GError **error)
+{
+    struct family *family = g_new0(struct family, 1);
+    g_autofree char *inside = g_build_filename(what, "config.json", NULL);
+    bool ok;
+
+    if (g_file_test(what, G_FILE_TEST_IS_REGULAR) || g_file_test(inside, G_FILE_TEST_EXISTS)) {
+        ok = (family->base = model_config_read(what, error)) != NULL;
+    } else {
+        family->members = g_ptr_array_new_with_free_func((GDestroyNotify)family_member_free);
+        ok = add_files(family, what, error);
+    }
+    if (ok)
+        return family;
+    family_free(family);
+    return NULL;
+}
+
+static void family_free(struct family *family)
+{
+    if (!family)
+        return;
+    if (family->members)
+        g_ptr_array_unref(family->members);
+    model_config_free(family->base);
+    g_free(family);
+}
+
+static uint32_t family_count(const struct family *family)
+{
+    return family->members ? family->members->len : MOST_LAYERS;
+}
+
+static struct family_member *family_take(const struct family *family, uint32_t index)
+{
+    if (family->members) {
+        const struct family_member *member = g_ptr_array_index(family->members, index);
+        return member_new(g_strdup(member->name), member->path, member->config);
+    }
+    struct model_config config = *family->base;
+    config.layers = index + 1;
+    g_autofree char *name = g_strdup_printf("gpt2 %ux%u, vocabulary %u", config.layers,
+                                            config.width, config.vocabulary);
+    config.name = name;
+    return member_new(g_strdup_printf("%u layers", config.layers), NULL, &config);
+}
 
 /* UINT64_MAX: the host lacks memory, or there is no such size. */
 static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum largest_way way)
@@ -90,7 +251,7 @@ static bool try_ways(const struct largest_job *job, uint32_t value, struct large
            (largest->result || try(job, value, LARGEST_OFFLOADED, largest));
 }
 
-bool largest_find(const struct largest_job *job, struct largest *largest, GError **error)
+static bool largest_find(const struct largest_job *job, struct largest *largest, GError **error)
 {
     uint32_t value = job->unordered ? scan(job) : bisect(job);
 
@@ -112,10 +273,167 @@ bool largest_find(const struct largest_job *job, struct largest *largest, GError
     return true;
 }
 
-void largest_clear(struct largest *largest)
+static void largest_clear(struct largest *largest)
 {
     search_result_free(largest->result);
     trace_free(largest->trace);
     g_clear_error(&largest->beyond);
     *largest = (struct largest){0};
+}
+
+static const char *precision_of(const struct question *question)
+{
+    return question->asked->precision ? question->asked->precision : "bf16";
+}
+
+static uint32_t sequence_of(const struct question *question, const struct model_config *config)
+{
+    return question->asked->sequence ? (uint32_t)question->asked->sequence : config->positions;
+}
+
+static struct trace *synthesise(const struct question *question, const struct model_config *config,
+                                uint32_t batch, enum largest_way way, GError **error)
+{
+    g_autofree uint8_t *all = g_new(uint8_t, config->layers);
+    memset(all, 1, config->layers);
+    const struct model_job job = {.batch = batch,
+                                  .sequence = sequence_of(question, config),
+                                  .micro_batches = 1,
+                                  .precision = strcmp(precision_of(question), "bf16") ? MODEL_FP32
+                                                                                      : MODEL_BF16,
+                                  .recompute = way >= LARGEST_RECOMPUTED ? all : NULL,
+                                  .offload = way == LARGEST_OFFLOADED ? all : NULL};
+    return model_synthesise(config, &job, question->search->platform, error);
+}
+
+/* What the sizes are of. */
+struct question_sizes {
+    const struct question *question;
+    const struct family *family;       /* NULL: micro-batches of `config` */
+    const struct model_config *config; /* of all micro-batches */
+};
+
+static uint32_t batch_of(const struct question *question)
+{
+    return question->asked->batch ? (uint32_t)question->asked->batch : 1;
+}
+
+static struct trace *make_model(void *data, uint32_t value, enum largest_way way, GError **error)
+{
+    const struct question_sizes *sizes = data;
+    struct family_member *member = family_take(sizes->family, value - 1);
+    struct trace *trace = synthesise(sizes->question, member->config, batch_of(sizes->question),
+                                     way, error);
+
+    family_member_free(member);
+    return trace;
+}
+
+static struct trace *make_batch(void *data, uint32_t value, enum largest_way way, GError **error)
+{
+    const struct question_sizes *sizes = data;
+    return synthesise(sizes->question, sizes->config, value, way, error);
+}
+
+static const struct {
+    const char *in_words, *options; /* of pstar-trace synth */
+} ways[LARGEST_WAYS] = {
+    {"nothing computed again", ""},
+    {"all layers computed again", " --recompute all"},
+    {"all layers computed again and offloaded", " --recompute all --offload-activations all"}};
+
+/* How it is trained, and what that takes. */
+static void print_plan(const struct question *question, const struct model_config *config,
+                       const struct largest *largest, FILE *out)
+{
+    const struct search_options *budget = question->search;
+    const struct plan *plan = largest->result->plan;
+    uint32_t tokens = largest->trace->batch * largest->trace->sequence;
+    g_autofree char *device = size_format(min_memory_taken(plan, MIN_DEVICE_MEMORY));
+    g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
+    g_autofree char *of_device = size_format(budget->device_budget);
+    g_autofree char *of_host = size_format(budget->host_budget);
+
+    fprintf(out, "  %s, %.3g billion parameters, micro-batch %u, sequence %u, %s, %s\n",
+            config->name, (double)model_config_parameters(config) * 1e-9, largest->trace->batch,
+            largest->trace->sequence, precision_of(question), ways[largest->way].in_words);
+    fprintf(out, "  takes %s of %s on the device, %s of %s on the host\n", device, of_device, host,
+            of_host);
+    fprintf(out, "  a step takes %.4g s, %.4g s of it stalled: %.4g tokens a second\n",
+            plan->predicted.iteration_seconds, plan->predicted.stall_seconds,
+            tokens / plan->predicted.iteration_seconds);
+}
+
+/* The commands that make the plan. */
+static void print_commands(const struct question *question, const char *config,
+                           const struct largest *largest, FILE *out)
+{
+    const struct search_options *budget = question->search;
+    g_autofree char *model = g_shell_quote(config);
+    g_autofree char *platform = g_shell_quote(question->platform_path);
+    g_autofree char *link = question->link ? g_shell_quote(question->link) : NULL;
+
+    fprintf(out,
+            "Its plan: pstar-trace synth --model %s --batch %u --seq %u --precision %s%s "
+            "--platform %s -o largest.pstar\n"
+            "          pstar-plan largest.pstar --device-memory %" G_GUINT64_FORMAT
+            " --host-memory %" G_GUINT64_FORMAT " --platform %s%s%s -o plan.json\n",
+            model, largest->trace->batch, largest->trace->sequence, precision_of(question),
+            ways[largest->way].options, platform, budget->device_budget, budget->host_budget,
+            platform, link ? " --link " : "", link ? link : "");
+}
+
+bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error)
+{
+    struct family *family = family_read(question->asked->max_model, error);
+    struct question_sizes sizes = {question, family, NULL};
+    struct largest largest;
+
+    if (!family)
+        return false;
+    struct largest_job job = {question->search, make_model, &sizes, family_count(family),
+                              family->members != NULL};
+    bool ok = largest_find(&job, &largest, error);
+    *stopped = largest.stopped;
+    if (ok) {
+        struct family_member *member = family_take(family, largest.value - 1);
+        fprintf(out, "The largest model that fits: %s\n", member->name);
+        print_plan(question, member->config, &largest, out);
+        if (largest.beyond) {
+            struct family_member *next = family_take(family, largest.value);
+            fprintf(out, "%s would not fit: %s\n", next->name, largest.beyond->message);
+            family_member_free(next);
+        } else if (!family->members) {
+            fprintf(out, "Deeper ones are not tried\n");
+        }
+        if (member->path)
+            print_commands(question, member->path, &largest, out);
+        family_member_free(member);
+    }
+    largest_clear(&largest);
+    family_free(family);
+    return ok;
+}
+
+bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error)
+{
+    struct model_config *config = model_config_read(question->asked->max_batch, error);
+    struct question_sizes sizes = {question, NULL, config};
+    struct largest largest;
+
+    if (!config)
+        return false;
+    struct largest_job job = {question->search, make_batch, &sizes, UINT32_MAX - 1, false};
+    bool ok = largest_find(&job, &largest, error);
+    *stopped = largest.stopped;
+    if (ok) {
+        fprintf(out, "The largest micro-batch that fits: %u\n", largest.value);
+        print_plan(question, config, &largest, out);
+        if (largest.beyond)
+            fprintf(out, "%u would not fit: %s\n", largest.value + 1, largest.beyond->message);
+        print_commands(question, question->asked->max_batch, &largest, out);
+    }
+    largest_clear(&largest);
+    model_config_free(config);
+    return ok;
 }

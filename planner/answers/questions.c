@@ -1,8 +1,7 @@
 #include "planner/answers/questions.h"
 
 #include "planner/answers/budgets.h"
-#include "planner/answers/question_sizes.h"
-#include "planner/answers/sensitivity.h"
+#include "planner/answers/largest.h"
 #include "traces/size.h"
 
 #include <math.h>

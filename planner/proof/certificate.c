@@ -1,8 +1,168 @@
 #include "planner/proof/certificate.h"
-
+#include "models/place_updates.h"
 #include "planner/proof/bound.h"
-#include "planner/proof/time_proof.h"
-#include "planner/proof/traffic_prices.h"
+#include "planner/proof/prices.h"
+#include "planner/schedule/placement.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A mix for a search to begin with need not be the best. */
+enum { MIX_WINDOWS = 24 };
+#define MIX_CLOSE 5e-3
+
+static uint64_t achieved_ns(const struct plan *plan)
+{
+    return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
+}
+
+/* A group whose updates the plan has on both sides is outside of what the bound covers. */
+static bool groups_are_whole(const struct plan *plan)
+{
+    const struct layout *layout = plan->layout;
+    g_autofree uint8_t *seen = g_new0(uint8_t, layout->group_count);
+
+    for (uint32_t t = 0; t < plan->choices->tensor_count; t++) {
+        uint32_t group = layout->chunks[layout->places[TRACE_PARAM][t].chunk].group;
+        seen[group] |= plan->choices->host_update[t] ? 2 : 1;
+        if (seen[group] == 3)
+            return false;
+    }
+    return true;
+}
+
+static bool covers_either_side(const struct time_proof_job *job)
+{
+    const struct plan *plan = job->plan;
+    return plan->choices && plan->choices->tensor_count == job->traced->tensor_count &&
+           placement_is_possible(job->traced, job->platform) && groups_are_whole(plan);
+}
+
+static struct trace *all_on(const struct time_proof_job *job, int on_host)
+{
+    g_autofree uint8_t *where = g_malloc(job->traced->tensor_count);
+    memset(where, on_host, job->traced->tensor_count);
+    return model_place_updates(job->traced, where, job->platform, NULL);
+}
+
+/* The model of the job in these windows; with `either_side`, of updates on either. */
+static struct time_model *make_model(const struct time_proof_job *job, const struct reuses *reuses,
+                                     const uint32_t *moments, uint32_t count, bool either_side)
+{
+    struct trace *device = either_side ? all_on(job, 0) : NULL;
+    struct trace *host = either_side ? all_on(job, 1) : NULL;
+    const struct time_job sides = {
+        job->plan, {either_side ? device : job->trace, host}, job->costs};
+    struct time_model *model = time_model_new(&sides, reuses, moments, count);
+
+    trace_free(device);
+    trace_free(host);
+    return model;
+}
+
+/* Whole nanoseconds, rounded down: a schedule's time is whole too, but sums of roundings. */
+static uint64_t bound_ns(const struct time_model *model, const struct certificate_window *prices)
+{
+    scaled_ns bound = time_model_bound(model, prices, NULL);
+    return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
+}
+
+static void time_proof_make(const struct time_proof_job *job, struct certificate_time *time)
+{
+    struct reuses *reuses = bound_reuses(job->trace, job->plan);
+    g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+
+    time->achieved = achieved_ns(job->plan);
+    time_windows_choose(job->trace, reuses, TIME_WINDOWS_MOST, moments);
+    if (moments->len) {
+        time->either_side = covers_either_side(job);
+        struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
+                                              moments->len, time->either_side);
+        time->windows = time_prices_find(model, TIME_PRICES_CLOSE, NULL);
+        time->window_count = moments->len;
+        time->bound = bound_ns(model, time->windows);
+        time_model_free(model);
+    }
+    reuses_free(reuses);
+}
+
+double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
+{
+    const struct layout *layout = job->plan->layout;
+    struct reuses *reuses = bound_reuses(job->trace, job->plan);
+    g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    double *mix = NULL;
+
+    time_windows_choose(job->trace, reuses, MIX_WINDOWS, moments);
+    if (moments->len && covers_either_side(job)) {
+        struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
+                                              moments->len, true);
+        g_autofree double *of_block = g_new(double, model->block_count);
+        g_autofree struct certificate_window *prices = time_prices_find(model, MIX_CLOSE, of_block);
+        *bound = bound_ns(model, prices);
+        time_model_free(model);
+        mix = g_new(double, job->traced->tensor_count);
+        for (uint32_t t = 0; t < job->traced->tensor_count; t++)
+            mix[t] = of_block[layout->chunks[layout->places[TRACE_PARAM][t].chunk].group];
+    }
+    reuses_free(reuses);
+    return mix;
+}
+
+/* ---- the check ---- */
+
+static bool prices_are_possible(const struct certificate_time *time)
+{
+    for (uint32_t w = 0; w < time->window_count; w++) {
+        const struct certificate_window *price = &time->windows[w];
+        if (price->h2d + price->d2h + price->host > BOUND_PRICE_SCALE)
+            return false;
+    }
+    return true;
+}
+
+/* UINT64_MAX where the windows are none of this run. */
+static uint64_t recompute(const struct time_proof_job *job, const struct certificate_time *time)
+{
+    struct reuses *reuses = bound_reuses(job->trace, job->plan);
+    g_autofree uint32_t *moments = g_new(uint32_t, MAX(time->window_count, 1));
+    uint64_t bound = UINT64_MAX;
+
+    for (uint32_t w = 0; w < time->window_count; w++)
+        moments[w] = time->windows[w].moment;
+    if (time_windows_are_possible(job->trace, moments, time->window_count)) {
+        struct time_model *model = make_model(job, reuses, moments, time->window_count,
+                                              time->either_side);
+        bound = bound_ns(model, time->windows);
+        time_model_free(model);
+    }
+    reuses_free(reuses);
+    return bound;
+}
+
+static bool time_proof_check(const struct time_proof_job *job, GError **error)
+{
+    const struct certificate_time *time = &job->plan->certificate->time;
+    uint64_t achieved = achieved_ns(job->plan), bound = 0;
+    const char *wrong = NULL;
+
+    if (!prices_are_possible(time))
+        wrong = "prices of more than a window's time";
+    else if (time->either_side && !covers_either_side(job))
+        wrong = "an optimizer that cannot be placed";
+    else if (time->window_count && (bound = recompute(job, time)) == UINT64_MAX)
+        wrong = "windows that do not begin where they may";
+    else if (bound != time->bound)
+        wrong = "a lower bound of the time that its prices do not give";
+    else if (achieved != time->achieved)
+        wrong = "another time than the plan's";
+    if (wrong)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "certificate: %s (time %" G_GUINT64_FORMAT " ns, at least %" G_GUINT64_FORMAT
+                    " ns in it; %" G_GUINT64_FORMAT " and %" G_GUINT64_FORMAT " found)",
+                    wrong, time->achieved, time->bound, achieved, bound);
+    return !wrong;
+}
 
 static uint64_t traffic_of(const struct plan *plan)
 {

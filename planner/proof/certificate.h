@@ -31,4 +31,20 @@ struct costs *certificate_costs(const struct certificate *certificate, GError **
 bool certificate_check(const struct plan *plan, const struct trace *trace,
                        const struct trace *traced, GError **error);
 
+/* The part of a certificate that is about time. */
+
+/* What the times of a plan are about. */
+struct time_proof_job {
+    const struct plan *plan;
+    const struct trace *trace;       /* with updates where the plan has them */
+    const struct trace *traced;      /* with updates where they were traced */
+    const struct platform *platform; /* NULL: none */
+    const struct costs *costs;
+};
+
+/* [tensor_count] of each tensor, the share of its update that is on the host in the mix of ways
+ * that the bound of the plan's layout comes from, roughly; NULL where updates cannot be placed. The
+ * caller frees it. `bound_ns` receives that bound. */
+double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound_ns);
+
 #endif

@@ -2,7 +2,7 @@
  *
  * A stay is a chunk's time on the device between two departures. It leaves as soon as its last use
  * is over, what is dirty is copied back as soon as it was last written, and what must be fetched is
- * fetched ahead of its use (planner/schedule/fetches.h). None of this changes what moves. */
+ * fetched ahead of its use (planner/schedule/intervals.h). None of this changes what moves. */
 #ifndef PSTAR_PLANNER_SCHEDULE_INTERVALS_H
 #define PSTAR_PLANNER_SCHEDULE_INTERVALS_H
 

@@ -6,8 +6,9 @@
 #include "planner/schedule/intervals.h"
 #include "planner/schedule/placement.h"
 #include "planner/schedule/retention.h"
-#include "planner/search/layouts.h"
+#include "planner/search/objective.h"
 #include "sim/costs.h"
+#include "sim/replay.h"
 
 /* What the whole search is about. */
 struct candidate_job {
@@ -49,5 +50,19 @@ struct plan *candidate_plan(const struct candidate *candidate,
 struct plan *candidate_plan_still(const struct candidate *candidate,
                                   const struct interval_options *options,
                                   struct moment_times **times);
+
+/* What a candidate promises before its schedule is made, and a plan before it is replayed: figures
+ * that are not beaten, for a fraction of the time. The search leaves out what promises too little.
+ */
+
+/* Of any schedule of what is kept: its bytes are known; its time is at least that of the device's
+ * operators, of the copies of either direction, of the host's operators, and of backward and those
+ * of them that follow it and whose results the next forward uses. */
+double candidate_lower_bound(const struct candidate *candidate, enum objective objective);
+
+/* Of a plan that fetches nothing ahead: the device computes nothing while an operator's chunks are
+ * fetched. */
+double on_demand_lower_bound(const struct replay_view *view, const struct plan *plan,
+                             enum objective objective);
 
 #endif

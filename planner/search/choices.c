@@ -2,7 +2,7 @@
 
 #include "planner/schedule/placement.h"
 #include "planner/search/choices_explore.h"
-#include "planner/search/needs.h"
+#include "planner/search/search.h"
 #include "sim/layout_list.h"
 #include "sim/replay.h"
 

@@ -1,6 +1,6 @@
 #include "planner/search/choices_explore.h"
 
-#include "planner/search/needs.h"
+#include "planner/search/search.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 #include "planner/search/choices_tried.h"
 
 #include "models/place_updates.h"
-#include "planner/proof/any_layout.h"
+#include "planner/proof/bound.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/glance.h"
 #include "sim/layout_list.h"

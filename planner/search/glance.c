@@ -1,6 +1,6 @@
 #include "planner/search/glance.h"
 
-#include "planner/search/trial_run.h"
+#include "planner/search/trials.h"
 
 struct plan *plan_quickly(const struct trace *trace, const struct layout *layout, struct plan *best,
                           const struct search_options *options)

@@ -6,7 +6,7 @@
 #include "planner/search/search.h"
 
 /* The best plan of a short local search, replayed. NULL where it does not fit, or promises clearly
- * less than `best` (planner/search/trial_run.h). Of `options` the objective, the budgets, the costs
+ * less than `best` (planner/search/trials.h). Of `options` the objective, the budgets, the costs
  * and the seed count. */
 struct plan *plan_quickly(const struct trace *trace, const struct layout *layout, struct plan *best,
                           const struct search_options *options);

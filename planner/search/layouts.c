@@ -1,4 +1,4 @@
-#include "planner/search/layouts.h"
+#include "planner/search/trials.h"
 
 #include "sim/layout_list.h"
 #include "sim/sizes.h"

@@ -15,7 +15,7 @@
 struct search_options {
     enum objective objective;
     const GPtrArray
-        *layouts; /* struct named_layout, to choose from; NULL: planner/search/layouts.h */
+        *layouts; /* struct named_layout, to choose from; NULL: planner/search/trials.h */
     const struct layout *start; /* that the optimizer's place is sought with; NULL: those of
                                    `layouts`, or of a sweep */
     uint64_t device_budget;     /* budget of the arena */
@@ -63,5 +63,18 @@ struct search *search_new(const struct trace *trace, const struct search_options
 struct search_result *search_begin(struct search *search, GError **error);
 struct search_result *search_go_on(struct search *search, double time_limit, GError **error);
 void search_free(struct search *search);
+
+/* What a trace needs to be trained at all. */
+
+/* The least device memory, of the arena, with which search_plan finds a plan within the host budget
+ * of `options`: that of one chunk a tensor, which needs no more than any other layout, with the
+ * updates as traced or, where they can be placed, all on the host. UINT64_MAX where the host lacks
+ * memory, whatever the device has; the error then says how much. */
+uint64_t requirement_device_bytes(const struct trace *trace, const struct search_options *options,
+                                  GError **error);
+
+/* Whether the budgets of `options` suffice; otherwise PLAN_ERROR_DOES_NOT_FIT says what lacks. */
+bool requirement_is_met(const struct trace *trace, const struct search_options *options,
+                        GError **error);
 
 #endif

@@ -1,6 +1,6 @@
 /* What the search knows of policies and strategies is what a sweep says of them, to the byte and
  * the nanosecond: only then is a plan that beats the one never worse than the other. */
-#include "planner/search/rivals.h"
+#include "planner/search/trials.h"
 #include "sim/sizes.h"
 #include "sim/sweep.h"
 #include "tests/chunks/random_iteration.h"

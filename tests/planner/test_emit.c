@@ -1,6 +1,5 @@
 /* Settings of other systems: what they say holds of the plan, and what they cannot say is named. */
 #include "planner/answers/emit.h"
-#include "planner/answers/traits.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"

@@ -1,6 +1,7 @@
 /* What is said to be needed is enough, and no layout does with less. */
 #include "planner/search/candidate.h"
-#include "planner/search/needs.h"
+#include "planner/search/search.h"
+#include "planner/search/trials.h"
 #include "tests/chunks/random_iteration.h"
 
 enum { TRIALS = 6, LAYOUT_TRIALS = 60 };

@@ -3,10 +3,9 @@
 #include "chunks/dry_run.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
-#include "planner/proof/traffic_prices.h"
+#include "planner/proof/prices.h"
 #include "planner/search/candidate.h"
-#include "planner/search/least.h"
-#include "planner/search/rivals.h"
+#include "planner/search/trials.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
  * planner, and of every choice of what stays, wherever the optimizer runs. */
 #include "chunks/dry_run.h"
 #include "planner/proof/bound.h"
-#include "planner/proof/time_prices.h"
+#include "planner/proof/prices.h"
 #include "planner/search/candidate.h"
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"

@@ -1,8 +1,9 @@
 /* Prices that make the lower bound of an iteration's time great. */
-#ifndef PSTAR_PLANNER_PROOF_TIME_PRICES_H
-#define PSTAR_PLANNER_PROOF_TIME_PRICES_H
+#ifndef PSTAR_PLANNER_PROOF_PRICES_H
+#define PSTAR_PLANNER_PROOF_PRICES_H
 
 #include "planner/proof/time_model.h"
+#include "planner/schedule/reuse.h"
 
 /* Share of the master's optimum that the bound of a certificate may stay below it. */
 #define TIME_PRICES_CLOSE 2e-4
@@ -14,5 +15,13 @@
  * each block that runs on the host in the last mix; may be NULL. Not from two threads at once. */
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
                                             double *on_host);
+
+/* Prices of room that make the lower bound of an iteration's traffic the greatest there is. */
+
+/* The linear program of docs/planner.md, solved with GLPK; its dual values of the room at each
+ * moment, as bound_traffic takes them: [moment_count], the caller frees them. Not from two threads
+ * at once. All are 0 where the solver finds no answer, which bound_traffic can be called with all
+ * the same. */
+uint64_t *traffic_prices_find(const struct reuses *reuses);
 
 #endif
