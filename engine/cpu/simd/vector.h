@@ -20,6 +20,7 @@ typedef uint64_t words __attribute__((vector_size(64)));
 
 #elif defined(__AVX2__) && defined(__FMA__)
 
+#include <immintrin.h>
 enum { VECTOR_LANES = 8, PRODUCT_ROWS = 6 };
 typedef __m256 vector;
 #define vector_load(from)   _mm256_loadu_ps(from)
