@@ -16,10 +16,8 @@ double certificate_gap(uint64_t achieved, uint64_t bound)
 
 void certificate_alternatives_free(struct certificate_alternative *alternatives, uint32_t count)
 {
-    for (uint32_t i = 0; i < count; i++) {
-        g_free(alternatives[i].recompute);
-        g_free(alternatives[i].offload);
-    }
+    for (uint32_t i = 0; i < count; i++)
+        run_choices_free(alternatives[i].choices);
     g_free(alternatives);
 }
 

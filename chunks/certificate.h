@@ -5,9 +5,7 @@
 #ifndef PSTAR_CHUNKS_CERTIFICATE_H
 #define PSTAR_CHUNKS_CERTIFICATE_H
 
-#include <glib.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "traces/choices.h"
 
 #define CERTIFICATE_SEAL_DIGITS 64 /* SHA-256, in hexadecimal */
 
@@ -47,18 +45,15 @@ enum certificate_outcome {
     CERTIFICATE_DOES_NOT_FIT /* no plan fits */
 };
 
-/* Another choice of layers to compute again or to offload, of the embedding's place, of how masters
- * lie, or of micro-batches, which the bounds above say nothing of. */
+/* Other choices than the plan's, which the bounds above do not cover. */
 struct certificate_alternative {
-    char *recompute, *offload;     /* layers, as run_layers_format writes them */
-    bool host_embedding;           /* it runs on the host */
-    bool second_backward;          /* over split masters, first for the gradient's norm */
-    uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step */
-    uint8_t outcome;               /* enum certificate_outcome */
-    uint64_t host_price;           /* of BOUND_PRICE_SCALE: the host's share in the bound */
-    uint64_t bound;                /* nanoseconds that no plan with any layout beats */
-    uint64_t achieved;             /* by the best plan that was found; 0: none was made */
-    uint64_t achieved_traffic;     /* its bytes over the link */
+    struct run_choices *choices; /* after reading without tensors, and split_masters as the second
+                                    backward needs them: a file holds neither */
+    uint8_t outcome;             /* enum certificate_outcome */
+    uint64_t host_price;         /* of BOUND_PRICE_SCALE: the host's share in the bound */
+    uint64_t bound;              /* nanoseconds that no plan with any layout beats */
+    uint64_t achieved;           /* nanoseconds of the best plan that was found; 0: none */
+    uint64_t achieved_traffic;   /* its bytes over the link */
 };
 
 struct certificate {

@@ -43,22 +43,26 @@ static json_t *number_if(bool there, uint64_t value)
     return there ? json_integer((json_int_t)value) : json_null();
 }
 
+static json_t *alternative_json(const struct certificate_alternative *a)
+{
+    const struct run_choices *choices = a->choices;
+    g_autofree char *recompute = run_layers_format(choices->recompute, choices->layer_count);
+    g_autofree char *offload = run_layers_format(choices->offload, choices->layer_count);
+    bool found = a->achieved > 0;
+    return json_pack(
+        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", recompute, "offload", offload,
+        "host_embedding", choices->host_embedding, "backward_twice", choices->second_backward,
+        "batch", (json_int_t)choices->batch, "micro_batches", (json_int_t)choices->micro_batches,
+        "outcome", certificate_outcome_name(a->outcome), "host_price", (json_int_t)a->host_price,
+        "lower_bound_ns", (json_int_t)a->bound, "achieved_ns", number_if(found, a->achieved),
+        "achieved_bytes", number_if(found, a->achieved_traffic));
+}
+
 static json_t *alternatives_json(const struct certificate *certificate)
 {
     json_t *array = json_array();
-    for (uint32_t i = 0; i < certificate->alternative_count; i++) {
-        const struct certificate_alternative *a = &certificate->alternatives[i];
-        bool found = a->achieved > 0;
-        json_array_append_new(
-            array,
-            json_pack("{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", a->recompute,
-                      "offload", a->offload, "host_embedding", a->host_embedding, "backward_twice",
-                      a->second_backward, "batch", (json_int_t)a->batch, "micro_batches",
-                      (json_int_t)a->micro_batches, "outcome", certificate_outcome_name(a->outcome),
-                      "host_price", (json_int_t)a->host_price, "lower_bound_ns",
-                      (json_int_t)a->bound, "achieved_ns", number_if(found, a->achieved),
-                      "achieved_bytes", number_if(found, a->achieved_traffic)));
-    }
+    for (uint32_t i = 0; i < certificate->alternative_count; i++)
+        json_array_append_new(array, alternative_json(&certificate->alternatives[i]));
     return array;
 }
 
@@ -176,23 +180,41 @@ static uint8_t read_outcome(struct reader *reader, const json_t *entry)
     return CERTIFICATE_DOES_NOT_FIT;
 }
 
-static struct certificate_alternative read_alternative(struct reader *reader, const json_t *entry)
+/* `otherwise` stands for a key that files of earlier versions lack; it may be NULL. */
+static void read_layers(struct reader *reader, const json_t *entry, const char *key,
+                        const char *otherwise, uint8_t *marks, uint32_t count)
+{
+    g_autofree char *text = read_text(reader, entry, key);
+    const char *layers = text ? text : otherwise;
+    if (!layers)
+        fault(reader, "an alternative without its layers");
+    else if (!run_layers_parse(layers, marks, count))
+        fault(reader, "an alternative with layers that the plan's model does not have");
+}
+
+static struct run_choices *read_choices(struct reader *reader, const json_t *entry,
+                                        uint32_t layer_count)
+{
+    struct run_choices *choices = run_choices_new(layer_count, 0);
+    read_layers(reader, entry, "recompute", NULL, choices->recompute, layer_count);
+    read_layers(reader, entry, "offload", "none", choices->offload, layer_count);
+    choices->host_embedding = json_is_true(json_object_get(entry, "host_embedding"));
+    choices->second_backward = json_is_true(json_object_get(entry, "backward_twice"));
+    choices->split_masters = choices->second_backward;
+    choices->batch = (uint32_t)read_number(reader, json_object_get(entry, "batch"), UINT32_MAX);
+    choices->micro_batches = (uint32_t)read_number(reader, json_object_get(entry, "micro_batches"),
+                                                   UINT32_MAX);
+    return choices;
+}
+
+static struct certificate_alternative read_alternative(struct reader *reader, const json_t *entry,
+                                                       uint32_t layer_count)
 {
     struct certificate_alternative a = {
-        .recompute = read_text(reader, entry, "recompute"),
-        .offload = read_text(reader, entry, "offload"),
-        .host_embedding = json_is_true(json_object_get(entry, "host_embedding")),
-        .second_backward = json_is_true(json_object_get(entry, "backward_twice")),
-        .batch = (uint32_t)read_number(reader, json_object_get(entry, "batch"), UINT32_MAX),
-        .micro_batches = (uint32_t)read_number(reader, json_object_get(entry, "micro_batches"),
-                                               UINT32_MAX),
+        .choices = read_choices(reader, entry, layer_count),
         .outcome = read_outcome(reader, entry),
         .host_price = read_number(reader, json_object_get(entry, "host_price"), UINT32_MAX),
         .bound = read_number(reader, json_object_get(entry, "lower_bound_ns"), INT64_MAX)};
-    if (!a.offload) /* of a version that did not offload */
-        a.offload = g_strdup("none");
-    if (!a.recompute)
-        fault(reader, "an alternative without its layers");
     if (json_is_null(json_object_get(entry, "achieved_ns")))
         return a;
     a.achieved = read_number(reader, json_object_get(entry, "achieved_ns"), INT64_MAX);
@@ -200,7 +222,7 @@ static struct certificate_alternative read_alternative(struct reader *reader, co
     return a;
 }
 
-static void read_alternatives(struct reader *reader, const json_t *root,
+static void read_alternatives(struct reader *reader, const json_t *root, uint32_t layer_count,
                               struct certificate *certificate)
 {
     const json_t *array = json_object_get(root, "alternatives");
@@ -211,12 +233,14 @@ static void read_alternatives(struct reader *reader, const json_t *root,
     }
     certificate->alternatives = g_new0(struct certificate_alternative, json_array_size(array));
     for (size_t i = 0; i < json_array_size(array) && !reader->reason; i++) {
-        certificate->alternatives[i] = read_alternative(reader, json_array_get(array, i));
+        certificate->alternatives[i] = read_alternative(reader, json_array_get(array, i),
+                                                        layer_count);
         certificate->alternative_count++;
     }
 }
 
-struct certificate *certificate_from_json(const json_t *object, const char **reason)
+struct certificate *certificate_from_json(const json_t *object, uint32_t layer_count,
+                                          const char **reason)
 {
     struct reader reader = {NULL};
     struct certificate *certificate = g_new0(struct certificate, 1);
@@ -227,7 +251,7 @@ struct certificate *certificate_from_json(const json_t *object, const char **rea
     certificate->link = read_text(&reader, costs, "link");
     read_traffic(&reader, object, &certificate->traffic);
     read_time(&reader, object, &certificate->time);
-    read_alternatives(&reader, object, certificate);
+    read_alternatives(&reader, object, layer_count, certificate);
     if (!reader.reason)
         return certificate;
     *reason = reader.reason;

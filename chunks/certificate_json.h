@@ -9,8 +9,10 @@
 /* With a seal of zeros as its last key. */
 json_t *certificate_to_json(const struct certificate *certificate);
 
-/* NULL, and what is wrong in *reason, where the object is no certificate. Figures are in range, but
- * nothing is recomputed. */
-struct certificate *certificate_from_json(const json_t *object, const char **reason);
+/* Reads the certificate of a plan for a model of `layer_count` layers. Returns NULL if the object
+ * is not a certificate, with what is wrong in *reason. Figures are checked to be in range; nothing
+ * is recomputed. */
+struct certificate *certificate_from_json(const json_t *object, uint32_t layer_count,
+                                          const char **reason);
 
 #endif

@@ -267,6 +267,8 @@ static bool read_choices(struct reader *reader, const json_t *root, struct plan 
         return refuse(reader, "choices", "not recompute, host_embedding and host_update");
     plan->choices = run_choices_new((uint32_t)json_array_size(recompute),
                                     (uint32_t)json_array_size(host_update));
+    plan->choices->batch = plan->batch;
+    plan->choices->micro_batches = plan->micro_batches;
     plan->choices->host_embedding = json_is_true(json_object_get(object, "host_embedding"));
     plan->choices->split_masters = json_is_true(json_object_get(object, "split_master"));
     plan->choices->second_backward = json_is_true(json_object_get(object, "backward_twice"));
@@ -287,9 +289,10 @@ static bool read_head(struct reader *reader, const json_t *root, struct plan *pl
     plan->precision = g_strdup(json_string_value(json_object_get(made_for, "precision")));
     plan->made_by = g_strdup(json_string_value(json_object_get(root, "made_by")));
     plan->policy = g_strdup(json_string_value(json_object_get(root, "policy")));
-    return read_choices(reader, root, plan) && read_u32(reader, made_for, "batch", &plan->batch) &&
+    return read_u32(reader, made_for, "batch", &plan->batch) &&
            read_u32(reader, made_for, "sequence", &plan->sequence) &&
            read_u32(reader, made_for, "micro_batches", &plan->micro_batches) &&
+           read_choices(reader, root, plan) &&
            read_u32(reader, root, "look_ahead", &plan->look_ahead) &&
            read_number_or_null(reader, json_object_get(root, "device_budget_bytes"),
                                "device_budget_bytes", &plan->device_budget) &&
@@ -307,7 +310,8 @@ static bool read_certificate(struct reader *reader, const json_t *root, struct p
     const char *reason;
     if (!object)
         return true;
-    plan->certificate = certificate_from_json(object, &reason);
+    plan->certificate =
+        certificate_from_json(object, plan->choices ? plan->choices->layer_count : 0, &reason);
     return plan->certificate || refuse(reader, "certificate", reason);
 }
 

@@ -306,10 +306,11 @@ static int search(const struct arguments *a, const struct inputs *in)
     g_autoptr(GError) error = NULL;
     struct progress *progress = progress_begin("candidates");
     const struct search_options options = options_of(a, in, progress);
-    const struct variants_scope scope = {
-        !is_given(a->recompute, "traced"), !is_given(a->offload, "traced"),
-        !is_given(a->embedding, "traced"), !is_given(a->masters, "traced"),
-        is_given(a->micro_batch, "any")};
+    unsigned scope = (is_given(a->recompute, "traced") ? 0 : RUN_RECOMPUTE) |
+                     (is_given(a->offload, "traced") ? 0 : RUN_OFFLOAD) |
+                     (is_given(a->embedding, "traced") ? 0 : RUN_EMBEDDING) |
+                     (is_given(a->masters, "traced") ? 0 : RUN_MASTERS) |
+                     (is_given(a->micro_batch, "any") ? RUN_MICRO_BATCHES : 0);
     struct variants_result *result = variants_search(in->trace, &options, scope, &error);
 
     progress_end(progress);

@@ -9,7 +9,7 @@ static char *key_of(const char *verb, const char *rest, uint32_t micro_batch)
     return g_strdup_printf("%u %s%s", micro_batch, verb, rest);
 }
 
-/* The trace's operators by name and micro-batch. */
+/* Indexes the trace's operators by name and micro-batch. */
 static GHashTable *index_operators(const struct trace *trace)
 {
     GHashTable *index = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
@@ -21,7 +21,7 @@ static GHashTable *index_operators(const struct trace *trace)
     return index;
 }
 
-/* What an operator does again that begins so. */
+/* An operator whose name begins with `verb` repeats the work of the one that begins with `twin`. */
 static const struct {
     const char *verb, *twin;
 } twins[] = {{"", ""},
@@ -30,7 +30,7 @@ static const struct {
              {"recompute again ", "forward "},
              {"recompute ", "forward "}};
 
-/* The trace's operator that does the same work. */
+/* Returns the trace's operator that does the same work. */
 static const struct trace_operator *find_twin(GHashTable *index, const struct trace_operator *op)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(twins); i++) {
@@ -53,7 +53,8 @@ static bool is_operator_synthesised(const struct recognised *recognised, const s
     return op->duration_ns == model_operator_ns(recognised->iteration, m, platform);
 }
 
-/* Returns whether the duration is not that of this operator, where and over the bytes it is. */
+/* Takes the duration of the trace's operator that does the same work. Returns false if that is
+ * this very operator, in the same place, over as many bytes. */
 static bool take_duration(GHashTable *index, const struct recognised *recognised,
                           const struct trace *trace, const struct model_iteration *iteration,
                           uint32_t m, const struct platform *platform)
@@ -79,44 +80,80 @@ static void describe_alike(struct trace *derived, const struct trace *trace)
     derived->partial = trace->partial;
 }
 
-static struct model_job job_of(const struct recognised *recognised, struct model_choice choice)
+void model_choose_backward(struct run_choices *choices, const struct run_choices *traced,
+                           bool second_backward)
+{
+    choices->second_backward = second_backward;
+    choices->split_masters = second_backward || (traced->split_masters && !traced->second_backward);
+}
+
+static struct model_job job_of(const struct recognised *recognised,
+                               const struct run_choices *choices)
 {
     struct model_job job = recognised->iteration->job;
-
-    job.recompute = choice.recompute;
-    job.offload = choice.offload;
-    job.host_embedding = choice.host_embedding;
-    if (choice.twice)
-        job.split_masters = job.clip = true;
-    else if (model_second_backward(&job))
-        job.split_masters = job.clip = false;
+    job.recompute = choices->recompute;
+    job.offload = choices->offload;
+    job.host_embedding = choices->host_embedding;
+    job.split_masters = choices->split_masters;
+    job.clip = choices->second_backward;
+    job.batch = choices->batch;
+    job.micro_batches = choices->micro_batches;
     return job;
 }
 
-/* Two backwards are for gradients in buffers. */
-static bool is_possible(const struct model_job *job, struct model_choice choice)
+/* Returns whether a run of the traced one's kind can make these choices. */
+static bool is_possible(const struct recognised *recognised, const struct run_choices *choices,
+                        const struct model_job *job)
 {
-    return model_second_backward(job) == choice.twice;
+    const struct model_job *traced = &recognised->iteration->job;
+    const struct run_choices of_trace = {.split_masters = traced->split_masters,
+                                         .second_backward = model_second_backward(traced)};
+    struct run_choices masters = of_trace;
+    model_choose_backward(&masters, &of_trace, choices->second_backward);
+    return choices->layer_count == recognised->config->layers &&
+           choices->split_masters == masters.split_masters &&
+           choices->second_backward == model_second_backward(job) && job->batch > 0 &&
+           (uint64_t)job->batch * job->micro_batches ==
+               (uint64_t)traced->batch * traced->micro_batches;
 }
 
-struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
-                           struct model_choice choice, const struct platform *platform)
+/* Describes the job with the durations of the trace, which has as many micro-batches. */
+static struct trace *describe_anew(const struct recognised *recognised, const struct trace *trace,
+                                   const struct model_job *job, const struct platform *platform)
 {
-    const struct model_job job = job_of(recognised, choice);
-    struct model_iteration *iteration = is_possible(&job, choice)
-                                            ? model_iteration_new(recognised->config, &job, NULL)
-                                            : NULL;
+    struct model_iteration *iteration = model_iteration_new(recognised->config, job, NULL);
     if (!iteration)
         return NULL;
     g_autoptr(GHashTable) index = index_operators(trace);
     bool borrowed = false;
-
     for (uint32_t m = 0; m < iteration->trace->operator_count; m++)
         borrowed |= take_duration(index, recognised, trace, iteration, m, platform);
     struct trace *derived = g_steal_pointer(&iteration->trace);
     model_iteration_free(iteration);
-    describe_alike(derived, trace);
     derived->estimated = trace->estimated || borrowed;
+    return derived;
+}
+
+struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
+                           const struct run_choices *choices, const struct platform *platform,
+                           GError **error)
+{
+    const struct model_job job = job_of(recognised, choices);
+    struct trace *derived = NULL;
+    if (is_possible(recognised, choices, &job)) {
+        if (job.batch == trace->batch)
+            derived = describe_anew(recognised, trace, &job, platform);
+        else if (platform && model_is_synthesised(recognised, trace, platform))
+            derived = model_synthesise(recognised->config, &job, platform, NULL);
+    }
+    if (derived)
+        describe_alike(derived, trace);
+    else
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "micro-batches of %u with the embedding on the %s%s cannot be derived from "
+                    "a trace of %u",
+                    job.batch, job.host_embedding ? "host" : "device",
+                    choices->second_backward ? " and two backwards" : "", trace->batch);
     return derived;
 }
 
@@ -126,25 +163,8 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
     struct trace *again = model_synthesise(recognised->config, &recognised->iteration->job,
                                            platform, NULL);
     bool same = true;
-
     for (uint32_t m = 0; same && m < trace->operator_count; m++)
         same = trace->operators[m].duration_ns == again->operators[m].duration_ns;
     trace_free(again);
     return same;
-}
-
-struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
-                            const struct platform *platform, uint32_t batch, uint32_t micro_batches,
-                            struct model_choice choice)
-{
-    struct model_job job = job_of(recognised, choice);
-    job.batch = batch;
-    job.micro_batches = micro_batches;
-    struct trace *rebatched = is_possible(&job, choice)
-                                  ? model_synthesise(recognised->config, &job, platform, NULL)
-                                  : NULL;
-
-    if (rebatched)
-        describe_alike(rebatched, trace);
-    return rebatched;
 }

@@ -1,44 +1,44 @@
-/* From a trace, the one of the same model with other layers computed again or offloaded, the
- * embedding elsewhere, backward run twice, or other micro-batches. */
+/* Derives, from the trace of a run, the trace of the same run with other choices. */
 #ifndef PSTAR_MODELS_DERIVE_H
 #define PSTAR_MODELS_DERIVE_H
 
 #include "models/recognise.h"
 #include "platforms/platform.h"
+#include "traces/choices.h"
 
-/* How a step is made, as in struct model_job, where its results do not depend on it; of the layers
- * each [layers], or NULL: none. */
-struct model_choice {
-    const uint8_t *recompute, *offload;
-    bool host_embedding;
-    bool twice; /* backward runs twice, over split masters (model_second_backward); otherwise
-                   masters lie as traced, or whole where it ran twice there */
-};
+/* Sets the choice of one or two backwards, for a run derived from one that made the choices
+ * `traced`. A second backward needs split masters. One backward leaves masters as they were traced,
+ * or whole if the traced run had two: a trace does not say whether its run clips gradients, and
+ * with split masters and one backward a run cannot. */
+void model_choose_backward(struct run_choices *choices, const struct run_choices *traced,
+                           bool second_backward);
 
-/* `recognised` is that of `trace`.
+/* Describes the run anew with other choices; `recognised` is that of `trace`. Updates stay where
+ * they were traced, whatever choices->host_update says: model_place_updates moves them.
  *
- * Tensors, operators, accesses, counts and buffers are exactly those of a run that chooses so.
- * Operators that both have keep their durations; one that computes again what the trace kept takes
- * as long as its forward did, and one of a second backward as long as in the first: synthesised
- * durations are those of a synthesis, measured ones those of the same work at another time. An
- * embedding on the other side takes what a synthesis for the platform says; NULL: as long as it
- * did. Where masters lie otherwise, some move other bytes: synthesised ones take what a
- * synthesis says, measured ones as long as they did. Durations that are not the trace's mark the
- * result as estimated. NULL where the model has no such step: an embedding on the host with
- * gradients in buffers, two backwards in fp32 or with several micro-batches. The caller frees the
+ * Tensors, operators, accesses, counts and buffers are exactly those of a run with these choices.
+ *
+ * With the traced micro-batches, operators of both runs keep their durations. An operator that
+ * recomputes what the trace kept takes as long as its forward did, and one of a second backward as
+ * long as in the first. An embedding on the other side takes what a synthesis for the platform says
+ * (as long as it did, if `platform` is NULL). Where masters lie otherwise, some operators move
+ * other bytes: synthesised durations are synthesised again, measured ones stay. If any duration is
+ * not the trace's own, the result is marked as estimated.
+ *
+ * Other micro-batches must divide the same step, and no measurement tells how long their operators
+ * take. So they need a trace with the durations of a synthesis for `platform`, and all durations
+ * are synthesised again.
+ *
+ * Fails (TRACE_ERROR_INVALID) if the model has no such step (an embedding on the host with
+ * gradients in buffers; two backwards in fp32 or with several micro-batches; masters that
+ * model_choose_backward does not give) or if the durations cannot be known. The caller frees the
  * result with trace_free. */
 struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
-                           struct model_choice choice, const struct platform *platform);
+                           const struct run_choices *choices, const struct platform *platform,
+                           GError **error);
 
-/* Whether the trace's durations are those of a synthesis for the platform. */
+/* Returns whether the trace's durations are those of a synthesis for the platform. */
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
                           const struct platform *platform);
-
-/* The synthesis of the same model with other micro-batches. What operators take with other
- * micro-batches no measurement tells: this is for a trace that model_is_synthesised. NULL where the
- * model has no such step, or it would be too large. The caller frees the result with trace_free. */
-struct trace *model_rebatch(const struct recognised *recognised, const struct trace *trace,
-                            const struct platform *platform, uint32_t batch, uint32_t micro_batches,
-                            struct model_choice choice);
 
 #endif

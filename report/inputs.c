@@ -20,18 +20,14 @@ static struct trace *derive_choice(const struct plan *plan, const struct trace *
                                    const struct platform *platform)
 {
     struct run_choices *own = run_choices_of(trace);
-    const struct run_choices *choices = plan->choices;
-    const struct model_choice choice = {choices->recompute, choices->offload,
-                                        choices->host_embedding, choices->second_backward};
-    bool alike = own->host_embedding == choices->host_embedding &&
-                 own->second_backward == choices->second_backward &&
-                 !memcmp(own->recompute, choices->recompute, own->layer_count) &&
-                 !memcmp(own->offload, choices->offload, own->layer_count);
+    bool alike = !(run_choices_differ(own, plan->choices) & ~(unsigned)RUN_UPDATES);
     run_choices_free(own);
     if (alike)
         return trace_copy(trace);
     struct recognised *recognised = recognise(trace, NULL);
-    struct trace *derived = recognised ? model_derive(recognised, trace, choice, platform) : NULL;
+    struct trace *derived = recognised
+                                ? model_derive(recognised, trace, plan->choices, platform, NULL)
+                                : NULL;
     recognised_free(recognised);
     return derived;
 }

@@ -23,14 +23,46 @@ void run_choices_free(struct run_choices *choices)
     g_free(choices);
 }
 
+struct run_choices *run_choices_copy(const struct run_choices *choices)
+{
+    struct run_choices *copy = run_choices_new(choices->layer_count, choices->tensor_count);
+    struct run_choices arrays = *copy;
+    *copy = *choices;
+    copy->recompute = arrays.recompute;
+    copy->offload = arrays.offload;
+    copy->host_update = arrays.host_update;
+    if (choices->recompute)
+        memcpy(copy->recompute, choices->recompute, choices->layer_count);
+    if (choices->offload)
+        memcpy(copy->offload, choices->offload, choices->layer_count);
+    if (choices->host_update)
+        memcpy(copy->host_update, choices->host_update, choices->tensor_count);
+    return copy;
+}
+
+unsigned run_choices_differ(const struct run_choices *a, const struct run_choices *b)
+{
+    unsigned differ = 0;
+    if (a->layer_count != b->layer_count || a->tensor_count != b->tensor_count)
+        return RUN_EVERY_CHOICE;
+    if (a->layer_count && memcmp(a->recompute, b->recompute, a->layer_count) != 0)
+        differ |= RUN_RECOMPUTE;
+    if (a->layer_count && memcmp(a->offload, b->offload, a->layer_count) != 0)
+        differ |= RUN_OFFLOAD;
+    if (a->host_embedding != b->host_embedding)
+        differ |= RUN_EMBEDDING;
+    if (a->split_masters != b->split_masters || a->second_backward != b->second_backward)
+        differ |= RUN_MASTERS;
+    if (a->batch != b->batch || a->micro_batches != b->micro_batches)
+        differ |= RUN_MICRO_BATCHES;
+    if (a->tensor_count && memcmp(a->host_update, b->host_update, a->tensor_count) != 0)
+        differ |= RUN_UPDATES;
+    return differ;
+}
+
 bool run_choices_equal(const struct run_choices *a, const struct run_choices *b)
 {
-    return a->layer_count == b->layer_count && a->tensor_count == b->tensor_count &&
-           a->host_embedding == b->host_embedding && a->split_masters == b->split_masters &&
-           a->second_backward == b->second_backward &&
-           memcmp(a->recompute, b->recompute, a->layer_count) == 0 &&
-           memcmp(a->offload, b->offload, a->layer_count) == 0 &&
-           memcmp(a->host_update, b->host_update, a->tensor_count) == 0;
+    return run_choices_differ(a, b) == 0;
 }
 
 static uint32_t count_layers(const struct trace *trace)
@@ -53,6 +85,8 @@ struct run_choices *run_choices_of(const struct trace *trace)
 {
     struct run_choices *choices = run_choices_new(count_layers(trace), trace->tensor_count);
     choices->split_masters = trace->list_element_bytes[TRACE_MASTER] == 2;
+    choices->batch = trace->batch;
+    choices->micro_batches = trace->micro_batches;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_host = op->place == TRACE_ON_HOST;
@@ -100,4 +134,65 @@ char *run_choices_describe(const struct run_choices *choices)
     if (choices->second_backward)
         g_string_append(text, "; runs backward twice");
     return g_string_free(text, FALSE);
+}
+
+static void append_range(GString *text, uint32_t first, uint32_t last)
+{
+    g_string_append_printf(text, "%s%u", text->len ? "," : "", first);
+    if (last > first)
+        g_string_append_printf(text, "-%u", last);
+}
+
+char *run_layers_format(const uint8_t *marks, uint32_t count)
+{
+    GString *text = g_string_new(NULL);
+    uint32_t marked = 0;
+
+    for (uint32_t first = 0; first < count; first++) {
+        uint32_t end = first;
+        while (end < count && marks[end])
+            end++;
+        if (end == first)
+            continue;
+        append_range(text, first, end - 1);
+        marked += end - first;
+        first = end - 1;
+    }
+    if (!marked || marked == count)
+        g_string_assign(text, marked ? "all" : "none");
+    return g_string_free(text, FALSE);
+}
+
+/* "5" or "5-7" */
+static bool mark_range(const char *text, uint8_t *marks, uint32_t count)
+{
+    char *end;
+    guint64 first = g_ascii_strtoull(text, &end, 10), last = first;
+
+    if (!g_ascii_isdigit(*text))
+        return false;
+    if (*end == '-') {
+        text = end + 1;
+        last = g_ascii_strtoull(text, &end, 10);
+        if (!g_ascii_isdigit(*text))
+            return false;
+    }
+    if (*end || first > last || last >= count)
+        return false;
+    memset(marks + first, 1, last - first + 1);
+    return true;
+}
+
+bool run_layers_parse(const char *text, uint8_t *marks, uint32_t count)
+{
+    bool all = g_str_equal(text, "all");
+
+    memset(marks, all, count);
+    if (all || g_str_equal(text, "none"))
+        return true;
+    g_auto(GStrv) ranges = g_strsplit(text, ",", -1);
+    for (char **range = ranges; *range; range++)
+        if (!mark_range(*range, marks, count))
+            return false;
+    return *ranges != NULL;
 }

@@ -1,5 +1,10 @@
-/* What a run chose that its trace is of: recomputation, offloading, what runs on the host, and how
- * masters lie. */
+/* The choices of a run: what moves work and data to other times and places without changing what
+ * training computes. Plans, derived traces, the planner's search and training runs all use this
+ * struct.
+ *
+ * A new choice, such as data-parallel ranks or pipeline stages, is a field here, a bit of enum
+ * run_choice, a line in run_choices_differ and in run_choices_describe, and a key in the plan's
+ * file. */
 #ifndef PSTAR_TRACES_CHOICES_H
 #define PSTAR_TRACES_CHOICES_H
 
@@ -7,34 +12,60 @@
 
 struct run_choices {
     uint32_t layer_count, tensor_count;
-    uint8_t *recompute;   /* [layer_count] 1: the layer's activations are computed again */
-    uint8_t *offload;     /* [layer_count] 1: chunks hold what the layer saves for backward */
+    uint8_t *recompute;   /* [layer_count] 1: backward computes the layer's activations
+                             again */
+    uint8_t *offload;     /* [layer_count] 1: chunks hold what the layer saves for backward,
+                             so that it may leave the device */
     uint8_t *host_update; /* [tensor_count] 1: the tensor's optimizer runs on the host */
-    bool host_embedding;  /* the embedding runs on the host */
-    bool split_masters;   /* masters lie in halves, of which the parameter is one */
-    bool second_backward; /* first for the gradient's norm, then for the updates */
+    bool host_embedding;  /* the embedding's forward and backward run on the host */
+    bool split_masters;   /* bf16: the parameter is the upper half of its master, and the
+                             list of masters holds the lower halves (engine/bf16.h): 12
+                             bytes a parameter instead of 14, or 16 instead of 18 */
+    bool second_backward; /* backward runs once for the gradient's norm, and again for the
+                             updates: what clipping takes with 12 bytes a parameter */
+    uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step; the only choice
+                                      that changes results, in their rounding */
 };
 
-/* Nothing chosen: all 0. */
+/* Names a choice in a set of choices. */
+enum run_choice {
+    RUN_RECOMPUTE = 1 << 0,
+    RUN_OFFLOAD = 1 << 1,
+    RUN_EMBEDDING = 1 << 2,
+    RUN_MASTERS = 1 << 3, /* split_masters and second_backward */
+    RUN_MICRO_BATCHES = 1 << 4,
+    RUN_UPDATES = 1 << 5, /* host_update */
+    RUN_EVERY_CHOICE = (1 << 6) - 1
+};
+
+/* Returns choices that are all 0. The caller frees them with run_choices_free. */
 struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count);
 
-/* As the operators show them: a layer is recomputed where an operator of it is named
- * "recompute ..."; it is offloaded where an operator of its backward accesses activations; the
- * place of a tensor's update is its operator's; an operator of the forward phase on the host is the
- * embedding; masters of 2 bytes are halves; one named "backward again ..." is of a second backward.
- * The caller frees the result with run_choices_free. */
+/* Reads the choices off a trace's operators. A layer is recomputed if one of its operators is named
+ * "recompute ..."; it is offloaded if an operator of its backward accesses activations. A tensor's
+ * update is where its operator is. An operator of the forward phase on the host is the embedding.
+ * Masters of 2 bytes are split. An operator named "backward again ..." belongs to a second
+ * backward. The caller frees the result with run_choices_free. */
 struct run_choices *run_choices_of(const struct trace *trace);
+
+/* Returns a copy in which arrays that are NULL are all 0. */
+struct run_choices *run_choices_copy(const struct run_choices *choices);
+
 void run_choices_free(struct run_choices *choices); /* NULL is allowed */
+
+/* Returns the set of choices (bits of enum run_choice) that differ. If the numbers of layers or
+ * tensors differ, the choices are of different models and the result is RUN_EVERY_CHOICE. */
+unsigned run_choices_differ(const struct run_choices *a, const struct run_choices *b);
 bool run_choices_equal(const struct run_choices *a, const struct run_choices *b);
 
-/* Layers as --recompute and --offload-activations take them: "all", "none", or numbers and ranges,
- * "0,2,5-7". The caller frees the text with g_free. Parsing sets `marks` [count]; false where the
- * text is no such list.
- */
+/* Returns a text for people, such as "recomputes 2 of 12 layers; updates all tensors on the host".
+ * The caller frees it with g_free. */
+char *run_choices_describe(const struct run_choices *choices);
+
+/* Writes and reads layers as --recompute and --offload-activations take them: "all", "none", or
+ * numbers and ranges such as "0,2,5-7". The caller frees the text with g_free. Parsing overwrites
+ * marks[count] and returns false if the text is not such a list. */
 char *run_layers_format(const uint8_t *marks, uint32_t count);
 bool run_layers_parse(const char *text, uint8_t *marks, uint32_t count);
-
-/* "recomputes 2 of 12 layers, updates all on the host", for people; free with g_free. */
-char *run_choices_describe(const struct run_choices *choices);
 
 #endif

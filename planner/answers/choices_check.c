@@ -27,33 +27,36 @@ static const char *what_is_wrong(const struct plan *plan, const struct certifica
     return "an outcome that is none";
 }
 
+static bool refuse(const struct certificate_alternative *a, const char *wrong, GError **error)
+{
+    const struct run_choices *c = a->choices;
+    g_autofree char *recompute = run_layers_format(c->recompute, c->layer_count);
+    g_autofree char *offload = run_layers_format(c->offload, c->layer_count);
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "certificate: the alternative that computes layers again: %s, offloads: %s, "
+                "embeds on the %s, runs backward %s: %s",
+                recompute, offload, c->host_embedding ? "host" : "device",
+                c->second_backward ? "twice" : "once", wrong);
+    return false;
+}
+
 static bool check_one(const struct plan *plan, const struct certificate_alternative *a,
                       const struct recognised *recognised, const struct trace *trace,
                       const struct costs *costs, const struct platform *platform, GError **error)
 {
-    uint32_t count = recognised->config->layers;
-    g_autofree uint8_t *recompute = g_new0(uint8_t, count), *offload = g_new0(uint8_t, count);
-    const struct model_choice choice = {recompute, offload, a->host_embedding, a->second_backward};
-    const char *wrong = "layers that the model has not";
-    struct trace *derived = NULL;
-
-    if (run_layers_parse(a->recompute, recompute, count) &&
-        run_layers_parse(a->offload, offload, count) &&
-        !(derived = derived_trace(recognised, trace, platform, choice, a->batch, error)))
+    const struct run_choices traced = {
+        .split_masters = recognised->iteration->job.split_masters,
+        .second_backward = model_second_backward(&recognised->iteration->job)};
+    struct run_choices choices = *a->choices;
+    if (choices.layer_count != recognised->config->layers)
+        return refuse(a, "layers that the model has not", error);
+    model_choose_backward(&choices, &traced, choices.second_backward);
+    struct trace *derived = model_derive(recognised, trace, &choices, platform, error);
+    if (!derived)
         return false;
-    if (derived && derived->micro_batches != a->micro_batches) {
-        wrong = "micro-batches of another step";
-    } else if (derived) {
-        wrong = what_is_wrong(plan, a, derived, costs, platform);
-    }
+    const char *wrong = what_is_wrong(plan, a, derived, costs, platform);
     trace_free(derived);
-    if (wrong)
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "certificate: the alternative that computes layers again: %s, offloads: %s, "
-                    "embeds on the %s, runs backward %s: %s",
-                    a->recompute, a->offload, a->host_embedding ? "host" : "device",
-                    a->second_backward ? "twice" : "once", wrong);
-    return !wrong;
+    return !wrong || refuse(a, wrong, error);
 }
 
 bool verify_alternatives(const struct plan *plan, const struct trace *trace,

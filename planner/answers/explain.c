@@ -206,9 +206,12 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
 
 static void print_alternative(const struct certificate_alternative *a, FILE *out)
 {
-    fprintf(out, "    %-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", a->recompute, a->offload,
-            a->host_embedding ? "host" : "device", a->second_backward ? "twice" : "once",
-            a->micro_batches, a->batch, (double)a->bound * 1e-9);
+    const struct run_choices *c = a->choices;
+    g_autofree char *recompute = run_layers_format(c->recompute, c->layer_count);
+    g_autofree char *offload = run_layers_format(c->offload, c->layer_count);
+    fprintf(out, "    %-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", recompute, offload,
+            c->host_embedding ? "host" : "device", c->second_backward ? "twice" : "once",
+            c->micro_batches, c->batch, (double)a->bound * 1e-9);
     if (a->achieved) {
         g_autofree char *moved = size_format(a->achieved_traffic);
         fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);

@@ -99,10 +99,8 @@ static void go_on_with_best(struct variant_search *c)
 static bool search_first(struct variant_search *c, struct trace *trace, GError **error)
 {
     struct run_choices *own = run_choices_of(trace);
-    const struct model_choice choice = {own->recompute, own->offload, own->host_embedding,
-                                        own->second_backward};
     const struct search_options options = variants_remaining(c, c->recognised ? FIRST_SHARE : 1);
-    struct variant *variant = variants_add(c, choice, trace);
+    struct variant *variant = variants_add(c, own, trace);
 
     run_choices_free(own);
     variant->search = variants_search_new(trace, c->trace, &options);
@@ -110,7 +108,7 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     if (!c->full) {
         g_clear_pointer(&variant->search, search_free);
         if (!requirement_is_met(trace, &options, NULL))
-            variant->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
+            variant->alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;
@@ -123,14 +121,16 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
 static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, bool twice,
                         GError **error)
 {
-    g_autofree uint8_t *every = g_malloc(c->layers);
-    const struct model_choice choice = {every, offload ? every : c->traced_offload,
-                                        c->traced_host_embedding && !twice, twice};
-    struct trace *trace;
-
-    memset(every, 1, c->layers);
-    if (c->stopped || variants_find(c, choice, batch) ||
-        !(trace = variants_trace(c, choice, batch)))
+    struct run_choices *run = run_choices_copy(c->traced);
+    memset(run->recompute, 1, c->layers);
+    if (offload)
+        memset(run->offload, 1, c->layers);
+    run->host_embedding &= !twice;
+    variants_set_batch(c, run, batch);
+    model_choose_backward(run, c->traced, twice);
+    struct trace *trace = c->stopped || variants_find(c, run) ? NULL : variants_trace(c, run);
+    run_choices_free(run);
+    if (!trace)
         return false;
     g_clear_error(error);
     return search_first(c, trace, error);
@@ -138,20 +138,21 @@ static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, 
 
 /* With all layers computed again; where that does not fit, with all of them offloaded too; then the
  * same with split masters; and then with the smallest micro-batches. */
-static bool begin_lean(struct variant_search *c, const struct variants_scope *scope, GError **error)
+static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
 {
     uint32_t batch = c->trace->batch;
-    bool twice = c->traced_twice, masters = variants_may_split_masters(c, scope);
+    bool twice = c->traced->second_backward, masters = variants_may_split_masters(c, scope);
 
     return search_lean(c, false, batch, twice, error) ||
-           (scope->offload && search_lean(c, true, batch, twice, error)) ||
+           (scope & RUN_OFFLOAD && search_lean(c, true, batch, twice, error)) ||
            (masters && search_lean(c, false, batch, true, error)) ||
-           (masters && scope->offload && search_lean(c, true, batch, true, error)) ||
-           (scope->micro_batches && search_lean(c, scope->offload, 1, twice && batch == 1, error));
+           (masters && scope & RUN_OFFLOAD && search_lean(c, true, batch, true, error)) ||
+           (scope & RUN_MICRO_BATCHES &&
+            search_lean(c, scope & RUN_OFFLOAD, 1, twice && batch == 1, error));
 }
 
 /* As traced, or where that does not fit with what needs less. */
-static bool begin(struct variant_search *c, const struct variants_scope *scope, GError **error)
+static bool begin(struct variant_search *c, unsigned scope, GError **error)
 {
     return search_first(c, trace_copy(c->trace), error) ||
            (c->recognised && begin_lean(c, scope, error));
@@ -168,8 +169,8 @@ static struct variants_result *finish(struct variant_search *c)
         if (variant == c->best)
             continue;
         struct certificate_alternative *a = &alternatives[result->alternative_count++];
-        *a = variant->as_alternative;
-        variant->as_alternative.recompute = variant->as_alternative.offload = NULL;
+        *a = variant->alternative;
+        variant->alternative.choices = NULL;
     }
     result->alternatives = alternatives;
     result->best = g_steal_pointer(&c->full);
@@ -194,28 +195,25 @@ static bool can_rebatch(const struct variant_search *c, GError **error)
 }
 
 struct variants_result *variants_search(const struct trace *trace,
-                                        const struct search_options *options,
-                                        struct variants_scope scope, GError **error)
+                                        const struct search_options *options, unsigned scope,
+                                        GError **error)
 {
-    struct run_choices *own = run_choices_of(trace);
+    struct run_choices *traced = run_choices_of(trace);
     struct variant_search c = {.trace = trace,
                                .options = options,
-                               .layers = own->layer_count,
-                               .traced_offload = g_memdup2(own->offload, own->layer_count),
-                               .traced_host_embedding = own->host_embedding,
-                               .traced_twice = own->second_backward,
+                               .layers = traced->layer_count,
+                               .traced = traced,
                                .variants = g_ptr_array_new_with_free_func(variant_free)};
     struct variants_result *result = NULL;
 
-    run_choices_free(own);
     if (options->time_limit > 0)
         c.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
-    if (scope.layers && replay_is_timed(trace))
+    if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
         c.recognised = recognise(trace, NULL);
-    if ((!scope.micro_batches || can_rebatch(&c, error)) && begin(&c, &scope, error)) {
+    if ((!(scope & RUN_MICRO_BATCHES) || can_rebatch(&c, error)) && begin(&c, scope, error)) {
         if (c.recognised && !c.stopped)
-            variants_explore(&c, &scope);
-        if (c.recognised && scope.offload && !c.stopped)
+            variants_explore(&c, scope);
+        if (c.recognised && scope & RUN_OFFLOAD && !c.stopped)
             variants_explore_offload(&c);
         begin_contender(&c);
         go_on_with_best(&c);
@@ -223,7 +221,7 @@ struct variants_result *variants_search(const struct trace *trace,
     }
     g_ptr_array_unref(c.variants);
     recognised_free(c.recognised);
-    g_free(c.traced_offload);
+    run_choices_free(traced);
     return result;
 }
 

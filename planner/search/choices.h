@@ -9,16 +9,6 @@
 
 #include "planner/search/search.h"
 
-/* What may be other than as traced. */
-struct variants_scope {
-    bool layers;        /* which are computed again: no result depends on it */
-    bool offload;       /* which are offloaded, likewise; only with `layers` */
-    bool embedding;     /* its place, likewise; only with `layers`, and a platform to time it */
-    bool masters;       /* 14 bytes a parameter, or 12 and two backwards, likewise; with `layers` */
-    bool micro_batches; /* only with `layers`; sums of gradients are rounded otherwise then, in bf16
-                           they may take a list of their own */
-};
-
 struct variants_result {
     struct search_result *best;
     struct trace
@@ -36,10 +26,16 @@ struct variants_result {
  * Only what may be better by its bound is tried, at a glance; the best is searched again. Fails as
  * search_plan does where no choice fits, and with TRACE_ERROR_INVALID where micro-batches are to be
  * chosen for a trace that was not synthesised for the options' platform. The caller frees the
- * result with choices_result_free. */
+ * result with variants_result_free.
+ *
+ * `scope` is the set of choices (bits of enum run_choice) that may differ from the traced ones; the
+ * others need RUN_RECOMPUTE with them. RUN_EMBEDDING needs a platform to time it.
+ * RUN_MICRO_BATCHES changes how sums of gradients are rounded, and in bf16 they may take a list of
+ * their own; no result depends on the other choices. RUN_UPDATES is ignored: every search places
+ * them. */
 struct variants_result *variants_search(const struct trace *trace,
-                                        const struct search_options *options,
-                                        struct variants_scope scope, GError **error);
+                                        const struct search_options *options, unsigned scope,
+                                        GError **error);
 void variants_result_free(struct variants_result *result);
 
 /* Moves the alternatives into the certificate of the best plan. */

@@ -11,10 +11,10 @@ enum {
 
 static void judge_by_time(struct variant_search *c, struct variant *variant)
 {
-    uint8_t *outcome = &variant->as_alternative.outcome;
+    uint8_t *outcome = &variant->alternative.outcome;
 
     if (c->options->objective == OBJECTIVE_TIME &&
-        variant->as_alternative.bound >= variants_nanoseconds(c->best->plan))
+        variant->alternative.bound >= variants_nanoseconds(c->best->plan))
         *outcome = CERTIFICATE_BOUNDED;
     else if (!requirement_is_met(variant->trace, c->options, NULL))
         *outcome = CERTIFICATE_DOES_NOT_FIT;
@@ -29,7 +29,7 @@ static void judge_by_memory(struct variant_search *c, struct variant *variant)
 
     options.device_budget = c->best->plan->device_budget;
     if (!requirement_is_met(variant->trace, &options, NULL)) {
-        variant->as_alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
+        variant->alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
         return;
     }
     struct search_result *result = variants_search_fully(variant->trace, c->trace, &options, NULL);
@@ -49,21 +49,20 @@ static bool go_on(struct variant_search *c)
     return !c->stopped;
 }
 
-/* The first layers computed again, as many as `first`; how the others of `rest` are is of no
- * consequence. */
-static void consider(struct variant_search *c, int64_t first, struct model_choice rest,
-                     uint32_t batch)
+/* Tries the choices `rest` with the first layers computed again, as many as `first`, and the others
+ * kept. */
+static void consider(struct variant_search *c, int64_t first, const struct run_choices *rest)
 {
-    g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
-    const struct model_choice choice = {recompute, rest.offload, rest.host_embedding, rest.twice};
-    struct trace *trace;
-
     if (first < 0 || first > c->layers || !go_on(c))
         return;
-    memset(recompute, 1, (size_t)first);
-    if (variants_find(c, choice, batch) || !(trace = variants_trace(c, choice, batch)))
+    struct run_choices *run = run_choices_copy(rest);
+    memset(run->recompute, 0, c->layers);
+    memset(run->recompute, 1, (size_t)first);
+    struct trace *trace = variants_find(c, run) ? NULL : variants_trace(c, run);
+    struct variant *variant = trace ? variants_add(c, run, trace) : NULL;
+    run_choices_free(run);
+    if (!variant)
         return;
-    struct variant *variant = variants_add(c, choice, trace);
     if (c->options->objective == OBJECTIVE_MEMORY)
         judge_by_memory(c, variant);
     else
@@ -77,23 +76,26 @@ static uint32_t first_step(const struct variant_search *c)
 }
 
 /* Backward runs twice with one micro-batch alone. */
-static struct model_choice as_traced(const struct variant_search *c, uint32_t batch)
+static struct run_choices *as_traced(const struct variant_search *c, uint32_t batch)
 {
-    return (struct model_choice){NULL, c->traced_offload, c->traced_host_embedding,
-                                 c->traced_twice && batch == c->trace->batch};
+    struct run_choices *run = run_choices_copy(c->traced);
+    variants_set_batch(c, run, batch);
+    model_choose_backward(run, c->traced, c->traced->second_backward && batch == c->trace->batch);
+    return run;
 }
 
-static struct model_choice as_best(const struct variant_search *c)
+static struct run_choices *as_best(const struct variant_search *c)
 {
-    return (struct model_choice){NULL, c->best->offload, c->best->as_alternative.host_embedding,
-                                 c->best->as_alternative.second_backward};
+    return run_choices_copy(c->best->alternative.choices);
 }
 
 static void explore_layers(struct variant_search *c, uint32_t batch)
 {
+    struct run_choices *run = as_traced(c, batch);
     for (uint32_t first = 0; first < c->layers; first += first_step(c))
-        consider(c, first, as_traced(c, batch), batch);
-    consider(c, c->layers, as_traced(c, batch), batch);
+        consider(c, first, run);
+    consider(c, c->layers, run);
+    run_choices_free(run);
 }
 
 static void refine_layers(struct variant_search *c)
@@ -101,30 +103,30 @@ static void refine_layers(struct variant_search *c)
     uint32_t step = first_step(c);
 
     for (int i = 0; i < HALVINGS && step > 1 && step < c->layers; i++) {
-        const struct model_choice best = as_best(c);
-        uint32_t first = c->best->first, batch = c->best->as_alternative.batch;
+        struct run_choices *best = as_best(c);
+        uint32_t first = c->best->first;
         step /= 2;
-        consider(c, (int64_t)first - step, best, batch);
-        consider(c, (int64_t)first + step, best, batch);
+        consider(c, (int64_t)first - step, best);
+        consider(c, (int64_t)first + step, best);
+        run_choices_free(best);
     }
 }
 
 /* As in the best plan, but on the other side. */
 static void explore_embedding(struct variant_search *c)
 {
-    struct model_choice other = as_best(c);
-
-    other.host_embedding = !other.host_embedding;
-    consider(c, c->best->first, other, c->best->as_alternative.batch);
+    struct run_choices *other = as_best(c);
+    other->host_embedding = !other->host_embedding;
+    consider(c, c->best->first, other);
+    run_choices_free(other);
 }
 
 /* Frameworks that fuse nothing have no halves of masters; and a trace of halves with one backward
  * is of a run without clipping, to which a second one adds nothing. */
-bool variants_may_split_masters(const struct variant_search *c, const struct variants_scope *scope)
+bool variants_may_split_masters(const struct variant_search *c, unsigned scope)
 {
-    const struct model_job *job = &c->recognised->iteration->job;
-
-    return scope->masters && !job->unfused && (c->traced_twice || !job->split_masters);
+    return scope & RUN_MASTERS && !c->recognised->iteration->job.unfused &&
+           (c->traced->second_backward || !c->traced->split_masters);
 }
 
 /* Backward twice over split masters where the best plan has it once, or the other way round: with
@@ -132,27 +134,27 @@ bool variants_may_split_masters(const struct variant_search *c, const struct var
 static void explore_masters(struct variant_search *c)
 {
     const struct variant *best = c->best;
-    const uint32_t firsts[] = {best->first, 0, c->layers}, batch = best->as_alternative.batch;
-    struct model_choice other = as_best(c);
-
-    other.twice = !other.twice;
-    other.host_embedding &= !other.twice;
+    const uint32_t firsts[] = {best->first, 0, c->layers};
+    struct run_choices *other = as_best(c);
+    model_choose_backward(other, c->traced, !other->second_backward);
+    other->host_embedding &= !other->second_backward;
     for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++)
-        consider(c, firsts[i], other, batch);
+        consider(c, firsts[i], other);
+    run_choices_free(other);
     if (c->best != best)
         refine_layers(c);
 }
 
-void variants_explore(struct variant_search *c, const struct variants_scope *scope)
+void variants_explore(struct variant_search *c, unsigned scope)
 {
     uint32_t step = c->trace->batch * c->trace->micro_batches;
 
     explore_layers(c, c->trace->batch);
-    for (uint32_t batch = step; scope->micro_batches && batch > 0; batch--)
+    for (uint32_t batch = step; scope & RUN_MICRO_BATCHES && batch > 0; batch--)
         if (step % batch == 0)
             explore_layers(c, batch);
     refine_layers(c);
-    if (scope->embedding && c->options->platform)
+    if (scope & RUN_EMBEDDING && c->options->platform)
         explore_embedding(c);
     if (variants_may_split_masters(c, scope))
         explore_masters(c);
@@ -160,18 +162,16 @@ void variants_explore(struct variant_search *c, const struct variants_scope *sco
 
 void variants_explore_offload(struct variant_search *c)
 {
-    const uint32_t firsts[] = {c->best->first, 0, c->layers}, batch = c->best->as_alternative.batch;
-    g_autofree uint8_t *offload = g_malloc(c->layers);
-    const struct model_choice choice = {NULL, offload, c->best->as_alternative.host_embedding,
-                                        c->best->as_alternative.second_backward};
-
+    const uint32_t firsts[] = {c->best->first, 0, c->layers};
+    struct run_choices *run = as_best(c);
     for (int every = 1; every >= 0; every--) {
-        memset(offload, every, c->layers);
+        memset(run->offload, every, c->layers);
         for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++)
-            if (memcmp(offload, c->traced_offload, c->layers) != 0 &&
-                variants_offload_matters(c, firsts[i], offload))
-                consider(c, firsts[i], choice, batch);
+            if (memcmp(run->offload, c->traced->offload, c->layers) != 0 &&
+                variants_offload_matters(c, firsts[i], run->offload))
+                consider(c, firsts[i], run);
     }
+    run_choices_free(run);
     if (variants_offload_differs(c, c->best))
         refine_layers(c);
 }

@@ -6,14 +6,13 @@
 
 /* Other layers computed again, of every size of micro-batches in the scope, the embedding on the
  * other side, and masters split or whole. There is a best plan already. */
-void variants_explore(struct variant_search *choices, const struct variants_scope *scope);
+void variants_explore(struct variant_search *choices, unsigned scope);
 
 /* All layers offloaded, and none, in the micro-batches of the best plan: with no layer computed
  * again, with all, and with those that the best plan has. */
 void variants_explore_offload(struct variant_search *choices);
 
 /* Whether there is a choice of how masters lie. */
-bool variants_may_split_masters(const struct variant_search *choices,
-                                const struct variants_scope *scope);
+bool variants_may_split_masters(const struct variant_search *choices, unsigned scope);
 
 #endif

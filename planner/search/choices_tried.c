@@ -22,13 +22,10 @@ void variant_free(void *data)
 {
     struct variant *variant = data;
 
-    g_free(variant->recompute);
-    g_free(variant->offload);
     search_free(variant->search);
     trace_free(variant->trace);
     plan_free(variant->plan);
-    g_free(variant->as_alternative.recompute);
-    g_free(variant->as_alternative.offload);
+    run_choices_free(variant->alternative.choices);
     g_free(variant);
 }
 
@@ -44,38 +41,25 @@ struct search_options variants_remaining(struct variant_search *c, double share)
     return options;
 }
 
-struct variant *variants_find(const struct variant_search *c, struct model_choice choice,
-                              uint32_t batch)
+struct variant *variants_find(const struct variant_search *c, const struct run_choices *run)
 {
     for (guint i = 0; i < c->variants->len; i++) {
         struct variant *variant = g_ptr_array_index(c->variants, i);
-        if (variant->as_alternative.batch == batch &&
-            variant->as_alternative.host_embedding == choice.host_embedding &&
-            variant->as_alternative.second_backward == choice.twice &&
-            !memcmp(variant->recompute, choice.recompute, c->layers) &&
-            !memcmp(variant->offload, choice.offload, c->layers))
+        if (!(run_choices_differ(variant->alternative.choices, run) & ~(unsigned)RUN_UPDATES))
             return variant;
     }
     return NULL;
 }
 
-struct variant *variants_add(struct variant_search *c, struct model_choice choice,
+struct variant *variants_add(struct variant_search *c, const struct run_choices *run,
                              struct trace *trace)
 {
     struct variant *variant = g_new0(struct variant, 1);
-    struct certificate_alternative *a = &variant->as_alternative;
-
-    variant->recompute = g_memdup2(choice.recompute, c->layers);
-    variant->offload = g_memdup2(choice.offload, c->layers);
-    while (variant->first < c->layers && choice.recompute[variant->first])
+    struct certificate_alternative *a = &variant->alternative;
+    while (variant->first < c->layers && run->recompute[variant->first])
         variant->first++;
     variant->trace = trace;
-    a->recompute = run_layers_format(choice.recompute, c->layers);
-    a->offload = run_layers_format(choice.offload, c->layers);
-    a->host_embedding = choice.host_embedding;
-    a->second_backward = choice.twice;
-    a->batch = trace->batch;
-    a->micro_batches = trace->micro_batches;
+    a->choices = run_choices_copy(run);
     a->bound = work_bound_best(trace, c->options->platform, &a->host_price);
     g_ptr_array_add(c->variants, variant);
     return variant;
@@ -83,7 +67,7 @@ struct variant *variants_add(struct variant_search *c, struct model_choice choic
 
 bool variants_offload_differs(const struct variant_search *c, const struct variant *variant)
 {
-    return memcmp(variant->offload, c->traced_offload, c->layers) != 0;
+    return run_choices_differ(variant->alternative.choices, c->traced) & RUN_OFFLOAD;
 }
 
 uint64_t variants_nanoseconds(const struct plan *plan)
@@ -108,8 +92,8 @@ void variants_take_plan(struct variant_search *c, struct variant *variant, struc
     }
     plan_free(variant->plan);
     variant->plan = plan;
-    variant->as_alternative.achieved = variants_nanoseconds(plan);
-    variant->as_alternative.achieved_traffic = objective_traffic(plan);
+    variant->alternative.achieved = variants_nanoseconds(plan);
+    variant->alternative.achieved_traffic = objective_traffic(plan);
     if (!c->best || variant == c->best || variants_prefers(c, plan, c->best->plan))
         c->best = variant;
 }
@@ -291,7 +275,7 @@ void variants_plan_quickly(struct variant_search *c, struct variant *variant)
     g_autofree uint8_t *on_host = g_memdup2(c->best->plan->choices->host_update,
                                             variant->trace->tensor_count);
 
-    if (variant->as_alternative.host_embedding &&
+    if (variant->alternative.choices->host_embedding &&
         placement_is_possible(variant->trace, c->options->platform))
         keep_embedding(variant->trace, on_host);
     shift_updates(c, variant, layout,
@@ -301,15 +285,15 @@ void variants_plan_quickly(struct variant_search *c, struct variant *variant)
     layout_free(layout);
 }
 
-struct trace *variants_trace(const struct variant_search *c, struct model_choice choice,
-                             uint32_t batch)
+void variants_set_batch(const struct variant_search *c, struct run_choices *run, uint32_t batch)
 {
-    uint32_t micro_batches = c->trace->batch * c->trace->micro_batches / batch;
+    run->batch = batch;
+    run->micro_batches = c->trace->batch * c->trace->micro_batches / batch;
+}
 
-    if (batch == c->trace->batch)
-        return model_derive(c->recognised, c->trace, choice, c->options->platform);
-    return model_rebatch(c->recognised, c->trace, c->options->platform, batch, micro_batches,
-                         choice);
+struct trace *variants_trace(const struct variant_search *c, const struct run_choices *run)
+{
+    return model_derive(c->recognised, c->trace, run, c->options->platform, NULL);
 }
 
 static uint64_t most_non_model(const struct trace *trace)
@@ -358,18 +342,15 @@ static bool link_permits(const struct variant_search *c, const struct trace *tra
 bool variants_offload_matters(const struct variant_search *c, uint32_t first,
                               const uint8_t *offload)
 {
-    g_autofree uint8_t *recompute = g_new0(uint8_t, c->layers);
-    struct model_choice choice = {recompute, c->traced_offload,
-                                  c->best->as_alternative.host_embedding,
-                                  c->best->as_alternative.second_backward};
-    uint32_t batch = c->best->as_alternative.batch;
-    struct trace *as_traced, *other;
+    struct run_choices *run = run_choices_copy(c->best->alternative.choices);
     bool worth_while = false;
-
-    memset(recompute, 1, first);
-    as_traced = variants_trace(c, choice, batch);
-    choice.offload = offload;
-    other = variants_trace(c, choice, batch);
+    memset(run->recompute, 0, c->layers);
+    memset(run->recompute, 1, first);
+    memcpy(run->offload, c->traced->offload, c->layers);
+    struct trace *as_traced = variants_trace(c, run);
+    memcpy(run->offload, offload, c->layers);
+    struct trace *other = variants_trace(c, run);
+    run_choices_free(run);
     if (as_traced && other) {
         uint64_t a = most_non_model(as_traced), b = most_non_model(other);
         worth_while = (a > b ? a - b : b - a) >= c->options->device_budget / SEEN_SHARE &&

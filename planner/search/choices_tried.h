@@ -5,15 +5,13 @@
 #include "models/derive.h"
 #include "planner/search/choices.h"
 
-/* One choice, with its micro-batches, and what became of it. */
+/* A run's choices that were tried, and what became of them. */
 struct variant {
-    uint8_t *recompute; /* [layers] */
-    uint8_t *offload;   /* [layers] */
-    uint32_t first;     /* the layers before it are computed again, those from it on kept */
+    uint32_t first; /* the layers before it are computed again, those from it on kept */
     struct trace *trace;
     struct plan *plan;     /* NULL: none was made */
     struct search *search; /* whose second part is still to come; NULL: it had a glance, or both */
-    struct certificate_alternative as_alternative;
+    struct certificate_alternative alternative; /* owns the choices */
 };
 
 struct variant_search {
@@ -21,10 +19,8 @@ struct variant_search {
     const struct search_options *options;
     struct recognised *recognised; /* NULL: nothing can be derived */
     uint32_t layers;
-    uint8_t *traced_offload;    /* [layers] as it was recorded */
-    bool traced_host_embedding; /* likewise */
-    bool traced_twice;          /* likewise, of backward */
-    GPtrArray *variants;        /* struct tried */
+    struct run_choices *traced; /* as the run was recorded */
+    GPtrArray *variants;        /* struct variant */
     struct variant *best;       /* with the best plan; NULL: none yet */
     struct variant *first;      /* that was searched first: the others are compared with it */
     struct search_result *full; /* of the one that was searched first */
@@ -38,12 +34,12 @@ void variant_free(void *variant);
  * none, the search is over: `stopped`. */
 struct search_options variants_remaining(struct variant_search *choices, double share);
 
-/* What was tried with this choice, in micro-batches of `batch`; NULL: nothing. */
-struct variant *variants_find(const struct variant_search *choices, struct model_choice choice,
-                              uint32_t batch);
+/* Returns what was tried with these choices of a run (updates apart), or NULL. */
+struct variant *variants_find(const struct variant_search *choices, const struct run_choices *run);
 
-/* Has it among the alternatives, with its bound. Takes `trace`, which is the choice's. */
-struct variant *variants_add(struct variant_search *choices, struct model_choice choice,
+/* Adds the choices of a run to the alternatives, with their bound. Takes `trace`, which is derived
+ * with them. */
+struct variant *variants_add(struct variant_search *choices, const struct run_choices *run,
                              struct trace *trace);
 
 /* Whether other layers are offloaded than in the trace. */
@@ -60,10 +56,13 @@ bool variants_prefers(const struct variant_search *choices, const struct plan *p
 /* Keeps the better plan of a choice, and the best of all. Takes `plan`, which may be NULL. */
 void variants_take_plan(struct variant_search *choices, struct variant *variant, struct plan *plan);
 
-/* The trace with another choice, in micro-batches of `batch`, which divides the step's; NULL where
- * there is no such step. The caller frees it with trace_free. */
-struct trace *variants_trace(const struct variant_search *choices, struct model_choice choice,
-                             uint32_t batch);
+/* Sets micro-batches of `batch` sequences, which divides the step's. */
+void variants_set_batch(const struct variant_search *choices, struct run_choices *run,
+                        uint32_t batch);
+
+/* Returns the trace with other choices, or NULL if there is no such step. The caller frees it with
+ * trace_free. */
+struct trace *variants_trace(const struct variant_search *choices, const struct run_choices *run);
 
 /* Whether `offload` [layers], instead of the traced layers, frees or takes a part of the device
  * that is worth looking at, where non-model data takes the most, and what then must cross the link

@@ -14,9 +14,4 @@
 struct trace *derived_for_plan(const struct plan *plan, const struct trace *trace,
                                const struct platform *platform, GError **error);
 
-/* The same for any choice, and micro-batches of `batch`, which divides the step's. */
-struct trace *derived_trace(const struct recognised *recognised, const struct trace *trace,
-                            const struct platform *platform, struct model_choice choice,
-                            uint32_t batch, GError **error);
-
 #endif

@@ -80,26 +80,42 @@ static void assert_same(const struct trace *a, const struct trace *b)
     }
 }
 
+/* The choices of the job with those of the layers, which may be NULL. */
+static struct run_choices choose(const struct model_job *job, uint8_t *recompute, uint8_t *offload)
+{
+    static uint8_t none[LAYERS];
+    return (struct run_choices){.layer_count = LAYERS,
+                                .recompute = recompute ? recompute : none,
+                                .offload = offload ? offload : none,
+                                .host_embedding = job->host_embedding,
+                                .split_masters = job->split_masters,
+                                .second_backward = model_second_backward(job),
+                                .batch = job->batch,
+                                .micro_batches = job->micro_batches};
+}
+
 static struct trace *synthesise(const struct model_config *config, struct model_job job,
-                                struct model_choice choice, const struct platform *platform)
+                                struct run_choices choices, const struct platform *platform)
 {
     GError *error = NULL;
-    job.recompute = choice.recompute;
-    job.offload = choice.offload;
-    job.host_embedding = choice.host_embedding;
+    job.recompute = choices.recompute;
+    job.offload = choices.offload;
+    job.host_embedding = choices.host_embedding;
+    job.batch = choices.batch;
+    job.micro_batches = choices.micro_batches;
     struct trace *trace = model_synthesise(config, &job, platform, &error);
     g_assert_no_error(error);
     return trace;
 }
 
-static struct trace *derive(const struct trace *trace, struct model_choice choice,
+static struct trace *derive(const struct trace *trace, struct run_choices choices,
                             const struct platform *platform)
 {
     GError *error = NULL;
     struct recognised *recognised = recognise(trace, &error);
     g_assert_no_error(error);
-    struct trace *derived = model_derive(recognised, trace, choice, platform);
-    g_assert_nonnull(derived);
+    struct trace *derived = model_derive(recognised, trace, &choices, platform, &error);
+    g_assert_no_error(error);
     g_assert_true(trace_check(derived, "derived", &error));
     recognised_free(recognised);
     return derived;
@@ -124,10 +140,9 @@ static void test_synthesised(void)
         random_layers(random, offload_from);
         random_layers(random, offload_to);
         bool may_move = model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
-        const struct model_choice recorded = {from, offload_from, job.host_embedding,
-                                              model_second_backward(&job)};
-        const struct model_choice chosen = {to, offload_to, may_move && g_rand_boolean(random),
-                                            model_second_backward(&job)};
+        const struct run_choices recorded = choose(&job, from, offload_from);
+        struct run_choices chosen = choose(&job, to, offload_to);
+        chosen.host_embedding = may_move && g_rand_boolean(random);
         struct trace *trace = synthesise(&config, job, recorded, platform);
         struct trace *expected = synthesise(&config, job, chosen, platform);
         struct trace *derived = derive(trace, chosen, platform);
@@ -158,25 +173,29 @@ static void test_second_backward(void)
         bool forth = g_rand_boolean(random);
         random_layers(random, from);
         random_layers(random, to);
-        const struct model_choice of_trace = {from, NULL, false, !forth},
-                                  chosen = {to, NULL, false, forth};
-        struct trace *trace = synthesise(&config, forth ? once : twice, of_trace, platform);
-        struct trace *expected = synthesise(&config, forth ? twice : once, chosen, platform);
-        struct recognised *recognised = recognise(trace, NULL);
-        g_assert_nonnull(recognised);
-        struct trace *anew = model_rebatch(recognised, trace, platform, once.batch, 1, chosen);
-        assert_same(anew, expected);
-        struct trace *derived = model_derive(recognised, trace, chosen, platform);
+        const struct model_job *of_trace = forth ? &once : &twice, *wanted = forth ? &twice : &once;
+        const struct run_choices chosen = choose(wanted, to, NULL);
+        struct trace *trace = synthesise(&config, *of_trace, choose(of_trace, from, NULL),
+                                         platform);
+        struct trace *expected = synthesise(&config, *wanted, chosen, platform);
+        struct trace *derived = derive(trace, chosen, platform);
         assert_same(derived, expected);
         g_assert_true(derived->estimated);
-        recognised_free(recognised);
         trace_free(derived);
-        trace_free(anew);
         trace_free(expected);
         trace_free(trace);
     }
     platform_free(platform);
     g_rand_free(random);
+}
+
+static void assert_refused(const struct recognised *recognised, const struct trace *trace,
+                           const struct run_choices *choices)
+{
+    GError *error = NULL;
+    g_assert_null(model_derive(recognised, trace, choices, NULL, &error));
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+    g_clear_error(&error);
 }
 
 /* fp32 has no masters, several micro-batches have a list of gradients, and buffers on the device
@@ -188,14 +207,12 @@ static void test_no_second_backward(void)
                                small_job(MODEL_BF16, 1)};
     jobs[2].host_embedding = true;
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
-        struct trace *trace =
-            synthesise(&config, jobs[i],
-                       (struct model_choice){NULL, NULL, jobs[i].host_embedding, false}, NULL);
+        struct trace *trace = synthesise(&config, jobs[i], choose(&jobs[i], NULL, NULL), NULL);
         struct recognised *recognised = recognise(trace, NULL);
         g_assert_nonnull(recognised);
-        g_assert_null(model_derive(recognised, trace,
-                                   (struct model_choice){NULL, NULL, jobs[i].host_embedding, true},
-                                   NULL));
+        struct run_choices chosen = choose(&jobs[i], NULL, NULL);
+        chosen.split_masters = chosen.second_backward = true;
+        assert_refused(recognised, trace, &chosen);
         recognised_free(recognised);
         trace_free(trace);
     }
@@ -216,14 +233,13 @@ static void test_measured(void)
 {
     const struct model_config config = small_model(true, 0.1);
     const struct model_job job = small_job(MODEL_FP32, 2);
-    const uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0}, none[LAYERS] = {0};
-    struct trace *trace = synthesise(&config, job, (struct model_choice){first, NULL, false, false},
-                                     NULL);
+    uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0};
+    struct trace *trace = synthesise(&config, job, choose(&job, first, NULL), NULL);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         trace->operators[m].duration_ns = 1000 + m;
     trace->library_bytes = 77;
 
-    struct trace *derived = derive(trace, (struct model_choice){both, NULL, false, false}, NULL);
+    struct trace *derived = derive(trace, choose(&job, both, NULL), NULL);
     g_assert_cmpuint(operator_of(derived, "recompute h.0.attn", 1)->duration_ns, ==,
                      operator_of(trace, "recompute h.0.attn", 1)->duration_ns);
     g_assert_cmpuint(operator_of(derived, "recompute h.1.attn", 1)->duration_ns, ==,
@@ -234,11 +250,13 @@ static void test_measured(void)
     g_assert_cmpuint(derived->library_bytes, ==, 77);
     trace_free(derived);
 
-    derived = derive(trace, (struct model_choice){none, NULL, false, false}, NULL);
+    derived = derive(trace, choose(&job, NULL, NULL), NULL);
     g_assert_false(derived->estimated);
     trace_free(derived);
 
-    derived = derive(trace, (struct model_choice){none, NULL, true, false}, NULL);
+    struct run_choices on_host = choose(&job, NULL, NULL);
+    on_host.host_embedding = true;
+    derived = derive(trace, on_host, NULL);
     g_assert_cmpuint(operator_of(derived, "forward embeddings", 1)->place, ==, TRACE_ON_HOST);
     g_assert_cmpuint(operator_of(derived, "forward embeddings", 1)->duration_ns, ==,
                      operator_of(trace, "forward embeddings", 1)->duration_ns);
@@ -252,19 +270,20 @@ static void test_measured_twice(void)
 {
     const struct model_config config = small_model(true, 0.1);
     const struct model_job job = small_job(MODEL_BF16, 1);
-    const uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0};
+    uint8_t first[LAYERS] = {1, 0, 0}, both[LAYERS] = {1, 1, 0};
     static const char *const alike[][2] = {{"backward h.2.attn", "backward h.2.attn"},
                                            {"backward again h.2.attn", "backward h.2.attn"},
                                            {"recompute again h.0.attn", "recompute h.0.attn"},
                                            {"recompute again h.1.attn", "forward h.1.attn"},
                                            {"recompute h.1.attn", "forward h.1.attn"},
                                            {"update wpe.weight", "update wpe.weight"}};
-    struct trace *trace = synthesise(&config, job, (struct model_choice){first, NULL, false, false},
-                                     NULL);
+    struct trace *trace = synthesise(&config, job, choose(&job, first, NULL), NULL);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         trace->operators[m].duration_ns = 1000 + m;
 
-    struct trace *derived = derive(trace, (struct model_choice){both, NULL, false, true}, NULL);
+    struct run_choices twice = choose(&job, both, NULL);
+    twice.split_masters = twice.second_backward = true;
+    struct trace *derived = derive(trace, twice, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(alike); i++)
         g_assert_cmpuint(operator_of(derived, alike[i][0], 0)->duration_ns, ==,
                          operator_of(trace, alike[i][1], 0)->duration_ns);
@@ -281,11 +300,43 @@ static void test_impossible(void)
     job.split_masters = true;
     struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
     struct recognised *recognised = recognise(trace, NULL);
-
-    g_assert_null(
-        model_derive(recognised, trace, (struct model_choice){NULL, NULL, true, false}, NULL));
+    struct run_choices chosen = choose(&job, NULL, NULL);
+    chosen.host_embedding = true;
+    assert_refused(recognised, trace, &chosen);
     recognised_free(recognised);
     trace_free(trace);
+}
+
+/* With other micro-batches of the same step, a synthesised trace becomes what synthesis makes of
+ * them. Measured durations, another step's and none are refused. */
+static void test_micro_batches(void)
+{
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", NULL);
+    const struct model_config config = small_model(true, 0.1);
+    for (int precision = MODEL_FP32; precision <= MODEL_BF16; precision++) {
+        struct model_job job = small_job((enum model_precision)precision, 2), other = job;
+        job.batch = 4;
+        other.batch = 1;
+        other.micro_batches = 8;
+        uint8_t first[LAYERS] = {1, 0, 0};
+        struct run_choices chosen = choose(&other, first, NULL);
+        struct trace *trace = synthesise(&config, job, choose(&job, NULL, NULL), platform);
+        struct trace *expected = synthesise(&config, other, chosen, platform);
+        struct trace *derived = derive(trace, chosen, platform);
+        assert_same(derived, expected);
+        struct recognised *recognised = recognise(trace, NULL);
+        assert_refused(recognised, trace, &chosen); /* without a platform */
+        chosen.micro_batches = 7;
+        g_assert_null(model_derive(recognised, trace, &chosen, platform, NULL));
+        chosen.micro_batches = 8;
+        trace->operators[0].duration_ns++;
+        g_assert_null(model_derive(recognised, trace, &chosen, platform, NULL));
+        recognised_free(recognised);
+        trace_free(derived);
+        trace_free(expected);
+        trace_free(trace);
+    }
+    platform_free(platform);
 }
 
 /* Another program's trace, though it looks alike: one access, one count or one buffer differs. */
@@ -295,8 +346,7 @@ static void test_strangers(void)
     const struct model_job job = small_job(MODEL_BF16, 1);
     for (int change = 0; change < 4; change++) {
         GError *error = NULL;
-        struct trace *trace = synthesise(&config, job,
-                                         (struct model_choice){NULL, NULL, false, false}, NULL);
+        struct trace *trace = synthesise(&config, job, choose(&job, NULL, NULL), NULL);
         switch (change) {
         case 0:
             trace->accesses[3].mode = TRACE_UPDATE;
@@ -327,6 +377,7 @@ int main(int argc, char **argv)
     g_test_add_func("/derive/measured", test_measured);
     g_test_add_func("/derive/measured-twice", test_measured_twice);
     g_test_add_func("/derive/impossible", test_impossible);
+    g_test_add_func("/derive/micro-batches", test_micro_batches);
     g_test_add_func("/derive/strangers", test_strangers);
     return g_test_run();
 }

@@ -16,10 +16,13 @@
 
 enum { CASES = 2, LAYERS = 4 };
 
-static const struct variants_scope as_traced = {false, false, false, false, false},
-                                   layers = {true, false, false, false, false},
-                                   offload = {true, true, false, false, false},
-                                   masters = {true, false, false, true, false};
+enum {
+    AS_TRACED = 0,
+    LAYERS_ONLY = RUN_RECOMPUTE,
+    OFFLOAD = RUN_RECOMPUTE | RUN_OFFLOAD,
+    MASTERS = RUN_RECOMPUTE | RUN_MASTERS,
+    MICRO_BATCHES = RUN_RECOMPUTE | RUN_MICRO_BATCHES
+};
 
 struct fixture {
     struct model_config config;
@@ -27,8 +30,38 @@ struct fixture {
     struct costs *costs;
     struct trace *trace;
     struct search_options options;
-    struct variants_scope scope;
+    unsigned scope; /* bits of enum run_choice */
 };
+
+/* The trace with other layers recomputed and offloaded, which may be NULL, and the embedding on the
+ * device. */
+static struct trace *derive(const struct recognised *recognised, const struct trace *trace,
+                            uint8_t *recompute, uint8_t *offload, bool second_backward)
+{
+    uint8_t none[LAYERS] = {0};
+    struct run_choices *traced = run_choices_of(trace), choices = *traced;
+    choices.recompute = recompute ? recompute : none;
+    choices.offload = offload ? offload : none;
+    choices.host_embedding = false;
+    model_choose_backward(&choices, traced, second_backward);
+    struct trace *derived = model_derive(recognised, trace, &choices, NULL, NULL);
+    run_choices_free(traced);
+    return derived;
+}
+
+/* Synthesises the model of a trace with whole masters, other micro-batches, and other layers
+ * recomputed and offloaded, which may be NULL. */
+static struct trace *synthesise(const struct fixture *f, uint32_t batch, uint32_t micro_batches,
+                                uint8_t *recompute, uint8_t *offload)
+{
+    const struct model_job job = {.batch = batch,
+                                  .sequence = f->trace->sequence,
+                                  .micro_batches = micro_batches,
+                                  .precision = MODEL_BF16,
+                                  .recompute = recompute,
+                                  .offload = offload};
+    return model_synthesise(&f->config, &job, f->platform, NULL);
+}
 
 /* Between what the choices need and what all of them and the model data take. */
 static uint64_t some_budget(const struct fixture *f, GRand *random)
@@ -36,8 +69,7 @@ static uint64_t some_budget(const struct fixture *f, GRand *random)
     uint8_t every[LAYERS];
     struct recognised *recognised = recognise(f->trace, NULL);
     memset(every, 1, LAYERS);
-    struct trace *least = model_derive(recognised, f->trace,
-                                       (struct model_choice){every, NULL, false, false}, NULL);
+    struct trace *least = derive(recognised, f->trace, every, NULL, false);
     struct non_model *low = non_model_place(least), *high = non_model_place(f->trace);
     double from = 0.9 * (double)low->peak_bytes;
     double to = (double)high->peak_bytes + 0.5 * (double)trace_model_bytes(f->trace);
@@ -87,9 +119,10 @@ static void set_up(struct fixture *f, GRand *random)
                                 .platform = g_rand_boolean(random) ? f->platform : NULL,
                                 .seed = 1,
                                 .threads = 1};
-    f->scope = (struct variants_scope){true, g_rand_boolean(random), g_rand_boolean(random),
-                                       g_rand_boolean(random),
-                                       f->options.platform && g_rand_boolean(random)};
+    f->scope = RUN_RECOMPUTE | (g_rand_boolean(random) ? RUN_OFFLOAD : 0) |
+               (g_rand_boolean(random) ? RUN_EMBEDDING : 0) |
+               (g_rand_boolean(random) ? RUN_MASTERS : 0) |
+               (f->options.platform && g_rand_boolean(random) ? RUN_MICRO_BATCHES : 0);
 }
 
 static void tear_down(struct fixture *f)
@@ -143,17 +176,12 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
     for (uint32_t i = 0; i < plan->certificate->alternative_count; i++) {
         const struct certificate_alternative *a = &plan->certificate->alternatives[i];
         struct search_options options = f->options;
-        uint8_t recompute[LAYERS], offloaded[LAYERS];
-        const struct model_choice chosen = {recompute, offloaded, a->host_embedding,
-                                            a->second_backward};
-        g_assert_true(run_layers_parse(a->recompute, recompute, LAYERS));
-        g_assert_true(run_layers_parse(a->offload, offloaded, LAYERS));
         options.device_budget = plan->device_budget;
-        g_assert_cmpuint(a->batch * a->micro_batches, ==,
+        g_assert_cmpuint(a->choices->batch * a->choices->micro_batches, ==,
                          f->trace->batch * f->trace->micro_batches);
-        struct trace *trace = derived_trace(recognised, f->trace, f->options.platform, chosen,
-                                            a->batch, NULL);
-        g_assert_true(f->scope.micro_batches || a->batch == f->trace->batch);
+        struct trace *trace = model_derive(recognised, f->trace, a->choices, f->options.platform,
+                                           NULL);
+        g_assert_true(f->scope & RUN_MICRO_BATCHES || a->choices->batch == f->trace->batch);
         struct search_result *result = variants_search_fully(trace, f->trace, &options, NULL);
         if (result) {
             uint64_t ns = (uint64_t)llround(result->plan->predicted.iteration_seconds * 1e9);
@@ -185,21 +213,19 @@ static void check_lies(const struct fixture *f, struct plan *plan)
     for (uint32_t i = 0; i < plan->certificate->alternative_count; i++) {
         struct certificate_alternative *a = &plan->certificate->alternatives[i];
         const struct certificate_alternative as_it_was = *a;
+        const struct run_choices as_chosen = *a->choices;
         a->bound++;
         g_assert_false(passes(f, plan));
         *a = as_it_was;
-        a->recompute = "0-99";
+        a->choices->layer_count--;
         g_assert_false(passes(f, plan));
-        *a = as_it_was;
-        a->offload = "0-99";
+        *a->choices = as_chosen;
+        a->choices->micro_batches++;
         g_assert_false(passes(f, plan));
-        *a = as_it_was;
-        a->micro_batches++;
+        *a->choices = as_chosen;
+        a->choices->batch = 0;
         g_assert_false(passes(f, plan));
-        *a = as_it_was;
-        a->batch = 0;
-        g_assert_false(passes(f, plan));
-        *a = as_it_was;
+        *a->choices = as_chosen;
         if (a->outcome == CERTIFICATE_SEARCHED) {
             a->outcome = CERTIFICATE_BOUNDED;
             g_assert_cmpint(passes(f, plan), ==, a->bound >= plan->certificate->time.achieved);
@@ -265,8 +291,8 @@ static void test_room_pays(void)
                                            .platform = platform,
                                            .seed = 1};
     g_assert_no_error(error);
-    struct variants_result *retained = variants_search(trace, &options, as_traced, &error);
-    struct variants_result *chosen = variants_search(trace, &options, layers, &error);
+    struct variants_result *retained = variants_search(trace, &options, AS_TRACED, &error);
+    struct variants_result *chosen = variants_search(trace, &options, LAYERS_ONLY, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(retained->alternative_count, ==, 0);
     g_assert_cmpuint(chosen->alternative_count, >=, 3);
@@ -286,31 +312,29 @@ static void test_only_way(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const uint8_t none[LAYERS] = {0}, every[LAYERS] = {1, 1, 1, 1};
+    uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *retained = model_derive(recognised, f.trace,
-                                          (struct model_choice){none, NULL, false, false}, NULL);
-    struct trace *again = model_derive(recognised, f.trace,
-                                       (struct model_choice){every, NULL, false, false}, NULL);
+    struct trace *retained = derive(recognised, f.trace, NULL, NULL, false);
+    struct trace *again = derive(recognised, f.trace, every, NULL, false);
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.device_budget = requirement_device_bytes(again, &f.options, &error);
-    g_assert_null(variants_search(retained, &f.options, as_traced, &error));
+    g_assert_null(variants_search(retained, &f.options, AS_TRACED, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct variants_result *result = variants_search(retained, &f.options, layers, &error);
+    struct variants_result *result = variants_search(retained, &f.options, LAYERS_ONLY, &error);
     g_assert_no_error(error);
     g_assert_cmpint(result->best->plan->choices->recompute[0], ==, 1);
     g_assert_cmpint(result->alternatives[0].outcome, ==, CERTIFICATE_DOES_NOT_FIT);
     variants_result_free(result);
 
     f.options.device_budget--;
-    g_assert_null(variants_search(retained, &f.options, layers, &error));
+    g_assert_null(variants_search(retained, &f.options, LAYERS_ONLY, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     trace_free(again);
     trace_free(retained);
@@ -338,26 +362,23 @@ static void test_split_masters(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const uint8_t every[LAYERS] = {1, 1, 1, 1};
+    uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
     set_up(&f, random);
-    struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 2, 1,
-                                        (struct model_choice){every, NULL, false, false});
+    struct trace *whole = synthesise(&f, 2, 1, every, NULL);
     struct recognised *of_whole = recognise(whole, NULL);
-    struct trace *split = model_derive(of_whole, whole,
-                                       (struct model_choice){every, NULL, false, true}, NULL);
+    struct trace *split = derive(of_whole, whole, every, NULL, true);
     f.options.objective = OBJECTIVE_TIME;
     f.options.device_budget = requirement_device_bytes(split, &f.options, &error);
     uint64_t for_split = least_host(split, f.options), for_whole = least_host(whole, f.options);
     g_assert_cmpuint(for_split, <, for_whole);
     f.options.host_budget = (for_split + for_whole) / 2;
-    g_assert_null(variants_search(whole, &f.options, layers, &error));
+    g_assert_null(variants_search(whole, &f.options, LAYERS_ONLY, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct variants_result *result = variants_search(whole, &f.options, masters, &error);
+    struct variants_result *result = variants_search(whole, &f.options, MASTERS, &error);
     g_assert_no_error(error);
     g_assert_true(result->best->plan->choices->second_backward);
     verify_plan(result->best->plan, result->best->trace, f.costs, NULL, &error);
@@ -369,7 +390,6 @@ static void test_split_masters(void)
     trace_free(split);
     trace_free(whole);
     recognised_free(of_whole);
-    recognised_free(recognised);
     tear_down(&f);
 }
 
@@ -378,24 +398,21 @@ static void test_offload_only(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const uint8_t none[LAYERS] = {0}, every[LAYERS] = {1, 1, 1, 1};
+    uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
     set_up(&f, random);
-    struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *retained = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                           (struct model_choice){none, NULL, false, false});
-    struct trace *held = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                       (struct model_choice){every, every, false, false});
+    struct trace *retained = synthesise(&f, 8, 1, NULL, NULL);
+    struct trace *held = synthesise(&f, 8, 1, every, every);
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.device_budget = requirement_device_bytes(held, &f.options, &error);
-    g_assert_null(variants_search(retained, &f.options, layers, &error));
+    g_assert_null(variants_search(retained, &f.options, LAYERS_ONLY, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct variants_result *result = variants_search(retained, &f.options, offload, &error);
+    struct variants_result *result = variants_search(retained, &f.options, OFFLOAD, &error);
     g_assert_no_error(error);
     const struct plan *plan = result->best->plan;
     uint64_t back = 0;
@@ -412,7 +429,6 @@ static void test_offload_only(void)
     variants_result_free(result);
     trace_free(held);
     trace_free(retained);
-    recognised_free(recognised);
     tear_down(&f);
 }
 
@@ -422,26 +438,22 @@ static void test_micro_batches(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
     g_autoptr(GError) error = NULL;
-    const struct variants_scope both = {true, false, false, false, true};
-    const uint8_t every[LAYERS] = {1, 1, 1, 1};
+    uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
 
     set_up(&f, random);
-    struct recognised *recognised = recognise(f.trace, NULL);
-    struct trace *whole = model_rebatch(recognised, f.trace, f.platform, 8, 1,
-                                        (struct model_choice){every, NULL, false, false});
-    struct trace *parts = model_rebatch(recognised, f.trace, f.platform, 2, 4,
-                                        (struct model_choice){every, NULL, false, false});
+    struct trace *whole = synthesise(&f, 8, 1, every, NULL);
+    struct trace *parts = synthesise(&f, 2, 4, every, NULL);
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, whole, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.platform = f.platform;
     f.options.device_budget = requirement_device_bytes(parts, &f.options, &error);
-    g_assert_null(variants_search(whole, &f.options, layers, &error));
+    g_assert_null(variants_search(whole, &f.options, LAYERS_ONLY, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
 
-    struct variants_result *result = variants_search(whole, &f.options, both, &error);
+    struct variants_result *result = variants_search(whole, &f.options, MICRO_BATCHES, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(result->best->plan->batch, <=, 2);
     g_assert_cmpuint(result->best->plan->batch * result->best->plan->micro_batches, ==, 8);
@@ -450,11 +462,10 @@ static void test_micro_batches(void)
     variants_result_free(result);
 
     whole->operators[0].duration_ns += 5;
-    g_assert_null(variants_search(whole, &f.options, both, &error));
+    g_assert_null(variants_search(whole, &f.options, MICRO_BATCHES, &error));
     g_assert_true(g_error_matches(error, TRACE_ERROR, TRACE_ERROR_INVALID));
     trace_free(parts);
     trace_free(whole);
-    recognised_free(recognised);
     tear_down(&f);
 }
 
