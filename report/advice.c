@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-char *command_trace(const struct inputs *inputs)
+char *command_trace(const struct report_inputs *inputs)
 {
     if (inputs->traces->len)
         return text_shell(((const struct input_trace *)g_ptr_array_index(inputs->traces, 0))->path);
@@ -18,12 +18,12 @@ char *command_trace(const struct inputs *inputs)
     return g_strdup("run.pstar");
 }
 
-char *command_platform(const struct inputs *inputs)
+char *command_platform(const struct report_inputs *inputs)
 {
     return inputs->platform_path ? text_shell(inputs->platform_path) : g_strdup("machine.json");
 }
 
-char *command_plan(const struct inputs *inputs)
+char *command_plan(const struct report_inputs *inputs)
 {
     if (!inputs->plans->len)
         return g_strdup("plan.json");
@@ -36,20 +36,20 @@ static uint64_t limited(uint64_t bytes)
     return bytes == UINT64_MAX ? 0 : bytes;
 }
 
-static uint64_t device_memory_of(const struct inputs *inputs)
+static uint64_t device_memory_of(const struct report_inputs *inputs)
 {
     if (inputs->plans->len)
         return limited(((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))
                            ->configuration.device_budget);
-    for (guint i = 0; i < inputs->strips->len; i++) {
-        const struct strips *strips = g_ptr_array_index(inputs->strips, i);
-        if (!strips->measured)
-            return limited(strips->configuration.device_budget);
+    for (guint i = 0; i < inputs->tracks->len; i++) {
+        const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
+        if (!tracks->measured)
+            return limited(tracks->configuration.device_budget);
     }
     return 0;
 }
 
-char *command_memory(const struct inputs *inputs)
+char *command_memory(const struct report_inputs *inputs)
 {
     uint64_t bytes = device_memory_of(inputs);
     return bytes ? g_strdup_printf("%" G_GUINT64_FORMAT, bytes) : g_strdup("SIZE");
@@ -61,11 +61,11 @@ char *command_memory(const struct inputs *inputs)
 /* Below this share of its peak the link idles. */
 #define IDLE 0.5
 
-struct step {
+struct advised_step {
     struct contents *contents;
-    const struct strips *strips;
-    guint number; /* of the strips */
-    struct strip_sums phases[STRIP_NO_PHASE], all;
+    const struct tracks *tracks;
+    guint number; /* of the tracks */
+    struct track_sums phases[TRACK_NO_PHASE], all;
     const char *trace, *memory, *platform; /* words of commands */
     const char *busy, *link;               /* names of its figures */
 };
@@ -76,17 +76,17 @@ static char *percent(double part, double whole)
     return g_strconcat(digits, " %", NULL);
 }
 
-static char *plan_command(const struct step *step)
+static char *plan_command(const struct advised_step *step)
 {
     return g_strdup_printf("pstar-plan %s --device-memory %s --platform %s -o plan.json",
                            step->trace, step->memory, step->platform);
 }
 
 /* "backward (0.9 s), update (12 ms)": where a cause holds the device up. */
-static char *where(const struct step *step, enum strip cause)
+static char *where(const struct advised_step *step, enum track cause)
 {
     GString *text = g_string_new(NULL);
-    for (int phase = 0; phase < STRIP_NO_PHASE; phase++) {
+    for (int phase = 0; phase < TRACK_NO_PHASE; phase++) {
         double seconds = step->phases[phase].wait_for[cause];
         if (seconds < 0.1 * step->all.wait_for[cause])
             continue;
@@ -99,22 +99,22 @@ static char *where(const struct step *step, enum strip cause)
     return g_string_free(text, FALSE);
 }
 
-static char *claim_of(const struct step *step, const char *what, enum strip cause)
+static char *claim_of(const struct advised_step *step, const char *what, enum track cause)
 {
     double seconds = step->all.wait_for[cause];
     g_autofree char *length = text_seconds(seconds);
-    g_autofree char *share = percent(seconds, step->strips->seconds);
+    g_autofree char *share = percent(seconds, step->tracks->seconds);
     return g_strdup_printf("%s for %s, %s of the step%s", what, length, share,
                            step->number ? ", in the simulation" : "");
 }
 
 /* The longest wait for it, with a little of what is around. */
-static void show_longest(const struct step *step, int cause, struct advice *advice)
+static void show_longest(const struct advised_step *step, int cause, struct advice *advice)
 {
-    const GArray *waits = step->strips->spans[STRIP_WAIT];
-    const struct strip_span *longest = NULL;
+    const GArray *waits = step->tracks->spans[TRACK_WAIT];
+    const struct track_span *longest = NULL;
     for (guint i = 0; i < waits->len; i++) {
-        const struct strip_span *wait = &g_array_index(waits, struct strip_span, i);
+        const struct track_span *wait = &g_array_index(waits, struct track_span, i);
         if (wait->cause == cause &&
             (!longest || wait->end - wait->start > longest->end - longest->start))
             longest = wait;
@@ -124,92 +124,92 @@ static void show_longest(const struct step *step, int cause, struct advice *advi
     double margin = 0.05 * (longest->end - longest->start);
     advice->timeline = timeline_name(step->number);
     advice->from = MAX(0, longest->start - margin);
-    advice->to = MIN(step->strips->seconds, longest->end + margin);
+    advice->to = MIN(step->tracks->seconds, longest->end + margin);
 }
 
-static void add_host(const struct step *step)
+static void add_host(const struct advised_step *step)
 {
-    const struct strip_sums *update = &step->phases[TRACE_UPDATE_PHASE];
-    double seconds = step->all.wait_for[STRIP_HOST];
-    if (seconds < WORTH * step->strips->seconds)
+    const struct track_sums *update = &step->phases[TRACE_UPDATE_PHASE];
+    double seconds = step->all.wait_for[TRACK_HOST];
+    if (seconds < WORTH * step->tracks->seconds)
         return;
-    g_autofree char *busy = percent(update->busy[STRIP_COMPUTE], update->seconds);
+    g_autofree char *busy = percent(update->busy[TRACK_COMPUTE], update->seconds);
     struct advice *advice = advice_append(
         step->contents, seconds, step->busy,
-        claim_of(step, "The optimizer on the host holds the device up", STRIP_HOST),
+        claim_of(step, "The optimizer on the host holds the device up", TRACK_HOST),
         g_strdup_printf("In the update the device computes for %s of the time. Interleave: let the "
                         "device update every k-th group, or the share that keeps both sides busy; "
                         "the planner finds which.",
                         busy),
         plan_command(step));
-    show_longest(step, STRIP_HOST, advice);
+    show_longest(step, TRACK_HOST, advice);
 }
 
-static void add_to_host(const struct step *step)
+static void add_to_host(const struct advised_step *step)
 {
-    double seconds = step->all.wait_for[STRIP_D2H];
-    if (seconds < WORTH * step->strips->seconds)
+    double seconds = step->all.wait_for[TRACK_D2H];
+    if (seconds < WORTH * step->tracks->seconds)
         return;
-    g_autofree char *phases = where(step, STRIP_D2H);
-    bool backward = step->phases[TRACE_BACKWARD].wait_for[STRIP_D2H] > seconds / 2;
+    g_autofree char *phases = where(step, TRACK_D2H);
+    bool backward = step->phases[TRACE_BACKWARD].wait_for[TRACK_D2H] > seconds / 2;
     struct advice *advice =
         advice_append(step->contents, seconds, step->busy,
-                      claim_of(step, "Copies to the host hold the device up", STRIP_D2H),
+                      claim_of(step, "Copies to the host hold the device up", TRACK_D2H),
                       g_strdup_printf("It waits for them in %s. %s", phases,
                                       backward ? "Flush gradients asynchronously: let them leave "
                                                  "behind backward, and wait for the last one only."
                                                : "Write back earlier, behind the operators, what "
                                                  "will have to leave anyway."),
                       plan_command(step));
-    show_longest(step, STRIP_D2H, advice);
+    show_longest(step, TRACK_D2H, advice);
 }
 
-static void add_to_device(const struct step *step)
+static void add_to_device(const struct advised_step *step)
 {
-    double seconds = step->all.wait_for[STRIP_H2D];
-    if (seconds < WORTH * step->strips->seconds)
+    double seconds = step->all.wait_for[TRACK_H2D];
+    if (seconds < WORTH * step->tracks->seconds)
         return;
-    g_autofree char *phases = where(step, STRIP_H2D);
+    g_autofree char *phases = where(step, TRACK_H2D);
     struct advice *advice =
         advice_append(step->contents, seconds, step->busy,
-                      claim_of(step, "Copies to the device hold it up", STRIP_H2D),
+                      claim_of(step, "Copies to the device hold it up", TRACK_H2D),
                       g_strdup_printf("It waits for them in %s. Fetch ahead of the operators, "
                                       "or keep on the device what is used next.",
                                       phases),
                       g_strdup_printf("pstar-sim %s --device-memory %s --look-ahead 0,1,2,4,8",
                                       step->trace, step->memory));
-    show_longest(step, STRIP_H2D, advice);
+    show_longest(step, TRACK_H2D, advice);
 }
 
-static void add_network(const struct step *step)
+static void add_network(const struct advised_step *step)
 {
-    double seconds = step->all.wait_for[STRIP_NETWORK];
-    if (seconds < WORTH * step->strips->seconds)
+    double seconds = step->all.wait_for[TRACK_NETWORK];
+    if (seconds < WORTH * step->tracks->seconds)
         return;
-    g_autofree char *phases = where(step, STRIP_NETWORK);
-    g_autofree char *busy = percent(step->all.busy[STRIP_NETWORK], step->strips->seconds);
+    g_autofree char *phases = where(step, TRACK_NETWORK);
+    g_autofree char *busy = percent(step->all.busy[TRACK_NETWORK], step->tracks->seconds);
     struct advice *advice = advice_append(
         step->contents, seconds, step->busy,
-        claim_of(step, "Collectives and other ranks hold the device up", STRIP_NETWORK),
+        claim_of(step, "Collectives and other ranks hold the device up", TRACK_NETWORK),
         g_strdup_printf("It waits for them in %s; they run for %s of the step. Start them earlier, "
                         "so that they run behind the operators, or find the rank that comes late: "
                         "its trace has the least of such waits.",
                         phases, busy),
         g_strdup("FSDP: fully_shard(...), set_modules_to_forward_prefetch(...), "
                  "set_modules_to_backward_prefetch(...)"));
-    show_longest(step, STRIP_NETWORK, advice);
+    show_longest(step, TRACK_NETWORK, advice);
 }
 
-static void add_unknown(const struct step *step)
+static void add_unknown(const struct advised_step *step)
 {
-    double seconds = step->all.wait_for[STRIP_UNKNOWN];
-    if (seconds < WORTH * step->strips->seconds)
+    double seconds = step->all.wait_for[TRACK_UNKNOWN];
+    if (seconds < WORTH * step->tracks->seconds)
         return;
-    g_autofree char *phases = where(step, (enum strip)STRIP_UNKNOWN);
-    bool copies = step->strips->known[STRIP_H2D];
+    g_autofree char *phases = where(step, (enum track)TRACK_UNKNOWN);
+    bool copies = step->tracks->known[TRACK_H2D];
     struct advice *advice = advice_append(
         step->contents, seconds, step->busy,
-        claim_of(step, "The device has nothing to compute", (enum strip)STRIP_UNKNOWN),
+        claim_of(step, "The device has nothing to compute", (enum track)TRACK_UNKNOWN),
         g_strdup_printf("It waits in %s. %s", phases,
                         copies ? "No copy and no optimizer runs meanwhile: the program itself does "
                                  "not give it work in time."
@@ -217,21 +217,21 @@ static void add_unknown(const struct step *step)
                                  "step says what it waits for."),
         g_strdup_printf("pstar-sim %s --device-memory %s --timeline step.json", step->trace,
                         step->memory));
-    show_longest(step, STRIP_UNKNOWN, advice);
+    show_longest(step, TRACK_UNKNOWN, advice);
 }
 
 /* While the update runs. */
-static void add_idle_link(const struct step *step)
+static void add_idle_link(const struct advised_step *step)
 {
-    const struct strips *strips = step->strips;
-    const struct strip_sums *update = &step->phases[TRACE_UPDATE_PHASE];
-    double said = strips->link_said_by ? MAX(strips->link_rate[0], strips->link_rate[1]) : 0;
-    double carried = MAX(strips_peak_rate(strips, STRIP_H2D), strips_peak_rate(strips, STRIP_D2H));
+    const struct tracks *tracks = step->tracks;
+    const struct track_sums *update = &step->phases[TRACE_UPDATE_PHASE];
+    double said = tracks->link_said_by ? MAX(tracks->link_rate[0], tracks->link_rate[1]) : 0;
+    double carried = MAX(tracks_peak_rate(tracks, TRACK_H2D), tracks_peak_rate(tracks, TRACK_D2H));
     double peak = said > 0 ? said : carried;
-    if (!strips->known[STRIP_H2D] || update->seconds < 0.1 * strips->seconds || !(peak > 0))
+    if (!tracks->known[TRACK_H2D] || update->seconds < 0.1 * tracks->seconds || !(peak > 0))
         return;
-    double h2d = update->bytes[STRIP_H2D] / update->seconds;
-    double d2h = update->bytes[STRIP_D2H] / update->seconds;
+    double h2d = update->bytes[TRACK_H2D] / update->seconds;
+    double d2h = update->bytes[TRACK_D2H] / update->seconds;
     if (MAX(h2d, d2h) > IDLE * peak)
         return;
     g_autofree char *up = text_rate(h2d), *down = text_rate(d2h), *most = text_rate(peak);
@@ -253,7 +253,7 @@ static void add_idle_link(const struct step *step)
 static guint telling(const GPtrArray *all)
 {
     for (guint i = 0; i < all->len; i++)
-        if (((const struct strips *)g_ptr_array_index(all, i))->known[STRIP_H2D])
+        if (((const struct tracks *)g_ptr_array_index(all, i))->known[TRACK_H2D])
             return i;
     return 0;
 }
@@ -261,25 +261,25 @@ static guint telling(const GPtrArray *all)
 /* Of the first step that was given. */
 static void advice_add_waits(struct contents *contents)
 {
-    const GPtrArray *all = contents->inputs->strips;
-    if (!all->len || ((const struct strips *)all->pdata[0])->alone)
+    const GPtrArray *all = contents->inputs->tracks;
+    if (!all->len || ((const struct tracks *)all->pdata[0])->alone)
         return;
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *memory = command_memory(contents->inputs);
     g_autofree char *platform = command_platform(contents->inputs);
     guint number = telling(all);
-    g_autofree char *busy = figure_name("busy", number), *link = figure_name("link", number);
-    struct step step = {.contents = contents,
-                        .strips = g_ptr_array_index(all, number),
-                        .number = number,
-                        .trace = trace,
-                        .memory = memory,
-                        .platform = platform,
-                        .busy = busy,
-                        .link = link};
-    step.all = strips_sum_all(step.strips);
-    for (int phase = 0; phase < STRIP_NO_PHASE; phase++)
-        step.phases[phase] = strips_sum(step.strips, (enum trace_phase)phase);
+    g_autofree char *busy = plot_name("busy", number), *link = plot_name("link", number);
+    struct advised_step step = {.contents = contents,
+                                .tracks = g_ptr_array_index(all, number),
+                                .number = number,
+                                .trace = trace,
+                                .memory = memory,
+                                .platform = platform,
+                                .busy = busy,
+                                .link = link};
+    step.all = tracks_sum_all(step.tracks);
+    for (int phase = 0; phase < TRACK_NO_PHASE; phase++)
+        step.phases[phase] = tracks_sum(step.tracks, (enum trace_phase)phase);
     add_host(&step);
     add_to_host(&step);
     add_to_device(&step);
@@ -356,7 +356,7 @@ static void add_peak(struct contents *contents, const struct trace *trace, const
 
 static void advice_add_memory(struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
+    const struct report_inputs *inputs = contents->inputs;
     const struct replayed *replayed = contents->replays->len
                                           ? &g_array_index(contents->replays, struct replayed, 0)
                                           : NULL;
@@ -374,14 +374,14 @@ static void advice_add_memory(struct contents *contents)
 /* Below this share of a step waiting is not what makes it slow. */
 #define LITTLE 0.05
 
-struct advice *advice_append(struct contents *contents, double seconds, const char *figure,
+struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
                              char *claim, char *detail, char *command)
 {
     struct advice *advice = g_new(struct advice, 1);
     *advice = (struct advice){.claim = claim,
                               .detail = detail,
                               .command = command,
-                              .figure = g_strdup(figure),
+                              .plot = g_strdup(plot),
                               .seconds = seconds};
     g_ptr_array_add(contents->advice, advice);
     return advice;
@@ -399,52 +399,52 @@ static int most_seconds_first(const void *left, const void *right)
     return (a->seconds < b->seconds) - (a->seconds > b->seconds);
 }
 
-static double waiting(const struct split *split, int *cause)
+static double waiting(const struct breakdown *breakdown, int *cause)
 {
     double all = 0;
-    *cause = STRIP_UNKNOWN;
-    for (int c = 0; c <= STRIP_UNKNOWN; c++) {
-        all += split->wait[c];
-        if (split->wait[c] > split->wait[*cause])
+    *cause = TRACK_UNKNOWN;
+    for (int c = 0; c <= TRACK_UNKNOWN; c++) {
+        all += breakdown->wait[c];
+        if (breakdown->wait[c] > breakdown->wait[*cause])
             *cause = c;
     }
     return all;
 }
 
 /* Of the first step: one that was given, else the fastest that could be. */
-static char *verdict_of(const struct split *split)
+static char *verdict_of(const struct breakdown *breakdown)
 {
-    static const char *const causes[STRIPS + 1] = {
-        [STRIP_COMPUTE] = "",
-        [STRIP_H2D] = ", mostly for copies to the device",
-        [STRIP_D2H] = ", mostly for copies to the host",
-        [STRIP_HOST] = ", mostly for the optimizer on the host",
-        [STRIP_NETWORK] = ", mostly for other devices",
-        [STRIP_UNKNOWN] = "",
+    static const char *const causes[TRACKS + 1] = {
+        [TRACK_COMPUTE] = "",
+        [TRACK_H2D] = ", mostly for copies to the device",
+        [TRACK_D2H] = ", mostly for copies to the host",
+        [TRACK_HOST] = ", mostly for the optimizer on the host",
+        [TRACK_NETWORK] = ", mostly for other devices",
+        [TRACK_UNKNOWN] = "",
     };
     int cause;
-    double waits = waiting(split, &cause);
-    g_autofree char *length = text_seconds(split->seconds);
-    if (split->alone)
+    double waits = waiting(breakdown, &cause);
+    g_autofree char *length = text_seconds(breakdown->seconds);
+    if (breakdown->alone)
         return g_strdup_printf("The operators of a step take %s; what it waits for beside them, a "
                                "simulation tells",
                                length);
-    if (waits < LITTLE * split->seconds)
+    if (waits < LITTLE * breakdown->seconds)
         return g_strdup_printf("A step takes %s, and the device computes nearly all of the time",
                                length);
-    g_autofree char *share = text_number("%.0f", 100 * waits / split->seconds);
+    g_autofree char *share = text_number("%.0f", 100 * waits / breakdown->seconds);
     return g_strdup_printf("A step takes %s, and the device waits for %s %% of it%s", length, share,
                            causes[cause]);
 }
 
 /* "B is 131 ms faster than A (20 %): mostly the waiting, 127 ms less." */
-static char *comparison_of(const struct inputs *inputs)
+static char *comparison_of(const struct report_inputs *inputs)
 {
-    const struct strips *a, *b;
-    if (!compare_pair(inputs, &a, &b))
+    const struct tracks *a, *b;
+    if (!compare_steps(inputs, &a, &b))
         return NULL;
     double more = b->seconds - a->seconds;
-    double waits = strips_sum_all(b).busy[STRIP_WAIT] - strips_sum_all(a).busy[STRIP_WAIT];
+    double waits = tracks_sum_all(b).busy[TRACK_WAIT] - tracks_sum_all(a).busy[TRACK_WAIT];
     g_autofree char *length = text_seconds(fabs(more)), *waited = text_seconds(fabs(waits));
     g_autofree char *percent = text_number("%.0f", 100 * fabs(more) / a->seconds);
     if (a->alone || b->alone)
@@ -460,8 +460,8 @@ static char *comparison_of(const struct inputs *inputs)
 void advice_add(struct contents *contents)
 {
     contents->comparison = comparison_of(contents->inputs);
-    if (contents->splits->len)
-        contents->verdict = verdict_of(g_ptr_array_index(contents->splits, 0));
+    if (contents->breakdowns->len)
+        contents->verdict = verdict_of(g_ptr_array_index(contents->breakdowns, 0));
     advice_add_waits(contents);
     advice_add_choices(contents);
     advice_add_memory(contents);

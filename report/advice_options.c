@@ -10,17 +10,18 @@
 #define WORTH 0.02
 
 /* The first step that was given; NULL: none was. */
-static const struct split *given_of(const struct contents *contents)
+static const struct breakdown *given_of(const struct contents *contents)
 {
-    const struct split *first = contents->splits->len ? g_ptr_array_index(contents->splits, 0)
-                                                      : NULL;
+    const struct breakdown *first = contents->breakdowns->len
+                                        ? g_ptr_array_index(contents->breakdowns, 0)
+                                        : NULL;
     return first && first->given ? first : NULL;
 }
 
 static void add_plan(struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
-    const struct split *given = given_of(contents);
+    const struct report_inputs *inputs = contents->inputs;
+    const struct breakdown *given = given_of(contents);
     const struct input_plan *input = inputs->plans->len ? g_ptr_array_index(inputs->plans, 0)
                                                         : NULL;
     double planned = input ? input->plan->predicted.iteration_seconds : 0;
@@ -40,16 +41,16 @@ static void add_plan(struct contents *contents)
 /* The fastest of the sweep that is not the planner's; it comes in order of time. */
 static void add_strategy(struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
-    const struct split *given = given_of(contents), *best = NULL, *plan = NULL;
-    for (guint i = 0; i < contents->splits->len; i++) {
-        const struct split *split = g_ptr_array_index(contents->splits, i);
-        if (split->given || split->alone)
+    const struct report_inputs *inputs = contents->inputs;
+    const struct breakdown *given = given_of(contents), *best = NULL, *plan = NULL;
+    for (guint i = 0; i < contents->breakdowns->len; i++) {
+        const struct breakdown *breakdown = g_ptr_array_index(contents->breakdowns, i);
+        if (breakdown->given || breakdown->alone)
             continue;
-        if (!g_strcmp0(split->maker, "planner"))
-            plan = plan ? plan : split;
+        if (!g_strcmp0(breakdown->maker, "planner"))
+            plan = plan ? plan : breakdown;
         else
-            best = best ? best : split;
+            best = best ? best : breakdown;
     }
     g_autofree char *trace = command_trace(inputs), *memory = command_memory(inputs);
     g_autofree char *platform = command_platform(inputs);
@@ -119,18 +120,18 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
 /* Of the first run that a sweep has an entry for. */
 static void add_chunks(struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
+    const struct report_inputs *inputs = contents->inputs;
     guint before = contents->advice->len;
     for (guint s = 0; s < inputs->sweeps->len && contents->advice->len == before; s++) {
         const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
         for (guint r = 0; r < inputs->runs->len && contents->advice->len == before; r++)
             add_chunk_size(
                 contents, sweep,
-                &((const struct run_log *)g_ptr_array_index(inputs->runs, r))->configuration);
-        for (guint i = 0; i < inputs->strips->len && contents->advice->len == before; i++)
+                &((const struct logged_run *)g_ptr_array_index(inputs->runs, r))->configuration);
+        for (guint i = 0; i < inputs->tracks->len && contents->advice->len == before; i++)
             add_chunk_size(
                 contents, sweep,
-                &((const struct strips *)g_ptr_array_index(inputs->strips, i))->configuration);
+                &((const struct tracks *)g_ptr_array_index(inputs->tracks, i))->configuration);
     }
 }
 
@@ -148,7 +149,7 @@ void advice_add_choices(struct contents *contents)
 #define AFTER 0.1
 
 /* The budget of the sweep that advice begins with: the plan's, or the least. */
-static guint budget_now(const struct inputs *inputs, const GArray *budgets)
+static guint budget_now(const struct report_inputs *inputs, const GArray *budgets)
 {
     for (guint b = 0; inputs->plans->len && b < budgets->len; b++)
         if (g_array_index(budgets, uint64_t, b) ==
@@ -214,7 +215,7 @@ static void add_link(struct contents *contents, const struct sweep_file *sweep,
 
 void advice_add_hardware(struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
+    const struct report_inputs *inputs = contents->inputs;
     if (!inputs->sweeps->len)
         return;
     const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);

@@ -6,73 +6,74 @@
 
 #include <math.h>
 
-static void split_free(void *data)
+static void breakdown_free(void *data)
 {
-    struct split *split = data;
-    g_free(split->label);
-    g_free(split->maker);
-    g_free(split);
+    struct breakdown *breakdown = data;
+    g_free(breakdown->label);
+    g_free(breakdown->maker);
+    g_free(breakdown);
 }
 
 /* What the device waits for in a phase of which the sums are known. */
-static void add_phase(struct split *split, uint8_t phase, const struct strip_sums *sums)
+static void add_phase(struct breakdown *breakdown, uint8_t phase, const struct track_sums *sums)
 {
-    split->compute[phase] += sums->busy[STRIP_COMPUTE];
-    for (int cause = 0; cause <= STRIP_UNKNOWN; cause++)
-        split->wait[cause] += sums->wait_for[cause];
+    breakdown->compute[phase] += sums->busy[TRACK_COMPUTE];
+    for (int cause = 0; cause <= TRACK_UNKNOWN; cause++)
+        breakdown->wait[cause] += sums->wait_for[cause];
 }
 
-static struct split *split_of_strips(const struct strips *strips)
+static struct breakdown *breakdown_of_tracks(const struct tracks *tracks)
 {
-    struct split *split = g_new0(struct split, 1);
-    split->label = g_strdup_printf("%s, %s", strips->origin,
-                                   strips->alone      ? "its operators alone"
-                                   : strips->measured ? "measured"
-                                                      : "simulated");
-    split->maker = g_strdup(strips->configuration.maker);
-    split->seconds = strips->seconds;
-    split->given = !strips->alone;
-    split->alone = strips->alone;
-    if (!strips->phases->len) {
-        struct strip_sums sums = strips_sum_all(strips);
-        add_phase(split, STRIP_NO_PHASE, &sums);
+    struct breakdown *breakdown = g_new0(struct breakdown, 1);
+    breakdown->label = g_strdup_printf("%s, %s", tracks->origin,
+                                       tracks->alone      ? "its operators alone"
+                                       : tracks->measured ? "measured"
+                                                          : "simulated");
+    breakdown->maker = g_strdup(tracks->configuration.maker);
+    breakdown->seconds = tracks->seconds;
+    breakdown->given = !tracks->alone;
+    breakdown->alone = tracks->alone;
+    if (!tracks->phases->len) {
+        struct track_sums sums = tracks_sum_all(tracks);
+        add_phase(breakdown, TRACK_NO_PHASE, &sums);
     }
-    for (int phase = 0; strips->phases->len && phase < STRIP_NO_PHASE; phase++) {
-        struct strip_sums sums = strips_sum(strips, (enum trace_phase)phase);
-        add_phase(split, (uint8_t)phase, &sums);
+    for (int phase = 0; tracks->phases->len && phase < TRACK_NO_PHASE; phase++) {
+        struct track_sums sums = tracks_sum(tracks, (enum trace_phase)phase);
+        add_phase(breakdown, (uint8_t)phase, &sums);
     }
-    return split;
+    return breakdown;
 }
 
 /* Of an iteration of which only sums are known. */
-static struct split *split_of_figures(const struct configuration *configuration,
-                                      const struct plan_figures *figures)
+static struct breakdown *breakdown_of_figures(const struct configuration *configuration,
+                                              const struct plan_figures *figures)
 {
-    struct split *split = g_new0(struct split, 1);
-    split->label = configuration_short_label(configuration);
-    split->maker = g_strdup(configuration->maker);
-    split->seconds = figures->iteration_seconds;
-    split->compute[STRIP_NO_PHASE] = figures->iteration_seconds - figures->stall_seconds;
-    split->wait[STRIP_UNKNOWN] = figures->stall_seconds;
-    return split;
+    struct breakdown *breakdown = g_new0(struct breakdown, 1);
+    breakdown->label = configuration_short_label(configuration);
+    breakdown->maker = g_strdup(configuration->maker);
+    breakdown->seconds = figures->iteration_seconds;
+    breakdown->compute[TRACK_NO_PHASE] = figures->iteration_seconds - figures->stall_seconds;
+    breakdown->wait[TRACK_UNKNOWN] = figures->stall_seconds;
+    return breakdown;
 }
 
-static struct split *split_of_entry(const struct sweep_file_entry *entry)
+static struct breakdown *breakdown_of_entry(const struct sweep_file_entry *entry)
 {
     if (!entry->phases)
-        return split_of_figures(&entry->configuration, &entry->figures);
-    struct split *split = split_of_figures(&entry->configuration, &entry->figures);
-    split->compute[STRIP_NO_PHASE] = split->wait[STRIP_UNKNOWN] = 0;
-    for (int phase = 0; phase < STRIP_NO_PHASE; phase++) {
-        const struct strip_sums *sums = &entry->phases[phase];
-        add_phase(split, (uint8_t)phase, sums);
+        return breakdown_of_figures(&entry->configuration, &entry->figures);
+    struct breakdown *breakdown = breakdown_of_figures(&entry->configuration, &entry->figures);
+    breakdown->compute[TRACK_NO_PHASE] = breakdown->wait[TRACK_UNKNOWN] = 0;
+    for (int phase = 0; phase < TRACK_NO_PHASE; phase++) {
+        const struct track_sums *sums = &entry->phases[phase];
+        add_phase(breakdown, (uint8_t)phase, sums);
     }
-    return split;
+    return breakdown;
 }
 
 static int by_seconds(const void *left, const void *right)
 {
-    const struct split *a = *(struct split *const *)left, *b = *(struct split *const *)right;
+    const struct breakdown *a = *(struct breakdown *const *)left,
+                           *b = *(struct breakdown *const *)right;
     return (a->seconds > b->seconds) - (a->seconds < b->seconds);
 }
 
@@ -96,93 +97,94 @@ static void add_sweep(const struct sweep_file *sweep, const GPtrArray *plans, GP
         const struct sweep_file_entry *entry = sweep_file_fastest(sweep, budget,
                                                                   g_ptr_array_index(makers, m));
         if (entry)
-            g_ptr_array_add(others, split_of_entry(entry));
+            g_ptr_array_add(others, breakdown_of_entry(entry));
     }
 }
 
 /* Whether a timeline of it is among the files, which says more. */
-static bool has_timeline(const struct inputs *inputs, const struct input_plan *input)
+static bool has_timeline(const struct report_inputs *inputs, const struct input_plan *input)
 {
-    for (guint i = 0; i < inputs->strips->len; i++) {
-        const struct strips *strips = g_ptr_array_index(inputs->strips, i);
-        if (!strips->measured && !strips->alone &&
-            !g_strcmp0(strips->configuration.maker, input->configuration.maker) &&
-            fabs(strips->seconds - input->plan->predicted.iteration_seconds) < 1e-6)
+    for (guint i = 0; i < inputs->tracks->len; i++) {
+        const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
+        if (!tracks->measured && !tracks->alone &&
+            !g_strcmp0(tracks->configuration.maker, input->configuration.maker) &&
+            fabs(tracks->seconds - input->plan->predicted.iteration_seconds) < 1e-6)
             return true;
     }
     return false;
 }
 
-GPtrArray *splits_find(const struct inputs *inputs)
+GPtrArray *breakdowns_find(const struct report_inputs *inputs)
 {
-    GPtrArray *splits = g_ptr_array_new_with_free_func(split_free);
+    GPtrArray *breakdowns = g_ptr_array_new_with_free_func(breakdown_free);
     GPtrArray *others = g_ptr_array_new(), *alone = g_ptr_array_new();
-    for (guint i = 0; i < inputs->strips->len; i++) {
-        struct split *split = split_of_strips(g_ptr_array_index(inputs->strips, i));
-        g_ptr_array_add(split->alone ? alone : splits, split);
+    for (guint i = 0; i < inputs->tracks->len; i++) {
+        struct breakdown *breakdown = breakdown_of_tracks(g_ptr_array_index(inputs->tracks, i));
+        g_ptr_array_add(breakdown->alone ? alone : breakdowns, breakdown);
     }
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
         if (input->plan->predicted.iteration_seconds > 0 && !has_timeline(inputs, input))
             g_ptr_array_add(others,
-                            split_of_figures(&input->configuration, &input->plan->predicted));
+                            breakdown_of_figures(&input->configuration, &input->plan->predicted));
     }
     for (guint s = 0; s < inputs->sweeps->len; s++)
         add_sweep(g_ptr_array_index(inputs->sweeps, s), inputs->plans, others);
     g_ptr_array_sort(others, by_seconds);
-    g_ptr_array_extend_and_steal(splits, others);
-    g_ptr_array_extend_and_steal(splits, alone);
-    return splits;
+    g_ptr_array_extend_and_steal(breakdowns, others);
+    g_ptr_array_extend_and_steal(breakdowns, alone);
+    return breakdowns;
 }
 
-static bool predict_by_plan(const struct inputs *inputs, struct pair *pair)
+static bool predict_by_plan(const struct report_inputs *inputs, struct prediction *prediction)
 {
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
-        if (!configuration_same(&input->configuration, &pair->run->configuration))
+        if (!configuration_same(&input->configuration, &prediction->run->configuration))
             continue;
-        pair->predictor = input->path;
-        pair->configuration = &input->configuration;
-        pair->predicted = input->plan->predicted;
+        prediction->predictor = input->path;
+        prediction->configuration = &input->configuration;
+        prediction->predicted = input->plan->predicted;
         return true;
     }
     return false;
 }
 
-static bool predict_by_sweep(const struct sweep_file *sweep, struct pair *pair)
+static bool predict_by_sweep(const struct sweep_file *sweep, struct prediction *prediction)
 {
     for (guint i = 0; i < sweep->entries->len; i++) {
         const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
                                                               struct sweep_file_entry, i);
-        if (!entry->fits || !configuration_same(&entry->configuration, &pair->run->configuration))
+        if (!entry->fits ||
+            !configuration_same(&entry->configuration, &prediction->run->configuration))
             continue;
-        pair->predictor = sweep->origin;
-        pair->configuration = &entry->configuration;
-        pair->predicted = entry->figures;
+        prediction->predictor = sweep->origin;
+        prediction->configuration = &entry->configuration;
+        prediction->predicted = entry->figures;
         return true;
     }
     return false;
 }
 
-GArray *pairs_find(const struct inputs *inputs)
+GArray *predictions_find(const struct report_inputs *inputs)
 {
-    GArray *pairs = g_array_new(FALSE, FALSE, sizeof(struct pair));
+    GArray *predictions = g_array_new(FALSE, FALSE, sizeof(struct prediction));
     for (guint r = 0; r < inputs->runs->len; r++) {
-        struct pair pair = {.run = g_ptr_array_index(inputs->runs, r)};
-        if (!run_log_measured(pair.run, &pair.measured, &pair.steady))
+        struct prediction prediction = {.run = g_ptr_array_index(inputs->runs, r)};
+        if (!run_log_measured(prediction.run, &prediction.measured, &prediction.steady))
             continue;
-        run_log_range(pair.run, &pair.low, &pair.high);
-        bool found = predict_by_plan(inputs, &pair);
+        run_log_range(prediction.run, &prediction.low, &prediction.high);
+        bool found = predict_by_plan(inputs, &prediction);
         for (guint s = 0; s < inputs->sweeps->len && !found; s++)
-            found = predict_by_sweep(g_ptr_array_index(inputs->sweeps, s), &pair);
-        pair.timed = pair.predicted.iteration_seconds > 0;
+            found = predict_by_sweep(g_ptr_array_index(inputs->sweeps, s), &prediction);
+        prediction.timed = prediction.predicted.iteration_seconds > 0;
         if (found)
-            g_array_append_val(pairs, pair);
+            g_array_append_val(predictions, prediction);
     }
-    return pairs;
+    return predictions;
 }
 
-unsigned pair_equal_counts(const struct pair *pair, unsigned *of)
+unsigned prediction_equal_counts(const struct prediction *prediction, unsigned *of)
 {
     unsigned equal = 0;
     *of = 0;
@@ -190,37 +192,38 @@ unsigned pair_equal_counts(const struct pair *pair, unsigned *of)
         if (quantity->unit == QUANTITY_SECONDS)
             continue;
         ++*of;
-        equal += quantity_value(&pair->predicted, quantity) ==
-                 quantity_value(&pair->measured, quantity);
+        equal += quantity_value(&prediction->predicted, quantity) ==
+                 quantity_value(&prediction->measured, quantity);
     }
     return equal;
 }
 
-static bool first_two(const GPtrArray *all, bool measured, const struct strips **pair)
+static bool first_two(const GPtrArray *all, bool measured, const struct tracks **steps)
 {
     unsigned found = 0;
     for (guint i = 0; i < all->len && found < 2; i++) {
-        const struct strips *strips = g_ptr_array_index(all, i);
-        if (strips->measured == measured)
-            pair[found++] = strips;
+        const struct tracks *tracks = g_ptr_array_index(all, i);
+        if (tracks->measured == measured)
+            steps[found++] = tracks;
     }
     return found == 2;
 }
 
-bool compare_pair(const struct inputs *inputs, const struct strips **a, const struct strips **b)
+bool compare_steps(const struct report_inputs *inputs, const struct tracks **a,
+                   const struct tracks **b)
 {
-    const struct strips *pair[2];
-    if (!first_two(inputs->strips, true, pair) && !first_two(inputs->strips, false, pair))
+    const struct tracks *steps[2];
+    if (!first_two(inputs->tracks, true, steps) && !first_two(inputs->tracks, false, steps))
         return false;
-    *a = pair[0];
-    *b = pair[1];
+    *a = steps[0];
+    *b = steps[1];
     return true;
 }
 
 static void add_spans(GArray *changes, GHashTable *places, const GArray *spans, int which)
 {
     for (guint i = 0; i < spans->len; i++) {
-        const struct strip_span *span = &g_array_index(spans, struct strip_span, i);
+        const struct track_span *span = &g_array_index(spans, struct track_span, i);
         gpointer place;
         if (!g_hash_table_lookup_extended(places, span->name, NULL, &place)) {
             const struct compare_change fresh = {.name = span->name};
@@ -244,14 +247,14 @@ static int by_difference(const void *left, const void *right)
     return (a < b) - (a > b);
 }
 
-GArray *compare_names(const struct strips *a, const struct strips *b)
+GArray *compare_names(const struct tracks *a, const struct tracks *b)
 {
     GArray *changes = g_array_new(FALSE, FALSE, sizeof(struct compare_change));
     g_autoptr(GHashTable) places = g_hash_table_new(g_str_hash, g_str_equal);
-    const struct strips *both[] = {a, b};
+    const struct tracks *both[] = {a, b};
     for (int which = 0; which < 2; which++) {
-        add_spans(changes, places, both[which]->spans[STRIP_COMPUTE], which);
-        add_spans(changes, places, both[which]->spans[STRIP_HOST], which);
+        add_spans(changes, places, both[which]->spans[TRACK_COMPUTE], which);
+        add_spans(changes, places, both[which]->spans[TRACK_HOST], which);
     }
     g_array_sort(changes, by_difference);
     return changes;

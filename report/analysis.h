@@ -5,23 +5,24 @@
 
 #include "report/inputs.h"
 
-struct split {
+struct breakdown {
     char *label;                        /* for people */
     char *maker;                        /* who decides what moves; NULL: not said */
     double seconds;                     /* of the step; the parts below sum to it */
-    double compute[STRIP_NO_PHASE + 1]; /* by phase */
-    double wait[STRIPS + 1];            /* by cause, as strip_sums */
+    double compute[TRACK_NO_PHASE + 1]; /* by phase */
+    double wait[TRACKS + 1];            /* by cause, as track_sums */
     bool given; /* a step of a timeline or of a trace, not one that might be */
     bool alone; /* the operators of a trace, without what they wait for */
 };
 
-/* One a timeline and recorded step (GPtrArray of struct split), in the order of the files, then, by
- * time, what else the step could be: the plans, and of each sweep the fastest entry of each maker
- * with the memory of the first plan or, without one, the most memory; last operators alone. */
-GPtrArray *splits_find(const struct inputs *inputs);
+/* One a timeline and recorded step (GPtrArray of struct breakdown), in the order of the files,
+ * then, by time, what else the step could be: the plans, and of each sweep the fastest entry of
+ * each maker with the memory of the first plan or, without one, the most memory; last operators
+ * alone. */
+GPtrArray *breakdowns_find(const struct report_inputs *inputs);
 
-struct pair {
-    const struct run_log *run;
+struct prediction {
+    const struct logged_run *run;
     const char *predictor;                     /* the file of the plan or of the sweep */
     const struct configuration *configuration; /* the prediction's */
     struct plan_figures predicted, measured;
@@ -30,16 +31,17 @@ struct pair {
     bool steady;                   /* the run counts the same in every step from the third on */
 };
 
-/* One pair a run (struct pair): its plan if there is one, else the sweep's entry. Runs without
- * figures and runs that nothing predicts have none. */
-GArray *pairs_find(const struct inputs *inputs);
+/* One pair a run (struct prediction): its plan if there is one, else the sweep's entry. Runs
+ * without figures and runs that nothing predicts have none. */
+GArray *predictions_find(const struct report_inputs *inputs);
 
 /* How many figures, times left out, are equal. */
-unsigned pair_equal_counts(const struct pair *pair, unsigned *of);
+unsigned prediction_equal_counts(const struct prediction *prediction, unsigned *of);
 
 /* The first two steps that were recorded or, where fewer than two were, that were simulated, in the
  * order of the files. False: there are no two. */
-bool compare_pair(const struct inputs *inputs, const struct strips **a, const struct strips **b);
+bool compare_steps(const struct report_inputs *inputs, const struct tracks **a,
+                   const struct tracks **b);
 
 /* What computes, by name. */
 struct compare_change {
@@ -48,6 +50,6 @@ struct compare_change {
 };
 
 /* All names of both (struct compare_change), the largest difference first. */
-GArray *compare_names(const struct strips *a, const struct strips *b);
+GArray *compare_names(const struct tracks *a, const struct tracks *b);
 
 #endif

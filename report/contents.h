@@ -2,12 +2,12 @@
 #ifndef PSTAR_REPORT_CONTENTS_H
 #define PSTAR_REPORT_CONTENTS_H
 
-#include "report/figures.h"
 #include "report/inputs.h"
+#include "report/plots.h"
 #include "report/text.h"
 
 /* One number that answers a question at a glance. */
-struct finding {
+struct highlight {
     char *question; /* "Peak device memory" */
     char *answer;   /* "812 MiB" */
     char *detail;   /* a sentence */
@@ -18,7 +18,7 @@ struct advice {
     char *claim;     /* a sentence: what is slow */
     char *detail;    /* sentences: what that means, and what helps */
     char *command;   /* that does it, or finds out */
-    char *figure;    /* the id of the section of the page that shows it */
+    char *plot;      /* the id of the section of the page that shows it */
     double seconds;  /* of a step that are at stake; 0: it is memory that is */
     char *timeline;  /* where it is longest: the timeline that shows it; NULL: none does */
     double from, to; /* seconds in that timeline */
@@ -26,7 +26,7 @@ struct advice {
 
 /* A figure that the files are not enough for. */
 struct missing {
-    const char *figure; /* its title */
+    const char *plot; /* its title */
     char *reason;
     char *command; /* that makes what is missing */
 };
@@ -38,26 +38,26 @@ struct replayed {
 };
 
 struct contents {
-    const struct inputs *inputs;
-    GArray *replays;     /* struct replayed */
-    GPtrArray *splits;   /* struct split */
-    char *verdict;       /* a sentence: why the step takes as long as it does; NULL: not known */
-    char *comparison;    /* a sentence: two steps side by side; NULL: there are no two */
-    GPtrArray *advice;   /* struct advice, the most seconds first */
-    GArray *pairs;       /* struct pair */
-    GPtrArray *figures;  /* struct figure */
-    GPtrArray *tables;   /* struct table */
-    GPtrArray *findings; /* struct finding */
-    GArray *missing;     /* struct missing */
+    const struct report_inputs *inputs;
+    GArray *replays;       /* struct replayed */
+    GPtrArray *breakdowns; /* struct breakdown */
+    char *verdict;         /* a sentence: why the step takes as long as it does; NULL: not known */
+    char *comparison;      /* a sentence: two steps side by side; NULL: there are no two */
+    GPtrArray *advice;     /* struct advice, the most seconds first */
+    GArray *predictions;   /* struct prediction */
+    GPtrArray *plots;      /* struct plot */
+    GPtrArray *tables;     /* struct text_table */
+    GPtrArray *highlights; /* struct highlight */
+    GArray *missing;       /* struct missing */
 };
 
 /* Computes all of it; figures are not drawn yet. `inputs` outlives the result. */
-struct contents *contents_new(const struct inputs *inputs);
+struct contents *contents_new(const struct report_inputs *inputs);
 void contents_free(struct contents *contents);
 
 /* Adds what can be said from the inputs, the replays and the pairs; and what cannot, with the
  * command that would make it possible. */
-void findings_add(struct contents *contents);
+void highlights_add(struct contents *contents);
 void missing_add(struct contents *contents);
 
 /* Adds the verdict and all advice that can be given from the inputs and the replays. */
@@ -71,46 +71,46 @@ void advice_add_hardware(struct contents *contents);
 char *advice_gain(double less, double more);
 
 /* Adds one, which may be completed until the next is; takes claim, detail and command over. */
-struct advice *advice_append(struct contents *contents, double seconds, const char *figure,
+struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
                              char *claim, char *detail, char *command);
 
 /* The name of a file as a command line takes it: one of the files, or the name that it would
  * have. */
-char *command_platform(const struct inputs *inputs);
-char *command_trace(const struct inputs *inputs);
-char *command_plan(const struct inputs *inputs);
+char *command_platform(const struct report_inputs *inputs);
+char *command_trace(const struct report_inputs *inputs);
+char *command_plan(const struct report_inputs *inputs);
 
 /* The device memory of the files, where they agree on one: "131608576"; else "SIZE". */
-char *command_memory(const struct inputs *inputs);
+char *command_memory(const struct report_inputs *inputs);
 
 /* What ran: a row a property, a column a trace. */
-struct table *table_configuration(const struct inputs *inputs);
+struct text_table *table_configuration(const struct report_inputs *inputs);
 
 /* Operators and times by phase of one trace. */
-struct table *table_phases(const struct input_trace *trace);
+struct text_table *table_phases(const struct input_trace *trace);
 
 /* Time and busy shares by phase of one step. */
-struct table *table_busy(const struct strips *strips);
+struct text_table *table_busy(const struct tracks *tracks);
 
 /* The first two steps that traces have recorded, side by side: what got faster, what moved more. */
-struct table *table_compare(const struct inputs *inputs);
+struct text_table *table_compare(const struct report_inputs *inputs);
 
 /* Operators of the two whose time differs most. */
-struct table *table_compare_operators(const struct inputs *inputs);
+struct text_table *table_compare_operators(const struct report_inputs *inputs);
 
 /* Bytes over the link by phase, of chunks, under a plan. */
-struct table *table_phase_traffic(const struct replayed *replayed);
+struct text_table *table_phase_traffic(const struct replayed *replayed);
 
 /* Peaks by memory of every plan and run. */
-struct table *table_peaks(const struct contents *contents);
+struct text_table *table_peaks(const struct contents *contents);
 
 /* Traffic an iteration of every plan and run. */
-struct table *table_traffic(const struct inputs *inputs);
+struct text_table *table_traffic(const struct report_inputs *inputs);
 
 /* For each budget and policy the chunk size of least traffic. */
-struct table *table_best(const struct sweep_file *sweep);
+struct text_table *table_best(const struct sweep_file *sweep);
 
 /* All figures of one pair. */
-struct table *table_pair(const struct pair *pair);
+struct text_table *table_prediction(const struct prediction *prediction);
 
 #endif

@@ -9,9 +9,9 @@
 /* Takes the strings over. */
 static void add(struct contents *contents, const char *question, char *answer, char *detail)
 {
-    struct finding *finding = g_new(struct finding, 1);
-    *finding = (struct finding){g_strdup(question), answer, detail};
-    g_ptr_array_add(contents->findings, finding);
+    struct highlight *highlight = g_new(struct highlight, 1);
+    *highlight = (struct highlight){g_strdup(question), answer, detail};
+    g_ptr_array_add(contents->highlights, highlight);
 }
 
 static void add_peak(struct contents *contents)
@@ -62,7 +62,7 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
 
 static void add_traffic(struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
+    const struct report_inputs *inputs = contents->inputs;
     if (inputs->plans->len) {
         const struct input_plan *plan = g_ptr_array_index(inputs->plans, 0);
         add(contents, "Traffic an iteration, planned",
@@ -81,15 +81,16 @@ static void add_accuracy(struct contents *contents)
 {
     unsigned equal = 0, of = 0;
     double worst = NAN;
-    for (guint i = 0; i < contents->pairs->len; i++) {
-        const struct pair *pair = &g_array_index(contents->pairs, struct pair, i);
+    for (guint i = 0; i < contents->predictions->len; i++) {
+        const struct prediction *prediction = &g_array_index(contents->predictions,
+                                                             struct prediction, i);
         unsigned all;
-        equal += pair_equal_counts(pair, &all);
+        equal += prediction_equal_counts(prediction, &all);
         of += all;
-        if (!pair->timed)
+        if (!prediction->timed)
             continue;
-        double error =
-            fabs(pair->measured.iteration_seconds / pair->predicted.iteration_seconds - 1);
+        double error = fabs(
+            prediction->measured.iteration_seconds / prediction->predicted.iteration_seconds - 1);
         worst = isnan(worst) ? error : MAX(worst, error);
     }
     if (!of)
@@ -100,11 +101,12 @@ static void add_accuracy(struct contents *contents)
                                     : g_strdup("");
     add(contents, "Predicted beside measured", answer,
         g_strdup_printf("%u of %u counts and peaks are equal%s, in %u configuration%s", equal, of,
-                        time, contents->pairs->len, contents->pairs->len > 1 ? "s" : ""));
+                        time, contents->predictions->len,
+                        contents->predictions->len > 1 ? "s" : ""));
 }
 
 /* The first step from which the loss stays below the entropy; false: none. */
-static bool below_since(const struct run_log *run, uint64_t *step)
+static bool below_since(const struct logged_run *run, uint64_t *step)
 {
     bool below = false;
     for (guint i = run->steps->len; i-- > 0;) {
@@ -121,7 +123,7 @@ static void add_loss(struct contents *contents)
 {
     if (!contents->inputs->runs->len)
         return;
-    const struct run_log *run = g_ptr_array_index(contents->inputs->runs, 0);
+    const struct logged_run *run = g_ptr_array_index(contents->inputs->runs, 0);
     double first = g_array_index(run->steps, struct run_step, 0).loss;
     double last = g_array_index(run->steps, struct run_step, run->steps->len - 1).loss;
     g_autofree char *from = text_number("%.3g", first);
@@ -142,7 +144,7 @@ static void add_loss(struct contents *contents)
     add(contents, "Loss", text_number("%.3g", last), detail);
 }
 
-void findings_add(struct contents *contents)
+void highlights_add(struct contents *contents)
 {
     add_peak(contents);
     add_traffic(contents);
@@ -151,34 +153,34 @@ void findings_add(struct contents *contents)
 }
 
 /* Takes the strings over. */
-static void add_missing(struct contents *contents, const char *figure, char *reason, char *command)
+static void add_missing(struct contents *contents, const char *plot, char *reason, char *command)
 {
-    struct missing missing = {figure, reason, command};
+    struct missing missing = {plot, reason, command};
     g_array_append_val(contents->missing, missing);
 }
 
-static bool has_figure(const struct contents *contents, const char *name)
+static bool has_plot(const struct contents *contents, const char *name)
 {
-    for (guint i = 0; i < contents->figures->len; i++)
-        if (!strcmp(((const struct figure *)g_ptr_array_index(contents->figures, i))->name, name))
+    for (guint i = 0; i < contents->plots->len; i++)
+        if (!strcmp(((const struct plot *)g_ptr_array_index(contents->plots, i))->name, name))
             return true;
     return false;
 }
 
 static void add_memory(struct contents *contents, const char *trace)
 {
-    const struct inputs *inputs = contents->inputs;
-    const char *figure = "Device memory over one iteration";
+    const struct report_inputs *inputs = contents->inputs;
+    const char *plot = "Device memory over one iteration";
     if (contents->replays->len)
         return;
     if (!inputs->traces->len)
-        add_missing(contents, figure,
+        add_missing(contents, plot,
                     g_strdup(inputs->plans->len ? "needs the trace that the plan was made for"
                                                 : "needs a trace and a plan made for it"),
                     g_strdup("pstar-collect -o run.pstar --iterations 1:2 -- "
                              "pstar-run --model CONFIG --data FILE"));
     else
-        add_missing(contents, figure,
+        add_missing(contents, plot,
                     g_strdup(inputs->plans->len ? "no plan among the files was made for this trace"
                                                 : "needs a plan"),
                     g_strdup_printf("pstar-plan %s --device-memory SIZE -o plan.json", trace));
@@ -186,11 +188,11 @@ static void add_memory(struct contents *contents, const char *trace)
 
 void missing_add(struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
+    const struct report_inputs *inputs = contents->inputs;
     g_autofree char *trace = command_trace(inputs);
     g_autofree char *plan = command_plan(inputs);
     add_memory(contents, trace);
-    if (!inputs->strips->len || ((const struct strips *)inputs->strips->pdata[0])->alone)
+    if (!inputs->tracks->len || ((const struct tracks *)inputs->tracks->pdata[0])->alone)
         add_missing(
             contents, "Who is busy, and the link",
             g_strdup("needs a timeline, or a trace that has recorded one"),
@@ -199,7 +201,7 @@ void missing_add(struct contents *contents)
         add_missing(contents, "Traffic by chunk size and policy", g_strdup("needs a sweep"),
                     g_strdup_printf(
                         "pstar-sim %s --device-memory SIZE --policy all --json sweep.json", trace));
-    if (!has_figure(contents, "sensitivity"))
+    if (!has_plot(contents, "sensitivity"))
         add_missing(
             contents, "What more device memory or a faster link would buy",
             g_strdup("needs sweeps of several budgets, or with several links"),
@@ -207,7 +209,7 @@ void missing_add(struct contents *contents)
                             "pstar-sim %s --device-memory SIZE,LARGER --link h2d=RATE,d2h=RATE "
                             "--json faster.json",
                             trace, trace));
-    if (!contents->pairs->len) {
+    if (!contents->predictions->len) {
         bool predicted = inputs->plans->len || inputs->sweeps->len;
         add_missing(
             contents, "Predicted beside measured",

@@ -5,7 +5,7 @@
 #include "models/derive.h"
 #include "models/place_updates.h"
 #include "report/report.h"
-#include "report/timeline.h"
+#include "report/tracks.h"
 #include "traces/files.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
@@ -192,21 +192,21 @@ static bool has_no_iteration(const char *path)
 }
 
 /* A recording without an iteration and without anything of the device shows nothing. */
-static bool add_strips(struct inputs *inputs, const char *path, const struct trace *trace,
+static bool add_tracks(struct report_inputs *inputs, const char *path, const struct trace *trace,
                        GError **error)
 {
-    struct strips *strips = NULL;
-    if (!strips_of_records(path, trace, &strips, error))
+    struct tracks *tracks = NULL;
+    if (!tracks_of_records(path, trace, &tracks, error))
         return false;
-    if (strips)
-        g_ptr_array_add(inputs->strips, strips);
+    if (tracks)
+        g_ptr_array_add(inputs->tracks, tracks);
     else if (!trace)
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
                     "%s: a trace with neither an iteration nor work of a device", path);
-    return strips || trace;
+    return tracks || trace;
 }
 
-static bool add_trace(struct inputs *inputs, const char *path, GError **error)
+static bool add_trace(struct report_inputs *inputs, const char *path, GError **error)
 {
     GError *wrong = NULL;
     struct trace *trace = trace_read(path, &wrong);
@@ -220,10 +220,10 @@ static bool add_trace(struct inputs *inputs, const char *path, GError **error)
         *input = (struct input_trace){g_strdup(path), trace_digest(trace), trace};
         g_ptr_array_add(inputs->traces, input);
     }
-    return add_strips(inputs, path, trace, error);
+    return add_tracks(inputs, path, trace, error);
 }
 
-static bool add_plan(struct inputs *inputs, const char *path, GError **error)
+static bool add_plan(struct report_inputs *inputs, const char *path, GError **error)
 {
     struct plan *plan = plan_read(path, error);
     if (!plan)
@@ -234,7 +234,7 @@ static bool add_plan(struct inputs *inputs, const char *path, GError **error)
     return true;
 }
 
-static bool add_platform(struct inputs *inputs, const char *path, GError **error)
+static bool add_platform(struct report_inputs *inputs, const char *path, GError **error)
 {
     struct platform *platform = platform_read(path, error);
     if (!platform)
@@ -246,12 +246,12 @@ static bool add_platform(struct inputs *inputs, const char *path, GError **error
     return true;
 }
 
-static bool add_file(struct inputs *inputs, const char *path, GError **error)
+static bool add_file(struct report_inputs *inputs, const char *path, GError **error)
 {
     json_t *root = NULL;
     struct sweep_file *sweep = NULL;
-    struct run_log *log = NULL;
-    struct strips *strips = NULL;
+    struct logged_run *log = NULL;
+    struct tracks *tracks = NULL;
     bool good = false;
     switch (kind_of_file(path, &root, error)) {
     case KIND_TRACE:
@@ -267,7 +267,7 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
         good = (log = run_log_read(path, error)) != NULL;
         break;
     case KIND_TIMELINE:
-        good = (strips = strips_of_timeline(root, path, error)) != NULL;
+        good = (tracks = tracks_of_timeline(root, path, error)) != NULL;
         break;
     case KIND_PLATFORM:
         good = add_platform(inputs, path, error);
@@ -275,8 +275,8 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
     case KIND_UNKNOWN:
         break;
     }
-    if (strips)
-        g_ptr_array_add(inputs->strips, strips);
+    if (tracks)
+        g_ptr_array_add(inputs->tracks, tracks);
     if (sweep)
         g_ptr_array_add(inputs->sweeps, sweep);
     if (log)
@@ -286,7 +286,7 @@ static bool add_file(struct inputs *inputs, const char *path, GError **error)
 }
 
 /* One of the same model, with the plan's choices. */
-static void derive_trace(const struct inputs *inputs, struct input_plan *input)
+static void derive_trace(const struct report_inputs *inputs, struct input_plan *input)
 {
     for (guint t = 0; t < inputs->traces->len; t++) {
         const struct input_trace *source = g_ptr_array_index(inputs->traces, t);
@@ -301,7 +301,7 @@ static void derive_trace(const struct inputs *inputs, struct input_plan *input)
     }
 }
 
-static bool pair_plan(const struct inputs *inputs, struct input_plan *input, GError **error)
+static bool pair_plan(const struct report_inputs *inputs, struct input_plan *input, GError **error)
 {
     for (guint t = 0; t < inputs->traces->len && !input->trace; t++) {
         const struct input_trace *trace = g_ptr_array_index(inputs->traces, t);
@@ -317,7 +317,7 @@ static bool pair_plan(const struct inputs *inputs, struct input_plan *input, GEr
 }
 
 /* Of one trace, the sweep of the slowest link is what is; the others are what a faster one buys. */
-static void set_faster_apart(struct inputs *inputs)
+static void set_faster_apart(struct report_inputs *inputs)
 {
     for (guint s = 0; s < inputs->sweeps->len;) {
         bool faster = false;
@@ -332,36 +332,36 @@ static void set_faster_apart(struct inputs *inputs)
 }
 
 /* A recording does not know its link; a platform's file does, and is for all that was measured. */
-static void tell_links(const struct inputs *inputs)
+static void tell_links(const struct report_inputs *inputs)
 {
     const struct platform *platform = inputs->platform;
-    for (guint i = 0; platform && i < inputs->strips->len; i++) {
-        struct strips *strips = g_ptr_array_index(inputs->strips, i);
-        if (!strips->measured)
+    for (guint i = 0; platform && i < inputs->tracks->len; i++) {
+        struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
+        if (!tracks->measured)
             continue;
         const double large = 0x1p30;
-        strips->link_rate[0] = large / platform_seconds(&platform->h2d, large);
-        strips->link_rate[1] = large / platform_seconds(&platform->d2h, large);
-        strips->link_said_by = g_intern_string(inputs->platform_path);
+        tracks->link_rate[0] = large / platform_seconds(&platform->h2d, large);
+        tracks->link_rate[1] = large / platform_seconds(&platform->d2h, large);
+        tracks->link_said_by = g_intern_string(inputs->platform_path);
     }
 }
 
 /* Where no file says what ran when, traces say at least how long their operators take. */
-static void add_operators(struct inputs *inputs)
+static void add_operators(struct report_inputs *inputs)
 {
     for (guint t = 0; t < inputs->traces->len; t++) {
         const struct input_trace *input = g_ptr_array_index(inputs->traces, t);
-        struct strips *strips = strips_of_operators(input->path, input->trace);
-        if (strips)
-            g_ptr_array_add(inputs->strips, strips);
+        struct tracks *tracks = tracks_of_operators(input->path, input->trace);
+        if (tracks)
+            g_ptr_array_add(inputs->tracks, tracks);
     }
 }
 
 /* A platform says what something runs on, but nothing that ran. */
-static bool check_any(const struct inputs *inputs, GError **error)
+static bool check_any(const struct report_inputs *inputs, GError **error)
 {
     if (inputs->traces->len || inputs->plans->len || inputs->sweeps->len || inputs->runs->len ||
-        inputs->strips->len)
+        inputs->tracks->len)
         return true;
     g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
                 "%s: a platform, and nothing that ran on it: name a trace, a timeline, a plan, a "
@@ -370,21 +370,21 @@ static bool check_any(const struct inputs *inputs, GError **error)
     return false;
 }
 
-struct inputs *inputs_read(const char *const *paths, GError **error)
+struct report_inputs *inputs_read(const char *const *paths, GError **error)
 {
-    struct inputs *inputs = g_new0(struct inputs, 1);
+    struct report_inputs *inputs = g_new0(struct report_inputs, 1);
     inputs->traces = g_ptr_array_new_with_free_func(free_trace);
     inputs->plans = g_ptr_array_new_with_free_func(free_plan);
     inputs->sweeps = g_ptr_array_new_with_free_func((GDestroyNotify)sweep_file_free);
     inputs->faster = g_ptr_array_new_with_free_func((GDestroyNotify)sweep_file_free);
     inputs->runs = g_ptr_array_new_with_free_func((GDestroyNotify)run_log_free);
-    inputs->strips = g_ptr_array_new_with_free_func((GDestroyNotify)strips_free);
+    inputs->tracks = g_ptr_array_new_with_free_func((GDestroyNotify)tracks_free);
     bool good = true;
     for (size_t i = 0; good && paths[i]; i++)
         good = add_file(inputs, paths[i], error);
     for (guint p = 0; good && p < inputs->plans->len; p++)
         good = pair_plan(inputs, g_ptr_array_index(inputs->plans, p), error);
-    if (good && !inputs->strips->len)
+    if (good && !inputs->tracks->len)
         add_operators(inputs);
     set_faster_apart(inputs);
     tell_links(inputs);
@@ -394,17 +394,18 @@ struct inputs *inputs_read(const char *const *paths, GError **error)
     return NULL;
 }
 
-const struct input_trace *inputs_trace_of(const struct inputs *inputs, const struct strips *strips)
+const struct input_trace *inputs_trace_of(const struct report_inputs *inputs,
+                                          const struct tracks *tracks)
 {
-    for (guint t = 0; strips->measured && t < inputs->traces->len; t++) {
+    for (guint t = 0; tracks->measured && t < inputs->traces->len; t++) {
         const struct input_trace *input = g_ptr_array_index(inputs->traces, t);
-        if (!g_strcmp0(input->path, strips->origin))
+        if (!g_strcmp0(input->path, tracks->origin))
             return input;
     }
     return NULL;
 }
 
-void inputs_free(struct inputs *inputs)
+void inputs_free(struct report_inputs *inputs)
 {
     if (!inputs)
         return;
@@ -412,7 +413,7 @@ void inputs_free(struct inputs *inputs)
     g_ptr_array_unref(inputs->traces);
     g_ptr_array_unref(inputs->sweeps);
     g_ptr_array_unref(inputs->runs);
-    g_ptr_array_unref(inputs->strips);
+    g_ptr_array_unref(inputs->tracks);
     g_ptr_array_unref(inputs->faster);
     if (inputs->platform)
         platform_free(inputs->platform);

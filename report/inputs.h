@@ -4,7 +4,7 @@
 
 #include "platforms/platform.h"
 #include "report/configuration.h"
-#include "report/timeline.h"
+#include "report/tracks.h"
 #include "traces/trace.h"
 
 struct run_step {
@@ -15,7 +15,7 @@ struct run_step {
     struct plan_figures figures;
 };
 
-struct run_log {
+struct logged_run {
     char *origin;           /* the file's name */
     char *model;            /* NULL: not said */
     char *precision;        /* NULL: not said */
@@ -27,22 +27,23 @@ struct run_log {
 
 /* Objects without a "step" (a header) say the configuration. Errors (REPORT_ERROR_INPUT) name file,
  * line and reason. */
-struct run_log *run_log_read(const char *path, GError **error);
-void run_log_free(struct run_log *log);
+struct logged_run *run_log_read(const char *path, GError **error);
+void run_log_free(struct logged_run *log);
 
 /* An iteration's figures in the steady state, the third step and later: counts of the last step,
  * medians of the times. *steady (may be NULL): whether all of these steps count the same. False
  * where the log has none. */
-bool run_log_measured(const struct run_log *log, struct plan_figures *figures, bool *steady);
+bool run_log_measured(const struct logged_run *log, struct plan_figures *figures, bool *steady);
 
 /* The times between which nine of ten steps of the steady state lie; all else is 0. */
-void run_log_range(const struct run_log *log, struct plan_figures *low, struct plan_figures *high);
+void run_log_range(const struct logged_run *log, struct plan_figures *low,
+                   struct plan_figures *high);
 
 struct sweep_file_entry {
     struct configuration configuration;
     bool fits;
     struct plan_figures figures; /* zeros where it does not fit */
-    struct strip_sums *phases;   /* [STRIP_NO_PHASE], by phase; NULL: not said */
+    struct track_sums *phases;   /* [TRACK_NO_PHASE], by phase; NULL: not said */
 };
 
 struct sweep_file {
@@ -89,27 +90,28 @@ struct input_plan {
     struct input_trace *derived;     /* that one, where no file has it but one of the same model */
 };
 
-struct inputs {
+struct report_inputs {
     GPtrArray *traces;         /* struct input_trace */
     GPtrArray *plans;          /* struct input_plan */
     GPtrArray *sweeps;         /* struct sweep_file */
     GPtrArray *faster;         /* the same, of a trace of `sweeps` with a faster link */
-    GPtrArray *runs;           /* struct run_log */
-    GPtrArray *strips;         /* struct strips: of timelines, and of what traces have recorded */
+    GPtrArray *runs;           /* struct logged_run */
+    GPtrArray *tracks;         /* struct tracks: of timelines, and of what traces have recorded */
     struct platform *platform; /* the last that was given; NULL: none */
     char *platform_path;
 };
 
-/* A trace of a program that annotated no iteration is among `strips` alone. Reads all files (NULL
+/* A trace of a program that annotated no iteration is among `tracks` alone. Reads all files (NULL
  * ends them) and pairs plans with traces by digest, those that their choices make of a
  * trace included. A plan that names a trace by digest and cannot
  * be executed over it is an error. Errors (REPORT_ERROR_INPUT, TRACE_ERROR, PLAN_ERROR) name the
  * file, the place and the reason. */
-struct inputs *inputs_read(const char *const *paths, GError **error);
+struct report_inputs *inputs_read(const char *const *paths, GError **error);
 
-/* The trace that has recorded the strips; NULL: they are of a timeline, or it has no iteration. */
-const struct input_trace *inputs_trace_of(const struct inputs *inputs, const struct strips *strips);
+/* The trace that has recorded the tracks; NULL: they are of a timeline, or it has no iteration. */
+const struct input_trace *inputs_trace_of(const struct report_inputs *inputs,
+                                          const struct tracks *tracks);
 
-void inputs_free(struct inputs *inputs);
+void inputs_free(struct report_inputs *inputs);
 
 #endif

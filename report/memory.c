@@ -165,10 +165,10 @@ double memory_duration(const struct memory *memory)
 
 GArray *memory_phases(const struct memory *memory)
 {
-    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct strip_phase));
+    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct track_phase));
     for (guint i = 0; i < memory->phases->len; i++) {
         const struct memory_phase *phase = &g_array_index(memory->phases, struct memory_phase, i);
-        const struct strip_phase band = {phase->phase, memory->moments[phase->first].start,
+        const struct track_phase band = {phase->phase, memory->moments[phase->first].start,
                                          memory->moments[phase->last].end};
         g_array_append_val(phases, band);
     }

@@ -3,7 +3,7 @@
 #define PSTAR_REPORT_MEMORY_H
 
 #include "chunks/plan.h"
-#include "report/timeline.h"
+#include "report/tracks.h"
 
 /* What is alive on the device while one operator runs. */
 struct memory_moment {
@@ -40,7 +40,7 @@ void memory_free(struct memory *memory);
 /* Chunks and non-model data together. */
 uint64_t memory_total(const struct memory_moment *moment);
 
-/* The phases in time (struct strip_phase); the caller's. */
+/* The phases in time (struct track_phase); the caller's. */
 GArray *memory_phases(const struct memory *memory);
 
 /* The end of the last moment. */

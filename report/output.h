@@ -4,7 +4,7 @@
 #define PSTAR_REPORT_OUTPUT_H
 
 #include "report/contents.h"
-#include "report/timeline.h"
+#include "report/tracks.h"
 
 #include <glib.h>
 
@@ -22,10 +22,10 @@ char *timeline_name(unsigned number);
 
 /* Appends a section with an inline SVG. Spans that are too narrow to be seen at the first zooms are
  * joined with their neighbours, so that its size does not grow with theirs. */
-void timeline_append_html(GString *html, const struct strips *strips, unsigned number);
+void timeline_append_html(GString *html, const struct tracks *tracks, unsigned number);
 
 /* Writes all spans as Chrome's trace events, for Perfetto: figures/NAME.json. */
-bool timeline_write(const struct strips *strips, const char *folder, unsigned number,
+bool timeline_write(const struct tracks *tracks, const char *folder, unsigned number,
                     GError **error);
 
 /* Tables, what is missing, the verdict and the advice. `folder` is where the report is; NULL: it is

@@ -1,5 +1,5 @@
-#include "report/figure.h"
 #include "report/output.h"
+#include "report/plot.h"
 #include "report/text.h"
 
 #include <string.h>
@@ -89,7 +89,7 @@ static void append_element(GString *html, const char *open, const char *text, co
 }
 
 /* What was run, in a line: from the first file that says it. */
-static char *subject_of(const struct inputs *inputs)
+static char *subject_of(const struct report_inputs *inputs)
 {
     if (inputs->traces->len) {
         const struct input_trace *input = g_ptr_array_index(inputs->traces, 0);
@@ -104,12 +104,12 @@ static char *subject_of(const struct inputs *inputs)
         return g_strdup(input->plan->model ? input->plan->model : input->path);
     }
     if (inputs->runs->len) {
-        const struct run_log *run = g_ptr_array_index(inputs->runs, 0);
+        const struct logged_run *run = g_ptr_array_index(inputs->runs, 0);
         return g_strdup(run->model ? run->model : run->origin);
     }
-    if (inputs->strips->len) {
-        const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
-        return g_strdup(strips->model ? strips->model : strips->origin);
+    if (inputs->tracks->len) {
+        const struct tracks *tracks = g_ptr_array_index(inputs->tracks, 0);
+        return g_strdup(tracks->model ? tracks->model : tracks->origin);
     }
     const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
     return g_strdup(sweep->trace ? sweep->trace : sweep->origin);
@@ -169,7 +169,7 @@ static void append_advice(GString *html, const GPtrArray *all)
         const struct advice *advice = g_ptr_array_index(all, i);
         append_element(html, "<li><strong>", advice->claim, ".</strong> ");
         append_element(html, "", advice->detail, "");
-        g_string_append_printf(html, " <a href=\"#%s\">Show</a>", advice->figure);
+        g_string_append_printf(html, " <a href=\"#%s\">Show</a>", advice->plot);
         append_zoom(html, advice);
         append_element(html, "<code>", advice->command, "</code></li>\n");
         if (i + 1 == ADVICE_FIRST && i + 1 < all->len)
@@ -182,35 +182,35 @@ static void append_advice(GString *html, const GPtrArray *all)
                                                   : "</ol>\n</section>\n");
 }
 
-static void append_findings(GString *html, const GPtrArray *findings)
+static void append_highlights(GString *html, const GPtrArray *highlights)
 {
-    if (!findings->len)
+    if (!highlights->len)
         return;
-    g_string_append(html, "<dl class=\"findings\">\n");
-    for (guint i = 0; i < findings->len; i++) {
-        const struct finding *finding = g_ptr_array_index(findings, i);
-        append_element(html, "<div><dt>", finding->question, "</dt>");
-        append_element(html, "<dd class=\"answer\">", finding->answer, "</dd>");
-        append_element(html, "<dd>", finding->detail, "</dd></div>\n");
+    g_string_append(html, "<dl class=\"highlights\">\n");
+    for (guint i = 0; i < highlights->len; i++) {
+        const struct highlight *highlight = g_ptr_array_index(highlights, i);
+        append_element(html, "<div><dt>", highlight->question, "</dt>");
+        append_element(html, "<dd class=\"answer\">", highlight->answer, "</dd>");
+        append_element(html, "<dd>", highlight->detail, "</dd></div>\n");
     }
     g_string_append(html, "</dl>\n");
 }
 
 /* The figure's name is ours: a stem and a number. */
-static void append_figure(GString *html, const struct figure *figure)
+static void append_figure(GString *html, const struct plot *plot)
 {
-    g_autofree char *phone = g_strconcat(figure->name, "-phone", NULL);
-    g_string_append_printf(html, "<section id=\"%s\">\n", figure->name);
-    append_element(html, "<h2>", figure->title, "</h2>\n<figure>\n<div class=\"wide\">");
-    svg_append_inline(html, figure->svg, figure->name, figure->alt);
+    g_autofree char *phone = g_strconcat(plot->name, "-phone", NULL);
+    g_string_append_printf(html, "<section id=\"%s\">\n", plot->name);
+    append_element(html, "<h2>", plot->title, "</h2>\n<figure>\n<div class=\"wide\">");
+    svg_append_inline(html, plot->svg, plot->name, plot->alt);
     g_string_append(html, "</div>\n<div class=\"phone\">");
-    svg_append_inline(html, figure->phone_svg, phone, figure->alt);
-    append_element(html, "</div>\n<figcaption>", figure->caption, " <span class=\"files\">");
+    svg_append_inline(html, plot->phone_svg, phone, plot->alt);
+    append_element(html, "</div>\n<figcaption>", plot->caption, " <span class=\"files\">");
     static const char *const files[][2] = {
         {"png", "PNG"}, {"svg", "SVG"}, {"gp", "gnuplot script"}, {"dat", "data"}};
     for (size_t i = 0; i < G_N_ELEMENTS(files); i++)
         g_string_append_printf(html, "%s<a href=\"figures/%s.%s\">%s</a>", i ? " · " : "",
-                               figure->name, files[i][0], files[i][1]);
+                               plot->name, files[i][0], files[i][1]);
     g_string_append(html, "</span></figcaption>\n</figure>\n</section>\n");
 }
 
@@ -232,14 +232,14 @@ static void append_missing(GString *html, const GArray *missing)
                           "makes it</h2>\n<ul>\n");
     for (guint i = 0; i < missing->len; i++) {
         const struct missing *item = &g_array_index(missing, struct missing, i);
-        append_element(html, "<li>", item->figure, ": ");
+        append_element(html, "<li>", item->plot, ": ");
         append_element(html, "", item->reason, ".");
         append_element(html, "<code>", item->command, "</code></li>\n");
     }
     g_string_append(html, "</ul>\n</section>\n");
 }
 
-static void append_files(GString *html, const struct inputs *inputs)
+static void append_files(GString *html, const struct report_inputs *inputs)
 {
     g_string_append(html, "<footer>Drawn by pstar-report from");
     const char *separator = " ";
@@ -259,15 +259,15 @@ static void append_files(GString *html, const struct inputs *inputs)
                        ((struct sweep_file *)g_ptr_array_index(inputs->faster, i))->origin,
                        " (sweep of a faster link)");
     for (guint i = 0; i < inputs->runs->len; i++, separator = ", ") {
-        const struct run_log *run = g_ptr_array_index(inputs->runs, i);
+        const struct logged_run *run = g_ptr_array_index(inputs->runs, i);
         append_element(html, separator, run->origin,
                        run->cut ? " (run log, its last line incomplete)" : " (run log)");
     }
-    for (guint i = 0; i < inputs->strips->len; i++) {
-        const struct strips *strips = g_ptr_array_index(inputs->strips, i);
-        if (!inputs_trace_of(inputs, strips)) {
-            append_element(html, separator, strips->origin,
-                           strips->measured ? " (trace)" : " (timeline)");
+    for (guint i = 0; i < inputs->tracks->len; i++) {
+        const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
+        if (!inputs_trace_of(inputs, tracks)) {
+            append_element(html, separator, tracks->origin,
+                           tracks->measured ? " (trace)" : " (timeline)");
             separator = ", ";
         }
     }
@@ -280,8 +280,8 @@ GString *page_new(const struct contents *contents)
 {
     GString *html = g_string_new(NULL);
     g_autofree char *subject = subject_of(contents->inputs);
-    const struct strips *first = contents->inputs->strips->len
-                                     ? g_ptr_array_index(contents->inputs->strips, 0)
+    const struct tracks *first = contents->inputs->tracks->len
+                                     ? g_ptr_array_index(contents->inputs->tracks, 0)
                                      : NULL;
     bool simulated = first && !first->measured;
     g_autofree char *shown = g_strconcat(subject, simulated ? ", simulated" : "", NULL);
@@ -289,16 +289,16 @@ GString *page_new(const struct contents *contents)
     if (contents->comparison)
         append_element(html, "<p class=\"comparison\">", contents->comparison, "</p>\n");
     append_advice(html, contents->advice);
-    append_findings(html, contents->findings);
-    for (guint i = 0; i < contents->figures->len; i++)
-        append_figure(html, g_ptr_array_index(contents->figures, i));
-    for (guint i = 0; i < contents->inputs->strips->len; i++)
-        timeline_append_html(html, g_ptr_array_index(contents->inputs->strips, i), i);
+    append_highlights(html, contents->highlights);
+    for (guint i = 0; i < contents->plots->len; i++)
+        append_figure(html, g_ptr_array_index(contents->plots, i));
+    for (guint i = 0; i < contents->inputs->tracks->len; i++)
+        timeline_append_html(html, g_ptr_array_index(contents->inputs->tracks, i), i);
     append_missing(html, contents->missing);
     append_tables(html, contents->tables);
     g_string_append(html, "</main>\n");
     append_files(html, contents->inputs);
-    if (contents->inputs->strips->len)
+    if (contents->inputs->tracks->len)
         g_string_append_printf(html, "<script>%s</script>\n", page_js);
     g_string_append(html, "</body>\n</html>\n");
     return html;

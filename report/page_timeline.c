@@ -1,6 +1,6 @@
 /* A timeline in the page, and the file for Perfetto beside it. */
-#include "report/figure.h"
 #include "report/output.h"
+#include "report/plot.h"
 #include "report/report.h"
 #include "report/text.h"
 #include "traces/size.h"
@@ -22,37 +22,38 @@ char *timeline_name(unsigned number)
 }
 
 /* Spans that are drawn as one. */
-struct piece {
+struct timeline_bar {
     double start, end, busy;
     guint first, count;
     guint longest; /* the span of the most time */
 };
 
-static double length_of(const struct strip_span *span)
+static double length_of(const struct track_span *span)
 {
     return span->end - span->start;
 }
 
-static void begin_piece(struct piece *piece, const GArray *spans, guint index)
+static void begin_piece(struct timeline_bar *piece, const GArray *spans, guint index)
 {
-    const struct strip_span *span = &g_array_index(spans, struct strip_span, index);
-    *piece = (struct piece){span->start, span->end, length_of(span), index, 1, index};
+    const struct track_span *span = &g_array_index(spans, struct track_span, index);
+    *piece = (struct timeline_bar){span->start, span->end, length_of(span), index, 1, index};
 }
 
 /* Whether the next span is too narrow, and too near, to be drawn by itself. */
-static bool joins(const struct piece *piece, const struct strip_span *next, double resolution)
+static bool joins(const struct timeline_bar *piece, const struct track_span *next,
+                  double resolution)
 {
     return length_of(next) < resolution && piece->end - piece->start < resolution &&
            next->start - piece->end < resolution;
 }
 
-static void join(struct piece *piece, const GArray *spans, guint index)
+static void join(struct timeline_bar *piece, const GArray *spans, guint index)
 {
-    const struct strip_span *span = &g_array_index(spans, struct strip_span, index);
+    const struct track_span *span = &g_array_index(spans, struct track_span, index);
     piece->busy += MAX(0, span->end - MAX(span->start, piece->end));
     piece->end = MAX(piece->end, span->end);
     piece->count++;
-    if (length_of(span) > length_of(&g_array_index(spans, struct strip_span, piece->longest)))
+    if (length_of(span) > length_of(&g_array_index(spans, struct track_span, piece->longest)))
         piece->longest = index;
 }
 
@@ -64,7 +65,8 @@ static void append_number(GString *html, const char *attribute, double value)
 }
 
 /* "backward h.3.mlp · 12.3 ms, from 401 ms on, 4 MiB": what stands before " · " is its name. */
-static void append_name(GString *html, const struct piece *piece, const struct strip_span *longest)
+static void append_name(GString *html, const struct timeline_bar *piece,
+                        const struct track_span *longest)
 {
     g_autofree char *length = text_seconds(piece->end - piece->start);
     g_autofree char *start = text_seconds(piece->start);
@@ -81,19 +83,19 @@ static void append_name(GString *html, const struct piece *piece, const struct s
     }
 }
 
-static void append_piece(GString *html, const struct strips *strips, enum strip strip,
-                         const struct piece *piece, unsigned top)
+static void append_piece(GString *html, const struct tracks *tracks, enum track track,
+                         const struct timeline_bar *piece, unsigned top)
 {
-    double scale = WIDE / strips->seconds;
+    double scale = WIDE / tracks->seconds;
     g_string_append(html, "<rect");
     append_number(html, "x", piece->start * scale);
     append_number(html, "width", MAX((piece->end - piece->start) * scale, 0.01));
     g_string_append_printf(html, " y=\"%u\" height=\"%d\"", top + BAR_TOP, BAR);
-    const struct strip_span *longest = &g_array_index(strips->spans[strip], struct strip_span,
+    const struct track_span *longest = &g_array_index(tracks->spans[track], struct track_span,
                                                       piece->longest);
-    if (strip == STRIP_WAIT)
+    if (track == TRACK_WAIT)
         g_string_append_printf(html, " fill=\"%s\"", palette_wait(longest->cause));
-    if (strip == STRIP_WAIT && longest->cause == STRIP_HOST) /* names stand on it in white */
+    if (track == TRACK_WAIT && longest->cause == TRACK_HOST) /* names stand on it in white */
         g_string_append(html, " class=\"dark\"");
     if (piece->count > 1 && piece->busy < 0.99 * (piece->end - piece->start))
         append_number(html, "fill-opacity",
@@ -103,35 +105,35 @@ static void append_piece(GString *html, const struct strips *strips, enum strip 
     g_string_append(html, "</title></rect>\n");
 }
 
-static void append_strip(GString *html, const struct strips *strips, enum strip strip, unsigned top)
+static void append_track(GString *html, const struct tracks *tracks, enum track track, unsigned top)
 {
-    const GArray *spans = strips->spans[strip];
-    double resolution = spans->len > FEW ? strips->seconds / RESOLUTION : 0;
-    struct piece piece = {0};
-    g_string_append_printf(html, "<g data-row=\"strip%d\" fill=\"%s\">\n", strip,
-                           palette_strip(strip));
+    const GArray *spans = tracks->spans[track];
+    double resolution = spans->len > FEW ? tracks->seconds / RESOLUTION : 0;
+    struct timeline_bar piece = {0};
+    g_string_append_printf(html, "<g data-row=\"track%d\" fill=\"%s\">\n", track,
+                           palette_track(track));
     for (guint i = 0; i < spans->len; i++) {
-        const struct strip_span *next = &g_array_index(spans, struct strip_span, i);
+        const struct track_span *next = &g_array_index(spans, struct track_span, i);
         if (piece.count && joins(&piece, next, resolution)) {
             join(&piece, spans, i);
             continue;
         }
         if (piece.count)
-            append_piece(html, strips, strip, &piece, top);
+            append_piece(html, tracks, track, &piece, top);
         begin_piece(&piece, spans, i);
     }
     if (piece.count)
-        append_piece(html, strips, strip, &piece, top);
+        append_piece(html, tracks, track, &piece, top);
     g_string_append(html, "</g>\n");
 }
 
-static void append_phases(GString *html, const struct strips *strips)
+static void append_phases(GString *html, const struct tracks *tracks)
 {
     static const char *const opacity[] = {"0.15", "0.4", "0.25"};
-    double scale = WIDE / strips->seconds;
+    double scale = WIDE / tracks->seconds;
     g_string_append(html, "<g data-row=\"phase\" fill=\"var(--muted)\">\n");
-    for (guint i = 0; i < strips->phases->len; i++) {
-        const struct strip_phase *phase = &g_array_index(strips->phases, struct strip_phase, i);
+    for (guint i = 0; i < tracks->phases->len; i++) {
+        const struct track_phase *phase = &g_array_index(tracks->phases, struct track_phase, i);
         g_autofree char *length = text_seconds(phase->end - phase->start);
         g_string_append(html, "<rect");
         append_number(html, "x", phase->start * scale);
@@ -144,31 +146,31 @@ static void append_phases(GString *html, const struct strips *strips)
     g_string_append(html, "</g>\n");
 }
 
-/* The phases first, then a row a strip; `row_names` are those of the rows, for beside it. */
-static void append_svg(GString *html, const struct strips *strips, GString *row_names)
+/* The phases first, then a row a track; `row_names` are those of the rows, for beside it. */
+static void append_svg(GString *html, const struct tracks *tracks, GString *row_names)
 {
-    unsigned top = strips->phases->len ? BAR + 2 : 0, height = top;
-    for (int s = 0; s < STRIPS; s++)
-        height += strips->spans[s]->len ? ROW : 0;
+    unsigned top = tracks->phases->len ? BAR + 2 : 0, height = top;
+    for (int s = 0; s < TRACKS; s++)
+        height += tracks->spans[s]->len ? ROW : 0;
     g_string_append_printf(html,
                            "<svg viewBox=\"0 0 %.0f %u\" style=\"height:%upx\" "
                            "preserveAspectRatio=\"none\" tabindex=\"0\" role=\"img\" "
                            "aria-label=\"Timeline of a step: what ran when on each resource. Plus "
                            "and minus zoom, arrows move.\">\n",
                            WIDE, height, height);
-    append_phases(html, strips);
-    for (int s = 0; s < STRIPS; s++) {
-        if (!strips->spans[s]->len)
+    append_phases(html, tracks);
+    for (int s = 0; s < TRACKS; s++) {
+        if (!tracks->spans[s]->len)
             continue;
         g_string_append_printf(row_names, "<span style=\"top:%upx\">%s</span>", top,
-                               strip_label((enum strip)s));
-        append_strip(html, strips, (enum strip)s, top);
+                               track_label((enum track)s));
+        append_track(html, tracks, (enum track)s, top);
         top += ROW;
     }
     g_string_append(html, "</svg>\n");
 }
 
-void timeline_append_html(GString *html, const struct strips *strips, unsigned number)
+void timeline_append_html(GString *html, const struct tracks *tracks, unsigned number)
 {
     static const char *const buttons[][3] = {{"in", "+", "Zoom in"},
                                              {"out", "−", "Zoom out"},
@@ -176,13 +178,13 @@ void timeline_append_html(GString *html, const struct strips *strips, unsigned n
                                              {"right", "▶", "Later"},
                                              {"all", "whole step", "The whole step"}};
     g_autoptr(GString) row_names = g_string_new(NULL);
-    g_autofree char *name = timeline_name(number), *title = strips_title("Timeline", strips);
+    g_autofree char *name = timeline_name(number), *title = tracks_title("Timeline", tracks);
     g_string_append_printf(html,
                            "<section id=\"%s\">\n<h2>%s</h2>\n<figure>\n"
                            "<div class=\"timeline\" id=\"%s-box\" data-seconds=\"",
                            name, title, name);
     char seconds[G_ASCII_DTOSTR_BUF_SIZE];
-    g_string_append(html, g_ascii_dtostr(seconds, sizeof seconds, strips->seconds));
+    g_string_append(html, g_ascii_dtostr(seconds, sizeof seconds, tracks->seconds));
     g_string_append(html, "\">\n<p class=\"buttons\">");
     for (size_t i = 0; i < G_N_ELEMENTS(buttons); i++)
         g_string_append_printf(html,
@@ -190,17 +192,17 @@ void timeline_append_html(GString *html, const struct strips *strips, unsigned n
                                "aria-label=\"%s\">%s</button>",
                                buttons[i][0], buttons[i][2], buttons[i][2], buttons[i][1]);
     g_string_append(html, "</p>\n<div class=\"rows\">");
-    append_svg(html, strips, row_names);
+    append_svg(html, tracks, row_names);
     g_string_append_printf(html,
                            "<div class=\"row-names\">%s</div><div class=\"names\"></div></div>\n"
                            "<div class=\"axis\"></div>\n"
                            "<output>Point at a bar to see what it is.</output>\n</div>\n"
                            "<figcaption>%s, ",
                            row_names->str,
-                           strips->alone      ? "One behind the other, as long as each takes"
-                           : strips->measured ? "Measured"
+                           tracks->alone      ? "One behind the other, as long as each takes"
+                           : tracks->measured ? "Measured"
                                               : "Simulated");
-    text_append_html(html, strips->origin);
+    text_append_html(html, tracks->origin);
     g_string_append_printf(
         html,
         ". Drag to move, double-click, pinch or Ctrl and the wheel to zoom. Bars "
@@ -211,7 +213,7 @@ void timeline_append_html(GString *html, const struct strips *strips, unsigned n
         name);
 }
 
-/* A name in quotes. Equal names are one string (struct strips), so each is quoted once. */
+/* A name in quotes. Equal names are one string (struct tracks), so each is quoted once. */
 static const char *quoted(GHashTable *names, const char *name)
 {
     char *known = g_hash_table_lookup(names, name);
@@ -239,17 +241,17 @@ static void write_times(gzFile file, uint64_t start_ns, uint64_t ns)
              start_ns / 1000, (unsigned)(start_ns % 1000), ns / 1000, (unsigned)(ns % 1000));
 }
 
-static void write_strip(gzFile file, const struct strips *strips, enum strip strip)
+static void write_track(gzFile file, const struct tracks *tracks, enum track track)
 {
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, free);
     g_autofree char *row = g_strdup_printf(",\n{\"ph\":\"X\",\"pid\":0,\"tid\":%d,\"name\":",
-                                           strip);
+                                           track);
     gzprintf(file,
              ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":0,\"tid\":%d,\"args\":{\"name\":"
              "\"%s\"}}",
-             strip, strip_label(strip));
-    for (guint i = 0; i < strips->spans[strip]->len; i++) {
-        const struct strip_span *span = &g_array_index(strips->spans[strip], struct strip_span, i);
+             track, track_label(track));
+    for (guint i = 0; i < tracks->spans[track]->len; i++) {
+        const struct track_span *span = &g_array_index(tracks->spans[track], struct track_span, i);
         gzputs(file, row);
         gzputs(file, quoted(names, span->name)); /* gzprintf has a limit, names have none */
         write_times(file, ns_of(span->start), ns_of(span->end - span->start));
@@ -259,7 +261,7 @@ static void write_strip(gzFile file, const struct strips *strips, enum strip str
     }
 }
 
-bool timeline_write(const struct strips *strips, const char *folder, unsigned number,
+bool timeline_write(const struct tracks *tracks, const char *folder, unsigned number,
                     GError **error)
 {
     g_autofree char *name = timeline_name(number);
@@ -271,9 +273,9 @@ bool timeline_write(const struct strips *strips, const char *folder, unsigned nu
         gzputs(file,
                "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n"
                "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":0,\"args\":{\"name\":\"step\"}}");
-        for (int s = 0; s < STRIPS; s++)
-            if (strips->spans[s]->len)
-                write_strip(file, strips, (enum strip)s);
+        for (int s = 0; s < TRACKS; s++)
+            if (tracks->spans[s]->len)
+                write_track(file, tracks, (enum track)s);
         gzputs(file, "\n]}\n");
     }
     int status = Z_OK;

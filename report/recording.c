@@ -1,5 +1,5 @@
 /* The timeline of one iteration that a trace has recorded. */
-#include "report/timeline.h"
+#include "report/tracks.h"
 #include "traces/annotations.h"
 #include "traces/import/guess.h"
 #include "traces/records.h"
@@ -7,24 +7,24 @@
 #include <string.h>
 
 /* A piece of the recording, ns of its clock. */
-struct window {
+struct ns_range {
     uint64_t start_ns, end_ns;
 };
 
 /* What is read of the recording. */
-struct recording {
+struct recorded_step {
     const struct records *records;
     const struct activity *activity;
     const struct trace *trace; /* NULL: no iteration */
     uint32_t domain;           /* of our annotations; 0: there are none */
-    struct strips *strips;
-    struct window host;   /* of the iteration that is shown, as its ranges say */
-    bool marked;          /* as an iteration: else it is the whole recording */
-    struct window window; /* the same as the device knew it: it runs behind */
+    struct tracks *tracks;
+    struct ns_range host;   /* of the iteration that is shown, as its ranges say */
+    bool marked;            /* as an iteration: else it is the whole recording */
+    struct ns_range window; /* the same as the device knew it: it runs behind */
 };
 
 /* When kernels were asked for, and when they ran. */
-struct launch {
+struct launch_time {
     uint64_t asked_ns, start_ns;
 };
 
@@ -46,7 +46,7 @@ static uint32_t find_domain(const struct records *records)
 
 /* ---- which iteration ---- */
 
-static bool is_iteration(const struct recording *recording, const struct record *event)
+static bool is_iteration(const struct recorded_step *recording, const struct record *event)
 {
     if (recording->domain)
         return event->domain == recording->domain && event->category == ANNOTATION_ITERATION;
@@ -55,7 +55,7 @@ static bool is_iteration(const struct recording *recording, const struct record 
 
 static int by_length(const void *left, const void *right)
 {
-    const struct window *a = left, *b = right;
+    const struct ns_range *a = left, *b = right;
     uint64_t x = a->end_ns - a->start_ns, y = b->end_ns - b->start_ns;
     if (x != y)
         return x < y ? -1 : 1;
@@ -63,31 +63,31 @@ static int by_length(const void *left, const void *right)
 }
 
 /* The marked iteration of median length; false: none is marked. */
-static bool find_iteration(struct recording *recording)
+static bool find_iteration(struct recorded_step *recording)
 {
-    g_autoptr(GArray) windows = g_array_new(FALSE, FALSE, sizeof(struct window));
+    g_autoptr(GArray) windows = g_array_new(FALSE, FALSE, sizeof(struct ns_range));
     for (uint32_t i = 0; i < recording->records->event_count; i++) {
         const struct record *event = &recording->records->events[i];
-        const struct window window = {event->start_ns, event->end_ns};
+        const struct ns_range window = {event->start_ns, event->end_ns};
         if (recording_is_range(event) && is_iteration(recording, event))
             g_array_append_val(windows, window);
     }
     g_array_sort(windows, by_length);
     if (windows->len)
-        recording->host = g_array_index(windows, struct window, (windows->len - 1) / 2);
+        recording->host = g_array_index(windows, struct ns_range, (windows->len - 1) / 2);
     return windows->len > 0;
 }
 
-static void extend(struct window *window, uint64_t start_ns, uint64_t end_ns)
+static void extend(struct ns_range *window, uint64_t start_ns, uint64_t end_ns)
 {
     window->start_ns = MIN(window->start_ns, start_ns);
     window->end_ns = MAX(window->end_ns, end_ns);
 }
 
-static void take_everything(struct recording *recording)
+static void take_everything(struct recorded_step *recording)
 {
     const struct activity *activity = recording->activity;
-    struct window window = {UINT64_MAX, 0};
+    struct ns_range window = {UINT64_MAX, 0};
     for (uint32_t k = 0; k < activity->kernel_count; k++)
         extend(&window, activity->kernels[k].start_ns, activity->kernels[k].end_ns);
     for (uint32_t c = 0; c < activity->copy_count; c++)
@@ -96,20 +96,20 @@ static void take_everything(struct recording *recording)
 }
 
 /* From the window's start, in seconds; negative before it. */
-static double recording_seconds(const struct recording *recording, uint64_t ns)
+static double recording_seconds(const struct recorded_step *recording, uint64_t ns)
 {
     /* The difference first: a double holds times since 1970 to 256 ns only. */
     return (double)(int64_t)(ns - recording->window.start_ns) * 1e-9;
 }
 
 /* Adds a span, unless it lies outside the window. */
-static void recording_add_span(const struct recording *recording, enum strip strip,
-                               const struct window *span, const char *name, uint8_t phase,
+static void recording_add_span(const struct recorded_step *recording, enum track track,
+                               const struct ns_range *span, const char *name, uint8_t phase,
                                uint64_t bytes)
 {
     if (span->end_ns <= recording->window.start_ns || span->start_ns >= recording->window.end_ns)
         return;
-    struct strip_span *added = strips_add(recording->strips, strip,
+    struct track_span *added = tracks_add(recording->tracks, track,
                                           recording_seconds(recording, span->start_ns),
                                           recording_seconds(recording, span->end_ns), name);
     added->phase = phase;
@@ -229,24 +229,24 @@ static uint8_t phase_by_name(const char *name)
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++)
         if (strstr(lower, words[i].part) && !strstr(lower, "zero_grad"))
             return (uint8_t)words[i].phase;
-    return STRIP_NO_PHASE;
+    return TRACK_NO_PHASE;
 }
 
-static uint8_t phase_of_range(const struct recording *recording, const struct record *event)
+static uint8_t phase_of_range(const struct recorded_step *recording, const struct record *event)
 {
     const struct trace *trace = recording->trace;
     if (recording->domain && event->domain == recording->domain)
         return trace && event->category == ANNOTATION_OPERATOR &&
                        event->payload < trace->operator_count
                    ? trace->operators[event->payload].phase
-                   : STRIP_NO_PHASE;
+                   : TRACK_NO_PHASE;
     /* Operators' annotations say phases; the collector's own marks of iterations do not. */
-    return trace ? STRIP_NO_PHASE : phase_by_name(records_text(recording->records, event->text));
+    return trace ? TRACK_NO_PHASE : phase_by_name(records_text(recording->records, event->text));
 }
 
 static int by_asking(const void *left, const void *right)
 {
-    const struct launch *a = left, *b = right;
+    const struct launch_time *a = left, *b = right;
     return (a->asked_ns > b->asked_ns) - (a->asked_ns < b->asked_ns);
 }
 
@@ -254,7 +254,7 @@ static int by_asking(const void *left, const void *right)
  * where no calls were recorded. Free with g_array_unref. */
 static GArray *recording_launches(const struct activity *activity)
 {
-    GArray *launches = g_array_new(FALSE, FALSE, sizeof(struct launch));
+    GArray *launches = g_array_new(FALSE, FALSE, sizeof(struct launch_time));
     g_autoptr(GHashTable) asked = g_hash_table_new(NULL, NULL);
     for (uint32_t c = 0; c < activity->call_count; c++)
         g_hash_table_insert(asked, GUINT_TO_POINTER(activity->calls[c].correlation),
@@ -263,15 +263,15 @@ static GArray *recording_launches(const struct activity *activity)
         const struct kernel_record *kernel = &activity->kernels[k];
         const struct call_record *call = g_hash_table_lookup(asked,
                                                              GUINT_TO_POINTER(kernel->correlation));
-        const struct launch launch = {call ? call->start_ns : 0, kernel->start_ns};
+        const struct launch_time launch = {call ? call->start_ns : 0, kernel->start_ns};
         if (call)
             g_array_append_val(launches, launch);
     }
     g_array_sort(launches, by_asking);
     for (guint i = launches->len; i-- > 1;) {
-        struct launch *before = &g_array_index(launches, struct launch, i - 1);
+        struct launch_time *before = &g_array_index(launches, struct launch_time, i - 1);
         before->start_ns = MIN(before->start_ns,
-                               g_array_index(launches, struct launch, i).start_ns);
+                               g_array_index(launches, struct launch_time, i).start_ns);
     }
     return launches;
 }
@@ -282,7 +282,7 @@ static guint first_launch(const GArray *launches, uint64_t host_ns)
     guint low = 0, high = launches->len;
     while (low < high) {
         guint middle = low + (high - low) / 2;
-        if (g_array_index(launches, struct launch, middle).asked_ns < host_ns)
+        if (g_array_index(launches, struct launch_time, middle).asked_ns < host_ns)
             low = middle + 1;
         else
             high = middle;
@@ -294,30 +294,31 @@ static guint first_launch(const GArray *launches, uint64_t host_ns)
 static uint64_t recording_device_time(const GArray *launches, uint64_t host_ns)
 {
     guint low = first_launch(launches, host_ns);
-    return low < launches->len ? MAX(host_ns, g_array_index(launches, struct launch, low).start_ns)
-                               : host_ns;
+    return low < launches->len
+               ? MAX(host_ns, g_array_index(launches, struct launch_time, low).start_ns)
+               : host_ns;
 }
 
-static void add_phase(const struct recording *recording, uint8_t phase, uint64_t start_ns)
+static void add_phase(const struct recorded_step *recording, uint8_t phase, uint64_t start_ns)
 {
-    struct strips *strips = recording->strips;
-    struct strip_phase next = {(enum trace_phase)phase, recording_seconds(recording, start_ns),
-                               strips->seconds};
-    if (strips->phases->len) {
-        struct strip_phase *last = &g_array_index(strips->phases, struct strip_phase,
-                                                  strips->phases->len - 1);
+    struct tracks *tracks = recording->tracks;
+    struct track_phase next = {(enum trace_phase)phase, recording_seconds(recording, start_ns),
+                               tracks->seconds};
+    if (tracks->phases->len) {
+        struct track_phase *last = &g_array_index(tracks->phases, struct track_phase,
+                                                  tracks->phases->len - 1);
         if (last->phase == next.phase || next.start <= last->start)
             return;
         last->end = next.start;
     } else {
         next.start = 0;
     }
-    if (next.start < strips->seconds)
-        g_array_append_val(strips->phases, next);
+    if (next.start < tracks->seconds)
+        g_array_append_val(tracks->phases, next);
 }
 
 /* The outermost ranges that say a phase; those of the update are what the host's optimizer does. */
-static void add_named_phases(const struct recording *recording, const GArray *launches)
+static void add_named_phases(const struct recorded_step *recording, const GArray *launches)
 {
     uint64_t until = 0;
     for (uint32_t i = 0; i < recording->records->event_count; i++) {
@@ -326,15 +327,15 @@ static void add_named_phases(const struct recording *recording, const GArray *la
             event->start_ns >= recording->host.end_ns)
             continue;
         uint8_t phase = phase_of_range(recording, event);
-        if (phase == STRIP_NO_PHASE)
+        if (phase == TRACK_NO_PHASE)
             continue;
         until = event->end_ns;
         add_phase(recording, phase, recording_device_time(launches, event->start_ns));
-        const struct window span = {event->start_ns, event->end_ns};
+        const struct ns_range span = {event->start_ns, event->end_ns};
         if (phase == TRACE_UPDATE_PHASE)
-            recording_add_span(recording, STRIP_HOST, &span,
+            recording_add_span(recording, TRACK_HOST, &span,
                                records_text(recording->records, event->text), phase, 0);
-        recording->strips->known[STRIP_HOST] = true;
+        recording->tracks->known[TRACK_HOST] = true;
     }
 }
 
@@ -342,7 +343,7 @@ static void add_named_phases(const struct recording *recording, const GArray *la
  * kernels are counted from its iteration's first launch; iterations are alike, so also from that of
  * this one.
  */
-static void guess_phases(const struct recording *recording, const GArray *launches)
+static void guess_phases(const struct recorded_step *recording, const GArray *launches)
 {
     struct guessed_iteration *guessed = guess_iteration(recording->activity, recording->records);
     guint base = first_launch(launches, recording->host.start_ns);
@@ -351,35 +352,35 @@ static void guess_phases(const struct recording *recording, const GArray *launch
                                                            i);
         if (base + phase->first < launches->len)
             add_phase(recording, phase->phase,
-                      g_array_index(launches, struct launch, base + phase->first).start_ns);
+                      g_array_index(launches, struct launch_time, base + phase->first).start_ns);
     }
     guess_free(guessed);
 }
 
 /* The phases of what the device did, by what ranges are called; where none says one, and the
  * iteration is marked, by what kernels' names and allocations tell. */
-static void recording_add_phases(const struct recording *recording, const GArray *launches)
+static void recording_add_phases(const struct recorded_step *recording, const GArray *launches)
 {
     add_named_phases(recording, launches);
-    if (!recording->strips->phases->len && recording->marked)
+    if (!recording->tracks->phases->len && recording->marked)
         guess_phases(recording, launches);
 }
 
-static int strip_of_copy(uint32_t kind)
+static int track_of_copy(uint32_t kind)
 {
     switch (kind) {
     case COPY_HOST_TO_DEVICE:
     case COPY_HOST_TO_ARRAY:
     case COPY_UNIFIED_HOST_TO_DEVICE:
-        return STRIP_H2D;
+        return TRACK_H2D;
     case COPY_DEVICE_TO_HOST:
     case COPY_ARRAY_TO_HOST:
     case COPY_UNIFIED_DEVICE_TO_HOST:
-        return STRIP_D2H;
+        return TRACK_D2H;
     case COPY_PEER_TO_PEER:
-        return STRIP_NETWORK;
+        return TRACK_NETWORK;
     default:
-        return STRIP_UNKNOWN;
+        return TRACK_UNKNOWN;
     }
 }
 
@@ -392,63 +393,63 @@ static bool is_collective(const char *kernel)
 }
 
 /* Kernels, copies and collectives, as a profiler of the device saw them. */
-static void recording_add_device(const struct recording *recording)
+static void recording_add_device(const struct recorded_step *recording)
 {
     const struct activity *activity = recording->activity;
     for (uint32_t k = 0; k < activity->kernel_count; k++) {
         const struct kernel_record *kernel = &activity->kernels[k];
-        const struct window span = {kernel->start_ns, kernel->end_ns};
+        const struct ns_range span = {kernel->start_ns, kernel->end_ns};
         const char *name = records_text(recording->records, kernel->short_name);
-        recording_add_span(recording, is_collective(name) ? STRIP_NETWORK : STRIP_COMPUTE, &span,
-                           name, STRIP_NO_PHASE, 0);
+        recording_add_span(recording, is_collective(name) ? TRACK_NETWORK : TRACK_COMPUTE, &span,
+                           name, TRACK_NO_PHASE, 0);
     }
     for (uint32_t c = 0; c < activity->copy_count; c++) {
         const struct copy_record *copy = &activity->copies[c];
-        const struct window span = {copy->start_ns, copy->end_ns};
-        int strip = strip_of_copy(copy->kind);
-        if (strip != STRIP_UNKNOWN)
-            recording_add_span(recording, (enum strip)strip, &span, copy_kind_label(copy->kind),
-                               STRIP_NO_PHASE, copy->bytes);
+        const struct ns_range span = {copy->start_ns, copy->end_ns};
+        int track = track_of_copy(copy->kind);
+        if (track != TRACK_UNKNOWN)
+            recording_add_span(recording, (enum track)track, &span, copy_kind_label(copy->kind),
+                               TRACK_NO_PHASE, copy->bytes);
     }
-    recording->strips->gpu = true;
-    recording->strips->known[STRIP_COMPUTE] = true;
-    recording->strips->known[STRIP_H2D] = recording->strips->known[STRIP_D2H] = true;
-    recording->strips->known[STRIP_NETWORK] = recording->strips->spans[STRIP_NETWORK]->len > 0;
+    recording->tracks->gpu = true;
+    recording->tracks->known[TRACK_COMPUTE] = true;
+    recording->tracks->known[TRACK_H2D] = recording->tracks->known[TRACK_D2H] = true;
+    recording->tracks->known[TRACK_NETWORK] = recording->tracks->spans[TRACK_NETWORK]->len > 0;
 }
 
 /* By its text; a copy between others than these two is none of the link's. */
-static int strip_of_annotation(const char *text)
+static int track_of_annotation(const char *text)
 {
-    return !strcmp(text, ANNOTATION_H2D)   ? STRIP_H2D
-           : !strcmp(text, ANNOTATION_D2H) ? STRIP_D2H
-                                           : STRIP_UNKNOWN;
+    return !strcmp(text, ANNOTATION_H2D)   ? TRACK_H2D
+           : !strcmp(text, ANNOTATION_D2H) ? TRACK_D2H
+                                           : TRACK_UNKNOWN;
 }
 
-static void add_copy(const struct recording *recording, const struct record *event)
+static void add_copy(const struct recorded_step *recording, const struct record *event)
 {
     const char *text = records_text(recording->records, event->text);
-    const struct window span = {event->start_ns, event->end_ns};
-    int strip = strip_of_annotation(text);
-    if (strip == STRIP_UNKNOWN)
+    const struct ns_range span = {event->start_ns, event->end_ns};
+    int track = track_of_annotation(text);
+    if (track == TRACK_UNKNOWN)
         return;
-    recording_add_span(recording, (enum strip)strip, &span, text, STRIP_NO_PHASE, event->payload);
-    recording->strips->known[STRIP_H2D] = recording->strips->known[STRIP_D2H] = true;
+    recording_add_span(recording, (enum track)track, &span, text, TRACK_NO_PHASE, event->payload);
+    recording->tracks->known[TRACK_H2D] = recording->tracks->known[TRACK_D2H] = true;
 }
 
-static void add_operator(const struct recording *recording, const struct record *event)
+static void add_operator(const struct recorded_step *recording, const struct record *event)
 {
     const struct trace *trace = recording->trace;
     if (!trace || event->payload >= trace->operator_count)
         return;
     const struct trace_operator *ran = &trace->operators[event->payload];
-    const struct window span = {event->start_ns, event->end_ns};
+    const struct ns_range span = {event->start_ns, event->end_ns};
     bool host = ran->place == TRACE_ON_HOST;
-    recording_add_span(recording, host ? STRIP_HOST : STRIP_COMPUTE, &span, ran->name, ran->phase,
+    recording_add_span(recording, host ? TRACK_HOST : TRACK_COMPUTE, &span, ran->name, ran->phase,
                        0);
 }
 
 /* Operators and copies, as the program's annotations say. */
-static void recording_add_annotated(const struct recording *recording)
+static void recording_add_annotated(const struct recorded_step *recording)
 {
     for (uint32_t i = 0; i < recording->records->event_count; i++) {
         const struct record *event = &recording->records->events[i];
@@ -459,20 +460,20 @@ static void recording_add_annotated(const struct recording *recording)
         else if (event->category == ANNOTATION_COPY)
             add_copy(recording, event);
     }
-    recording->strips->known[STRIP_COMPUTE] = recording->strips->known[STRIP_HOST] = true;
+    recording->tracks->known[TRACK_COMPUTE] = recording->tracks->known[TRACK_HOST] = true;
 }
 
 /* ---- all of it ---- */
 
-static void add_recorded(struct recording *recording)
+static void add_recorded(struct recorded_step *recording)
 {
     g_autoptr(GArray) launches = recording_launches(recording->activity);
-    struct strips *strips = recording->strips;
-    recording->window = (struct window){recording_device_time(launches, recording->host.start_ns),
-                                        recording_device_time(launches, recording->host.end_ns)};
-    strips->seconds = (double)(recording->window.end_ns - recording->window.start_ns) * 1e-9;
+    struct tracks *tracks = recording->tracks;
+    recording->window = (struct ns_range){recording_device_time(launches, recording->host.start_ns),
+                                          recording_device_time(launches, recording->host.end_ns)};
+    tracks->seconds = (double)(recording->window.end_ns - recording->window.start_ns) * 1e-9;
     curves_find(recording->records, recording->activity, recording->window.start_ns,
-                recording->window.end_ns, strips->curves);
+                recording->window.end_ns, tracks->curves);
     if (recording->activity->kernel_count || recording->activity->copy_count) {
         recording_add_device(recording);
         recording_add_phases(recording, launches);
@@ -481,7 +482,7 @@ static void add_recorded(struct recording *recording)
     }
 }
 
-static bool find_window(struct recording *recording)
+static bool find_window(struct recorded_step *recording)
 {
     bool device = recording->activity->kernel_count || recording->activity->copy_count;
     recording->marked = find_iteration(recording);
@@ -492,24 +493,24 @@ static bool find_window(struct recording *recording)
     return device;
 }
 
-static struct strips *strips_of(struct recording *recording, const char *path)
+static struct tracks *tracks_of(struct recorded_step *recording, const char *path)
 {
     recording->domain = find_domain(recording->records);
     if (!find_window(recording))
         return NULL;
-    struct strips *strips = recording->strips = strips_new(path);
-    strips->measured = true;
-    strips->model = g_strdup(recording->trace ? recording->trace->model : NULL);
+    struct tracks *tracks = recording->tracks = tracks_new(path);
+    tracks->measured = true;
+    tracks->model = g_strdup(recording->trace ? recording->trace->model : NULL);
     add_recorded(recording);
-    if (strips->spans[STRIP_COMPUTE]->len && strips->seconds > 0) {
-        strips_complete(strips);
-        return strips;
+    if (tracks->spans[TRACK_COMPUTE]->len && tracks->seconds > 0) {
+        tracks_complete(tracks);
+        return tracks;
     }
-    strips_free(strips);
+    tracks_free(tracks);
     return NULL;
 }
 
-bool strips_of_records(const char *path, const struct trace *trace, struct strips **strips,
+bool tracks_of_records(const char *path, const struct trace *trace, struct tracks **tracks,
                        GError **error)
 {
     const uint32_t parts = ACTIVITY_KERNELS | ACTIVITY_COPIES | ACTIVITY_CALLS | ACTIVITY_MEMORY;
@@ -517,8 +518,8 @@ bool strips_of_records(const char *path, const struct trace *trace, struct strip
     struct activity *activity = records ? activity_read(path, parts, error) : NULL;
     bool read = activity != NULL;
     if (read) {
-        struct recording recording = {.records = records, .activity = activity, .trace = trace};
-        *strips = strips_of(&recording, path);
+        struct recorded_step recording = {.records = records, .activity = activity, .trace = trace};
+        *tracks = tracks_of(&recording, path);
     }
     activity_free(activity);
     if (records)

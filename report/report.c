@@ -156,11 +156,10 @@ static bool write_folder(const struct contents *contents, const char *path, cons
 {
     struct folder *folder = folder_begin(path, error);
     bool good = folder != NULL;
-    for (guint i = 0; good && i < contents->figures->len; i++)
-        good = figure_draw(g_ptr_array_index(contents->figures, i), folder->figures, gnuplot,
-                           error);
-    for (guint i = 0; good && i < contents->inputs->strips->len; i++)
-        good = timeline_write(g_ptr_array_index(contents->inputs->strips, i), folder->figures, i,
+    for (guint i = 0; good && i < contents->plots->len; i++)
+        good = plot_draw(g_ptr_array_index(contents->plots, i), folder->figures, gnuplot, error);
+    for (guint i = 0; good && i < contents->inputs->tracks->len; i++)
+        good = timeline_write(g_ptr_array_index(contents->inputs->tracks, i), folder->figures, i,
                               error);
     good = good && write_page(contents, folder, error) && folder_publish(folder, error);
     folder_end(folder);
@@ -172,9 +171,8 @@ static char *text_of(const struct contents *contents, const char *gnuplot, GErro
     g_autofree char *folder = g_dir_make_tmp("pstar-report-XXXXXX", error);
     GString *text = folder ? g_string_new(NULL) : NULL;
     bool good = text != NULL;
-    for (guint i = 0; good && i < contents->figures->len; i++)
-        good = figure_draw_text(g_ptr_array_index(contents->figures, i), folder, gnuplot, text,
-                                error);
+    for (guint i = 0; good && i < contents->plots->len; i++)
+        good = plot_draw_text(g_ptr_array_index(contents->plots, i), folder, gnuplot, text, error);
     if (good) {
         g_autofree char *summary = summary_text(contents, NULL);
         g_string_append(text, summary);
@@ -186,10 +184,10 @@ static char *text_of(const struct contents *contents, const char *gnuplot, GErro
 
 char *report_text(const char *const *files, GError **error)
 {
-    struct inputs *inputs = inputs_read(files, error);
+    struct report_inputs *inputs = inputs_read(files, error);
     if (!inputs)
         return NULL;
-    g_autofree char *gnuplot = figure_find_gnuplot(error);
+    g_autofree char *gnuplot = plot_find_gnuplot(error);
     struct contents *contents = gnuplot ? contents_new(inputs) : NULL;
     char *text = contents ? text_of(contents, gnuplot, error) : NULL;
     contents_free(contents);
@@ -200,10 +198,10 @@ char *report_text(const char *const *files, GError **error)
 char *report_write(const char *const *files, const char *folder, enum report_format format,
                    GError **error)
 {
-    struct inputs *inputs = inputs_read(files, error);
+    struct report_inputs *inputs = inputs_read(files, error);
     if (!inputs)
         return NULL;
-    g_autofree char *gnuplot = figure_find_gnuplot(error);
+    g_autofree char *gnuplot = plot_find_gnuplot(error);
     struct contents *contents = gnuplot ? contents_new(inputs) : NULL;
     char *summary = NULL;
     if (contents && write_folder(contents, folder, gnuplot, error))

@@ -17,7 +17,7 @@ static double number_of(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-static void read_header(struct run_log *log, const json_t *object)
+static void read_header(struct logged_run *log, const json_t *object)
 {
     if (!log->configuration.maker) {
         configuration_clear(&log->configuration);
@@ -32,7 +32,7 @@ static void read_header(struct run_log *log, const json_t *object)
 }
 
 /* NULL, or what is wrong with the line. */
-static const char *read_object(struct run_log *log, const json_t *object)
+static const char *read_object(struct logged_run *log, const json_t *object)
 {
     if (!json_is_object(object))
         return "not an object";
@@ -58,7 +58,7 @@ static const char *read_object(struct run_log *log, const json_t *object)
 }
 
 /* NULL, or what is wrong. */
-static const char *read_line(struct run_log *log, const char *line, size_t length)
+static const char *read_line(struct logged_run *log, const char *line, size_t length)
 {
     json_error_t json_error;
     json_t *object = json_loadb(line, length, 0, &json_error);
@@ -71,7 +71,7 @@ static const char *read_line(struct run_log *log, const char *line, size_t lengt
     return wrong;
 }
 
-static bool read_lines(struct run_log *log, FILE *file, GError **error)
+static bool read_lines(struct logged_run *log, FILE *file, GError **error)
 {
     char *line = NULL;
     size_t capacity = 0, number = 0;
@@ -92,14 +92,14 @@ static bool read_lines(struct run_log *log, FILE *file, GError **error)
     return !wrong && log->steps->len;
 }
 
-struct run_log *run_log_read(const char *path, GError **error)
+struct logged_run *run_log_read(const char *path, GError **error)
 {
     FILE *file = fopen(path, "r");
     if (!file) {
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: %s", path, g_strerror(errno));
         return NULL;
     }
-    struct run_log *log = g_new0(struct run_log, 1);
+    struct logged_run *log = g_new0(struct logged_run, 1);
     log->origin = g_strdup(path);
     log->unigram_entropy = NAN;
     log->configuration.look_ahead = -1;
@@ -112,7 +112,7 @@ struct run_log *run_log_read(const char *path, GError **error)
     return NULL;
 }
 
-void run_log_free(struct run_log *log)
+void run_log_free(struct logged_run *log)
 {
     if (!log)
         return;
@@ -143,7 +143,7 @@ static double quantile_of(const GArray *steps, const struct quantity *quantity, 
 }
 
 /* The steps of the steady state that say their figures. */
-static GArray *steady_steps(const struct run_log *log)
+static GArray *steady_steps(const struct logged_run *log)
 {
     GArray *counted = g_array_new(FALSE, FALSE, sizeof(struct run_step));
     for (guint i = 0; i < log->steps->len; i++) {
@@ -170,7 +170,7 @@ static bool counts_equal(const struct plan_figures *a, const struct plan_figures
     return true;
 }
 
-bool run_log_measured(const struct run_log *log, struct plan_figures *figures, bool *steady)
+bool run_log_measured(const struct logged_run *log, struct plan_figures *figures, bool *steady)
 {
     GArray *counted = steady_steps(log);
     bool any = counted->len > 0, same = true;
@@ -187,7 +187,8 @@ bool run_log_measured(const struct run_log *log, struct plan_figures *figures, b
     return any;
 }
 
-void run_log_range(const struct run_log *log, struct plan_figures *low, struct plan_figures *high)
+void run_log_range(const struct logged_run *log, struct plan_figures *low,
+                   struct plan_figures *high)
 {
     g_autoptr(GArray) counted = steady_steps(log);
     *low = *high = (struct plan_figures){0};

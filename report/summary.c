@@ -33,15 +33,15 @@ char *summary_text(const struct contents *contents, const char *folder)
     }
     for (guint i = 0; i < contents->advice->len; i++)
         append_advice(text, i + 1, g_ptr_array_index(contents->advice, i));
-    for (guint i = 0; i < contents->findings->len; i++) {
-        const struct finding *finding = g_ptr_array_index(contents->findings, i);
-        g_string_append_printf(text, "%s: %s, ", finding->question, finding->answer);
-        append_printable(text, finding->detail);
+    for (guint i = 0; i < contents->highlights->len; i++) {
+        const struct highlight *highlight = g_ptr_array_index(contents->highlights, i);
+        g_string_append_printf(text, "%s: %s, ", highlight->question, highlight->answer);
+        append_printable(text, highlight->detail);
         g_string_append_c(text, '\n');
     }
     for (guint i = 0; i < contents->missing->len; i++) {
         const struct missing *missing = &g_array_index(contents->missing, struct missing, i);
-        g_string_append_printf(text, "Not shown: %s: %s. Make it with:\n    ", missing->figure,
+        g_string_append_printf(text, "Not shown: %s: %s. Make it with:\n    ", missing->plot,
                                missing->reason);
         append_printable(text, missing->command);
         g_string_append_c(text, '\n');
@@ -49,8 +49,8 @@ char *summary_text(const struct contents *contents, const char *folder)
     if (!folder)
         return g_string_free(text, FALSE);
     g_autofree char *page = g_build_filename(folder, "index.html", NULL);
-    g_string_append_printf(text, "%u figure%s in ", contents->figures->len,
-                           contents->figures->len == 1 ? "" : "s");
+    g_string_append_printf(text, "%u figure%s in ", contents->plots->len,
+                           contents->plots->len == 1 ? "" : "s");
     append_printable(text, page);
     g_string_append_c(text, '\n');
     return g_string_free(text, FALSE);
@@ -69,18 +69,18 @@ static json_t *budget_of(uint64_t bytes)
     return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);
 }
 
-static json_t *figures_of(const struct contents *contents)
+static json_t *plots_of(const struct contents *contents)
 {
     json_t *figures = json_array();
-    for (guint i = 0; i < contents->figures->len; i++) {
-        const struct figure *figure = g_ptr_array_index(contents->figures, i);
+    for (guint i = 0; i < contents->plots->len; i++) {
+        const struct plot *plot = g_ptr_array_index(contents->plots, i);
         json_t *object = json_object();
-        json_object_set_new(object, "name", string_of(figure->name));
-        json_object_set_new(object, "title", string_of(figure->title));
-        json_object_set_new(object, "alt", string_of(figure->alt));
+        json_object_set_new(object, "name", string_of(plot->name));
+        json_object_set_new(object, "title", string_of(plot->title));
+        json_object_set_new(object, "alt", string_of(plot->alt));
         static const char *const kinds[] = {"svg", "png", "gp", "dat"};
         for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
-            g_autofree char *path = g_strdup_printf("figures/%s.%s", figure->name, kinds[k]);
+            g_autofree char *path = g_strdup_printf("figures/%s.%s", plot->name, kinds[k]);
             json_object_set_new(object, kinds[k], string_of(path));
         }
         json_array_append_new(figures, object);
@@ -97,7 +97,7 @@ static json_t *advice_of(const struct contents *contents)
         json_object_set_new(object, "claim", string_of(advice->claim));
         json_object_set_new(object, "detail", string_of(advice->detail));
         json_object_set_new(object, "command", string_of(advice->command));
-        json_object_set_new(object, "figure", string_of(advice->figure));
+        json_object_set_new(object, "figure", string_of(advice->plot));
         json_array_append_new(all, object);
     }
     return all;
@@ -109,7 +109,7 @@ static json_t *missing_of(const struct contents *contents)
     for (guint i = 0; i < contents->missing->len; i++) {
         const struct missing *item = &g_array_index(contents->missing, struct missing, i);
         json_t *object = json_object();
-        json_object_set_new(object, "figure", string_of(item->figure));
+        json_object_set_new(object, "figure", string_of(item->plot));
         json_object_set_new(object, "reason", string_of(item->reason));
         json_object_set_new(object, "command", string_of(item->command));
         json_array_append_new(missing, object);
@@ -144,25 +144,26 @@ static json_t *memory_of(const struct contents *contents)
     return memory;
 }
 
-static json_t *pairs_of(const struct contents *contents)
+static json_t *predictions_of(const struct contents *contents)
 {
-    json_t *pairs = json_array();
-    for (guint i = 0; i < contents->pairs->len; i++) {
-        const struct pair *pair = &g_array_index(contents->pairs, struct pair, i);
+    json_t *predictions = json_array();
+    for (guint i = 0; i < contents->predictions->len; i++) {
+        const struct prediction *prediction = &g_array_index(contents->predictions,
+                                                             struct prediction, i);
         json_t *object = json_object();
-        json_object_set_new(object, "made_by", string_of(pair->configuration->maker));
+        json_object_set_new(object, "made_by", string_of(prediction->configuration->maker));
         json_object_set_new(object, "chunk_bytes",
-                            json_integer((json_int_t)pair->configuration->chunk_bytes));
+                            json_integer((json_int_t)prediction->configuration->chunk_bytes));
         json_object_set_new(object, "device_memory_bytes",
-                            budget_of(pair->configuration->device_budget));
-        json_object_set_new(object, "predictor", string_of(pair->predictor));
-        json_object_set_new(object, "run", string_of(pair->run->origin));
-        json_object_set_new(object, "steady", json_boolean(pair->steady));
-        json_object_set_new(object, "predicted", quantities_to_json(&pair->predicted));
-        json_object_set_new(object, "measured", quantities_to_json(&pair->measured));
-        json_array_append_new(pairs, object);
+                            budget_of(prediction->configuration->device_budget));
+        json_object_set_new(object, "predictor", string_of(prediction->predictor));
+        json_object_set_new(object, "run", string_of(prediction->run->origin));
+        json_object_set_new(object, "steady", json_boolean(prediction->steady));
+        json_object_set_new(object, "predicted", quantities_to_json(&prediction->predicted));
+        json_object_set_new(object, "measured", quantities_to_json(&prediction->measured));
+        json_array_append_new(predictions, object);
     }
-    return pairs;
+    return predictions;
 }
 
 char *summary_json(const struct contents *contents, const char *folder)
@@ -175,10 +176,10 @@ char *summary_json(const struct contents *contents, const char *folder)
     json_object_set_new(root, "comparison",
                         contents->comparison ? string_of(contents->comparison) : json_null());
     json_object_set_new(root, "advice", advice_of(contents));
-    json_object_set_new(root, "figures", figures_of(contents));
+    json_object_set_new(root, "figures", plots_of(contents));
     json_object_set_new(root, "missing", missing_of(contents));
     json_object_set_new(root, "memory", memory_of(contents));
-    json_object_set_new(root, "predicted_beside_measured", pairs_of(contents));
+    json_object_set_new(root, "predicted_beside_measured", predictions_of(contents));
     char *dumped = json_dumps(root, JSON_INDENT(1));
     char *text = g_strconcat(dumped, "\n", NULL);
     free(dumped);

@@ -18,27 +18,27 @@ static double seconds_of(const json_t *object, const char *key)
 }
 
 /* What the device waits for is what is busy: the host first, which the copies wait for. */
-static struct strip_sums phase_of(const json_t *object)
+static struct track_sums phase_of(const json_t *object)
 {
-    struct strip_sums sums = {.seconds = seconds_of(object, "seconds")};
-    sums.busy[STRIP_COMPUTE] = seconds_of(object, "compute_seconds");
-    sums.busy[STRIP_H2D] = seconds_of(object, "h2d_seconds");
-    sums.busy[STRIP_D2H] = seconds_of(object, "d2h_seconds");
-    sums.busy[STRIP_HOST] = seconds_of(object, "host_seconds");
-    double left = sums.busy[STRIP_WAIT] = MAX(0, sums.seconds - sums.busy[STRIP_COMPUTE]);
-    for (int s = STRIP_HOST; s >= STRIP_H2D; s--) {
+    struct track_sums sums = {.seconds = seconds_of(object, "seconds")};
+    sums.busy[TRACK_COMPUTE] = seconds_of(object, "compute_seconds");
+    sums.busy[TRACK_H2D] = seconds_of(object, "h2d_seconds");
+    sums.busy[TRACK_D2H] = seconds_of(object, "d2h_seconds");
+    sums.busy[TRACK_HOST] = seconds_of(object, "host_seconds");
+    double left = sums.busy[TRACK_WAIT] = MAX(0, sums.seconds - sums.busy[TRACK_COMPUTE]);
+    for (int s = TRACK_HOST; s >= TRACK_H2D; s--) {
         sums.wait_for[s] = MIN(left, sums.busy[s]);
         left -= sums.wait_for[s];
     }
-    sums.wait_for[STRIP_UNKNOWN] = left;
+    sums.wait_for[TRACK_UNKNOWN] = left;
     return sums;
 }
 
-static struct strip_sums *phases_of(const json_t *list)
+static struct track_sums *phases_of(const json_t *list)
 {
     if (!json_array_size(list))
         return NULL;
-    struct strip_sums *phases = g_new0(struct strip_sums, STRIP_NO_PHASE);
+    struct track_sums *phases = g_new0(struct track_sums, TRACK_NO_PHASE);
     const json_t *object;
     size_t index;
     json_array_foreach (list, index, object) {

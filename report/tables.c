@@ -18,7 +18,7 @@ static uint64_t parameters_of(const struct trace *trace)
 }
 
 /* A row with a cell for each trace, by `cell`. */
-static void add_property(struct table *table, const GPtrArray *traces, const char *property,
+static void add_property(struct text_table *table, const GPtrArray *traces, const char *property,
                          char *(*cell)(const struct input_trace *input))
 {
     GPtrArray *row = g_ptr_array_new_with_free_func(g_free);
@@ -79,12 +79,12 @@ static char *producer_cell(const struct input_trace *input)
     return known(input->trace->producer);
 }
 
-struct table *table_configuration(const struct inputs *inputs)
+struct text_table *table_configuration(const struct report_inputs *inputs)
 {
     const GPtrArray *traces = inputs->traces;
     if (!traces->len)
         return NULL;
-    struct table *table = table_new("Configuration", "Property");
+    struct text_table *table = table_new("Configuration", "Property");
     table->prose = true;
     bool partial = false;
     for (guint t = 0; t < traces->len; t++) {
@@ -137,15 +137,15 @@ static char *rate_cell(const struct phase_sums *sums)
     return g_strconcat(rate, " GFLOP/s", NULL);
 }
 
-struct table *table_phases(const struct input_trace *input)
+struct text_table *table_phases(const struct input_trace *input)
 {
     const struct trace *trace = input->trace;
     double whole = 0;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         whole += (double)trace->operators[m].duration_ns / 1e9;
     g_autofree char *title = g_strconcat("Phases, ", input->path, NULL);
-    struct table *table = table_new(title,
-                                    "Phase|Operators|Time|Share|Rate|Peak of non-model data");
+    struct text_table *table = table_new(title,
+                                         "Phase|Operators|Time|Share|Rate|Peak of non-model data");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++) {
         struct phase_sums sums = sum_phase(trace, (enum trace_phase)phase);
         char *share = whole > 0 ? g_strdup_printf("%.0f %%", 100 * sums.seconds / whole)
@@ -162,11 +162,11 @@ struct table *table_phases(const struct input_trace *input)
     return table;
 }
 
-struct table *table_phase_traffic(const struct replayed *replayed)
+struct text_table *table_phase_traffic(const struct replayed *replayed)
 {
     g_autofree char *title = g_strconcat("Chunks over the link by phase, ", replayed->plan->path,
                                          NULL);
-    struct table *table = table_new(title, "Phase|H2D|D2H");
+    struct text_table *table = table_new(title, "Phase|H2D|D2H");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++)
         table_add(table, g_strdup(trace_phase_name((enum trace_phase)phase)),
                   size_format(replayed->memory->h2d_bytes[phase]),
@@ -181,7 +181,7 @@ static char *budget_cell(uint64_t budget)
                                   : size_format(budget);
 }
 
-static void add_peaks(struct table *table, char *what, const struct plan_figures *figures,
+static void add_peaks(struct text_table *table, char *what, const struct plan_figures *figures,
                       uint64_t device_budget, uint64_t host_budget)
 {
     table_add(table, what, size_format(figures->peak_device_bytes),
@@ -189,10 +189,10 @@ static void add_peaks(struct table *table, char *what, const struct plan_figures
               size_format(figures->peak_host_bytes), budget_cell(host_budget));
 }
 
-struct table *table_peaks(const struct contents *contents)
+struct text_table *table_peaks(const struct contents *contents)
 {
-    const struct inputs *inputs = contents->inputs;
-    struct table *table = table_new(
+    const struct report_inputs *inputs = contents->inputs;
+    struct text_table *table = table_new(
         "Peaks by memory", "|Device, by address|Device, live bytes|Device budget|Host|Host budget");
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
@@ -200,7 +200,7 @@ struct table *table_peaks(const struct contents *contents)
                   input->plan->device_budget, input->plan->host_budget);
     }
     for (guint r = 0; r < inputs->runs->len; r++) {
-        const struct run_log *run = g_ptr_array_index(inputs->runs, r);
+        const struct logged_run *run = g_ptr_array_index(inputs->runs, r);
         struct plan_figures measured;
         if (run_log_measured(run, &measured, NULL))
             add_peaks(table, g_strdup_printf("%s, measured", run->origin), &measured,
@@ -212,7 +212,7 @@ struct table *table_peaks(const struct contents *contents)
     return NULL;
 }
 
-static void add_traffic(struct table *table, char *what, const struct plan_figures *figures)
+static void add_traffic(struct text_table *table, char *what, const struct plan_figures *figures)
 {
     table_add(table, what, size_format(quantity_traffic(figures)), size_format(figures->h2d_bytes),
               size_format(figures->d2h_bytes), text_count(figures->h2d_copies),
@@ -220,9 +220,9 @@ static void add_traffic(struct table *table, char *what, const struct plan_figur
               size_format(figures->moved_bytes));
 }
 
-struct table *table_traffic(const struct inputs *inputs)
+struct text_table *table_traffic(const struct report_inputs *inputs)
 {
-    struct table *table =
+    struct text_table *table =
         table_new("Traffic an iteration",
                   "|Both ways|H2D|D2H|H2D copies|D2H copies|Evictions|Moved within the device");
     for (guint p = 0; p < inputs->plans->len; p++) {
@@ -230,7 +230,7 @@ struct table *table_traffic(const struct inputs *inputs)
         add_traffic(table, g_strdup_printf("%s, predicted", input->path), &input->plan->predicted);
     }
     for (guint r = 0; r < inputs->runs->len; r++) {
-        const struct run_log *run = g_ptr_array_index(inputs->runs, r);
+        const struct logged_run *run = g_ptr_array_index(inputs->runs, r);
         struct plan_figures measured;
         if (run_log_measured(run, &measured, NULL))
             add_traffic(table, g_strdup_printf("%s, measured", run->origin), &measured);
@@ -241,10 +241,10 @@ struct table *table_traffic(const struct inputs *inputs)
     return NULL;
 }
 
-struct table *table_best(const struct sweep_file *sweep)
+struct text_table *table_best(const struct sweep_file *sweep)
 {
     g_autofree char *title = g_strconcat("Best of the sweep, ", sweep->origin, NULL);
-    struct table *table =
+    struct text_table *table =
         table_new(title, "Device memory|Decided by|Chunk size|Traffic|H2D|D2H|Stall|Step time");
     GArray *budgets = sweep_file_budgets(sweep);
     GPtrArray *makers = sweep_file_makers(sweep);
@@ -278,23 +278,23 @@ struct table *table_best(const struct sweep_file *sweep)
     return table;
 }
 
-struct table *table_pair(const struct pair *pair)
+struct text_table *table_prediction(const struct prediction *prediction)
 {
-    g_autofree char *label = configuration_label(pair->configuration);
+    g_autofree char *label = configuration_label(prediction->configuration);
     g_autofree char *title = g_strconcat("Predicted beside measured: ", label, NULL);
-    struct table *table = table_new(title, "|Predicted|Measured|Difference");
+    struct text_table *table = table_new(title, "|Predicted|Measured|Difference");
     for (const struct quantity *quantity = quantities; quantity->name; quantity++) {
-        double predicted = quantity_value(&pair->predicted, quantity);
-        double measured = quantity_value(&pair->measured, quantity);
-        bool unknown = quantity->unit == QUANTITY_SECONDS && !pair->timed;
+        double predicted = quantity_value(&prediction->predicted, quantity);
+        double measured = quantity_value(&prediction->measured, quantity);
+        bool unknown = quantity->unit == QUANTITY_SECONDS && !prediction->timed;
         table_add(table, g_strdup(quantity->label),
-                  unknown ? g_strdup("–") : quantity_format(&pair->predicted, quantity),
-                  quantity_format(&pair->measured, quantity),
+                  unknown ? g_strdup("–") : quantity_format(&prediction->predicted, quantity),
+                  quantity_format(&prediction->measured, quantity),
                   unknown ? g_strdup("–") : text_difference(measured, predicted));
     }
-    table->note = g_strdup_printf("Predicted by %s, measured by %s.%s", pair->predictor,
-                                  pair->run->origin,
-                                  pair->steady ? "" : " The run's counts differ between steps.");
+    table->note = g_strdup_printf(
+        "Predicted by %s, measured by %s.%s", prediction->predictor, prediction->run->origin,
+        prediction->steady ? "" : " The run's counts differ between steps.");
     return table;
 }
 
@@ -304,96 +304,96 @@ static char *share_cell(double part, double whole)
     return g_strconcat(digits, " %", NULL);
 }
 
-static void add_row(struct table *table, const struct strips *strips, const char *name,
-                    const struct strip_sums *sums)
+static void add_row(struct text_table *table, const struct tracks *tracks, const char *name,
+                    const struct track_sums *sums)
 {
     GPtrArray *row = g_ptr_array_new_with_free_func(g_free);
     g_ptr_array_add(row, g_strdup(name));
     g_ptr_array_add(row, text_seconds(sums->seconds));
-    g_ptr_array_add(row, share_cell(sums->seconds, strips->seconds));
-    for (int s = 0; s < STRIPS; s++)
-        if (s != STRIP_NETWORK || strips->known[s])
-            g_ptr_array_add(row, strips->known[s] ? share_cell(sums->busy[s], sums->seconds)
+    g_ptr_array_add(row, share_cell(sums->seconds, tracks->seconds));
+    for (int s = 0; s < TRACKS; s++)
+        if (s != TRACK_NETWORK || tracks->known[s])
+            g_ptr_array_add(row, tracks->known[s] ? share_cell(sums->busy[s], sums->seconds)
                                                   : g_strdup("–"));
-    for (int s = STRIP_H2D; s <= STRIP_D2H; s++)
-        g_ptr_array_add(row, strips->known[s] && sums->seconds > 0
+    for (int s = TRACK_H2D; s <= TRACK_D2H; s++)
+        g_ptr_array_add(row, tracks->known[s] && sums->seconds > 0
                                  ? text_rate(sums->bytes[s] / sums->seconds)
                                  : g_strdup("–"));
     g_ptr_array_add(table->rows, row);
 }
 
-struct table *table_busy(const struct strips *strips)
+struct text_table *table_busy(const struct tracks *tracks)
 {
-    g_autofree char *title = g_strdup_printf("Who is busy, by phase: %s, %s", strips->origin,
-                                             strips->measured ? "measured" : "simulated");
+    g_autofree char *title = g_strdup_printf("Who is busy, by phase: %s, %s", tracks->origin,
+                                             tracks->measured ? "measured" : "simulated");
     g_autofree char *columns = g_strdup_printf(
         "Phase|Time|Share|Device computes|H2D|D2H|Host optimizer|%sDevice waits|H2D rate|D2H rate",
-        strips->known[STRIP_NETWORK] ? "Network|" : "");
-    struct table *table = table_new(title, columns);
-    for (int phase = 0; strips->phases->len && phase < STRIP_NO_PHASE; phase++) {
-        const struct strip_sums sums = strips_sum(strips, (enum trace_phase)phase);
+        tracks->known[TRACK_NETWORK] ? "Network|" : "");
+    struct text_table *table = table_new(title, columns);
+    for (int phase = 0; tracks->phases->len && phase < TRACK_NO_PHASE; phase++) {
+        const struct track_sums sums = tracks_sum(tracks, (enum trace_phase)phase);
         if (sums.seconds > 0)
-            add_row(table, strips, trace_phase_name((enum trace_phase)phase), &sums);
+            add_row(table, tracks, trace_phase_name((enum trace_phase)phase), &sums);
     }
-    const struct strip_sums all = strips_sum_all(strips);
-    add_row(table, strips, "step", &all);
+    const struct track_sums all = tracks_sum_all(tracks);
+    add_row(table, tracks, "step", &all);
     table->note = g_strdup("Shares of the phase in which each is busy; rates are means over it.");
     return table;
 }
 
 #define MOST_OPERATORS 12
 
-static void add_seconds(struct table *table, const char *what, double a, double b)
+static void add_seconds(struct text_table *table, const char *what, double a, double b)
 {
     if (a > 0 || b > 0)
         table_add(table, g_strdup(what), text_seconds(a), text_seconds(b), text_difference(b, a));
 }
 
-static void add_bytes(struct table *table, const char *what, double a, double b)
+static void add_bytes(struct text_table *table, const char *what, double a, double b)
 {
     if (a > 0 || b > 0)
         table_add(table, g_strdup(what), size_format((uint64_t)a), size_format((uint64_t)b),
                   text_difference(b, a));
 }
 
-static double peak_of(const struct inputs *inputs, const struct strips *strips)
+static double peak_of(const struct report_inputs *inputs, const struct tracks *tracks)
 {
-    const struct input_trace *input = inputs_trace_of(inputs, strips);
+    const struct input_trace *input = inputs_trace_of(inputs, tracks);
     uint64_t peak = 0;
     for (uint32_t m = 0; input && m < input->trace->operator_count; m++)
         peak = MAX(peak, input->trace->non_model_bytes[m]);
     return (double)peak;
 }
 
-struct table *table_compare(const struct inputs *inputs)
+struct text_table *table_compare(const struct report_inputs *inputs)
 {
-    const struct strips *a, *b;
-    if (!compare_pair(inputs, &a, &b))
+    const struct tracks *a, *b;
+    if (!compare_steps(inputs, &a, &b))
         return NULL;
-    struct table *table = table_new("Side by side", "|A|B|B beside A");
-    const struct strip_sums all[2] = {strips_sum_all(a), strips_sum_all(b)};
+    struct text_table *table = table_new("Side by side", "|A|B|B beside A");
+    const struct track_sums all[2] = {tracks_sum_all(a), tracks_sum_all(b)};
     add_seconds(table, "Step", a->seconds, b->seconds);
-    for (int phase = 0; phase < STRIP_NO_PHASE; phase++)
+    for (int phase = 0; phase < TRACK_NO_PHASE; phase++)
         add_seconds(table, trace_phase_name((enum trace_phase)phase),
-                    strips_sum(a, (enum trace_phase)phase).seconds,
-                    strips_sum(b, (enum trace_phase)phase).seconds);
-    for (int s = 0; s < STRIPS; s++)
+                    tracks_sum(a, (enum trace_phase)phase).seconds,
+                    tracks_sum(b, (enum trace_phase)phase).seconds);
+    for (int s = 0; s < TRACKS; s++)
         if (a->known[s] && b->known[s])
-            add_seconds(table, strip_label((enum strip)s), all[0].busy[s], all[1].busy[s]);
-    add_bytes(table, "Moved, H2D", all[0].bytes[STRIP_H2D], all[1].bytes[STRIP_H2D]);
-    add_bytes(table, "Moved, D2H", all[0].bytes[STRIP_D2H], all[1].bytes[STRIP_D2H]);
+            add_seconds(table, track_label((enum track)s), all[0].busy[s], all[1].busy[s]);
+    add_bytes(table, "Moved, H2D", all[0].bytes[TRACK_H2D], all[1].bytes[TRACK_H2D]);
+    add_bytes(table, "Moved, D2H", all[0].bytes[TRACK_D2H], all[1].bytes[TRACK_D2H]);
     add_bytes(table, "Peak of non-model data", peak_of(inputs, a), peak_of(inputs, b));
     table->note = g_strdup_printf("A is %s, B is %s.", a->origin, b->origin);
     return table;
 }
 
-struct table *table_compare_operators(const struct inputs *inputs)
+struct text_table *table_compare_operators(const struct report_inputs *inputs)
 {
-    const struct strips *a, *b;
-    if (!compare_pair(inputs, &a, &b))
+    const struct tracks *a, *b;
+    if (!compare_steps(inputs, &a, &b))
         return NULL;
     g_autoptr(GArray) changes = compare_names(a, b);
-    struct table *table = table_new("What takes longer, what less", "|A|B|Difference");
+    struct text_table *table = table_new("What takes longer, what less", "|A|B|Difference");
     for (guint i = 0; i < MIN(changes->len, MOST_OPERATORS); i++) {
         const struct compare_change *change = &g_array_index(changes, struct compare_change, i);
         double more = change->seconds[1] - change->seconds[0];

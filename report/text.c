@@ -156,9 +156,9 @@ char *text_difference(double value, double reference)
     return g_strconcat(percent < 0 ? "−" : "+", digits, " %", NULL);
 }
 
-struct table *table_new(const char *title, const char *columns)
+struct text_table *table_new(const char *title, const char *columns)
 {
-    struct table *table = g_new0(struct table, 1);
+    struct text_table *table = g_new0(struct text_table, 1);
     table->title = g_strdup(title);
     table->columns = g_ptr_array_new_with_free_func(g_free);
     table->rows = g_ptr_array_new_with_free_func((GDestroyNotify)g_ptr_array_unref);
@@ -168,7 +168,7 @@ struct table *table_new(const char *title, const char *columns)
     return table;
 }
 
-void table_free(struct table *table)
+void table_free(struct text_table *table)
 {
     if (!table)
         return;
@@ -179,7 +179,7 @@ void table_free(struct table *table)
     g_free(table);
 }
 
-void table_add(struct table *table, char *cell, ...)
+void table_add(struct text_table *table, char *cell, ...)
 {
     GPtrArray *row = g_ptr_array_new_with_free_func(g_free);
     va_list rest;
@@ -208,7 +208,7 @@ static void append_html_row(const GPtrArray *cells, const char *element, GString
     g_string_append(html, "</tr>\n");
 }
 
-void table_append_html(const struct table *table, GString *html)
+void table_append_html(const struct text_table *table, GString *html)
 {
     /* A heading, not a caption, which would scroll sideways with the table. */
     g_string_append(html, "<h3>");
@@ -259,7 +259,7 @@ static void append_text_row(const GPtrArray *cells, const glong *widths, GString
     g_string_append_c(text, '\n');
 }
 
-void table_append_text(const struct table *table, GString *text)
+void table_append_text(const struct text_table *table, GString *text)
 {
     g_autofree glong *widths = g_new0(glong, table->columns->len);
     for (guint i = 0; i < table->columns->len; i++) {

@@ -41,7 +41,7 @@ char *text_difference(double value, double reference);
 /* printf's conversion of one double, with a point whatever the locale. */
 char *text_number(const char *format, double value);
 
-struct table {
+struct text_table {
     char *title;
     char *note;         /* a sentence below it; NULL: none */
     bool prose;         /* cells are text, not figures: aligned left, and may wrap */
@@ -50,14 +50,14 @@ struct table {
 };
 
 /* `columns`: titles, "|" between them. */
-struct table *table_new(const char *title, const char *columns);
-void table_free(struct table *table);
+struct text_table *table_new(const char *title, const char *columns);
+void table_free(struct text_table *table);
 
 /* Adds a row of as many cells as there are columns, each a string that the table takes over. */
-void table_add(struct table *table, char *cell, ...);
+void table_add(struct text_table *table, char *cell, ...);
 
 /* Untrusted cells come out escaped, or with control characters replaced. */
-void table_append_html(const struct table *table, GString *html);
-void table_append_text(const struct table *table, GString *text);
+void table_append_html(const struct text_table *table, GString *html);
+void table_append_text(const struct text_table *table, GString *text);
 
 #endif

@@ -15,7 +15,7 @@ static const struct advice *advice_with(const struct contents *contents, const c
     g_error("no advice says \"%s\"", part);
 }
 
-static struct contents *contents_of(const char *const *paths, struct inputs **inputs)
+static struct contents *contents_of(const char *const *paths, struct report_inputs **inputs)
 {
     GError *error = NULL;
     *inputs = inputs_read(paths, &error);
@@ -27,7 +27,7 @@ static void test_openings(void)
 {
     struct sample *sample = sample_new("");
     const char *const paths[] = {sample->timeline, sample->trace, NULL};
-    struct inputs *inputs;
+    struct report_inputs *inputs;
     struct contents *contents = contents_of(paths, &inputs);
     g_assert_cmpstr(contents->verdict, ==,
                     "A step takes 40.0 ms, and the device waits for 70 % of it, mostly for the "
@@ -40,7 +40,7 @@ static void test_openings(void)
     g_assert_nonnull(strstr(flush->claim, "4.00 ms, 10 % of the step"));
     g_assert_nonnull(strstr(flush->detail, "backward (4.00 ms)"));
     const struct advice *link = advice_with(contents, "The link idles while the update runs");
-    g_assert_cmpstr(link->figure, ==, "link");
+    g_assert_cmpstr(link->plot, ==, "link");
     const struct advice *freed = advice_with(contents, "backward frees");
     g_assert_nonnull(strstr(freed->claim, "1.56 KiB")); /* four activations of 400 bytes */
     contents_free(contents);
@@ -59,7 +59,7 @@ static void test_busy(void)
                     "{\"ph\": \"X\", \"tid\": 0, \"ts\": 0, \"dur\": 1980000, \"name\": \"f\", "
                     "\"args\": {\"phase\": \"forward\"}}]}");
     const char *const paths[] = {timeline, NULL};
-    struct inputs *inputs;
+    struct report_inputs *inputs;
     struct contents *contents = contents_of(paths, &inputs);
     g_assert_cmpstr(contents->verdict, ==,
                     "A step takes 2.00 s, and the device computes nearly all of the time");
@@ -74,11 +74,11 @@ static void test_choices(void)
 {
     struct sample *sample = sample_new("");
     const char *const paths[] = {sample->timeline, sample->trace, sample->sweep, sample->run, NULL};
-    struct inputs *inputs;
+    struct report_inputs *inputs;
     struct contents *contents = contents_of(paths, &inputs);
     const struct advice *best = advice_with(contents, "a step would take 16.0 ms");
     g_assert_nonnull(strstr(best->claim, "60 % less"));
-    g_assert_cmpstr(best->figure, ==, "bars");
+    g_assert_cmpstr(best->plot, ==, "bars");
     contents_free(contents);
     inputs_free(inputs);
     sample_free(sample);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Each kind alone: its figure, and for the others the command that makes what is missing. */
-static void check_alone(const char *file, const struct sample *sample, const char *figure,
+static void check_alone(const char *file, const struct sample *sample, const char *plot,
                         unsigned count, const char *command)
 {
     const char *const files[] = {file, NULL};
@@ -16,8 +16,8 @@ static void check_alone(const char *file, const struct sample *sample, const cha
         g_error("%s alone: the page does not name %s", file, command);
     g_autofree char *folder = sample_path(sample, "out/figures");
     g_assert_cmpuint(sample_count(folder), ==, count);
-    if (figure)
-        drawn_check(sample, figure);
+    if (plot)
+        drawn_check(sample, plot);
 }
 
 static void test_alone(void)

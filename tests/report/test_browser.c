@@ -120,17 +120,17 @@ static const char *string_of(const json_t *object, const char *key)
 
 static void check_figures(const json_t *found, int width)
 {
-    const json_t *drawn = json_object_get(found, "figures"), *figure;
+    const json_t *drawn = json_object_get(found, "figures"), *plot;
     size_t index;
     g_assert_cmpuint(json_array_size(drawn), ==, G_N_ELEMENTS(figures) - 1);
-    json_array_foreach (drawn, index, figure) {
-        g_test_message("%s: %s", string_of(figure, "id"), string_of(figure, "label"));
-        g_assert_true(g_strv_contains(figures, string_of(figure, "id")));
-        g_assert_cmpfloat(number_of(figure, "width"), >=, 0.85 * width);
-        g_assert_cmpfloat(number_of(figure, "width"), <=, width);
-        g_assert_cmpfloat(number_of(figure, "height"), >=, 150);
-        g_assert_cmpfloat(number_of(figure, "shapes"), >=, 4);
-        g_assert_cmpuint(strlen(string_of(figure, "label")), >=, 40);
+    json_array_foreach (drawn, index, plot) {
+        g_test_message("%s: %s", string_of(plot, "id"), string_of(plot, "label"));
+        g_assert_true(g_strv_contains(figures, string_of(plot, "id")));
+        g_assert_cmpfloat(number_of(plot, "width"), >=, 0.85 * width);
+        g_assert_cmpfloat(number_of(plot, "width"), <=, width);
+        g_assert_cmpfloat(number_of(plot, "height"), >=, 150);
+        g_assert_cmpfloat(number_of(plot, "shapes"), >=, 4);
+        g_assert_cmpuint(strlen(string_of(plot, "label")), >=, 40);
     }
 }
 

@@ -10,12 +10,12 @@
 #include <math.h>
 #include <string.h>
 
-static struct inputs *read_all(const struct sample *sample)
+static struct report_inputs *read_all(const struct sample *sample)
 {
     const char *const paths[] = {sample->run,  sample->trace,      sample->sweep,
                                  sample->plan, sample->policy_run, NULL};
     GError *error = NULL;
-    struct inputs *inputs = inputs_read(paths, &error);
+    struct report_inputs *inputs = inputs_read(paths, &error);
     g_assert_no_error(error);
     return inputs;
 }
@@ -23,14 +23,14 @@ static struct inputs *read_all(const struct sample *sample)
 static void test_kinds(void)
 {
     struct sample *sample = sample_new("");
-    struct inputs *inputs = read_all(sample);
+    struct report_inputs *inputs = read_all(sample);
     g_assert_cmpuint(inputs->traces->len, ==, 1);
     g_assert_cmpuint(inputs->plans->len, ==, 1);
     g_assert_cmpuint(inputs->sweeps->len, ==, 1);
     g_assert_cmpuint(inputs->runs->len, ==, 2);
     const struct input_plan *plan = g_ptr_array_index(inputs->plans, 0);
     g_assert_true(plan->trace == g_ptr_array_index(inputs->traces, 0));
-    const struct run_log *run = g_ptr_array_index(inputs->runs, 0);
+    const struct logged_run *run = g_ptr_array_index(inputs->runs, 0);
     g_assert_cmpuint(run->steps->len, ==, 6);
     g_assert_cmpfloat(run->unigram_entropy, ==, 3.0);
     g_assert_cmpfloat(g_array_index(run->steps, struct run_step, 1).loss, ==, 2.75);
@@ -53,7 +53,7 @@ static void test_derived(void)
     plan_write(plan, path, &error);
     g_assert_no_error(error);
     const char *const paths[] = {path, sample->trace, NULL};
-    struct inputs *inputs = inputs_read(paths, &error);
+    struct report_inputs *inputs = inputs_read(paths, &error);
     g_assert_no_error(error);
     const struct input_plan *input = g_ptr_array_index(inputs->plans, 0);
     const struct input_trace *source = g_ptr_array_index(inputs->traces, 0);
@@ -72,8 +72,8 @@ static void test_derived(void)
 static void test_range(void)
 {
     struct sample *sample = sample_new("");
-    struct inputs *inputs = read_all(sample);
-    const struct run_log *run = g_ptr_array_index(inputs->runs, 0);
+    struct report_inputs *inputs = read_all(sample);
+    const struct logged_run *run = g_ptr_array_index(inputs->runs, 0);
     struct plan_figures measured, low, high;
     g_assert_true(run_log_measured(run, &measured, NULL));
     run_log_range(run, &low, &high);
@@ -100,7 +100,7 @@ static void test_names_do_not_matter(void)
     g_rename(sample->run, run);
     const char *const paths[] = {trace, plan, sweep, run, NULL};
     GError *error = NULL;
-    struct inputs *inputs = inputs_read(paths, &error);
+    struct report_inputs *inputs = inputs_read(paths, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(inputs->traces->len, ==, 1);
     g_assert_cmpuint(inputs->plans->len, ==, 1);
@@ -113,22 +113,22 @@ static void test_names_do_not_matter(void)
 static void test_pairs(void)
 {
     struct sample *sample = sample_new("");
-    struct inputs *inputs = read_all(sample);
-    GArray *pairs = pairs_find(inputs);
-    g_assert_cmpuint(pairs->len, ==, 2);
-    const struct pair *planned = &g_array_index(pairs, struct pair, 0);
-    const struct pair *swept = &g_array_index(pairs, struct pair, 1);
+    struct report_inputs *inputs = read_all(sample);
+    GArray *predictions = predictions_find(inputs);
+    g_assert_cmpuint(predictions->len, ==, 2);
+    const struct prediction *planned = &g_array_index(predictions, struct prediction, 0);
+    const struct prediction *swept = &g_array_index(predictions, struct prediction, 1);
     g_assert_cmpstr(planned->predictor, ==, sample->plan);
     g_assert_false(planned->timed); /* a dry run predicts no time */
     g_assert_cmpstr(swept->predictor, ==, sample->sweep);
     g_assert_true(swept->timed);
     g_assert_true(swept->steady);
-    unsigned of, equal = pair_equal_counts(swept, &of);
+    unsigned of, equal = prediction_equal_counts(swept, &of);
     g_assert_cmpuint(equal, ==, 10);
     g_assert_cmpuint(of, ==, 10);
     /* Medians of the third to the sixth step: 19, 20, 21, 22 ms. */
     g_assert_cmpfloat_with_epsilon(swept->measured.iteration_seconds, 0.0205, 1e-9);
-    g_array_unref(pairs);
+    g_array_unref(predictions);
     inputs_free(inputs);
     sample_free(sample);
 }
@@ -262,7 +262,7 @@ static void test_unfinished_run(void)
                     "{\"step\": 1, \"loss\": 2.0}\n\n{\"step\": 2, \"loss\": null}\n"
                     "{\"step\": 3, \"lo");
     GError *error = NULL;
-    struct run_log *log = run_log_read(path, &error);
+    struct logged_run *log = run_log_read(path, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(log->steps->len, ==, 2);
     g_assert_true(log->cut);
@@ -294,7 +294,7 @@ static void test_damaged_plan(void)
 static void test_best_of_sweep(void)
 {
     struct sample *sample = sample_new("");
-    struct inputs *inputs = read_all(sample);
+    struct report_inputs *inputs = read_all(sample);
     const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
     GArray *budgets = sweep_file_budgets(sweep);
     g_assert_cmpuint(budgets->len, ==, 2);

@@ -71,16 +71,16 @@ static char *import_profile(const struct sample *sample)
     return path;
 }
 
-static void check_strips(const struct strips *strips)
+static void check_tracks(const struct tracks *tracks)
 {
-    const struct strip_sums all = strips_sum_all(strips);
-    g_assert_true(strips->known[STRIP_NETWORK]);
-    CLOSE(strips->seconds, STEP_US * US);
-    CLOSE(all.busy[STRIP_NETWORK], 480 * US);
-    CLOSE(all.busy[STRIP_COMPUTE], 600 * US);
-    CLOSE(all.busy[STRIP_WAIT], 400 * US); /* from one step's collective to the next one's, too */
-    CLOSE(all.wait_for[STRIP_NETWORK], 380 * US);
-    CLOSE(all.wait_for[STRIP_UNKNOWN], 20 * US);
+    const struct track_sums all = tracks_sum_all(tracks);
+    g_assert_true(tracks->known[TRACK_NETWORK]);
+    CLOSE(tracks->seconds, STEP_US * US);
+    CLOSE(all.busy[TRACK_NETWORK], 480 * US);
+    CLOSE(all.busy[TRACK_COMPUTE], 600 * US);
+    CLOSE(all.busy[TRACK_WAIT], 400 * US); /* from one step's collective to the next one's, too */
+    CLOSE(all.wait_for[TRACK_NETWORK], 380 * US);
+    CLOSE(all.wait_for[TRACK_UNKNOWN], 20 * US);
 }
 
 static void check_advice(const struct contents *contents)
@@ -97,11 +97,11 @@ static void test_collectives(void)
     g_autofree char *path = import_profile(sample);
     const char *const files[] = {path, NULL};
     GError *error = NULL;
-    struct inputs *inputs = inputs_read(files, &error);
+    struct report_inputs *inputs = inputs_read(files, &error);
     g_assert_no_error(error);
-    g_assert_cmpuint(inputs->strips->len, ==, 1);
+    g_assert_cmpuint(inputs->tracks->len, ==, 1);
     struct contents *contents = contents_new(inputs);
-    check_strips(g_ptr_array_index(inputs->strips, 0));
+    check_tracks(g_ptr_array_index(inputs->tracks, 0));
     check_advice(contents);
     contents_free(contents);
     inputs_free(inputs);

@@ -1,7 +1,7 @@
 /* gnuplot's SVG becomes part of the page: of its colours, its identifiers, and of nothing outside.
  */
-#include "report/figure.h"
 #include "report/output.h"
+#include "report/plot.h"
 
 #include <string.h>
 

@@ -134,9 +134,9 @@ static void test_json(void)
     g_assert_cmpuint(
         (uint64_t)json_integer_value(json_object_get(memory, "peak_live_device_bytes")), ==,
         plan->predicted.peak_live_device_bytes);
-    const json_t *pairs = json_object_get(root, "predicted_beside_measured");
-    g_assert_cmpuint(json_array_size(pairs), ==, 2);
-    const json_t *measured = json_object_get(json_array_get(pairs, 0), "measured");
+    const json_t *predictions = json_object_get(root, "predicted_beside_measured");
+    g_assert_cmpuint(json_array_size(predictions), ==, 2);
+    const json_t *measured = json_object_get(json_array_get(predictions, 0), "measured");
     g_assert_cmpuint((uint64_t)json_integer_value(json_object_get(measured, "h2d_bytes")), ==,
                      plan->predicted.h2d_bytes);
     json_decref(root);

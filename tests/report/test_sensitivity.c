@@ -31,11 +31,11 @@ static char *write_sweep(const struct sample *sample, const char *name, double r
     return sample_file(sample, name, text->str);
 }
 
-static struct inputs *read_both(const char *first, const char *second)
+static struct report_inputs *read_both(const char *first, const char *second)
 {
     const char *const paths[] = {first, second, NULL};
     GError *error = NULL;
-    struct inputs *inputs = inputs_read(paths, &error);
+    struct report_inputs *inputs = inputs_read(paths, &error);
     g_assert_no_error(error);
     return inputs;
 }
@@ -53,7 +53,7 @@ static const struct advice *find_advice(const struct contents *contents, const c
 /* The slower link is the one that is, whichever file comes first. */
 static void check_both(const char *first, const char *second)
 {
-    struct inputs *inputs = read_both(first, second);
+    struct report_inputs *inputs = read_both(first, second);
     g_assert_cmpuint(inputs->sweeps->len, ==, 1);
     g_assert_cmpuint(inputs->faster->len, ==, 1);
     g_assert_true(g_str_has_suffix(

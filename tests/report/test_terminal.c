@@ -63,17 +63,17 @@ static void test_compare(void)
     g_autofree char *other = write_faster(sample);
     const char *const files[] = {sample->timeline, other, NULL};
     GError *error = NULL;
-    struct inputs *inputs = inputs_read(files, &error);
+    struct report_inputs *inputs = inputs_read(files, &error);
     g_assert_no_error(error);
-    const struct strips *a, *b;
-    g_assert_true(compare_pair(inputs, &a, &b));
+    const struct tracks *a, *b;
+    g_assert_true(compare_steps(inputs, &a, &b));
     g_assert_cmpstr(a->origin, ==, sample->timeline);
     g_autoptr(GArray) changes = compare_names(a, b);
     /* Differences sum to that of the wholes; the two span different iterations, but all is in both.
      */
     double differ = 0,
-           whole = strips_sum_all(b).busy[STRIP_COMPUTE] + strips_sum_all(b).busy[STRIP_HOST] -
-                   strips_sum_all(a).busy[STRIP_COMPUTE] - strips_sum_all(a).busy[STRIP_HOST];
+           whole = tracks_sum_all(b).busy[TRACK_COMPUTE] + tracks_sum_all(b).busy[TRACK_HOST] -
+                   tracks_sum_all(a).busy[TRACK_COMPUTE] - tracks_sum_all(a).busy[TRACK_HOST];
     for (guint i = 0; i < changes->len; i++) {
         const struct compare_change *change = &g_array_index(changes, struct compare_change, i);
         differ += change->seconds[1] - change->seconds[0];
@@ -97,7 +97,7 @@ static void test_alone(void)
 {
     struct sample *sample = sample_new("");
     const char *const files[] = {sample->timeline, sample->trace, NULL};
-    struct inputs *inputs = inputs_read(files, NULL);
+    struct report_inputs *inputs = inputs_read(files, NULL);
     struct contents *contents = contents_new(inputs);
     g_assert_null(contents->comparison);
     contents_free(contents);

@@ -1,5 +1,5 @@
 /* Untrusted text comes out harmless, and figures come out short. */
-#include "report/figure.h"
+#include "report/plot.h"
 #include "report/text.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ static void test_size_tics(void)
 
 static void test_table(void)
 {
-    struct table *table = table_new("A <title>", "Name|Value");
+    struct text_table *table = table_new("A <title>", "Name|Value");
     table_add(table, g_strdup("a\x07"), g_strdup("1"));
     table_add(table, g_strdup("long <b>"), g_strdup("100"));
     GString *text = g_string_new(NULL), *html = g_string_new(NULL);

@@ -1,5 +1,5 @@
-#include "report/figure.h"
-#include "report/figures.h"
+#include "report/plot.h"
+#include "report/plots.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -7,9 +7,9 @@
 static double link_waits(const struct sweep_file_entry *entry)
 {
     double waits = 0;
-    for (int phase = 0; entry->phases && phase < STRIP_NO_PHASE; phase++)
-        waits += entry->phases[phase].wait_for[STRIP_H2D] +
-                 entry->phases[phase].wait_for[STRIP_D2H];
+    for (int phase = 0; entry->phases && phase < TRACK_NO_PHASE; phase++)
+        waits += entry->phases[phase].wait_for[TRACK_H2D] +
+                 entry->phases[phase].wait_for[TRACK_D2H];
     return entry->phases ? waits : entry->figures.stall_seconds;
 }
 
@@ -114,53 +114,52 @@ static void append_links(GString *text, const struct sweep_file *sweep, const GA
     }
 }
 
-static void append_axes(struct figure *figure, const GArray *budgets, double longest)
+static void append_axes(struct plot *plot, const GArray *budgets, double longest)
 {
     double first = (double)g_array_index(budgets, uint64_t, 0);
     double last = (double)g_array_index(budgets, uint64_t, budgets->len - 1);
     struct axis_unit byte = axis_bytes(last), second = axis_seconds(longest);
     double margin = first < last ? 0.05 * (last - first) : 0.5 * last;
-    axis_append_variable(figure->setup, "byte", byte.size);
-    axis_append_variable(figure->setup, "second", second.size);
-    axis_append_variable(figure->setup, "longest", longest > 0 ? longest : 1);
-    axis_append_variable(figure->setup, "left", first - margin);
-    axis_append_variable(figure->setup, "right", last + margin);
+    axis_append_variable(plot->setup, "byte", byte.size);
+    axis_append_variable(plot->setup, "second", second.size);
+    axis_append_variable(plot->setup, "longest", longest > 0 ? longest : 1);
+    axis_append_variable(plot->setup, "left", first - margin);
+    axis_append_variable(plot->setup, "right", last + margin);
     g_string_append_printf(
-        figure->drawing,
+        plot->drawing,
         "    set xrange [left/byte:right/byte]\n    set yrange [0:1.1*longest/second]\n"
         "    set xlabel 'device memory, %s' offset 0,0.3 textcolor rgb ink\n"
         "    set ylabel 'time of a step, %s' textcolor rgb ink\n",
         byte.name, second.name);
 }
 
-struct figure *figure_sensitivity(const struct sweep_file *sweep, const GPtrArray *faster,
-                                  const GPtrArray *plans, unsigned number)
+struct plot *plot_sensitivity(const struct sweep_file *sweep, const GPtrArray *faster,
+                              const GPtrArray *plans, unsigned number)
 {
-    struct figure *figure =
-        figure_new(figure_name("sensitivity", number),
-                   g_strdup("What more device memory or a faster link would buy"));
+    struct plot *plot = plot_new(plot_name("sensitivity", number),
+                                 g_strdup("What more device memory or a faster link would buy"));
     g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
     g_autoptr(GString) drawing = g_string_new(NULL);
     double longest = 0;
     guint block = 1;
     g_autofree char *link = link_label(sweep);
-    g_string_append(figure->data, "# device memory in bytes; seconds of the best step, and of one "
-                                  "that never waits for the link\nNaN NaN NaN\n");
-    append_sweep(figure->data, sweep, &longest);
+    g_string_append(plot->data, "# device memory in bytes; seconds of the best step, and of one "
+                                "that never waits for the link\nNaN NaN NaN\n");
+    append_sweep(plot->data, sweep, &longest);
     g_string_append_printf(
         drawing,
         "    plot data index 0 using ($1/byte):($3/second):($2/second) with filledcurves lc rgb "
         "'%s' fs transparent solid 0.12 noborder notitle, \\\n"
         "        data index 0 using ($1/byte):($2/second) with linespoints lc rgb '%s' lw 2.5 pt 7 "
         "ps 0.9 title '%s'",
-        palette_strip(STRIP_COMPUTE), palette_strip(STRIP_COMPUTE), link);
+        palette_track(TRACK_COMPUTE), palette_track(TRACK_COMPUTE), link);
     for (guint f = 0; f < faster->len; f++) {
         const struct sweep_file *other = g_ptr_array_index(faster, f);
         if (!sweep_file_is_slower(sweep, other))
             continue;
         g_autofree char *label = link_label(other);
-        g_string_append_printf(figure->data, "\n\n# %s\nNaN NaN NaN\n", label);
-        append_sweep(figure->data, other, &longest);
+        g_string_append_printf(plot->data, "\n\n# %s\nNaN NaN NaN\n", label);
+        append_sweep(plot->data, other, &longest);
         g_string_append_printf(drawing,
                                ", \\\n        data index %u using ($1/byte):($2/second) with "
                                "linespoints lc rgb '%s' lw 2.5 pt %u ps 0.9 title '%s'",
@@ -170,25 +169,25 @@ struct figure *figure_sensitivity(const struct sweep_file *sweep, const GPtrArra
     g_string_append(drawing, ", \\\n        data index 0 using ($1/byte):($3/second) with "
                              "linespoints lc rgb ink lw 1.5 dt (8,5) pt 1 ps 0.8 title 'a link "
                              "that takes no time'");
-    g_string_append(figure->data, "\n\n# plans, likewise\nNaN NaN NaN\n");
-    if (append_plans(figure->data, plans))
+    g_string_append(plot->data, "\n\n# plans, likewise\nNaN NaN NaN\n");
+    if (append_plans(plot->data, plans))
         g_string_append_printf(drawing,
                                ", \\\n        data index %u using ($1/byte):($2/second) "
                                "with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN
                                "' title 'plan'",
                                block);
-    append_axes(figure, budgets, longest);
-    g_string_append_printf(figure->drawing, "%s\n", drawing->str);
-    figure->wide_height = 400;
-    figure->phone_height = 360;
+    append_axes(plot, budgets, longest);
+    g_string_append_printf(plot->drawing, "%s\n", drawing->str);
+    plot->wide_height = 400;
+    plot->phone_height = 360;
     g_autofree char *memory = memory_text(sweep, budgets);
     g_autoptr(GString) said = g_string_new(memory);
     append_links(said, sweep, budgets, faster);
-    figure->alt = g_strdup_printf("The time of the best step over device memory, a line a link; "
-                                  "below, that of a link that takes no time. %s",
-                                  said->str);
-    figure->caption = g_strdup_printf("Of all policies, strategies and chunk sizes of %s the "
-                                      "fastest with that memory. %s",
-                                      sweep->origin, said->str);
-    return figure;
+    plot->alt = g_strdup_printf("The time of the best step over device memory, a line a link; "
+                                "below, that of a link that takes no time. %s",
+                                said->str);
+    plot->caption = g_strdup_printf("Of all policies, strategies and chunk sizes of %s the "
+                                    "fastest with that memory. %s",
+                                    sweep->origin, said->str);
+    return plot;
 }

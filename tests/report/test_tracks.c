@@ -1,7 +1,7 @@
 /* Who was busy when: read from timelines and recordings, summed, and joined. */
 #include "report/inputs.h"
 #include "report/report.h"
-#include "report/timeline.h"
+#include "report/tracks.h"
 #include "tests/report/sample.h"
 #include "traces/annotations.h"
 #include "traces/records.h"
@@ -11,20 +11,20 @@
 #define MS          1e-3
 #define CLOSE(a, b) g_assert_cmpfloat_with_epsilon(a, b, 1e-9)
 
-static struct inputs *read_one(const char *path)
+static struct report_inputs *read_one(const char *path)
 {
     const char *const paths[] = {path, NULL};
     GError *error = NULL;
-    struct inputs *inputs = inputs_read(paths, &error);
+    struct report_inputs *inputs = inputs_read(paths, &error);
     g_assert_no_error(error);
-    g_assert_cmpuint(inputs->strips->len, ==, 1);
+    g_assert_cmpuint(inputs->tracks->len, ==, 1);
     return inputs;
 }
 
-static void check_phase(const struct strips *strips, guint index, enum trace_phase phase,
+static void check_phase(const struct tracks *tracks, guint index, enum trace_phase phase,
                         double start, double end)
 {
-    const struct strip_phase *part = &g_array_index(strips->phases, struct strip_phase, index);
+    const struct track_phase *part = &g_array_index(tracks->phases, struct track_phase, index);
     g_assert_cmpuint(part->phase, ==, phase);
     CLOSE(part->start, start);
     CLOSE(part->end, end);
@@ -34,32 +34,32 @@ static void check_phase(const struct strips *strips, guint index, enum trace_pha
 static void test_timeline(void)
 {
     struct sample *sample = sample_new("");
-    struct inputs *inputs = read_one(sample->timeline);
-    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
-    CLOSE(strips->seconds, SAMPLE_STEP_MS * MS);
-    g_assert_cmpstr(strips->configuration.maker, ==, "zero3-offload");
-    g_assert_cmpuint(strips->phases->len, ==, 3);
-    check_phase(strips, 0, TRACE_FORWARD, 0, 4 * MS);
-    check_phase(strips, 1, TRACE_BACKWARD, 4 * MS, 16 * MS);
-    check_phase(strips, 2, TRACE_UPDATE_PHASE, 16 * MS, 40 * MS);
+    struct report_inputs *inputs = read_one(sample->timeline);
+    const struct tracks *tracks = g_ptr_array_index(inputs->tracks, 0);
+    CLOSE(tracks->seconds, SAMPLE_STEP_MS * MS);
+    g_assert_cmpstr(tracks->configuration.maker, ==, "zero3-offload");
+    g_assert_cmpuint(tracks->phases->len, ==, 3);
+    check_phase(tracks, 0, TRACE_FORWARD, 0, 4 * MS);
+    check_phase(tracks, 1, TRACE_BACKWARD, 4 * MS, 16 * MS);
+    check_phase(tracks, 2, TRACE_UPDATE_PHASE, 16 * MS, 40 * MS);
 
-    const struct strip_sums all = strips_sum_all(strips);
-    CLOSE(all.busy[STRIP_COMPUTE], 12 * MS);
-    CLOSE(all.busy[STRIP_H2D], 4 * MS);
-    CLOSE(all.busy[STRIP_D2H], 4 * MS);
-    CLOSE(all.busy[STRIP_HOST], 20 * MS);
-    CLOSE(all.busy[STRIP_WAIT], 28 * MS);
-    CLOSE(all.bytes[STRIP_H2D], 4096);
+    const struct track_sums all = tracks_sum_all(tracks);
+    CLOSE(all.busy[TRACK_COMPUTE], 12 * MS);
+    CLOSE(all.busy[TRACK_H2D], 4 * MS);
+    CLOSE(all.busy[TRACK_D2H], 4 * MS);
+    CLOSE(all.busy[TRACK_HOST], 20 * MS);
+    CLOSE(all.busy[TRACK_WAIT], 28 * MS);
+    CLOSE(all.bytes[TRACK_H2D], 4096);
     /* The last wait was for H2D, which itself waited for the host. */
-    CLOSE(all.wait_for[STRIP_D2H], 4 * MS);
-    CLOSE(all.wait_for[STRIP_HOST], 20 * MS);
-    CLOSE(all.wait_for[STRIP_H2D], 4 * MS);
+    CLOSE(all.wait_for[TRACK_D2H], 4 * MS);
+    CLOSE(all.wait_for[TRACK_HOST], 20 * MS);
+    CLOSE(all.wait_for[TRACK_H2D], 4 * MS);
 
-    const struct strip_sums update = strips_sum(strips, TRACE_UPDATE_PHASE);
+    const struct track_sums update = tracks_sum(tracks, TRACE_UPDATE_PHASE);
     CLOSE(update.seconds, 24 * MS);
-    CLOSE(update.busy[STRIP_COMPUTE], 0);
-    CLOSE(update.wait_for[STRIP_HOST], 20 * MS);
-    CLOSE(strips_peak_rate(strips, STRIP_H2D), 1024 / MS);
+    CLOSE(update.busy[TRACK_COMPUTE], 0);
+    CLOSE(update.wait_for[TRACK_HOST], 20 * MS);
+    CLOSE(tracks_peak_rate(tracks, TRACK_H2D), 1024 / MS);
     inputs_free(inputs);
     sample_free(sample);
 }
@@ -95,39 +95,39 @@ static void test_sums(void)
     guint32 seed = given ? (guint32)g_ascii_strtoull(given, NULL, 10) : g_random_int();
     g_test_message("PSTAR_SEED=%u", seed);
     GRand *random = g_rand_new_with_seed(seed);
-    struct strips *strips = strips_new("random");
+    struct tracks *tracks = tracks_new("random");
     enum { INSTANTS = 1000 };
     bool busy[INSTANTS] = {false};
     double bytes = 0;
-    strips->measured = strips->known[STRIP_WAIT] = true;
-    strips->seconds = INSTANTS;
+    tracks->measured = tracks->known[TRACK_WAIT] = true;
+    tracks->seconds = INSTANTS;
     for (int i = g_rand_int_range(random, 0, 60); i-- > 0;) {
         int start = g_rand_int_range(random, 0, INSTANTS - 1);
         int end = g_rand_int_range(random, start + 1, INSTANTS);
         end = MIN(end, start + 100);
-        struct strip_span *span = strips_add(strips, STRIP_H2D, start, end, "copy");
+        struct track_span *span = tracks_add(tracks, TRACK_H2D, start, end, "copy");
         span->bytes = (uint64_t)g_rand_int_range(random, 0, 1000);
         bytes += (double)span->bytes;
         for (int at = start; at < end; at++)
             busy[at] = true;
     }
-    strips_complete(strips);
+    tracks_complete(tracks);
     int from = g_rand_int_range(random, 0, INSTANTS), to = g_rand_int_range(random, from, INSTANTS);
     double expected = 0, sum = 0, columns[7];
     for (int at = from; at < to; at++)
         expected += busy[at];
-    g_assert_cmpfloat_with_epsilon(strips_busy(strips, STRIP_H2D, from, to), expected, 1e-6);
-    strips_busy_columns(strips, STRIP_H2D, columns, G_N_ELEMENTS(columns));
+    g_assert_cmpfloat_with_epsilon(tracks_busy(tracks, TRACK_H2D, from, to), expected, 1e-6);
+    tracks_busy_columns(tracks, TRACK_H2D, columns, G_N_ELEMENTS(columns));
     for (size_t c = 0; c < G_N_ELEMENTS(columns); c++)
         sum += columns[c];
-    g_assert_cmpfloat_with_epsilon(sum, strips_busy(strips, STRIP_H2D, 0, INSTANTS), 1e-6);
-    strips_byte_columns(strips, STRIP_H2D, columns, G_N_ELEMENTS(columns));
+    g_assert_cmpfloat_with_epsilon(sum, tracks_busy(tracks, TRACK_H2D, 0, INSTANTS), 1e-6);
+    tracks_byte_columns(tracks, TRACK_H2D, columns, G_N_ELEMENTS(columns));
     sum = 0;
     for (size_t c = 0; c < G_N_ELEMENTS(columns); c++)
         sum += columns[c];
     g_assert_cmpfloat_with_epsilon(sum, bytes, 1e-6);
-    g_assert_cmpfloat_with_epsilon(strips_bytes(strips, STRIP_H2D, 0, INSTANTS), bytes, 1e-6);
-    strips_free(strips);
+    g_assert_cmpfloat_with_epsilon(tracks_bytes(tracks, TRACK_H2D, 0, INSTANTS), bytes, 1e-6);
+    tracks_free(tracks);
     g_rand_free(random);
 }
 
@@ -181,16 +181,16 @@ static void test_ranges(void)
                                     .strings = strings,
                                     .string_count = 2};
     g_autofree char *path = write_recording(sample, trace, &records);
-    struct inputs *inputs = read_one(path);
-    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
-    g_assert_true(strips->measured);
-    g_assert_false(strips->known[STRIP_H2D]);
-    CLOSE(strips->seconds, 20 * MS);
-    const struct strip_sums all = strips_sum_all(strips);
-    CLOSE(all.busy[STRIP_COMPUTE], 12 * MS);
-    CLOSE(all.busy[STRIP_WAIT], 8 * MS);
-    CLOSE(all.wait_for[STRIP_UNKNOWN], 8 * MS);
-    check_phase(strips, 1, TRACE_BACKWARD, 6 * MS, 12 * MS);
+    struct report_inputs *inputs = read_one(path);
+    const struct tracks *tracks = g_ptr_array_index(inputs->tracks, 0);
+    g_assert_true(tracks->measured);
+    g_assert_false(tracks->known[TRACK_H2D]);
+    CLOSE(tracks->seconds, 20 * MS);
+    const struct track_sums all = tracks_sum_all(tracks);
+    CLOSE(all.busy[TRACK_COMPUTE], 12 * MS);
+    CLOSE(all.busy[TRACK_WAIT], 8 * MS);
+    CLOSE(all.wait_for[TRACK_UNKNOWN], 8 * MS);
+    check_phase(tracks, 1, TRACE_BACKWARD, 6 * MS, 12 * MS);
     inputs_free(inputs);
     trace_free(trace);
     sample_free(sample);
@@ -222,24 +222,24 @@ static void test_copies(void)
                                     .strings = strings,
                                     .string_count = G_N_ELEMENTS(strings)};
     g_autofree char *path = write_recording(sample, trace, &records);
-    struct inputs *inputs = read_one(path);
-    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
-    const struct strip_sums all = strips_sum_all(strips);
-    g_assert_true(strips->known[STRIP_H2D] && strips->known[STRIP_D2H] && !strips->gpu);
-    CLOSE(all.bytes[STRIP_H2D], (double)(count * (4 << 20)));
-    CLOSE(all.bytes[STRIP_D2H], (double)(count * (1 << 20)));
-    CLOSE(all.wait_for[STRIP_H2D], (double)count * MS);
-    g_assert_cmpfloat_with_epsilon(strips_peak_rate(strips, STRIP_H2D), (4 << 20) / MS, 1);
+    struct report_inputs *inputs = read_one(path);
+    const struct tracks *tracks = g_ptr_array_index(inputs->tracks, 0);
+    const struct track_sums all = tracks_sum_all(tracks);
+    g_assert_true(tracks->known[TRACK_H2D] && tracks->known[TRACK_D2H] && !tracks->gpu);
+    CLOSE(all.bytes[TRACK_H2D], (double)(count * (4 << 20)));
+    CLOSE(all.bytes[TRACK_D2H], (double)(count * (1 << 20)));
+    CLOSE(all.wait_for[TRACK_H2D], (double)count * MS);
+    g_assert_cmpfloat_with_epsilon(tracks_peak_rate(tracks, TRACK_H2D), (4 << 20) / MS, 1);
     inputs_free(inputs);
     trace_free(trace);
     sample_free(sample);
 }
 
 /* Times in ms, and values, in turn. */
-static void check_curve(const struct strips *strips, enum curve curve, guint count,
+static void check_curve(const struct tracks *tracks, enum curve curve, guint count,
                         const double *expected)
 {
-    const GArray *points = strips->curves[curve];
+    const GArray *points = tracks->curves[curve];
     g_assert_cmpuint(points->len, ==, count);
     for (guint i = 0; i < count; i++) {
         const struct curve_point *point = &g_array_index(points, struct curve_point, i);
@@ -312,27 +312,27 @@ static void check_device(bool marked_by_collector)
     g_autofree char *path = write_recording(sample, NULL, &records);
     const char *const paths[] = {path, PROJECT_DIR "/platforms/a100-40gb.json", NULL};
     GError *error = NULL;
-    struct inputs *inputs = inputs_read(paths, &error);
+    struct report_inputs *inputs = inputs_read(paths, &error);
     g_assert_no_error(error);
-    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
-    g_assert_cmpfloat_with_epsilon(strips->link_rate[1], 25e9, 1);
-    g_assert_true(g_str_has_suffix(strips->link_said_by, "a100-40gb.json"));
-    g_assert_true(strips->gpu);
-    CLOSE(strips->seconds, 28 * MS); /* from the first kernel on */
-    check_phase(strips, 0, TRACE_FORWARD, 0, 5 * MS);
-    check_phase(strips, 1, TRACE_BACKWARD, 5 * MS, 14 * MS);
-    check_phase(strips, 2, TRACE_UPDATE_PHASE, 14 * MS, 28 * MS);
-    const struct strip_sums all = strips_sum_all(strips);
-    CLOSE(all.busy[STRIP_COMPUTE], 12 * MS);
-    CLOSE(all.bytes[STRIP_D2H], 4 << 20);
-    CLOSE(all.wait_for[STRIP_D2H], 1 * MS);
-    CLOSE(all.wait_for[STRIP_HOST], 15 * MS);
+    const struct tracks *tracks = g_ptr_array_index(inputs->tracks, 0);
+    g_assert_cmpfloat_with_epsilon(tracks->link_rate[1], 25e9, 1);
+    g_assert_true(g_str_has_suffix(tracks->link_said_by, "a100-40gb.json"));
+    g_assert_true(tracks->gpu);
+    CLOSE(tracks->seconds, 28 * MS); /* from the first kernel on */
+    check_phase(tracks, 0, TRACE_FORWARD, 0, 5 * MS);
+    check_phase(tracks, 1, TRACE_BACKWARD, 5 * MS, 14 * MS);
+    check_phase(tracks, 2, TRACE_UPDATE_PHASE, 14 * MS, 28 * MS);
+    const struct track_sums all = tracks_sum_all(tracks);
+    CLOSE(all.busy[TRACK_COMPUTE], 12 * MS);
+    CLOSE(all.bytes[TRACK_D2H], 4 << 20);
+    CLOSE(all.wait_for[TRACK_D2H], 1 * MS);
+    CLOSE(all.wait_for[TRACK_HOST], 15 * MS);
     /* The window begins at 3 ms, with what was allocated until then. */
-    check_curve(strips, CURVE_ALLOCATED, 3, (const double[]){0, 1 << 20, 2, 3 << 20, 6, 2 << 20});
-    check_curve(strips, CURVE_PINNED, 1, (const double[]){0, 3000});
-    check_curve(strips, CURVE_RESIDENT, 1, (const double[]){0, 5000});
-    check_curve(strips, CURVE_D2H, 2, (const double[]){8, 1e6, 12, 1e6});
-    check_curve(strips, CURVE_MANAGED, 0, NULL);
+    check_curve(tracks, CURVE_ALLOCATED, 3, (const double[]){0, 1 << 20, 2, 3 << 20, 6, 2 << 20});
+    check_curve(tracks, CURVE_PINNED, 1, (const double[]){0, 3000});
+    check_curve(tracks, CURVE_RESIDENT, 1, (const double[]){0, 5000});
+    check_curve(tracks, CURVE_D2H, 2, (const double[]){8, 1e6, 12, 1e6});
+    check_curve(tracks, CURVE_MANAGED, 0, NULL);
     inputs_free(inputs);
     sample_free(sample);
 }
@@ -383,12 +383,12 @@ static void test_names(void)
                                     .string_count = G_N_ELEMENTS(strings),
                                     .activity = &activity};
     g_autofree char *path = write_recording(sample, NULL, &records);
-    struct inputs *inputs = read_one(path);
-    const struct strips *strips = g_ptr_array_index(inputs->strips, 0);
-    g_assert_cmpuint(strips->phases->len, ==, 3);
-    check_phase(strips, 0, TRACE_FORWARD, 0, 8 * MS);
-    check_phase(strips, 1, TRACE_BACKWARD, 8 * MS, 16 * MS);
-    check_phase(strips, 2, TRACE_UPDATE_PHASE, 16 * MS, 24 * MS);
+    struct report_inputs *inputs = read_one(path);
+    const struct tracks *tracks = g_ptr_array_index(inputs->tracks, 0);
+    g_assert_cmpuint(tracks->phases->len, ==, 3);
+    check_phase(tracks, 0, TRACE_FORWARD, 0, 8 * MS);
+    check_phase(tracks, 1, TRACE_BACKWARD, 8 * MS, 16 * MS);
+    check_phase(tracks, 2, TRACE_UPDATE_PHASE, 16 * MS, 24 * MS);
     inputs_free(inputs);
     sample_free(sample);
 }
@@ -396,12 +396,12 @@ static void test_names(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/report/strips/timeline", test_timeline);
-    g_test_add_func("/report/strips/refused", test_refused);
-    g_test_add_func("/report/strips/sums", test_sums);
-    g_test_add_func("/report/strips/ranges", test_ranges);
-    g_test_add_func("/report/strips/copies", test_copies);
-    g_test_add_func("/report/strips/device", test_device);
-    g_test_add_func("/report/strips/names", test_names);
+    g_test_add_func("/report/tracks/timeline", test_timeline);
+    g_test_add_func("/report/tracks/refused", test_refused);
+    g_test_add_func("/report/tracks/sums", test_sums);
+    g_test_add_func("/report/tracks/ranges", test_ranges);
+    g_test_add_func("/report/tracks/copies", test_copies);
+    g_test_add_func("/report/tracks/device", test_device);
+    g_test_add_func("/report/tracks/names", test_names);
     return g_test_run();
 }

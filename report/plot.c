@@ -1,4 +1,4 @@
-#include "report/figure.h"
+#include "report/plot.h"
 
 #include "report/report.h"
 #include "report/text.h"
@@ -10,39 +10,39 @@
 #define PIXELS_A_LINE 14 /* of characters */
 #define LABEL_LINE    1  /* for the label below */
 
-struct figure *figure_new(char *name, char *title)
+struct plot *plot_new(char *name, char *title)
 {
-    struct figure *figure = g_new0(struct figure, 1);
-    figure->name = name;
-    figure->title = title;
-    figure->data = g_string_new(NULL);
-    figure->setup = g_string_new(NULL);
-    figure->drawing = g_string_new(NULL);
-    return figure;
+    struct plot *plot = g_new0(struct plot, 1);
+    plot->name = name;
+    plot->title = title;
+    plot->data = g_string_new(NULL);
+    plot->setup = g_string_new(NULL);
+    plot->drawing = g_string_new(NULL);
+    return plot;
 }
 
-void figure_free(struct figure *figure)
+void plot_free(struct plot *plot)
 {
-    if (!figure)
+    if (!plot)
         return;
-    g_free(figure->name);
-    g_free(figure->title);
-    g_free(figure->alt);
-    g_free(figure->caption);
-    g_string_free(figure->data, TRUE);
-    g_string_free(figure->setup, TRUE);
-    g_string_free(figure->drawing, TRUE);
-    g_free(figure->svg);
-    g_free(figure->phone_svg);
-    g_free(figure);
+    g_free(plot->name);
+    g_free(plot->title);
+    g_free(plot->alt);
+    g_free(plot->caption);
+    g_string_free(plot->data, TRUE);
+    g_string_free(plot->setup, TRUE);
+    g_string_free(plot->drawing, TRUE);
+    g_free(plot->svg);
+    g_free(plot->phone_svg);
+    g_free(plot);
 }
 
-char *figure_name(const char *stem, unsigned number)
+char *plot_name(const char *stem, unsigned number)
 {
     return number ? g_strdup_printf("%s-%u", stem, number + 1) : g_strdup(stem);
 }
 
-char *figure_find_gnuplot(GError **error)
+char *plot_find_gnuplot(GError **error)
 {
     char *path = g_find_program_in_path("gnuplot");
     if (!path)
@@ -64,53 +64,53 @@ static const char page_style[] = "    reset\n"
                                  "    set key outside below center horizontal reverse Left samplen "
                                  "1.5 spacing 1.2 textcolor rgb ink\n";
 
-static void append_terminals(const struct figure *figure, GString *script)
+static void append_terminals(const struct plot *plot, GString *script)
 {
     g_string_append_printf(script,
                            "    if (page == 1) {\n"
                            "        set terminal svg size %d,%d dynamic noenhanced rounded "
                            "font 'sans-serif,14' background '" PALETTE_PAPER "'\n"
                            "        set output '%s.svg'\n    }\n",
-                           FIGURE_WIDE, figure->wide_height, figure->name);
+                           PLOT_WIDE, plot->wide_height, plot->name);
     g_string_append_printf(script,
                            "    if (page == 2) {\n"
                            "        set terminal pngcairo size %d,%d noenhanced rounded "
                            "font 'sans-serif,14' fontscale 1.5 linewidth 2 pointscale 2 "
                            "background '" PALETTE_PAPER "'\n"
                            "        set output '%s.png'\n    }\n",
-                           2 * FIGURE_WIDE, 2 * figure->wide_height, figure->name);
+                           2 * PLOT_WIDE, 2 * plot->wide_height, plot->name);
     g_string_append_printf(script,
                            "    if (page == 3) {\n"
                            "        set terminal svg size %d,%d dynamic noenhanced rounded "
                            "font 'sans-serif,12' background '" PALETTE_PAPER "'\n"
                            "        set output '%s-phone.svg'\n    }\n",
-                           FIGURE_PHONE, figure->phone_height, figure->name);
+                           PLOT_PHONE, plot->phone_height, plot->name);
 }
 
-static GString *script_begin(const struct figure *figure)
+static GString *script_begin(const struct plot *plot)
 {
     GString *script = g_string_new(NULL);
-    g_autofree char *title = text_printable(figure->title);
+    g_autofree char *title = text_printable(plot->title);
     g_string_append_printf(
         script,
         "# %s\n# Draw it again with: gnuplot %s.gp, from any folder\n"
         "own = '%s.gp'\n"
         "if (strlen(ARG0) > strlen(own) && ARG0[strlen(ARG0)-strlen(own)+1:*] eq "
         "own) { cd ARG0[1:strlen(ARG0)-strlen(own)] }\n",
-        title, figure->name, figure->name);
+        title, plot->name, plot->name);
     g_string_append(script, style);
-    g_string_append_printf(script, "data = '%s.dat'\n", figure->name);
-    g_string_append(script, figure->setup->str);
+    g_string_append_printf(script, "data = '%s.dat'\n", plot->name);
+    g_string_append(script, plot->setup->str);
     return script;
 }
 
-static GString *script_of(const struct figure *figure)
+static GString *script_of(const struct plot *plot)
 {
-    GString *script = script_begin(figure);
+    GString *script = script_begin(plot);
     g_string_append(script, "do for [page = 1:3] {\n");
-    append_terminals(figure, script);
+    append_terminals(plot, script);
     g_string_append(script, page_style);
-    g_string_append(script, figure->drawing->str);
+    g_string_append(script, plot->drawing->str);
     g_string_append(script, "    unset output\n}\n");
     return script;
 }
@@ -141,14 +141,14 @@ static void append_text_terminal(GString *script, int lines)
     g_string_append_printf(script,
                            "page = 4\nset terminal dumb noenhanced size %d,%d\n"
                            "if (GPVAL_VERSION >= 6) { set terminal dumb fillchar 'X' }\n",
-                           FIGURE_COLUMNS, lines);
+                           PLOT_COLUMNS, lines);
 }
 
-static GString *text_script_of(const struct figure *figure)
+static GString *text_script_of(const struct plot *plot)
 {
-    GString *script = script_begin(figure), *drawing = g_string_new(page_style);
-    g_string_append(drawing, figure->drawing->str);
-    append_text_terminal(script, LABEL_LINE + figure->wide_height / PIXELS_A_LINE);
+    GString *script = script_begin(plot), *drawing = g_string_new(page_style);
+    g_string_append(drawing, plot->drawing->str);
+    append_text_terminal(script, LABEL_LINE + plot->wide_height / PIXELS_A_LINE);
     g_auto(GStrv) lines = g_strsplit(drawing->str, "\n", -1);
     for (size_t i = 0; lines[i]; i++)
         append_as_text(script, g_strchug(lines[i]));
@@ -204,30 +204,30 @@ static bool run_gnuplot(const char *gnuplot, const char *folder, const char *nam
     return ran;
 }
 
-bool figure_draw(struct figure *figure, const char *folder, const char *gnuplot, GError **error)
+bool plot_draw(struct plot *plot, const char *folder, const char *gnuplot, GError **error)
 {
-    GString *script = script_of(figure);
-    bool drawn = write_file(folder, figure->name, ".dat", figure->data, error) &&
-                 write_file(folder, figure->name, ".gp", script, error) &&
-                 run_gnuplot(gnuplot, folder, figure->name, NULL, error);
+    GString *script = script_of(plot);
+    bool drawn = write_file(folder, plot->name, ".dat", plot->data, error) &&
+                 write_file(folder, plot->name, ".gp", script, error) &&
+                 run_gnuplot(gnuplot, folder, plot->name, NULL, error);
     g_string_free(script, TRUE);
     if (!drawn)
         return false;
-    figure->svg = read_back(folder, figure->name, ".svg", error);
-    if (figure->svg)
-        figure->phone_svg = read_back(folder, figure->name, "-phone.svg", error);
-    return figure->svg && figure->phone_svg;
+    plot->svg = read_back(folder, plot->name, ".svg", error);
+    if (plot->svg)
+        plot->phone_svg = read_back(folder, plot->name, "-phone.svg", error);
+    return plot->svg && plot->phone_svg;
 }
 
-bool figure_draw_text(const struct figure *figure, const char *folder, const char *gnuplot,
-                      GString *text, GError **error)
+bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
+                    GError **error)
 {
-    GString *script = text_script_of(figure);
-    g_autofree char *drawn = NULL, *title = text_printable(figure->title);
-    g_autofree char *caption = text_printable(figure->caption);
-    bool good = write_file(folder, figure->name, ".dat", figure->data, error) &&
-                write_file(folder, figure->name, ".gp", script, error) &&
-                run_gnuplot(gnuplot, folder, figure->name, &drawn, error);
+    GString *script = text_script_of(plot);
+    g_autofree char *drawn = NULL, *title = text_printable(plot->title);
+    g_autofree char *caption = text_printable(plot->caption);
+    bool good = write_file(folder, plot->name, ".dat", plot->data, error) &&
+                write_file(folder, plot->name, ".gp", script, error) &&
+                run_gnuplot(gnuplot, folder, plot->name, &drawn, error);
     g_string_free(script, TRUE);
     if (!good)
         return false;
@@ -339,13 +339,13 @@ const char *palette_list(enum trace_list list)
     return colours[list];
 }
 
-const char *palette_strip(enum strip strip)
+const char *palette_track(enum track track)
 {
-    static const char *const colours[STRIPS] = {
-        [STRIP_COMPUTE] = "#0072b2", [STRIP_H2D] = "#56b4e9",     [STRIP_D2H] = "#009e73",
-        [STRIP_HOST] = "#e69f00",    [STRIP_NETWORK] = "#cc79a7", [STRIP_WAIT] = "#d55e00",
+    static const char *const colours[TRACKS] = {
+        [TRACK_COMPUTE] = "#0072b2", [TRACK_H2D] = "#56b4e9",     [TRACK_D2H] = "#009e73",
+        [TRACK_HOST] = "#e69f00",    [TRACK_NETWORK] = "#cc79a7", [TRACK_WAIT] = "#d55e00",
     };
-    return colours[strip];
+    return colours[track];
 }
 
 const char *palette_link(unsigned number)
@@ -362,9 +362,9 @@ const char *palette_compute(enum trace_phase phase)
 
 const char *palette_wait(int cause)
 {
-    static const char *const reds[STRIPS + 1] = {
-        [STRIP_COMPUTE] = "#c2857a", [STRIP_H2D] = "#d55e00",     [STRIP_D2H] = "#f0a777",
-        [STRIP_HOST] = "#9c3a1a",    [STRIP_NETWORK] = "#b0416b", [STRIP_UNKNOWN] = "#c2857a",
+    static const char *const reds[TRACKS + 1] = {
+        [TRACK_COMPUTE] = "#c2857a", [TRACK_H2D] = "#d55e00",     [TRACK_D2H] = "#f0a777",
+        [TRACK_HOST] = "#9c3a1a",    [TRACK_NETWORK] = "#b0416b", [TRACK_UNKNOWN] = "#c2857a",
     };
     return reds[cause];
 }
@@ -391,7 +391,7 @@ int palette_maker_point(const char *maker)
 }
 
 /* In the middle of a phase that is wide enough; at the end of the last one, however narrow. */
-static void append_name(GString *drawing, const struct strip_phase *phase, double share, bool last)
+static void append_name(GString *drawing, const struct track_phase *phase, double share, bool last)
 {
     bool narrow = share < 0.1;
     if (narrow && !last)
@@ -407,7 +407,7 @@ void phase_bands_append(GString *drawing, const GArray *phases, double duration)
 {
     static const char *const shade[] = {"0.05", "0.16", "0.09"};
     for (guint i = 0; i < phases->len; i++) {
-        const struct strip_phase *phase = &g_array_index(phases, struct strip_phase, i);
+        const struct track_phase *phase = &g_array_index(phases, struct track_phase, i);
         g_string_append(drawing, "    set object rectangle from ");
         axis_append(drawing, phase->start);
         g_string_append(drawing, "/second, graph 0 to ");

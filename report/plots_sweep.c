@@ -1,6 +1,6 @@
 /* Figures of a sweep: lines by chunk size, and a map by chunk size and device memory. */
-#include "report/figure.h"
-#include "report/figures.h"
+#include "report/plot.h"
+#include "report/plots.h"
 #include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
@@ -232,27 +232,27 @@ static double floor_of(const struct sweep_file *sweep, const struct sweep_measur
     return equal || least < 0.67 * greatest ? 0 : least - 0.2 * (greatest - least);
 }
 
-static void append_axes(struct figure *figure, const struct sweep_grid *grid, double greatest,
+static void append_axes(struct plot *plot, const struct sweep_grid *grid, double greatest,
                         double floor)
 {
     struct axis_unit byte = grid->measure->seconds ? axis_seconds(greatest) : axis_bytes(greatest);
-    axis_append_variable(figure->setup, "byte", byte.size);
-    axis_append_variable(figure->setup, "greatest", greatest > 0 ? greatest : 1);
-    axis_append_variable(figure->setup, "floor_at", floor);
+    axis_append_variable(plot->setup, "byte", byte.size);
+    axis_append_variable(plot->setup, "greatest", greatest > 0 ? greatest : 1);
+    axis_append_variable(plot->setup, "floor_at", floor);
     uint64_t least = g_array_index(grid->sizes, uint64_t, 0);
     uint64_t most = g_array_index(grid->sizes, uint64_t, grid->sizes->len - 1);
     g_string_append_printf(
-        figure->setup, "least_size = %" G_GUINT64_FORMAT ".; most_size = %" G_GUINT64_FORMAT ".\n",
+        plot->setup, "least_size = %" G_GUINT64_FORMAT ".; most_size = %" G_GUINT64_FORMAT ".\n",
         least, most);
-    g_string_append(figure->drawing,
+    g_string_append(plot->drawing,
                     "    set logscale x 2\n"
                     "    set xrange [least_size/1.3:most_size*1.3]\n"
                     "    set yrange [floor_at/byte:(greatest+0.08*(greatest-floor_at))/byte]\n"
                     "    if (phone) {\n        ");
-    axis_append_size_tics(figure->drawing, grid->sizes, tics_phone);
-    g_string_append(figure->drawing, "    } else {\n        ");
-    axis_append_size_tics(figure->drawing, grid->sizes, tics_wide[columns_of(grid)]);
-    g_string_append_printf(figure->drawing,
+    axis_append_size_tics(plot->drawing, grid->sizes, tics_phone);
+    g_string_append(plot->drawing, "    } else {\n        ");
+    axis_append_size_tics(plot->drawing, grid->sizes, tics_wide[columns_of(grid)]);
+    g_string_append_printf(plot->drawing,
                            "    }\n"
                            "    measure = '%s, %s'\n",
                            grid->measure->name, byte.name);
@@ -326,23 +326,23 @@ static guint key_rows(const struct sweep_grid *grid, guint names, double pixels,
     return (names + columns - 1) / columns;
 }
 
-static void append_panels(struct figure *figure, const struct sweep_grid *grid,
+static void append_panels(struct plot *plot, const struct sweep_grid *grid,
                           const struct marks *marks)
 {
     guint panels = grid->budgets->len;
     guint names = grid->makers->len + marks->misfits + marks->plans + marks->bounds;
     guint columns = columns_of(grid), rows = (panels + columns - 1) / columns;
-    guint wide_bottom = 75 + 20 * key_rows(grid, names, FIGURE_WIDE, 8.4);
-    guint phone_bottom = 60 + 20 * key_rows(grid, names, FIGURE_PHONE, 7.2);
-    figure->wide_height = (int)(wide_bottom + 300 * rows);
-    figure->phone_height = (int)(phone_bottom + 230 * panels);
-    g_string_append_printf(figure->drawing,
+    guint wide_bottom = 75 + 20 * key_rows(grid, names, PLOT_WIDE, 8.4);
+    guint phone_bottom = 60 + 20 * key_rows(grid, names, PLOT_PHONE, 7.2);
+    plot->wide_height = (int)(wide_bottom + 300 * rows);
+    plot->phone_height = (int)(phone_bottom + 230 * panels);
+    g_string_append_printf(plot->drawing,
                            "    columns = phone ? 1 : %u; rows = phone ? panels : %u\n"
                            "    height = phone ? %d. : %d.; bottom = phone ? %u. : %u.\n",
-                           columns, rows, figure->phone_height, figure->wide_height, phone_bottom,
+                           columns, rows, plot->phone_height, plot->wide_height, phone_bottom,
                            wide_bottom);
-    g_string_append(figure->drawing, panel_drawing);
-    append_key(figure->drawing, marks);
+    g_string_append(plot->drawing, panel_drawing);
+    append_key(plot->drawing, marks);
 }
 
 static bool looks_ahead(const struct sweep_file *sweep)
@@ -375,16 +375,16 @@ static char *least_text(const struct sweep_file *sweep, const struct sweep_measu
     return g_strdup_printf("The least, %s, is with %s.", text, label);
 }
 
-static void describe_sweep(struct figure *figure, const struct sweep_file *sweep,
+static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                            const struct sweep_grid *grid, const struct marks *marks, bool cut)
 {
     g_autofree char *least = least_text(sweep, grid->measure);
-    figure->alt = g_strdup_printf("Lines of %s by chunk size, one for each of %u policies, "
-                                  "in %u panel%s, one for each device memory%s. %s",
-                                  grid->measure->name, grid->makers->len, grid->budgets->len,
-                                  grid->budgets->len == 1 ? "" : "s",
-                                  marks->plans ? ", with the plan marked" : "", least);
-    figure->caption = g_strdup_printf(
+    plot->alt = g_strdup_printf("Lines of %s by chunk size, one for each of %u policies, "
+                                "in %u panel%s, one for each device memory%s. %s",
+                                grid->measure->name, grid->makers->len, grid->budgets->len,
+                                grid->budgets->len == 1 ? "" : "s",
+                                marks->plans ? ", with the plan marked" : "", least);
+    plot->caption = g_strdup_printf(
         "%s in the %u configurations of %s. %s%s%s%s%s",
         grid->measure->seconds ? "How long one iteration takes"
                                : "What one iteration moves over the link, both ways,",
@@ -416,22 +416,21 @@ static struct marks marks_of(const struct sweep_file *sweep, const struct sweep_
     return marks;
 }
 
-struct figure *figure_sweep(const struct sweep_file *sweep, const struct sweep_measure *measure,
-                            const GPtrArray *plans, unsigned number)
+struct plot *plot_sweep(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                        const GPtrArray *plans, unsigned number)
 {
-    struct figure *figure = figure_new(figure_name(measure->stem, number),
-                                       g_strdup(measure->title));
+    struct plot *plot = plot_new(plot_name(measure->stem, number), g_strdup(measure->title));
     struct sweep_grid grid = sweep_grid_new(sweep, measure);
     const struct marks marks = marks_of(sweep, &grid, plans);
-    sweep_grid_append_data(figure->data, sweep, &grid, plans);
-    append_names(figure->setup, &grid);
+    sweep_grid_append_data(plot->data, sweep, &grid, plans);
+    append_names(plot->setup, &grid);
     double greatest = greatest_of(sweep, measure, plans);
     double floor = floor_of(sweep, measure, plans, greatest);
-    append_axes(figure, &grid, greatest, floor);
-    append_panels(figure, &grid, &marks);
-    describe_sweep(figure, sweep, &grid, &marks, floor > 0);
+    append_axes(plot, &grid, greatest, floor);
+    append_panels(plot, &grid, &marks);
+    describe_sweep(plot, sweep, &grid, &marks, floor > 0);
     sweep_grid_clear(&grid);
-    return figure;
+    return plot;
 }
 
 #define MOST_LABELS 120 /* more cells are too small for their numbers */
@@ -494,9 +493,9 @@ static void append_tics(GString *drawing, const char *axis, const GArray *sizes,
     g_string_append(drawing, ")\n");
 }
 
-static void append_drawing(struct figure *figure, const struct sweep_grid *grid)
+static void append_drawing(struct plot *plot, const struct sweep_grid *grid)
 {
-    GString *drawing = figure->drawing;
+    GString *drawing = plot->drawing;
     bool labels = grid->sizes->len * grid->budgets->len <= MOST_LABELS && grid->sizes->len <= 12;
     g_string_append(drawing, "    if (phone) { ");
     append_tics(drawing, "x", grid->sizes, 4);
@@ -525,16 +524,16 @@ static void append_drawing(struct figure *figure, const struct sweep_grid *grid)
                     "'" PALETTE_PLAN "' notitle\n");
 }
 
-struct figure *figure_heat(const struct sweep_file *sweep, const struct sweep_measure *measure,
-                           const GPtrArray *plans, unsigned number)
+struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measure *measure,
+                       const GPtrArray *plans, unsigned number)
 {
-    struct figure *figure =
-        figure_new(figure_name("heat", number),
-                   g_strdup_printf("The best %s by chunk size and device memory", measure->name));
+    struct plot *plot =
+        plot_new(plot_name("heat", number),
+                 g_strdup_printf("The best %s by chunk size and device memory", measure->name));
     struct sweep_grid grid = sweep_grid_new(sweep, measure);
     double least = INFINITY, most = 0;
-    append_heat_data(figure->data, sweep, &grid);
-    append_heat_plans(figure->data, &grid, plans);
+    append_heat_data(plot->data, sweep, &grid);
+    append_heat_plans(plot->data, &grid, plans);
     for (guint i = 0; i < sweep->entries->len; i++) {
         const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
                                                               struct sweep_file_entry, i);
@@ -543,17 +542,16 @@ struct figure *figure_heat(const struct sweep_file *sweep, const struct sweep_me
             most = MAX(most, measure->value(&entry->figures));
         }
     }
-    axis_append_variable(figure->setup, "middle", isinf(least) ? 0 : (least + most) / 2);
-    figure->wide_height = 120 + 48 * (int)grid.budgets->len;
-    figure->phone_height = figure->wide_height;
-    append_drawing(figure, &grid);
-    figure->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories, darker where %s "
-                                  "is less; what does not fit is empty.",
-                                  grid.sizes->len, grid.budgets->len, measure->name);
-    figure->caption =
-        g_strdup_printf("Of all policies and strategies of %s the best; darker is "
-                        "less. What does not fit is left empty. The star is the plan.",
-                        sweep->origin);
+    axis_append_variable(plot->setup, "middle", isinf(least) ? 0 : (least + most) / 2);
+    plot->wide_height = 120 + 48 * (int)grid.budgets->len;
+    plot->phone_height = plot->wide_height;
+    append_drawing(plot, &grid);
+    plot->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories, darker where %s "
+                                "is less; what does not fit is empty.",
+                                grid.sizes->len, grid.budgets->len, measure->name);
+    plot->caption = g_strdup_printf("Of all policies and strategies of %s the best; darker is "
+                                    "less. What does not fit is left empty. The star is the plan.",
+                                    sweep->origin);
     sweep_grid_clear(&grid);
-    return figure;
+    return plot;
 }

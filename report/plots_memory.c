@@ -1,6 +1,6 @@
 /* Figures of memory over one iteration: of a plan, of a trace alone, and as it was measured. */
-#include "report/figure.h"
-#include "report/figures.h"
+#include "report/plot.h"
+#include "report/plots.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -107,7 +107,7 @@ static void append_device_stack(GString *drawing, const struct device_parts *dev
                     "points pt 7 ps 0.7 lc rgb ink notitle\n");
 }
 
-static void append_axes(struct figure *figure, const struct memory *memory, uint64_t budget,
+static void append_axes(struct plot *plot, const struct memory *memory, uint64_t budget,
                         bool budget_shown)
 {
     double duration = memory_duration(memory);
@@ -117,21 +117,21 @@ static void append_axes(struct figure *figure, const struct memory *memory, uint
     struct axis_unit byte = axis_bytes(top);
     struct axis_unit second = memory->timed ? axis_seconds(duration)
                                             : (struct axis_unit){"moments", 1};
-    axis_append_variable(figure->setup, "byte", byte.size);
-    axis_append_variable(figure->setup, "second", second.size);
-    axis_append_variable(figure->setup, "budget", (double)budget);
-    axis_append_variable(figure->setup, "duration", duration > 0 ? duration : 1);
-    axis_append_variable(figure->setup, "top", top > 0 ? top : 1);
-    axis_append_variable(figure->setup, "peak_at", (peak->start + peak->end) / 2);
-    axis_append_variable(figure->setup, "peak_bytes", (double)memory_total(peak));
-    g_string_append_printf(figure->drawing,
+    axis_append_variable(plot->setup, "byte", byte.size);
+    axis_append_variable(plot->setup, "second", second.size);
+    axis_append_variable(plot->setup, "budget", (double)budget);
+    axis_append_variable(plot->setup, "duration", duration > 0 ? duration : 1);
+    axis_append_variable(plot->setup, "top", top > 0 ? top : 1);
+    axis_append_variable(plot->setup, "peak_at", (peak->start + peak->end) / 2);
+    axis_append_variable(plot->setup, "peak_bytes", (double)memory_total(peak));
+    g_string_append_printf(plot->drawing,
                            "    set xrange [0:duration/second]\n    set yrange [0:top/byte]\n"
                            "    set ylabel 'device memory, %s' textcolor rgb ink\n"
                            "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
                            byte.name, memory->timed ? "time of the operators, " : "", second.name);
 }
 
-static void describe_device(struct figure *figure, const struct input_plan *input,
+static void describe_device(struct plot *plot, const struct input_plan *input,
                             const struct memory *memory, bool budget_shown)
 {
     const struct trace *trace = input->trace->trace;
@@ -144,11 +144,11 @@ static void describe_device(struct figure *figure, const struct input_plan *inpu
     g_autofree char *duration = memory->timed ? text_seconds(memory_duration(memory))
                                               : g_strdup("unknown time");
     g_autofree char *where = g_strdup_printf("moment %u, %s", memory->peak, busiest->name);
-    figure->alt = g_strdup_printf(
+    plot->alt = g_strdup_printf(
         "Stacked areas over one iteration of %s: the bytes of each chunk list, non-model data on "
         "top, the budget of %s as a dashed line. The peak, %s, is at %s.",
         duration, budget, total, where);
-    figure->caption = g_strdup_printf(
+    plot->caption = g_strdup_printf(
         "What lies on the device under %s while each operator runs: chunks by list, activations "
         "and workspaces (non-model data) on top. The peak is %s (%s in chunks, %s non-model) at "
         "%s.%s%s",
@@ -158,25 +158,25 @@ static void describe_device(struct figure *figure, const struct input_plan *inpu
         budget_shown ? "" : " The budget lies above the picture.");
 }
 
-struct figure *figure_memory(const struct input_plan *plan, const struct memory *memory,
-                             unsigned number)
+struct plot *plot_memory(const struct input_plan *plan, const struct memory *memory,
+                         unsigned number)
 {
-    struct figure *figure = figure_new(figure_name("memory", number),
-                                       g_strdup("Device memory over one iteration"));
-    figure->wide_height = 500;
-    figure->phone_height = 400;
+    struct plot *plot = plot_new(plot_name("memory", number),
+                                 g_strdup("Device memory over one iteration"));
+    plot->wide_height = 500;
+    plot->phone_height = 400;
     struct device_parts device_parts = device_parts_of(plan->plan);
     uint64_t budget = plan->plan->device_budget;
     double peak = (double)memory_total(&memory->moments[memory->peak]);
     bool budget_shown = (double)budget <= BUDGET_SHOWN * peak;
-    append_device_data(figure->data, &device_parts, memory);
-    append_axes(figure, memory, budget, budget_shown);
+    append_device_data(plot->data, &device_parts, memory);
+    append_axes(plot, memory, budget, budget_shown);
     g_autoptr(GArray) phases = memory_phases(memory);
-    phase_bands_append(figure->drawing, phases, memory_duration(memory));
-    append_peak(figure->drawing, plan->trace->trace, memory);
-    append_device_stack(figure->drawing, &device_parts, budget_shown);
-    describe_device(figure, plan, memory, budget_shown);
-    return figure;
+    phase_bands_append(plot->drawing, phases, memory_duration(memory));
+    append_peak(plot->drawing, plan->trace->trace, memory);
+    append_device_stack(plot->drawing, &device_parts, budget_shown);
+    describe_device(plot, plan, memory, budget_shown);
+    return plot;
 }
 
 #define HOST_COLUMNS 400 /* as many as the eye can tell apart across the figure */
@@ -247,52 +247,51 @@ static void append_host_stack(GString *drawing, const struct host_parts *host_pa
                              "'pinned pool'\n");
 }
 
-static void describe_host(struct figure *figure, const struct input_plan *input,
+static void describe_host(struct plot *plot, const struct input_plan *input,
                           const struct memory *memory)
 {
     uint64_t most = 0;
     for (uint32_t m = 0; m < memory->moment_count; m++)
         most = MAX(most, memory->moments[m].host_twice_bytes);
     g_autofree char *pool = size_format(memory->host_pool_bytes), *twice = size_format(most);
-    figure->alt =
+    plot->alt =
         g_strdup_printf("Stacked areas over one iteration: the slots in host memory of each "
                         "chunk list, and of chunks that are on the device, too; the "
                         "pinned pool of %s as a dashed line.",
                         pool);
-    figure->caption = g_strdup_printf(
+    plot->caption = g_strdup_printf(
         "The pinned pool of %s is %s; no chunk lies in pageable memory, or on NVMe. In colour are "
         "the chunks that only host memory has; up to %s of the slots belong to chunks that are on "
         "the device at the time, and wait for them to come back.",
         input->path, pool, twice);
 }
 
-struct figure *figure_host(const struct input_plan *plan, const struct memory *memory,
-                           unsigned number)
+struct plot *plot_host(const struct input_plan *plan, const struct memory *memory, unsigned number)
 {
-    struct figure *figure = figure_new(figure_name("host", number),
-                                       g_strdup("Host memory over one iteration"));
+    struct plot *plot = plot_new(plot_name("host", number),
+                                 g_strdup("Host memory over one iteration"));
     struct host_parts host_parts = host_parts_of(plan->plan);
     double duration = memory_duration(memory);
     struct axis_unit byte = axis_bytes(1.2 * (double)memory->host_pool_bytes);
     struct axis_unit second = memory->timed ? axis_seconds(duration)
                                             : (struct axis_unit){"moments", 1};
-    figure->wide_height = 420;
-    figure->phone_height = 360;
-    append_host_data(figure->data, &host_parts, memory);
-    axis_append_variable(figure->setup, "byte", byte.size);
-    axis_append_variable(figure->setup, "second", second.size);
-    axis_append_variable(figure->setup, "pool", (double)memory->host_pool_bytes);
-    axis_append_variable(figure->setup, "duration", duration > 0 ? duration : 1);
-    g_string_append_printf(figure->drawing,
+    plot->wide_height = 420;
+    plot->phone_height = 360;
+    append_host_data(plot->data, &host_parts, memory);
+    axis_append_variable(plot->setup, "byte", byte.size);
+    axis_append_variable(plot->setup, "second", second.size);
+    axis_append_variable(plot->setup, "pool", (double)memory->host_pool_bytes);
+    axis_append_variable(plot->setup, "duration", duration > 0 ? duration : 1);
+    g_string_append_printf(plot->drawing,
                            "    set xrange [0:duration/second]\n    set yrange [0:1.2*pool/byte]\n"
                            "    set ylabel 'host memory, %s' textcolor rgb ink\n"
                            "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
                            byte.name, memory->timed ? "time of the operators, " : "", second.name);
     g_autoptr(GArray) phases = memory_phases(memory);
-    phase_bands_append(figure->drawing, phases, duration);
-    append_host_stack(figure->drawing, &host_parts);
-    describe_host(figure, plan, memory);
-    return figure;
+    phase_bands_append(plot->drawing, phases, duration);
+    append_host_stack(plot->drawing, &host_parts);
+    describe_host(plot, plan, memory);
+    return plot;
 }
 
 #define MEMORY_COLUMNS 600 /* as many as the eye can tell apart across the figure */
@@ -312,12 +311,12 @@ static double *find_starts(const struct trace *trace, bool *timed)
 
 static GArray *find_phases(const struct trace *trace, const double *starts)
 {
-    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct strip_phase));
+    GArray *phases = g_array_new(FALSE, FALSE, sizeof(struct track_phase));
     for (uint32_t first = 0, next; first < trace->operator_count; first = next) {
         enum trace_phase phase = trace->operators[first].phase;
         for (next = first; next < trace->operator_count && trace->operators[next].phase == phase;)
             next++;
-        const struct strip_phase part = {phase, starts[first], starts[next]};
+        const struct track_phase part = {phase, starts[first], starts[next]};
         g_array_append_val(phases, part);
     }
     return phases;
@@ -350,16 +349,16 @@ static uint32_t find_peak(const struct trace *trace)
     return peak;
 }
 
-static void describe_non_model(struct figure *figure, const struct input_trace *input,
-                               uint32_t peak, bool timed)
+static void describe_non_model(struct plot *plot, const struct input_trace *input, uint32_t peak,
+                               bool timed)
 {
     const struct trace *trace = input->trace;
     g_autofree char *most = size_format(trace->non_model_bytes[peak]);
     g_autofree char *model = size_format(trace_model_bytes(trace));
-    figure->alt = g_strdup_printf("An area over one iteration: bytes of activations and "
-                                  "workspaces. The peak, %s, is at %s.",
-                                  most, trace->operators[peak].name);
-    figure->caption = g_strdup_printf(
+    plot->alt = g_strdup_printf("An area over one iteration: bytes of activations and "
+                                "workspaces. The peak, %s, is at %s.",
+                                most, trace->operators[peak].name);
+    plot->caption = g_strdup_printf(
         "%s: activations and workspaces while each operator runs. The peak is %s, at moment %u, "
         "%s. The model data, %s in all, lies beside it; which part of that is on the device when, "
         "a "
@@ -369,7 +368,7 @@ static void describe_non_model(struct figure *figure, const struct input_trace *
               : " The trace knows no durations, so every operator is equally wide.");
 }
 
-struct figure *figure_non_model(const struct input_trace *input, unsigned number)
+struct plot *plot_non_model(const struct input_trace *input, unsigned number)
 {
     const struct trace *trace = input->trace;
     bool timed;
@@ -377,23 +376,23 @@ struct figure *figure_non_model(const struct input_trace *input, unsigned number
     g_autoptr(GArray) phases = find_phases(trace, starts);
     uint32_t peak = find_peak(trace);
     double duration = starts[trace->operator_count], most = (double)trace->non_model_bytes[peak];
-    struct figure *figure = figure_new(figure_name("non-model", number),
-                                       g_strdup("Activations and workspaces over one iteration"));
+    struct plot *plot = plot_new(plot_name("non-model", number),
+                                 g_strdup("Activations and workspaces over one iteration"));
     struct axis_unit byte = axis_bytes(1.25 * most);
     struct axis_unit second = timed ? axis_seconds(duration) : (struct axis_unit){"moments", 1};
     g_autofree char *size = size_format(trace->non_model_bytes[peak]);
     g_autofree char *label = g_strdup_printf("peak %s", size), *quoted = text_gnuplot(label);
     bool left = starts[peak] < duration / 2;
-    figure->wide_height = 400;
-    figure->phone_height = 360;
-    append_non_model_data(figure->data, trace, starts);
-    axis_append_variable(figure->setup, "byte", byte.size);
-    axis_append_variable(figure->setup, "second", second.size);
-    axis_append_variable(figure->setup, "most", most);
-    axis_append_variable(figure->setup, "duration", duration);
-    axis_append_variable(figure->setup, "peak_at", (starts[peak] + starts[peak + 1]) / 2);
+    plot->wide_height = 400;
+    plot->phone_height = 360;
+    append_non_model_data(plot->data, trace, starts);
+    axis_append_variable(plot->setup, "byte", byte.size);
+    axis_append_variable(plot->setup, "second", second.size);
+    axis_append_variable(plot->setup, "most", most);
+    axis_append_variable(plot->setup, "duration", duration);
+    axis_append_variable(plot->setup, "peak_at", (starts[peak] + starts[peak + 1]) / 2);
     g_string_append_printf(
-        figure->drawing,
+        plot->drawing,
         "    set xrange [0:duration/second]\n    set yrange [0:1.25*most/byte]\n"
         "    set ylabel 'device memory, %s' textcolor rgb ink\n"
         "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n    unset key\n"
@@ -401,14 +400,14 @@ struct figure *figure_non_model(const struct input_trace *input, unsigned number
         "ink\n",
         byte.name, timed ? "time of the operators, " : "", second.name, quoted,
         left ? "left" : "right");
-    phase_bands_append(figure->drawing, phases, duration);
-    g_string_append(figure->drawing,
+    phase_bands_append(plot->drawing, phases, duration);
+    g_string_append(plot->drawing,
                     "    plot data using ($1/second):($2/byte) with filledcurves y1=0 lc rgb "
                     "'" PALETTE_NON_MODEL "' fs solid noborder notitle, \\\n"
                     "        '+' using (peak_at/second):(most/byte) every ::0::0 with points pt 7 "
                     "ps 0.7 lc rgb ink notitle\n");
-    describe_non_model(figure, input, peak, timed);
-    return figure;
+    describe_non_model(plot, input, peak, timed);
+    return plot;
 }
 
 #define LEVEL_COLUMNS 320
@@ -431,28 +430,28 @@ static const struct level host_levels[] = {
     {CURVES, NULL, NULL},
 };
 
-static double most_of(const struct strips *strips, const struct level *levels)
+static double most_of(const struct tracks *tracks, const struct level *levels)
 {
     double most = 0;
     for (; levels->label; levels++)
-        most = MAX(most, curve_most(strips->curves[levels->curve]));
+        most = MAX(most, curve_most(tracks->curves[levels->curve]));
     return most;
 }
 
 /* Areas that begin at 0, the greatest first, so that what is part of it lies on it. */
-static void append_plot(struct figure *figure, const struct strips *strips,
-                        const struct level *levels, GString *said)
+static void append_plot(struct plot *plot, const struct tracks *tracks, const struct level *levels,
+                        GString *said)
 {
     const char *separator = "    plot";
     unsigned index = 0;
     for (; levels->label; levels++) {
-        const GArray *curve = strips->curves[levels->curve];
+        const GArray *curve = tracks->curves[levels->curve];
         if (!curve->len)
             continue;
-        g_string_append_printf(figure->data, "%s# seconds, bytes: %s\n", index ? "\n\n" : "",
+        g_string_append_printf(plot->data, "%s# seconds, bytes: %s\n", index ? "\n\n" : "",
                                levels->label);
-        curve_append_data(figure->data, curve, strips->seconds, LEVEL_COLUMNS);
-        g_string_append_printf(figure->drawing,
+        curve_append_data(plot->data, curve, tracks->seconds, LEVEL_COLUMNS);
+        g_string_append_printf(plot->drawing,
                                "%s data index %u using ($1/second):($2/byte) with filledcurves "
                                "y1=0 lc rgb '%s' fs solid noborder title '%s'",
                                separator, index++, levels->colour, levels->label);
@@ -460,47 +459,46 @@ static void append_plot(struct figure *figure, const struct strips *strips,
         g_autofree char *size = size_format((uint64_t)curve_most(curve));
         g_string_append_printf(said, "%s%s up to %s", said->len ? ", " : "", levels->label, size);
     }
-    g_string_append_c(figure->drawing, '\n');
+    g_string_append_c(plot->drawing, '\n');
 }
 
-static struct figure *figure_levels(const struct strips *strips, const struct level *levels,
-                                    const char *stem, const char *what, unsigned number)
+static struct plot *plot_levels(const struct tracks *tracks, const struct level *levels,
+                                const char *stem, const char *what, unsigned number)
 {
-    double most = most_of(strips, levels);
+    double most = most_of(tracks, levels);
     if (!(most > 0))
         return NULL;
-    struct figure *figure = figure_new(figure_name(stem, number),
-                                       g_strdup_printf("%s memory over a step: measured", what));
-    struct axis_unit byte = axis_bytes(1.2 * most), second = axis_seconds(strips->seconds);
+    struct plot *plot = plot_new(plot_name(stem, number),
+                                 g_strdup_printf("%s memory over a step: measured", what));
+    struct axis_unit byte = axis_bytes(1.2 * most), second = axis_seconds(tracks->seconds);
     g_autoptr(GString) said = g_string_new(NULL);
     g_autofree char *name = g_ascii_strdown(what, -1);
-    figure->wide_height = 380;
-    figure->phone_height = 340;
-    axis_append_variable(figure->setup, "byte", byte.size);
-    axis_append_variable(figure->setup, "second", second.size);
-    axis_append_variable(figure->setup, "most", most);
-    axis_append_variable(figure->setup, "duration", strips->seconds);
-    g_string_append_printf(figure->drawing,
+    plot->wide_height = 380;
+    plot->phone_height = 340;
+    axis_append_variable(plot->setup, "byte", byte.size);
+    axis_append_variable(plot->setup, "second", second.size);
+    axis_append_variable(plot->setup, "most", most);
+    axis_append_variable(plot->setup, "duration", tracks->seconds);
+    g_string_append_printf(plot->drawing,
                            "    set xrange [0:duration/second]\n    set yrange [0:1.2*most/byte]\n"
                            "    set ylabel '%s memory, %s' textcolor rgb ink\n"
                            "    set xlabel 'time in the step, %s' offset 0,0.6 textcolor rgb ink\n",
                            name, byte.name, second.name);
-    phase_bands_append(figure->drawing, strips->phases, strips->seconds);
-    append_plot(figure, strips, levels, said);
-    figure->alt = g_strdup_printf("Areas over a step: %s.", said->str);
-    figure->caption =
-        g_strdup_printf("%s: %s. What was allocated before the recording began is not "
-                        "among the allocations.",
-                        strips->origin, said->str);
-    return figure;
+    phase_bands_append(plot->drawing, tracks->phases, tracks->seconds);
+    append_plot(plot, tracks, levels, said);
+    plot->alt = g_strdup_printf("Areas over a step: %s.", said->str);
+    plot->caption = g_strdup_printf("%s: %s. What was allocated before the recording began is not "
+                                    "among the allocations.",
+                                    tracks->origin, said->str);
+    return plot;
 }
 
-struct figure *figure_allocated(const struct strips *strips, unsigned number)
+struct plot *plot_allocated(const struct tracks *tracks, unsigned number)
 {
-    return figure_levels(strips, device_levels, "allocated", "Device", number);
+    return plot_levels(tracks, device_levels, "allocated", "Device", number);
 }
 
-struct figure *figure_host_measured(const struct strips *strips, unsigned number)
+struct plot *plot_host_measured(const struct tracks *tracks, unsigned number)
 {
-    return figure_levels(strips, host_levels, "host-measured", "Host", number);
+    return plot_levels(tracks, host_levels, "host-measured", "Host", number);
 }

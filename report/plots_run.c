@@ -1,6 +1,6 @@
 /* Figures of runs: the loss, and what was predicted beside what was measured. */
-#include "report/figure.h"
-#include "report/figures.h"
+#include "report/plot.h"
+#include "report/plots.h"
 #include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
@@ -11,16 +11,16 @@
 #define FEW_POINTS  30  /* each can be seen by itself */
 
 /* What the axes must hold. */
-struct extent {
+struct loss_extent {
     uint64_t first_step, last_step;
     bool drawable; /* there is a number among the losses */
 };
 
-static struct extent extent_of(const GPtrArray *runs)
+static struct loss_extent extent_of(const GPtrArray *runs)
 {
-    struct extent extent = {UINT64_MAX, 0, false};
+    struct loss_extent extent = {UINT64_MAX, 0, false};
     for (guint r = 0; r < runs->len; r++) {
-        const struct run_log *run = g_ptr_array_index(runs, r);
+        const struct logged_run *run = g_ptr_array_index(runs, r);
         for (guint i = 0; i < run->steps->len; i++) {
             const struct run_step *step = &g_array_index(run->steps, struct run_step, i);
             extent.first_step = MIN(extent.first_step, step->step);
@@ -32,7 +32,7 @@ static struct extent extent_of(const GPtrArray *runs)
 }
 
 /* gnuplot counts blocks: an empty one still needs a row. */
-static void begin_block(GString *data, const struct run_log *run, const char *what)
+static void begin_block(GString *data, const struct logged_run *run, const char *what)
 {
     g_autofree char *origin = text_printable(run->origin);
     g_string_append_printf(data, "%s# %s: step, %s\nNaN NaN\n", data->len ? "\n\n" : "", origin,
@@ -47,13 +47,13 @@ static void append_point(GString *data, double step, double loss)
     g_string_append_c(data, '\n');
 }
 
-static guint span_of(const struct run_log *run)
+static guint span_of(const struct logged_run *run)
 {
     return (run->steps->len + MOST_POINTS - 1) / MOST_POINTS;
 }
 
 /* Long runs are drawn as means over equal spans of steps. */
-static void append_losses(GString *data, const struct run_log *run)
+static void append_losses(GString *data, const struct logged_run *run)
 {
     begin_block(data, run, "loss");
     guint span = span_of(run);
@@ -68,7 +68,7 @@ static void append_losses(GString *data, const struct run_log *run)
     }
 }
 
-static bool append_evaluations(GString *data, const struct run_log *run)
+static bool append_evaluations(GString *data, const struct logged_run *run)
 {
     bool any = false;
     begin_block(data, run, "loss of the evaluation");
@@ -91,10 +91,10 @@ static bool same_loss(double a, double b)
  * some: curves that lie on each other. */
 static bool all_equal(const GPtrArray *runs, guint *shared)
 {
-    const struct run_log *first = g_ptr_array_index(runs, 0);
+    const struct logged_run *first = g_ptr_array_index(runs, 0);
     *shared = first->steps->len;
     for (guint r = 1; r < runs->len; r++) {
-        const struct run_log *other = g_ptr_array_index(runs, r);
+        const struct logged_run *other = g_ptr_array_index(runs, r);
         *shared = MIN(*shared, other->steps->len);
         for (guint i = 0; i < *shared; i++) {
             const struct run_step *a = &g_array_index(first->steps, struct run_step, i);
@@ -110,14 +110,14 @@ static bool all_equal(const GPtrArray *runs, guint *shared)
 static double entropy_of(const GPtrArray *runs)
 {
     for (guint r = 0; r < runs->len; r++) {
-        const struct run_log *run = g_ptr_array_index(runs, r);
+        const struct logged_run *run = g_ptr_array_index(runs, r);
         if (!isnan(run->unigram_entropy))
             return run->unigram_entropy;
     }
     return NAN;
 }
 
-static void append_axes(GString *drawing, const struct extent *extent)
+static void append_axes(GString *drawing, const struct loss_extent *extent)
 {
     uint64_t last = MAX(extent->last_step, extent->first_step + 1);
     g_string_append_printf(drawing,
@@ -132,9 +132,9 @@ static void append_axes(GString *drawing, const struct extent *extent)
 static guint twins_before(const GPtrArray *runs, guint index)
 {
     guint twins = 0;
-    const struct run_log *run = g_ptr_array_index(runs, index);
+    const struct logged_run *run = g_ptr_array_index(runs, index);
     for (guint r = 0; r < index; r++) {
-        const struct run_log *other = g_ptr_array_index(runs, r);
+        const struct logged_run *other = g_ptr_array_index(runs, r);
         twins += !g_strcmp0(other->configuration.maker, run->configuration.maker);
     }
     return twins;
@@ -142,7 +142,7 @@ static guint twins_before(const GPtrArray *runs, guint index)
 
 static void append_run(GString *drawing, const GPtrArray *runs, guint index, bool evaluated)
 {
-    const struct run_log *run = g_ptr_array_index(runs, index);
+    const struct logged_run *run = g_ptr_array_index(runs, index);
     const char *maker = run->configuration.maker;
     const char *colour = palette_maker(maker ? maker : run->origin);
     g_autofree char *label = maker ? configuration_short_label(&run->configuration)
@@ -163,9 +163,9 @@ static void append_run(GString *drawing, const GPtrArray *runs, guint index, boo
                                2 * index + 1, colour);
 }
 
-static void describe_loss(struct figure *figure, const GPtrArray *runs, guint span)
+static void describe_loss(struct plot *plot, const GPtrArray *runs, guint span)
 {
-    const struct run_log *run = g_ptr_array_index(runs, 0);
+    const struct logged_run *run = g_ptr_array_index(runs, 0);
     double first = g_array_index(run->steps, struct run_step, 0).loss;
     double last = g_array_index(run->steps, struct run_step, run->steps->len - 1).loss;
     g_autofree char *from = text_number("%.3f", first), *to = text_number("%.3f", last);
@@ -173,7 +173,7 @@ static void describe_loss(struct figure *figure, const GPtrArray *runs, guint sp
                                                        : text_number("%.3f", entropy_of(runs));
     guint shared;
     bool equal = all_equal(runs, &shared);
-    figure->alt = g_strdup_printf(
+    plot->alt = g_strdup_printf(
         "Loss by step of %u runs. The first goes from %s to %s in %u steps%s%s.", runs->len, from,
         to, run->steps->len, entropy ? "; the unigram entropy of the text is " : "",
         entropy ? entropy : "");
@@ -182,38 +182,38 @@ static void describe_loss(struct figure *figure, const GPtrArray *runs, guint sp
                                 "they share: the curves lie on each other.",
                                 shared)
               : g_strdup("");
-    figure->caption = g_strdup_printf(
+    plot->caption = g_strdup_printf(
         "Training loss.%s%s%s", same,
         entropy ? " Below the dashed line the model knows more than how often each token occurs."
                 : "",
         span > 1 ? " Means over equal spans of steps." : "");
 }
 
-struct figure *figure_loss(const GPtrArray *runs)
+struct plot *plot_loss(const GPtrArray *runs)
 {
-    struct figure *figure = figure_new(figure_name("loss", 0), g_strdup("Loss"));
-    figure->wide_height = 420;
-    figure->phone_height = 340;
-    struct extent extent = extent_of(runs);
-    append_axes(figure->drawing, &extent);
-    g_string_append(figure->drawing, "    plot ");
+    struct plot *plot = plot_new(plot_name("loss", 0), g_strdup("Loss"));
+    plot->wide_height = 420;
+    plot->phone_height = 340;
+    struct loss_extent extent = extent_of(runs);
+    append_axes(plot->drawing, &extent);
+    g_string_append(plot->drawing, "    plot ");
     guint span = 1;
     for (guint r = 0; r < runs->len; r++) {
-        const struct run_log *run = g_ptr_array_index(runs, r);
+        const struct logged_run *run = g_ptr_array_index(runs, r);
         span = MAX(span, span_of(run));
-        append_losses(figure->data, run);
-        append_run(figure->drawing, runs, r, append_evaluations(figure->data, run));
+        append_losses(plot->data, run);
+        append_run(plot->drawing, runs, r, append_evaluations(plot->data, run));
     }
     double entropy = entropy_of(runs);
-    axis_append_variable(figure->setup, "entropy", entropy);
-    g_string_append(figure->drawing, "entropy with lines lw 1.5 dt (8,5) lc rgb ink ");
-    g_string_append(figure->drawing,
+    axis_append_variable(plot->setup, "entropy", entropy);
+    g_string_append(plot->drawing, "entropy with lines lw 1.5 dt (8,5) lc rgb ink ");
+    g_string_append(plot->drawing,
                     isnan(entropy) ? "notitle\n" : "title 'unigram entropy of the text'\n");
-    describe_loss(figure, runs, span);
-    return figure;
+    describe_loss(plot, runs, span);
+    return plot;
 }
 
-#define MOST_PAIRS 8 /* more would not be read; the table has them all */
+#define MOST_PREDICTIONS 8 /* more would not be read; the table has them all */
 
 /* One panel: a figure of the iteration. */
 struct panel {
@@ -249,9 +249,9 @@ static const struct panel panels[] = {
     {"step time", true, step_time},
 };
 
-static double predicted_value(const struct panel *panel, const struct pair *pair)
+static double predicted_value(const struct panel *panel, const struct prediction *prediction)
 {
-    return panel->seconds && !pair->timed ? NAN : panel->value(&pair->predicted);
+    return panel->seconds && !prediction->timed ? NAN : panel->value(&prediction->predicted);
 }
 
 static char *value_label(const struct panel *panel, double value)
@@ -262,16 +262,17 @@ static char *value_label(const struct panel *panel, double value)
 }
 
 /* Counts are one number. */
-static void append_range(GString *data, const struct panel *panel, const struct pair *pair)
+static void append_range(GString *data, const struct panel *panel,
+                         const struct prediction *prediction)
 {
     g_string_append_c(data, ' ');
-    axis_append(data, panel->value(panel->seconds ? &pair->low : &pair->measured));
+    axis_append(data, panel->value(panel->seconds ? &prediction->low : &prediction->measured));
     g_string_append_c(data, ' ');
-    axis_append(data, panel->value(panel->seconds ? &pair->high : &pair->measured));
+    axis_append(data, panel->value(panel->seconds ? &prediction->high : &prediction->measured));
     g_string_append_c(data, '\n');
 }
 
-static void append_data(GString *data, const GArray *pairs, guint count)
+static void append_data(GString *data, const GArray *predictions, guint count)
 {
     for (size_t p = 0; p < G_N_ELEMENTS(panels); p++) {
         g_string_append_printf(data,
@@ -280,9 +281,9 @@ static void append_data(GString *data, const GArray *pairs, guint count)
                                p ? "\n\n" : "", panels[p].title,
                                panels[p].seconds ? "seconds" : "bytes");
         for (guint i = 0; i < count; i++) {
-            const struct pair *pair = &g_array_index(pairs, struct pair, i);
-            double predicted = predicted_value(&panels[p], pair);
-            double measured = panels[p].value(&pair->measured);
+            const struct prediction *prediction = &g_array_index(predictions, struct prediction, i);
+            double predicted = predicted_value(&panels[p], prediction);
+            double measured = panels[p].value(&prediction->measured);
             g_autofree char *predicted_label = value_label(&panels[p], predicted);
             g_autofree char *measured_label = value_label(&panels[p], measured);
             g_string_append_printf(data, "%u ", i + 1);
@@ -291,17 +292,17 @@ static void append_data(GString *data, const GArray *pairs, guint count)
             axis_append(data, measured);
             g_string_append_printf(data, " \"%s\" \"%s\" ", predicted_label, measured_label);
             axis_append(data, isnan(predicted) ? 0 : predicted);
-            append_range(data, &panels[p], pair);
+            append_range(data, &panels[p], prediction);
         }
     }
 }
 
-static void append_setup(GString *setup, const GArray *pairs, guint count)
+static void append_setup(GString *setup, const GArray *predictions, guint count)
 {
     g_string_append_printf(setup, "pairs = %u\narray name[pairs]; array colour[pairs]\n", count);
     for (guint i = 0; i < count; i++) {
         const struct configuration *configuration =
-            g_array_index(pairs, struct pair, i).configuration;
+            g_array_index(predictions, struct prediction, i).configuration;
         g_autofree char *label = configuration_label(configuration);
         g_autofree char *shortened = text_shortened(label, 52);
         g_autofree char *quoted = text_gnuplot(shortened);
@@ -314,10 +315,10 @@ static void append_setup(GString *setup, const GArray *pairs, guint count)
     for (size_t p = 0; p < G_N_ELEMENTS(panels); p++) {
         double greatest = 0;
         for (guint i = 0; i < count; i++) {
-            const struct pair *pair = &g_array_index(pairs, struct pair, i);
-            double predicted = predicted_value(&panels[p], pair);
-            greatest = MAX(greatest, panels[p].value(&pair->measured));
-            greatest = MAX(greatest, panels[p].value(&pair->high));
+            const struct prediction *prediction = &g_array_index(predictions, struct prediction, i);
+            double predicted = predicted_value(&panels[p], prediction);
+            greatest = MAX(greatest, panels[p].value(&prediction->measured));
+            greatest = MAX(greatest, panels[p].value(&prediction->high));
             greatest = isnan(predicted) ? greatest : MAX(greatest, predicted);
         }
         struct axis_unit unit = panels[p].seconds ? axis_seconds(greatest) : axis_bytes(greatest);
@@ -368,43 +369,42 @@ static const char drawing[] =
     "        NaN with boxes lc rgb muted fs solid border title 'measured'\n"
     "    unset multiplot\n";
 
-static void describe_predicted(struct figure *figure, const GArray *pairs, guint count)
+static void describe_predicted(struct plot *plot, const GArray *predictions, guint count)
 {
     unsigned equal = 0, of = 0, unsteady = 0;
-    for (guint i = 0; i < pairs->len; i++) {
-        const struct pair *pair = &g_array_index(pairs, struct pair, i);
+    for (guint i = 0; i < predictions->len; i++) {
+        const struct prediction *prediction = &g_array_index(predictions, struct prediction, i);
         unsigned all;
-        equal += pair_equal_counts(pair, &all);
+        equal += prediction_equal_counts(prediction, &all);
         of += all;
-        unsteady += !pair->steady;
+        unsteady += !prediction->steady;
     }
-    g_autofree char *some = count < pairs->len
+    g_autofree char *some = count < predictions->len
                                 ? g_strdup_printf(" The first %u of %u pairs are drawn.", count,
-                                                  pairs->len)
+                                                  predictions->len)
                                 : g_strdup("");
-    figure->alt = g_strdup_printf(
+    plot->alt = g_strdup_printf(
         "Pairs of bars, predicted and measured, for traffic, peak device memory, stall and step "
         "time of %u configurations. %u of %u counts and peaks are equal.",
         count, equal, of);
-    figure->caption = g_strdup_printf(
+    plot->caption = g_strdup_printf(
         "An iteration in the steady state: counts of the last step, medians of the times from the "
         "third step on; nine of ten steps lie within the thin lines. Counts and peaks equal to the "
         "last byte: %u of %u.%s%s",
         equal, of, unsteady ? " Some runs did not count the same in every steady step." : "", some);
 }
 
-struct figure *figure_predicted(const GArray *pairs)
+struct plot *plot_predicted(const GArray *predictions)
 {
-    struct figure *figure = figure_new(figure_name("predicted", 0),
-                                       g_strdup("Predicted beside measured"));
-    guint count = MIN(pairs->len, MOST_PAIRS);
-    figure->wide_height = (int)(100 + 75 + 2 * 75 * count);
-    figure->phone_height = (int)(100 + 3 * 75 + 4 * 72 * count);
-    append_data(figure->data, pairs, count);
-    append_setup(figure->setup, pairs, count);
-    g_string_append_printf(figure->drawing, "    height = phone ? %d. : %d.\n",
-                           figure->phone_height, figure->wide_height);
-    g_string_append(figure->drawing, drawing);
-    describe_predicted(figure, pairs, count);
-    return figure;
+    struct plot *plot = plot_new(plot_name("predicted", 0), g_strdup("Predicted beside measured"));
+    guint count = MIN(predictions->len, MOST_PREDICTIONS);
+    plot->wide_height = (int)(100 + 75 + 2 * 75 * count);
+    plot->phone_height = (int)(100 + 3 * 75 + 4 * 72 * count);
+    append_data(plot->data, predictions, count);
+    append_setup(plot->setup, predictions, count);
+    g_string_append_printf(plot->drawing, "    height = phone ? %d. : %d.\n", plot->phone_height,
+                           plot->wide_height);
+    g_string_append(plot->drawing, drawing);
+    describe_predicted(plot, predictions, count);
+    return plot;
 }

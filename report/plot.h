@@ -1,19 +1,19 @@
 /* A figure: a gnuplot script and its data, drawn three times, as a wide SVG, as a PNG, and as a
  * narrow SVG that is readable on a phone. */
-#ifndef PSTAR_REPORT_FIGURE_H
-#define PSTAR_REPORT_FIGURE_H
+#ifndef PSTAR_REPORT_PLOT_H
+#define PSTAR_REPORT_PLOT_H
 
-#include "report/timeline.h"
+#include "report/tracks.h"
 
 #include <glib.h>
 #include <stdbool.h>
 
-#define FIGURE_WIDE  960 /* pixels across */
-#define FIGURE_PHONE 360
+#define PLOT_WIDE  960 /* pixels across */
+#define PLOT_PHONE 360
 
-#define FIGURE_COLUMNS 100 /* characters across, in a terminal */
+#define PLOT_COLUMNS 100 /* characters across, in a terminal */
 
-struct figure {
+struct plot {
     char *name;    /* of its files: NAME.gp, NAME.dat, NAME.svg, NAME.png, NAME-phone.svg */
     char *title;   /* what is shown; a heading */
     char *alt;     /* what is to be seen, for those who do not see it */
@@ -22,26 +22,26 @@ struct figure {
     GString *data;                 /* of NAME.dat */
     GString *setup;                /* gnuplot: definitions, once */
     GString *drawing;              /* gnuplot: drawn for each of the three; `phone` says which */
-    char *svg, *phone_svg;         /* set by figure_draw: the text of the files */
+    char *svg, *phone_svg;         /* set by plot_draw: the text of the files */
 };
 
 /* Takes the strings over. Data, setup and drawing are empty. */
-struct figure *figure_new(char *name, char *title);
-void figure_free(struct figure *figure);
+struct plot *plot_new(char *name, char *title);
+void plot_free(struct plot *plot);
 
 /* "stem", "stem-2", ...: number counts from 0. Free with g_free. */
-char *figure_name(const char *stem, unsigned number);
+char *plot_name(const char *stem, unsigned number);
 
-/* The program, for figure_draw; NULL with REPORT_ERROR_FAILED where it is not in PATH. Free with
+/* The program, for plot_draw; NULL with REPORT_ERROR_FAILED where it is not in PATH. Free with
  * g_free. */
-char *figure_find_gnuplot(GError **error);
+char *plot_find_gnuplot(GError **error);
 
 /* Writes the files into `folder`, which exists. The script can be run again there by itself. */
-bool figure_draw(struct figure *figure, const char *folder, const char *gnuplot, GError **error);
+bool plot_draw(struct plot *plot, const char *folder, const char *gnuplot, GError **error);
 
-/* Appends the figure as characters, FIGURE_COLUMNS wide; its data goes into `folder`. */
-bool figure_draw_text(const struct figure *figure, const char *folder, const char *gnuplot,
-                      GString *text, GError **error);
+/* Appends the figure as characters, PLOT_COLUMNS wide; its data goes into `folder`. */
+bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
+                    GError **error);
 
 struct axis_unit {
     const char *name; /* "GiB", "ms" */
@@ -80,9 +80,9 @@ const char *palette_list(enum trace_list list);
 /* Of the faster links that are drawn beside the one that is, from 1. */
 const char *palette_link(unsigned number);
 
-const char *palette_strip(enum strip strip);
+const char *palette_track(enum track track);
 
-/* Parts of a step: compute by phase in blues, waiting by its cause (STRIP_UNKNOWN: none is known)
+/* Parts of a step: compute by phase in blues, waiting by its cause (TRACK_UNKNOWN: none is known)
  * in reds. */
 const char *palette_compute(enum trace_phase phase);
 const char *palette_wait(int cause);
@@ -92,7 +92,7 @@ const char *palette_wait(int cause);
 const char *palette_maker(const char *maker);
 int palette_maker_point(const char *maker);
 
-/* Appends gnuplot's objects and labels for the phases (struct strip_phase); the script has set
+/* Appends gnuplot's objects and labels for the phases (struct track_phase); the script has set
  * `second`, the axis' unit. Names stand at the top of the graph, in phases that are wide enough,
  * and in the last one. */
 void phase_bands_append(GString *drawing, const GArray *phases, double duration);

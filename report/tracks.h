@@ -1,6 +1,6 @@
 /* What ran when in one step: rows of spans, a row a resource, and curves of what counters said. */
-#ifndef PSTAR_REPORT_TIMELINE_H
-#define PSTAR_REPORT_TIMELINE_H
+#ifndef PSTAR_REPORT_TRACKS_H
+#define PSTAR_REPORT_TRACKS_H
 
 #include "report/configuration.h"
 #include "traces/records.h"
@@ -25,35 +25,35 @@ struct curve_point {
     double value;
 };
 
-enum strip {
-    STRIP_COMPUTE, /* the device computes */
-    STRIP_H2D,
-    STRIP_D2H,
-    STRIP_HOST,    /* operators on the host: the CPU's optimizer */
-    STRIP_NETWORK, /* other devices: collectives, and copies between peers */
-    STRIP_WAIT,    /* the device has nothing to compute: it waits */
-    STRIPS
+enum track {
+    TRACK_COMPUTE, /* the device computes */
+    TRACK_H2D,
+    TRACK_D2H,
+    TRACK_HOST,    /* operators on the host: the CPU's optimizer */
+    TRACK_NETWORK, /* other devices: collectives, and copies between peers */
+    TRACK_WAIT,    /* the device has nothing to compute: it waits */
+    TRACKS
 };
 
-#define STRIP_UNKNOWN STRIPS
+#define TRACK_UNKNOWN TRACKS
 
-struct strip_span {
+struct track_span {
     double start, end; /* seconds from the iteration's begin */
     uint64_t bytes;    /* of a copy; else 0 */
     const char *name;  /* in names */
-    uint8_t cause;     /* enum strip: of a wait, on which resource ran what was waited for */
-    uint8_t phase;     /* enum trace_phase, of what computes; STRIP_NO_PHASE: nobody says */
+    uint8_t cause;     /* enum track: of a wait, on which resource ran what was waited for */
+    uint8_t phase;     /* enum trace_phase, of what computes; TRACK_NO_PHASE: nobody says */
 };
 
-#define STRIP_NO_PHASE (TRACE_UPDATE_PHASE + 1)
+#define TRACK_NO_PHASE (TRACE_UPDATE_PHASE + 1)
 
 /* Phases follow each other without gaps from 0 to the iteration's end. */
-struct strip_phase {
+struct track_phase {
     enum trace_phase phase;
     double start, end;
 };
 
-struct strips {
+struct tracks {
     char *origin;  /* the file's name */
     char *model;   /* NULL: not said */
     bool measured; /* else simulated */
@@ -63,74 +63,74 @@ struct strips {
     bool gpu; /* recorded by a profiler of the device: kernels and copies, not operators */
     struct configuration configuration; /* of a simulation: who decided what moves */
     double seconds;                     /* the iteration's */
-    GArray *spans[STRIPS];              /* struct strip_span, by start */
-    GArray *reach[STRIPS];              /* double: the latest end up to each span */
-    bool known[STRIPS];                 /* the file can tell; else there are no spans */
+    GArray *spans[TRACKS];              /* struct track_span, by start */
+    GArray *reach[TRACKS];              /* double: the latest end up to each span */
+    bool known[TRACKS];                 /* the file can tell; else there are no spans */
     GArray *curves[CURVES];             /* struct curve_point */
     GStringChunk *names;
-    GArray *phases; /* struct strip_phase; empty: nobody says */
+    GArray *phases; /* struct track_phase; empty: nobody says */
 };
 
-struct strips *strips_new(const char *origin);
-void strips_free(struct strips *strips); /* NULL is allowed */
+struct tracks *tracks_new(const char *origin);
+void tracks_free(struct tracks *tracks); /* NULL is allowed */
 
 /* Adds a span; returns it, for the caller to complete, until the next call. */
-struct strip_span *strips_add(struct strips *strips, enum strip strip, double start, double end,
+struct track_span *tracks_add(struct tracks *tracks, enum track track, double start, double end,
                               const char *name);
 
 /* Call when all spans are there: sorts them, clips them to the iteration, makes the phases, where
  * there are none yet, from those of the spans of compute and host, and, where nothing says what the
  * device waited for, makes waits of the gaps in its compute. */
-void strips_complete(struct strips *strips);
+void tracks_complete(struct tracks *tracks);
 
-/* Seconds within [start, end) in which the strip has at least one span. */
-double strips_busy(const struct strips *strips, enum strip strip, double start, double end);
+/* Seconds within [start, end) in which the track has at least one span. */
+double tracks_busy(const struct tracks *tracks, enum track track, double start, double end);
 
 /* Busy seconds of `columns` equal parts of the iteration, for which one pass is enough. */
-void strips_busy_columns(const struct strips *strips, enum strip strip, double *busy,
+void tracks_busy_columns(const struct tracks *tracks, enum track track, double *busy,
                          guint columns);
 
-/* Bytes that the strip's copies moved in each of `columns` equal parts of the iteration, a copy's
+/* Bytes that the track's copies moved in each of `columns` equal parts of the iteration, a copy's
  * evenly over its time. */
-void strips_byte_columns(const struct strips *strips, enum strip strip, double *bytes,
+void tracks_byte_columns(const struct tracks *tracks, enum track track, double *bytes,
                          guint columns);
 
 /* The same within [start, end). */
-double strips_bytes(const struct strips *strips, enum strip strip, double start, double end);
+double tracks_bytes(const struct tracks *tracks, enum track track, double start, double end);
 
 /* The rate of the fastest of the copies that are not small, bytes a second; 0: no copy. */
-double strips_peak_rate(const struct strips *strips, enum strip strip);
+double tracks_peak_rate(const struct tracks *tracks, enum track track);
 
 /* Sums over all parts of one phase; what is not known is 0. */
-struct strip_sums {
+struct track_sums {
     double seconds;
-    double busy[STRIPS];
-    double wait_for[STRIPS + 1]; /* by cause; STRIP_UNKNOWN: nobody says */
-    double bytes[STRIPS];
+    double busy[TRACKS];
+    double wait_for[TRACKS + 1]; /* by cause; TRACK_UNKNOWN: nobody says */
+    double bytes[TRACKS];
 };
-struct strip_sums strips_sum(const struct strips *strips, enum trace_phase phase);
+struct track_sums tracks_sum(const struct tracks *tracks, enum trace_phase phase);
 
 /* Of the whole iteration. */
-struct strip_sums strips_sum_all(const struct strips *strips);
+struct track_sums tracks_sum_all(const struct tracks *tracks);
 
 /* "What it shows: measured (run.pstar)"; or simulated, or operators alone. Free with g_free. */
-char *strips_title(const char *what, const struct strips *strips);
+char *tracks_title(const char *what, const struct tracks *tracks);
 
 /* "device computes", "H2D copies", "D2H copies", "host optimizer", "network", "device waits". */
-const char *strip_label(enum strip strip);
+const char *track_label(enum track track);
 
 /* Of what pstar-sim --timeline wrote: Chrome's trace events. NULL with REPORT_ERROR_INPUT, which
  * names the event, where something is wrong. */
-struct strips *strips_of_timeline(const json_t *root, const char *origin, GError **error);
+struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError **error);
 
 /* One iteration of what the trace at `path` has recorded, the one of median length: kernels and
- * copies where a profiler saw them, else the operators' ranges. *strips is NULL where it has
+ * copies where a profiler saw them, else the operators' ranges. *tracks is NULL where it has
  * recorded neither. `trace` is its iteration; NULL: it has none. Errors as activity_read. */
-bool strips_of_records(const char *path, const struct trace *trace, struct strips **strips,
+bool tracks_of_records(const char *path, const struct trace *trace, struct tracks **tracks,
                        GError **error);
 
-/* Of a trace that has recorded no strips, but knows how long its operators take: one behind the
+/* Of a trace that has recorded no tracks, but knows how long its operators take: one behind the
  * other. NULL: it does not know. */
-struct strips *strips_of_operators(const char *path, const struct trace *trace);
+struct tracks *tracks_of_operators(const char *path, const struct trace *trace);
 
 #endif
