@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Runs the commands that a page of the documentation prints.
+
+usage: documented.py BUILD_DIR PAGE.md [ready]
+
+Every block of the page that is marked "sh" is run, in the order of the page, by one shell that stops at
+the first command that fails. It runs in an empty folder with the project's models, platforms and
+other folders in it, and the programs on the PATH. Blocks with other marks are not run.
+
+With "ready" the folder first gets text.txt, run.pstar, sweep.json, machine.json, plan.json and
+run.jsonl of a small model, which the reference pages assume.
+
+Exit status: 0, or 1 with the output of the block that failed; 77 if the page has no such block.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+LINKED = ("models", "platforms", "collect", "docs", "examples", "policies", "strategies", "tools")
+READY = """
+cat /usr/include/*.h > text.txt
+shape="--model models/configs/demo-11m.json --data text.txt --batch 4 --seq 64 --steps 3"
+pstar-collect -o run.pstar -- pstar-run $shape --device-memory 100MiB --chunk-size 1MiB --log run.jsonl
+cp platforms/cpu-2core.json machine.json
+pstar-sim run.pstar --device-memory 80MiB --policy opt --platform machine.json --json sweep.json
+pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json
+"""
+
+
+def blocks(page):
+    """Returns (line number, commands) of each block marked sh."""
+    text = page.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, match.start()) + 2, match.group(1))
+            for match in re.finditer(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+
+
+def run(commands, folder, environment):
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", commands], cwd=folder, env=environment,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=False)
+
+
+def main():
+    build, page = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
+    found = blocks(page)
+    if not found:
+        return 77
+    if sys.argv[3:] == ["ready"]:
+        found.insert(0, (0, READY))
+    environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in LINKED:
+            os.symlink(PROJECT / name, pathlib.Path(folder) / name)
+        for line, commands in found:
+            done = run(commands, folder, environment)
+            if done.returncode:
+                sys.stdout.write(done.stdout.decode("utf-8", "replace")[-4000:])
+                print(f"{page.name}:{line}: these commands fail (exit status {done.returncode}):\n"
+                      f"{commands}")
+                return 1
+    print(f"{page.name}: {len(found)} blocks of commands run")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
