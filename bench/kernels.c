@@ -200,7 +200,7 @@ static void run_adamw(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
     bool half = l->precision == MODEL_BF16;
-    struct kernel_adamw tensor = {
+    struct adamw_tensor tensor = {
         .elements = l->big[0].elements,
         .param = of(l, l->big[0]),
         .gradient = half ? NULL : l->big[3].fp32,
@@ -208,22 +208,24 @@ static void run_adamw(struct cpu_context *cpu, void *argument)
         .exp_avg = l->big[1].fp32,
         .exp_avg_sq = l->big[2].fp32,
     };
-    cpu_adamw(cpu, &l->step, &tensor);
+    cpu_adamw(cpu, &l->step, NULL, &tensor);
 }
 
 static void run_squares(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
+    double sum;
     if (l->precision == MODEL_BF16)
         cpu_round_gradient(cpu, l->big[3].elements, l->big[3].fp32, l->big[3].bf16);
     else
-        cpu_sum_squares(cpu, MODEL_FP32, l->big[3].elements, l->big[3].fp32);
+        cpu_sum_squares(cpu, MODEL_FP32, l->big[3].elements, l->big[3].fp32, &sum);
 }
 
 static void run_loss(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
-    cpu_loss_backward(cpu, l->precision, l->N, VOCABULARY, l->targets, 1, of(l, l->logits));
+    double loss;
+    cpu_loss_backward(cpu, l->precision, l->N, VOCABULARY, l->targets, 1, of(l, l->logits), &loss);
 }
 
 static void run_gelu(struct cpu_context *cpu, void *argument)

@@ -96,39 +96,39 @@ static void in_place_ahead(const struct bench *b)
 
 /* ---- AdamW, by bytes of model data a parameter ---- */
 
-static void update(const struct bench *b, struct kernel_adamw tensor)
+static void update(const struct bench *b, struct adamw_tensor tensor)
 {
     tensor.elements = b->elements;
     tensor.exp_avg = b->fp32[0];
     tensor.exp_avg_sq = b->fp32[1];
-    cpu_adamw(b->cpu, &b->step, &tensor);
+    cpu_adamw(b->cpu, &b->step, NULL, &tensor);
 }
 
 static void update_fp32(const struct bench *b)
 {
-    update(b, (struct kernel_adamw){.param = b->fp32[2], .gradient = b->fp32[3]});
+    update(b, (struct adamw_tensor){.param = b->fp32[2], .gradient = b->fp32[3]});
 }
 
 static void update_12(const struct bench *b)
 {
-    update(b, (struct kernel_adamw){
+    update(b, (struct adamw_tensor){
                   .param = b->bf16[0], .rest = b->bf16[1], .gradient_bf16 = b->bf16[2]});
 }
 
 static void update_14(const struct bench *b)
 {
-    update(b, (struct kernel_adamw){.param = b->bf16[0], .master = b->fp32[2]});
+    update(b, (struct adamw_tensor){.param = b->bf16[0], .master = b->fp32[2]});
 }
 
 static void update_16(const struct bench *b)
 {
     update(b,
-           (struct kernel_adamw){.param = b->bf16[0], .rest = b->bf16[1], .gradient = b->fp32[3]});
+           (struct adamw_tensor){.param = b->bf16[0], .rest = b->bf16[1], .gradient = b->fp32[3]});
 }
 
 static void update_18(const struct bench *b)
 {
-    update(b, (struct kernel_adamw){
+    update(b, (struct adamw_tensor){
                   .param = b->bf16[0], .master = b->fp32[2], .gradient = b->fp32[3]});
 }
 

@@ -2,11 +2,11 @@
 # glib.h declares formats that nvcc does not know (1217).
 if(CMAKE_CUDA_COMPILER)
   pstar_library(cuda_operators
-    cuda/operators.c cuda/products.c
+    cuda/linear.c cuda/operators.c cuda/products.c
     cuda/attention.cu cuda/attention_backward.cu cuda/attention_forward.cu
     cuda/attention_half_backward.cu cuda/attention_half_forward.cu cuda/columns.cu
     cuda/elementwise.cu cuda/embedding.cu cuda/gradient.cu cuda/loss.cu cuda/norm.cu cuda/update.cu
-    LINK pstar_engine_cpu pstar_models CUDA::cublasLt CUDA::cudart)
+    LINK pstar_engine_operators CUDA::cublasLt CUDA::cudart)
   target_compile_options(pstar_cuda_operators PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Werror=all-warnings -diag-suppress=1217
                                -Xcompiler=-Wall,-Wextra,-Werror>)

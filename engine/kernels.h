@@ -1,4 +1,21 @@
-/* The types of the kernels' arguments, on every device. */
+/* The kernels that every device has: one function an operator, or a part of one. A device fills a
+ * table of them, and engine/operators.c calls them for the operators of a model.
+ *
+ * A kernel's first argument is its device's context: a struct cpu_context or a struct cuda_context.
+ * Pointers are memory that the device's kernels reach. Kernels allocate nothing, and keep nothing
+ * but the matrix products of the context. On a GPU they are queued: what they return is there when
+ * the stream has come so far.
+ *
+ * B sequences, T tokens a sequence, N = B*T rows, H width, A heads, D = H/A, I inputs, O outputs, V
+ * vocabulary. All matrices are row-major and contiguous; rows of logits are model_logits_row apart.
+ * Activations and parameters are of the precision's element (4 bytes in fp32, 2 in bf16) and are
+ * void pointers; everything else says its type. Sums are in fp32 or wider in either precision.
+ * Tensors start at multiples of 64 bytes at least.
+ *
+ * Bits: every kernel gives the same bits each time. All but the matrix products (linear,
+ * classifier), the loss and attention in bf16 give the same bits on every device, at any number of
+ * threads and with any vector extension. Stores in bf16 round as bf16_round does, except the
+ * outputs of matrix products, which libraries round to nearest even. */
 #ifndef PSTAR_ENGINE_KERNELS_H
 #define PSTAR_ENGINE_KERNELS_H
 
@@ -6,17 +23,17 @@
 #include "engine/random.h"
 #include "models/iteration.h"
 
-/* What becomes of a parameter's gradient. */
+/* How a kernel stores a parameter's gradient. */
 enum kernel_gradient {
-    KERNEL_GRADIENT_SET, /* fp32, overwritten: every element, also where the gradient is zero */
-    KERNEL_GRADIENT_ADD, /* fp32, added to what is there */
-    KERNEL_GRADIENT_SET_BF16, /* bf16, overwritten; summed in fp32 and rounded once */
-    KERNEL_GRADIENT_ADD_BF16  /* bf16: widened, added to in fp32, rounded */
+    KERNEL_GRADIENT_SET,      /* fp32: overwrites every element, also where the gradient is zero */
+    KERNEL_GRADIENT_ADD,      /* fp32: adds to the stored value */
+    KERNEL_GRADIENT_SET_BF16, /* bf16: overwrites; sums in fp32 and rounds once */
+    KERNEL_GRADIENT_ADD_BF16  /* bf16: widens the stored value, adds in fp32, rounds */
 };
 
 /* Inverted dropout: an element stays, divided by 1 - probability, where its word is at least
- * probability * 2^32. Element [row, column] of [rows, columns] draws word row * C + column, C being
- * `columns` rounded up to a multiple of 64. Functions that take a pointer: NULL for none. */
+ * probability * 2^32. Element [row, column] of [rows, columns] draws word row * C + column, where C
+ * is `columns` rounded up to a multiple of 64. Kernels take NULL for no dropout. */
 struct kernel_dropout {
     struct random_stream stream;
     double probability; /* in [0, 1) */
@@ -26,14 +43,14 @@ struct kernel_dropout {
  * number of elements alone. A GPU gives each of them to one warp and sums in the same order. */
 enum { KERNEL_SQUARES_BLOCKS = 1024 };
 
-/* AdamW on `elements` of a tensor or a piece of one. What a layout has not is NULL.
+/* A tensor for AdamW, or a piece of one. A pointer that the layout does not have is NULL.
  *   fp32:                      param fp32, gradient fp32
- *   bf16, 12 bytes an element: param bf16, the upper half of the master; rest, the other half
+ *   bf16, 12 bytes an element: param bf16, the upper half of the master; rest, its other half
  *                              (bf16_join); gradient_bf16
  *   bf16, 14 bytes an element: param bf16 holds the gradient and receives the parameter; master
- *   bf16, 16 bytes an element: as 12, gradient fp32
+ *   bf16, 16 bytes an element: as 12, with a gradient in fp32
  *   bf16, 18 bytes an element: param bf16, gradient fp32, master */
-struct kernel_adamw {
+struct adamw_tensor {
     uint64_t elements;
     void *param;
     const float *gradient;
@@ -41,6 +58,193 @@ struct kernel_adamw {
     float *master;
     uint16_t *rest;
     float *exp_avg, *exp_avg_sq;
+};
+
+/* ---- embedding: x[N,H] = dropout(wte[token] + wpe[n mod T]) ---- */
+
+typedef void kernel_embed_forward(const void *context, enum model_precision precision, uint32_t N,
+                                  uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
+                                  const void *wpe, const struct kernel_dropout *dropout, void *x);
+
+/* order[N]: the rows sorted by token, and rows of one token ascending, each as token << 32 | row.
+ * kernel_embed_tokens sums in this order. */
+typedef void kernel_embed_order(const void *context, uint32_t N, const uint32_t *tokens,
+                                uint64_t *order);
+
+/* dwte[V,H] from dx[N,H]. Adding touches only the rows of tokens that occur. */
+typedef void kernel_embed_tokens(const void *context, enum model_precision precision, uint32_t N,
+                                 uint32_t H, uint32_t V, const uint64_t *order, const void *dx,
+                                 const struct kernel_dropout *dropout,
+                                 enum kernel_gradient gradient, void *dwte);
+
+/* dwpe[P,H] of P positions, the first T of which are used. */
+typedef void kernel_embed_positions(const void *context, enum model_precision precision, uint32_t B,
+                                    uint32_t T, uint32_t H, uint32_t P, const void *dx,
+                                    const struct kernel_dropout *dropout,
+                                    enum kernel_gradient gradient, void *dwpe);
+
+/* ---- layer norm: stats fp32 [2,N], the means and then the inverses of the deviations ---- */
+
+typedef void kernel_norm_forward(const void *context, enum model_precision precision, uint32_t N,
+                                 uint32_t H, double epsilon, const void *weight, const void *bias,
+                                 const void *x, void *y, float *stats);
+
+/* Overwrites dx[N,H], or adds to it. */
+typedef void kernel_norm_backward_input(const void *context, enum model_precision precision,
+                                        uint32_t N, uint32_t H, const void *weight, const void *dy,
+                                        const void *x, const float *stats, bool add, void *dx);
+
+/* dweight[H] and dbias[H]. The gradient may overwrite the weight, so it comes after
+ * kernel_norm_backward_input. */
+typedef void kernel_norm_backward_parameters(const void *context, enum model_precision precision,
+                                             uint32_t N, uint32_t H, const void *dy, const void *x,
+                                             const float *stats, enum kernel_gradient gradient,
+                                             void *dweight, void *dbias);
+
+/* ---- linear: y[N,O] = x[N,I] weight[I,O] + bias[O] ---- */
+
+typedef void kernel_linear_forward(const void *context, enum model_precision precision, uint32_t N,
+                                   uint32_t I, uint32_t O, const void *x, const void *weight,
+                                   const void *bias, void *y);
+
+/* pre = x weight + bias and y = gelu(pre) in one product. Returns false, having queued nothing,
+ * where the library has no such product for the shape: always the same answer for a shape. */
+typedef bool kernel_linear_gelu(const void *context, enum model_precision precision, uint32_t N,
+                                uint32_t I, uint32_t O, const void *x, const void *weight,
+                                const void *bias, void *pre, void *y);
+
+/* y = residual + x weight + bias in one product. Returns false as kernel_linear_gelu does. */
+typedef bool kernel_linear_residual(const void *context, enum model_precision precision, uint32_t N,
+                                    uint32_t I, uint32_t O, const void *x, const void *weight,
+                                    const void *bias, const void *residual, void *y);
+
+/* dx[N,I] = dy weight^T */
+typedef void kernel_linear_backward_input(const void *context, enum model_precision precision,
+                                          uint32_t N, uint32_t I, uint32_t O, const void *dy,
+                                          const void *weight, void *dx);
+
+/* dweight[I,O] = x^T dy, summed in fp32 and rounded at most once, and the sum of its squares in
+ * *squares, which may be NULL. A gradient in bf16 is never added to; its `workspace` fp32 [I,O] is
+ * for devices that round after they have summed, and NULL for fp32. */
+typedef void kernel_linear_backward_weight(const void *context, enum model_precision precision,
+                                           uint32_t N, uint32_t I, uint32_t O, const void *x,
+                                           const void *dy, enum kernel_gradient gradient,
+                                           float *workspace, void *dweight, double *squares);
+
+/* dbias[O]: the sums of dy's columns. */
+typedef void kernel_linear_backward_bias(const void *context, enum model_precision precision,
+                                         uint32_t N, uint32_t O, const void *dy,
+                                         enum kernel_gradient gradient, void *dbias);
+
+/* ---- classifier: logits[N,V] = x[N,H] weight[V,H]^T ---- */
+
+typedef void kernel_classifier_forward(const void *context, enum model_precision precision,
+                                       uint32_t N, uint32_t H, uint32_t V, const void *x,
+                                       const void *weight, void *logits);
+
+/* dx[N,H] = dlogits weight */
+typedef void kernel_classifier_backward_input(const void *context, enum model_precision precision,
+                                              uint32_t N, uint32_t H, uint32_t V,
+                                              const void *dlogits, const void *weight, void *dx);
+
+/* dweight[V,H] = dlogits^T x, stored as kernel_linear_backward_weight does. */
+typedef void kernel_classifier_backward_weight(const void *context, enum model_precision precision,
+                                               uint32_t N, uint32_t H, uint32_t V, const void *x,
+                                               const void *dlogits, enum kernel_gradient gradient,
+                                               float *workspace, void *dweight, double *squares);
+
+/* ---- GELU, tanh form, element by element ---- */
+
+typedef void kernel_gelu_forward(const void *context, enum model_precision precision,
+                                 uint64_t elements, const void *pre, void *y);
+
+/* dy[N,O] becomes dy * gelu'(pre), and dbias[O] the sums of its columns. */
+typedef void kernel_gelu_backward_bias(const void *context, enum model_precision precision,
+                                       uint32_t N, uint32_t O, const void *pre, void *dy,
+                                       enum kernel_gradient gradient, void *dbias);
+
+/* ---- residual and dropout, [N,H] ---- */
+
+/* y = residual + dropout(y) */
+typedef void kernel_residual_forward(const void *context, enum model_precision precision,
+                                     uint32_t N, uint32_t H, const void *residual,
+                                     const struct kernel_dropout *dropout, void *y);
+
+/* masked = dy under the forward's mask; the two may be the same. */
+typedef void kernel_dropout_backward(const void *context, enum model_precision precision,
+                                     uint32_t N, uint32_t H, const struct kernel_dropout *dropout,
+                                     const void *dy, void *masked);
+
+/* ---- causal attention: qkv[N,3H], each row q, k, v, each of them [A,D] ---- */
+
+/* Dropout is on the probabilities [B*A*T, T]. lse fp32 [B,A,T]. There is no workspace. */
+typedef void kernel_attention_forward(const void *context, enum model_precision precision,
+                                      uint32_t B, uint32_t T, uint32_t A, uint32_t D,
+                                      const void *qkv, const struct kernel_dropout *dropout,
+                                      void *o, float *lse);
+
+/* Overwrites dqkv[N,3H]; computes the probabilities again from lse. */
+typedef void kernel_attention_backward(const void *context, enum model_precision precision,
+                                       uint32_t B, uint32_t T, uint32_t A, uint32_t D,
+                                       const void *dout, const void *qkv, const void *o,
+                                       const float *lse, const struct kernel_dropout *dropout,
+                                       void *dqkv);
+
+/* ---- loss: the mean over N rows of the cross-entropy of logits[N,V] and targets[N] ---- */
+
+typedef void kernel_loss(const void *context, enum model_precision precision, uint32_t N,
+                         uint32_t V, const uint32_t *targets, const void *logits, double *loss);
+
+/* The logits also become their gradient, divided by `divisor` (N * micro_batches). */
+typedef void kernel_loss_backward(const void *context, enum model_precision precision, uint32_t N,
+                                  uint32_t V, const uint32_t *targets, double divisor, void *logits,
+                                  double *loss);
+
+/* ---- gradients and their use ---- */
+
+/* *sum: the squares of the gradient's elements, which are of `precision`, summed in fp64. */
+typedef void kernel_sum_squares(const void *context, enum model_precision precision,
+                                uint64_t elements, const void *gradient, double *sum);
+
+/* *scale: adamw_clip of the sum of squares[count], in order. */
+typedef void kernel_clip(const void *context, uint32_t count, const double *squares, double clip,
+                         double *scale);
+
+/* `scale` may be NULL: then the step's own gradient_scale counts. Else it is what the context's
+ * last kernel_clip gave. */
+typedef void kernel_adamw(const void *context, const struct adamw_step *step, const double *scale,
+                          const struct adamw_tensor *tensor);
+
+/* What a device computes with. The pointers marked so may be NULL: the device then fuses nothing
+ * there, and the parts are called one after the other. */
+struct kernels {
+    kernel_embed_forward *embed_forward;
+    kernel_embed_order *embed_order;
+    kernel_embed_tokens *embed_tokens;
+    kernel_embed_positions *embed_positions;
+    kernel_norm_forward *norm_forward;
+    kernel_norm_backward_input *norm_backward_input;
+    kernel_norm_backward_parameters *norm_backward_parameters;
+    kernel_linear_forward *linear_forward;
+    kernel_linear_gelu *linear_gelu;         /* may be NULL */
+    kernel_linear_residual *linear_residual; /* may be NULL */
+    kernel_linear_backward_input *linear_backward_input;
+    kernel_linear_backward_weight *linear_backward_weight;
+    kernel_linear_backward_bias *linear_backward_bias;
+    kernel_classifier_forward *classifier_forward;
+    kernel_classifier_backward_input *classifier_backward_input;
+    kernel_classifier_backward_weight *classifier_backward_weight;
+    kernel_gelu_forward *gelu_forward;
+    kernel_gelu_backward_bias *gelu_backward_bias;
+    kernel_residual_forward *residual_forward;
+    kernel_dropout_backward *dropout_backward;
+    kernel_attention_forward *attention_forward;
+    kernel_attention_backward *attention_backward;
+    kernel_loss *loss;
+    kernel_loss_backward *loss_backward;
+    kernel_sum_squares *sum_squares;
+    kernel_clip *clip;
+    kernel_adamw *adamw;
 };
 
 #endif

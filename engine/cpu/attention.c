@@ -1,10 +1,11 @@
 #include "engine/cpu/context.h"
 #include "engine/cpu/kernels.h"
 
-void cpu_attention_forward(const struct cpu_context *cpu, enum model_precision precision,
-                           uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
+void cpu_attention_forward(const void *context, enum model_precision precision, uint32_t B,
+                           uint32_t T, uint32_t A, uint32_t D, const void *qkv,
                            const struct kernel_dropout *dropout, void *o, float *lse)
 {
+    const struct cpu_context *cpu = context;
     g_assert(D <= CPU_HEAD_LIMIT);
     struct simd_attention arguments = {
         .precision = precision,
@@ -20,11 +21,12 @@ void cpu_attention_forward(const struct cpu_context *cpu, enum model_precision p
                         (uint64_t)B * A * simd_tiles(T));
 }
 
-void cpu_attention_backward(const struct cpu_context *cpu, enum model_precision precision,
-                            uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *dout,
-                            const void *qkv, const void *o, const float *lse,
-                            const struct kernel_dropout *dropout, void *dqkv)
+void cpu_attention_backward(const void *context, enum model_precision precision, uint32_t B,
+                            uint32_t T, uint32_t A, uint32_t D, const void *dout, const void *qkv,
+                            const void *o, const float *lse, const struct kernel_dropout *dropout,
+                            void *dqkv)
 {
+    const struct cpu_context *cpu = context;
     g_assert(D <= CPU_HEAD_LIMIT);
     struct simd_attention arguments = {
         .precision = precision,

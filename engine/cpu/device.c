@@ -1,11 +1,12 @@
 /* The device of a machine without one: an arena in its memory, and threads that copy. */
 #include "engine/device.h"
 
+#include "engine/cpu/kernels.h"
 #include "engine/cpu/link.h"
 #include "engine/cpu/memory.h"
-#include "engine/cpu/operators.h"
 #include "engine/host/cores.h"
 #include "engine/host/describe.h"
+#include "engine/host/host_operators.h"
 #include "engine/host/queues.h"
 #include "engine/train/annotate.h"
 
@@ -18,9 +19,10 @@ struct cpu_device {
     struct cores cores;
     struct nodes *nodes; /* of the host's cores */
     struct queues *queues;
-    struct link link[MOVER_QUEUES]; /* H2D and D2H */
-    struct cpu_operators compute, host;
-    GPtrArray *scalars; /* of double arrays */
+    struct link link[MOVER_QUEUES];        /* H2D and D2H */
+    struct host_operators *compute, *host; /* on the arena, on the host pool */
+    uint32_t threads;                      /* of compute */
+    GPtrArray *scalars;                    /* of double arrays */
     const struct annotate *annotate;
     uint64_t stall_ns;
 };
@@ -65,7 +67,7 @@ static void run_on_host(void *self, const void *work, bool at_once)
     const struct operation *operation = work;
     (void)at_once;
     if (operation->op)
-        cpu_operators_run(&((struct cpu_device *)self)->host, operation);
+        host_operators_run(((struct cpu_device *)self)->host, operation);
 }
 
 static bool cpu_supports(const struct model_config *config, GError **error)
@@ -104,11 +106,9 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->link[MOVER_H2D].rate = options->h2d_rate;
     cpu->link[MOVER_D2H].rate = options->d2h_rate;
     cores_bind(&cpu->cores.compute);
-    uint32_t threads = options->threads ? options->threads : cpu->cores.compute_count;
-    cpu->compute = (struct cpu_operators){cpu_context_new(threads), cpu->memory.arena, NULL, 0};
-    cpu->host = (struct cpu_operators){cpu_context_new(cpu->cores.host_count), cpu->memory.host,
-                                       NULL, 0};
-    cpu_context_keep_near(cpu->host.cpu, cpu->nodes);
+    cpu->threads = options->threads ? options->threads : cpu->cores.compute_count;
+    cpu->compute = host_operators_new(cpu->threads, cpu->memory.arena, NULL);
+    cpu->host = host_operators_new(cpu->cores.host_count, cpu->memory.host, cpu->nodes);
     cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
     queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu);
@@ -117,18 +117,12 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     return &cpu->device;
 }
 
-static void free_operators(struct cpu_operators *operators)
-{
-    cpu_context_free(operators->cpu);
-    g_free(operators->order);
-}
-
 static void cpu_close(struct device *device)
 {
     struct cpu_device *cpu = cpu_of(device);
     queues_free(cpu->queues);
-    free_operators(&cpu->compute);
-    free_operators(&cpu->host);
+    host_operators_free(cpu->compute);
+    host_operators_free(cpu->host);
     g_ptr_array_unref(cpu->scalars);
     cores_bind(&cpu->cores.all);
     cpu_memory_close(&cpu->memory);
@@ -178,7 +172,7 @@ static mover_ticket cpu_compute(struct device *device, const struct operation *o
 {
     struct cpu_device *cpu = cpu_of(device);
     cpu_wait(device, after);
-    cpu_operators_run(&cpu->compute, operation);
+    host_operators_run(cpu->compute, operation);
     return queues_complete(cpu->queues, MOVER_COMPUTE);
 }
 
@@ -188,14 +182,11 @@ static mover_ticket cpu_compute_on_host(struct device *device, const struct oper
     return queues_put(cpu_of(device)->queues, MOVER_HOST, operation, sizeof *operation, after);
 }
 
-static mover_ticket cpu_clip(struct device *device, const double *squares, uint32_t count,
-                             double clip, double *scale, const struct mover_after *after)
+static mover_ticket clip_gradient(struct device *device, const double *squares, uint32_t count,
+                                  double clip, double *scale, const struct mover_after *after)
 {
-    double sum = 0;
     cpu_wait(device, after);
-    for (uint32_t i = 0; i < count; i++)
-        sum += squares[i];
-    *scale = adamw_clip(sum, clip);
+    cpu_clip(NULL, count, squares, clip, scale);
     return queues_complete(cpu_of(device)->queues, MOVER_COMPUTE);
 }
 
@@ -252,7 +243,7 @@ static double seconds_now(void)
 static double cpu_peak_flops(struct device *device, enum model_precision precision)
 {
     enum { N = 1024, TRIES = 8 };
-    struct cpu_context *context = cpu_context_new(cpu_context_threads(cpu_of(device)->compute.cpu));
+    struct cpu_context *context = cpu_context_new(cpu_of(device)->threads);
     uint64_t bytes = (uint64_t)N * N * sizeof(float);
     float *operands = g_malloc0(4 * bytes);
     double best = 0;
@@ -300,7 +291,7 @@ const struct device_ops device_cpu = {
     .send = cpu_send,
     .compute = cpu_compute,
     .compute_on_host = cpu_compute_on_host,
-    .clip = cpu_clip,
+    .clip = clip_gradient,
     .join_on_host = cpu_join_on_host,
     .wait = cpu_wait,
     .drain = cpu_drain,

@@ -1,10 +1,11 @@
 #include "engine/cpu/context.h"
 #include "engine/cpu/kernels.h"
 
-void cpu_embed_forward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
-                       uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
-                       const void *wpe, const struct kernel_dropout *dropout, void *x)
+void cpu_embed_forward(const void *context, enum model_precision precision, uint32_t N, uint32_t T,
+                       uint32_t H, const uint32_t *tokens, const void *wte, const void *wpe,
+                       const struct kernel_dropout *dropout, void *x)
 {
+    const struct cpu_context *cpu = context;
     struct simd_embed_forward arguments = {
         precision, T, H, tokens, wte, wpe, cpu_dropout_of(dropout), x};
     cpu_parallel(cpu, cpu->simd->embed_forward, &arguments, N, 1);
@@ -24,8 +25,9 @@ static void sift_down(uint64_t *heap, uint32_t root, uint32_t count)
 }
 
 /* Heap sort: in place, where the C library's qsort may allocate. */
-void cpu_embed_order(uint32_t N, const uint32_t *tokens, uint64_t *order)
+void cpu_embed_order(const void *context, uint32_t N, const uint32_t *tokens, uint64_t *order)
 {
+    (void)context;
     for (uint32_t n = 0; n < N; n++)
         order[n] = (uint64_t)tokens[n] << 32 | n;
     for (uint32_t root = N / 2; root-- > 0;)
@@ -50,22 +52,24 @@ static void clear_rows(enum kernel_gradient gradient, uint32_t first, uint32_t r
     memset((char *)rows_of + first * row_bytes, 0, (rows - first) * row_bytes);
 }
 
-void cpu_embed_backward_tokens(const struct cpu_context *cpu, enum model_precision precision,
-                               uint32_t N, uint32_t H, uint32_t V, const uint64_t *order,
-                               const void *dx, const struct kernel_dropout *dropout,
-                               enum kernel_gradient gradient, void *dwte)
+void cpu_embed_tokens(const void *context, enum model_precision precision, uint32_t N, uint32_t H,
+                      uint32_t V, const uint64_t *order, const void *dx,
+                      const struct kernel_dropout *dropout, enum kernel_gradient gradient,
+                      void *dwte)
 {
+    const struct cpu_context *cpu = context;
     struct simd_embed_tokens arguments = {precision, N,   H, order, dx, cpu_dropout_of(dropout),
                                           gradient,  dwte};
     clear_rows(gradient, 0, V, H, dwte);
     cpu_parallel(cpu, cpu->simd->embed_tokens, &arguments, simd_tiles(H), 1);
 }
 
-void cpu_embed_backward_positions(const struct cpu_context *cpu, enum model_precision precision,
-                                  uint32_t B, uint32_t T, uint32_t H, uint32_t P, const void *dx,
-                                  const struct kernel_dropout *dropout,
-                                  enum kernel_gradient gradient, void *dwpe)
+void cpu_embed_positions(const void *context, enum model_precision precision, uint32_t B,
+                         uint32_t T, uint32_t H, uint32_t P, const void *dx,
+                         const struct kernel_dropout *dropout, enum kernel_gradient gradient,
+                         void *dwpe)
 {
+    const struct cpu_context *cpu = context;
     struct simd_embed_positions arguments = {precision, B,   T, H, dx, cpu_dropout_of(dropout),
                                              gradient,  dwpe};
     clear_rows(gradient, T, P, H, dwpe);

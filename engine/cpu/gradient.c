@@ -19,12 +19,13 @@ static double sum_of_blocks(const struct cpu_context *cpu, simd_loop *loop,
     return pairwise_sum(KERNEL_SQUARES_BLOCKS, sums);
 }
 
-double cpu_sum_squares(const struct cpu_context *cpu, enum model_precision precision,
-                       uint64_t elements, const void *gradient)
+void cpu_sum_squares(const void *context, enum model_precision precision, uint64_t elements,
+                     const void *gradient, double *sum)
 {
+    const struct cpu_context *cpu = context;
     struct simd_squares arguments = {
         .precision = precision, .elements = elements, .values = gradient};
-    return sum_of_blocks(cpu, cpu->simd->squares, arguments);
+    *sum = sum_of_blocks(cpu, cpu->simd->squares, arguments);
 }
 
 double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, const float *values,
@@ -35,10 +36,23 @@ double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, cons
     return sum_of_blocks(cpu, cpu->simd->round_squares, arguments);
 }
 
-void cpu_adamw(const struct cpu_context *cpu, const struct adamw_step *step,
-               const struct kernel_adamw *tensor)
+void cpu_clip(const void *context, uint32_t count, const double *squares, double clip,
+              double *scale)
 {
+    double sum = 0;
+    (void)context;
+    for (uint32_t i = 0; i < count; i++)
+        sum += squares[i];
+    *scale = adamw_clip(sum, clip);
+}
+
+void cpu_adamw(const void *context, const struct adamw_step *step, const double *scale,
+               const struct adamw_tensor *tensor)
+{
+    const struct cpu_context *cpu = context;
     struct simd_adamw arguments = {*step, *tensor};
+    if (scale)
+        arguments.step.gradient_scale = (float)*scale;
     cpu_parallel(cpu, cpu->simd->adamw, &arguments, tensor->elements, GRAIN);
 }
 

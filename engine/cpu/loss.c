@@ -14,21 +14,23 @@ static double mean_loss(const struct cpu_context *cpu, simd_loop *loop, struct s
     return sum / arguments.N;
 }
 
-double cpu_loss(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
-                uint32_t V, const uint32_t *targets, const void *logits)
+void cpu_loss(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
+              const uint32_t *targets, const void *logits, double *loss)
 {
+    const struct cpu_context *cpu = context;
     struct simd_loss arguments = {.precision = precision,
                                   .N = N,
                                   .V = V,
                                   .row = model_logits_row(V),
                                   .targets = targets,
                                   .logits = logits};
-    return mean_loss(cpu, cpu->simd->loss, arguments);
+    *loss = mean_loss(cpu, cpu->simd->loss, arguments);
 }
 
-double cpu_loss_backward(const struct cpu_context *cpu, enum model_precision precision, uint32_t N,
-                         uint32_t V, const uint32_t *targets, double divisor, void *logits)
+void cpu_loss_backward(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
+                       const uint32_t *targets, double divisor, void *logits, double *loss)
 {
+    const struct cpu_context *cpu = context;
     struct simd_loss arguments = {
         .precision = precision,
         .N = N,
@@ -39,5 +41,5 @@ double cpu_loss_backward(const struct cpu_context *cpu, enum model_precision pre
         .logits = logits,
         .gradient = logits,
     };
-    return mean_loss(cpu, cpu->simd->loss_backward, arguments);
+    *loss = mean_loss(cpu, cpu->simd->loss_backward, arguments);
 }

@@ -10,8 +10,6 @@
 
 enum { HUGE_PAGE = 2 << 20 };
 
-G_DEFINE_QUARK(pstar_device_error, device_error)
-
 static bool refuse(GError **error, const char *what, uint64_t bytes)
 {
     g_autofree char *size = size_format(bytes);

@@ -62,10 +62,11 @@ static struct attention attention_of(uint32_t T, uint32_t A, uint32_t D, const v
     return a;
 }
 
-void cuda_attention_forward(const struct cuda_context *cuda, enum model_precision precision,
-                            uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
+void cuda_attention_forward(const void *context, enum model_precision precision, uint32_t B,
+                            uint32_t T, uint32_t A, uint32_t D, const void *qkv,
                             const struct kernel_dropout *dropout, void *o, float *lse)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     struct attention a = attention_of(T, A, D, qkv, dropout);
     uint32_t sequences = GRID_LIMIT / A;
     a.o = o;
@@ -78,11 +79,12 @@ void cuda_attention_forward(const struct cuda_context *cuda, enum model_precisio
 }
 
 /* As many sequences at a time as the scratch holds deltas of. */
-void cuda_attention_backward(const struct cuda_context *cuda, enum model_precision precision,
-                             uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *dout,
-                             const void *qkv, const void *o, const float *lse,
-                             const struct kernel_dropout *dropout, void *dqkv)
+void cuda_attention_backward(const void *context, enum model_precision precision, uint32_t B,
+                             uint32_t T, uint32_t A, uint32_t D, const void *dout, const void *qkv,
+                             const void *o, const float *lse, const struct kernel_dropout *dropout,
+                             void *dqkv)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     struct attention a = attention_of(T, A, D, qkv, dropout);
     uint64_t room = cuda->scratch_bytes / sizeof(float) / A / T;
     uint32_t sequences = (uint32_t)MIN(room, (uint64_t)(GRID_LIMIT / A));

@@ -157,11 +157,11 @@ static void norm_parameters(const struct cuda_context *cuda, uint32_t N, uint32_
                             dweight);
 }
 
-void cuda_norm_backward_parameters(const struct cuda_context *cuda, enum model_precision precision,
-                                   uint32_t N, uint32_t H, const void *dy, const void *x,
-                                   const float *stats, enum kernel_gradient gradient, void *dweight,
-                                   void *dbias)
+void cuda_norm_backward_parameters(const void *context, enum model_precision precision, uint32_t N,
+                                   uint32_t H, const void *dy, const void *x, const float *stats,
+                                   enum kernel_gradient gradient, void *dweight, void *dbias)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, norm_parameters, cuda, N, H, dy, x, stats, gradient, dweight, dbias);
 }
 
@@ -172,10 +172,11 @@ static void bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, const 
     column_sums<T, OF_DY>(cuda, {N, O, 0, 0, (T *)dy, NULL, NULL, NULL}, gradient, dbias, NULL);
 }
 
-void cuda_linear_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
-                               uint32_t N, uint32_t O, const void *dy,
-                               enum kernel_gradient gradient, void *dbias)
+void cuda_linear_backward_bias(const void *context, enum model_precision precision, uint32_t N,
+                               uint32_t O, const void *dy, enum kernel_gradient gradient,
+                               void *dbias)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, bias, cuda, N, O, dy, gradient, dbias);
 }
 
@@ -187,9 +188,10 @@ static void gelu_bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, c
                             dbias, NULL);
 }
 
-void cuda_gelu_backward_bias(const struct cuda_context *cuda, enum model_precision precision,
-                             uint32_t N, uint32_t O, const void *pre, void *dy,
-                             enum kernel_gradient gradient, void *dbias)
+void cuda_gelu_backward_bias(const void *context, enum model_precision precision, uint32_t N,
+                             uint32_t O, const void *pre, void *dy, enum kernel_gradient gradient,
+                             void *dbias)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, gelu_bias, cuda, N, O, pre, dy, gradient, dbias);
 }

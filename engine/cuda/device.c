@@ -2,7 +2,6 @@
  * threads for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
-#include "engine/cpu/operators.h"
 #include "engine/cuda/capacity.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/operators.h"
@@ -10,6 +9,7 @@
 #include "engine/cuda/staging.h"
 #include "engine/cuda/streams.h"
 #include "engine/host/cores.h"
+#include "engine/host/host_operators.h"
 #include "engine/host/queues.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ struct cuda_device {
     struct cuda_streams *streams;
     struct cuda_staging staging;
     struct cuda_operators *compute;
-    struct cpu_operators host;
+    struct host_operators *host;
     struct nodes *nodes;   /* of the host's cores */
     struct queues *queues; /* of the host's operators alone */
     mover_ticket host_done;
@@ -57,7 +57,7 @@ static void run_on_host(void *self, const void *work, bool at_once)
     (void)at_once;
     cuda_streams_wait(cuda->streams, &host->after);
     if (host->operation.op)
-        cpu_operators_run(&cuda->host, &host->operation);
+        host_operators_run(cuda->host, &host->operation);
     cuda_streams_host_done(cuda->streams, ++cuda->host_done);
 }
 
@@ -117,8 +117,7 @@ static void cuda_close(struct device *device)
     if (cuda->streams)
         cuda_streams_free(cuda->streams);
     g_clear_pointer(&cuda->compute, cuda_operators_free);
-    g_clear_pointer(&cuda->host.cpu, cpu_context_free);
-    g_free(cuda->host.order);
+    host_operators_free(cuda->host);
     nodes_free(cuda->nodes);
     cuda_staging_close(&cuda->staging);
     g_ptr_array_unref(cuda->scalars);
@@ -158,8 +157,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
         return NULL;
     }
     uint32_t threads = options->threads ? options->threads : g_get_num_processors();
-    cuda->host = (struct cpu_operators){cpu_context_new(threads), cuda->memory.host, NULL, 0};
-    cpu_context_keep_near(cuda->host.cpu, cuda->nodes);
+    cuda->host = host_operators_new(threads, cuda->memory.host, cuda->nodes);
     cuda->queues = queues_new();
     queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda);
     return &cuda->device;

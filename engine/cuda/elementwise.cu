@@ -37,9 +37,10 @@ static void gelu_launch(const struct cuda_context *cuda, uint64_t elements, cons
            cuda->stream, arguments);
 }
 
-void cuda_gelu_forward(const struct cuda_context *cuda, enum model_precision precision,
-                       uint64_t elements, const void *pre, void *y)
+void cuda_gelu_forward(const void *context, enum model_precision precision, uint64_t elements,
+                       const void *pre, void *y)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, gelu_launch, cuda, elements, pre, y);
 }
 
@@ -84,16 +85,18 @@ static void residual_launch(const struct cuda_context *cuda, uint32_t N, uint32_
            cuda->stream, arguments);
 }
 
-void cuda_residual_forward(const struct cuda_context *cuda, enum model_precision precision,
-                           uint32_t N, uint32_t H, const void *residual,
-                           const struct kernel_dropout *dropout, void *y)
+void cuda_residual_forward(const void *context, enum model_precision precision, uint32_t N,
+                           uint32_t H, const void *residual, const struct kernel_dropout *dropout,
+                           void *y)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, residual_launch, cuda, N, H, residual, y, dropout, y);
 }
 
-void cuda_dropout_backward(const struct cuda_context *cuda, enum model_precision precision,
-                           uint32_t N, uint32_t H, const struct kernel_dropout *dropout,
-                           const void *dy, void *masked)
+void cuda_dropout_backward(const void *context, enum model_precision precision, uint32_t N,
+                           uint32_t H, const struct kernel_dropout *dropout, const void *dy,
+                           void *masked)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, residual_launch, cuda, N, H, NULL, dy, dropout, masked);
 }

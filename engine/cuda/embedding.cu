@@ -59,10 +59,11 @@ static void embed_forward_launch(const struct cuda_context *cuda, uint32_t N, ui
            blocks_of(N, H), THREADS, 0, cuda->stream, arguments);
 }
 
-void cuda_embed_forward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
-                        uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
-                        const void *wpe, const struct kernel_dropout *dropout, void *x)
+void cuda_embed_forward(const void *context, enum model_precision precision, uint32_t N, uint32_t T,
+                        uint32_t H, const uint32_t *tokens, const void *wte, const void *wpe,
+                        const struct kernel_dropout *dropout, void *x)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, embed_forward_launch, cuda, N, T, H, tokens, wte, wpe, dropout, x);
 }
 
@@ -96,9 +97,9 @@ __global__ static void __launch_bounds__(THREADS) embed_order_kernel(struct embe
         a.order[rank] = (uint64_t)token << 32 | row;
 }
 
-void cuda_embed_order(const struct cuda_context *cuda, uint32_t N, const uint32_t *tokens,
-                      uint64_t *order)
+void cuda_embed_order(const void *context, uint32_t N, const uint32_t *tokens, uint64_t *order)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     struct embed_order arguments = {N, tokens, order};
     launch(embed_order_kernel, launch_blocks(N, THREADS), THREADS,
            sizeof(struct embed_order_shared), cuda->stream, arguments);
@@ -203,11 +204,12 @@ static void embed_tokens_launch(const struct cuda_context *cuda, uint32_t N, uin
            blocks_of(N, H), THREADS, 0, cuda->stream, arguments);
 }
 
-void cuda_embed_backward_tokens(const struct cuda_context *cuda, enum model_precision precision,
-                                uint32_t N, uint32_t H, uint32_t V, const uint64_t *order,
-                                const void *dx, const struct kernel_dropout *dropout,
-                                enum kernel_gradient gradient, void *dwte)
+void cuda_embed_tokens(const void *context, enum model_precision precision, uint32_t N, uint32_t H,
+                       uint32_t V, const uint64_t *order, const void *dx,
+                       const struct kernel_dropout *dropout, enum kernel_gradient gradient,
+                       void *dwte)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     clear_rows(cuda, gradient, 0, V, H, dwte);
     BY_PRECISION(precision, embed_tokens_launch, cuda, N, H, order, dx, dropout, gradient, dwte);
 }
@@ -224,11 +226,12 @@ static void embed_positions_launch(const struct cuda_context *cuda, uint32_t B, 
            blocks_of(positions, H), THREADS, 0, cuda->stream, arguments);
 }
 
-void cuda_embed_backward_positions(const struct cuda_context *cuda, enum model_precision precision,
-                                   uint32_t B, uint32_t T, uint32_t H, uint32_t P, const void *dx,
-                                   const struct kernel_dropout *dropout,
-                                   enum kernel_gradient gradient, void *dwpe)
+void cuda_embed_positions(const void *context, enum model_precision precision, uint32_t B,
+                          uint32_t T, uint32_t H, uint32_t P, const void *dx,
+                          const struct kernel_dropout *dropout, enum kernel_gradient gradient,
+                          void *dwpe)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     clear_rows(cuda, gradient, T, P, H, dwpe);
     BY_PRECISION(precision, embed_positions_launch, cuda, B, T, H, dx, dropout, gradient, dwpe);
 }

@@ -86,9 +86,10 @@ static void squares_launch(const struct cuda_context *cuda, uint64_t elements, c
            sizeof(struct squares_shared), cuda->stream, arguments);
 }
 
-void cuda_sum_squares(const struct cuda_context *cuda, enum model_precision precision,
-                      uint64_t elements, const void *gradient, double *sum)
+void cuda_sum_squares(const void *context, enum model_precision precision, uint64_t elements,
+                      const void *gradient, double *sum)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, squares_launch, cuda, elements, gradient, sum);
 }
 
@@ -125,9 +126,10 @@ __global__ static void __launch_bounds__(CLIP_THREADS) clip_kernel(struct clip a
         *a.scale = *a.on_host = adamw_clip(sum, a.clip);
 }
 
-void cuda_clip(const struct cuda_context *cuda, uint32_t count, const double *squares, double clip,
+void cuda_clip(const void *context, uint32_t count, const double *squares, double clip,
                double *scale)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     struct clip arguments = {count, squares, clip, cuda->scale, scale};
     launch(clip_kernel, 1, CLIP_THREADS, sizeof(struct clip_shared), cuda->stream, arguments);
 }

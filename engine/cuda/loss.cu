@@ -140,16 +140,17 @@ static void loss_launch(const struct cuda_context *cuda, uint32_t N, uint32_t V,
            cuda->stream, arguments);
 }
 
-void cuda_loss(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
-               uint32_t V, const uint32_t *targets, const void *logits, double *loss)
+void cuda_loss(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
+               const uint32_t *targets, const void *logits, double *loss)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, loss_launch, cuda, N, V, targets, logits, NULL, 0, loss);
 }
 
-void cuda_loss_backward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
-                        uint32_t V, const uint32_t *targets, double divisor, void *logits,
-                        double *loss)
+void cuda_loss_backward(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
+                        const uint32_t *targets, double divisor, void *logits, double *loss)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, loss_launch, cuda, N, V, targets, logits, logits, (float)(1 / divisor),
                  loss);
 }

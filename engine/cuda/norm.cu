@@ -107,10 +107,11 @@ static void norm_forward_launch(const struct cuda_context *cuda, uint32_t N, uin
            launch_blocks(N, WARPS), THREADS, 0, cuda->stream, arguments);
 }
 
-void cuda_norm_forward(const struct cuda_context *cuda, enum model_precision precision, uint32_t N,
-                       uint32_t H, double epsilon, const void *weight, const void *bias,
-                       const void *x, void *y, float *stats)
+void cuda_norm_forward(const void *context, enum model_precision precision, uint32_t N, uint32_t H,
+                       double epsilon, const void *weight, const void *bias, const void *x, void *y,
+                       float *stats)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, norm_forward_launch, cuda, N, H, (float)epsilon, weight, bias, x, y,
                  stats);
 }
@@ -195,9 +196,10 @@ static void norm_input_launch(const struct cuda_context *cuda, uint32_t N, uint3
            launch_blocks(N, WARPS), THREADS, 0, cuda->stream, arguments);
 }
 
-void cuda_norm_backward_input(const struct cuda_context *cuda, enum model_precision precision,
-                              uint32_t N, uint32_t H, const void *weight, const void *dy,
-                              const void *x, const float *stats, bool add, void *dx)
+void cuda_norm_backward_input(const void *context, enum model_precision precision, uint32_t N,
+                              uint32_t H, const void *weight, const void *dy, const void *x,
+                              const float *stats, bool add, void *dx)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, norm_input_launch, cuda, N, H, weight, dy, x, stats, add, dx);
 }

@@ -18,7 +18,8 @@ struct cuda_products {
     cudaStream_t stream;
     void *workspace;
     uint64_t workspace_bytes;
-    GArray *plans; /* of struct plan */
+    GArray *plans;     /* of struct plan */
+    cudaError_t error; /* the first since the last cuda_products_take_error */
 };
 
 static void plan_clear(void *data)
@@ -187,8 +188,8 @@ bool cuda_products_have(struct cuda_products *products, const struct product_sha
     return plan_of(products, shape)->found;
 }
 
-cudaError_t cuda_products_run(struct cuda_products *products, const struct product_shape *shape,
-                              const struct product *product)
+static cudaError_t queue(struct cuda_products *products, const struct product_shape *shape,
+                         const struct product *product)
 {
     struct plan *plan = plan_of(products, shape);
     const void *added = shape->epilogue == PRODUCT_RESIDUAL ? product->residual : product->c;
@@ -203,4 +204,19 @@ cudaError_t cuda_products_run(struct cuda_products *products, const struct produ
                        plan->a, &beta, added, plan->c, product->c, plan->c, &plan->algorithm,
                        products->workspace, plan->workspace_bytes, products->stream);
     return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+}
+
+void cuda_products_run(struct cuda_products *products, const struct product_shape *shape,
+                       const struct product *product)
+{
+    cudaError_t error = queue(products, shape, product);
+    if (products->error == cudaSuccess)
+        products->error = error;
+}
+
+cudaError_t cuda_products_take_error(struct cuda_products *products)
+{
+    cudaError_t error = products->error;
+    products->error = cudaSuccess;
+    return error;
 }

@@ -41,9 +41,13 @@ void cuda_products_free(struct cuda_products *products);
 /* Whether the library has an algorithm for the shape. PRODUCT_GELU is not for all. */
 bool cuda_products_have(struct cuda_products *products, const struct product_shape *shape);
 
-/* One launch, or two where the library splits K: the parts are added in the workspace in one order.
- * cudaErrorNotSupported without an algorithm. */
-cudaError_t cuda_products_run(struct cuda_products *products, const struct product_shape *shape,
-                              const struct product *product);
+/* Queues one launch, or two where the library splits K: the parts are added in the workspace in one
+ * order. An error is kept for cuda_products_take_error; without an algorithm it is
+ * cudaErrorNotSupported. */
+void cuda_products_run(struct cuda_products *products, const struct product_shape *shape,
+                       const struct product *product);
+
+/* Returns the first error since the last call. */
+cudaError_t cuda_products_take_error(struct cuda_products *products);
 
 #endif

@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(THREADS) adamw_kernel(struct adamw_arguments<T
 
 template <typename T>
 static void adamw_launch(const struct cuda_context *cuda, const struct adamw_step *step,
-                         bool clipped, const struct kernel_adamw *tensor)
+                         bool clipped, const struct adamw_tensor *tensor)
 {
     struct adamw_arguments<T> arguments = {
         *step, clipped ? cuda->scale : NULL, tensor->elements, (T *)tensor->param, tensor->gradient,
@@ -204,7 +204,7 @@ __global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T
 
 template <typename T>
 static void split_launch(const struct cuda_context *cuda, const struct adamw_step *step,
-                         bool clipped, const struct kernel_adamw *tensor, const T *gradient)
+                         bool clipped, const struct adamw_tensor *tensor, const T *gradient)
 {
     struct split_arguments<T> arguments = {
         *step, clipped ? cuda->scale : NULL, tensor->elements,
@@ -214,9 +214,11 @@ static void split_launch(const struct cuda_context *cuda, const struct adamw_ste
 }
 
 /* A master stands beside bf16 parameters alone. */
-void cuda_adamw(const struct cuda_context *cuda, const struct adamw_step *step, bool clipped,
-                const struct kernel_adamw *tensor)
+void cuda_adamw(const void *context, const struct adamw_step *step, const double *scale,
+                const struct adamw_tensor *tensor)
 {
+    const struct cuda_context *cuda = cuda_context_of(context);
+    bool clipped = scale != NULL;
     if (tensor->gradient_bf16)
         split_launch(cuda, step, clipped, tensor, tensor->gradient_bf16);
     else if (tensor->rest)

@@ -1,7 +1,10 @@
 #include "engine/host/available.h"
 
-#include <glib.h>
+#include "engine/device.h"
+
 #include <stdio.h>
+
+G_DEFINE_QUARK(pstar_device_error, device_error)
 
 /* What the system would give without swapping; UINT64_MAX where it does not say. */
 static uint64_t free_bytes(void)

@@ -143,12 +143,12 @@ static float *take(struct update *u)
 static void run_update(void *data)
 {
     struct update *u = data;
-    struct kernel_adamw tensor = {.elements = u->elements};
+    struct adamw_tensor tensor = {.elements = u->elements};
     tensor.param = take(u);
     tensor.gradient = take(u);
     tensor.exp_avg = take(u);
     tensor.exp_avg_sq = take(u);
-    cpu_adamw(u->cpu, &u->step, &tensor);
+    cpu_adamw(u->cpu, &u->step, NULL, &tensor);
 }
 
 static void measure_updates(const cpu_set_t *cores, uint32_t threads, struct update *u,

@@ -37,12 +37,12 @@ static float *take(struct bench *b, uint64_t elements)
 static void run_operator(struct bench *b)
 {
     if (b->bound == PLATFORM_MEMORY_BOUND) {
-        struct kernel_adamw tensor = {.elements = ELEMENTS};
+        struct adamw_tensor tensor = {.elements = ELEMENTS};
         tensor.param = take(b, ELEMENTS);
         tensor.gradient = take(b, ELEMENTS);
         tensor.exp_avg = take(b, ELEMENTS);
         tensor.exp_avg_sq = take(b, ELEMENTS);
-        cpu_adamw(b->cpu, &b->step, &tensor);
+        cpu_adamw(b->cpu, &b->step, NULL, &tensor);
         return;
     }
     enum model_precision precision = b->bound == PLATFORM_PRODUCT_BF16 ? MODEL_BF16 : MODEL_FP32;

@@ -142,7 +142,7 @@ struct simd_convert { /* items: elements */
 
 struct simd_adamw { /* items: elements */
     struct adamw_step step;
-    struct kernel_adamw tensor;
+    struct adamw_tensor tensor;
 };
 
 struct cpu_simd {

@@ -28,11 +28,13 @@ static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, d
     struct twin *logits = twin_random(&t, "logits", precision, (uint64_t)N * model_logits_row(V),
                                       deviation);
     struct twin *again = twin_from(&t, "logits again", logits->cpu, logits->bytes);
-    double cpu = cpu_loss(t.cpu, precision, N, V, targets->cpu, logits->cpu);
+    double cpu, again_cpu;
+    cpu_loss(t.cpu, precision, N, V, targets->cpu, logits->cpu, &cpu);
     double cuda = run_loss(&t, precision, N, V, targets, logits, false);
     assert_near(cuda, cpu, 1e-6);
     twins_assert_same(&t, "loss");
-    cpu_loss_backward(t.cpu, precision, N, V, targets->cpu, 3.0 * N, logits->cpu);
+    cpu_loss_backward(t.cpu, precision, N, V, targets->cpu, 3.0 * N, logits->cpu, &again_cpu);
+    g_assert_true(again_cpu == cpu);
     g_assert_true(run_loss(&t, precision, N, V, targets, logits, true) == cuda);
     g_assert_true(run_loss(&t, precision, N, V, targets, again, true) == cuda);
     g_assert_cmpmem(logits->cuda, logits->bytes, again->cuda, again->bytes);
@@ -58,7 +60,8 @@ static void many_rows(void)
     struct twins t = twins_new();
     struct twin *targets = twin_tokens(&t, "targets", 1030, 5);
     struct twin *logits = twin_random(&t, "logits", MODEL_BF16, 1030 * model_logits_row(5), 1);
-    double cpu = cpu_loss(t.cpu, MODEL_BF16, 1030, 5, targets->cpu, logits->cpu);
+    double cpu;
+    cpu_loss(t.cpu, MODEL_BF16, 1030, 5, targets->cpu, logits->cpu, &cpu);
     assert_near(run_loss(&t, MODEL_BF16, 1030, 5, targets, logits, false), cpu, 1e-6);
     twins_free(&t);
 }
@@ -70,9 +73,9 @@ static void squares(enum model_precision precision)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
         struct twins t = twins_new();
-        double cuda = NAN;
+        double cpu = NAN, cuda = NAN;
         struct twin *gradient = twin_random(&t, "gradient", precision, lengths[i], 1);
-        double cpu = cpu_sum_squares(t.cpu, precision, lengths[i], gradient->cpu);
+        cpu_sum_squares(t.cpu, precision, lengths[i], gradient->cpu, &cpu);
         cuda_sum_squares(&t.cuda, precision, lengths[i], gradient->cuda, &cuda);
         g_assert_true(cuda == cpu);
         twins_assert_same(&t, "sum of squares");
@@ -146,14 +149,14 @@ static void check_update(uint64_t elements, enum layout layout, bool clipped)
         gradient = twin_random(&t, "gradient", MODEL_FP32, elements, 1);
     if (layout == SPLIT || layout == SPLIT_GRADIENT_FP32)
         rest = random_bits(&t, elements);
-    cpu_adamw(t.cpu, &step,
-              &(struct kernel_adamw){elements, param->cpu, gradient->cpu, gradient_bf16->cpu,
+    cpu_adamw(t.cpu, &step, NULL,
+              &(struct adamw_tensor){elements, param->cpu, gradient->cpu, gradient_bf16->cpu,
                                      master->cpu, rest->cpu, m->cpu, v->cpu});
     *t.cuda.scale = 0.7; /* the step's */
     if (clipped)
         step.gradient_scale = NAN;
-    cuda_adamw(&t.cuda, &step, clipped,
-               &(struct kernel_adamw){elements, param->cuda, gradient->cuda, gradient_bf16->cuda,
+    cuda_adamw(&t.cuda, &step, clipped ? t.cuda.scale : NULL,
+               &(struct adamw_tensor){elements, param->cuda, gradient->cuda, gradient_bf16->cuda,
                                       master->cuda, rest->cuda, m->cuda, v->cuda});
     twins_assert_same(&t, "adamw");
     twins_free(&t);

@@ -1,7 +1,7 @@
 /* Every operator of whole iterations, by the CUDA device's dispatch, its emulated kernels and a
  * model of cuBLASLt, beside the CPU device's: each from the memory that the CPU's left. */
-#include "engine/cpu/operators.h"
 #include "engine/cuda/operators.h"
+#include "engine/host/host_operators.h"
 #include "tests/engine/kernels/fixture.h"
 #include <math.h>
 
@@ -21,7 +21,7 @@ struct run {
     uint8_t *cpu, *cuda; /* the arenas */
     double *cpu_norms, *cuda_norms;
     double cpu_loss, cuda_loss;
-    struct cpu_operators cpu_operators;
+    struct host_operators *cpu_operators;
     struct cuda_operators *cuda_operators;
 };
 
@@ -94,7 +94,7 @@ static struct run run_new(const struct model_iteration *iteration)
     run.cpu_norms = g_new0(double, iteration->trace->tensor_count);
     run.cuda_norms = g_new0(double, iteration->trace->tensor_count);
     fill_arena(&run);
-    run.cpu_operators = (struct cpu_operators){.cpu = cpu_context_new(1), .memory = run.cpu};
+    run.cpu_operators = host_operators_new(1, run.cpu, NULL);
     run.cuda_operators = cuda_operators_new(run.cuda, NULL, &error);
     g_assert_no_error(error);
     return run;
@@ -102,7 +102,7 @@ static struct run run_new(const struct model_iteration *iteration)
 
 static void run_free(struct run *run)
 {
-    cpu_context_free(run->cpu_operators.cpu);
+    host_operators_free(run->cpu_operators);
     cuda_operators_free(run->cuda_operators);
     g_aligned_free(run->cpu);
     g_aligned_free(run->cuda);
@@ -253,7 +253,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
         }
     operation.loss = &run->cpu_loss;
     on_cuda.loss = &run->cuda_loss;
-    cpu_operators_run(&run->cpu_operators, &operation);
+    host_operators_run(run->cpu_operators, &operation);
     g_assert_cmpint(cuda_operators_run(run->cuda_operators, &on_cuda), ==, cudaSuccess);
     for (guint i = 0; i < run->regions->len; i++)
         assert_region(run, op, &g_array_index(run->regions, struct region, i));

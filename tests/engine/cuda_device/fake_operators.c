@@ -1,12 +1,13 @@
 /* The CUDA device's operators without a GPU: the CPU's, queued on the stream. */
 #include "fake_operators.h"
 
-#include "engine/cpu/operators.h"
+#include "engine/cpu/kernels.h"
 #include "engine/device.h"
+#include "engine/host/host_operators.h"
 #include "fake_cuda.h"
 
 struct cuda_operators {
-    struct cpu_operators cpu;
+    struct host_operators *cpu;
     cudaStream_t stream;
     void *loaded;                 /* what libraries take when they are first used */
     bool called[MODEL_KINDS + 1]; /* the last: clipping */
@@ -21,7 +22,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, G
 {
     struct cuda_operators *operators = g_new0(struct cuda_operators, 1);
     (void)error;
-    operators->cpu = (struct cpu_operators){.cpu = cpu_context_new(1), .memory = arena};
+    operators->cpu = host_operators_new(1, arena, NULL);
     operators->stream = stream;
     return operators;
 }
@@ -29,8 +30,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, G
 void cuda_operators_free(struct cuda_operators *operators)
 {
     cudaFree(operators->loaded);
-    cpu_context_free(operators->cpu.cpu);
-    g_free(operators->cpu.order);
+    host_operators_free(operators->cpu);
     g_free(operators);
 }
 
@@ -42,7 +42,7 @@ struct launch {
 static void run(void *data)
 {
     struct launch *launch = data;
-    cpu_operators_run(&launch->operators->cpu, &launch->operation);
+    host_operators_run(launch->operators->cpu, &launch->operation);
 }
 
 struct clip {
@@ -54,10 +54,7 @@ struct clip {
 static void run_clip(void *data)
 {
     const struct clip *clip = data;
-    double sum = 0;
-    for (uint32_t i = 0; i < clip->count; i++)
-        sum += clip->squares[i];
-    *clip->scale = adamw_clip(sum, clip->clip);
+    cpu_clip(NULL, clip->count, clip->squares, clip->clip, clip->scale);
 }
 
 cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,

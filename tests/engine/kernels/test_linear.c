@@ -44,9 +44,11 @@ static void check_linear(enum model_precision precision, uint32_t N, uint32_t I,
     assert_close(y, y_is, tolerance, "y");
     cpu_linear_backward_input(cpu, precision, N, I, O, dy->data, weight->data, dx->data);
     assert_close(dx, dx_is, tolerance, "dx");
-    cpu_linear_backward_weight(cpu, precision, N, I, O, x->data, dy->data, false, dweight->data);
+    cpu_linear_backward_weight(cpu, precision, N, I, O, x->data, dy->data, KERNEL_GRADIENT_SET,
+                               NULL, dweight->data, NULL);
     assert_close(dweight, dweight_is, tolerance, "dweight");
-    cpu_linear_backward_weight(cpu, precision, N, I, O, x->data, dy->data, true, dweight->data);
+    cpu_linear_backward_weight(cpu, precision, N, I, O, x->data, dy->data, KERNEL_GRADIENT_ADD,
+                               NULL, dweight->data, NULL);
     for (uint64_t i = 0; i < (uint64_t)I * O; i++)
         dweight_is[i] *= 2;
     assert_close(dweight, dweight_is, tolerance, "dweight added to");
@@ -99,8 +101,8 @@ static void check_classifier(enum model_precision precision, uint32_t N, uint32_
     assert_close(y, logits_are, tolerance, "logits");
     cpu_classifier_backward_input(cpu, precision, N, H, V, dlogits->data, weight->data, dx->data);
     assert_close(dx, dx_is, tolerance, "dx");
-    cpu_classifier_backward_weight(cpu, precision, N, H, V, x->data, dlogits->data, true,
-                                   dweight->data);
+    cpu_classifier_backward_weight(cpu, precision, N, H, V, x->data, dlogits->data,
+                                   KERNEL_GRADIENT_ADD, NULL, dweight->data, NULL);
     assert_close(dweight, dweight_is, tolerance, "dweight added to");
 
     struct tensor *all[] = {x, weight, dlogits, dy, logits, y, dx, dweight};

@@ -55,9 +55,10 @@ static void reference_agrees_with_differences(void)
 static void run(struct cpu_context *cpu, void *argument)
 {
     struct loss *l = argument;
-    double before = cpu_loss(cpu, l->logits->precision, l->N, l->V, l->targets, l->logits->data);
-    double result = cpu_loss_backward(cpu, l->logits->precision, l->N, l->V, l->targets, l->divisor,
-                                      l->logits->data);
+    double before, result;
+    cpu_loss(cpu, l->logits->precision, l->N, l->V, l->targets, l->logits->data, &before);
+    cpu_loss_backward(cpu, l->logits->precision, l->N, l->V, l->targets, l->divisor,
+                      l->logits->data, &result);
     if (l->result == 0)
         l->result = result;
     g_assert_true(before == result && result == l->result);

@@ -51,7 +51,7 @@ struct both {
 static void update_whole(struct cpu_context *cpu, void *argument)
 {
     const struct both *b = argument;
-    const struct kernel_adamw tensor = {
+    const struct adamw_tensor tensor = {
         .elements = b->param->elements,
         .param = b->param->data,
         .gradient = b->gradient_in_bf16 ? NULL : b->gradient->data,
@@ -59,13 +59,13 @@ static void update_whole(struct cpu_context *cpu, void *argument)
         .exp_avg = b->exp_avg->data,
         .exp_avg_sq = b->exp_avg_sq->data,
     };
-    cpu_adamw(cpu, &b->step, &tensor);
+    cpu_adamw(cpu, &b->step, NULL, &tensor);
 }
 
 static void update_split(struct cpu_context *cpu, void *argument)
 {
     const struct both *b = argument;
-    const struct kernel_adamw tensor = {
+    const struct adamw_tensor tensor = {
         .elements = b->upper->elements,
         .param = b->upper->data,
         .gradient = b->gradient_in_bf16 ? NULL : b->gradient->data,
@@ -74,7 +74,7 @@ static void update_split(struct cpu_context *cpu, void *argument)
         .exp_avg = b->split_avg->data,
         .exp_avg_sq = b->split_avg_sq->data,
     };
-    cpu_adamw(cpu, &b->step, &tensor);
+    cpu_adamw(cpu, &b->step, NULL, &tensor);
 }
 
 static struct tensor *copy_of(const struct tensor *tensor)

@@ -31,7 +31,7 @@ static void *part(const struct tensor *tensor, uint64_t first)
 static void update_range(struct cpu_context *cpu, const struct update *u, uint64_t first,
                          uint64_t end)
 {
-    struct kernel_adamw tensor = {
+    struct adamw_tensor tensor = {
         .elements = end - first,
         .param = part(u->param, first),
         .gradient = u->layout == GRADIENT_IN_PARAM ? NULL : part(u->gradient, first),
@@ -39,7 +39,7 @@ static void update_range(struct cpu_context *cpu, const struct update *u, uint64
         .exp_avg = part(u->exp_avg, first),
         .exp_avg_sq = part(u->exp_avg_sq, first),
     };
-    cpu_adamw(cpu, &u->step, &tensor);
+    cpu_adamw(cpu, &u->step, NULL, &tensor);
 }
 
 static void run(struct cpu_context *cpu, void *argument)
@@ -143,9 +143,9 @@ static void run_squares(struct cpu_context *cpu, void *argument)
 {
     struct norm *n = argument;
     double sums[3];
-    sums[0] = cpu_sum_squares(cpu, n->values->precision, n->values->elements, n->values->data);
+    cpu_sum_squares(cpu, n->values->precision, n->values->elements, n->values->data, &sums[0]);
     sums[1] = cpu_round_gradient(cpu, n->values->elements, n->values->data, n->rounded->data);
-    sums[2] = cpu_sum_squares(cpu, MODEL_BF16, n->rounded->elements, n->rounded->data);
+    cpu_sum_squares(cpu, MODEL_BF16, n->rounded->elements, n->rounded->data, &sums[2]);
     g_assert_true(sums[1] == sums[2]);
     memcpy(n->sums->data, sums, sizeof sums);
 }

@@ -241,14 +241,14 @@ static void bits_are_the_same(void)
     for (int near = 0; near < 2; near++) {
         struct cpu_context *cpu = cpu_context_new(5);
         float *at = arrays[near];
-        const struct kernel_adamw tensor = {.elements = ELEMENTS,
+        const struct adamw_tensor tensor = {.elements = ELEMENTS,
                                             .param = at,
                                             .gradient = at + ELEMENTS,
                                             .exp_avg = at + 2 * ELEMENTS,
                                             .exp_avg_sq = at + 3 * ELEMENTS};
         if (near)
             cpu_context_keep_near(cpu, nodes);
-        cpu_adamw(cpu, &step, &tensor);
+        cpu_adamw(cpu, &step, NULL, &tensor);
         cpu_context_free(cpu);
     }
     cores_bind(&mine.all);

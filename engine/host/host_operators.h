@@ -1,0 +1,21 @@
+/* Operators that the host's cores compute, in memory of the host: the CPU device's, and on every
+ * device those that a plan leaves on the host. */
+#ifndef PSTAR_ENGINE_HOST_HOST_OPERATORS_H
+#define PSTAR_ENGINE_HOST_HOST_OPERATORS_H
+
+#include "engine/host/nodes.h"
+#include "engine/operation.h"
+
+struct host_operators;
+
+/* For one calling thread at a time, on `threads` threads. Operations' addresses count from the
+ * start of `memory`. Threads run near their part of the memory on `nodes`, which outlive the
+ * result; NULL leaves them where the system puts them. Free with host_operators_free, which takes
+ * NULL. */
+struct host_operators *host_operators_new(unsigned threads, uint8_t *memory,
+                                          const struct nodes *nodes);
+void host_operators_free(struct host_operators *operators);
+
+void host_operators_run(struct host_operators *operators, const struct operation *operation);
+
+#endif

@@ -1,0 +1,345 @@
+#include "engine/operators.h"
+
+#include <glib.h>
+
+/* An operation with what its model, its job and its kind say of it. N rows, H width. It must not
+ * move: `dropout` points into it. */
+struct call {
+    struct operators *operators;
+    const struct kernels *kernels;
+    const void *context;
+    const struct operation *operation;
+    const struct model_operator *op;
+    const struct model_config *config;
+    enum model_precision precision;
+    enum model_gradient layout;
+    uint32_t B, T, N, H;
+    struct kernel_dropout storage;
+    const struct kernel_dropout *dropout; /* NULL without */
+};
+
+typedef void run_kind(const struct call *call);
+
+/* ---- operands: NULL where the operation has no such operand ---- */
+
+static void *at(const struct call *call, uint64_t address)
+{
+    return address == NO_ADDRESS ? NULL : call->operators->memory + address;
+}
+
+static void *in(const struct call *call, int i)
+{
+    return at(call, call->operation->in[i]);
+}
+
+static void *out(const struct call *call, int i)
+{
+    return at(call, call->operation->out[i]);
+}
+
+static void *parameter(const struct call *call, int i)
+{
+    return at(call, call->operation->tensor[i].address[TRACE_PARAM]);
+}
+
+static void *gradient(const struct call *call, int i)
+{
+    return at(call, call->operation->tensor[i].gradient);
+}
+
+static void *workspace(const struct call *call)
+{
+    return at(call, call->operation->workspace);
+}
+
+static enum kernel_gradient gradient_kind(const struct call *call, bool add)
+{
+    if (call->layout == MODEL_GRADIENT_LIST)
+        return add ? KERNEL_GRADIENT_ADD : KERNEL_GRADIENT_SET;
+    return add ? KERNEL_GRADIENT_ADD_BF16 : KERNEL_GRADIENT_SET_BF16;
+}
+
+/* Inputs of the micro-batch, which its targets follow. They come from buffer `i`, or on the host
+ * from the operation. */
+static const uint32_t *tokens(const struct call *call, int i)
+{
+    const uint32_t *buffer = in(call, i);
+    return buffer ? buffer : call->operation->tokens;
+}
+
+/* Sums the squares of a complete gradient where its norm is due. */
+static void sum_squares(const struct call *call, int i)
+{
+    const struct operation_tensor *tensor = &call->operation->tensor[i];
+    enum model_precision stored = call->layout == MODEL_GRADIENT_LIST ? MODEL_FP32
+                                                                      : call->precision;
+    if (tensor->norm)
+        call->kernels->sum_squares(call->context, stored, tensor->elements, gradient(call, i),
+                                   tensor->norm);
+}
+
+/* ---- operators ---- */
+
+static void embed_forward(const struct call *call)
+{
+    call->kernels->embed_forward(call->context, call->precision, call->N, call->T, call->H,
+                                 tokens(call, 0), parameter(call, 0), parameter(call, 1),
+                                 call->dropout, out(call, 0));
+}
+
+/* On the host the order is no part of any budget: it is as small as the tokens. */
+static uint64_t *order_of_tokens(const struct call *call)
+{
+    struct operators *operators = call->operators;
+    uint64_t *buffer = workspace(call);
+    if (buffer)
+        return buffer;
+    if (operators->order_rows < call->N) {
+        operators->order = g_renew(uint64_t, operators->order, call->N);
+        operators->order_rows = call->N;
+    }
+    return operators->order;
+}
+
+static void embed_backward(const struct call *call)
+{
+    /* The classifier's gradient of tied weights is there already. */
+    bool add_tokens = call->op->accumulate || call->config->tied;
+    uint64_t *order = order_of_tokens(call);
+    call->kernels->embed_order(call->context, call->N, tokens(call, 1), order);
+    call->kernels->embed_tokens(call->context, call->precision, call->N, call->H,
+                                call->config->vocabulary, order, in(call, 0), call->dropout,
+                                gradient_kind(call, add_tokens), gradient(call, 0));
+    call->kernels->embed_positions(call->context, call->precision, call->B, call->T, call->H,
+                                   call->config->positions, in(call, 0), call->dropout,
+                                   gradient_kind(call, call->op->accumulate), gradient(call, 1));
+    sum_squares(call, 0);
+    sum_squares(call, 1);
+}
+
+static void norm_forward(const struct call *call)
+{
+    call->kernels->norm_forward(call->context, call->precision, call->N, call->H,
+                                call->config->norm_epsilon, parameter(call, 0), parameter(call, 1),
+                                in(call, 0), out(call, 0), out(call, 1));
+}
+
+/* The input's gradient comes first, because the weight's may overwrite the weight. */
+static void norm_backward(const struct call *call)
+{
+    call->kernels->norm_backward_input(call->context, call->precision, call->N, call->H,
+                                       parameter(call, 0), in(call, 0), in(call, 1), in(call, 2),
+                                       call->op->add, out(call, 0));
+    call->kernels->norm_backward_parameters(
+        call->context, call->precision, call->N, call->H, in(call, 0), in(call, 1), in(call, 2),
+        gradient_kind(call, call->op->accumulate), gradient(call, 0), gradient(call, 1));
+    sum_squares(call, 0);
+    sum_squares(call, 1);
+}
+
+static void linear_forward(const struct call *call)
+{
+    call->kernels->linear_forward(call->context, call->precision, call->N, call->op->inputs,
+                                  call->op->outputs, in(call, 0), parameter(call, 0),
+                                  parameter(call, 1), out(call, 0));
+}
+
+static void gelu_forward(const struct call *call)
+{
+    if (call->kernels->linear_gelu &&
+        call->kernels->linear_gelu(call->context, call->precision, call->N, call->op->inputs,
+                                   call->op->outputs, in(call, 0), parameter(call, 0),
+                                   parameter(call, 1), out(call, 0), out(call, 1)))
+        return;
+    linear_forward(call);
+    call->kernels->gelu_forward(call->context, call->precision,
+                                (uint64_t)call->N * call->op->outputs, out(call, 0), out(call, 1));
+}
+
+static void residual_forward(const struct call *call)
+{
+    if (!call->dropout && call->kernels->linear_residual &&
+        call->kernels->linear_residual(call->context, call->precision, call->N, call->op->inputs,
+                                       call->op->outputs, in(call, 0), parameter(call, 0),
+                                       parameter(call, 1), in(call, 1), out(call, 0)))
+        return;
+    linear_forward(call);
+    call->kernels->residual_forward(call->context, call->precision, call->N, call->op->outputs,
+                                    in(call, 1), call->dropout, out(call, 0));
+}
+
+/* The input's gradient comes first, because the weight's may overwrite the weight. */
+static void product_backward(const struct call *call, const void *dy)
+{
+    uint32_t inputs = call->op->inputs, outputs = call->op->outputs;
+    call->kernels->linear_backward_input(call->context, call->precision, call->N, inputs, outputs,
+                                         dy, parameter(call, 0), out(call, 0));
+    call->kernels->linear_backward_weight(
+        call->context, call->precision, call->N, inputs, outputs, in(call, 1), dy,
+        gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
+        call->operation->tensor[0].norm);
+}
+
+static void dense_backward(const struct call *call, const void *dy)
+{
+    product_backward(call, dy);
+    call->kernels->linear_backward_bias(call->context, call->precision, call->N, call->op->outputs,
+                                        dy, gradient_kind(call, call->op->accumulate),
+                                        gradient(call, 1));
+    sum_squares(call, 1);
+}
+
+static void linear_backward(const struct call *call)
+{
+    dense_backward(call, in(call, 0));
+}
+
+static void gelu_backward(const struct call *call)
+{
+    call->kernels->gelu_backward_bias(call->context, call->precision, call->N, call->op->outputs,
+                                      in(call, 2), in(call, 0),
+                                      gradient_kind(call, call->op->accumulate), gradient(call, 1));
+    sum_squares(call, 1);
+    product_backward(call, in(call, 0));
+}
+
+static void residual_backward(const struct call *call)
+{
+    void *dy = in(call, 0), *masked = at(call, call->operation->masked);
+    if (masked && call->dropout) {
+        call->kernels->dropout_backward(call->context, call->precision, call->N, call->op->outputs,
+                                        call->dropout, dy, masked);
+        dy = masked;
+    }
+    dense_backward(call, dy);
+}
+
+static void attention_forward(const struct call *call)
+{
+    uint32_t heads = call->config->heads;
+    call->kernels->attention_forward(call->context, call->precision, call->B, call->T, heads,
+                                     call->H / heads, in(call, 0), call->dropout, out(call, 0),
+                                     out(call, 1));
+}
+
+static void attention_backward(const struct call *call)
+{
+    uint32_t heads = call->config->heads;
+    call->kernels->attention_backward(call->context, call->precision, call->B, call->T, heads,
+                                      call->H / heads, in(call, 0), in(call, 1), in(call, 2),
+                                      in(call, 3), call->dropout, out(call, 0));
+}
+
+static void classifier_forward(const struct call *call)
+{
+    call->kernels->classifier_forward(call->context, call->precision, call->N, call->H,
+                                      call->config->vocabulary, in(call, 0), parameter(call, 0),
+                                      out(call, 0));
+}
+
+/* The input's gradient comes first, because the weight's may overwrite the weight. */
+static void classifier_backward(const struct call *call)
+{
+    uint32_t V = call->config->vocabulary;
+    call->kernels->classifier_backward_input(call->context, call->precision, call->N, call->H, V,
+                                             in(call, 0), parameter(call, 0), out(call, 0));
+    call->kernels->classifier_backward_weight(
+        call->context, call->precision, call->N, call->H, V, in(call, 1), in(call, 0),
+        gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
+        call->operation->tensor[0].norm);
+}
+
+static void loss(const struct call *call)
+{
+    const struct operation *operation = call->operation;
+    uint32_t V = call->config->vocabulary;
+    const uint32_t *targets = tokens(call, 1) + call->N;
+    double divisor = (double)call->N * operation->job->micro_batches;
+    if (operation->training)
+        call->kernels->loss_backward(call->context, call->precision, call->N, V, targets, divisor,
+                                     in(call, 0), operation->loss);
+    else
+        call->kernels->loss(call->context, call->precision, call->N, V, targets, in(call, 0),
+                            operation->loss);
+}
+
+static void update(const struct call *call)
+{
+    const struct operation_tensor *tensor = &call->operation->tensor[0];
+    bool split = call->operation->job->split_masters;
+    void *master = at(call, tensor->address[TRACE_MASTER]);
+    const struct adamw_tensor adamw = {
+        .elements = tensor->elements,
+        .param = parameter(call, 0),
+        .gradient = at(call, tensor->address[TRACE_GRAD]),
+        .gradient_bf16 = call->layout == MODEL_GRADIENT_BUFFER ? gradient(call, 0) : NULL,
+        .master = split ? NULL : master,
+        .rest = split ? master : NULL,
+        .exp_avg = at(call, tensor->address[TRACE_EXP_AVG]),
+        .exp_avg_sq = at(call, tensor->address[TRACE_EXP_AVG_SQ]),
+    };
+    call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
+                         &adamw);
+}
+
+/* A new operator is one line here, one function above, and a kernel on each device. */
+static run_kind *const kinds[MODEL_KINDS] = {
+    [MODEL_EMBED_FORWARD] = embed_forward,
+    [MODEL_NORM_FORWARD] = norm_forward,
+    [MODEL_LINEAR_FORWARD] = linear_forward,
+    [MODEL_GELU_FORWARD] = gelu_forward,
+    [MODEL_RESIDUAL_FORWARD] = residual_forward,
+    [MODEL_ATTENTION_FORWARD] = attention_forward,
+    [MODEL_CLASSIFIER_FORWARD] = classifier_forward,
+    [MODEL_LOSS] = loss,
+    [MODEL_CLASSIFIER_BACKWARD] = classifier_backward,
+    [MODEL_NORM_BACKWARD] = norm_backward,
+    [MODEL_LINEAR_BACKWARD] = linear_backward,
+    [MODEL_GELU_BACKWARD] = gelu_backward,
+    [MODEL_RESIDUAL_BACKWARD] = residual_backward,
+    [MODEL_ATTENTION_BACKWARD] = attention_backward,
+    [MODEL_EMBED_BACKWARD] = embed_backward,
+    [MODEL_UPDATE] = update,
+};
+
+static double dropout_probability(const struct model_config *config, uint8_t kind)
+{
+    switch (kind) {
+    case MODEL_EMBED_FORWARD:
+    case MODEL_EMBED_BACKWARD:
+        return config->embedding_dropout;
+    case MODEL_ATTENTION_FORWARD:
+    case MODEL_ATTENTION_BACKWARD:
+        return config->attention_dropout;
+    default:
+        return config->residual_dropout;
+    }
+}
+
+void operators_run(struct operators *operators, const struct operation *operation)
+{
+    const struct model_job *job = operation->job;
+    const struct model_operator *op = operation->op;
+    struct call call = {
+        .operators = operators,
+        .kernels = operators->kernels,
+        .context = operators->context,
+        .operation = operation,
+        .op = op,
+        .config = operation->config,
+        .precision = job->precision,
+        .layout = model_gradient_layout(job),
+        .B = job->batch,
+        .T = job->sequence,
+        .N = job->batch * job->sequence,
+        .H = operation->config->width,
+    };
+    if (operation->training && op->dropout_site != NO_INDEX) {
+        call.storage = (struct kernel_dropout){
+            {operation->seed, operation->pass, op->dropout_site},
+            dropout_probability(call.config, op->kind),
+        };
+        call.dropout = &call.storage;
+    }
+    kinds[op->kind](&call);
+}

@@ -1,0 +1,22 @@
+/* A model's operators on one device's kernels and one memory. */
+#ifndef PSTAR_ENGINE_OPERATORS_H
+#define PSTAR_ENGINE_OPERATORS_H
+
+#include "engine/kernels.h"
+#include "engine/operation.h"
+
+/* For one thread at a time. Begin with the first three set and the others zero. */
+struct operators {
+    const struct kernels *kernels;
+    const void *context; /* of the kernels */
+    uint8_t *memory;     /* the arena, or the host pool for operators on the host */
+    uint64_t *order;     /* [order_rows] workspace of the embedding's backward on the host; grows
+                            with the first use. Free with g_free */
+    uint32_t order_rows;
+};
+
+/* Turns the operation's addresses into pointers into the memory, and calls the kernels of its kind.
+ */
+void operators_run(struct operators *operators, const struct operation *operation);
+
+#endif
