@@ -1,7 +1,7 @@
 /* Who leaves next: the interface of an eviction policy.
  *
  * A policy sees chunk numbers and positions only, never bytes moved, addresses or time. The dry run
- * (chunks/dry_run.h) tells it of every admission, access and departure, in order, and asks for a
+ * (chunks/pipeline.h) tells it of every admission, access and departure, in order, and asks for a
  * victim when the device is full. One policy a file, ending in its constant struct policy_ops. */
 #ifndef PSTAR_POLICIES_POLICY_H
 #define PSTAR_POLICIES_POLICY_H

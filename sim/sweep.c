@@ -1,6 +1,6 @@
 #include "sim/sweep.h"
 
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "chunks/slots.h"
 #include "sim/replay.h"
 #include "sim/replay_strategy.h"

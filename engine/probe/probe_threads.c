@@ -1,7 +1,7 @@
 /* What the CPU device's threads cost beside the work they do, and each other. */
 #include "engine/probe/probe_steps.h"
 
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "engine/cpu/kernels.h"
 #include "engine/engine.h"
 #include "engine/host/cores.h"

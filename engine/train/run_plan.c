@@ -1,8 +1,8 @@
 #include "engine/train/run_plan.h"
 
-#include "chunks/dry_run.h"
 #include "chunks/homes.h"
 #include "chunks/layout_file.h"
+#include "chunks/pipeline.h"
 #include "chunks/slots.h"
 #include "engine/device.h"
 #include "engine/train/run_choices.h"

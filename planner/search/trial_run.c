@@ -1,4 +1,4 @@
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "chunks/slots.h"
 #include "planner/search/candidate.h"
 #include "planner/search/trials.h"

@@ -1,7 +1,7 @@
 /* Addresses: the arena's bookkeeping beside the obvious one, and what giving addresses adds to what
  * was decided. That plans are sound and what they predict is counted is tests/sim/test_replay.c. */
 #include "chunks/arena.h"
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "chunks/place.h"
 #include "chunks/place_internal.h"
 #include "tests/chunks/random_iteration.h"

@@ -1,4 +1,4 @@
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <glib/gstdio.h>

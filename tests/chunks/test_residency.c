@@ -1,6 +1,6 @@
 /* Random traces, layouts, policies, budgets and timings: every operator finds the right bytes, and
  * what moves is what the plan says, every iteration. */
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "tests/chunks/adversary.h"
 #include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"

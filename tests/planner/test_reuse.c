@@ -1,6 +1,6 @@
 /* Gaps against plans: the traffic that the planner reckons with is the traffic that is replayed,
  * the bound is below every choice, and small iterations are searched through. */
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/prices.h"

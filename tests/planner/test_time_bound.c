@@ -1,6 +1,6 @@
 /* The lower bound of an iteration's time against the clock: below every plan of policies, of the
  * planner, and of every choice of what stays, wherever the optimizer runs. */
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/prices.h"
 #include "planner/search/candidate.h"

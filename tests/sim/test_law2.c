@@ -4,7 +4,7 @@
  * offloading, micro-batches, host operators; the plan is a policy's, which each side makes for
  * itself, or the planner's, which pstar-run is given. The simulator's trace is synthesised, or
  * collected from a run of another placement. */
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "models/synth.h"
 #include "planner/search/candidate.h"
 #include "sim/replay.h"

@@ -2,7 +2,7 @@
 #ifndef PSTAR_TESTS_ENGINE_TRIAL_H
 #define PSTAR_TESTS_ENGINE_TRIAL_H
 
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "engine/engine.h"
 #include "strategies/strategy.h"
 

@@ -1,4 +1,4 @@
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 #include "tests/chunks/random_iteration.h"
 
 /* Everything fits: nothing moves, and the arena is what it holds. */

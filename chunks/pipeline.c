@@ -1,4 +1,4 @@
-#include "chunks/dry_run.h"
+#include "chunks/pipeline.h"
 
 #include "chunks/plan_make.h"
 #include "chunks/slots.h"

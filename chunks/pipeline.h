@@ -1,6 +1,6 @@
 /* The dry run: an eviction policy over a model's accesses yields a plan. */
-#ifndef PSTAR_CHUNKS_DRY_RUN_H
-#define PSTAR_CHUNKS_DRY_RUN_H
+#ifndef PSTAR_CHUNKS_PIPELINE_H
+#define PSTAR_CHUNKS_PIPELINE_H
 
 #include "chunks/plan.h"
 #include "policies/policy.h"
