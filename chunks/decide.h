@@ -31,9 +31,13 @@ struct decisions {
     char *fault;      /* an answer of the policy that broke its contract; NULL: none did */
 };
 
-/* The device's budget must be at least what every moment needs beside the device-homed chunks. The
- * policy runs through two iterations to settle; the third is recorded, and closed: it ends with
- * the chunks it began with. */
+/* Returns the least device budget with which decide() works: every operator finds its chunks there,
+ * beside its non-model data and the chunks at home on the device. *moment becomes the operator that
+ * needs it. */
+uint64_t decide_least_bytes(const struct plan_inputs *inputs, uint32_t *moment);
+
+/* The device's budget must be at least decide_least_bytes. The policy runs through two iterations
+ * to settle; the third is recorded, and closed: it ends with the chunks it began with. */
 struct decisions *decide(const struct plan_inputs *inputs, const struct decide_options *options);
 
 /* Gives each departure of the schedule its kind, a write-back of what is dirty and a drop of what

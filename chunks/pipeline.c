@@ -3,33 +3,13 @@
 #include "chunks/plan_make.h"
 #include "chunks/slots.h"
 
-/* What is left free is room for one chunk, and not more than this share of the budget. */
+/* Room for one chunk is kept free, but not more than this share of the budget. */
 #define SPARE_SHARE 64
-
-/* The least device memory with the device-homed chunks always there; *moment needs it. */
-static uint64_t least_device_bytes(const struct plan_inputs *inputs, uint32_t *moment)
-{
-    const struct accesses *accesses = inputs->accesses;
-    uint64_t least = 0;
-    for (uint32_t m = 0; m < accesses->moment_count; m++) {
-        uint64_t bytes = accesses->non_model[m] + inputs->homes->device_slot_bytes;
-        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-            const struct chunk_access *access = &accesses->items[a];
-            if (!(access->flags & ACCESS_ON_HOST) && !inputs->homes->on_device[access->chunk])
-                bytes += inputs->layout->chunks[access->chunk].slot_bytes;
-        }
-        if (bytes > least) {
-            least = bytes;
-            *moment = m;
-        }
-    }
-    return least;
-}
 
 static bool check_device_budget(const struct plan_inputs *inputs, GError **error)
 {
     uint32_t moment = 0;
-    uint64_t least = least_device_bytes(inputs, &moment), budget = inputs->device_budget;
+    uint64_t least = decide_least_bytes(inputs, &moment), budget = inputs->device_budget;
     if (least <= budget)
         return true;
     g_autofree char *homed =

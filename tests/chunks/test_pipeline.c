@@ -1,5 +1,80 @@
+/* From a trace to a plan and to the mover: step by step as chunks/pipeline.h lists it, and by
+ * dry_run at once. */
 #include "chunks/pipeline.h"
+
+#include "chunks/plan_make.h"
+#include "tests/chunks/adversary.h"
+#include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"
+
+static void check_actions(const struct plan *a, const struct plan *b)
+{
+    g_assert_cmpuint(a->action_count, ==, b->action_count);
+    for (uint32_t i = 0; i < a->action_count; i++) {
+        g_assert_cmpuint(a->actions[i].chunk, ==, b->actions[i].chunk);
+        g_assert_cmpuint(a->actions[i].kind, ==, b->actions[i].kind);
+        g_assert_cmpuint(a->actions[i].address, ==, b->actions[i].address);
+    }
+}
+
+/* The mover counts what the plan predicts. */
+static void execute(const struct plan *plan, const struct accesses *accesses,
+                    const struct trace *trace, GRand *random)
+{
+    struct adversary *mover = adversary_new(plan, accesses, trace, random);
+    struct residency *residency = residency_new(plan, accesses, trace, &adversary_ops, mover);
+    residency_load(residency);
+    adversary_take_figures(mover);
+    for (uint32_t m = 0; m < plan->moment_count; m++)
+        residency_step(residency, m);
+    struct plan_figures figures = adversary_take_figures(mover);
+    check_figures(&figures, &plan->predicted);
+    g_assert_cmpuint(adversary_finish(mover), ==, 0);
+    residency_free(residency);
+    adversary_free(mover);
+}
+
+static void test_every_step(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < 50; i++) {
+        struct trace *trace = random_iteration(random);
+        struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
+        struct non_model *non_model = non_model_place(trace);
+        struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
+        struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, NULL);
+        uint64_t budget = accesses_least_arena_bytes(accesses, layout, NULL);
+        const struct plan_inputs inputs = {.trace = trace,
+                                           .layout = layout,
+                                           .accesses = accesses,
+                                           .homes = homes,
+                                           .device_budget = budget,
+                                           .host_budget = UINT64_MAX};
+        const struct decide_options policy = {.policy = &policy_opt, .look_ahead = 2};
+        struct decisions *decisions = decide(&inputs, &policy);
+        struct addresses *addresses = place_decisions(decisions, &inputs, PLACE_QUICKLY);
+        struct plan *plan = plan_make(&inputs, addresses);
+        g_assert_true(plan_check(plan, trace, NULL));
+        execute(plan, accesses, trace, random);
+
+        const struct dry_run_options options = {.device_budget = budget,
+                                                .host_budget = UINT64_MAX,
+                                                .policy = &policy_opt,
+                                                .look_ahead = 2};
+        struct plan *at_once = dry_run_accesses(trace, layout, NULL, accesses, &options, NULL);
+        check_actions(plan, at_once);
+        check_figures(&plan->predicted, &at_once->predicted);
+        plan_free(at_once);
+        plan_free(plan);
+        decisions_free(decisions);
+        homes_free(homes);
+        accesses_free(accesses);
+        non_model_free(non_model);
+        layout_free(layout);
+        trace_free(trace);
+    }
+    g_rand_free(random);
+}
 
 /* Everything fits: nothing moves, and the arena is what it holds. */
 static void test_resident(void)
@@ -94,12 +169,7 @@ static void test_deterministic(void)
                                       .look_ahead = 3};
     struct plan *first = dry_run(trace, layout, &options, NULL);
     struct plan *second = dry_run(trace, layout, &options, NULL);
-    g_assert_cmpuint(first->action_count, ==, second->action_count);
-    for (uint32_t i = 0; i < first->action_count; i++) {
-        g_assert_cmpuint(first->actions[i].chunk, ==, second->actions[i].chunk);
-        g_assert_cmpuint(first->actions[i].kind, ==, second->actions[i].kind);
-        g_assert_cmpuint(first->actions[i].address, ==, second->actions[i].address);
-    }
+    check_actions(first, second);
     plan_free(first);
     plan_free(second);
     layout_free(layout);
@@ -110,6 +180,7 @@ static void test_deterministic(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/pipeline/every-step", test_every_step);
     g_test_add_func("/dry-run/resident", test_resident);
     g_test_add_func("/dry-run/does-not-fit", test_does_not_fit);
     g_test_add_func("/dry-run/host-budget", test_host_budget);
