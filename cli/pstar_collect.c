@@ -1,60 +1,22 @@
+/* pstar-collect: runs a command and records what it annotates and what its CUDA devices do. */
+#include "cli/program.h"
 #include "collect/allocator.h"
 #include "collect/launch.h"
 #include "collect/window.h"
-#include "collect/written.h"
+#include "traces/failure.h"
 #include "traces/output_file.h"
+#include "traces/trace_file.h"
 
-#include <glib/gstdio.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-enum { FAILED = 1, BAD_USAGE = 2 };
-
-struct options {
+struct collect_arguments {
     char *output, *iterations, *range, **command;
-    gboolean visible_tensors, version;
+    bool visible_tensors;
 };
-
-static void read_options(int *argc, char ***argv, struct options *options)
-{
-    const GOptionEntry entries[] = {
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
-         "The trace (default run.pstar); %p in its name stands for the process's id, %r for its "
-         "rank",
-         "FILE.pstar"},
-        {"iterations", 0, 0, G_OPTION_ARG_STRING, &options->iterations,
-         "Record iterations A to B - 1, counted from 0 (default 1:2), or all of the run",
-         "A:B|all"},
-        {"range", 0, 0, G_OPTION_ARG_STRING, &options->range,
-         "Iterations are the NVTX ranges of this name; * and ? stand for any text", "NAME"},
-        {"visible-tensors", 0, 0, G_OPTION_ARG_NONE, &options->visible_tensors,
-         "Switch PyTorch to the allocator that shows each tensor to CUPTI", NULL},
-        {"version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL},
-        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->command, NULL,
-         "-- COMMAND ..."},
-        {0},
-    };
-    GOptionContext *context = g_option_context_new(NULL);
-    g_option_context_set_summary(
-        context, "Runs COMMAND and records what it annotates with NVTX: tensors, operators,\n"
-                 "accesses and buffers of the chosen iterations, with the operators' durations;\n"
-                 "and what it does on CUDA devices: kernels, copies, allocations.\n"
-                 "COMMAND's exit status is passed on; without a whole trace, 0 becomes 1.");
-    g_option_context_set_strict_posix(context, TRUE);
-    g_option_context_add_main_entries(context, entries, NULL);
-    GError *error = NULL;
-    if (!g_option_context_parse(context, argc, argv, &error)) {
-        fprintf(stderr, "pstar-collect: %s\n", error->message);
-        exit(BAD_USAGE);
-    }
-    g_option_context_free(context);
-}
 
 /* Ends as the command did. */
 static int pass_on(int status)
@@ -68,7 +30,51 @@ static int pass_on(int status)
     return 128 + WTERMSIG(status);
 }
 
-/* Whether there is a whole trace; says so where not. */
+/* ---- what the command left behind ---- */
+
+/* Returns whether `name` is the name of a trace that `pattern` stands for, in which %p is any
+ * process and %r any rank (collect/window.h). */
+static bool is_output(const char *name, const char *pattern)
+{
+    for (; *pattern != '\0'; pattern++) {
+        bool number = pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'r');
+        bool percent = pattern[0] == '%' && pattern[1] == '%';
+        if (number ? !g_ascii_isdigit(*name) : *name != *pattern)
+            return false;
+        name += number ? strspn(name, "0123456789") : 1;
+        pattern += number || percent;
+    }
+    return *name == '\0';
+}
+
+enum written { WRITTEN_NOTHING, WRITTEN_PARTIAL, WRITTEN_WHOLE };
+
+/* Looks at the traces that changed after `launch_ns`, a window_launch_time. They are whole only if
+ * all of them are. *path, to free with g_free, is one that is partial or, with an error, cannot be
+ * read. */
+static enum written written_since(const char *output, int64_t launch_ns, char **path,
+                                  GError **error)
+{
+    g_autofree char *folder = g_path_get_dirname(output);
+    g_autofree char *pattern = g_path_get_basename(output);
+    GDir *entries = g_dir_open(folder, 0, NULL);
+    enum written written = WRITTEN_NOTHING;
+    const char *name;
+    while (entries && written != WRITTEN_PARTIAL && (name = g_dir_read_name(entries))) {
+        g_autofree char *file = g_build_filename(folder, name, NULL);
+        if (!is_output(name, pattern) || window_file_changed(file) <= launch_ns)
+            continue;
+        bool partial = true;
+        bool known = trace_is_partial(file, &partial, error);
+        written = known && !partial ? WRITTEN_WHOLE : WRITTEN_PARTIAL;
+        if (written == WRITTEN_PARTIAL)
+            *path = g_steal_pointer(&file);
+    }
+    g_clear_pointer(&entries, g_dir_close);
+    return written;
+}
+
+/* Returns whether there is a whole trace, and prints what is missing if there is not. */
 static bool is_whole(const char *output, int64_t launch_ns)
 {
     g_autofree char *path = NULL;
@@ -76,8 +82,8 @@ static bool is_whole(const char *output, int64_t launch_ns)
     enum written written = written_since(output, launch_ns, &path, &error);
     if (written == WRITTEN_NOTHING)
         fprintf(stderr,
-                "pstar-collect: %s was not written; without a reason above, the command makes no "
-                "NVTX annotations, and uses no CUDA device\n",
+                "pstar-collect: %s was not written; if no reason is given above, the command makes "
+                "no NVTX annotations and uses no CUDA device\n",
                 output);
     else if (written == WRITTEN_PARTIAL)
         fprintf(stderr, "pstar-collect: %s%s\n", error ? error->message : path,
@@ -85,46 +91,63 @@ static bool is_whole(const char *output, int64_t launch_ns)
     return written == WRITTEN_WHOLE;
 }
 
-static int run(const struct options *options)
+static int run(void *data, GError **error)
 {
-    const char *output = !options->output ? "run.pstar" : options->output;
-    const char *iterations = !options->iterations ? "1:2" : options->iterations;
-    struct window window;
-    GError *error = NULL;
+    const struct collect_arguments *a = data;
+    const char *output = a->output ? a->output : "run.pstar";
+    const char *iterations = a->iterations ? a->iterations : "1:2";
     int64_t launch_ns = window_launch_time();
-    int status = -1;
-    if (window_parse(iterations, &window, &error) && output_file_has_place(output, &error))
-        status = launch(options->command, output, iterations, options->range, launch_ns, &error);
-    if (error) {
-        fprintf(stderr, "pstar-collect: %s\n", error->message);
-        g_error_free(error);
-        return BAD_USAGE;
+    struct window window;
+    if (!a->command)
+        return options_refuse(error, "no command given: pstar-collect [OPTIONS] -- COMMAND ...");
+    if (a->visible_tensors)
+        allocator_show_tensors();
+    if (!window_parse(iterations, &window, error) || !output_file_has_place(output, error))
+        return STATUS_BAD_INPUT;
+    GError *problem = NULL;
+    int status = launch(a->command, output, iterations, a->range, launch_ns, &problem);
+    if (problem) {
+        g_propagate_error(error, problem);
+        return STATUS_BAD_INPUT;
     }
     if (!is_whole(output, launch_ns) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return FAILED;
+        return STATUS_FAILED;
     return pass_on(status);
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {0};
-    setlocale(LC_CTYPE, "");
-    read_options(&argc, &argv, &options);
-    int status = 0;
-    if (options.version) {
-        printf("pstar-collect %s\n", PSTAR_VERSION);
-    } else if (!options.command) {
-        fprintf(stderr,
-                "pstar-collect: no command given: pstar-collect [OPTIONS] -- COMMAND ...\n");
-        status = BAD_USAGE;
-    } else {
-        if (options.visible_tensors)
-            allocator_show_tensors();
-        status = run(&options);
-    }
-    g_free(options.output);
-    g_free(options.iterations);
-    g_free(options.range);
-    g_strfreev(options.command);
-    return status;
+    struct collect_arguments a = {0};
+    const struct option options[] = {
+        {.shared = OPTION_OUTPUT,
+         .file = &a.output,
+         .help = "default: run.pstar; %p in the name stands for the process's id, %r for its rank",
+         .value = "FILE.pstar"},
+        {.name = "iterations",
+         .text = &a.iterations,
+         .help = "Record iterations A to B - 1, counted from 0 (default 1:2), or the whole run",
+         .value = "A:B|all"},
+        {.name = "range",
+         .text = &a.range,
+         .help = "An iteration is an NVTX range of this name; * and ? stand for any text",
+         .value = "NAME"},
+        {.name = "visible-tensors",
+         .flag = &a.visible_tensors,
+         .help = "Switch PyTorch to the allocator that shows each tensor to CUPTI"},
+        {.arguments = &a.command, .value = "-- COMMAND ..."},
+    };
+    const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
+    const struct program program = {
+        .name = "pstar-collect",
+        .summary =
+            "Runs COMMAND and records what it annotates with NVTX: tensors, operators, accesses\n"
+            "and buffers of the chosen iterations, with the operators' durations. Also records\n"
+            "what it does on CUDA devices: kernels, copies, allocations. Ends with COMMAND's exit\n"
+            "status, or with 1 if that is 0 and there is no whole trace.",
+        .groups = &group,
+        .group_count = 1,
+        .strict_posix = true,
+        .run = run,
+        .data = &a};
+    return program_main(&program, argc, argv);
 }

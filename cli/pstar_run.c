@@ -1,29 +1,253 @@
-/* pstar-run: trains a GPT-2 family model by a plan. */
+/* pstar-run: trains a model of the GPT-2 family by a plan. */
+#include "cli/program.h"
+#include "cli/progress.h"
+#include "engine/devices.h"
 #include "engine/probe/probe.h"
 #include "engine/train/trainer.h"
-#include "traces/output_file.h"
+#include "traces/size.h"
 
-#include <locale.h>
+#include <math.h>
 #include <stdio.h>
+
+struct train_arguments {
+    struct run_options options;
+    char *device, *chunk_size, *link; /* parsed into the options */
+    char *output;
+    bool probe;
+};
+
+/* ---- what is shown on a terminal ---- */
+
+struct watch {
+    struct progress *progress;
+    double seconds;    /* of a step: mean of the last ones, recent ones counting more */
+    double peak_flops; /* a second; a faster step raises it */
+};
+
+static void begin_steps(void *data)
+{
+    struct watch *watch = data;
+    watch->progress = progress_begin("steps", true);
+}
+
+static void end_steps(void *data)
+{
+    struct watch *watch = data;
+    g_clear_pointer(&watch->progress, progress_end);
+}
+
+static bool show_step(void *data, const struct trainer_step *step)
+{
+    struct watch *watch = data;
+    g_autofree char *share = NULL, *detail = NULL;
+    double rate = step->flops / step->seconds;
+    watch->peak_flops = fmax(fmax(watch->peak_flops, step->peak_flops), rate);
+    watch->seconds = watch->seconds > 0 ? 0.9 * watch->seconds + 0.1 * step->seconds
+                                        : step->seconds;
+    if (step->peak_flops > 0)
+        share = g_strdup_printf(", %.0f %% of peak", 100 * rate / watch->peak_flops);
+    detail = g_strdup_printf("loss %.4f, %.0f tokens/s%s", step->loss, step->tokens_per_second,
+                             share ? share : "");
+    return progress_show(watch->progress, step->step, step->steps, detail,
+                         (double)(step->steps - step->step) * watch->seconds);
+}
+
+static void show_measurement(void *data, const struct probe_step *step)
+{
+    progress_show(data, step->done, step->total, step->subject, step->seconds_left);
+}
+
+/* ---- what is asked ---- */
+
+/* Parses the texts that need more than the option's own row. */
+static bool read_texts(struct train_arguments *a, GError **error)
+{
+    struct run_options *o = &a->options;
+    g_autoptr(GError) why = NULL;
+    if (a->device && !(o->device = devices_find(a->device, &why)))
+        return options_refuse(error, "--device %s: %s", a->device, why->message);
+    o->sized = a->chunk_size != NULL;
+    if (a->chunk_size && !chunk_sizes_parse(a->chunk_size, &o->chunk_sizes, error)) {
+        g_prefix_error(error, "--chunk-size %s: ", a->chunk_size);
+        return false;
+    }
+    return !a->link || link_parse(a->link, &o->h2d_rate, &o->d2h_rate, error);
+}
+
+static int run(void *data, GError **error)
+{
+    struct train_arguments *a = data;
+    if (!read_texts(a, error))
+        return STATUS_BAD_INPUT;
+    if (a->probe) {
+        struct progress *progress = progress_begin("measurements", false);
+        probe_run(a->options.device, a->output ? a->output : "machine.json", show_measurement,
+                  progress, error);
+        progress_end(progress);
+    } else if (run_options_complete(&a->options, error)) {
+        struct watch watch = {NULL, 0, 0};
+        const struct trainer_watch watched = {progress_is_shown(), begin_steps, show_step,
+                                              end_steps, &watch};
+        trainer_run(&a->options, &watched, error);
+    }
+    return STATUS_DONE;
+}
 
 int main(int argc, char **argv)
 {
-    struct run_options options;
-    GError *error = NULL;
-    int status = 0;
-    setlocale(LC_CTYPE, "");
-    if (!run_options_parse(&options, &argc, &argv, &error))
-        status = 2;
-    else if (options.version)
-        puts("pstar-run " PSTAR_VERSION);
-    else if (options.probe)
-        status = probe_run(options.device, options.output ? options.output : "machine.json",
-                           &error);
-    else
-        status = trainer_run(&options, &error);
-    if (error)
-        fprintf(stderr, "pstar-run: %s\n", error->message);
-    g_clear_error(&error);
-    run_options_clear(&options);
-    return output_end("pstar-run", status);
+    struct train_arguments a = {.options = run_options_default()};
+    struct run_options *o = &a.options;
+    const struct option options[] = {
+        {.shared = OPTION_MODEL,
+         .file = &o->model,
+         .help = "weights are read from model.safetensors beside it, if that is there"},
+        {.name = "data",
+         .file = &o->data,
+         .help = "Text, or a token file of llm.c, to train on",
+         .value = "FILE"},
+        {.name = "data-order",
+         .choice = &o->data_order,
+         .help = "Order of the sequences; default: random",
+         .value = "random|sequential"},
+        {.name = "held-out",
+         .real = &o->held_out,
+         .help = "Share at the end of the data that is only evaluated; default: 0",
+         .value = "X",
+         .below = 1},
+        {.name = "plan", .file = &o->plan, .help = "Train with this plan", .value = "PLAN"},
+        {.shared = OPTION_EMIT_PLAN, .file = &o->emit_plan},
+        {.name = "device",
+         .text = &a.device,
+         .help = "Device to train on; default: cpu",
+         .value = "cpu|cuda"},
+        {.shared = OPTION_DEVICE_MEMORY,
+         .size = &o->device_budget,
+         .help = "default: what holds everything"},
+        {.shared = OPTION_HOST_MEMORY, .size = &o->host_budget},
+        {.shared = OPTION_CHUNK_SIZE,
+         .text = &a.chunk_size,
+         .help = "default: chosen for the model"},
+        {.shared = OPTION_LAYOUT, .file = &o->layout},
+        {.shared = OPTION_POLICY, .text = &o->policy, .help = "default: opt"},
+        {.shared = OPTION_LOOK_AHEAD, .count32 = &o->look_ahead},
+        {.shared = OPTION_LINK,
+         .text = &a.link,
+         .help = "the CPU device's copies then take as long as over such a link"},
+        /* OpenMP ends the program if it gets no more threads. */
+        {.shared = OPTION_THREADS, .count32 = &o->threads, .least = 1, .most = 1024},
+        {.name = "steps",
+         .count = &o->steps,
+         .help = "Steps of training, including those before --resume; default: 100",
+         .value = "N",
+         .least = 1},
+        {.shared = OPTION_BATCH,
+         .count32 = &o->batch,
+         .help = "default: the plan's, or 4",
+         .least = 1},
+        {.shared = OPTION_SEQUENCE,
+         .count32 = &o->sequence,
+         .help = "default: the plan's, or 256, or the most that the model takes",
+         .least = 1},
+        {.shared = OPTION_MICRO_BATCHES,
+         .count32 = &o->micro_batches,
+         .help = "or the plan's; their gradients are summed",
+         .least = 1},
+        {.shared = OPTION_PRECISION, .choice = &o->precision, .help = "default: fp32"},
+        {.shared = OPTION_BYTES_PER_PARAMETER,
+         .count32 = &o->bytes_per_parameter,
+         .help = "or the plan's; 12 needs a second backward unless --clip is 0",
+         .least = 1},
+        {.shared = OPTION_RECOMPUTE,
+         .text = &o->recompute,
+         .help = "default: none; with --plan, the plan's"},
+        {.shared = OPTION_OFFLOAD_ACTIVATIONS,
+         .text = &o->offload,
+         .help = "default: none; with --plan, the plan's"},
+        {.shared = OPTION_HOST_EMBEDDING, .flag = &o->host_embedding},
+        {.shared = OPTION_HOST_UPDATE, .flag = &o->host_update},
+        {.name = "lr",
+         .real = &o->learning_rate,
+         .help = "Learning rate; default: 0.0006",
+         .value = "X",
+         .least = 1e-30},
+        {.name = "min-lr",
+         .real = &o->least_learning_rate,
+         .help = "Learning rate at the end of the schedule; default: a tenth of --lr",
+         .value = "X"},
+        {.name = "warmup-steps",
+         .count = &o->warm_up_steps,
+         .help = "Steps until the full learning rate; default: 10",
+         .value = "N"},
+        {.name = "schedule-steps",
+         .count = &o->schedule_steps,
+         .help = "Steps until the least learning rate; default: --steps",
+         .value = "N",
+         .least = 1},
+        {.name = "weight-decay",
+         .real = &o->weight_decay,
+         .help = "Decoupled weight decay of every tensor; default: 0.1",
+         .value = "X"},
+        {.name = "beta1",
+         .real = &o->beta1,
+         .help = "AdamW's beta1; default: 0.9",
+         .value = "X",
+         .below = 1},
+        {.name = "beta2",
+         .real = &o->beta2,
+         .help = "AdamW's beta2; default: 0.95",
+         .value = "X",
+         .below = 1},
+        {.name = "epsilon",
+         .real = &o->epsilon,
+         .help = "AdamW's epsilon; default: 1e-8",
+         .value = "X"},
+        {.name = "clip",
+         .real = &o->clip,
+         .help = "Greatest norm of the gradient, or 0 for no limit; default: 1",
+         .value = "X"},
+        {.shared = OPTION_SEED,
+         .count = &o->seed,
+         .help = "weights, order of the data, dropout; default: 0"},
+        {.name = "log",
+         .file = &o->log,
+         .help = "Write one JSON object per step",
+         .value = "FILE.jsonl"},
+        {.name = "eval", .file = &o->eval, .help = "Text to evaluate on", .value = "FILE"},
+        {.name = "eval-every",
+         .count = &o->eval_every,
+         .help = "Steps between evaluations; default: 0, at the end only",
+         .value = "N"},
+        {.name = "sample",
+         .count32 = &o->sample,
+         .help = "Number of tokens to write after training",
+         .value = "N"},
+        {.name = "save",
+         .file = &o->save,
+         .help = "Write a checkpoint at the end, or when interrupted",
+         .value = "DIR"},
+        {.name = "save-every",
+         .count = &o->save_every,
+         .help = "Steps between checkpoints; default: 0, at the end only",
+         .value = "N"},
+        {.name = "resume",
+         .file = &o->resume,
+         .help = "Continue from a checkpoint",
+         .value = "DIR"},
+        {.name = "dry-run",
+         .flag = &o->dry_run,
+         .help = "Print the memory and the traffic of the run without training"},
+        {.shared = OPTION_JSON, .flag = &o->json, .help = "to standard output, as one object"},
+        {.name = "probe",
+         .flag = &a.probe,
+         .help = "Measure this machine instead of training, and write a platform file"},
+        {.shared = OPTION_OUTPUT, .file = &a.output, .help = "with --probe; default: machine.json"},
+    };
+    const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
+    const struct program program = {.name = "pstar-run",
+                                    .usage = "- train a model that may exceed the device's memory",
+                                    .groups = &group,
+                                    .group_count = 1,
+                                    .run = run,
+                                    .data = &a};
+    return program_main(&program, argc, argv);
 }

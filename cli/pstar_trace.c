@@ -1,55 +1,26 @@
 /* pstar-trace: looks at traces, exports them, and synthesises them. */
 #include "cli/pstar_trace.h"
 #include "traces/export.h"
+#include "traces/failure.h"
 #include "traces/output_file.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 
-#include <locale.h>
-#include <stdlib.h>
 #include <string.h>
 
-int pstar_trace_fail(int status, GError *error)
+int pstar_trace_command(const char *command, const char *summary, const struct option *options,
+                        size_t option_count, int (*run)(void *data, GError **error), void *data,
+                        int argc, char **argv)
 {
-    fprintf(stderr, "pstar-trace: %s\n", error->message);
-    g_error_free(error);
-    return status;
-}
-
-int pstar_trace_usage(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("pstar-trace: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    return PSTAR_TRACE_BAD_INPUT;
-}
-
-bool pstar_trace_parse(int argc, char **argv, const char *command, const char *summary,
-                       const GOptionEntry *entries)
-{
-    g_autofree char *name = g_strconcat("pstar-trace ", command, NULL);
-    GOptionContext *context = g_option_context_new(NULL);
-    g_set_prgname(name); /* begins the line of usage */
-    g_option_context_set_summary(context, summary);
-    g_option_context_add_main_entries(context, entries, NULL);
-    GError *error = NULL;
-    bool good = g_option_context_parse(context, &argc, &argv, &error);
-    if (!good)
-        pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    g_option_context_free(context);
-    return good;
-}
-
-/* The one file that a command takes; NULL, after a message, if there is none or several. */
-static const char *only_file(char **files)
-{
-    if (files && files[0] && !files[1])
-        return files[0];
-    pstar_trace_usage("give one trace");
-    return NULL;
+    const struct option_group group = {.options = options, .count = option_count};
+    const struct program program = {.name = "pstar-trace",
+                                    .command = command,
+                                    .summary = summary,
+                                    .groups = &group,
+                                    .group_count = 1,
+                                    .run = run,
+                                    .data = data};
+    return program_main(&program, argc, argv);
 }
 
 void pstar_trace_print_json(json_t *json)
@@ -59,8 +30,19 @@ void pstar_trace_print_json(json_t *json)
     json_decref(json);
 }
 
+/* Returns the one file that a command takes, or NULL and an error. */
+static const char *only_file(char **files, GError **error)
+{
+    if (files && files[0] && !files[1])
+        return files[0];
+    options_refuse(error, "one TRACE is needed");
+    return NULL;
+}
+
+/* ---- info ---- */
+
 static void print_summary(const struct trace *trace, const struct records *records,
-                          const struct activity *activity, const char *path, gboolean as_json)
+                          const struct activity *activity, const char *path, bool as_json)
 {
     struct summary *summary = summary_new(trace, records, activity);
     if (as_json)
@@ -70,145 +52,143 @@ static void print_summary(const struct trace *trace, const struct records *recor
     summary_free(summary);
 }
 
-static int info_file(const char *path, gboolean as_json)
+struct info_arguments {
+    bool json;
+    char **files;
+};
+
+static int run_info(void *data, GError **error)
 {
-    GError *error = NULL;
+    const struct info_arguments *a = data;
+    const char *path = only_file(a->files, error);
     struct trace *trace = NULL;
     struct activity *activity = NULL;
-    struct records *records = records_read(path, &error);
+    struct records *records = path ? records_read(path, error) : NULL;
     if (records)
         activity = activity_read(
-            path, ACTIVITY_SUMMARY_PARTS | (records->has_iteration ? 0 : ACTIVITY_CALLS), &error);
+            path, ACTIVITY_SUMMARY_PARTS | (records->has_iteration ? 0 : ACTIVITY_CALLS), error);
     if (activity && !records->has_iteration)
-        pstar_trace_info_records(records, activity, path, as_json);
-    else if (activity && (trace = trace_read(path, &error)))
-        print_summary(trace, records, activity, path, as_json);
+        pstar_trace_info_records(records, activity, path, a->json);
+    else if (activity && (trace = trace_read(path, error)))
+        print_summary(trace, records, activity, path, a->json);
     trace_free(trace);
     activity_free(activity);
     records_free(records);
-    return !error ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    return STATUS_DONE;
 }
 
 static int info(int argc, char **argv)
 {
-    gboolean as_json = FALSE;
-    char **files = NULL;
-    const GOptionEntry entries[] = {
-        {"json", 0, 0, G_OPTION_ARG_NONE, &as_json, "Print one JSON object instead", NULL},
-        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "TRACE"},
-        {0}};
-    int status = PSTAR_TRACE_BAD_INPUT;
-    if (pstar_trace_parse(argc, argv, "info",
-                          "Prints what ran, the memory it takes, and where its time goes.",
-                          entries)) {
-        const char *path = only_file(files);
-        status = !path ? PSTAR_TRACE_BAD_INPUT : info_file(path, as_json);
-    }
-    g_strfreev(files);
-    return status;
+    struct info_arguments a = {0};
+    const struct option options[] = {
+        {.shared = OPTION_JSON, .flag = &a.json, .help = "to standard output, as one object"},
+        {.arguments = &a.files, .value = "TRACE"},
+    };
+    return pstar_trace_command("info",
+                               "Prints what ran, the memory it takes, and where its time goes.",
+                               options, G_N_ELEMENTS(options), run_info, &a, argc, argv);
 }
 
-static int check_file(const char *path)
+/* ---- check ---- */
+
+static bool check_file(const char *path, GError **error)
 {
-    GError *error = NULL;
-    if (!trace_verify(path, &error))
-        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    struct records *records = records_read(path, &error);
+    struct records *records = trace_verify(path, error) ? records_read(path, error) : NULL;
+    struct trace *trace = NULL;
+    bool ok = false;
     if (records && !records->has_iteration)
-        return pstar_trace_check_records(records, path);
-    records_free(records);
-    struct trace *trace = !error ? trace_read(path, &error) : NULL;
-    if (!trace)
-        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    printf("%s: a valid%s trace of %u tensors, %u operators, %u accesses and %u buffers\n", path,
-           trace->partial ? ", partial" : "", trace->tensor_count, trace->operator_count,
-           trace->access_count, trace->buffer_count);
+        ok = pstar_trace_check_records(records, path, error);
+    else if (records && (trace = trace_read(path, error))) {
+        printf("%s: a valid%s trace of %u tensors, %u operators, %u accesses and %u buffers\n",
+               path, trace->partial ? ", partial" : "", trace->tensor_count, trace->operator_count,
+               trace->access_count, trace->buffer_count);
+        ok = true;
+    }
     trace_free(trace);
-    return PSTAR_TRACE_DONE;
+    records_free(records);
+    return ok;
+}
+
+/* Checks all files, whatever is wrong with the ones before. */
+static int run_check(void *data, GError **error)
+{
+    char ***files = data;
+    int status = STATUS_DONE;
+    if (!*files)
+        return options_refuse(error, "at least one TRACE is needed");
+    for (char **file = *files; *file; file++) {
+        g_autoptr(GError) problem = NULL;
+        if (check_file(*file, &problem))
+            continue;
+        fprintf(stderr, "pstar-trace: %s\n", problem->message);
+        status = STATUS_BAD_INPUT;
+    }
+    return status;
 }
 
 static int check(int argc, char **argv)
 {
     char **files = NULL;
-    const GOptionEntry entries[] = {
-        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "TRACE..."}, {0}};
-    int status = PSTAR_TRACE_BAD_INPUT;
-    if (pstar_trace_parse(argc, argv, "check",
-                          "Reads traces whole and checks them. The status is 2 if one is damaged "
-                          "or contradicts itself.",
-                          entries)) {
-        status = !files ? pstar_trace_usage("give a trace") : PSTAR_TRACE_DONE;
-        for (char **file = files; file && *file; file++)
-            if (check_file(*file) != PSTAR_TRACE_DONE)
-                status = PSTAR_TRACE_BAD_INPUT;
-    }
-    g_strfreev(files);
-    return status;
+    const struct option options[] = {{.arguments = &files, .value = "TRACE..."}};
+    return pstar_trace_command("check",
+                               "Reads whole traces and checks them. Ends with status 2 if one is "
+                               "damaged or contradicts itself.",
+                               options, G_N_ELEMENTS(options), run_check, &files, argc, argv);
 }
 
-typedef void exporter(const struct trace *, const struct records *, FILE *);
+/* ---- export ---- */
 
-static exporter *find_exporter(const char *format)
-{
-    if (!format || strcmp(format, "jsonl") == 0)
-        return export_json_lines;
-    return strcmp(format, "chrome") == 0 ? export_chrome : NULL;
-}
+struct export_arguments {
+    uint8_t format; /* place in exporters */
+    char *output, **files;
+};
 
-static int export_to(const struct trace *trace, const struct records *records, exporter *write,
-                     const char *path)
+static void (*const exporters[])(const struct trace *, const struct records *,
+                                 FILE *) = {export_json_lines, export_chrome};
+
+static bool export_to(const struct trace *trace, const struct records *records,
+                      const struct export_arguments *a, GError **error)
 {
     struct output_file file;
-    GError *error = NULL;
-    if (output_file_open(&file, path, &error)) {
-        write(trace, records, file.stream);
-        output_file_close(&file, &error);
+    if (!a->output) {
+        exporters[a->format](trace, records, stdout);
+        return true;
     }
-    return error ? pstar_trace_fail(PSTAR_TRACE_FAILED, error) : PSTAR_TRACE_DONE;
+    if (!output_file_open(&file, a->output, error))
+        return failure_mark(error, FAILURE_RUNNING);
+    exporters[a->format](trace, records, file.stream);
+    return output_file_close(&file, error) || failure_mark(error, FAILURE_RUNNING);
 }
 
-static int export_file(const char *path, exporter *write, const char *output)
+static int run_export(void *data, GError **error)
 {
-    GError *error = NULL;
-    struct records *records = records_read(path, &error);
+    const struct export_arguments *a = data;
+    const char *path = only_file(a->files, error);
+    struct records *records = path ? records_read(path, error) : NULL;
     struct trace *trace = NULL;
-    if (records && records->has_iteration)
-        trace = trace_read(path, &error);
-    int status = PSTAR_TRACE_DONE;
-    if (error) {
-        status = pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    } else if (output) {
-        status = export_to(trace, records, write, output);
-    } else {
-        write(trace, records, stdout);
-    }
+    if (records && (!records->has_iteration || (trace = trace_read(path, error))))
+        export_to(trace, records, a, error);
     records_free(records);
     trace_free(trace);
-    return status;
+    return STATUS_DONE;
 }
 
 static int export(int argc, char **argv)
 {
-    char *format = NULL, *output = NULL, **files = NULL;
-    const GOptionEntry entries[] = {
-        {"format", 0, 0, G_OPTION_ARG_STRING, &format,
-         "JSON lines (the default), or Chrome trace events, which Perfetto opens", "jsonl|chrome"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "Default: standard output", "FILE"},
-        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "TRACE"},
-        {0}};
-    int status = PSTAR_TRACE_BAD_INPUT;
-    if (pstar_trace_parse(argc, argv, "export", "Writes a trace for other tools.", entries)) {
-        const char *path = only_file(files);
-        if (!find_exporter(format))
-            status = pstar_trace_usage("no format is called '%s': jsonl or chrome", format);
-        else if (path)
-            status = export_file(path, find_exporter(format), output);
-    }
-    g_free(format);
-    g_free(output);
-    g_strfreev(files);
-    return status;
+    struct export_arguments a = {0};
+    const struct option options[] = {
+        {.name = "format",
+         .choice = &a.format,
+         .help = "JSON lines (default), or Chrome trace events, which Perfetto opens",
+         .value = "jsonl|chrome"},
+        {.shared = OPTION_OUTPUT, .file = &a.output, .help = "default: standard output"},
+        {.arguments = &a.files, .value = "TRACE"},
+    };
+    return pstar_trace_command("export", "Writes a trace for other tools.", options,
+                               G_N_ELEMENTS(options), run_export, &a, argc, argv);
 }
+
+/* ---- the program ---- */
 
 static const struct {
     const char *name;
@@ -221,34 +201,36 @@ static const struct {
 
 static const char help[] =
     "Usage: pstar-trace COMMAND [OPTIONS] ...\n\n"
-    "  info TRACE       what ran, the memory it takes, where its time goes (--json)\n"
-    "  check TRACE...   whether traces are whole and consistent\n"
-    "  export TRACE     for other tools: --format jsonl|chrome, -o FILE\n"
-    "  import FILE      from PyTorch's profiler, Chakra, Nsight Systems: -o TRACE\n"
-    "  synth            a trace of a model that never ran, from its config: --model CONFIG\n"
-    "                   --batch B --seq T --precision fp32|bf16 -o FILE\n\n"
-    "pstar-trace COMMAND --help lists a command's options; --version prints the version.\n";
+    "  info TRACE       print what ran, the memory it takes, where its time goes (--json)\n"
+    "  check TRACE...   check whether traces are whole and consistent\n"
+    "  export TRACE     write a trace for other tools: --format jsonl|chrome, -o FILE\n"
+    "  import FILE      read a recording of PyTorch, Chakra or Nsight Systems: -o TRACE\n"
+    "  synth            write the trace of a model that never ran: --model CONFIG --batch B\n"
+    "                   --seq T --precision fp32|bf16 -o FILE\n\n"
+    "pstar-trace COMMAND --help lists the options of a command. --version prints the version.\n";
 
 int main(int argc, char **argv)
 {
-    setlocale(LC_CTYPE, "");
     if (argc < 2) {
         fputs(help, stderr);
-        return PSTAR_TRACE_BAD_INPUT;
+        return STATUS_BAD_INPUT;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         fputs(help, stdout);
-        return PSTAR_TRACE_DONE;
+        return STATUS_DONE;
     }
     if (strcmp(argv[1], "--version") == 0) {
-        printf("pstar-trace %s\n", PSTAR_VERSION);
-        return PSTAR_TRACE_DONE;
+        puts("pstar-trace " PSTAR_VERSION);
+        return STATUS_DONE;
     }
     for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
         if (strcmp(argv[1], commands[i].name) == 0) {
             argv[1] = argv[0];
-            return output_end("pstar-trace", commands[i].run(argc - 1, argv + 1));
+            return commands[i].run(argc - 1, argv + 1);
         }
-    return pstar_trace_usage("no command is called '%s': info, check, export, import or synth",
-                             argv[1]);
+    fprintf(stderr,
+            "pstar-trace: there is no command '%s': use info, check, export, import or "
+            "synth\n",
+            argv[1]);
+    return STATUS_BAD_INPUT;
 }

@@ -1,5 +1,6 @@
 /* The command import of pstar-trace. */
 #include "cli/pstar_trace.h"
+#include "traces/failure.h"
 #include "traces/files.h"
 #include "traces/import/import.h"
 #include "traces/trace_file.h"
@@ -13,32 +14,31 @@ static const struct {
     importer *import;
 } formats[] = {{"kineto", import_kineto}, {"chakra", import_chakra}, {"nsys", import_nsys}};
 
-static int report(const char *path, const GPtrArray *unknown)
+static bool print_imported(const char *path, const GPtrArray *unknown, GError **error)
 {
-    GError *error = NULL;
-    struct records *records = records_read(path, &error);
-    struct trace *trace = records && records->has_iteration ? trace_read(path, &error) : NULL;
-    if (!error && !trace)
+    struct records *records = records_read(path, error);
+    struct trace *trace = NULL;
+    bool ok = records && (!records->has_iteration || (trace = trace_read(path, error)));
+    if (ok && !trace)
         printf("%s: %u ranges, no iteration\n", path, records->event_count);
-    else if (!error)
+    else if (ok)
         printf("%s: %u tensors, %u operators, %u accesses, %u buffers\n", path, trace->tensor_count,
                trace->operator_count, trace->access_count, trace->buffer_count);
-    for (guint i = 0; !error && i < unknown->len; i++)
+    for (guint i = 0; ok && i < unknown->len; i++)
         printf("%-10s %s\n", i == 0 ? "unknown:" : "", (char *)g_ptr_array_index(unknown, i));
     records_free(records);
     trace_free(trace);
-    return !error ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_FAILED, error);
+    return ok || failure_mark(error, FAILURE_RUNNING);
 }
 
-/* `times` NULL: a file alone. */
-static int import_file(const char *from, const char *times, const char *to, importer *import)
+/* `times` may be NULL. */
+static bool import_file(const char *from, const char *times, const char *to, importer *import,
+                        GError **error)
 {
-    GError *error = NULL;
     g_autoptr(GPtrArray) unknown = g_ptr_array_new_with_free_func(g_free);
-    if (!times ? !import(from, to, unknown, &error)
-               : !import_chakra_timed(from, times, to, unknown, &error))
-        return pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
-    return report(to, unknown);
+    bool ok = times ? import_chakra_timed(from, times, to, unknown, error)
+                    : import(from, to, unknown, error);
+    return ok && print_imported(to, unknown, error);
 }
 
 static importer *find_format(const char *name)
@@ -49,7 +49,7 @@ static importer *find_format(const char *name)
     return NULL;
 }
 
-/* By the file's beginning; what cannot be read is left to the importer. */
+/* Tells the format from the beginning of the file. The importer reports what cannot be read. */
 static const char *guess_format(const char *path)
 {
     char begin[256] = {0};
@@ -65,44 +65,45 @@ static const char *guess_format(const char *path)
     return strstr(begin, "-chakra.") ? "chakra" : "kineto";
 }
 
-static const char *name_of(const char *format, const char *path)
+struct import_arguments {
+    char *format, *times, *output, **files;
+};
+
+static int run(void *data, GError **error)
 {
-    return format ? format : guess_format(path);
+    const struct import_arguments *a = data;
+    if (a->format && !find_format(a->format))
+        return options_refuse(error, "--format %s: must be one of kineto, chakra, nsys", a->format);
+    if (!a->files || a->files[1])
+        return options_refuse(error, "one FILE is needed");
+    if (!a->output)
+        return options_refuse(error, "-o TRACE is needed");
+    const char *format = a->format ? a->format : guess_format(a->files[0]);
+    if (a->times && strcmp(format, "chakra") != 0)
+        return options_refuse(error, "--times goes with execution traces only: other files have "
+                                     "their own times");
+    import_file(a->files[0], a->times, a->output, find_format(format), error);
+    return STATUS_DONE;
 }
 
 int pstar_trace_import(int argc, char **argv)
 {
-    char *format = NULL, *times = NULL, *output = NULL, **files = NULL;
-    const GOptionEntry entries[] = {
-        {"format", 0, 0, G_OPTION_ARG_STRING, &format,
-         "JSON of PyTorch's profiler, JSON of execution traces, SQLite export of Nsight Systems "
-         "(default: as the file begins)",
-         "kineto|chakra|nsys"},
-        {"times", 0, 0, G_OPTION_ARG_FILENAME, &times,
-         "With an execution trace: the profiler's JSON of the same run, which has its times",
-         "FILE"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &output, "The trace to write", "TRACE"},
-        {G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &files, NULL, "FILE"},
-        {0}};
-    int status = PSTAR_TRACE_BAD_INPUT;
-    if (pstar_trace_parse(argc, argv, "import",
-                          "Makes a trace of what another tool has recorded, and says what it "
-                          "could not know.",
-                          entries)) {
-        if (format && !find_format(format))
-            status = pstar_trace_usage("no format is called '%s': kineto, chakra or nsys", format);
-        else if (!files || files[1])
-            status = pstar_trace_usage("give one file");
-        else if (!output)
-            status = pstar_trace_usage("give the trace to write: -o TRACE");
-        else if (times && strcmp(name_of(format, files[0]), "chakra") != 0)
-            status = pstar_trace_usage("--times is for execution traces alone: others have theirs");
-        else
-            status = import_file(files[0], times, output, find_format(name_of(format, files[0])));
-    }
-    g_free(format);
-    g_free(times);
-    g_free(output);
-    g_strfreev(files);
-    return status;
+    struct import_arguments a = {0};
+    const struct option options[] = {
+        {.name = "format",
+         .text = &a.format,
+         .help = "JSON of PyTorch's profiler, JSON of execution traces, or SQLite export of Nsight "
+                 "Systems; default: as the file begins",
+         .value = "kineto|chakra|nsys"},
+        {.name = "times",
+         .file = &a.times,
+         .help = "With an execution trace: the profiler's JSON of the same run, for its times",
+         .value = "FILE"},
+        {.shared = OPTION_OUTPUT, .file = &a.output, .value = "TRACE"},
+        {.arguments = &a.files, .value = "FILE"},
+    };
+    return pstar_trace_command("import",
+                               "Makes a trace from what another tool has recorded, and prints what "
+                               "the recording leaves unknown.",
+                               options, G_N_ELEMENTS(options), run, &a, argc, argv);
 }

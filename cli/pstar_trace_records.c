@@ -1,6 +1,5 @@
-/* What pstar-trace says of a file without an iteration: what was recorded, and what the devices
- * did.
- */
+/* What pstar-trace prints about a file without an iteration: what was recorded, and what the
+ * devices did. */
 #include "cli/pstar_trace.h"
 #include "traces/activity/activity_summary.h"
 #include "traces/import/guess.h"
@@ -75,16 +74,15 @@ void pstar_trace_info_records(const struct records *records, const struct activi
     activity_summary_free(summary);
 }
 
-int pstar_trace_check_records(struct records *records, const char *path)
+bool pstar_trace_check_records(const struct records *records, const char *path, GError **error)
 {
-    GError *error = NULL;
-    struct activity *activity = activity_read(path, ACTIVITY_ALL, &error);
+    struct activity *activity = activity_read(path, ACTIVITY_ALL, error);
     bool partial = false;
-    if (activity && trace_is_partial(path, &partial, &error))
+    bool ok = activity && trace_is_partial(path, &partial, error);
+    if (ok)
         printf("%s: a valid%s trace without an iteration: %u NVTX events, %u kernels, %u copies\n",
                path, partial ? ", partial" : "", records->event_count, activity->kernel_count,
                activity->copy_count);
     activity_free(activity);
-    records_free(records);
-    return !error ? PSTAR_TRACE_DONE : pstar_trace_fail(PSTAR_TRACE_BAD_INPUT, error);
+    return ok;
 }

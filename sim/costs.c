@@ -41,26 +41,11 @@ static void clear(struct cost *cost)
 }
 
 /* A link has the same rate beside the other direction, and from any memory. */
-static bool set_direction(struct costs *costs, const char *assignment, GError **error)
+static void set_direction(struct costs *costs, int direction, double rate)
 {
-    int direction;
-    double rate;
-
-    if (g_str_has_prefix(assignment, "h2d="))
-        direction = 0;
-    else if (g_str_has_prefix(assignment, "d2h="))
-        direction = 1;
-    else {
-        g_set_error(error, COSTS_ERROR, COSTS_ERROR_INVALID, "link '%s': not h2d=RATE or d2h=RATE",
-                    assignment);
-        return false;
-    }
-    if (!rate_parse(strchr(assignment, '=') + 1, &rate, error))
-        return false;
     set_rate(direction ? &costs->d2h : &costs->h2d, rate);
     clear(&costs->both[direction]);
     clear(&costs->pageable[direction]);
-    return true;
 }
 
 /* A move reads and writes every byte. */
@@ -151,11 +136,12 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
         set_defaults(costs);
     if (platform && platform->threads.source && link)
         set_threads(&costs->threads, platform);
-    char **assignments = link ? g_strsplit(link, ",", -1) : NULL;
-    bool ok = true;
-    for (char **a = assignments; ok && a && *a; a++)
-        ok = set_direction(costs, *a, error);
-    g_strfreev(assignments);
+    double h2d = 0, d2h = 0;
+    bool ok = !link || link_parse(link, &h2d, &d2h, error);
+    if (h2d > 0)
+        set_direction(costs, 0, h2d);
+    if (d2h > 0)
+        set_direction(costs, 1, d2h);
     if (ok && check_rates(costs, error))
         return costs;
     costs_free(costs);

@@ -84,12 +84,3 @@ bool output_file_write_json(const char *path, const json_t *root, size_t flags, 
     fputc('\n', file.stream);
     return output_file_close(&file, error);
 }
-
-int output_end(const char *program, int status)
-{
-    bool good = !ferror(stdout);
-    if ((fflush(stdout) == 0 && good) || status != EXIT_SUCCESS)
-        return status;
-    fprintf(stderr, "%s: standard output: cannot be written: %s\n", program, g_strerror(errno));
-    return EXIT_FAILURE;
-}

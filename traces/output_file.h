@@ -31,8 +31,4 @@ bool output_file_write(const char *path, const char *text, GError **error);
 /* `root` in the form that jansson's `flags` say, and the end of a line. */
 bool output_file_write_json(const char *path, const json_t *root, size_t flags, GError **error);
 
-/* For main to end with: `status`, or, after a message, 1 where that is 0 and not all that the
- * program printed could be written. */
-int output_end(const char *program, int status);
-
 #endif

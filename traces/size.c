@@ -119,6 +119,26 @@ bool rate_parse(const char *text, double *bytes_per_second, GError **error)
     return true;
 }
 
+bool link_parse(const char *text, double *h2d, double *d2h, GError **error)
+{
+    g_auto(GStrv) parts = g_strsplit(text, ",", -1);
+    for (char **part = parts; *part; part++) {
+        double *rate = g_str_has_prefix(*part, "h2d=")   ? h2d
+                       : g_str_has_prefix(*part, "d2h=") ? d2h
+                                                         : NULL;
+        if (!rate) {
+            g_set_error(error, SIZE_ERROR, SIZE_ERROR_SYNTAX,
+                        "--link %s: must be of the form h2d=RATE,d2h=RATE", text);
+            return false;
+        }
+        if (!rate_parse(*part + strlen("h2d="), rate, error)) {
+            g_prefix_error(error, "--link %s: ", text);
+            return false;
+        }
+    }
+    return true;
+}
+
 char *size_format(uint64_t bytes)
 {
     static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

@@ -4,19 +4,19 @@
 #include "engine/host/describe.h"
 #include "engine/probe/probe_measure.h"
 #include "engine/probe/probe_steps.h"
-#include "engine/train/progress.h"
+#include "traces/failure.h"
 #include "traces/output_file.h"
 
 #include <stdio.h>
 
-struct step {
+struct measurement {
     const char *subject;
     bool (*measure)(const struct device_ops *ops, struct platform *platform, GError **error);
     double seconds; /* about what it takes */
 };
 
 /* Of the CPU device, whose compute, copies and host are threads of one machine. */
-static const struct step of_threads[] = {
+static const struct measurement of_threads[] = {
     {"matrix products and memory", probe_compute, 7},
     {"optimizer", probe_updates, 3},
     {"copies", probe_copies, 14},
@@ -26,26 +26,19 @@ static const struct step of_threads[] = {
 };
 
 /* Of a device with a memory of its own. */
-static const struct step of_device[] = {
+static const struct measurement of_device[] = {
     {"matrix products and memory", probe_operators, 5},
     {"optimizer", probe_updates, 3},
     {"copies", probe_copies, 14},
     {NULL, NULL, 0},
 };
 
-static void show(const struct step *steps, size_t current)
+static struct probe_step step_of(const struct measurement *all, uint32_t current)
 {
-    double left = 0;
-    size_t count = current;
-    if (!progress_wanted())
-        return;
-    for (; steps[count].measure; count++)
-        left += steps[count].seconds;
-    fprintf(stderr, "\r\033[K");
-    if (current < count)
-        fprintf(stderr, "probe %zu/%zu  %s  about %.0f s left", current + 1, count,
-                steps[current].subject, left);
-    fflush(stderr);
+    struct probe_step step = {.done = current, .total = current, .subject = all[current].subject};
+    for (; all[step.total].measure; step.total++)
+        step.seconds_left += all[step.total].seconds;
+    return step;
 }
 
 static struct platform *describe(const struct device_ops *ops, GError **error)
@@ -70,23 +63,24 @@ static struct platform *describe(const struct device_ops *ops, GError **error)
     return platform;
 }
 
-int probe_run(const struct device_ops *ops, const char *path, GError **error)
+bool probe_run(const struct device_ops *ops, const char *path,
+               void (*show)(void *data, const struct probe_step *step), void *data, GError **error)
 {
-    const struct step *steps = ops == &device_cpu ? of_threads : of_device;
+    const struct measurement *all = ops == &device_cpu ? of_threads : of_device;
     struct platform *platform = output_file_has_place(path, error) ? describe(ops, error) : NULL;
     if (!platform)
-        return 2;
-    int status = 0;
-    size_t s = 0;
-    for (; steps[s].measure && status == 0; s++) {
-        show(steps, s);
-        status = steps[s].measure(ops, platform, error) ? 0 : 3;
+        return false;
+    bool ok = true;
+    for (uint32_t m = 0; all[m].measure && ok; m++) {
+        const struct probe_step step = step_of(all, m);
+        if (show)
+            show(data, &step);
+        ok = all[m].measure(ops, platform, error) || failure_mark(error, FAILURE_DOES_NOT_FIT);
     }
-    show(steps, s);
-    if (status == 0 && !platform_write(platform, path, error))
-        status = 1;
-    if (status == 0)
+    if (ok)
+        ok = platform_write(platform, path, error) || failure_mark(error, FAILURE_RUNNING);
+    if (ok)
         printf("%s: %s\n", path, platform->name);
     platform_free(platform);
-    return status;
+    return ok;
 }

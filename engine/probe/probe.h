@@ -4,9 +4,18 @@
 
 #include "engine/device.h"
 
-/* Takes less than a minute, and 0.4 GB; says on a terminal what it does. Returns the exit status:
- * 0, 2 where the path cannot be written or there is no such device, 1 where writing fails, 3 where
- * the machine has not the memory. */
-int probe_run(const struct device_ops *ops, const char *path, GError **error);
+/* What the probe begins to measure next. */
+struct probe_step {
+    uint32_t done, total; /* measurements */
+    const char *subject;
+    double seconds_left; /* about what the rest takes */
+};
+
+/* Takes less than a minute, and 0.4 GB. `show` is called before each measurement; it may be NULL.
+ * Fails if the path cannot be written, or if there is no such device. An error is marked
+ * (traces/failure.h) if writing fails after the measurements, or if the machine has too little
+ * memory. */
+bool probe_run(const struct device_ops *ops, const char *path,
+               void (*show)(void *data, const struct probe_step *step), void *data, GError **error);
 
 #endif

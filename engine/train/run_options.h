@@ -1,4 +1,4 @@
-/* The options of pstar-run, as given on the command line. */
+/* What a training run is asked to do. */
 #ifndef PSTAR_ENGINE_TRAIN_RUN_OPTIONS_H
 #define PSTAR_ENGINE_TRAIN_RUN_OPTIONS_H
 
@@ -29,13 +29,15 @@ struct run_options {
     uint8_t data_order; /* enum data_order */
     double learning_rate, least_learning_rate, weight_decay, beta1, beta2, epsilon, clip, held_out;
     bool host_embedding, host_update;
-    char *output; /* of the probe; NULL: machine.json */
-    bool dry_run, json, version, probe;
+    bool dry_run, json;
 };
 
-/* Parses and checks. Errors are G_OPTION_ERROR, SIZE_ERROR or LAYOUT_ERROR. Prints and exits for
- * --help alone, as GOption does. Clear the result in either case. */
-bool run_options_parse(struct run_options *options, int *argc, char ***argv, GError **error);
-void run_options_clear(struct run_options *options);
+/* Returns the options of a run for which nothing is given. */
+struct run_options run_options_default(void);
+
+/* Fills in what follows from other options: the model of a resumed run, the length of the schedule,
+ * the least learning rate. Fails with G_OPTION_ERROR if an option is missing, or contradicts
+ * another. The strings belong to the caller. */
+bool run_options_complete(struct run_options *options, GError **error);
 
 #endif

@@ -1,11 +1,10 @@
 #include "engine/train/trainer.h"
 
 #include "engine/device.h"
-#include "engine/train/interrupt.h"
-#include "engine/train/progress.h"
 #include "engine/train/run_log.h"
 #include "engine/train/run_report.h"
 #include "engine/train/training.h"
+#include "traces/failure.h"
 
 #include <math.h>
 
@@ -13,8 +12,8 @@
 struct loop {
     struct training *training;
     struct run_log *log;
-    struct progress progress;
-    struct interrupt interrupt;
+    const struct trainer_watch *watch;
+    double step_flops, peak_flops; /* 0: nobody watches */
     struct run_summary summary;
 };
 
@@ -26,16 +25,14 @@ static double step_flops(const struct trace *trace)
     return flops;
 }
 
-static struct progress start_progress(const struct training *training)
+static void measure_peak(struct loop *loop)
 {
-    struct progress progress = {.shown = progress_wanted(), .steps = training->options->steps};
+    const struct training *training = loop->training;
     struct device *device = engine_device(training->engine);
-    if (progress.shown) {
-        progress.step_flops = step_flops(training->run->iteration->trace);
-        progress.peak_flops = device->ops->peak_flops(device,
-                                                      training->run->iteration->job.precision);
-    }
-    return progress;
+    if (!loop->watch->shown)
+        return;
+    loop->step_flops = step_flops(training->run->iteration->trace);
+    loop->peak_flops = device->ops->peak_flops(device, training->run->iteration->job.precision);
 }
 
 static bool is_due(uint64_t step, uint64_t every, bool last)
@@ -70,9 +67,15 @@ static bool take_step(struct loop *loop, bool *last, GError **error)
     entry.gradient_norm = result.gradient_norm;
     entry.tokens_per_second = (double)job->micro_batches * job->batch * job->sequence / seconds;
     entry.figures = result.figures;
-    progress_step(&loop->progress, step, seconds, entry.loss, entry.tokens_per_second);
-
-    *last = step == options->steps || interrupt_arrived(&loop->interrupt);
+    const struct trainer_step done = {.step = step,
+                                      .steps = options->steps,
+                                      .seconds = seconds,
+                                      .loss = entry.loss,
+                                      .tokens_per_second = entry.tokens_per_second,
+                                      .flops = loop->step_flops,
+                                      .peak_flops = loop->peak_flops};
+    bool go_on = loop->watch->step(loop->watch->data, &done);
+    *last = step == options->steps || !go_on;
     if (training_can_evaluate(training) && is_due(step, options->eval_every, *last) &&
         !training_evaluate(training, &entry.eval_loss, error))
         return false;
@@ -85,11 +88,10 @@ static bool take_step(struct loop *loop, bool *last, GError **error)
 
 static bool take_steps(struct loop *loop, GError **error)
 {
-    bool last = false, good = true;
-    while (good && !last)
-        good = take_step(loop, &last, error);
-    progress_end(&loop->progress);
-    return good;
+    bool last = false, ok = true;
+    while (ok && !last)
+        ok = take_step(loop, &last, error);
+    return ok;
 }
 
 static bool train(struct loop *loop, GError **error)
@@ -100,8 +102,10 @@ static bool train(struct loop *loop, GError **error)
     loop->summary.unigram_entropy = data_unigram_entropy(training->data);
     run_log_describe(loop->log, training->run->plan, training->run->capacity.library_bytes,
                      loop->summary.unigram_entropy);
-    loop->progress = start_progress(training);
-    if (!take_steps(loop, error))
+    measure_peak(loop);
+    bool ok = take_steps(loop, error);
+    loop->watch->end(loop->watch->data);
+    if (!ok)
         return false;
     if (options->sample && !(sample = training_sample(training, error)))
         return false;
@@ -113,57 +117,47 @@ static bool train(struct loop *loop, GError **error)
     return true;
 }
 
-/* 2 or 3 for what the user asked for and cannot have. */
-static int refused(const GError *error)
-{
-    bool fits = !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT) &&
-                !g_error_matches(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY);
-    return fits ? 2 : 3;
-}
-
 static bool emit_plan(const struct run_options *options, const struct run_plan *run, GError **error)
 {
     return !options->emit_plan || plan_write(run->plan, options->emit_plan, error);
 }
 
-static int open_and_train(const struct run_options *options, const struct run_plan *run,
-                          GError **error)
+static bool open_and_train(const struct run_options *options, const struct run_plan *run,
+                           const struct trainer_watch *watch, GError **error)
 {
     struct training training = {0};
-    struct loop loop = {.training = &training, .summary = {.eval_loss = NAN}};
-    GError *problem = NULL;
-    int status = 0;
-    interrupt_open(&loop.interrupt);
-    if (!training_open(&training, options, run, &problem) ||
-        !(loop.log = run_log_open(options->log, &problem)) || !emit_plan(options, run, &problem))
-        status = refused(problem);
-    else if (!train(&loop, &problem))
-        status = 1;
-    interrupt_close(&loop.interrupt);
+    struct loop loop = {.training = &training, .watch = watch, .summary = {.eval_loss = NAN}};
+    watch->begin(watch->data);
+    bool ok = training_open(&training, options, run, error) &&
+              (loop.log = run_log_open(options->log, error)) && emit_plan(options, run, error);
+    if (ok && !train(&loop, error))
+        ok = failure_mark(error, FAILURE_RUNNING);
+    watch->end(watch->data);
     run_log_close(loop.log);
     training_clear(&training);
-    if (problem)
-        g_propagate_error(error, problem);
-    return status;
+    return ok;
 }
 
-static int show(const struct run_options *options, const struct run_plan *run, GError **error)
+static bool show(const struct run_options *options, const struct run_plan *run, GError **error)
 {
     run_report_print_dry(run, options->json);
-    return emit_plan(options, run, error) ? 0 : 2;
+    return emit_plan(options, run, error);
 }
 
-int trainer_run(const struct run_options *options, GError **error)
+bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,
+                 GError **error)
 {
     struct run_plan run;
     GError *problem = NULL;
-    if (!run_plan_prepare(&run, options, &problem)) {
-        int status = refused(problem);
-        g_propagate_error(error, problem);
-        return status;
+    bool ok = run_plan_prepare(&run, options, &problem);
+    if (ok) {
+        ok = options->dry_run ? show(options, &run, &problem)
+                              : open_and_train(options, &run, watch, &problem);
+        run_plan_clear(&run);
     }
-    int status = options->dry_run ? show(options, &run, error)
-                                  : open_and_train(options, &run, error);
-    run_plan_clear(&run);
-    return status;
+    if (g_error_matches(problem, DEVICE_ERROR, DEVICE_ERROR_MEMORY))
+        failure_mark(&problem, FAILURE_DOES_NOT_FIT);
+    if (problem)
+        g_propagate_error(error, problem);
+    return ok;
 }

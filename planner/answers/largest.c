@@ -288,7 +288,7 @@ static const char *precision_of(const struct question *question)
 
 static uint32_t sequence_of(const struct question *question, const struct model_config *config)
 {
-    return question->asked->sequence ? (uint32_t)question->asked->sequence : config->positions;
+    return question->asked->sequence ? question->asked->sequence : config->positions;
 }
 
 static struct trace *synthesise(const struct question *question, const struct model_config *config,
@@ -315,7 +315,7 @@ struct question_sizes {
 
 static uint32_t batch_of(const struct question *question)
 {
-    return question->asked->batch ? (uint32_t)question->asked->batch : 1;
+    return question->asked->batch ? question->asked->batch : 1;
 }
 
 static struct trace *make_model(void *data, uint32_t value, enum largest_way way, GError **error)

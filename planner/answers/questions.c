@@ -7,46 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-GOptionGroup *question_group(struct question_options *options)
-{
-    const GOptionEntry entries[] = {
-        {"max-model", 0, 0, G_OPTION_ARG_FILENAME, &options->max_model,
-         "The largest model that fits the --platform: of the configs whose paths begin so, or of "
-         "one config with 1 to 512 layers",
-         "FAMILY"},
-        {"max-batch", 0, 0, G_OPTION_ARG_FILENAME, &options->max_batch,
-         "The largest micro-batch with which a model fits the --platform", "CONFIG"},
-        {"min-memory", 0, 0, G_OPTION_ARG_STRING, &options->min_memory,
-         "The least device memory, and the least host memory, that train the TRACE so much slower "
-         "at "
-         "most",
-         "PERCENT"},
-        {"sensitivity", 0, 0, G_OPTION_ARG_FILENAME, &options->sensitivity,
-         "What more device memory or a faster link would buy for the TRACE, with a picture", "SVG"},
-        {"batch", 0, 0, G_OPTION_ARG_INT64, &options->batch,
-         "With --max-model: sequences a micro-batch; default: 1", "B"},
-        {"seq", 0, 0, G_OPTION_ARG_INT64, &options->sequence,
-         "With --max-model, --max-batch: tokens a sequence; default: the most that the model takes",
-         "T"},
-        {"precision", 0, 0, G_OPTION_ARG_STRING, &options->precision,
-         "With --max-model, --max-batch; default: bf16", "fp32|bf16"},
-        {0}};
-    GOptionGroup *group = g_option_group_new("questions", "Questions, one at a time:",
-                                             "Show the questions that can be asked", NULL, NULL);
-
-    g_option_group_add_entries(group, entries);
-    return group;
-}
-
-void question_options_clear(struct question_options *options)
-{
-    g_free(options->max_model);
-    g_free(options->max_batch);
-    g_free(options->min_memory);
-    g_free(options->sensitivity);
-    g_free(options->precision);
-}
-
 uint32_t question_count(const struct question_options *options)
 {
     return !!options->max_model + !!options->max_batch + !!options->min_memory +
@@ -58,17 +18,10 @@ bool question_is_about_models(const struct question_options *options)
     return options->max_model || options->max_batch;
 }
 
-static bool is_count(gint64 number)
-{
-    return number >= 0 && number <= UINT32_MAX;
-}
-
 const char *question_usage(const struct question_options *options)
 {
     if (question_count(options) > 1)
         return "one question at a time";
-    if (!is_count(options->batch) || !is_count(options->sequence))
-        return "--batch and --seq are at least 1";
     if (options->precision && strcmp(options->precision, "fp32") != 0 &&
         strcmp(options->precision, "bf16") != 0)
         return "--precision is fp32 or bf16";

@@ -9,12 +9,8 @@
 struct question_options {
     char *max_model, *max_batch, *min_memory, *sensitivity; /* one of them is asked */
     char *precision;                                        /* of models that are synthesised */
-    gint64 batch, sequence;                                 /* the same; 0: not said */
+    uint32_t batch, sequence;                               /* the same; 0: not said */
 };
-
-/* A group of options for GOptionContext, which fills `options`. The context frees it. */
-GOptionGroup *question_group(struct question_options *options);
-void question_options_clear(struct question_options *options);
 
 /* How many questions are asked. */
 uint32_t question_count(const struct question_options *options);

@@ -440,7 +440,7 @@ static void test_bad_usage(struct fixture *fixture, gconstpointer data)
     run(fixture, "import x");
     assert_refused(fixture, "-o TRACE");
     run(fixture, "import -o out x y");
-    assert_refused(fixture, "one file");
+    assert_refused(fixture, "one FILE");
     run(fixture, "import -o out --format pdf x");
     assert_refused(fixture, "pdf");
     run(fixture, "import -o out not-there");
@@ -448,9 +448,9 @@ static void test_bad_usage(struct fixture *fixture, gconstpointer data)
     run(fixture, "import -o out --format nsys " CONFIGS "gpt2.json");
     assert_refused(fixture, "no SQLite database");
     run(fixture, "info");
-    assert_refused(fixture, "one trace");
+    assert_refused(fixture, "one TRACE");
     run(fixture, "info a b");
-    assert_refused(fixture, "one trace");
+    assert_refused(fixture, "one TRACE");
     run(fixture, "export --format pdf a");
     assert_refused(fixture, "pdf");
     run(fixture, "synth %s", good);

@@ -53,22 +53,17 @@ static struct device_capacity measure(void)
     return capacity;
 }
 
-/* The options of a run of the model with these, on the device. */
-static struct run_options options_of(const struct fixture *f, const char *const *more)
+/* The options of a run of the model on the device. The model's path stays the fixture's. */
+static struct run_options options_of(const struct fixture *f)
 {
-    struct run_options options;
+    struct run_options options = run_options_default();
     GError *error = NULL;
-    g_autoptr(GStrvBuilder) builder = g_strv_builder_new();
-    g_strv_builder_add_many(builder, "pstar-run", "--model", f->model, "--data", f->model,
-                            "--batch", "2", "--seq", "32", NULL);
-    g_strv_builder_addv(builder, (const char **)more);
-    g_auto(GStrv) words = g_strv_builder_end(builder);
-    g_autofree char **argv = g_memdup2(words, (g_strv_length(words) + 1) * sizeof *words);
-    char **arguments = argv;
-    int argc = (int)g_strv_length(argv);
-    g_assert_true(run_options_parse(&options, &argc, &arguments, &error));
-    g_assert_no_error(error);
+    options.model = options.data = f->model;
+    options.batch = 2;
+    options.sequence = 32;
     options.device = &device_cuda;
+    g_assert_true(run_options_complete(&options, &error));
+    g_assert_no_error(error);
     return options;
 }
 
@@ -76,12 +71,10 @@ static struct run_options options_of(const struct fixture *f, const char *const 
 static void prepare(struct run_plan *run, const struct fixture *f, uint64_t budget,
                     const char *says)
 {
-    g_autofree char *size = g_strdup_printf("%" G_GUINT64_FORMAT, budget);
-    const char *with[] = {"--device-memory", size, NULL}, *without[] = {NULL};
-    struct run_options options = options_of(f, budget == RUN_UNLIMITED ? without : with);
+    struct run_options options = options_of(f);
     GError *error = NULL;
+    options.device_budget = budget;
     bool prepared = run_plan_prepare(run, &options, &error);
-    run_options_clear(&options);
     g_assert_cmpint(prepared, ==, says == NULL);
     if (says) {
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
@@ -203,11 +196,11 @@ static void test_no_driver(struct fixture *f, gconstpointer data)
 /* A dry run shows what would be, and takes what others hold for granted. */
 static void test_dry_run(struct fixture *f, gconstpointer data)
 {
-    const char *const words[] = {"--dry-run", NULL};
-    struct run_options options = options_of(f, words);
+    struct run_options options = options_of(f);
     struct run_plan run;
     GError *error = NULL;
     (void)data;
+    options.dry_run = true;
     fake_cuda_hold(FAKE_CUDA_BYTES);
     g_assert_true(run_plan_prepare(&run, &options, &error));
     g_assert_no_error(error);
@@ -220,7 +213,6 @@ static void test_dry_run(struct fixture *f, gconstpointer data)
     g_assert_cmpuint(run.iteration->trace->library_bytes, ==, 0);
     run_plan_clear(&run);
     fake_cuda_fail(0, cudaSuccess);
-    run_options_clear(&options);
 }
 
 static int64_t number_of(json_t *object, const char *key)

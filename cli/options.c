@@ -1,0 +1,260 @@
+#include "cli/options.h"
+
+#include "traces/size.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *help, *value;
+    char letter;
+} table[SHARED_OPTIONS] = {
+    [OPTION_BATCH] = {"batch", "Sequences in a micro-batch", "B", 0},
+    [OPTION_BYTES_PER_PARAMETER] = {"bytes-per-parameter",
+                                    "Bytes of model data per parameter in bf16: 14 (default) or "
+                                    "12; with several micro-batches 18 (default) or 16",
+                                    "N", 0},
+    [OPTION_CHUNK_SIZE] = {"chunk-size",
+                           "Size of the chunks, or one size for each list of chunks: "
+                           "param=64MiB,master=1GiB",
+                           "SIZE|LIST=SIZE,..", 0},
+    [OPTION_DEVICE_MEMORY] = {"device-memory", "Budget of device memory", "SIZE", 0},
+    [OPTION_EMIT_PLAN] = {"emit-plan", "Write the plan, for pstar-run --plan", "PLAN", 0},
+    [OPTION_HOST_EMBEDDING] = {"host-embedding", "Run the embedding on the host", NULL, 0},
+    [OPTION_HOST_MEMORY] = {"host-memory", "Budget of host memory; default: unlimited", "SIZE", 0},
+    [OPTION_HOST_UPDATE] = {"host-update", "Run the optimizer on the host", NULL, 0},
+    [OPTION_JSON] = {"json", "Write the results as JSON", NULL, 0},
+    [OPTION_LAYOUT] = {"layout",
+                       "Take the chunks from a layout file or a plan, instead of --chunk-size",
+                       "FILE", 0},
+    [OPTION_LINK] = {"link", "Rates of the copies between host and device", "h2d=RATE,d2h=RATE", 0},
+    [OPTION_LOOK_AHEAD] = {"look-ahead", "How many moments ahead to fetch chunks; default: 0", "N",
+                           0},
+    [OPTION_MICRO_BATCHES] = {"micro-batches", "Micro-batches in a step; default: 1", "N", 0},
+    [OPTION_MODEL] = {"model", "The model's config.json, or the folder that holds it", "CONFIG", 0},
+    [OPTION_OFFLOAD_ACTIVATIONS] = {"offload-activations",
+                                    "Layers whose activations may leave the device",
+                                    "all|none|0,2,5-7", 0},
+    [OPTION_OUTPUT] = {"output", "Where to write the result", "FILE", 'o'},
+    [OPTION_PLATFORM] = {"platform",
+                         "Measured rates of a machine, as pstar-run --probe writes them", "FILE",
+                         0},
+    [OPTION_POLICY] = {"policy", "Eviction policy", "NAME|./MINE.so", 0},
+    [OPTION_PRECISION] = {"precision", "Precision of parameters and activations", "fp32|bf16", 0},
+    [OPTION_RECOMPUTE] = {"recompute", "Layers that compute their activations again",
+                          "all|none|0,2,5-7", 0},
+    [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
+    [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},
+    [OPTION_THREADS] = {"threads", "Number of threads; default: all processors", "N", 0},
+    [OPTION_TIMELINE] = {"timeline",
+                         "Write when each operator and copy runs, for pstar-report and "
+                         "chrome://tracing",
+                         "FILE", 0},
+};
+
+static const char *name_of(const struct option *option)
+{
+    return option->arguments ? G_OPTION_REMAINING
+           : option->shared  ? table[option->shared].name
+                             : option->name;
+}
+
+static const char *value_of(const struct option *option)
+{
+    return option->value || !option->shared ? option->value : table[option->shared].value;
+}
+
+static bool refuse(const struct option *option, const char *text, GError **error,
+                   const char *format, ...) G_GNUC_PRINTF(4, 5);
+static bool refuse(const struct option *option, const char *text, GError **error,
+                   const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *why = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s %s: %s", name_of(option),
+                text, why);
+    return false;
+}
+
+bool options_refuse(GError **error, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *what = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s; see --help", what);
+    return false;
+}
+
+/* ---- from a text to a value ---- */
+
+static bool parse_count(const struct option *option, const char *text, GError **error)
+{
+    char *end;
+    gint64 value = g_ascii_strtoll(text, &end, 10);
+    gint64 least = (gint64)option->least;
+    gint64 most = option->most > 0 ? (gint64)option->most : option->count ? G_MAXINT64 : G_MAXINT32;
+    if (end == text || *end || value < least || value > most)
+        return refuse(option, text, error,
+                      "must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]", least,
+                      most);
+    if (option->count)
+        *option->count = (uint64_t)value;
+    else
+        *option->count32 = (uint32_t)value;
+    return true;
+}
+
+static bool parse_real(const struct option *option, const char *text, GError **error)
+{
+    char *end;
+    double value = g_ascii_strtod(text, &end);
+    double below = option->below > 0 ? option->below : INFINITY;
+    if (end == text || *end || !(value >= option->least && value < below))
+        return refuse(option, text, error, "must be a number in [%g, %g)", option->least, below);
+    *option->real = value;
+    return true;
+}
+
+static bool parse_size(const struct option *option, const char *text, GError **error)
+{
+    if (size_parse(text, option->size, error))
+        return true;
+    g_prefix_error(error, "--%s: ", name_of(option));
+    return false;
+}
+
+static bool parse_choice(const struct option *option, const char *text, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit(value_of(option), "|", -1);
+    for (uint8_t i = 0; words[i]; i++)
+        if (strcmp(words[i], text) == 0) {
+            *option->choice = i;
+            return true;
+        }
+    return refuse(option, text, error, "must be one of %s", value_of(option));
+}
+
+static bool parse_text(const struct option *option, const char *text, GError **error)
+{
+    return option->size                       ? parse_size(option, text, error)
+           : option->count || option->count32 ? parse_count(option, text, error)
+           : option->real                     ? parse_real(option, text, error)
+                                              : parse_choice(option, text, error);
+}
+
+/* ---- GOption ---- */
+
+/* What GOption fills for one option, before its text is parsed. */
+struct raw {
+    gboolean flag;
+    char *text;
+};
+
+static GOptionEntry entry_of(const struct option *option, struct raw *raw, GStringChunk *strings)
+{
+    const char *help = option->shared ? table[option->shared].help : option->help;
+    if (option->shared && option->help) {
+        g_autofree char *both = g_strconcat(help, "; ", option->help, NULL);
+        help = g_string_chunk_insert(strings, both);
+    }
+    GOptionEntry entry = {.long_name = name_of(option),
+                          .short_name = option->shared ? table[option->shared].letter
+                                                       : option->letter,
+                          .arg = G_OPTION_ARG_STRING,
+                          .arg_data = &raw->text,
+                          .description = help,
+                          .arg_description = value_of(option)};
+    if (option->flag) {
+        entry.arg = G_OPTION_ARG_NONE;
+        entry.arg_data = &raw->flag;
+        entry.arg_description = NULL;
+    } else if (option->arguments) {
+        entry.arg = G_OPTION_ARG_FILENAME_ARRAY;
+        entry.arg_data = option->arguments;
+    } else if (option->file) {
+        entry.arg = G_OPTION_ARG_FILENAME;
+        entry.arg_data = option->file;
+    } else if (option->text) {
+        entry.arg_data = option->text;
+    }
+    return entry;
+}
+
+static void add_group(GOptionContext *context, const struct option_group *group, struct raw *raw,
+                      gboolean *version, GStringChunk *strings)
+{
+    GArray *entries = g_array_new(TRUE, TRUE, sizeof(GOptionEntry));
+    const GOptionEntry print_version = {"version",           0,   0, G_OPTION_ARG_NONE, version,
+                                        "Print the version", NULL};
+    for (size_t i = 0; i < group->count; i++) {
+        GOptionEntry entry = entry_of(&group->options[i], &raw[i], strings);
+        g_array_append_val(entries, entry);
+    }
+    if (group->name) {
+        GOptionGroup *added = g_option_group_new(group->name, group->title, group->help, NULL,
+                                                 NULL);
+        g_option_group_add_entries(added, (const GOptionEntry *)(void *)entries->data);
+        g_option_context_add_group(context, added);
+    } else {
+        g_array_append_val(entries, print_version);
+        g_option_context_add_main_entries(context, (const GOptionEntry *)(void *)entries->data,
+                                          NULL);
+    }
+    g_array_unref(entries);
+}
+
+static bool take_values(const struct option_group *group, const struct raw *raw, GError **error)
+{
+    for (size_t i = 0; i < group->count; i++) {
+        const struct option *option = &group->options[i];
+        if (option->flag)
+            *option->flag |= raw[i].flag;
+        else if (raw[i].text && !parse_text(option, raw[i].text, error))
+            return false;
+    }
+    return true;
+}
+
+bool options_parse(GOptionContext *context, const struct option_group *groups, size_t group_count,
+                   int argc, char **argv, bool *version, GError **error)
+{
+    enum { CHUNK_BYTES = 1024 };
+    GStringChunk *strings = g_string_chunk_new(CHUNK_BYTES);
+    g_autofree struct raw **raw = g_new(struct raw *, group_count);
+    g_autofree char **rest = g_memdup2(argv, ((gsize)argc + 1) * sizeof *argv);
+    gboolean asked = FALSE;
+    for (size_t g = 0; g < group_count; g++) {
+        raw[g] = g_new0(struct raw, groups[g].count);
+        add_group(context, &groups[g], raw[g], &asked, strings);
+    }
+    bool ok = g_option_context_parse(context, &argc, &rest, error);
+    if (ok && !asked && argc > 1)
+        ok = options_refuse(error, "unexpected argument '%s'", rest[1]);
+    for (size_t g = 0; ok && !asked && g < group_count; g++)
+        ok = take_values(&groups[g], raw[g], error);
+    *version = asked;
+    for (size_t g = 0; g < group_count; g++) {
+        for (size_t i = 0; i < groups[g].count; i++)
+            g_free(raw[g][i].text);
+        g_free(raw[g]);
+    }
+    g_string_chunk_free(strings);
+    return ok;
+}
+
+void options_clear(const struct option_group *groups, size_t group_count)
+{
+    for (size_t g = 0; g < group_count; g++)
+        for (size_t i = 0; i < groups[g].count; i++) {
+            const struct option *option = &groups[g].options[i];
+            if (option->text)
+                g_clear_pointer(option->text, g_free);
+            if (option->file)
+                g_clear_pointer(option->file, g_free);
+            if (option->arguments)
+                g_clear_pointer(option->arguments, g_strfreev);
+        }
+}

@@ -1,0 +1,134 @@
+#include "planner/answers/requests.h"
+
+#include "planner/answers/emit.h"
+#include "planner/answers/explain.h"
+#include "planner/answers/plan_replay.h"
+#include "planner/answers/verify.h"
+#include "planner/proof/certificate.h"
+#include "planner/schedule/placement.h"
+#include "planner/search/traced.h"
+#include "traces/failure.h"
+#include "traces/trace_file.h"
+
+#include <stdio.h>
+
+/* ---- what a plan was made from ---- */
+
+bool request_platform(const struct plan_paths *paths, const struct certificate *certificate,
+                      struct platform **platform, GError **error)
+{
+    const char *link = paths->link;
+    if (paths->platform) {
+        *platform = platform_read(paths->platform, error);
+    } else if (certificate && certificate->platform) {
+        *platform = certificate_platform(certificate, error);
+        link = certificate->link;
+    } else {
+        return true;
+    }
+    if (*platform && link)
+        platform_keep_apart(*platform);
+    return *platform != NULL;
+}
+
+/* The costs that the paths name or, if they name none, the certificate's. */
+static struct costs *read_costs(const struct plan_paths *paths,
+                                const struct certificate *certificate, GError **error)
+{
+    if (!certificate || paths->platform || paths->link)
+        return costs_read(paths->platform, paths->link, error);
+    return certificate_costs(certificate, error);
+}
+
+static struct trace *read_trace_of(const struct plan *plan, const struct plan_paths *paths,
+                                   GError **error)
+{
+    struct platform *platform = NULL;
+    struct trace *trace = trace_read(paths->trace, error), *traced = NULL, *placed = NULL;
+    if (trace && request_platform(paths, plan->certificate, &platform, error) &&
+        (traced = derived_for_plan(plan, trace, platform, error)))
+        placed = placement_of_plan(plan, traced, platform, error);
+    platform_free(platform);
+    trace_free(traced);
+    trace_free(trace);
+    return placed;
+}
+
+/* ---- the requests ---- */
+
+bool request_explain(const struct plan_paths *paths, GError **error)
+{
+    struct trace *trace = NULL;
+    struct plan *plan = plan_read(paths->plan, error);
+    bool ok = plan && (!paths->trace || ((trace = read_trace_of(plan, paths, error)) &&
+                                         plan_check(plan, trace, error)));
+    if (ok)
+        explain_plan(plan, trace, stdout);
+    if (ok && paths->emit)
+        ok = emit_beside(paths->plan, paths->emit, plan, trace, stdout, error);
+    plan_free(plan);
+    trace_free(trace);
+    return ok;
+}
+
+bool request_verify(const struct plan_paths *paths, GError **error)
+{
+    struct trace *trace = NULL;
+    struct costs *costs = NULL;
+    struct plan_figures figures;
+    struct plan *plan = plan_read(paths->plan, error);
+    bool ok = plan && (trace = read_trace_of(plan, paths, error)) &&
+              (costs = read_costs(paths, plan->certificate, error)) &&
+              verify_plan(plan, trace, costs, &figures, error) &&
+              (!plan->certificate ||
+               verify_certificate(plan, paths->plan, trace, paths->trace, error));
+    if (ok)
+        printf("%s: possible, and moves what it predicts; a step takes %.4f s, %.4f s of it "
+               "stalled\n",
+               paths->plan, figures.iteration_seconds, figures.stall_seconds);
+    if (ok && plan->certificate)
+        explain_certificate(plan->certificate, stdout);
+    else if (ok)
+        puts("It has no certificate.");
+    if (ok && paths->timeline)
+        ok = plan_replay_write(plan, trace, costs, paths->timeline, error);
+    plan_free(plan);
+    trace_free(trace);
+    costs_free(costs);
+    return ok;
+}
+
+/* Proves how good the plan is, and writes it. */
+static bool write_result(const struct plan_paths *paths, const struct costs *costs,
+                         struct variants_result *result, GError **error)
+{
+    struct plan *plan = result->best->plan;
+    const struct trace *trace = result->best->trace;
+    g_autofree char *platform = NULL, *hash = NULL;
+    if (paths->platform && !g_file_get_contents(paths->platform, &platform, NULL, error))
+        return false;
+    if (!(hash = certificate_hash_file(paths->trace, error)))
+        return false;
+    const struct certificate_source source = {hash, platform, paths->link, result->traced};
+    if (!certificate_make(plan, trace, &source, error))
+        return false;
+    variants_list(result, plan->certificate);
+    return plan_write(plan, paths->plan, error) &&
+           (!paths->timeline || plan_replay_write(plan, trace, costs, paths->timeline, error));
+}
+
+bool request_plan(const struct plan_paths *paths, const struct trace *trace,
+                  const struct search_options *options, unsigned scope, GError **error)
+{
+    struct variants_result *result = variants_search(trace, options, scope, error);
+    if (!result)
+        return false;
+    bool ok = write_result(paths, options->costs, result, error);
+    if (ok)
+        explain_result(result->best, stdout);
+    if (ok && paths->emit)
+        ok = emit_beside(paths->plan, paths->emit, result->best->plan, result->best->trace, stdout,
+                         error);
+    variants_result_free(result);
+    return ok || failure_mark(error, FAILURE_RUNNING);
+}

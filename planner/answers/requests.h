@@ -1,0 +1,33 @@
+/* What pstar-plan does with plans: makes, verifies, explains them. Results go to standard output.
+ */
+#ifndef PSTAR_PLANNER_ANSWERS_REQUESTS_H
+#define PSTAR_PLANNER_ANSWERS_REQUESTS_H
+
+#include "planner/search/choices.h"
+
+/* Where a plan's inputs and by-products lie. Those that are not given are NULL. */
+struct plan_paths {
+    const char *plan, *trace;
+    const char *platform, *link; /* of a plan that is read: default, its certificate's */
+    const char *timeline;        /* to write */
+    const char *emit;            /* the other system whose settings to write beside the plan */
+};
+
+/* Prints the plan for a person; with its trace, more. */
+bool request_explain(const struct plan_paths *paths, GError **error);
+
+/* Checks the plan against its trace: that it can be executed, that it moves what it predicts, and
+ * that its certificate holds. */
+bool request_verify(const struct plan_paths *paths, GError **error);
+
+/* Searches, proves how good the best plan is, and writes it. Errors of writing are marked
+ * (traces/failure.h). */
+bool request_plan(const struct plan_paths *paths, const struct trace *trace,
+                  const struct search_options *options, unsigned scope, GError **error);
+
+/* Reads the platform that the paths name or, if they name none, the certificate's (may be NULL).
+ * *platform stays NULL if there is neither. */
+bool request_platform(const struct plan_paths *paths, const struct certificate *certificate,
+                      struct platform **platform, GError **error);
+
+#endif
