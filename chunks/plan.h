@@ -9,6 +9,7 @@
 
 #include "chunks/accesses.h"
 #include "chunks/certificate.h"
+#include "chunks/figures.h"
 #include "chunks/layout.h"
 #include "chunks/non_model.h"
 #include "traces/choices.h"
@@ -29,21 +30,6 @@ struct plan_action {
     uint32_t chunk;   /* 0 of a PLAN_WAIT */
     uint8_t kind;     /* enum plan_action_kind */
     uint64_t address; /* where it lies afterwards; NO_ADDRESS when it leaves, or of a PLAN_WAIT */
-};
-
-/* An iteration's figures in the steady state. Predicted ones stand in the plan, measured ones in a
- * run's log, under the same names. */
-struct plan_figures {
-    uint64_t h2d_bytes, d2h_bytes;   /* over the link: chunks, and activations of host operators */
-    uint64_t h2d_copies, d2h_copies; /* of chunks */
-    uint64_t evictions;              /* chunks that left the device, with or without a copy */
-    uint64_t moves, moved_bytes;     /* within the device */
-    uint64_t peak_device_bytes;      /* greatest of: end of the highest chunk, plus extent of the
-                                        non-model data, when an operator starts */
-    uint64_t peak_live_device_bytes; /* greatest sum of slots and live non-model bytes, likewise */
-    uint64_t peak_host_bytes;        /* slots of host-homed chunks and staging of host operators */
-    double stall_seconds;            /* compute waited for copies; predicted by a clock, else 0 */
-    double iteration_seconds;        /* 0: not predicted */
 };
 
 struct plan {

@@ -211,36 +211,13 @@ static bool read_schedule(struct reader *reader, const json_t *root, struct plan
     return fine;
 }
 
-static bool read_seconds(struct reader *reader, const json_t *object, const char *key,
-                         double *seconds)
-{
-    const json_t *value = json_object_get(object, key);
-    *seconds = json_number_value(value);
-    return (json_is_number(value) && *seconds >= 0) ||
-           refuse(reader, key, "not a number of seconds");
-}
-
 static bool read_figures(struct reader *reader, const json_t *root, struct plan_figures *figures)
 {
-    const json_t *object = json_object_get(root, "predicted");
-    const struct {
-        const char *key;
-        uint64_t *value;
-    } members[] = {{"h2d_bytes", &figures->h2d_bytes},
-                   {"d2h_bytes", &figures->d2h_bytes},
-                   {"h2d_copies", &figures->h2d_copies},
-                   {"d2h_copies", &figures->d2h_copies},
-                   {"evictions", &figures->evictions},
-                   {"moves", &figures->moves},
-                   {"moved_bytes", &figures->moved_bytes},
-                   {"peak_device_bytes", &figures->peak_device_bytes},
-                   {"peak_live_device_bytes", &figures->peak_live_device_bytes},
-                   {"peak_host_bytes", &figures->peak_host_bytes}};
-    for (size_t i = 0; i < G_N_ELEMENTS(members); i++)
-        if (!read_member(reader, object, members[i].key, INT64_MAX, members[i].value))
-            return false;
-    return read_seconds(reader, object, "stall_seconds", &figures->stall_seconds) &&
-           read_seconds(reader, object, "iteration_seconds", &figures->iteration_seconds);
+    const struct plan_figure *bad;
+    return figures_from_json(json_object_get(root, "predicted"), figures, &bad) ||
+           refuse(reader, bad->name,
+                  bad->unit == FIGURE_SECONDS ? "not a number of seconds"
+                                              : "not an integer in range");
 }
 
 static bool read_flags(struct reader *reader, const json_t *array, uint32_t count, uint8_t *flags)

@@ -29,20 +29,6 @@ static json_t *text(const char *value)
     return value ? json_string(value) : json_null();
 }
 
-static json_t *figures_json(const struct plan_figures *figures)
-{
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "h2d_bytes",
-                     (json_int_t)figures->h2d_bytes, "d2h_bytes", (json_int_t)figures->d2h_bytes,
-                     "h2d_copies", (json_int_t)figures->h2d_copies, "d2h_copies",
-                     (json_int_t)figures->d2h_copies, "evictions", (json_int_t)figures->evictions,
-                     "moves", (json_int_t)figures->moves, "moved_bytes",
-                     (json_int_t)figures->moved_bytes, "peak_device_bytes",
-                     (json_int_t)figures->peak_device_bytes, "peak_live_device_bytes",
-                     (json_int_t)figures->peak_live_device_bytes, "peak_host_bytes",
-                     (json_int_t)figures->peak_host_bytes, "stall_seconds", figures->stall_seconds,
-                     "iteration_seconds", figures->iteration_seconds);
-}
-
 /* The chunk that holds each buffer; null: none does. */
 static json_t *buffers_json(const struct layout *layout)
 {
@@ -140,7 +126,7 @@ static json_t *plan_json(const struct plan *plan)
                      "staging_address", (json_int_t)plan->staging_address, "layout",
                      layout_json(plan->layout), "host_address", numbers(plan->host_address, chunks),
                      "initial_address", numbers(plan->initial_address, chunks), "moments",
-                     schedule_json(plan), "predicted", figures_json(&plan->predicted));
+                     schedule_json(plan), "predicted", figures_to_json(&plan->predicted));
 }
 
 bool plan_write(const struct plan *plan, const char *path, GError **error)

@@ -1,6 +1,6 @@
 /* Advice on what else the step could be: a plan, a strategy, a chunk size, other hardware. */
+#include "chunks/figures.h"
 #include "report/contents.h"
-#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -96,14 +96,14 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
     const struct sweep_file_entry *used = entry_like(sweep, configuration);
     const struct sweep_file_entry *best =
         used ? sweep_file_best(sweep, configuration->device_budget, configuration->maker) : NULL;
-    if (!best || (double)quantity_traffic(&best->figures) >
-                     (1 - WORTH) * (double)quantity_traffic(&used->figures))
+    if (!best || (double)figures_traffic(&best->figures) >
+                     (1 - WORTH) * (double)figures_traffic(&used->figures))
         return;
     g_autofree char *now = size_format(used->configuration.chunk_bytes);
     g_autofree char *then = size_format(best->configuration.chunk_bytes);
-    g_autofree char *less = advice_gain((double)quantity_traffic(&best->figures),
-                                        (double)quantity_traffic(&used->figures));
-    g_autofree char *moved = size_format(quantity_traffic(&used->figures));
+    g_autofree char *less = advice_gain((double)figures_traffic(&best->figures),
+                                        (double)figures_traffic(&used->figures));
+    g_autofree char *moved = size_format(figures_traffic(&used->figures));
     g_autofree char *step = text_difference(best->figures.iteration_seconds,
                                             used->figures.iteration_seconds);
     advice_append(

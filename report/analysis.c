@@ -1,6 +1,6 @@
 #include "report/analysis.h"
 
-#include "report/quantities.h"
+#include "chunks/figures.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -188,12 +188,12 @@ unsigned prediction_equal_counts(const struct prediction *prediction, unsigned *
 {
     unsigned equal = 0;
     *of = 0;
-    for (const struct quantity *quantity = quantities; quantity->name; quantity++) {
-        if (quantity->unit == QUANTITY_SECONDS)
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++) {
+        if (figure->unit == FIGURE_SECONDS)
             continue;
         ++*of;
-        equal += quantity_value(&prediction->predicted, quantity) ==
-                 quantity_value(&prediction->measured, quantity);
+        equal += figures_value(&prediction->predicted, figure) ==
+                 figures_value(&prediction->measured, figure);
     }
     return equal;
 }

@@ -1,5 +1,5 @@
+#include "chunks/figures.h"
 #include "report/contents.h"
-#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -38,15 +38,14 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
         const struct sweep_file_entry *entry =
             sweep_file_best(g_ptr_array_index(contents->inputs->sweeps, s),
                             plan->configuration.device_budget, NULL);
-        if (entry &&
-            (!best || quantity_traffic(&entry->figures) < quantity_traffic(&best->figures)))
+        if (entry && (!best || figures_traffic(&entry->figures) < figures_traffic(&best->figures)))
             best = entry;
     }
     if (!best)
         return configuration_label(&plan->configuration);
     g_autofree char *label = configuration_short_label(&best->configuration);
-    uint64_t planned = quantity_traffic(&plan->plan->predicted);
-    uint64_t least = quantity_traffic(&best->figures);
+    uint64_t planned = figures_traffic(&plan->plan->predicted);
+    uint64_t least = figures_traffic(&best->figures);
     if (planned == least)
         return g_strdup_printf("as little as the best of the sweep (%s)", label);
     double times = (double)planned / (double)least;
@@ -66,14 +65,14 @@ static void add_traffic(struct contents *contents)
     if (inputs->plans->len) {
         const struct input_plan *plan = g_ptr_array_index(inputs->plans, 0);
         add(contents, "Traffic an iteration, planned",
-            size_format(quantity_traffic(&plan->plan->predicted)),
+            size_format(figures_traffic(&plan->plan->predicted)),
             compare_with_sweeps(contents, plan));
         return;
     }
     const struct sweep_file_entry *best =
         inputs->sweeps->len ? sweep_file_best(g_ptr_array_index(inputs->sweeps, 0), 0, NULL) : NULL;
     if (best)
-        add(contents, "Least traffic of the sweep", size_format(quantity_traffic(&best->figures)),
+        add(contents, "Least traffic of the sweep", size_format(figures_traffic(&best->figures)),
             configuration_label(&best->configuration));
 }
 

@@ -1,7 +1,7 @@
 /* Figures of runs: the loss, and what was predicted beside what was measured. */
+#include "chunks/figures.h"
 #include "report/plot.h"
 #include "report/plots.h"
-#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -224,7 +224,7 @@ struct panel {
 
 static double traffic(const struct plan_figures *figures)
 {
-    return (double)quantity_traffic(figures);
+    return (double)figures_traffic(figures);
 }
 
 static double peak(const struct plan_figures *figures)

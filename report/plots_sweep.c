@@ -1,7 +1,7 @@
 /* Figures of a sweep: lines by chunk size, and a map by chunk size and device memory. */
+#include "chunks/figures.h"
 #include "report/plot.h"
 #include "report/plots.h"
-#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -10,7 +10,7 @@
 
 static double traffic(const struct plan_figures *figures)
 {
-    return (double)quantity_traffic(figures);
+    return (double)figures_traffic(figures);
 }
 
 static double traffic_bound(const struct certificate *certificate)

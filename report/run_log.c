@@ -1,6 +1,6 @@
 #include "report/inputs.h"
 
-#include "report/quantities.h"
+#include "chunks/figures.h"
 #include "report/report.h"
 
 #include <errno.h>
@@ -51,8 +51,8 @@ static const char *read_object(struct logged_run *log, const json_t *object)
         .loss = number_of(object, "loss"),
         .eval_loss = number_of(object, "eval_loss"),
     };
-    const char *missing;
-    step.counted = quantities_from_json(object, &step.figures, &missing);
+    const struct plan_figure *bad;
+    step.counted = figures_from_json(object, &step.figures, &bad);
     g_array_append_val(log->steps, step);
     return NULL;
 }
@@ -131,11 +131,11 @@ static int compare_doubles(const void *left, const void *right)
 }
 
 /* Between the steps on both sides of the place, in proportion. */
-static double quantile_of(const GArray *steps, const struct quantity *quantity, double share)
+static double quantile_of(const GArray *steps, const struct plan_figure *figure, double share)
 {
     g_autofree double *values = g_new(double, steps->len);
     for (guint i = 0; i < steps->len; i++)
-        values[i] = quantity_value(&g_array_index(steps, struct run_step, i).figures, quantity);
+        values[i] = figures_value(&g_array_index(steps, struct run_step, i).figures, figure);
     qsort(values, steps->len, sizeof *values, compare_doubles);
     double place = share * (steps->len - 1);
     guint below = (guint)place, above = MIN(below + 1, steps->len - 1);
@@ -156,18 +156,9 @@ static GArray *steady_steps(const struct logged_run *log)
 
 static void set_times(const GArray *steps, double share, struct plan_figures *figures)
 {
-    for (const struct quantity *quantity = quantities; quantity->name; quantity++)
-        if (quantity->unit == QUANTITY_SECONDS)
-            quantity_set_seconds(figures, quantity, quantile_of(steps, quantity, share));
-}
-
-static bool counts_equal(const struct plan_figures *a, const struct plan_figures *b)
-{
-    for (const struct quantity *quantity = quantities; quantity->name; quantity++)
-        if (quantity->unit != QUANTITY_SECONDS &&
-            quantity_value(a, quantity) != quantity_value(b, quantity))
-            return false;
-    return true;
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
+        if (figure->unit == FIGURE_SECONDS)
+            figures_set_seconds(figures, figure, quantile_of(steps, figure, share));
 }
 
 bool run_log_measured(const struct logged_run *log, struct plan_figures *figures, bool *steady)
@@ -178,7 +169,7 @@ bool run_log_measured(const struct logged_run *log, struct plan_figures *figures
         *figures = g_array_index(counted, struct run_step, counted->len - 1).figures;
         for (guint i = 0; i + 1 < counted->len; i++)
             same = same &&
-                   counts_equal(&g_array_index(counted, struct run_step, i).figures, figures);
+                   figures_equal(&g_array_index(counted, struct run_step, i).figures, figures);
         set_times(counted, 0.5, figures);
     }
     if (steady)

@@ -1,6 +1,6 @@
 #include "report/output.h"
 
-#include "report/quantities.h"
+#include "chunks/figures.h"
 #include "report/text.h"
 
 static void append_printable(GString *text, const char *part)
@@ -159,8 +159,8 @@ static json_t *predictions_of(const struct contents *contents)
         json_object_set_new(object, "predictor", string_of(prediction->predictor));
         json_object_set_new(object, "run", string_of(prediction->run->origin));
         json_object_set_new(object, "steady", json_boolean(prediction->steady));
-        json_object_set_new(object, "predicted", quantities_to_json(&prediction->predicted));
-        json_object_set_new(object, "measured", quantities_to_json(&prediction->measured));
+        json_object_set_new(object, "predicted", figures_to_json(&prediction->predicted));
+        json_object_set_new(object, "measured", figures_to_json(&prediction->measured));
         json_array_append_new(predictions, object);
     }
     return predictions;

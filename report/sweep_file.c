@@ -1,6 +1,6 @@
 #include "report/inputs.h"
 
-#include "report/quantities.h"
+#include "chunks/figures.h"
 #include "report/report.h"
 
 #include <stddef.h>
@@ -54,6 +54,7 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
                        struct sweep_file_entry *entry, GError **error)
 {
     const char *missing = NULL;
+    const struct plan_figure *bad = NULL;
     const json_t *fits = json_object_get(object, "fits");
     if (!json_is_object(object))
         missing = "object";
@@ -65,8 +66,10 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
         missing = "chunk_bytes";
     else if (entry->configuration.device_budget == UINT64_MAX)
         missing = "device_memory_bytes";
-    else if (json_is_true(fits) && quantities_from_json(object, &entry->figures, &missing))
+    else if (json_is_true(fits) && figures_from_json(object, &entry->figures, &bad))
         entry->fits = true;
+    else if (bad)
+        missing = bad->name;
     if (!missing)
         return true;
     g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
@@ -155,7 +158,7 @@ const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
             (device_budget && entry->configuration.device_budget != device_budget) ||
             (maker && g_strcmp0(entry->configuration.maker, maker)))
             continue;
-        if (!best || quantity_traffic(&entry->figures) < quantity_traffic(&best->figures))
+        if (!best || figures_traffic(&entry->figures) < figures_traffic(&best->figures))
             best = entry;
     }
     return best;

@@ -1,6 +1,6 @@
+#include "chunks/figures.h"
 #include "report/analysis.h"
 #include "report/contents.h"
-#include "report/quantities.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -214,7 +214,7 @@ struct text_table *table_peaks(const struct contents *contents)
 
 static void add_traffic(struct text_table *table, char *what, const struct plan_figures *figures)
 {
-    table_add(table, what, size_format(quantity_traffic(figures)), size_format(figures->h2d_bytes),
+    table_add(table, what, size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
               size_format(figures->d2h_bytes), text_count(figures->h2d_copies),
               text_count(figures->d2h_copies), text_count(figures->evictions),
               size_format(figures->moved_bytes));
@@ -265,7 +265,7 @@ struct text_table *table_best(const struct sweep_file *sweep)
             table_add(table, size_format(budget),
                       g_strconcat(maker, entry == best ? " ★" : "", NULL),
                       size_format(entry->configuration.chunk_bytes),
-                      size_format(quantity_traffic(figures)), size_format(figures->h2d_bytes),
+                      size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
                       size_format(figures->d2h_bytes),
                       timed ? text_seconds(figures->stall_seconds) : g_strdup("–"),
                       timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
@@ -283,13 +283,13 @@ struct text_table *table_prediction(const struct prediction *prediction)
     g_autofree char *label = configuration_label(prediction->configuration);
     g_autofree char *title = g_strconcat("Predicted beside measured: ", label, NULL);
     struct text_table *table = table_new(title, "|Predicted|Measured|Difference");
-    for (const struct quantity *quantity = quantities; quantity->name; quantity++) {
-        double predicted = quantity_value(&prediction->predicted, quantity);
-        double measured = quantity_value(&prediction->measured, quantity);
-        bool unknown = quantity->unit == QUANTITY_SECONDS && !prediction->timed;
-        table_add(table, g_strdup(quantity->label),
-                  unknown ? g_strdup("–") : quantity_format(&prediction->predicted, quantity),
-                  quantity_format(&prediction->measured, quantity),
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++) {
+        double predicted = figures_value(&prediction->predicted, figure);
+        double measured = figures_value(&prediction->measured, figure);
+        bool unknown = figure->unit == FIGURE_SECONDS && !prediction->timed;
+        table_add(table, g_strdup(figure->label),
+                  unknown ? g_strdup("–") : text_figure(&prediction->predicted, figure),
+                  text_figure(&prediction->measured, figure),
                   unknown ? g_strdup("–") : text_difference(measured, predicted));
     }
     table->note = g_strdup_printf(

@@ -1,5 +1,7 @@
 #include "report/text.h"
 
+#include "traces/size.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -141,6 +143,19 @@ char *text_count(uint64_t count)
         g_string_append_c(result, digits[i]);
     }
     return g_string_free(result, FALSE);
+}
+
+char *text_figure(const struct plan_figures *figures, const struct plan_figure *figure)
+{
+    switch (figure->unit) {
+    case FIGURE_BYTES:
+        return size_format(figures_count(figures, figure));
+    case FIGURE_COUNT:
+        return text_count(figures_count(figures, figure));
+    case FIGURE_SECONDS:
+        break;
+    }
+    return text_seconds(figures_value(figures, figure));
 }
 
 char *text_difference(double value, double reference)

@@ -4,6 +4,8 @@
 #ifndef PSTAR_REPORT_TEXT_H
 #define PSTAR_REPORT_TEXT_H
 
+#include "chunks/figures.h"
+
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -33,6 +35,9 @@ char *text_rate(double bytes_a_second);
 
 /* "1,234,567" */
 char *text_count(uint64_t count);
+
+/* Returns a figure as text in its unit: "1.46 GiB", "1,234", "312 ms". */
+char *text_figure(const struct plan_figures *figures, const struct plan_figure *figure);
 
 /* A difference to a reference, in percent of it: "+1.3 %", "−20 %", "equal" for no difference at
  * all; "–" where the reference is 0 and the value is not. */

@@ -7,17 +7,6 @@
 
 enum { ITERATIONS_LEAST = 3, ITERATIONS_MOST = 8 };
 
-/* Times aside. */
-static bool same_counts(const struct plan_figures *a, const struct plan_figures *b)
-{
-    return a->h2d_bytes == b->h2d_bytes && a->d2h_bytes == b->d2h_bytes &&
-           a->h2d_copies == b->h2d_copies && a->d2h_copies == b->d2h_copies &&
-           a->evictions == b->evictions && a->moves == b->moves &&
-           a->moved_bytes == b->moved_bytes && a->peak_device_bytes == b->peak_device_bytes &&
-           a->peak_live_device_bytes == b->peak_live_device_bytes &&
-           a->peak_host_bytes == b->peak_host_bytes;
-}
-
 /* The moments that have not come again come so much after they did. */
 static void end_lap(const struct sim_job *job, uint32_t moment, double seconds)
 {
@@ -73,7 +62,7 @@ static struct replay_figures replay_noting(const struct plan *plan, const struct
     for (int i = 2; i <= ITERATIONS_MOST; i++) {
         struct plan_figures before = figures.steady;
         bool goes_on = iterate(residency, clock, &job, &figures.steady);
-        g_assert(same_counts(&figures.steady, &figures.first));
+        g_assert(figures_equal(&figures.steady, &figures.first));
         if (!goes_on)
             break;
         if (i >= ITERATIONS_LEAST && figures.steady.iteration_seconds == before.iteration_seconds)

@@ -5,32 +5,6 @@
 
 #include <jansson.h>
 
-/* The figures in the order of every table and file. */
-struct figure {
-    const char *name;
-    uint64_t value;
-};
-
-enum { FIGURES = 10 };
-
-static void list_figures(const struct plan_figures *f, struct figure figures[FIGURES])
-{
-    const struct figure all[FIGURES] = {
-        {"h2d_bytes", f->h2d_bytes},
-        {"d2h_bytes", f->d2h_bytes},
-        {"h2d_copies", f->h2d_copies},
-        {"d2h_copies", f->d2h_copies},
-        {"evictions", f->evictions},
-        {"moves", f->moves},
-        {"moved_bytes", f->moved_bytes},
-        {"peak_device_bytes", f->peak_device_bytes},
-        {"peak_live_device_bytes", f->peak_live_device_bytes},
-        {"peak_host_bytes", f->peak_host_bytes},
-    };
-    for (int i = 0; i < FIGURES; i++)
-        figures[i] = all[i];
-}
-
 static const char *way(const struct sweep_row *row)
 {
     return row->policy ? row->policy->name : row->strategy->name;
@@ -106,7 +80,6 @@ void sweep_print(const struct sweep *sweep, FILE *out)
 
 static json_t *row_json(const struct sweep_row *row)
 {
-    struct figure figures[FIGURES];
     json_t *object =
         json_pack("{sI ss? ss? ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes,
                   "layout", row->layout->name, "policy", row->policy ? row->policy->name : NULL,
@@ -120,11 +93,9 @@ static json_t *row_json(const struct sweep_row *row)
         json_object_set_new(object, "reason", json_string(row->reason));
         return object;
     }
-    list_figures(&row->figures, figures);
-    for (int i = 0; i < FIGURES; i++)
-        json_object_set_new(object, figures[i].name, json_integer((json_int_t)figures[i].value));
-    json_object_set_new(object, "stall_seconds", json_real(row->figures.stall_seconds));
-    json_object_set_new(object, "iteration_seconds", json_real(row->figures.iteration_seconds));
+    json_t *figures = figures_to_json(&row->figures);
+    json_object_update(object, figures);
+    json_decref(figures);
     if (row->phases)
         json_object_set_new(object, "phases", phases_json(row->phases));
     return object;
@@ -155,26 +126,29 @@ static void append_csv_text(GString *text, const char *value)
         g_string_append_printf(text, "\"%s\"", doubled);
 }
 
+/* A figure of a row that does not fit is empty. */
+static void append_csv_figure(GString *text, const struct sweep_row *row,
+                              const struct plan_figure *figure)
+{
+    g_string_append_c(text, ',');
+    if (!row->fits)
+        return;
+    if (figure->unit == FIGURE_SECONDS)
+        g_string_append_printf(text, "%.9f", figures_value(&row->figures, figure));
+    else
+        g_string_append_printf(text, "%" G_GUINT64_FORMAT, figures_count(&row->figures, figure));
+}
+
 static void append_csv_row(GString *text, const struct sweep_row *row)
 {
-    struct figure figures[FIGURES];
-
     g_string_append_printf(
         text, "%" G_GUINT64_FORMAT ",%s,%s,%" G_GUINT64_FORMAT ",%u,%d,%" G_GUINT64_FORMAT,
         row->chunk_bytes, row->policy ? row->policy->name : "",
         row->strategy ? row->strategy->name : "", row->device_budget, row->look_ahead, row->fits,
         row->least_device_bytes);
-    list_figures(&row->figures, figures);
-    for (int i = 0; i < FIGURES; i++)
-        if (row->fits)
-            g_string_append_printf(text, ",%" G_GUINT64_FORMAT, figures[i].value);
-        else
-            g_string_append_c(text, ',');
-    if (row->fits)
-        g_string_append_printf(text, ",%.9f,%.9f,", row->figures.stall_seconds,
-                               row->figures.iteration_seconds);
-    else
-        g_string_append(text, ",,,");
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
+        append_csv_figure(text, row, figure);
+    g_string_append_c(text, ',');
     append_csv_text(text, row->layout->name);
     g_string_append_c(text, '\n');
 }
@@ -184,12 +158,9 @@ bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error
     g_autoptr(GString)
         text = g_string_new("chunk_bytes,policy,strategy,device_memory_bytes,look_ahead,fits,"
                             "least_device_memory_bytes");
-    struct figure figures[FIGURES];
-
-    list_figures(&(struct plan_figures){0}, figures);
-    for (int i = 0; i < FIGURES; i++)
-        g_string_append_printf(text, ",%s", figures[i].name);
-    g_string_append(text, ",stall_seconds,iteration_seconds,layout\n");
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
+        g_string_append_printf(text, ",%s", figure->name);
+    g_string_append(text, ",layout\n");
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)
             append_csv_row(text, &sweep->rows[r]);

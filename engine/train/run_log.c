@@ -29,19 +29,6 @@ struct run_log *run_log_open(const char *path, GError **error)
     return log;
 }
 
-json_t *run_log_figures(const struct plan_figures *f)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}", "h2d_bytes",
-                     (json_int_t)f->h2d_bytes, "d2h_bytes", (json_int_t)f->d2h_bytes, "h2d_copies",
-                     (json_int_t)f->h2d_copies, "d2h_copies", (json_int_t)f->d2h_copies,
-                     "evictions", (json_int_t)f->evictions, "moves", (json_int_t)f->moves,
-                     "moved_bytes", (json_int_t)f->moved_bytes, "peak_device_bytes",
-                     (json_int_t)f->peak_device_bytes, "peak_live_device_bytes",
-                     (json_int_t)f->peak_live_device_bytes, "peak_host_bytes",
-                     (json_int_t)f->peak_host_bytes, "stall_seconds", f->stall_seconds,
-                     "iteration_seconds", f->iteration_seconds);
-}
-
 /* JSON has no infinities and no NaN. */
 static json_t *real(double value)
 {
@@ -73,7 +60,7 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
                              real(entry->loss), "gradient_norm", real(entry->gradient_norm),
                              "learning_rate", entry->learning_rate, "tokens_per_second",
                              entry->tokens_per_second);
-    json_t *figures = run_log_figures(&entry->figures);
+    json_t *figures = figures_to_json(&entry->figures);
     json_object_update(line, figures);
     json_decref(figures);
     if (!isnan(entry->eval_loss))

@@ -38,7 +38,4 @@ void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t lib
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error);
 void run_log_close(struct run_log *log); /* NULL is allowed */
 
-/* The figures under their names, to be freed with json_decref. */
-json_t *run_log_figures(const struct plan_figures *figures);
-
 #endif

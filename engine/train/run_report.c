@@ -52,7 +52,7 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
         (json_int_t)s->last.step, "first_loss", real_or_null(s->first_loss), "loss",
         real_or_null(s->last.loss), "eval_loss", real_or_null(s->eval_loss), "unigram_entropy",
         s->unigram_entropy, "tokens_per_second", s->last.tokens_per_second);
-    json_t *figures = run_log_figures(&s->last.figures);
+    json_t *figures = figures_to_json(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
     for (uint32_t i = 0; s->sample && i < s->sample->len; i++) {
@@ -164,7 +164,7 @@ static void print_dry_json(const struct run_plan *run)
                   (json_int_t)(plan->host_pool_bytes - plan->staging_address), "library_bytes",
                   (json_int_t)run->capacity.library_bytes, "least_device_bytes", (json_int_t)least,
                   "least_device_moment", trace->operators[tightest].name);
-    json_t *figures = run_log_figures(&plan->predicted);
+    json_t *figures = figures_to_json(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
     print_json(root);

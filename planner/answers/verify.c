@@ -11,30 +11,16 @@
 /* Fits may differ in their last digits from machine to machine. */
 #define SAME_SECONDS 1e-9
 
-static bool same(const char *name, uint64_t of_plan, uint64_t replayed, GError **error)
+static bool same_figures(const struct plan_figures *of_plan, const struct plan_figures *replayed,
+                         GError **error)
 {
-    if (of_plan == replayed)
-        return true;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "plan: %s is %" G_GUINT64_FORMAT " in the plan, %" G_GUINT64_FORMAT
-                " when replayed",
-                name, of_plan, replayed);
-    return false;
-}
-
-static bool same_figures(const struct plan_figures *p, const struct plan_figures *r, GError **error)
-{
-    return same("h2d_bytes", p->h2d_bytes, r->h2d_bytes, error) &&
-           same("d2h_bytes", p->d2h_bytes, r->d2h_bytes, error) &&
-           same("h2d_copies", p->h2d_copies, r->h2d_copies, error) &&
-           same("d2h_copies", p->d2h_copies, r->d2h_copies, error) &&
-           same("evictions", p->evictions, r->evictions, error) &&
-           same("moves", p->moves, r->moves, error) &&
-           same("moved_bytes", p->moved_bytes, r->moved_bytes, error) &&
-           same("peak_device_bytes", p->peak_device_bytes, r->peak_device_bytes, error) &&
-           same("peak_live_device_bytes", p->peak_live_device_bytes, r->peak_live_device_bytes,
-                error) &&
-           same("peak_host_bytes", p->peak_host_bytes, r->peak_host_bytes, error);
+    const struct plan_figure *figure = figures_first_difference(of_plan, replayed);
+    if (figure)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "plan: %s is %" G_GUINT64_FORMAT " in the plan, %" G_GUINT64_FORMAT
+                    " when replayed",
+                    figure->name, figures_count(of_plan, figure), figures_count(replayed, figure));
+    return !figure;
 }
 
 bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
@@ -64,13 +50,18 @@ static bool check_trace_file(const struct certificate *certificate, const char *
     return false;
 }
 
-static bool same_seconds(const char *name, double of_plan, double replayed, GError **error)
+static bool same_times(const struct plan_figures *of_plan, const struct plan_figures *replayed,
+                       GError **error)
 {
-    if (fabs(of_plan - replayed) <= SAME_SECONDS * fmax(of_plan, replayed))
-        return true;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "plan: %s is %.9f in the plan, %.9f when replayed", name, of_plan, replayed);
-    return false;
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++) {
+        double a = figures_value(of_plan, figure), b = figures_value(replayed, figure);
+        if (figure->unit != FIGURE_SECONDS || fabs(a - b) <= SAME_SECONDS * fmax(a, b))
+            continue;
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "plan: %s is %.9f in the plan, %.9f when replayed", figure->name, a, b);
+        return false;
+    }
+    return true;
 }
 
 static bool check_times(const struct plan *plan, const struct trace *trace, GError **error)
@@ -80,10 +71,7 @@ static bool check_times(const struct plan *plan, const struct trace *trace, GErr
         return false;
     struct plan_figures steady = plan_replay(plan, trace, costs, NULL);
     costs_free(costs);
-    return same_seconds("iteration_seconds", plan->predicted.iteration_seconds,
-                        steady.iteration_seconds, error) &&
-           same_seconds("stall_seconds", plan->predicted.stall_seconds, steady.stall_seconds,
-                        error);
+    return same_times(&plan->predicted, &steady, error);
 }
 
 /* The bounds of the plan's own choice and of the others, from the trace as it was recorded. */

@@ -120,17 +120,14 @@ char *sample_file(const struct sample *sample, const char *name, const char *tex
 
 static char *figures_text(const struct plan_figures *figures, double seconds)
 {
-    return g_strdup_printf(
-        "\"h2d_bytes\": %" G_GUINT64_FORMAT ", \"d2h_bytes\": %" G_GUINT64_FORMAT
-        ", \"h2d_copies\": %" G_GUINT64_FORMAT ", \"d2h_copies\": %" G_GUINT64_FORMAT
-        ", \"evictions\": %" G_GUINT64_FORMAT ", \"moves\": %" G_GUINT64_FORMAT
-        ", \"moved_bytes\": %" G_GUINT64_FORMAT ", \"peak_device_bytes\": %" G_GUINT64_FORMAT
-        ", \"peak_live_device_bytes\": %" G_GUINT64_FORMAT
-        ", \"peak_host_bytes\": %" G_GUINT64_FORMAT
-        ", \"stall_seconds\": %.3f, \"iteration_seconds\": %.3f",
-        figures->h2d_bytes, figures->d2h_bytes, figures->h2d_copies, figures->d2h_copies,
-        figures->evictions, figures->moves, figures->moved_bytes, figures->peak_device_bytes,
-        figures->peak_live_device_bytes, figures->peak_host_bytes, seconds / 4, seconds);
+    GString *text = g_string_new(NULL);
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
+        if (figure->unit != FIGURE_SECONDS)
+            g_string_append_printf(text, "\"%s\": %" G_GUINT64_FORMAT ", ", figure->name,
+                                   figures_count(figures, figure));
+    g_string_append_printf(text, "\"stall_seconds\": %.3f, \"iteration_seconds\": %.3f",
+                           seconds / 4, seconds);
+    return g_string_free(text, FALSE);
 }
 
 static char *entry_text(const char *policy, uint64_t chunk, uint64_t device, bool fits,

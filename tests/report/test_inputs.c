@@ -1,8 +1,8 @@
 /* Files are recognised by what is in them, paired where they belong together, and refused with the
  * place and the reason where they are damaged. */
+#include "chunks/figures.h"
 #include "models/place_updates.h"
 #include "report/analysis.h"
-#include "report/quantities.h"
 #include "report/report.h"
 #include "tests/report/sample.h"
 

@@ -221,16 +221,9 @@ static void check_figure(json_t *step, const char *name, uint64_t simulated, con
 
 static void check_step(json_t *step, const struct plan_figures *f, const char *draw)
 {
-    check_figure(step, "h2d_bytes", f->h2d_bytes, draw);
-    check_figure(step, "d2h_bytes", f->d2h_bytes, draw);
-    check_figure(step, "h2d_copies", f->h2d_copies, draw);
-    check_figure(step, "d2h_copies", f->d2h_copies, draw);
-    check_figure(step, "evictions", f->evictions, draw);
-    check_figure(step, "moves", f->moves, draw);
-    check_figure(step, "moved_bytes", f->moved_bytes, draw);
-    check_figure(step, "peak_device_bytes", f->peak_device_bytes, draw);
-    check_figure(step, "peak_live_device_bytes", f->peak_live_device_bytes, draw);
-    check_figure(step, "peak_host_bytes", f->peak_host_bytes, draw);
+    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
+        if (figure->unit != FIGURE_SECONDS)
+            check_figure(step, figure->name, figures_count(f, figure), draw);
 }
 
 static void check_log(const struct workshop *workshop, const struct replay_figures *simulated,

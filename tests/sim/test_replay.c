@@ -4,6 +4,7 @@
 #include "chunks/residency/residency.h"
 #include "sim/clock.h"
 #include "sim/replay.h"
+#include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"
 
 enum { CASES = 300 };
@@ -67,20 +68,6 @@ static uint64_t operators_ns(const struct trace *trace)
     return ns;
 }
 
-static void check_counts(const struct plan_figures *counted, const struct plan_figures *planned)
-{
-    g_assert_cmpuint(counted->h2d_bytes, ==, planned->h2d_bytes);
-    g_assert_cmpuint(counted->d2h_bytes, ==, planned->d2h_bytes);
-    g_assert_cmpuint(counted->h2d_copies, ==, planned->h2d_copies);
-    g_assert_cmpuint(counted->d2h_copies, ==, planned->d2h_copies);
-    g_assert_cmpuint(counted->evictions, ==, planned->evictions);
-    g_assert_cmpuint(counted->moves, ==, planned->moves);
-    g_assert_cmpuint(counted->moved_bytes, ==, planned->moved_bytes);
-    g_assert_cmpuint(counted->peak_device_bytes, ==, planned->peak_device_bytes);
-    g_assert_cmpuint(counted->peak_live_device_bytes, ==, planned->peak_live_device_bytes);
-    g_assert_cmpuint(counted->peak_host_bytes, ==, planned->peak_host_bytes);
-}
-
 static void check_times(const struct fixture *f, const struct plan_figures *figures)
 {
     double link = (double)MAX(costs_ns(&f->costs->h2d, figures->h2d_bytes),
@@ -111,8 +98,8 @@ static void test_random_plans(void)
             plan_check(plan, f.trace, &error);
             g_assert_no_error(error);
             struct replay_figures figures = replay(plan, &view);
-            check_counts(&figures.first, &plan->predicted);
-            check_counts(&figures.steady, &plan->predicted);
+            check_figures(&figures.first, &plan->predicted);
+            check_figures(&figures.steady, &plan->predicted);
             check_times(&f, &figures.steady);
             fitting++;
         }

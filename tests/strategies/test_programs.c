@@ -1,17 +1,11 @@
 /* One trace, collected from a run with everything resident; every strategy's plan made from it by
  * pstar-sim and trained with by pstar-run, without a flag of what the plan chose. */
+#include "chunks/figures.h"
 #include "tests/programs/workshop.h"
 
 #include <string.h>
 
 #define JOB "pstar-run --model model --data text.txt --steps 4 --batch 2 --seq 32 --threads 1"
-
-static const char *const counts[] = {
-    "h2d_bytes",       "d2h_bytes",         "h2d_copies",
-    "d2h_copies",      "evictions",         "moves",
-    "moved_bytes",     "peak_device_bytes", "peak_live_device_bytes",
-    "peak_host_bytes",
-};
 
 static const char *const names[] = {
     "resident",      "patrickstar",  "gemini-static:0.3", "gemini-auto:2", "zero-offload",
@@ -79,9 +73,10 @@ static void check_run(const json_t *row, const json_t *steps, const json_t *resi
         const json_t *step = json_array_get(steps, i), *same = json_array_get(resident, i);
         g_assert_cmpfloat(json_real_value(json_object_get(step, "loss")), ==,
                           json_real_value(json_object_get(same, "loss")));
-        for (size_t c = 0; c < G_N_ELEMENTS(counts); c++)
-            if (!json_equal(json_object_get(step, counts[c]), json_object_get(row, counts[c])))
-                g_error("%s of step %zu of %s", counts[c], i,
+        for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
+            if (figure->unit != FIGURE_SECONDS && !json_equal(json_object_get(step, figure->name),
+                                                              json_object_get(row, figure->name)))
+                g_error("%s of step %zu of %s", figure->name, i,
                         json_string_value(json_object_get(row, "strategy")));
     }
 }
