@@ -1,7 +1,7 @@
 #include "policies/stays.h"
 
+#include "policies/headroom.h"
 #include "policies/next_use.h"
-#include "policies/room.h"
 
 #include <string.h>
 
@@ -210,19 +210,28 @@ static void sweep_run(struct plan *plan, bool weigh, uint8_t *leaves)
 
 /* ---- the answers ---- */
 
+/* Returns false, and takes nothing, if a moment of the range lacks the bytes. */
+static bool take_room(struct headroom *room, uint32_t first, uint32_t length, int64_t bytes)
+{
+    if (headroom_first_below(room, first, length, bytes) != NO_INDEX)
+        return false;
+    headroom_take(room, first, length, bytes);
+    return true;
+}
+
 /* Those that the sweep kept, then any that still fit. */
 static void fill(struct plan *plan, const uint8_t *leaves, uint8_t *stays)
 {
-    struct policy_room *room = policy_room_new(plan->room, plan->view->moment_count);
+    struct headroom *room = headroom_new(plan->room, plan->view->moment_count);
     for (int others = 0; others < 2; others++)
         for (uint32_t i = 0; i < plan->saving; i++) {
             uint32_t g = plan->order[i];
             const struct policy_gap *gap = &plan->gaps[g];
             if (leaves[g] == others)
-                stays[g] = policy_room_take(room, gap->moment + 1, span(gap),
-                                            (int64_t)plan->view->chunk_bytes[gap->chunk]);
+                stays[g] = take_room(room, (gap->moment + 1) % plan->view->moment_count, span(gap),
+                                     (int64_t)plan->view->chunk_bytes[gap->chunk]);
         }
-    policy_room_free(room);
+    headroom_free(room);
 }
 
 static uint64_t traffic(const struct plan *plan, const uint8_t *stays)

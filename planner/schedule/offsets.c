@@ -1,6 +1,6 @@
 #include "planner/schedule/offsets.h"
 
-#include "planner/schedule/peaks.h"
+#include "policies/headroom.h"
 
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ struct offsets {
     uint32_t *placed;          /* [placed_count] those that have their address, by it */
     uint64_t *parts;           /* [placed_count] of the iteration, in which each holds its room */
     uint32_t placed_count;
-    struct peaks *non_model;
+    struct headroom *limit;  /* where chunks must end at each moment */
     uint64_t *permanent;     /* [chunk_count] of what never leaves; NO_ADDRESS for others */
     uint64_t bottom;         /* end of what never leaves */
     bool hold_until_vacated; /* stays hold their room until they are gone, where they can */
@@ -90,7 +90,8 @@ static uint64_t parts_of(const struct offsets *o, const struct live_range *range
 static uint64_t limit_of(const struct offsets *o, uint32_t index)
 {
     const struct live_range *range = &o->ranges[index];
-    return o->device_budget - peaks_over(o->non_model, range->enter, range->length);
+    uint32_t length = MIN(range->length, o->intervals->reuses->moment_count);
+    return (uint64_t)headroom_least(o->limit, range->enter, length);
 }
 
 /* The lowest address that is free throughout the stay, whose parts these are; where that is above
@@ -279,6 +280,15 @@ static bool find_all(struct offsets *o)
     return false;
 }
 
+static struct headroom *limit_new(const struct accesses *accesses, uint64_t device_budget)
+{
+    g_autofree int64_t *bytes = g_new(int64_t, accesses->moment_count);
+
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        bytes[m] = (int64_t)(device_budget - accesses->non_model[m]);
+    return headroom_new(bytes, accesses->moment_count);
+}
+
 struct offsets *offsets_find(const struct intervals *intervals, const struct homes *homes,
                              const struct accesses *accesses, uint64_t device_budget)
 {
@@ -293,7 +303,7 @@ struct offsets *offsets_find(const struct intervals *intervals, const struct hom
     o->order = g_new(uint32_t, o->count);
     o->placed = g_new(uint32_t, o->count);
     o->parts = g_new(uint64_t, o->count);
-    o->non_model = peaks_new(accesses->non_model, accesses->moment_count);
+    o->limit = limit_new(accesses, device_budget);
     o->ranges = g_new(struct live_range, o->count);
     for (uint32_t i = 0; i < o->count; i++) {
         o->wanted[i] = interval_at(o, i)->enter;
@@ -319,7 +329,7 @@ void offsets_free(struct offsets *offsets)
     g_free(offsets->order);
     g_free(offsets->placed);
     g_free(offsets->parts);
-    peaks_free(offsets->non_model);
+    headroom_free(offsets->limit);
     g_free(offsets->ranges);
     g_free(offsets->permanent);
     g_free(offsets);

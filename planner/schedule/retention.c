@@ -94,18 +94,6 @@ static void rank_reuses(struct retention *retention, const double *price,
         g_array_append_val(retention->order, g_array_index(ranked, struct ranked_reuse, i).reuse);
 }
 
-/* The moments of a gap's span; the second of the two where it wraps round. */
-struct span_pair {
-    uint32_t begin[2], end[2];
-};
-
-static struct span_pair stretches_of(const struct reuses *reuses, const struct reuse *reuse)
-{
-    if (reuse->to > reuse->from)
-        return (struct span_pair){{reuse->from + 1, 0}, {reuse->to, 0}};
-    return (struct span_pair){{reuse->from + 1, 0}, {reuses->moment_count, reuse->to}};
-}
-
 static uint32_t next_moment(const struct reuses *reuses, uint32_t moment)
 {
     return moment + 1 == reuses->moment_count ? 0 : moment + 1;
@@ -160,19 +148,14 @@ static bool fits(struct retention *retention, uint32_t g)
     const struct reuse *reuse = &reuses->items[g];
     int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk];
 
-    const struct span_pair spanned = stretches_of(reuses, reuse);
-
     if (headroom_at(retention->headroom, retention->blocked_at[g]) < bytes)
         return false;
-    for (int i = 0; i < 2; i++) {
-        uint32_t m = headroom_first_below(retention->headroom, spanned.begin[i], spanned.end[i],
-                                          bytes);
-        if (m < spanned.end[i]) {
-            retention->blocked_at[g] = m;
-            return false;
-        }
-    }
-    return true;
+    uint32_t blocked_at = headroom_first_below(
+        retention->headroom, next_moment(reuses, reuse->from), reuse_span(reuses, reuse), bytes);
+    if (blocked_at == NO_INDEX)
+        return true;
+    retention->blocked_at[g] = blocked_at;
+    return false;
 }
 
 static void set(struct retention *retention, uint32_t g, bool retained)
@@ -185,9 +168,8 @@ static void set(struct retention *retention, uint32_t g, bool retained)
 
     retention->traffic = retained ? retention->traffic - saved : retention->traffic + saved;
     retention->retained[g] = retained;
-    const struct span_pair spanned = stretches_of(reuses, reuse);
-    for (int i = 0; i < 2; i++)
-        headroom_take(retention->headroom, spanned.begin[i], spanned.end[i], bytes);
+    headroom_take(retention->headroom, next_moment(reuses, reuse->from), reuse_span(reuses, reuse),
+                  bytes);
 }
 
 static bool try_to_retain(struct retention *retention, uint32_t g)
@@ -296,12 +278,8 @@ static bool is_over_capacity(const struct retention *retention, const struct reu
 {
     const struct reuses *reuses = retention->reuses;
 
-    const struct span_pair spanned = stretches_of(reuses, reuse);
-    for (int i = 0; i < 2; i++)
-        if (headroom_first_below(retention->headroom, spanned.begin[i], spanned.end[i], 0) <
-            spanned.end[i])
-            return true;
-    return false;
+    return headroom_first_below(retention->headroom, next_moment(reuses, reuse->from),
+                                reuse_span(reuses, reuse), 0) != NO_INDEX;
 }
 
 void retention_reserve(struct retention *retention, uint64_t bytes)

@@ -5,7 +5,7 @@
 
 #include "chunks/decide.h"
 #include "planner/schedule/reuse.h"
-#include "planner/schedule/slack.h"
+#include "policies/headroom.h"
 
 struct retention {
     const struct reuses *reuses;

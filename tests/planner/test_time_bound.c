@@ -202,7 +202,7 @@ static bool retain_reuse(struct retention *retention, uint32_t g)
     retention->retained[g] = 1;
     for (uint32_t i = 1; i <= reuse_span(reuses, reuse); i++) {
         uint32_t m = (reuse->from + i) % reuses->moment_count;
-        headroom_take(retention->headroom, m, m + 1, (int64_t)reuses->slot_bytes[reuse->chunk]);
+        headroom_take(retention->headroom, m, 1, (int64_t)reuses->slot_bytes[reuse->chunk]);
         fits &= headroom_at(retention->headroom, m) >= 0;
     }
     retention->traffic = reuses_traffic(reuses, retention->retained);
