@@ -2,7 +2,7 @@
  * devices did. */
 #include "cli/pstar_trace.h"
 #include "traces/activity/activity_summary.h"
-#include "traces/import/guess.h"
+#include "traces/activity/guess.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 

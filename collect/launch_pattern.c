@@ -1,7 +1,6 @@
 #include "collect/launch_pattern.h"
 
-#include "traces/activity/period.h"
-#include "traces/import/kernel_words.h"
+#include "traces/activity/steps.h"
 
 #include <glib.h>
 #include <string.h>

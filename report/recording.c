@@ -1,7 +1,7 @@
 /* The timeline of one iteration that a trace has recorded. */
 #include "report/tracks.h"
+#include "traces/activity/guess.h"
 #include "traces/annotations.h"
-#include "traces/import/guess.h"
 #include "traces/records.h"
 
 #include <string.h>
@@ -339,7 +339,7 @@ static void add_named_phases(const struct recorded_step *recording, const GArray
     }
 }
 
-/* Where no range says a phase, kernels' names and allocations may (traces/import/guess.h). Its
+/* Where no range says a phase, kernels' names and allocations may (traces/activity/guess.h). Its
  * kernels are counted from its iteration's first launch; iterations are alike, so also from that of
  * this one.
  */

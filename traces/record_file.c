@@ -1,5 +1,4 @@
-#include "traces/activity/activity_store.h"
-#include "traces/activity/device_times.h"
+#include "traces/activity/activity_file.h"
 #include "traces/database.h"
 #include "traces/records.h"
 

@@ -1,4 +1,4 @@
-#include "traces/activity/activity_verify.h"
+#include "traces/activity/activity_file.h"
 #include "traces/annotations.h"
 #include "traces/database.h"
 #include "traces/records.h"

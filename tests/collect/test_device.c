@@ -4,8 +4,8 @@
 #include "tests/collect/process.h"
 #include "tests/collect/queued.h"
 #include "tests/collect/trained.h"
-#include "traces/activity/memory_use.h"
-#include "traces/import/guess.h"
+#include "traces/activity/activity_summary.h"
+#include "traces/activity/guess.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
 

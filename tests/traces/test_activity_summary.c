@@ -3,7 +3,7 @@
 
 #include "tests/traces/random_activity.h"
 #include "tests/traces/random_trace.h"
-#include "traces/activity/activity_verify.h"
+#include "traces/activity/activity_file.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>

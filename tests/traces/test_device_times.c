@@ -1,5 +1,5 @@
 /* Operators' times on a device, of tables made by hand: ranges, who asked for what, and waits. */
-#include "traces/activity/device_times.h"
+#include "traces/activity/activity_file.h"
 
 #include <string.h>
 

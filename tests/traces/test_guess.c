@@ -1,5 +1,5 @@
 /* Iterations that nobody annotated, made at random: what is told of them against what was made. */
-#include "traces/import/guess.h"
+#include "traces/activity/guess.h"
 
 #include "traces/annotations.h"
 

@@ -1,5 +1,5 @@
 /* Names of kernels, as CUDA's libraries and PyTorch have them. */
-#include "traces/import/kernel_words.h"
+#include "traces/activity/steps.h"
 
 #include <glib.h>
 

@@ -1,5 +1,5 @@
 /* Steps that are hidden in a sequence of symbols are found again. */
-#include "traces/activity/period.h"
+#include "traces/activity/steps.h"
 
 #include <glib.h>
 

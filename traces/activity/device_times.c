@@ -1,5 +1,4 @@
-#include "traces/activity/device_times.h"
-
+#include "traces/activity/activity_file.h"
 #include "traces/annotations.h"
 
 /* What runs on a device on its own account: copies that cross the link are nobody's operator. */

@@ -1,5 +1,5 @@
 /* SQLite exports of Nsight Systems: tables of the same names and columns are copied. */
-#include "traces/activity/activity_tables.h"
+#include "traces/activity/activity_file.h"
 #include "traces/database.h"
 #include "traces/files.h"
 #include "traces/import/import.h"

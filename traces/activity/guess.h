@@ -1,7 +1,7 @@
 /* An iteration that nobody annotated: its phases and its memory, from the kernels' names and from
  * when memory is allocated and freed. */
-#ifndef PSTAR_TRACES_IMPORT_GUESS_H
-#define PSTAR_TRACES_IMPORT_GUESS_H
+#ifndef PSTAR_TRACES_ACTIVITY_GUESS_H
+#define PSTAR_TRACES_ACTIVITY_GUESS_H
 
 #include "traces/records.h"
 

@@ -1,4 +1,4 @@
-#include "traces/import/guess.h"
+#include "traces/activity/guess.h"
 #include "traces/size.h"
 #include "traces/summary.h"
 

@@ -1,6 +1,8 @@
 /* What repeats in a sequence: the steps of a training run, in the kernels that it launched. */
-#ifndef PSTAR_TRACES_ACTIVITY_PERIOD_H
-#define PSTAR_TRACES_ACTIVITY_PERIOD_H
+#ifndef PSTAR_TRACES_ACTIVITY_STEPS_H
+#define PSTAR_TRACES_ACTIVITY_STEPS_H
+
+#include "traces/records.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +25,25 @@ struct period {
  * step repeat, too, and where they are many hardly anything else is there. */
 struct period period_find(const uint32_t *sequence, uint32_t length, uint32_t symbols,
                           const bool *ending);
+
+/* What a kernel is for, as far as its name tells. */
+
+/* Of an optimizer: "adam", "sgd", "multi_tensor_apply" and the like. */
+bool kernel_words_optimizer(const char *name);
+
+/* Of backward: "backward", "bwd", "dgrad", "wgrad" and the like. */
+bool kernel_words_backward(const char *name);
+
+/* A training run's steps, from the kernels alone. */
+
+/* What repeats among the kernels of the device's busiest stream; *step_ns is the median time from a
+ * step's first kernel to the next one's, 0 where nothing repeats. Where an optimizer's kernels are
+ * named so a step ends with them; its `count` may be 1 where the recording begins within one. */
+struct period activity_steps(const struct activity *activity, const struct records *records,
+                             uint32_t device, uint64_t *step_ns);
+
+/* The kernel at a place of the sequence in which the steps were found. */
+const struct kernel_record *activity_steps_kernel(const struct activity *activity, uint32_t device,
+                                                  uint32_t place);
 
 #endif
