@@ -1,7 +1,5 @@
-#include "traces/import/chakra.h"
-
 #include "traces/import/json_events.h"
-#include "traces/import/kineto_event.h"
+#include "traces/import/kineto.h"
 #include "traces/trace.h"
 
 #include <string.h>

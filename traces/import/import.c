@@ -1,6 +1,7 @@
 #include "traces/import/import.h"
 
 #include "traces/database.h"
+#include "traces/import/kineto.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>
@@ -94,5 +95,115 @@ bool import_write(const char *from, const char *to, const struct trace *trace,
                 import_publish(from, temporary, to, unknown, error);
     if (!good)
         g_unlink(temporary);
+    return good;
+}
+
+/* Operators and annotations are ranges of threads. */
+static struct record *make_events(const struct kineto *kineto)
+{
+    struct record *events = g_new0(struct record, kineto->ranges->len);
+    for (guint i = 0; i < kineto->ranges->len; i++) {
+        const struct kineto_range *range = &g_array_index(kineto->ranges, struct kineto_range, i);
+        events[i] = (struct record){.start_ns = range->start_ns,
+                                    .end_ns = range->end_ns,
+                                    .process = range->process,
+                                    .thread = range->thread & 0xffffff,
+                                    .text = range->name,
+                                    .type = RECORD_PUSH_POP};
+    }
+    return events;
+}
+
+static void note_events(const struct kineto *kineto, GPtrArray *unknown)
+{
+    for (guint i = 0; i < kineto->notes->len; i++)
+        g_ptr_array_add(unknown, g_strdup((const char *)g_ptr_array_index(kineto->notes, i)));
+    GHashTableIter categories;
+    gpointer category, count;
+    g_hash_table_iter_init(&categories, kineto->ignored);
+    while (g_hash_table_iter_next(&categories, &category, &count))
+        g_ptr_array_add(unknown, g_strdup_printf("%u ranges of category '%s', which is not read",
+                                                 GPOINTER_TO_UINT(count), (char *)category));
+    if (kineto->kernels->len == 0)
+        g_ptr_array_add(unknown, g_strdup("kernels: none was recorded; operators' times are the "
+                                          "host's"));
+}
+
+/* The same, with what the profiler has recorded; adds to `unknown` what that lacks. */
+static bool import_write_profile(const char *from, const char *to, const struct trace *trace,
+                                 const struct kineto *profile, GPtrArray *unknown, GError **error)
+{
+    struct activity activity = kineto_activity(profile);
+    struct records records = {
+        .events = make_events(profile), .event_count = profile->ranges->len, .activity = &activity};
+    note_events(profile, unknown);
+    records.strings = string_table_strings(profile->strings, &records.string_count);
+    bool good = import_write(from, to, trace, &records, unknown, error);
+    g_free(records.events);
+    g_free(records.strings);
+    return good;
+}
+
+bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError **error)
+{
+    struct kineto *kineto = kineto_read(from, error);
+    if (!kineto)
+        return false;
+    struct trace *trace = kineto_iteration(kineto, unknown);
+    bool good = import_write_profile(from, to, trace, kineto, unknown, error);
+    trace_free(trace);
+    kineto_free(kineto);
+    return good;
+}
+
+bool import_chakra(const char *from, const char *to, GPtrArray *unknown, GError **error)
+{
+    const struct records nothing = {0};
+    struct kineto *kineto = chakra_read(from, NULL, error);
+    if (!kineto)
+        return false;
+    struct trace *trace = kineto_iteration(kineto, unknown);
+    g_ptr_array_add(unknown, g_strdup("times: the file has the order of operators alone"));
+    bool good = import_write(from, to, trace, &nothing, unknown, error);
+    trace_free(trace);
+    kineto_free(kineto);
+    return good;
+}
+
+static void share(GArray **array, GArray *with)
+{
+    g_array_unref(*array);
+    *array = g_array_ref(with);
+}
+
+/* What the device did, by which operators' times are found. */
+static void share_device(struct kineto *kineto, const struct kineto *profile)
+{
+    share(&kineto->kernels, profile->kernels);
+    share(&kineto->launches, profile->launches);
+    share(&kineto->copies, profile->copies);
+    share(&kineto->sets, profile->sets);
+    share(&kineto->syncs, profile->syncs);
+    share(&kineto->calls, profile->calls);
+    share(&kineto->gpus, profile->gpus);
+}
+
+bool import_chakra_timed(const char *from, const char *times, const char *to, GPtrArray *unknown,
+                         GError **error)
+{
+    struct kineto *profile = kineto_read(times, error);
+    struct kineto *kineto = !profile ? NULL : chakra_read(from, profile, error);
+    struct trace *trace = NULL;
+    bool good = false;
+    if (kineto) {
+        share_device(kineto, profile);
+        trace = kineto_iteration(kineto, unknown);
+        for (guint i = 0; i < kineto->notes->len; i++)
+            g_ptr_array_add(unknown, g_strdup((const char *)g_ptr_array_index(kineto->notes, i)));
+        good = import_write_profile(from, to, trace, profile, unknown, error);
+    }
+    trace_free(trace);
+    kineto_free(kineto);
+    kineto_free(profile);
     return good;
 }

@@ -28,12 +28,6 @@ importer import_nsys;
 bool import_write(const char *from, const char *to, const struct trace *trace,
                   const struct records *records, const GPtrArray *unknown, GError **error);
 
-struct kineto;
-
-/* The same, with what the profiler has recorded; adds to `unknown` what that lacks. */
-bool import_write_profile(const char *from, const char *to, const struct trace *trace,
-                          const struct kineto *profile, GPtrArray *unknown, GError **error);
-
 /* Completes the trace of the import of `from` that was written to `path`, verifies it
  * (traces/trace_file.h), and moves it to `to`. */
 bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,

@@ -1,5 +1,5 @@
 /* Non-model data: what the allocator handed out within the step, gradients apart. */
-#include "traces/import/kineto_parts.h"
+#include "traces/import/kineto.h"
 
 #include <string.h>
 
