@@ -1,6 +1,5 @@
 /* pstar-collect: runs a command and records what it annotates and what its CUDA devices do. */
 #include "cli/program.h"
-#include "collect/allocator.h"
 #include "collect/launch.h"
 #include "collect/window.h"
 #include "traces/failure.h"

@@ -6,10 +6,10 @@
 #include "collect/declarations.h"
 #include "collect/device_session.h"
 #include "collect/harmless.h"
-#include "collect/launch_pattern.h"
-#include "collect/open_ranges.h"
+#include "collect/iterations.h"
 #include "collect/recording.h"
-#include "collect/sampler.h"
+
+#include <stdbool.h>
 
 enum state {
     PLAIN,     /* nothing has marked an iteration: every range is recorded */
@@ -109,5 +109,46 @@ void collector_open_at_once(struct collector *collector);
 
 /* Moves the annotations that were recorded into the file, which it begins where there is none. */
 void collector_flush_annotations(struct collector *collector);
+
+/* Ranges that have begun and not ended: those of a thread, one within the other. */
+
+struct open_range {
+    const struct collector_domain *domain;
+    int marks;            /* enum source: what it is to the iterations */
+    bool correlated;      /* the device session knows that it is open */
+    struct record record; /* its end still missing */
+};
+
+/* The calling thread's id, as the kernel has it. */
+uint32_t open_ranges_thread(void);
+
+/* Begins a range of the calling thread; the result is the number of its ranges around it. */
+int open_ranges_push(const struct open_range *range);
+
+/* Ends the calling thread's innermost range of the domain, into *range; *place is where it lay
+ * among the open ones, and those behind it have moved there. The result is the number of the
+ * thread's ranges that are still open, or -1 if there was none to end. */
+int open_ranges_pop(const struct collector_domain *domain, struct open_range *range,
+                    uint32_t *place);
+
+/* The calling thread's open ranges, the innermost last. */
+uint32_t open_ranges_count(void);
+const struct open_range *open_ranges_at(uint32_t place);
+
+/* A thread that does a little work again and again while a window is open, and on demand. It takes
+ * none of the program's signals. */
+
+struct sampler;
+
+/* `work` is called 20 times a second while sampling is on, and after sampler_wake. NULL: no thread
+ * can be started. */
+struct sampler *sampler_new(void (*work)(void *data), void *data);
+
+void sampler_turn(struct sampler *sampler, bool on);
+void sampler_wake(struct sampler *sampler);
+
+/* Waits until a call of `work` that is under way has ended; there is none later. NULL is allowed.
+ */
+void sampler_stop(struct sampler *sampler);
 
 #endif

@@ -1,9 +1,48 @@
-/* The collector's window: when it opens and closes, and what goes into the file. */
 #include "collect/collector_parts.h"
-#include "collect/machine.h"
 #include "traces/annotations.h"
 
+#include <glib.h>
+#include <string.h>
 #include <unistd.h>
+
+/* NULL where the kernel does not say. */
+static char *processor_name(void)
+{
+    char *text;
+    if (!g_file_get_contents("/proc/cpuinfo", &text, NULL, NULL))
+        return NULL;
+    char *name = NULL;
+    char *line = strstr(text, "model name");
+    char *colon = !line ? NULL : strchr(line, ':');
+    if (colon)
+        name = g_strstrip(g_strndup(colon + 1, strcspn(colon + 1, "\n")));
+    g_free(text);
+    return name;
+}
+
+/* The processor's name and the number of processors that the process may use: "Some CPU @ 2 GHz, 8
+ * processors". Free with g_free. */
+static char *machine_name(void)
+{
+    char *processor = processor_name();
+    char *name = g_strdup_printf("%s, %u processors", !processor ? "unknown" : processor,
+                                 g_get_num_processors());
+    g_free(processor);
+    return name;
+}
+
+/* The name of the program that this process runs. Free with g_free. */
+static char *machine_program(void)
+{
+    char *path = g_file_read_link("/proc/self/exe", NULL);
+    char *name = !path ? g_strdup("unknown") : g_path_get_basename(path);
+    char *valid = g_utf8_make_valid(name, -1);
+    g_free(name);
+    g_free(path);
+    return valid;
+}
+
+/* The collector's window: when it opens and closes, and what goes into the file. */
 
 static void set_state(struct collector *collector, enum state state)
 {

@@ -60,4 +60,35 @@ struct activity *device_log_take(struct device_log *log, const struct device_clo
 void device_log_pinned(struct device_log *log, const uint64_t *times_ns, uint32_t count,
                        uint64_t *bytes);
 
+/* One activity record of CUPTI's, one row of the trace's tables. Used by collect/device_log.c. */
+
+/* Times are CUPTI's. A synchronisation's device is missing: it is its context's. */
+struct device_rows {
+    struct recording *recording; /* for names */
+    const char *(*call_name)(enum call_class api, uint32_t callback);
+    uint32_t process;
+    GHashTable *kernel_names; /* of struct kernel_strings, by mangled name */
+    GHashTable *devices;      /* of contexts */
+    GArray *kernels, *launches, *copies, *sets, *syncs, *calls, *overheads, *memory, *pools,
+        *correlations;            /* of struct kernel_record, ... */
+    uint64_t unfinished, untimed; /* records without both times */
+    uint64_t last_sync_ns;        /* the latest end of a synchronisation */
+};
+
+/* The first three fields are the caller's. */
+void device_rows_set_up(struct device_rows *rows);
+void device_rows_tear_down(struct device_rows *rows);
+
+/* Kinds that come along unasked are passed over. */
+void device_rows_add(struct device_rows *rows, const CUpti_Activity *record);
+
+/* Names of kernels for people. */
+
+/* "_Z5scaleIfEvPfi" becomes "void scale<float>(float*, int)", where the C++ runtime is there to say
+ * so; else, and where the name is none of C++, it stays as it is. Free with g_free. */
+char *kernel_name_demangle(const char *name);
+
+/* "void ns::scale<float>(float*, int)" becomes "scale". Free with g_free. */
+char *kernel_name_short(const char *demangled);
+
 #endif

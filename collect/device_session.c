@@ -1,12 +1,8 @@
 #include "collect/device_session.h"
 
-#include "collect/api_calls.h"
-#include "collect/buffer_queue.h"
-#include "collect/cuda_driver.h"
-#include "collect/cupti_library.h"
+#include "collect/cupti.h"
 #include "collect/device_log.h"
-#include "collect/nvml.h"
-#include "collect/own_memory.h"
+#include "collect/driver.h"
 
 #include <unistd.h>
 

@@ -4,8 +4,10 @@
 #include "traces/files.h"
 
 #include <errno.h>
+#include <glib.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -96,4 +98,32 @@ int launch(char **command, const char *output, const char *iterations, const cha
     g_strfreev(environment);
     g_free(library);
     return status;
+}
+
+#define BACKEND "backend:cudaMallocAsync"
+
+/* `options` ("key:value,...", or NULL) with our backend. Free with g_free. */
+static char *with_backend(const char *options)
+{
+    g_auto(GStrv) parts = g_strsplit(!options ? "" : options, ",", -1);
+    GString *text = g_string_new(BACKEND);
+    for (char **part = parts; *part; part++)
+        if (**part != '\0' && !g_str_has_prefix(g_strstrip(*part), "backend:"))
+            g_string_append_printf(text, ",%s", *part);
+    return g_string_free(text, FALSE);
+}
+
+void allocator_show_tensors(void)
+{
+    /* The newer name counts where both are there; older versions know the other alone. */
+    const char *names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+    const char *newer = g_getenv(names[0]), *older = g_getenv(names[1]);
+    g_autofree char *options = with_backend(newer ? newer : older);
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        g_setenv(names[i], options, TRUE);
+    fprintf(stderr,
+            "pstar-collect: PyTorch's allocator on CUDA devices is set to cudaMallocAsync "
+            "(%s=%s): each tensor is visible; times and fragmentation are not those of the native "
+            "allocator\n",
+            names[0], options);
 }

@@ -17,4 +17,11 @@ GQuark launch_error_quark(void);
 int launch(char **command, const char *output, const char *iterations, const char *range,
            gint64 launch_ns, GError **error);
 
+/* Which allocator PyTorch takes in the command. */
+
+/* Asks PyTorch, by this process's environment, for the allocator that gets each tensor from the
+ * driver (cudaMallocAsync), where a profiler sees it; what else the user has configured stays. Says
+ * so on stderr. Not safe once there are threads. */
+void allocator_show_tensors(void);
+
 #endif

@@ -2,8 +2,7 @@
  * there is a library, and once with ours. */
 #include "collect/device_log.h"
 
-#include "collect/cupti_sizes.h"
-#include "collect/kernel_name.h"
+#include "collect/cupti.h"
 #include "tests/collect/cupti_buffer.h"
 
 #include <dlfcn.h>

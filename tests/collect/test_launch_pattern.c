@@ -1,6 +1,6 @@
 /* Iterations found while a program runs, on programs made at random: layers of forward and
  * backward, an optimizer, things that happen now and then. */
-#include "collect/launch_pattern.h"
+#include "collect/iterations.h"
 
 #include <glib.h>
 #include <stdbool.h>

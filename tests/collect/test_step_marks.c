@@ -1,4 +1,4 @@
-#include "collect/step_marks.h"
+#include "collect/iterations.h"
 
 #include <glib.h>
 

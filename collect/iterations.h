@@ -1,7 +1,7 @@
 /* Finds the iterations of a program that marks none, while it runs: in the kernels that it
  * launches, and where its host waits. Not safe for several threads. */
-#ifndef PSTAR_COLLECT_LAUNCH_PATTERN_H
-#define PSTAR_COLLECT_LAUNCH_PATTERN_H
+#ifndef PSTAR_COLLECT_ITERATIONS_H
+#define PSTAR_COLLECT_ITERATIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,5 +31,15 @@ uint32_t launch_pattern_passed(const struct launch_pattern *pattern);
 
 /* What was found, and how sure it is, for people: to be freed with g_free. */
 char *launch_pattern_describe(const struct launch_pattern *pattern);
+
+/* Which of a program's annotations mark its iterations, where it does not make ours. */
+
+/* The name of a range around each training step, or of a mark at its begin, which has the step's
+ * number: "ProfilerStep#3", "step 3", "Iteration: 3", "train_step3". */
+bool step_marks_is_step(const char *text);
+
+/* The name of the range that PyTorch makes around the optimizer's step, which is the last thing of
+ * an iteration: "Optimizer.step#AdamW.step". */
+bool step_marks_is_optimizer(const char *text);
 
 #endif
