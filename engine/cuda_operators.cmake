@@ -7,6 +7,7 @@ if(CMAKE_CUDA_COMPILER)
     cuda/attention_half_backward.cu cuda/attention_half_forward.cu cuda/columns.cu
     cuda/elementwise.cu cuda/embedding.cu cuda/gradient.cu cuda/loss.cu cuda/norm.cu cuda/update.cu
     LINK pstar_engine_operators CUDA::cublasLt CUDA::cudart)
+  target_include_directories(pstar_cuda_operators PRIVATE ${CMAKE_CURRENT_LIST_DIR}/cuda/gpu)
   target_compile_options(pstar_cuda_operators PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Werror=all-warnings -diag-suppress=1217
                                -Xcompiler=-Wall,-Wextra,-Werror>)

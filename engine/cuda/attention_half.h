@@ -1,14 +1,13 @@
 /* Attention's products on tensor cores, for bf16 with D a multiple of 8. A block has BANDS * 64
  * rows, of queries or of keys; a warp has a quarter of them, BANDS of 16, kept as fragments
- * (engine/cuda/mma.h). What it loads of a tile's 64 columns serves all its bands: by the
- * instructions' rates, reckoned and not measured, shared memory gives columns for one band about as
- * fast as tensor cores multiply them. Heads are padded with zeros to WIDTH. The bits are the same,
- * whatever BANDS is. */
+ * (engine/cuda/gpu/kernel_target.h). What it loads of a tile's 64 columns serves all its bands: by
+ * the instructions' rates, reckoned and not measured, shared memory gives columns for one band
+ * about as fast as tensor cores multiply them. Heads are padded with zeros to WIDTH. The bits are
+ * the same, whatever BANDS is. */
 #ifndef PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 #define PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 
 #include "engine/cuda/attention.h"
-#include "engine/cuda/mma.h"
 
 enum {
     HALF_WARPS = 4,

@@ -1,4 +1,4 @@
-#include "emulated_mma.h"
+#include "kernel_target.h"
 
 #include <algorithm>
 #include <memory>

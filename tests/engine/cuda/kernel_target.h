@@ -5,8 +5,8 @@
  * - barriers that not all threads of a block, or of a warp, reach stop the program;
  * - shared memory is as large as the launch says, on the heap where the address sanitizer sees
  *   accesses beside it, and full of NaN when a block starts. */
-#ifndef PSTAR_TESTS_CUDA_EMULATION_H
-#define PSTAR_TESTS_CUDA_EMULATION_H
+#ifndef PSTAR_TESTS_CUDA_KERNEL_TARGET_H
+#define PSTAR_TESTS_CUDA_KERNEL_TARGET_H
 
 #include <functional>
 #include <math.h>
@@ -108,6 +108,35 @@ void launch(void (*kernel)(Arguments), dim3 blocks, unsigned threads, size_t sha
 static inline void launch_clear(void *memory, size_t bytes, cudaStream_t)
 {
     memset(memory, 0, bytes);
+}
+
+/* ---- tensor cores and asynchronous copies ----
+ *
+ * A copy is made when it is started or when it is waited for, by chance: reading too early, or
+ * overwriting what others still read, changes results. */
+
+void mma_add(float c[4], const uint32_t a[4], const uint32_t b[2]);
+void matrices_load(const uint16_t *row, uint32_t matrices[4]);
+void matrices_load_transposed(const uint16_t *row, uint32_t matrices[4]);
+uint32_t halves_even(float low, float high);
+void copy_start(void *shared, const void *from, bool there);
+void copy_start_word(void *shared, const void *from, bool there);
+void copy_group();
+void emulation_copy_wait(unsigned left);
+
+static inline float power_of_two(float x)
+{
+    return exp2f(x);
+}
+
+static inline uint32_t afresh(uint32_t x)
+{
+    return x;
+}
+
+template <int LEFT> void copy_wait()
+{
+    emulation_copy_wait(LEFT);
 }
 
 #endif

@@ -1,12 +1,45 @@
-/* Tensor cores and asynchronous copies, by the instructions that GPUs have from sm_80 on. Fragments
- * are a warp's: lane l holds of a product's sums c[16,8] elements (l / 4, 2 (l % 4) + {0, 1}) and
- * those 8 rows below. */
-#ifndef PSTAR_ENGINE_CUDA_MMA_H
-#define PSTAR_ENGINE_CUDA_MMA_H
+/* What kernels need of the machine that they are compiled for: here a GPU, by nvcc. The same
+ * sources are compiled for the host too, with another kernel_target.h that emulates the threads of
+ * a block, so that tests run them where no GPU is; the include path decides. Kernels are called by
+ * launch() alone, take one struct of arguments, and find their block's shared memory with
+ * shared_memory().
+ */
+#ifndef PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
+#define PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
 
-#include "engine/cuda/launch.h"
+#include <cuda_runtime.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#ifdef __CUDACC__
+/* More dynamic shared memory than this must be asked for by kernel. */
+#define LAUNCH_SHARED_LIMIT (48 * 1024)
+
+/* An error stays for the caller of cudaGetLastError. */
+template <typename Arguments>
+void launch(void (*kernel)(Arguments), dim3 blocks, unsigned threads, size_t shared_bytes,
+            cudaStream_t stream, const Arguments &arguments)
+{
+    if (shared_bytes > LAUNCH_SHARED_LIMIT)
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             (int)shared_bytes);
+    kernel<<<blocks, threads, shared_bytes, stream>>>(arguments);
+}
+
+static inline void launch_clear(void *memory, size_t bytes, cudaStream_t stream)
+{
+    cudaMemsetAsync(memory, 0, bytes, stream);
+}
+
+__device__ static inline unsigned char *shared_memory()
+{
+    extern __shared__ __align__(128) unsigned char shared_bytes[];
+    return shared_bytes;
+}
+
+/* ---- tensor cores and asynchronous copies, by the instructions of GPUs from sm_80 on ----
+ *
+ * Fragments belong to a warp: of a product's sums c[16,8], lane l holds elements (l / 4,
+ * 2 (l % 4) + {0, 1}) and those 8 rows below. */
 
 /* c[16,8] += a[16,16] b[16,8], in bf16. a holds the quarters (0, 0), (8, 0), (0, 8), (8, 8) of its
  * matrix by first row and column; b those at rows 0 and 8, transposed: lane l's are of column
@@ -96,9 +129,5 @@ __device__ static inline uint32_t afresh(uint32_t x)
     asm volatile("" : "+r"(x));
     return x;
 }
-
-#else
-#include "tests/engine/cuda/emulated_mma.h"
-#endif
 
 #endif
