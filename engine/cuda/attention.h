@@ -4,8 +4,7 @@
 #ifndef PSTAR_ENGINE_CUDA_ATTENTION_H
 #define PSTAR_ENGINE_CUDA_ATTENTION_H
 
-#include "engine/cuda/kernels.h"
-#include "engine/cuda/tile.h"
+#include "engine/cuda/kernel_code.h"
 
 /* Of some sequences, whose heads are `heads` of all [B,A], from first_head on. */
 struct attention {
@@ -73,12 +72,6 @@ static inline dim3 attention_grid(const struct attention &a)
 {
     return dim3(tiles_of(a.T), a.heads);
 }
-
-/* The kernels in fp32 arithmetic, of either precision's elements; D <= 128. */
-template <typename T>
-void attention_forward_launch(const struct cuda_context *cuda, const struct attention &a);
-template <typename T>
-void attention_backward_launch(const struct cuda_context *cuda, const struct attention &a);
 
 /* The kernels on tensor cores, in bf16; D a multiple of 8, at most 128. */
 void attention_half_forward_launch(const struct cuda_context *cuda, const struct attention &a);

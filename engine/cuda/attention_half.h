@@ -194,4 +194,129 @@ __device__ inline void half_qkv_store(const struct attention &a, const struct at
                            scale, sums);
 }
 
+/* ---- blocks: how many there are, and in which order they start ---- */
+
+enum { FEW_BLOCKS = 1 }; /* for each multiprocessor */
+
+/* Large blocks have two bands. Where T and the heads are few, they would leave multiprocessors
+ * without any: then they are small. */
+static inline bool half_blocks_small(const struct cuda_context *cuda, const struct attention &a)
+{
+    return launch_blocks(a.T, 2 * TILE) * a.heads < FEW_BLOCKS * cuda->multiprocessors;
+}
+
+template <int BANDS> static inline dim3 half_grid(const struct attention &a)
+{
+    return dim3(launch_blocks(a.T, BANDS * TILE) * a.heads);
+}
+
+/* A block's head, and of the head's blocks how many take longer and how many less. */
+struct half_block {
+    struct attention_head head;
+    uint32_t longer, shorter;
+};
+
+#define LONGEST_FIRST_BYTES (16u << 20)
+
+/* Blocks start in the order of their numbers. The heads come one after the other, so that what the
+ * blocks of one read stays in the L2 cache; but as many of the last ones as fit it together, their
+ * longest blocks first, so that the last blocks to end are short. */
+__device__ static inline struct half_block half_block_of(const struct attention &a)
+{
+    uint32_t blocks = gridDim.x / a.heads, index = blockIdx.x;
+    uint32_t fit = LONGEST_FIRST_BYTES / (2 * sizeof(uint16_t) * a.D) / a.T;
+    uint32_t together = fit < a.heads ? fit : a.heads, before = (a.heads - together) * blocks;
+    uint32_t head, longer;
+    if (index < before) {
+        head = index / blocks;
+        longer = index % blocks;
+    } else {
+        head = a.heads - together + (index - before) % together;
+        longer = (index - before) / together;
+    }
+    return {attention_head_of(a, head), longer, blocks - 1 - longer};
+}
+
+/* ---- pairs of a block's rows and a tile's columns, by queries and by keys ---- */
+
+/* A tile of keys. */
+template <int WIDTH> struct half_keys {
+    struct half_rows<TILE, WIDTH> k, v;
+};
+
+template <int WIDTH>
+__device__ inline void half_keys_copy(const struct attention &a, const struct attention_head &h,
+                                      uint32_t keys, struct half_keys<WIDTH> &tile)
+{
+    half_qkv_copy(a, h, ATTENTION_K, keys, tile.k);
+    half_qkv_copy(a, h, ATTENTION_V, keys, tile.v);
+    copy_group();
+}
+
+/* Of a warp's rows and a tile's columns, from those on: by how many the latest key is later than
+ * the earliest query, and the earliest key than the latest query. Above 0, some or all are masked.
+ */
+struct half_lateness {
+    int most, least;
+};
+
+template <int BANDS>
+__device__ inline struct half_lateness queries_lateness(uint32_t queries, uint32_t keys)
+{
+    int later = (int)(keys - queries - warp_row<BANDS>());
+    return {later + TILE - 1, later - BANDS * BAND + 1};
+}
+
+template <int BANDS>
+__device__ inline struct half_lateness keys_lateness(uint32_t keys, uint32_t queries)
+{
+    int later = (int)(keys + warp_row<BANDS>() - queries);
+    return {later + BANDS * BAND - 1, later - TILE + 1};
+}
+
+/* The scores of keys that are later than the query become -infinity. `ahead` is by how many the
+ * column of the lane's first element is later than its row. */
+template <bool KEYS_ARE_ROWS, int COLUMNS, int BANDS>
+__device__ inline void scores_mask(int ahead, struct warp_sums<BANDS, COLUMNS> &s)
+{
+#pragma unroll
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int f = 0; f < COLUMNS / FRAGMENT; f++)
+            for (int i = 0; i < 4; i++) {
+                int back = band * BAND + i / 2 * 8 - f * (TILE * FRAGMENT / COLUMNS) - i % 2;
+                if (KEYS_ARE_ROWS ? ahead < back : ahead > back)
+                    s.at[band][f][i] = -INFINITY;
+            }
+}
+
+template <int COLUMNS, int BANDS>
+__device__ inline int scores_ahead(uint32_t rows, uint32_t columns, int slice)
+{
+    return (int)(columns + score_column<COLUMNS>(slice, 0) - rows - lane_row<BANDS>(0, 0));
+}
+
+/* The dropout's factors on queries' rows. A counter's four elements, 16 apart, are a lane's. */
+template <int COLUMNS, int BANDS>
+__device__ inline void queries_drop(const struct attention &a, const struct attention_head &h,
+                                    uint32_t queries, uint32_t keys, int slice,
+                                    struct warp_sums<BANDS, COLUMNS> &s)
+{
+    const int counters = COLUMNS / FRAGMENT / 4; /* fragments, of each 16 columns */
+    if (a.dropout.scale == 0)
+        return;
+#pragma unroll
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int f = 0; f < counters; f++) {
+                float factors[4];
+                attention_factors(a, h, queries + lane_row<BANDS>(band, i / 2), keys / TILE,
+                                  score_column<COLUMNS>(slice, f) + i % 2, factors);
+                for (int w = 0; w < 4; w++)
+                    s.at[band][w * counters + f][i] *= factors[w];
+            }
+}
+
 #endif

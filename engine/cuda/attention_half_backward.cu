@@ -1,6 +1,6 @@
-/* See engine/cuda/attention_backward.cu. For dk and dv the products are of keys by queries, so that
+/* See engine/cuda/attention.cu. For dk and dv the products are of keys by queries, so that
  * P and dS transposed are rows of a warp. */
-#include "engine/cuda/attention_half_pairs.h"
+#include "engine/cuda/attention_half.h"
 
 /* Columns at a time, as many as there are registers for. */
 enum { QUERIES_SLICE = 32, KEYS_SLICE = 16 };

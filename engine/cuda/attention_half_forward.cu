@@ -1,4 +1,4 @@
-#include "engine/cuda/attention_half_pairs.h"
+#include "engine/cuda/attention_half.h"
 
 /* The queries come where the second keys will: they are soon in registers. */
 template <int BANDS, int WIDTH> union half_forward_shared {

@@ -1,10 +1,7 @@
 /* Sums over rows, of the biases' and the norms' parameters' gradients: blocks of 64 rows are summed
  * into the scratch, and the blocks then, in the order of engine/cpu/simd/columns.h. As many blocks
  * a round as the scratch holds. */
-#include "engine/cuda/by_precision.h"
-#include "engine/cuda/gradient_store.h"
-#include "engine/cuda/kernels.h"
-#include "engine/cuda/tile.h"
+#include "engine/cuda/kernel_code.h"
 #include "engine/gelu.h"
 #include <glib.h>
 

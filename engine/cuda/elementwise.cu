@@ -1,6 +1,4 @@
-#include "engine/cuda/by_precision.h"
-#include "engine/cuda/kernels.h"
-#include "engine/cuda/tile.h"
+#include "engine/cuda/kernel_code.h"
 #include "engine/gelu.h"
 
 enum { THREADS = 256 };

@@ -1,8 +1,5 @@
 /* Eight threads a tile of a row. */
-#include "engine/cuda/by_precision.h"
-#include "engine/cuda/gradient_store.h"
-#include "engine/cuda/kernels.h"
-#include "engine/cuda/tile.h"
+#include "engine/cuda/kernel_code.h"
 
 enum { THREADS = 256 };
 

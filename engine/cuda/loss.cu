@@ -1,9 +1,6 @@
 /* Cross-entropy of a softmax, a block a row at a time: see engine/cpu/simd/loss.c. One pass finds
  * the greatest logit and the sum of exponentials together, a second writes the gradient. */
-#include "engine/cuda/by_precision.h"
-#include "engine/cuda/element.h"
-#include "engine/cuda/kernels.h"
-#include "engine/cuda/last_block.h"
+#include "engine/cuda/kernel_code.h"
 #include "engine/exponential.h"
 
 /* Blocks of rows, at most; each leaves the sum of its rows' losses. */

@@ -1,8 +1,6 @@
 /* Layer norm, a warp a row: see engine/cpu/simd/norm.c, whose lanes and order of sums these are. A
  * row is read again for each of its passes: it stays in the L1 cache. */
-#include "engine/cuda/by_precision.h"
-#include "engine/cuda/kernels.h"
-#include "engine/cuda/tile.h"
+#include "engine/cuda/kernel_code.h"
 
 enum { WARPS = 4, THREADS = WARPS * WARP };
 

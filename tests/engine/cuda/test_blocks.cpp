@@ -1,5 +1,5 @@
 /* The order of attention's blocks on tensor cores. */
-#include "engine/cuda/attention_half_blocks.h"
+#include "engine/cuda/attention_half.h"
 #include <glib.h>
 #include <vector>
 
