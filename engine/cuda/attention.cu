@@ -251,7 +251,6 @@ static void attention_forward_launch(const struct cuda_context *cuda, const stru
         forward_width<T, 128>(cuda, a);
 }
 
-
 /* ---- backward ---- */
 
 /* With P the probabilities, M the dropout's mask and scale, O = (M P) V: dV = (M P)^T dO,

@@ -2,11 +2,8 @@
  * threads for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
-#include "engine/cuda/capacity.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/operators.h"
-#include "engine/cuda/peak.h"
-#include "engine/cuda/staging.h"
 #include "engine/cuda/streams.h"
 #include "engine/host/cores.h"
 #include "engine/host/host_operators.h"

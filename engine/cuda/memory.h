@@ -3,7 +3,7 @@
 #ifndef PSTAR_ENGINE_CUDA_MEMORY_H
 #define PSTAR_ENGINE_CUDA_MEMORY_H
 
-#include "engine/cuda/failure.h"
+#include "engine/cuda/streams.h"
 #include "engine/host/nodes.h"
 
 enum { CUDA_MEMORY_BOUNCE = 16 << 20 };

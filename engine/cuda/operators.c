@@ -1,7 +1,6 @@
 #include "engine/cuda/operators.h"
 
 #include "engine/cuda/kernels.h"
-#include "engine/cuda/products.h"
 #include "engine/device.h"
 #include "engine/operators.h"
 

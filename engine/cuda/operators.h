@@ -11,6 +11,7 @@ extern "C" {
 #endif
 
 struct cuda_operators;
+struct cuda_products;
 
 /* Whether there are kernels for the model; fails with DEVICE_ERROR_MODEL where not. */
 bool cuda_operators_support(const struct model_config *config, GError **error);
@@ -29,6 +30,17 @@ cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct op
  * the last that was queued. `squares` and `scale` as the scalars of cuda_operators_run. */
 cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,
                                 uint32_t count, double clip, double *scale);
+
+/* ---- matrix products by cuBLASLt, for cuda_operators itself ---- */
+
+/* `workspace` is device memory that products share, at a multiple of 256 bytes; queued products use
+ * it, one after the other on the stream. NULL where the library does not start. */
+struct cuda_products *cuda_products_new(cudaStream_t stream, void *workspace,
+                                        uint64_t workspace_bytes);
+void cuda_products_free(struct cuda_products *products);
+
+/* Returns the first error since the last call. */
+cudaError_t cuda_products_take_error(struct cuda_products *products);
 
 #ifdef __cplusplus
 }

@@ -1,9 +1,112 @@
 #include "engine/cuda/streams.h"
 
-#include "engine/cuda/stalls.h"
-
 #include <cuda.h>
 #include <stdatomic.h>
+#include <string.h>
+
+/* ---- failures ---- */
+
+bool cuda_failure_note(struct cuda_failure *failure, cudaError_t error, const char *call)
+{
+    if (error == cudaSuccess)
+        return true;
+    g_mutex_lock(&failure->lock);
+    if (failure->error == cudaSuccess) {
+        failure->error = error;
+        failure->call = call;
+    }
+    g_mutex_unlock(&failure->lock);
+    return false;
+}
+
+bool cuda_failure_check(struct cuda_failure *failure, enum device_error code, GError **error)
+{
+    g_mutex_lock(&failure->lock);
+    cudaError_t found = failure->error;
+    const char *call = failure->call;
+    g_mutex_unlock(&failure->lock);
+    if (found == cudaSuccess)
+        return true;
+    g_set_error(error, DEVICE_ERROR, code, "CUDA: %s (%.*s)", cudaGetErrorString(found),
+                (int)strcspn(call, "("), call);
+    return false;
+}
+
+/* ---- stalls: how long a stream waits between pairs of events ---- */
+
+/* More than a stream has queued, of which every piece may wait once. */
+enum { STALLS = 512 };
+
+struct stalls {
+    struct cuda_failure *failure;
+    cudaEvent_t begin[STALLS], end[STALLS];
+    uint64_t first, next; /* those that are not in the sum yet */
+    double seconds;
+};
+
+static void stalls_free(struct stalls *stalls)
+{
+    for (int i = 0; stalls && i < STALLS; i++) {
+        if (stalls->begin[i])
+            cudaEventDestroy(stalls->begin[i]);
+        if (stalls->end[i])
+            cudaEventDestroy(stalls->end[i]);
+    }
+    g_free(stalls);
+}
+
+static struct stalls *stalls_new(struct cuda_failure *failure)
+{
+    struct stalls *stalls = g_new0(struct stalls, 1);
+    stalls->failure = failure;
+    for (int i = 0; i < STALLS; i++) {
+        if (CUDA_TRY(failure, cudaEventCreate(&stalls->begin[i])) &&
+            CUDA_TRY(failure, cudaEventCreate(&stalls->end[i])))
+            continue;
+        stalls_free(stalls);
+        return NULL;
+    }
+    return stalls;
+}
+
+static void add_first(struct stalls *stalls)
+{
+    uint64_t place = stalls->first++ % STALLS;
+    float milliseconds = 0;
+    if (CUDA_TRY(stalls->failure, cudaEventSynchronize(stalls->end[place])) &&
+        CUDA_TRY(stalls->failure,
+                 cudaEventElapsedTime(&milliseconds, stalls->begin[place], stalls->end[place])))
+        stalls->seconds += milliseconds * 1e-3;
+}
+
+static void stalls_begin(struct stalls *stalls, cudaStream_t stream)
+{
+    if (stalls->next - stalls->first == STALLS)
+        add_first(stalls);
+    CUDA_TRY(stalls->failure, cudaEventRecord(stalls->begin[stalls->next % STALLS], stream));
+}
+
+static void stalls_end(struct stalls *stalls, cudaStream_t stream)
+{
+    CUDA_TRY(stalls->failure, cudaEventRecord(stalls->end[stalls->next++ % STALLS], stream));
+}
+
+static bool first_is_over(const struct stalls *stalls)
+{
+    cudaError_t state = cudaEventQuery(stalls->end[stalls->first % STALLS]);
+    if (state == cudaErrorNotReady)
+        (void)cudaGetLastError(); /* it is no error */
+    return state != cudaErrorNotReady;
+}
+
+static double stalls_seconds(struct stalls *stalls)
+{
+    while (stalls->first < stalls->next && first_is_over(stalls))
+        add_first(stalls);
+    return stalls->seconds;
+}
+
+/* ---- streams ---- */
 
 /* Pieces that may be queued on a stream, and how many are free again when a full one has been
  * waited for. A stream takes about a thousand kernels, of which a piece has two or three; then
@@ -26,7 +129,7 @@ struct stream {
 struct cuda_streams {
     struct cuda_failure *failure;
     struct stream stream[MOVER_QUEUES]; /* not MOVER_HOST's */
-    struct cuda_stalls *stalls;
+    struct stalls *stalls;
     _Atomic uint64_t *host_done; /* pinned, and mapped at the same address on the device */
     wait_value *wait_value;
     GMutex lock; /* of `waiting` and `complete` */
@@ -79,7 +182,7 @@ struct cuda_streams *cuda_streams_new(struct cuda_failure *failure)
         if (q != MOVER_HOST)
             open = open_stream(streams, q);
     if (open)
-        open = (streams->stalls = cuda_stalls_new(failure)) != NULL;
+        open = (streams->stalls = stalls_new(failure)) != NULL;
     if (!open) {
         cuda_streams_free(streams);
         return NULL;
@@ -104,7 +207,7 @@ void cuda_streams_free(struct cuda_streams *streams)
             cudaStreamSynchronize(streams->stream[q].stream);
     for (int q = 0; q < MOVER_QUEUES; q++)
         close_stream(&streams->stream[q]);
-    cuda_stalls_free(streams->stalls);
+    stalls_free(streams->stalls);
     if (streams->host_done)
         cudaFreeHost((void *)streams->host_done);
     g_cond_clear(&streams->changed);
@@ -170,12 +273,12 @@ void cuda_streams_begin(struct cuda_streams *streams, enum mover_queue queue,
         if (known_complete(streams, q, ticket))
             continue;
         if (queue == MOVER_COMPUTE && !timed)
-            cuda_stalls_begin(streams->stalls, stream->stream);
+            stalls_begin(streams->stalls, stream->stream);
         timed = queue == MOVER_COMPUTE;
         wait_on_stream(streams, stream->stream, q, ticket);
     }
     if (timed)
-        cuda_stalls_end(streams->stalls, stream->stream);
+        stalls_end(streams->stalls, stream->stream);
 }
 
 /* Until it is complete. While threads wait for its event, that is not used for another ticket: they
@@ -248,5 +351,48 @@ struct mover_after cuda_streams_all(const struct cuda_streams *streams)
 
 double cuda_streams_stall_seconds(struct cuda_streams *streams)
 {
-    return cuda_stalls_seconds(streams->stalls);
+    return stalls_seconds(streams->stalls);
+}
+
+/* ---- staging ---- */
+
+bool cuda_staging_open(struct cuda_staging *staging, struct cuda_failure *failure)
+{
+    *staging = (struct cuda_staging){0};
+    return CUDA_TRY(failure,
+                    cudaHostAlloc((void **)&staging->places,
+                                  CUDA_STAGING_PLACES * CUDA_STAGING_BYTES, cudaHostAllocPortable));
+}
+
+void cuda_staging_close(struct cuda_staging *staging)
+{
+    if (staging->places)
+        cudaFreeHost(staging->places);
+}
+
+static mover_ticket send_piece(struct cuda_staging *staging, struct cuda_streams *streams,
+                               struct cuda_failure *failure, uint8_t *to, uint64_t bytes,
+                               const void *from, const struct mover_after *after)
+{
+    uint32_t place = staging->next++ % CUDA_STAGING_PLACES;
+    uint8_t *staged = staging->places + (uint64_t)place * CUDA_STAGING_BYTES;
+    const struct mover_after before = {.queue = {[MOVER_COMPUTE] = staging->used_by[place]}};
+    cuda_streams_wait(streams, &before);
+    memcpy(staged, from, bytes);
+    cuda_streams_begin(streams, MOVER_COMPUTE, after);
+    CUDA_TRY(failure, cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice,
+                                      cuda_streams_stream(streams, MOVER_COMPUTE)));
+    return staging->used_by[place] = cuda_streams_end(streams, MOVER_COMPUTE);
+}
+
+mover_ticket cuda_staging_send(struct cuda_staging *staging, struct cuda_streams *streams,
+                               struct cuda_failure *failure, uint8_t *to, uint64_t bytes,
+                               const void *from, const struct mover_after *after)
+{
+    mover_ticket ticket = 0;
+    for (uint64_t done = 0; done < bytes; done += CUDA_STAGING_BYTES)
+        ticket = send_piece(staging, streams, failure, to + done,
+                            MIN(CUDA_STAGING_BYTES, bytes - done), (const uint8_t *)from + done,
+                            after);
+    return ticket;
 }

@@ -8,7 +8,24 @@
 #define PSTAR_ENGINE_CUDA_STREAMS_H
 
 #include "chunks/residency/mover.h"
-#include "engine/cuda/failure.h"
+#include "engine/device.h"
+#include <cuda_runtime_api.h>
+
+/* The first call of the CUDA runtime that failed. Errors of queued work come with whichever call is
+ * next, so later ones say nothing new. */
+struct cuda_failure {
+    GMutex lock;
+    cudaError_t error; /* cudaSuccess: none */
+    const char *call;
+};
+
+/* Any thread. Whether there is none, in this call. */
+bool cuda_failure_note(struct cuda_failure *failure, cudaError_t error, const char *call);
+
+/* Sets the error from the first failure; false where there is one. */
+bool cuda_failure_check(struct cuda_failure *failure, enum device_error code, GError **error);
+
+#define CUDA_TRY(failure, call) cuda_failure_note(failure, call, #call)
 
 struct cuda_streams;
 
@@ -38,5 +55,22 @@ struct mover_after cuda_streams_all(const struct cuda_streams *streams);
 
 /* Seconds in which the compute stream waited for others, of waits that are over. */
 double cuda_streams_stall_seconds(struct cuda_streams *streams);
+
+/* Small pinned places through which bytes of the caller go to the device behind earlier work. */
+enum { CUDA_STAGING_PLACES = 4, CUDA_STAGING_BYTES = 1 << 20 };
+
+struct cuda_staging {
+    uint8_t *places; /* pinned */
+    mover_ticket used_by[CUDA_STAGING_PLACES];
+    uint32_t next;
+};
+
+bool cuda_staging_open(struct cuda_staging *staging, struct cuda_failure *failure);
+void cuda_staging_close(struct cuda_staging *staging);
+
+/* Sends bytes, in pieces, through the compute stream; the ticket of the last. */
+mover_ticket cuda_staging_send(struct cuda_staging *staging, struct cuda_streams *streams,
+                               struct cuda_failure *failure, uint8_t *to, uint64_t bytes,
+                               const void *from, const struct mover_after *after);
 
 #endif

@@ -1,6 +1,6 @@
 /* cuBLASLt's products on the host, as its documentation has them: column-major matrices with
  * leading dimensions, transpositions, epilogues. So a wrong transposition, dimension, type or
- * pointer in what engine/cuda/products.c asks for gives other numbers, or stops here. And as much
+ * pointer in what engine/cuda/linear.c asks for gives other numbers, or stops here. And as much
  * of the CUDA runtime as the operators use. */
 #include "engine/bf16.h"
 #include "engine/gelu.h"

@@ -1,11 +1,62 @@
-#include "engine/cuda/peak.h"
-
+/* What a GPU has room for, and what it computes at best. */
 #include "engine/bf16.h"
+#include "engine/cuda/device.h"
 #include "engine/cuda/operators.h"
 #include "engine/probe/probe_product.h"
 #include "engine/random.h"
 
-enum { WIDTH = 4096, TRIES = 20 };
+#include <cuda_runtime_api.h>
+
+/* ---- capacity ---- */
+
+enum {
+    CAPACITY_WIDTH = 512,
+    ARENA_BYTES = 8 << 20, /* a multiple of what the driver gives out at a time */
+    LATER_BYTES = 64 << 20 /* for kernels that are loaded when a shape first asks for them */
+};
+
+static void multiply(struct device *device, enum model_precision precision)
+{
+    static const struct mover_after none = {.queue = {0}};
+    struct probe_product product;
+    g_assert(probe_product_bytes(precision, CAPACITY_WIDTH, CAPACITY_WIDTH, CAPACITY_WIDTH) <=
+             ARENA_BYTES);
+    probe_product_init(&product, device, precision, CAPACITY_WIDTH, CAPACITY_WIDTH, CAPACITY_WIDTH);
+    device->ops->compute(device, &product.operation, &none);
+    device->ops->drain(device);
+}
+
+static bool read_capacity(struct device_capacity *capacity, GError **error)
+{
+    size_t available = 0, total = 0;
+    cudaError_t failed = cudaMemGetInfo(&available, &total);
+    if (failed != cudaSuccess) {
+        g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_WORK, "cudaMemGetInfo: %s",
+                    cudaGetErrorString(failed));
+        return false;
+    }
+    uint64_t free_bytes = (uint64_t)available + ARENA_BYTES;
+    capacity->bytes = free_bytes > LATER_BYTES ? free_bytes - LATER_BYTES : 0;
+    capacity->library_bytes = total - capacity->bytes;
+    return true;
+}
+
+bool cuda_capacity_measure(struct device_capacity *capacity, GError **error)
+{
+    const struct device_options options = {.arena_bytes = ARENA_BYTES, .threads = 1};
+    struct device *device = device_cuda.open(&options, error);
+    if (!device)
+        return false;
+    multiply(device, MODEL_FP32);
+    multiply(device, MODEL_BF16);
+    bool measured = device->ops->check(device, error) && read_capacity(capacity, error);
+    device->ops->close(device);
+    return measured;
+}
+
+/* ---- peak ---- */
+
+enum { PEAK_WIDTH = 4096, TRIES = 20 };
 
 struct trial {
     uint8_t *memory; /* of a struct probe_product */
@@ -17,7 +68,7 @@ struct trial {
 /* The operands, one after the other, as random numbers. */
 static bool fill(uint8_t *operands, enum model_precision precision)
 {
-    uint64_t count = 2 * (uint64_t)WIDTH * WIDTH;
+    uint64_t count = 2 * (uint64_t)PEAK_WIDTH * PEAK_WIDTH;
     const struct random_stream stream = {.seed = 1};
     g_autofree float *values = g_new(float, count);
     random_normal(&stream, 0, count, 1, values);
@@ -33,7 +84,7 @@ static bool fill(uint8_t *operands, enum model_precision precision)
 
 static bool prepare(struct trial *trial, enum model_precision precision)
 {
-    uint64_t bytes = probe_product_bytes(precision, WIDTH, WIDTH, WIDTH);
+    uint64_t bytes = probe_product_bytes(precision, PEAK_WIDTH, PEAK_WIDTH, PEAK_WIDTH);
     return cudaMalloc((void **)&trial->memory, bytes) == cudaSuccess &&
            cudaMemset(trial->memory, 0, bytes) == cudaSuccess && fill(trial->memory, precision) &&
            cudaStreamSynchronize(NULL) == cudaSuccess &&
@@ -69,7 +120,7 @@ static double best_rate(const struct trial *trial, const struct operation *produ
             cudaEventSynchronize(trial->end) != cudaSuccess ||
             cudaEventElapsedTime(&milliseconds, trial->begin, trial->end) != cudaSuccess)
             return 0;
-        best = MAX(best, 2.0 * WIDTH * WIDTH * WIDTH / (milliseconds * 1e-3));
+        best = MAX(best, 2.0 * PEAK_WIDTH * PEAK_WIDTH * PEAK_WIDTH / (milliseconds * 1e-3));
     }
     return best;
 }
@@ -77,7 +128,7 @@ static double best_rate(const struct trial *trial, const struct operation *produ
 double cuda_peak_flops(enum model_precision precision)
 {
     struct probe_product product;
-    probe_product_init(&product, NULL, precision, WIDTH, WIDTH, WIDTH);
+    probe_product_init(&product, NULL, precision, PEAK_WIDTH, PEAK_WIDTH, PEAK_WIDTH);
     struct trial trial = {.memory = NULL};
     double rate = prepare(&trial, precision) ? best_rate(&trial, &product.operation) : 0;
     finish(&trial);
