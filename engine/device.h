@@ -20,7 +20,7 @@ struct device_options {
     double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
     uint32_t threads;          /* for operators on the device; 0: all that may be used for them */
     /* [host_cut_count] where things begin in the host pool, ascending: on a machine whose memory
-     * lies in several places each of them is spread by itself (engine/host/nodes.h). The caller's.
+     * lies in several places each of them is spread by itself (engine/host/cores.h). The caller's.
      */
     const uint64_t *host_cuts;
     uint32_t host_cut_count;

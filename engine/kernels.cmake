@@ -1,7 +1,6 @@
 # The loops of cpu/simd/ are compiled once a vector extension and chosen where they run. Neither flag
 # changes a result: they allow square roots and comparisons in vector registers.
-set(simd_sources adamw attention_backward attention_forward columns convert embedding gelu loss norm
-  residual squares table)
+set(simd_sources adamw attention elements rows table)
 list(TRANSFORM simd_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/cpu/simd/)
 list(TRANSFORM simd_sources APPEND .c)
 
@@ -36,8 +35,7 @@ endif()
 
 pstar_library(engine_kernels
   random.c
-  cpu/attention.c cpu/context.c cpu/elementwise.c cpu/embedding.c cpu/gradient.c cpu/linear.c
-  cpu/loss.c cpu/matmul.c cpu/norm.c cpu/onednn.c cpu/simd_list.c cpu/widened_matmul.c
+  cpu/context.c cpu/kernels.c cpu/matmul.c
   ${simd_objects}
   LINK pstar_engine_host DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})

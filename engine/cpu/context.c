@@ -2,6 +2,50 @@
 
 #include "engine/host/cores.h"
 
+/* ---- the vector extensions that were compiled ---- */
+
+extern const struct cpu_simd cpu_simd_generic;
+
+#ifdef PSTAR_X86_SIMD
+
+extern const struct cpu_simd cpu_simd_avx2, cpu_simd_avx512;
+
+const struct cpu_simd *const *cpu_simd_list(void)
+{
+    static const struct cpu_simd *const all[] = {&cpu_simd_avx512, &cpu_simd_avx2,
+                                                 &cpu_simd_generic, NULL};
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return all;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2"))
+        return all + 1;
+    return all + 2;
+}
+
+#elif defined(PSTAR_ARM_SIMD)
+
+extern const struct cpu_simd cpu_simd_neon;
+
+const struct cpu_simd *const *cpu_simd_list(void)
+{
+    static const struct cpu_simd *const all[] = {&cpu_simd_neon, &cpu_simd_generic, NULL};
+    return all;
+}
+
+#else
+
+const struct cpu_simd *const *cpu_simd_list(void)
+{
+    static const struct cpu_simd *const all[] = {&cpu_simd_generic, NULL};
+    return all;
+}
+
+#endif
+
+/* ---- contexts ---- */
+
 struct cpu_context *cpu_context_with(unsigned threads, const struct cpu_simd *simd)
 {
     g_assert(threads >= 1);
@@ -82,31 +126,3 @@ struct simd_dropout cpu_dropout_of(const struct kernel_dropout *dropout)
         .scale = (float)(1 / (1 - dropout->probability)),
     };
 }
-
-const struct kernels cpu_kernels = {
-    .embed_forward = cpu_embed_forward,
-    .embed_order = cpu_embed_order,
-    .embed_tokens = cpu_embed_tokens,
-    .embed_positions = cpu_embed_positions,
-    .norm_forward = cpu_norm_forward,
-    .norm_backward_input = cpu_norm_backward_input,
-    .norm_backward_parameters = cpu_norm_backward_parameters,
-    .linear_forward = cpu_linear_forward,
-    .linear_backward_input = cpu_linear_backward_input,
-    .linear_backward_weight = cpu_linear_backward_weight,
-    .linear_backward_bias = cpu_linear_backward_bias,
-    .classifier_forward = cpu_classifier_forward,
-    .classifier_backward_input = cpu_classifier_backward_input,
-    .classifier_backward_weight = cpu_classifier_backward_weight,
-    .gelu_forward = cpu_gelu_forward,
-    .gelu_backward_bias = cpu_gelu_backward_bias,
-    .residual_forward = cpu_residual_forward,
-    .dropout_backward = cpu_dropout_backward,
-    .attention_forward = cpu_attention_forward,
-    .attention_backward = cpu_attention_backward,
-    .loss = cpu_loss,
-    .loss_backward = cpu_loss_backward,
-    .sum_squares = cpu_sum_squares,
-    .clip = cpu_clip,
-    .adamw = cpu_adamw,
-};

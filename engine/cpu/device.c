@@ -2,11 +2,10 @@
 #include "engine/device.h"
 
 #include "engine/cpu/kernels.h"
-#include "engine/cpu/link.h"
 #include "engine/cpu/memory.h"
 #include "engine/host/cores.h"
-#include "engine/host/describe.h"
 #include "engine/host/host_operators.h"
+#include "engine/host/machine.h"
 #include "engine/host/queues.h"
 #include "engine/train/annotate.h"
 

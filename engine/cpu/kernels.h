@@ -3,7 +3,7 @@
 #ifndef PSTAR_ENGINE_CPU_KERNELS_H
 #define PSTAR_ENGINE_CPU_KERNELS_H
 
-#include "engine/host/nodes.h"
+#include "engine/host/cores.h"
 #include "engine/kernels.h"
 
 /* Threads, the vector extension in use, and the matrix products made so far, one a shape. For one

@@ -1,8 +1,235 @@
 #include "engine/cpu/matmul.h"
-#include "engine/cpu/onednn.h"
-#include "engine/cpu/widened_matmul.h"
 
+#include "engine/bf16.h"
+
+#include <dnnl.h>
 #include <omp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements from one stored row to the next. */
+static uint32_t matmul_a_row(const struct matmul_shape *shape)
+{
+    return shape->a_row ? shape->a_row : shape->transposed_a ? shape->M : shape->K;
+}
+
+static uint32_t matmul_b_row(const struct matmul_shape *shape)
+{
+    return shape->transposed_b ? shape->K : shape->N;
+}
+
+static uint32_t matmul_c_row(const struct matmul_shape *shape)
+{
+    return shape->c_row ? shape->c_row : shape->N;
+}
+
+/* ---- the part of oneDNN's C interface that versions 2 and 3 spell differently ---- */
+
+/* Ends the program where oneDNN fails: its arguments are ours, not a user's. */
+static void onednn_check(dnnl_status_t status)
+{
+    if (status != dnnl_success)
+        g_error("oneDNN failed with status %d", (int)status);
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+
+static dnnl_status_t describe(dnnl_memory_desc_t *matrix, const dnnl_dims_t dims,
+                              dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_create_with_strides(matrix, 2, dims, type, strides);
+}
+
+static void onednn_matrix_free(dnnl_memory_desc_t *matrix)
+{
+    onednn_check(dnnl_memory_desc_destroy(*matrix));
+}
+
+static dnnl_memory_t onednn_memory(dnnl_engine_t engine, const dnnl_memory_desc_t *matrix)
+{
+    dnnl_memory_t memory;
+    onednn_check(dnnl_memory_create(&memory, *matrix, engine, DNNL_MEMORY_NONE));
+    return memory;
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t post_ops)
+{
+    return dnnl_post_ops_append_sum(post_ops, 1, 0, dnnl_data_type_undef);
+}
+
+static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
+                                   const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
+                                   const dnnl_memory_desc_t *c, dnnl_primitive_attr_t attributes,
+                                   dnnl_primitive_desc_t *matmul)
+{
+    return dnnl_matmul_primitive_desc_create(matmul, engine, *a, *b, bias ? *bias : NULL, *c,
+                                             attributes);
+}
+
+#else
+
+typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
+
+static dnnl_status_t describe(dnnl_memory_desc_t *matrix, const dnnl_dims_t dims,
+                              dnnl_data_type_t type, const dnnl_dims_t strides)
+{
+    return dnnl_memory_desc_init_by_strides(matrix, 2, dims, type, strides);
+}
+
+/* Version 2 describes by value. */
+static void onednn_matrix_free(dnnl_memory_desc_t *matrix)
+{
+    (void)matrix;
+}
+
+static dnnl_memory_t onednn_memory(dnnl_engine_t engine, const dnnl_memory_desc_t *matrix)
+{
+    dnnl_memory_t memory;
+    onednn_check(dnnl_memory_create(&memory, matrix, engine, DNNL_MEMORY_NONE));
+    return memory;
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t post_ops)
+{
+    return dnnl_post_ops_append_sum(post_ops, 1);
+}
+
+static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
+                                   const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
+                                   const dnnl_memory_desc_t *c, dnnl_primitive_attr_t attributes,
+                                   dnnl_primitive_desc_t *matmul)
+{
+    dnnl_matmul_desc_t description;
+    onednn_check(dnnl_matmul_desc_init(&description, a, b, bias, c));
+    return dnnl_primitive_desc_create(matmul, &description, attributes, engine, NULL);
+}
+
+#endif
+
+/* A matrix of [rows, columns], row-major, or stored transposed; stored rows are `row` elements
+ * apart. Free with onednn_matrix_free. */
+static dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, uint32_t row,
+                                        bool transposed, dnnl_data_type_t type)
+{
+    dnnl_memory_desc_t matrix;
+    dnnl_dims_t dims = {rows, columns};
+    dnnl_dims_t strides = {transposed ? 1 : row, transposed ? row : 1};
+    onednn_check(describe(&matrix, dims, type, strides));
+    return matrix;
+}
+
+static dnnl_primitive_attr_t matmul_attributes(bool add)
+{
+    dnnl_primitive_attr_t attributes;
+    onednn_check(dnnl_primitive_attr_create(&attributes));
+    onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
+    if (add) {
+        dnnl_post_ops_t sum;
+        onednn_check(dnnl_post_ops_create(&sum));
+        onednn_check(append_sum(sum));
+        onednn_check(dnnl_primitive_attr_set_post_ops(attributes, sum));
+        onednn_check(dnnl_post_ops_destroy(sum));
+    }
+    return attributes;
+}
+
+/* c = a b + bias, or c += a b; `bias` may be NULL. The primitive takes its scratch from the caller.
+ * False where oneDNN has no such product on this machine. */
+static bool onednn_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
+                          const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
+                          const dnnl_memory_desc_t *c, bool add, dnnl_primitive_desc_t *matmul)
+{
+    dnnl_primitive_attr_t attributes = matmul_attributes(add);
+    dnnl_status_t status = create_matmul(engine, a, b, bias, c, attributes, matmul);
+    onednn_check(dnnl_primitive_attr_destroy(attributes));
+    if (status == dnnl_unimplemented)
+        return false;
+    onednn_check(status);
+    return true;
+}
+
+/* A memory for the primitive's scratch; returns how many bytes it must have. */
+static uint64_t onednn_scratch(dnnl_engine_t engine, const_dnnl_primitive_desc_t matmul,
+                               dnnl_memory_t *scratch)
+{
+    const_dnnl_memory_desc_t description =
+        dnnl_primitive_desc_query_md(matmul, dnnl_query_scratchpad_md, 0);
+    onednn_check(dnnl_memory_create(scratch, description, engine, DNNL_MEMORY_NONE));
+    return dnnl_memory_desc_get_size(description);
+}
+
+/* ---- bf16 products by fp32 ones of widened tiles, for machines whose library has no bf16 ---- */
+
+enum { TILE = WIDENED_MATMUL_TILE };
+
+/* A piece of a stored matrix: `rows` and `columns` as stored. */
+struct piece {
+    uint32_t row, column, rows, columns;
+};
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The tile at [row, column] of a matrix of [rows, columns] that may be stored transposed. */
+static struct piece piece_at(uint32_t row, uint32_t column, uint32_t rows, uint32_t columns,
+                             bool transposed)
+{
+    uint32_t high = least(TILE, rows - row), wide = least(TILE, columns - column);
+    return transposed ? (struct piece){column, row, wide, high}
+                      : (struct piece){row, column, high, wide};
+}
+
+/* Into rows of TILE elements. */
+static void widen(const uint16_t *from, uint64_t stride, struct piece piece, float *to)
+{
+#pragma omp parallel for
+    for (uint32_t r = 0; r < piece.rows; r++)
+        for (uint32_t i = 0; i < piece.columns; i++)
+            to[r * TILE + i] = bf16_widen(from[(piece.row + r) * stride + piece.column + i]);
+}
+
+static void store(const struct matmul_shape *shape, struct piece piece, const float *sums,
+                  const uint16_t *bias, void *c)
+{
+    uint64_t stride = matmul_c_row(shape);
+#pragma omp parallel for
+    for (uint32_t r = 0; r < piece.rows; r++)
+        for (uint32_t i = 0; i < piece.columns; i++) {
+            uint64_t at = (piece.row + r) * stride + piece.column + i;
+            float sum = sums[r * TILE + i];
+            if (shape->bias)
+                sum += bf16_widen(bias[piece.column + i]);
+            if (shape->out == MODEL_BF16)
+                ((uint16_t *)c)[at] = bf16_round(sum);
+            else
+                ((float *)c)[at] = shape->add ? ((float *)c)[at] + sum : sum;
+        }
+}
+
+void widened_matmul(const struct matmul_shape *shape, const uint16_t *a, const uint16_t *b,
+                    const uint16_t *bias, void *c, float *scratch)
+{
+    float *a_tile = scratch, *b_tile = a_tile + TILE * TILE, *sums = b_tile + TILE * TILE;
+    uint64_t a_stride = matmul_a_row(shape), b_stride = matmul_b_row(shape);
+    g_assert(!shape->add || shape->out == MODEL_FP32);
+    for (uint32_t m = 0; m < shape->M; m += TILE)
+        for (uint32_t n = 0; n < shape->N; n += TILE) {
+            struct piece to = piece_at(m, n, shape->M, shape->N, false);
+            for (uint32_t k = 0; k < shape->K; k += TILE) {
+                widen(a, a_stride, piece_at(m, k, shape->M, shape->K, shape->transposed_a), a_tile);
+                widen(b, b_stride, piece_at(k, n, shape->K, shape->N, shape->transposed_b), b_tile);
+                dnnl_sgemm(shape->transposed_a ? 'T' : 'N', shape->transposed_b ? 'T' : 'N',
+                           to.rows, to.columns, least(TILE, shape->K - k), 1, a_tile, TILE, b_tile,
+                           TILE, k > 0 ? 1 : 0, sums, TILE);
+            }
+            store(shape, to, sums, bias, c);
+        }
+}
+
+/* ---- the library ---- */
 
 enum { SCRATCH_ALIGNMENT = 64, ARGUMENTS_MAX = 5 };
 
@@ -24,21 +251,6 @@ struct matmul_library {
     void *scratch;
     uint64_t scratch_bytes;
 };
-
-uint32_t matmul_a_row(const struct matmul_shape *shape)
-{
-    return shape->a_row ? shape->a_row : shape->transposed_a ? shape->M : shape->K;
-}
-
-uint32_t matmul_b_row(const struct matmul_shape *shape)
-{
-    return shape->transposed_b ? shape->K : shape->N;
-}
-
-uint32_t matmul_c_row(const struct matmul_shape *shape)
-{
-    return shape->c_row ? shape->c_row : shape->N;
-}
 
 static guint shape_hash(gconstpointer key)
 {

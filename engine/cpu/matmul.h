@@ -17,11 +17,6 @@ struct matmul_shape {
     uint8_t add;                        /* to what c holds; without bias */
 };
 
-/* Elements from one stored row to the next. */
-uint32_t matmul_a_row(const struct matmul_shape *shape);
-uint32_t matmul_b_row(const struct matmul_shape *shape);
-uint32_t matmul_c_row(const struct matmul_shape *shape);
-
 struct matmul_library;
 
 /* For products on `threads` threads. */
@@ -36,5 +31,18 @@ uint64_t matmul_library_bytes(const struct matmul_library *library);
  * multiply bf16 on this machine, tiles are widened to fp32. */
 void matmul_run(struct matmul_library *library, const struct matmul_shape *shape, const void *a,
                 const void *b, const void *bias, void *c);
+
+/* ---- bf16 matrix products by fp32 ones of widened tiles, for machines whose library has no bf16.
+ * ---- */
+
+enum {
+    WIDENED_MATMUL_TILE = 512, /* rows and columns of a tile of a, of b and of c */
+    WIDENED_MATMUL_BYTES = 3 * WIDENED_MATMUL_TILE * WIDENED_MATMUL_TILE * 4
+};
+
+/* As matmul_run, for shapes whose `in` is bf16; `scratch`: WIDENED_MATMUL_BYTES. Terms are summed
+ * in fp32, in the order of the tiles of K. */
+void widened_matmul(const struct matmul_shape *shape, const uint16_t *a, const uint16_t *b,
+                    const uint16_t *bias, void *c, float *scratch);
 
 #endif

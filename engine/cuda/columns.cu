@@ -1,5 +1,5 @@
 /* Sums over rows, of the biases' and the norms' parameters' gradients: blocks of 64 rows are summed
- * into the scratch, and the blocks then, in the order of engine/cpu/simd/columns.h. As many blocks
+ * into the scratch, and the blocks then, in the order of engine/cpu/simd/rows.c. As many blocks
  * a round as the scratch holds. */
 #include "engine/cuda/kernel_code.h"
 #include "engine/gelu.h"

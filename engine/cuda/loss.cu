@@ -1,5 +1,5 @@
-/* Cross-entropy of a softmax, a block a row at a time: see engine/cpu/simd/loss.c. One pass finds
- * the greatest logit and the sum of exponentials together, a second writes the gradient. */
+/* Cross-entropy of a softmax, a block a row at a time: see engine/cpu/simd/elements.c. One pass
+ * finds the greatest logit and the sum of exponentials together, a second writes the gradient. */
 #include "engine/cuda/kernel_code.h"
 #include "engine/exponential.h"
 

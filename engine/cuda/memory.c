@@ -1,6 +1,6 @@
 #include "engine/cuda/memory.h"
 
-#include "engine/host/available.h"
+#include "engine/host/machine.h"
 #include "traces/size.h"
 
 #include <errno.h>

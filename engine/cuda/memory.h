@@ -4,7 +4,7 @@
 #define PSTAR_ENGINE_CUDA_MEMORY_H
 
 #include "engine/cuda/streams.h"
-#include "engine/host/nodes.h"
+#include "engine/host/cores.h"
 
 enum { CUDA_MEMORY_BOUNCE = 16 << 20 };
 

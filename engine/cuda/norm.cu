@@ -1,4 +1,4 @@
-/* Layer norm, a warp a row: see engine/cpu/simd/norm.c, whose lanes and order of sums these are. A
+/* Layer norm, a warp a row: see engine/cpu/simd/rows.c, whose lanes and order of sums these are. A
  * row is read again for each of its passes: it stays in the L1 cache. */
 #include "engine/cuda/kernel_code.h"
 

@@ -1,7 +1,7 @@
 /* What becomes of gradients: the sums of their squares, clipping and the optimizer. */
 #include "engine/cuda/kernel_code.h"
 
-/* ---- sums of squares: a warp a block of engine/cpu/gradient.c, whose order of sums it is ---- */
+/* ---- sums of squares: a warp a block of engine/cpu/kernels.c, whose order of sums it is ---- */
 
 enum { WARPS = 8, SQUARES_THREADS = WARPS * WARP, SQUARES_BLOCKS = KERNEL_SQUARES_BLOCKS };
 

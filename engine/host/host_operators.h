@@ -3,7 +3,7 @@
 #ifndef PSTAR_ENGINE_HOST_HOST_OPERATORS_H
 #define PSTAR_ENGINE_HOST_HOST_OPERATORS_H
 
-#include "engine/host/nodes.h"
+#include "engine/host/cores.h"
 #include "engine/operation.h"
 
 struct host_operators;

@@ -1,7 +1,7 @@
 #include "engine/probe/probe.h"
 
 #include "engine/cpu/kernels.h"
-#include "engine/host/describe.h"
+#include "engine/host/machine.h"
 #include "engine/probe/probe_measure.h"
 #include "engine/probe/probe_steps.h"
 #include "traces/failure.h"

@@ -18,6 +18,16 @@ static inline uint32_t simd_tiles(uint32_t columns)
     return (columns + SIMD_TILE - 1) / SIMD_TILE;
 }
 
+/* The sum of `count` values, a power of two, in the order that every device keeps: pairs count / 2,
+ * ..., 2, 1 apart, as a GPU adds them at once. The values are overwritten. */
+static inline double pairwise_sum(unsigned count, double *values)
+{
+    for (unsigned apart = count / 2; apart > 0; apart /= 2)
+        for (unsigned i = 0; i < apart; i++)
+            values[i] += values[i + apart];
+    return values[0];
+}
+
 typedef void simd_loop(const void *arguments, uint64_t first, uint64_t end);
 
 /* A dropout ready for use; scale 0: none. */

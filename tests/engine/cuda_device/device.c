@@ -1,6 +1,6 @@
 /* The CUDA device's queues, memories and errors, over a runtime that needs no GPU. */
 #include "engine/cuda/device.h"
-#include "engine/host/available.h"
+#include "engine/host/machine.h"
 #include "engine/probe/probe.h"
 #include "engine/probe/probe_product.h"
 #include "fake_cuda.h"

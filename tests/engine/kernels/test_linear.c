@@ -1,5 +1,5 @@
 /* Products of linear layers and of the classifier, and the path for machines without bf16. */
-#include "engine/cpu/widened_matmul.h"
+#include "engine/cpu/matmul.h"
 #include "fixture.h"
 
 #include <math.h>

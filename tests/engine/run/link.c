@@ -1,5 +1,5 @@
 /* A link takes the time its rate says, for one copy and for many in a row. */
-#include "engine/cpu/link.h"
+#include "engine/cpu/memory.h"
 
 #include <glib.h>
 #include <string.h>

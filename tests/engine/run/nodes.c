@@ -1,6 +1,5 @@
 /* Memory in several places: how it is described, who gets what, and that results are the same.
  * Whether memory is near only a machine that has some that is far could tell. */
-#include "engine/host/nodes.h"
 #include "engine/cpu/context.h"
 #include "engine/host/cores.h"
 #include "engine/pool_cuts.h"

@@ -1,8 +1,10 @@
-#include "engine/host/available.h"
+#include "engine/host/machine.h"
 
 #include "engine/device.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 G_DEFINE_QUARK(pstar_device_error, device_error)
 
@@ -35,4 +37,24 @@ static uint64_t allowed_bytes(void)
 uint64_t available_bytes(void)
 {
     return MIN(free_bytes(), allowed_bytes());
+}
+
+/* "Intel(R) Xeon(R) Processor", as the kernel names it. */
+static char *processor(void)
+{
+    g_autofree char *text = NULL;
+    if (g_file_get_contents("/proc/cpuinfo", &text, NULL, NULL)) {
+        const char *name = strstr(text, "model name");
+        const char *colon = name ? strchr(name, ':') : NULL;
+        if (colon)
+            return g_strstrip(g_strndup(colon + 1, strcspn(colon + 1, "\n")));
+    }
+    return g_strdup("processor of an unknown name");
+}
+
+char *cpu_describe(uint64_t *bytes)
+{
+    g_autofree char *name = processor();
+    *bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+    return g_strdup_printf("CPU, %ld cores, %s", sysconf(_SC_NPROCESSORS_ONLN), name);
 }

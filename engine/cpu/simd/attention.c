@@ -1,0 +1,473 @@
+/* Attention by tiles of 64 queries and 64 keys of one head, in fp32 on the thread's stack
+ * (Dao et al., FlashAttention, NeurIPS 2022; the backward in two passes, by tiles of queries for dq
+ * and by tiles of keys for dk and dv, so that nothing is summed across threads). */
+#include "engine/cpu/simd/loops.h"
+#include "engine/exponential.h"
+
+/* ---- products of small fp32 matrices that lie in a thread's cache ---- */
+
+enum {
+    PRODUCT_VECTORS = 2,                              /* of a row, held in registers */
+    PRODUCT_COLUMNS = PRODUCT_VECTORS * VECTOR_LANES, /* divides 32 */
+};
+
+/* One operand: element [row, column] is data[row * row_stride + column * column_stride]. */
+struct product_operand {
+    const float *data;
+    uint32_t row_stride, column_stride;
+};
+
+/* `rows` <= PRODUCT_ROWS, a constant at each place of use, of one step of columns. */
+static inline __attribute__((always_inline)) void product_block(int rows, uint32_t depth,
+                                                                struct product_operand a,
+                                                                const float *b, uint32_t b_stride,
+                                                                float *c, uint32_t c_stride)
+{
+    vector sum[PRODUCT_ROWS][PRODUCT_VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < PRODUCT_VECTORS; v++)
+            sum[r][v] = vector_load(c + r * c_stride + v * VECTOR_LANES);
+    for (uint32_t k = 0; k < depth; k++) {
+        vector row[PRODUCT_VECTORS];
+        for (int v = 0; v < PRODUCT_VECTORS; v++)
+            row[v] = vector_load(b + k * b_stride + v * VECTOR_LANES);
+        for (int r = 0; r < rows; r++) {
+            vector factor = vector_set(a.data[r * a.row_stride + k * a.column_stride]);
+            for (int v = 0; v < PRODUCT_VECTORS; v++)
+                sum[r][v] = vector_fma(factor, row[v], sum[r][v]);
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < PRODUCT_VECTORS; v++)
+            vector_store(c + r * c_stride + v * VECTOR_LANES, sum[r][v]);
+}
+
+/* c[rows, columns] += a[rows, depth] b[depth, columns], the terms in ascending order; `columns` is
+ * a multiple of 32, rows of b and c are contiguous. */
+static inline void product_add(uint32_t rows, uint32_t columns, uint32_t depth,
+                               struct product_operand a, const float *b, uint32_t b_stride,
+                               float *c, uint32_t c_stride)
+{
+    for (uint32_t column = 0; column < columns; column += PRODUCT_COLUMNS) {
+        struct product_operand at = a;
+        float *to = c + column;
+        uint32_t r = 0;
+        for (; r + PRODUCT_ROWS <= rows; r += PRODUCT_ROWS) {
+            product_block(PRODUCT_ROWS, depth, at, b + column, b_stride, to, c_stride);
+            at.data += (uint64_t)PRODUCT_ROWS * a.row_stride;
+            to += (uint64_t)PRODUCT_ROWS * c_stride;
+        }
+        for (; r < rows; r++) {
+            product_block(1, depth, at, b + column, b_stride, to, c_stride);
+            at.data += a.row_stride;
+            to += c_stride;
+        }
+    }
+}
+
+/* The transpose of a 4 x 4 square of fp32, in registers that every machine has. */
+enum { SQUARE = 4 };
+
+typedef float square_row __attribute__((vector_size(16)));
+
+static inline square_row square_load(const float *from)
+{
+    square_row row;
+    memcpy(&row, from, sizeof row);
+    return row;
+}
+
+static inline void square_transpose(const float *from, size_t from_stride, float *to,
+                                    size_t to_stride)
+{
+    square_row a = square_load(from), b = square_load(from + from_stride);
+    square_row c = square_load(from + 2 * from_stride), d = square_load(from + 3 * from_stride);
+    square_row ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    square_row ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    square_row cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    square_row cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    square_row columns[SQUARE] = {
+        __builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5),
+        __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+        __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+        __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7),
+    };
+    for (int i = 0; i < SQUARE; i++)
+        memcpy(to + i * to_stride, &columns[i], sizeof columns[i]);
+}
+
+/* ---- heads and tiles ---- */
+
+enum {
+    HEAD_STEP = 32, /* heads are padded with zeros to a multiple of it */
+    HEAD_LIMIT = CPU_HEAD_LIMIT,
+};
+
+/* One head of one sequence. */
+struct attention_head {
+    const struct simd_attention *arguments;
+    uint64_t head; /* b*A + a */
+    uint64_t row;  /* of the sequence's first token */
+    uint32_t padded, tiles;
+};
+
+/* Rows of a tile in fp32: [64, padded], zeros behind the sequence's end and behind D. */
+typedef float attention_rows[SIMD_TILE * HEAD_LIMIT] __attribute__((aligned(64)));
+
+/* The same transposed: [padded, 64]. */
+typedef float attention_columns[SIMD_TILE * HEAD_LIMIT] __attribute__((aligned(64)));
+
+struct attention_scores {
+    _Alignas(64) float at[SIMD_TILE][SIMD_TILE]; /* query, key */
+};
+
+enum attention_part { ATTENTION_Q, ATTENTION_K, ATTENTION_V };
+
+static inline float attention_scale(const struct simd_attention *a)
+{
+    return 1 / sqrtf((float)a->D);
+}
+
+/* The head and the tile of an item. */
+static inline struct attention_head attention_head_of(const struct simd_attention *arguments,
+                                                      uint64_t item, uint32_t *tile)
+{
+    uint32_t tiles = simd_tiles(arguments->T);
+    uint64_t head = item / tiles;
+    *tile = (uint32_t)(item % tiles);
+    return (struct attention_head){
+        .arguments = arguments,
+        .head = head,
+        .row = head / arguments->A * arguments->T,
+        .padded = (arguments->D + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP,
+        .tiles = tiles,
+    };
+}
+
+/* The first element of the head's part in row `t` of the sequence, of qkv and of o. */
+static inline uint64_t attention_qkv_at(const struct attention_head *h, enum attention_part part,
+                                        uint32_t t)
+{
+    const struct simd_attention *a = h->arguments;
+    return (h->row + t) * 3 * a->A * a->D + ((uint64_t)part * a->A + h->head % a->A) * a->D;
+}
+
+static inline uint64_t attention_o_at(const struct attention_head *h, uint32_t t)
+{
+    const struct simd_attention *a = h->arguments;
+    return (h->row + t) * a->A * a->D + h->head % a->A * a->D;
+}
+
+/* One row of D elements, times `scale`, with zeros to `padded`. */
+static inline void attention_load_row(const struct attention_head *h, const void *from,
+                                      uint64_t element, float scale, float *row)
+{
+    for (uint32_t d = 0; d < h->padded; d += SIMD_TILE) {
+        uint32_t D = h->arguments->D;
+        uint32_t left = d < D ? D - d : 0, room = h->padded - d;
+        tile_fp32 tile;
+        tile_load(h->arguments->precision, from, element + d, left < SIMD_TILE ? left : SIMD_TILE,
+                  0, tile);
+        for (uint32_t i = 0; i < SIMD_TILE; i++)
+            tile[i] *= scale;
+        tile_store_fp32(row + d, room < SIMD_TILE ? room : SIMD_TILE, tile);
+    }
+}
+
+static inline void attention_store_row(const struct attention_head *h, void *to, uint64_t element,
+                                       float scale, const float *row)
+{
+    uint32_t D = h->arguments->D;
+    for (uint32_t d = 0; d < D; d += SIMD_TILE) {
+        uint32_t count = D - d < SIMD_TILE ? D - d : SIMD_TILE;
+        tile_fp32 tile;
+        tile_load_fp32(row + d, count, tile);
+        for (uint32_t i = 0; i < count; i++)
+            tile[i] *= scale;
+        tile_store(h->arguments->precision, to, element + d, count, tile);
+    }
+}
+
+static inline uint32_t attention_rows_in(const struct attention_head *h, uint32_t tile)
+{
+    return tile_of(tile, h->arguments->T).count;
+}
+
+static inline void attention_load(const struct attention_head *h, enum attention_part part,
+                                  uint32_t tile, float scale, attention_rows rows)
+{
+    uint32_t count = attention_rows_in(h, tile);
+    for (uint32_t r = 0; r < count; r++)
+        attention_load_row(h, h->arguments->qkv, attention_qkv_at(h, part, tile * SIMD_TILE + r),
+                           scale, rows + r * h->padded);
+    memset(rows + count * h->padded, 0, (SIMD_TILE - count) * h->padded * sizeof *rows);
+}
+
+static inline void attention_transpose(const struct attention_head *h, const attention_rows rows,
+                                       attention_columns columns)
+{
+    for (uint32_t r = 0; r < SIMD_TILE; r += SQUARE)
+        for (uint32_t d = 0; d < h->padded; d += SQUARE)
+            square_transpose(rows + r * h->padded + d, h->padded, columns + d * SIMD_TILE + r,
+                             SIMD_TILE);
+}
+
+/* scores = rows columns, of the first `count` rows. */
+static inline void attention_product(const struct attention_head *h, uint32_t count,
+                                     const attention_rows rows, const attention_columns columns,
+                                     struct attention_scores *scores)
+{
+    memset(scores, 0, count * sizeof scores->at[0]);
+    product_add(count, SIMD_TILE, h->arguments->D, (struct product_operand){rows, h->padded, 1},
+                columns, SIMD_TILE, scores->at[0], SIMD_TILE);
+}
+
+/* How many keys of tile `keys` the query in row `r` of tile `queries` attends to. */
+static inline uint32_t attention_visible(uint32_t queries, uint32_t r, uint32_t keys)
+{
+    return keys < queries ? SIMD_TILE : r + 1;
+}
+
+/* The dropout's factors for the probabilities of one query and a tile of keys. */
+static inline void attention_factors(const struct attention_head *h, uint32_t query, uint32_t keys,
+                                     float factors[SIMD_TILE])
+{
+    const struct simd_attention *a = h->arguments;
+    dropout_factors(&a->dropout, h->head * a->T + query, h->tiles, keys, factors);
+}
+
+/* ---- forward ---- */
+
+/* What a tile of queries has seen so far: the greatest score, the sum of the exponentials relative
+ * to it, and the values weighted by them. */
+struct progress {
+    tile_fp32 max, sum;
+    attention_rows o;
+};
+
+/* The scores of row r become exponentials relative to the new maximum; what was summed relative to
+ * the old one is scaled. */
+static void advance(const struct attention_head *h, struct progress *p, uint32_t queries,
+                    uint32_t r, uint32_t keys, float scores[SIMD_TILE])
+{
+    for (uint32_t i = attention_visible(queries, r, keys); i < SIMD_TILE; i++)
+        scores[i] = -INFINITY;
+    float greatest = tile_max(scores);
+    float max = greatest > p->max[r] ? greatest : p->max[r];
+    float old = exponential(p->max[r] - max);
+    for (int i = 0; i < SIMD_TILE; i++)
+        scores[i] = exponential(scores[i] - max);
+    p->max[r] = max;
+    p->sum[r] = fmaf(p->sum[r], old, tile_sum(scores));
+    float *o = p->o + r * h->padded;
+    for (uint32_t d = 0; d < h->padded; d++)
+        o[d] *= old;
+    if (dropout_drops(&h->arguments->dropout)) {
+        tile_fp32 factors;
+        attention_factors(h, queries * SIMD_TILE + r, keys, factors);
+        tile_multiply(scores, factors);
+    }
+}
+
+static void store(const struct attention_head *h, const struct progress *p, uint32_t queries)
+{
+    const struct simd_attention *a = h->arguments;
+    for (uint32_t r = 0; r < attention_rows_in(h, queries); r++) {
+        uint32_t t = queries * SIMD_TILE + r;
+        attention_store_row(h, a->o, attention_o_at(h, t), 1 / p->sum[r], p->o + r * h->padded);
+        a->lse[h->head * a->T + t] = (float)((double)p->max[r] + log((double)p->sum[r]));
+    }
+}
+
+static void forward(const struct attention_head *h, uint32_t queries)
+{
+    struct progress p;
+    attention_rows q, rows;
+    attention_columns k;
+    struct attention_scores scores;
+    uint32_t count = attention_rows_in(h, queries);
+    attention_load(h, ATTENTION_Q, queries, attention_scale(h->arguments), q);
+    tile_fill(p.max, -INFINITY);
+    tile_fill(p.sum, 0);
+    memset(p.o, 0, count * h->padded * sizeof *p.o);
+    for (uint32_t keys = 0; keys <= queries; keys++) {
+        attention_load(h, ATTENTION_K, keys, 1, rows);
+        attention_transpose(h, rows, k);
+        attention_product(h, count, q, k, &scores);
+        for (uint32_t r = 0; r < count; r++)
+            advance(h, &p, queries, r, keys, scores.at[r]);
+        attention_load(h, ATTENTION_V, keys, 1, rows);
+        product_add(count, h->padded, attention_rows_in(h, keys),
+                    (struct product_operand){scores.at[0], SIMD_TILE, 1}, rows, h->padded, p.o,
+                    h->padded);
+    }
+    store(h, &p, queries);
+}
+
+void SIMD(attention_forward)(const void *arguments, uint64_t first, uint64_t end)
+{
+    for (uint64_t item = first; item < end; item++) {
+        uint32_t queries;
+        struct attention_head head = attention_head_of(arguments, item, &queries);
+        forward(&head, queries);
+    }
+}
+
+/* ---- backward ---- */
+
+/* With P the probabilities, M the dropout's mask and scale, O = (M P) V: dV = (M P)^T dO,
+ * dP = M (dO V^T), dS = P (dP - delta), delta the row sums of dO O, dQ = scale dS K,
+ * dK = dS^T (scale Q). */
+
+struct query_tile {
+    uint32_t tile, count;
+    attention_rows q, dout; /* q times the scale */
+    tile_fp32 delta, lse;
+};
+
+struct key_tile {
+    uint32_t tile, count;
+    attention_columns k, v;
+};
+
+/* Of a tile of queries and one of keys. */
+struct pair {
+    struct attention_scores p, ds; /* M P and dS */
+};
+
+static float row_delta(const struct attention_head *h, const float *dout, uint64_t o)
+{
+    tile_fp32 sum = {0};
+    for (uint32_t d = 0; d < h->arguments->D; d += SIMD_TILE) {
+        uint32_t left = h->arguments->D - d, count = left < SIMD_TILE ? left : SIMD_TILE;
+        tile_fp32 tile, gradient = {0};
+        tile_load(h->arguments->precision, h->arguments->o_read, o + d, count, 0, tile);
+        tile_load_fp32(dout + d, count, gradient);
+        for (int i = 0; i < SIMD_TILE; i++)
+            sum[i] = fmaf(tile[i], gradient[i], sum[i]);
+    }
+    return tile_sum(sum);
+}
+
+static void load_queries(const struct attention_head *h, uint32_t tile, struct query_tile *queries)
+{
+    const struct simd_attention *a = h->arguments;
+    queries->tile = tile;
+    queries->count = attention_rows_in(h, tile);
+    attention_load(h, ATTENTION_Q, tile, attention_scale(a), queries->q);
+    for (uint32_t r = 0; r < queries->count; r++) {
+        uint32_t t = tile * SIMD_TILE + r;
+        float *dout = queries->dout + r * h->padded;
+        attention_load_row(h, a->dout, attention_o_at(h, t), 1, dout);
+        queries->delta[r] = row_delta(h, dout, attention_o_at(h, t));
+        queries->lse[r] = a->lse_read[h->head * a->T + t];
+    }
+}
+
+/* k in rows, too. */
+static void load_keys(const struct attention_head *h, uint32_t tile, struct key_tile *keys,
+                      float *k)
+{
+    float *v = k;
+    keys->tile = tile;
+    keys->count = attention_rows_in(h, tile);
+    attention_load(h, ATTENTION_V, tile, 1, v);
+    attention_transpose(h, v, keys->v);
+    attention_load(h, ATTENTION_K, tile, 1, k);
+    attention_transpose(h, k, keys->k);
+}
+
+/* Of one query: p holds the scores and ds the gradient of what was dropped out of. */
+static void compute_row(const struct attention_head *h, const struct query_tile *queries,
+                        uint32_t r, uint32_t keys, float p[SIMD_TILE], float ds[SIMD_TILE])
+{
+    bool drops = dropout_drops(&h->arguments->dropout);
+    tile_fp32 factors;
+    for (uint32_t i = attention_visible(queries->tile, r, keys); i < SIMD_TILE; i++)
+        p[i] = -INFINITY;
+    if (drops) {
+        attention_factors(h, queries->tile * SIMD_TILE + r, keys, factors);
+        tile_multiply(ds, factors);
+    }
+    for (int i = 0; i < SIMD_TILE; i++) {
+        p[i] = exponential(p[i] - queries->lse[r]);
+        ds[i] = p[i] * (ds[i] - queries->delta[r]);
+    }
+    if (drops)
+        tile_multiply(p, factors);
+}
+
+static void compute_pair(const struct attention_head *h, const struct query_tile *queries,
+                         const struct key_tile *keys, struct pair *pair)
+{
+    attention_product(h, queries->count, queries->q, keys->k, &pair->p);
+    attention_product(h, queries->count, queries->dout, keys->v, &pair->ds);
+    for (uint32_t r = 0; r < queries->count; r++)
+        compute_row(h, queries, r, keys->tile, pair->p.at[r], pair->ds.at[r]);
+}
+
+static void backward_queries(const struct attention_head *h, uint32_t tile)
+{
+    const struct simd_attention *a = h->arguments;
+    struct query_tile queries;
+    struct key_tile keys;
+    attention_rows k, dq;
+    struct pair pair;
+    load_queries(h, tile, &queries);
+    memset(dq, 0, queries.count * h->padded * sizeof *dq);
+    for (uint32_t j = 0; j <= tile; j++) {
+        load_keys(h, j, &keys, k);
+        compute_pair(h, &queries, &keys, &pair);
+        product_add(queries.count, h->padded, keys.count,
+                    (struct product_operand){pair.ds.at[0], SIMD_TILE, 1}, k, h->padded, dq,
+                    h->padded);
+    }
+    for (uint32_t r = 0; r < queries.count; r++)
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_Q, tile * SIMD_TILE + r),
+                            attention_scale(a), dq + r * h->padded);
+}
+
+static void backward_keys(const struct attention_head *h, uint32_t tile)
+{
+    const struct simd_attention *a = h->arguments;
+    struct query_tile queries;
+    struct key_tile keys;
+    attention_rows dk, dv;
+    struct pair pair;
+    load_keys(h, tile, &keys, dk);
+    memset(dk, 0, keys.count * h->padded * sizeof *dk);
+    memset(dv, 0, keys.count * h->padded * sizeof *dv);
+    for (uint32_t i = tile; i < h->tiles; i++) {
+        load_queries(h, i, &queries);
+        compute_pair(h, &queries, &keys, &pair);
+        product_add(keys.count, h->padded, queries.count,
+                    (struct product_operand){pair.p.at[0], 1, SIMD_TILE}, queries.dout, h->padded,
+                    dv, h->padded);
+        product_add(keys.count, h->padded, queries.count,
+                    (struct product_operand){pair.ds.at[0], 1, SIMD_TILE}, queries.q, h->padded, dk,
+                    h->padded);
+    }
+    for (uint32_t r = 0; r < keys.count; r++) {
+        uint32_t t = tile * SIMD_TILE + r;
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_K, t), 1, dk + r * h->padded);
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_V, t), 1, dv + r * h->padded);
+    }
+}
+
+void SIMD(attention_backward_queries)(const void *arguments, uint64_t first, uint64_t end)
+{
+    for (uint64_t item = first; item < end; item++) {
+        uint32_t tile;
+        struct attention_head head = attention_head_of(arguments, item, &tile);
+        backward_queries(&head, tile);
+    }
+}
+
+void SIMD(attention_backward_keys)(const void *arguments, uint64_t first, uint64_t end)
+{
+    for (uint64_t item = first; item < end; item++) {
+        uint32_t tile;
+        struct attention_head head = attention_head_of(arguments, item, &tile);
+        backward_keys(&head, tile);
+    }
+}
