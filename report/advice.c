@@ -30,7 +30,7 @@ char *command_plan(const struct report_inputs *inputs)
     return text_shell(((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))->path);
 }
 
-/* 0: not said, or unlimited. */
+/* Returns 0 if the memory is unknown or unlimited. */
 static uint64_t limited(uint64_t bytes)
 {
     return bytes == UINT64_MAX ? 0 : bytes;
@@ -55,19 +55,19 @@ char *command_memory(const struct report_inputs *inputs)
     return bytes ? g_strdup_printf("%" G_GUINT64_FORMAT, bytes) : g_strdup("SIZE");
 }
 
-/* What is less than this share of a step is not worth a word. */
+/* Waits below this share of a step are not reported. */
 #define WORTH 0.03
 
-/* Below this share of its peak the link idles. */
+/* A link below this share of its peak is idle. */
 #define IDLE 0.5
 
 struct advised_step {
     struct contents *contents;
     const struct tracks *tracks;
-    guint number; /* of the tracks */
+    guint number; /* of the tracks among the inputs */
     struct track_sums phases[TRACK_NO_PHASE], all;
-    const char *trace, *memory, *platform; /* words of commands */
-    const char *busy, *link;               /* names of its figures */
+    const char *trace, *memory, *platform; /* words of command lines */
+    const char *busy, *link;               /* names of plots */
 };
 
 static char *percent(double part, double whole)
@@ -82,7 +82,7 @@ static char *plan_command(const struct advised_step *step)
                            step->trace, step->memory, step->platform);
 }
 
-/* "backward (0.9 s), update (12 ms)": where a cause holds the device up. */
+/* Returns the phases in which the device waits for a cause: "backward (0.9 s), update (12 ms)". */
 static char *where(const struct advised_step *step, enum track cause)
 {
     GString *text = g_string_new(NULL);
@@ -108,7 +108,7 @@ static char *claim_of(const struct advised_step *step, const char *what, enum tr
                            step->number ? ", in the simulation" : "");
 }
 
-/* The longest wait for it, with a little of what is around. */
+/* Points the advice at the longest wait for this cause, with a margin around it. */
 static void show_longest(const struct advised_step *step, int cause, struct advice *advice)
 {
     const GArray *waits = step->tracks->spans[TRACK_WAIT];
@@ -220,7 +220,7 @@ static void add_unknown(const struct advised_step *step)
     show_longest(step, TRACK_UNKNOWN, advice);
 }
 
-/* While the update runs. */
+/* Reports a link that idles during the update. */
 static void add_idle_link(const struct advised_step *step)
 {
     const struct tracks *tracks = step->tracks;
@@ -249,7 +249,7 @@ static void add_idle_link(const struct advised_step *step)
                                   step->trace, step->memory, step->platform));
 }
 
-/* The first that can tell what is waited for; else the first. */
+/* Returns the first tracks that know what the device waits for, or else the first. */
 static guint telling(const GPtrArray *all)
 {
     for (guint i = 0; i < all->len; i++)
@@ -258,7 +258,7 @@ static guint telling(const GPtrArray *all)
     return 0;
 }
 
-/* Of the first step that was given. */
+/* Adds advice about the first given step. */
 static void advice_add_waits(struct contents *contents)
 {
     const GPtrArray *all = contents->inputs->tracks;
@@ -288,14 +288,14 @@ static void advice_add_waits(struct contents *contents)
     add_idle_link(&step);
 }
 
-/* A share of the peak below which it makes no difference. */
+/* Memory below this share of the peak is not reported. */
 #define WORTH_BYTES 0.1
 
-/* The most bytes of forward and backward, and of the update; with a plan also its chunks. */
+/* The most bytes of forward and backward, and of the update. With a plan, chunks are included. */
 struct room {
     uint64_t before, update, activations;
-    uint32_t peak; /* moment */
-    bool updates;  /* there is an update */
+    uint32_t peak; /* a moment */
+    bool updates;  /* the trace has an update */
 };
 
 static struct room room_of(const struct trace *trace, const struct memory *memory)
@@ -371,7 +371,7 @@ static void advice_add_memory(struct contents *contents)
         add_peak(contents, input->trace, &room);
 }
 
-/* Below this share of a step waiting is not what makes it slow. */
+/* Waiting below this share of a step does not make it slow. */
 #define LITTLE 0.05
 
 struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
@@ -411,7 +411,8 @@ static double waiting(const struct breakdown *breakdown, int *cause)
     return all;
 }
 
-/* Of the first step: one that was given, else the fastest that could be. */
+/* Returns one sentence about the first step: a given one or, without one, the fastest alternative.
+ */
 static char *verdict_of(const struct breakdown *breakdown)
 {
     static const char *const causes[TRACKS + 1] = {
@@ -437,7 +438,7 @@ static char *verdict_of(const struct breakdown *breakdown)
                            causes[cause]);
 }
 
-/* "B is 131 ms faster than A (20 %): mostly the waiting, 127 ms less." */
+/* Returns "B is 131 ms (20 %) faster than A; the device waits for 127 ms less." */
 static char *comparison_of(const struct report_inputs *inputs)
 {
     const struct tracks *a, *b;

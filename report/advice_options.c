@@ -1,4 +1,4 @@
-/* Advice on what else the step could be: a plan, a strategy, a chunk size, other hardware. */
+/* Advice about alternatives: a plan, a strategy, a chunk size, other hardware. */
 #include "chunks/figures.h"
 #include "report/contents.h"
 #include "report/text.h"
@@ -6,10 +6,10 @@
 
 #include <math.h>
 
-/* Gains below this share are noise, or not worth the change. */
+/* Smaller gains are noise, or not worth the change. */
 #define WORTH 0.02
 
-/* The first step that was given; NULL: none was. */
+/* Returns the first given step. May return NULL. */
 static const struct breakdown *given_of(const struct contents *contents)
 {
     const struct breakdown *first = contents->breakdowns->len
@@ -38,7 +38,8 @@ static void add_plan(struct contents *contents)
                   g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s", plan));
 }
 
-/* The fastest of the sweep that is not the planner's; it comes in order of time. */
+/* Reports the fastest entry of the sweep that the planner did not make. Breakdowns are ordered by
+ * time. */
 static void add_strategy(struct contents *contents)
 {
     const struct report_inputs *inputs = contents->inputs;
@@ -77,7 +78,7 @@ static void add_strategy(struct contents *contents)
     }
 }
 
-/* The entry of the sweep that is like what ran. */
+/* Returns the entry of the sweep with the configuration that ran. May return NULL. */
 static const struct sweep_file_entry *entry_like(const struct sweep_file *sweep,
                                                  const struct configuration *configuration)
 {
@@ -117,7 +118,7 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
                         best->configuration.chunk_bytes));
 }
 
-/* Of the first run that a sweep has an entry for. */
+/* Compares chunk sizes for the first run or step that a sweep has an entry for. */
 static void add_chunks(struct contents *contents)
 {
     const struct report_inputs *inputs = contents->inputs;
@@ -142,13 +143,12 @@ void advice_add_choices(struct contents *contents)
     add_chunks(contents);
 }
 
-/* Gains below this share are not worth money. */
 #define WORTH 0.02
 
-/* Hardware costs what other changes do not: it comes after them. */
+/* Advice to buy hardware comes after advice that costs nothing, so its gain counts less. */
 #define AFTER 0.1
 
-/* The budget of the sweep that advice begins with: the plan's, or the least. */
+/* Returns the index of the plan's budget or, without a plan, of the smallest budget. */
 static guint budget_now(const struct report_inputs *inputs, const GArray *budgets)
 {
     for (guint b = 0; inputs->plans->len && b < budgets->len; b++)
@@ -159,7 +159,7 @@ static guint budget_now(const struct report_inputs *inputs, const GArray *budget
     return 0;
 }
 
-/* From the budget to the next. */
+/* Reports what the next larger budget gains. */
 static void add_memory(struct contents *contents, const struct sweep_file *sweep,
                        const struct sweep_file_entry *less, uint64_t budget)
 {
@@ -188,7 +188,7 @@ static double slower_way(const struct sweep_file *sweep)
     return MIN(sweep->link_rate[0], sweep->link_rate[1]);
 }
 
-/* With the same memory, of the sweeps of faster links. */
+/* Reports what a faster link gains with the same memory. */
 static void add_link(struct contents *contents, const struct sweep_file *sweep,
                      const struct sweep_file *other, const struct sweep_file_entry *slow)
 {

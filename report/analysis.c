@@ -14,7 +14,7 @@ static void breakdown_free(void *data)
     g_free(breakdown);
 }
 
-/* What the device waits for in a phase of which the sums are known. */
+/* Adds the sums of one phase. */
 static void add_phase(struct breakdown *breakdown, uint8_t phase, const struct track_sums *sums)
 {
     breakdown->compute[phase] += sums->busy[TRACK_COMPUTE];
@@ -44,7 +44,7 @@ static struct breakdown *breakdown_of_tracks(const struct tracks *tracks)
     return breakdown;
 }
 
-/* Of an iteration of which only sums are known. */
+/* Makes a breakdown of an iteration for which only sums are known. */
 static struct breakdown *breakdown_of_figures(const struct configuration *configuration,
                                               const struct plan_figures *figures)
 {
@@ -101,7 +101,7 @@ static void add_sweep(const struct sweep_file *sweep, const GPtrArray *plans, GP
     }
 }
 
-/* Whether a timeline of it is among the files, which says more. */
+/* Returns whether a timeline of the plan is among the files; it says more than the plan. */
 static bool has_timeline(const struct report_inputs *inputs, const struct input_plan *input)
 {
     for (guint i = 0; i < inputs->tracks->len; i++) {

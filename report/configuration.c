@@ -13,7 +13,7 @@ struct configuration configuration_of_plan(const struct plan *plan)
     };
 }
 
-/* A non-negative integer, or `otherwise`. */
+/* Returns a non-negative integer, or `otherwise` if there is none. */
 static int64_t integer_of(const json_t *object, const char *key, int64_t otherwise)
 {
     const json_t *value = json_object_get(object, key);

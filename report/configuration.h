@@ -1,4 +1,4 @@
-/* What two results must share before one may be set beside the other. */
+/* What two results must share before they may be compared. */
 #ifndef PSTAR_REPORT_CONFIGURATION_H
 #define PSTAR_REPORT_CONFIGURATION_H
 
@@ -7,24 +7,25 @@
 #include <jansson.h>
 
 struct configuration {
-    char *maker;            /* who decides what moves: "policy opt", "planner"; NULL: not said */
-    char *digest;           /* of the trace; NULL: not said */
-    uint64_t chunk_bytes;   /* of the parameter list; 0: not said */
-    uint64_t device_budget; /* the budget; UINT64_MAX: unlimited */
-    int64_t look_ahead;     /* moments; -1: not said */
+    char *maker;            /* who decides what moves, "policy opt" or "planner"; may be NULL */
+    char *digest;           /* of the trace; may be NULL */
+    uint64_t chunk_bytes;   /* of the parameter list; 0 if unknown */
+    uint64_t device_budget; /* UINT64_MAX if unlimited */
+    int64_t look_ahead;     /* in moments; -1 if unknown */
 };
 
-/* Both copy what they need; configuration_clear frees it. A JSON object (a sweep's entry, the
- * header of a run log) says policy, strategy, made_by, digest, chunk_bytes, device_memory_bytes and
- * look_ahead, or some of them; without device_memory_bytes it is unlimited. */
+/* Return copies; configuration_clear frees them. A JSON object (an entry of a sweep, the header of
+ * a run log) may state policy, strategy, made_by, digest, chunk_bytes, device_memory_bytes and
+ * look_ahead. Without device_memory_bytes the memory is unlimited. */
 struct configuration configuration_of_plan(const struct plan *plan);
 struct configuration configuration_of_json(const json_t *object);
 void configuration_clear(struct configuration *configuration);
 
-/* Whether both say maker, chunk size and budget, and contradict each other in nothing. */
+/* Returns whether both state the same maker, chunk size and budget, and differ in nothing else that
+ * both state. */
 bool configuration_same(const struct configuration *a, const struct configuration *b);
 
-/* "policy opt, 4 MiB chunks, 512 MiB device memory"; the short form leaves the budget out. Free
+/* Returns "policy opt, 4 MiB chunks, 512 MiB device memory". The short form omits the memory. Free
  * with g_free. */
 char *configuration_label(const struct configuration *configuration);
 char *configuration_short_label(const struct configuration *configuration);

@@ -43,7 +43,7 @@ static void replay_plans(struct contents *contents)
     }
 }
 
-/* NULL: there is nothing to draw. */
+/* `plot` may be NULL. */
 static void add_plot(struct contents *contents, struct plot *plot)
 {
     if (plot)
@@ -66,7 +66,7 @@ static bool has_faster(const struct report_inputs *inputs, const struct sweep_fi
     return false;
 }
 
-/* Lines over chunk sizes need two of them; bars show what a single one does. */
+/* Lines over chunk sizes need at least two sizes. With one size the bars show the same. */
 static void add_sweep(struct contents *contents, const struct sweep_file *sweep, guint *drawn)
 {
     const GPtrArray *plans = contents->inputs->plans;
@@ -86,7 +86,7 @@ static void add_sweep(struct contents *contents, const struct sweep_file *sweep,
     (*drawn)++;
 }
 
-/* Of traces that no plan is for: with one, plot_memory has it. */
+/* Draws traces that no plan is for. With a plan, plot_memory shows their non-model data. */
 static void add_non_model(struct contents *contents)
 {
     const GPtrArray *traces = contents->inputs->traces;

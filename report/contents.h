@@ -1,4 +1,4 @@
-/* What a report shows, before it is a page, a text or JSON. */
+/* What a report shows, before it is written as a page, as text or as JSON. */
 #ifndef PSTAR_REPORT_CONTENTS_H
 #define PSTAR_REPORT_CONTENTS_H
 
@@ -10,25 +10,25 @@
 struct highlight {
     char *question; /* "Peak device memory" */
     char *answer;   /* "812 MiB" */
-    char *detail;   /* a sentence */
+    char *detail;   /* one sentence */
 };
 
-/* What to change, and what it would bring. */
+/* What to change, and what the change would bring. */
 struct advice {
-    char *claim;     /* a sentence: what is slow */
-    char *detail;    /* sentences: what that means, and what helps */
-    char *command;   /* that does it, or finds out */
+    char *claim;     /* one sentence that names what is slow */
+    char *detail;    /* sentences that explain it and say what helps */
+    char *command;   /* a command line that applies the change or investigates further */
     char *plot;      /* the id of the section of the page that shows it */
-    double seconds;  /* of a step that are at stake; 0: it is memory that is */
-    char *timeline;  /* where it is longest: the timeline that shows it; NULL: none does */
+    double seconds;  /* the part of the step that could be saved; 0 for advice about memory */
+    char *timeline;  /* the timeline that shows the longest wait; may be NULL */
     double from, to; /* seconds in that timeline */
 };
 
-/* A figure that the files are not enough for. */
+/* A figure that the given files are not enough for. */
 struct missing {
-    const char *plot; /* its title */
+    const char *plot; /* the title of the figure */
     char *reason;
-    char *command; /* that makes what is missing */
+    char *command; /* a command line that makes the missing file */
 };
 
 /* A plan's schedule replayed over its trace. */
@@ -41,9 +41,9 @@ struct contents {
     const struct report_inputs *inputs;
     GArray *replays;       /* struct replayed */
     GPtrArray *breakdowns; /* struct breakdown */
-    char *verdict;         /* a sentence: why the step takes as long as it does; NULL: not known */
-    char *comparison;      /* a sentence: two steps side by side; NULL: there are no two */
-    GPtrArray *advice;     /* struct advice, the most seconds first */
+    char *verdict;         /* one sentence: why the step takes this long; may be NULL */
+    char *comparison;      /* one sentence about two steps; may be NULL */
+    GPtrArray *advice;     /* struct advice, the largest saving first */
     GArray *predictions;   /* struct prediction */
     GPtrArray *plots;      /* struct plot */
     GPtrArray *tables;     /* struct text_table */
@@ -51,66 +51,68 @@ struct contents {
     GArray *missing;       /* struct missing */
 };
 
-/* Computes all of it; figures are not drawn yet. `inputs` outlives the result. */
+/* Computes everything but draws no plots yet. `inputs` must outlive the result. */
 struct contents *contents_new(const struct report_inputs *inputs);
 void contents_free(struct contents *contents);
 
-/* Adds what can be said from the inputs, the replays and the pairs; and what cannot, with the
- * command that would make it possible. */
+/* Add the highlights, and what is missing with the command that makes it. */
 void highlights_add(struct contents *contents);
 void missing_add(struct contents *contents);
 
-/* Adds the verdict and all advice that can be given from the inputs and the replays. */
+/* Adds the verdict and all advice that follows from the inputs and the replays. */
 void advice_add(struct contents *contents);
 
-/* Its parts: of plans and sweeps; of what to buy. */
+/* Add the advice about plans and sweeps, and about hardware. */
 void advice_add_choices(struct contents *contents);
 void advice_add_hardware(struct contents *contents);
 
-/* How much less time or traffic, in words: "12 %". Free with g_free. */
+/* Returns how much less `less` is than `more`, as "12 %". Free with g_free. */
 char *advice_gain(double less, double more);
 
-/* Adds one, which may be completed until the next is; takes claim, detail and command over. */
+/* Adds one piece of advice and takes ownership of claim, detail and command. The result may be
+ * changed until the next call. */
 struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
                              char *claim, char *detail, char *command);
 
-/* The name of a file as a command line takes it: one of the files, or the name that it would
- * have. */
+/* Return the name of a file, quoted for a shell: one of the given files, or the name that it would
+ * have. Free with g_free. */
 char *command_platform(const struct report_inputs *inputs);
 char *command_trace(const struct report_inputs *inputs);
 char *command_plan(const struct report_inputs *inputs);
 
-/* The device memory of the files, where they agree on one: "131608576"; else "SIZE". */
+/* Returns the device memory of the files in bytes, "131608576", or "SIZE" where they do not state
+ * one. Free with g_free. */
 char *command_memory(const struct report_inputs *inputs);
 
-/* What ran: a row a property, a column a trace. */
+/* What ran: one row per property, one column per trace. Tables are freed with table_free; these
+ * functions return NULL where the files hold nothing to show. */
 struct text_table *table_configuration(const struct report_inputs *inputs);
 
-/* Operators and times by phase of one trace. */
+/* Operators and times of one trace, by phase. */
 struct text_table *table_phases(const struct input_trace *trace);
 
-/* Time and busy shares by phase of one step. */
+/* Time and busy shares of one step, by phase. */
 struct text_table *table_busy(const struct tracks *tracks);
 
-/* The first two steps that traces have recorded, side by side: what got faster, what moved more. */
+/* Two steps side by side; see compare_steps. */
 struct text_table *table_compare(const struct report_inputs *inputs);
 
-/* Operators of the two whose time differs most. */
+/* The operators whose time differs most between these two steps. */
 struct text_table *table_compare_operators(const struct report_inputs *inputs);
 
-/* Bytes over the link by phase, of chunks, under a plan. */
+/* Bytes of chunks that cross the link under a plan, by phase. */
 struct text_table *table_phase_traffic(const struct replayed *replayed);
 
-/* Peaks by memory of every plan and run. */
+/* Peaks of each kind of memory, for every plan and run. */
 struct text_table *table_peaks(const struct contents *contents);
 
-/* Traffic an iteration of every plan and run. */
+/* Traffic per iteration, for every plan and run. */
 struct text_table *table_traffic(const struct report_inputs *inputs);
 
-/* For each budget and policy the chunk size of least traffic. */
+/* The chunk size with the least traffic, for each budget and policy. */
 struct text_table *table_best(const struct sweep_file *sweep);
 
-/* All figures of one pair. */
+/* All figures of one prediction. */
 struct text_table *table_prediction(const struct prediction *prediction);
 
 #endif

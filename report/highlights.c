@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Takes the strings over. */
+/* Takes ownership of answer and detail. */
 static void add(struct contents *contents, const char *question, char *answer, char *detail)
 {
     struct highlight *highlight = g_new(struct highlight, 1);
@@ -30,7 +30,7 @@ static void add_peak(struct contents *contents)
         g_strdup_printf("%s, at %s", budget, busiest->name));
 }
 
-/* The plan's traffic beside the least that the sweeps reach with the same memory. */
+/* Compares the traffic of the plan with the least traffic of the sweeps at the same memory. */
 static char *compare_with_sweeps(const struct contents *contents, const struct input_plan *plan)
 {
     const struct sweep_file_entry *best = NULL;
@@ -104,7 +104,8 @@ static void add_accuracy(struct contents *contents)
                         contents->predictions->len > 1 ? "s" : ""));
 }
 
-/* The first step from which the loss stays below the entropy; false: none. */
+/* Finds the first step from which the loss stays below the entropy. Returns false if there is none.
+ */
 static bool below_since(const struct logged_run *run, uint64_t *step)
 {
     bool below = false;
@@ -151,7 +152,7 @@ void highlights_add(struct contents *contents)
     add_loss(contents);
 }
 
-/* Takes the strings over. */
+/* Takes ownership of reason and command. */
 static void add_missing(struct contents *contents, const char *plot, char *reason, char *command)
 {
     struct missing missing = {plot, reason, command};

@@ -1,4 +1,4 @@
-/* The trace that a plan is executed over: the one it was made from, as its choices change it. */
+/* The files of a report: which kind each is, and which trace each plan belongs to. */
 #include "report/inputs.h"
 
 #include "chunks/plan.h"
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NULL: the trace is not of a model that is known. */
+/* Returns NULL if the model of the trace is unknown. */
 static struct trace *derive_choice(const struct plan *plan, const struct trace *trace,
                                    const struct platform *platform)
 {
@@ -47,9 +47,9 @@ static bool has_room_for(const struct run_choices *choices, const struct trace *
     return same;
 }
 
-/* `trace` with the layers computed again, and the updates on the host, that the plan chooses. NULL:
- * it cannot be had from this trace, or the result is not what the plan was made for. The caller
- * frees it with trace_free. */
+/* Returns `trace` with the recomputation, the offloading and the updates on the host that the plan
+ * chooses. Returns NULL if the model is unknown or if the result is not the trace that the plan was
+ * made for. Free with trace_free. */
 static struct trace *plan_trace_derive(const struct plan *plan, const struct trace *trace)
 {
     if (!plan->choices || !has_room_for(plan->choices, trace))
@@ -96,7 +96,7 @@ static enum kind kind_of_object(const json_t *root)
     return KIND_UNKNOWN;
 }
 
-/* A run log's first line is an object by itself, with others after it. */
+/* The first line of a run log is a complete object that is followed by others. */
 static bool is_json_lines(const char *line, size_t length, FILE *rest)
 {
     json_t *first = json_loadb(line, length, 0, NULL);
@@ -137,7 +137,8 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
     return kind;
 }
 
-/* KIND_UNKNOWN with the error set. *root is the JSON of a plan or a sweep, to release. */
+/* Returns KIND_UNKNOWN and sets the error if it fails. *root is the JSON of a plan, a sweep or a
+ * timeline; release it with json_decref. */
 static enum kind kind_of_file(const char *path, json_t **root, GError **error)
 {
     if (!input_file_check(path, error))
@@ -191,7 +192,7 @@ static bool has_no_iteration(const char *path)
     return without;
 }
 
-/* A recording without an iteration and without anything of the device shows nothing. */
+/* A recording with neither an iteration nor work of a device is an error. */
 static bool add_tracks(struct report_inputs *inputs, const char *path, const struct trace *trace,
                        GError **error)
 {
@@ -285,7 +286,7 @@ static bool add_file(struct report_inputs *inputs, const char *path, GError **er
     return good;
 }
 
-/* One of the same model, with the plan's choices. */
+/* Derives the trace that the plan was made for from a trace of the same model. */
 static void derive_trace(const struct report_inputs *inputs, struct input_plan *input)
 {
     for (guint t = 0; t < inputs->traces->len; t++) {
@@ -316,7 +317,8 @@ static bool pair_plan(const struct report_inputs *inputs, struct input_plan *inp
     return false;
 }
 
-/* Of one trace, the sweep of the slowest link is what is; the others are what a faster one buys. */
+/* The sweep of the slowest link of a trace is the current state. Sweeps of faster links show what a
+ * faster link would buy. */
 static void set_faster_apart(struct report_inputs *inputs)
 {
     for (guint s = 0; s < inputs->sweeps->len;) {
@@ -331,7 +333,8 @@ static void set_faster_apart(struct report_inputs *inputs)
     }
 }
 
-/* A recording does not know its link; a platform's file does, and is for all that was measured. */
+/* A recording does not state its link. A platform's file does, and it applies to everything that
+ * was measured. */
 static void tell_links(const struct report_inputs *inputs)
 {
     const struct platform *platform = inputs->platform;
@@ -346,7 +349,7 @@ static void tell_links(const struct report_inputs *inputs)
     }
 }
 
-/* Where no file says what ran when, traces say at least how long their operators take. */
+/* Traces without a recording still show how long their operators take. */
 static void add_operators(struct report_inputs *inputs)
 {
     for (guint t = 0; t < inputs->traces->len; t++) {
@@ -357,7 +360,7 @@ static void add_operators(struct report_inputs *inputs)
     }
 }
 
-/* A platform says what something runs on, but nothing that ran. */
+/* A platform alone shows nothing that ran. */
 static bool check_any(const struct report_inputs *inputs, GError **error)
 {
     if (inputs->traces->len || inputs->plans->len || inputs->sweeps->len || inputs->runs->len ||

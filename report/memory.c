@@ -1,12 +1,12 @@
 #include "report/memory.h"
 
-/* What is resident while the schedule is replayed. */
+/* State of the replay: what is resident at the current moment. */
 struct replay {
     const struct trace *trace;
     const struct plan *plan;
     struct memory *memory;
     uint64_t list_bytes[TRACE_ACCESS_LISTS];
-    uint64_t host_slot_bytes[TRACE_ACCESS_LISTS], host_twice_bytes; /* as memory_moment has them */
+    uint64_t host_slot_bytes[TRACE_ACCESS_LISTS], host_twice_bytes; /* as in memory_moment */
 };
 
 static void note_host(struct replay *replay, uint32_t c, bool arrives)

@@ -1,22 +1,23 @@
-/* Device memory over one iteration: a plan's schedule replayed over its trace's moments. */
+/* Memory over one iteration: the schedule of a plan, replayed over the moments of its trace. */
 #ifndef PSTAR_REPORT_MEMORY_H
 #define PSTAR_REPORT_MEMORY_H
 
 #include "chunks/plan.h"
 #include "report/tracks.h"
 
-/* What is alive on the device while one operator runs. */
+/* What memory holds while one operator runs. */
 struct memory_moment {
-    double start, end; /* seconds from the iteration's start, or moments where no time is known */
-    uint64_t list_bytes[TRACE_ACCESS_LISTS]; /* slots of resident chunks */
-    uint64_t chunk_bytes;                    /* their sum */
+    double start,
+        end; /* seconds from the start of the iteration, or moments where times are unknown */
+    uint64_t list_bytes[TRACE_ACCESS_LISTS]; /* device slots of resident chunks */
+    uint64_t chunk_bytes;                    /* sum of list_bytes */
     uint64_t non_model_bytes;
-    uint64_t host_slot_bytes[TRACE_ACCESS_LISTS]; /* slots in host memory of chunks that are not on
-                                                the device */
-    uint64_t host_twice_bytes;                    /* slots of chunks that are on the device, too */
+    uint64_t
+        host_slot_bytes[TRACE_ACCESS_LISTS]; /* host slots of chunks that are not on the device */
+    uint64_t host_twice_bytes;               /* host slots of chunks that are also on the device */
 };
 
-/* Moments that follow each other in one phase. */
+/* Consecutive moments of one phase. */
 struct memory_phase {
     enum trace_phase phase;
     uint32_t first, last; /* moments, both included */
@@ -25,11 +26,11 @@ struct memory_phase {
 struct memory {
     uint32_t moment_count;
     uint64_t host_pool_bytes;                   /* pinned: all slots, and staging */
-    bool timed;                                 /* the trace knows durations */
+    bool timed;                                 /* the trace has durations */
     struct memory_moment *moments;              /* [moment_count] */
-    GArray *phases;                             /* struct memory_phase, in time's order */
-    uint32_t peak;                              /* moment of the most bytes, the first of equals */
-    uint64_t h2d_bytes[TRACE_UPDATE_PHASE + 1]; /* of chunks, by the phase that they move in */
+    GArray *phases;                             /* struct memory_phase, in order of time */
+    uint32_t peak;                              /* the first moment with the most bytes */
+    uint64_t h2d_bytes[TRACE_UPDATE_PHASE + 1]; /* chunk bytes, by the phase in which they move */
     uint64_t d2h_bytes[TRACE_UPDATE_PHASE + 1];
 };
 
@@ -37,13 +38,13 @@ struct memory {
 struct memory *memory_replay(const struct trace *trace, const struct plan *plan);
 void memory_free(struct memory *memory);
 
-/* Chunks and non-model data together. */
+/* Returns the bytes of chunks and of non-model data. */
 uint64_t memory_total(const struct memory_moment *moment);
 
-/* The phases in time (struct track_phase); the caller's. */
+/* Returns the phases in time (struct track_phase). Free with g_array_unref. */
 GArray *memory_phases(const struct memory *memory);
 
-/* The end of the last moment. */
+/* Returns the end of the last moment. */
 double memory_duration(const struct memory *memory);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Replaces all matches. The patterns are ours and valid. */
+/* Replaces all matches of a valid pattern. */
 static void replace(char **text, const char *pattern, const char *by)
 {
     GError *error = NULL;
@@ -17,7 +17,7 @@ static void replace(char **text, const char *pattern, const char *by)
     *text = result;
 }
 
-/* gnuplot writes colours as rgb(r, g, b), padded or not. */
+/* gnuplot writes colours as rgb(r, g, b), with or without padding. */
 static void replace_colour(char **text, const char *colour, const char *by)
 {
     guint64 rgb = g_ascii_strtoull(colour + 1, NULL, 16);
@@ -76,10 +76,10 @@ void svg_append_inline(GString *html, const char *svg, const char *prefix, const
     g_free(body);
 }
 
-/* The files page.css and page.js, embedded when this is built. */
+/* The files page.css and page.js, embedded at build time. */
 extern const char page_css[], page_js[];
 
-#define ADVICE_FIRST 3u /* what is shown at once; the rest on demand */
+#define ADVICE_FIRST 3u /* shown at once; the rest can be opened */
 
 static void append_element(GString *html, const char *open, const char *text, const char *close)
 {
@@ -88,7 +88,7 @@ static void append_element(GString *html, const char *open, const char *text, co
     g_string_append(html, close);
 }
 
-/* What was run, in a line: from the first file that says it. */
+/* Returns one line that says what ran, from the first file that states it. */
 static char *subject_of(const struct report_inputs *inputs)
 {
     if (inputs->traces->len) {
@@ -115,7 +115,7 @@ static char *subject_of(const struct report_inputs *inputs)
     return g_strdup(sweep->trace ? sweep->trace : sweep->origin);
 }
 
-/* Returns what the page's Content-Security-Policy names the script by, "'sha256-...'". */
+/* Returns how the page's Content-Security-Policy names the script: "'sha256-...'". */
 static char *script_hash(void)
 {
     g_autoptr(GChecksum) checksum = g_checksum_new(G_CHECKSUM_SHA256);
@@ -145,7 +145,7 @@ static void append_head(GString *html, const char *subject, const char *verdict)
     append_element(html, "", subject, "</p>\n</header>\n<main>\n");
 }
 
-/* A link that zooms a timeline to where it is worst. */
+/* Appends a link that zooms the timeline to the longest wait. */
 static void append_zoom(GString *html, const struct advice *advice)
 {
     if (!advice->timeline)
@@ -158,7 +158,7 @@ static void append_zoom(GString *html, const struct advice *advice)
                            advice->timeline, advice->timeline, from, to);
 }
 
-/* What to change: the first thing that people look for. */
+/* Advice comes first, because readers look for it first. */
 static void append_advice(GString *html, const GPtrArray *all)
 {
     if (!all->len)
@@ -196,7 +196,7 @@ static void append_highlights(GString *html, const GPtrArray *highlights)
     g_string_append(html, "</dl>\n");
 }
 
-/* The figure's name is ours: a stem and a number. */
+/* The name is a stem and a number, so it needs no escaping. */
 static void append_figure(GString *html, const struct plot *plot)
 {
     g_autofree char *phone = g_strconcat(plot->name, "-phone", NULL);

@@ -1,4 +1,4 @@
-/* A timeline in the page, and the file for Perfetto beside it. */
+/* The timeline in the page, and the file for Perfetto. */
 #include "report/output.h"
 #include "report/plot.h"
 #include "report/report.h"
@@ -9,23 +9,23 @@
 #include <jansson.h>
 #include <zlib.h>
 
-#define WIDE       100000. /* units across the SVG: the iteration */
+#define WIDE       100000. /* units across the SVG, for the whole iteration */
 #define ROW        42      /* pixels from one row to the next */
-#define BAR_TOP    18      /* within it: above is the row's name */
+#define BAR_TOP    18      /* the name of the row is above it */
 #define BAR        22
-#define FEW        2000 /* spans of a row that are all drawn one by one */
-#define RESOLUTION 2000 /* else those that are not narrower than such a part of the iteration */
+#define FEW        2000 /* rows with at most this many spans are drawn span by span */
+#define RESOLUTION 2000 /* in other rows, spans below this part of the iteration are joined */
 
 char *timeline_name(unsigned number)
 {
     return number ? g_strdup_printf("timeline-%u", number + 1) : g_strdup("timeline");
 }
 
-/* Spans that are drawn as one. */
+/* One or more spans that are drawn as one bar. */
 struct timeline_bar {
     double start, end, busy;
     guint first, count;
-    guint longest; /* the span of the most time */
+    guint longest; /* index of the longest span */
 };
 
 static double length_of(const struct track_span *span)
@@ -39,7 +39,7 @@ static void begin_piece(struct timeline_bar *piece, const GArray *spans, guint i
     *piece = (struct timeline_bar){span->start, span->end, length_of(span), index, 1, index};
 }
 
-/* Whether the next span is too narrow, and too near, to be drawn by itself. */
+/* Returns whether the next span is so narrow and so near that it joins this bar. */
 static bool joins(const struct timeline_bar *piece, const struct track_span *next,
                   double resolution)
 {
@@ -64,7 +64,8 @@ static void append_number(GString *html, const char *attribute, double value)
     g_string_append_printf(html, " %s=\"%s\"", attribute, digits);
 }
 
-/* "backward h.3.mlp · 12.3 ms, from 401 ms on, 4 MiB": what stands before " · " is its name. */
+/* Appends "backward h.3.mlp · 12.3 ms, from 401 ms on, 4 MiB". The page takes the text before " · "
+ * as the name. */
 static void append_name(GString *html, const struct timeline_bar *piece,
                         const struct track_span *longest)
 {
@@ -95,7 +96,7 @@ static void append_piece(GString *html, const struct tracks *tracks, enum track 
                                                       piece->longest);
     if (track == TRACK_WAIT)
         g_string_append_printf(html, " fill=\"%s\"", palette_wait(longest->cause));
-    if (track == TRACK_WAIT && longest->cause == TRACK_HOST) /* names stand on it in white */
+    if (track == TRACK_WAIT && longest->cause == TRACK_HOST) /* its name is white */
         g_string_append(html, " class=\"dark\"");
     if (piece->count > 1 && piece->busy < 0.99 * (piece->end - piece->start))
         append_number(html, "fill-opacity",
@@ -146,7 +147,7 @@ static void append_phases(GString *html, const struct tracks *tracks)
     g_string_append(html, "</g>\n");
 }
 
-/* The phases first, then a row a track; `row_names` are those of the rows, for beside it. */
+/* Appends the phases and then one row per track. `row_names` receives the names of the rows. */
 static void append_svg(GString *html, const struct tracks *tracks, GString *row_names)
 {
     unsigned top = tracks->phases->len ? BAR + 2 : 0, height = top;
@@ -213,7 +214,8 @@ void timeline_append_html(GString *html, const struct tracks *tracks, unsigned n
         name);
 }
 
-/* A name in quotes. Equal names are one string (struct tracks), so each is quoted once. */
+/* Returns the name in quotes. Equal names are one string (struct tracks), so each is quoted once.
+ */
 static const char *quoted(GHashTable *names, const char *name)
 {
     char *known = g_hash_table_lookup(names, name);
@@ -227,14 +229,13 @@ static const char *quoted(GHashTable *names, const char *name)
     return dumped;
 }
 
-/* Whole ns: all that a trace has, and a million of them are written five times as fast as doubles.
- */
+/* Traces hold whole nanoseconds, and writing integers is five times as fast as writing doubles. */
 static uint64_t ns_of(double seconds)
 {
     return (uint64_t)(MAX(seconds, 0) * 1e9 + 0.5);
 }
 
-/* Of microseconds, as the format wants them. */
+/* The format wants microseconds. */
 static void write_times(gzFile file, uint64_t start_ns, uint64_t ns)
 {
     gzprintf(file, ",\"ts\":%" G_GUINT64_FORMAT ".%03u,\"dur\":%" G_GUINT64_FORMAT ".%03u",
@@ -253,7 +254,8 @@ static void write_track(gzFile file, const struct tracks *tracks, enum track tra
     for (guint i = 0; i < tracks->spans[track]->len; i++) {
         const struct track_span *span = &g_array_index(tracks->spans[track], struct track_span, i);
         gzputs(file, row);
-        gzputs(file, quoted(names, span->name)); /* gzprintf has a limit, names have none */
+        gzputs(file,
+               quoted(names, span->name)); /* gzprintf limits the length; names have no limit */
         write_times(file, ns_of(span->start), ns_of(span->end - span->start));
         if (span->bytes)
             gzprintf(file, ",\"args\":{\"bytes\":%" G_GUINT64_FORMAT "}", span->bytes);
@@ -267,7 +269,7 @@ bool timeline_write(const struct tracks *tracks, const char *folder, unsigned nu
     g_autofree char *name = timeline_name(number);
     g_autofree char *base = g_strconcat(name, ".json.gz", NULL);
     g_autofree char *path = g_build_filename(folder, base, NULL);
-    /* The fastest level: a million spans are much text. */
+    /* The fastest level, because a million spans are much text. */
     gzFile file = gzopen(path, "wb1");
     if (file) {
         gzputs(file,

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PIXELS_A_LINE 14 /* of characters */
+#define PIXELS_A_LINE 14 /* height of a character */
 #define LABEL_LINE    1  /* for the label below */
 
 struct plot *plot_new(char *name, char *title)
@@ -51,7 +51,7 @@ char *plot_find_gnuplot(GError **error)
     return path;
 }
 
-/* What all figures share, so that they look alike. */
+/* Shared by all plots, so that they look alike. */
 static const char style[] = "set encoding utf8\n"
                             "ink = '" PALETTE_INK "'; muted = '" PALETTE_MUTED
                             "'; grid = '" PALETTE_GRID "'\n";
@@ -121,9 +121,9 @@ static char *replaced(const char *line, const char *pattern, const char *with)
     return g_regex_replace_literal(regex, line, -1, 0, with, 0, NULL);
 }
 
-/* What would not show as characters: grids and what lies behind the data have no paler ones; boxes
- * are outlines, of a character each, since they are all filled with the same one; a label that is
- * moved by less than a line lies on the key. */
+/* Adapts a line for characters. Grids and background rectangles would hide the data, so they are
+ * left out. Boxes are drawn as outlines, because all fills look the same. Small offsets of labels
+ * are removed, because they would put labels on the key. */
 static void append_as_text(GString *script, const char *line)
 {
     if (g_str_has_prefix(line, "set grid ") || g_str_has_prefix(line, "set object rectangle "))
@@ -135,7 +135,7 @@ static void append_as_text(GString *script, const char *line)
     g_string_append_printf(script, "%s\n", text);
 }
 
-/* gnuplot fills areas with X up to version 5, and from 6 on with what it is told. */
+/* gnuplot 5 fills areas with X; version 6 must be told to. */
 static void append_text_terminal(GString *script, int lines)
 {
     g_string_append_printf(script,
@@ -182,7 +182,7 @@ static char *read_back(const char *folder, const char *name, const char *suffix,
     return NULL;
 }
 
-/* `out` (may be NULL) is what it prints, to g_free. */
+/* *out receives what gnuplot prints; free it with g_free. `out` may be NULL. */
 static bool run_gnuplot(const char *gnuplot, const char *folder, const char *name, char **out,
                         GError **error)
 {
@@ -266,7 +266,7 @@ void axis_append(GString *text, double value)
         return;
     }
     char digits[G_ASCII_DTOSTR_BUF_SIZE];
-    /* 15 digits are often all there are. */
+    /* 15 digits are often enough. */
     g_ascii_formatd(digits, sizeof digits, "%.15g", value);
     if (g_ascii_strtod(digits, NULL) != value)
         g_ascii_dtostr(digits, sizeof digits, value);
@@ -372,7 +372,7 @@ const char *palette_wait(int cause)
 static const struct maker_style *style_of(const char *maker)
 {
     const char *name = maker ? maker : "";
-    size_t length = strcspn(name, ":"); /* a strategy's parameter is no part of its looks */
+    size_t length = strcspn(name, ":"); /* a strategy's parameter does not change its style */
     for (size_t i = 0; i < G_N_ELEMENTS(known_makers); i++)
         if (strlen(known_makers[i].maker) == length &&
             !strncmp(known_makers[i].maker, name, length))
@@ -390,7 +390,8 @@ int palette_maker_point(const char *maker)
     return style_of(maker)->point;
 }
 
-/* In the middle of a phase that is wide enough; at the end of the last one, however narrow. */
+/* Labels a phase in its middle if it is wide enough. The last phase is always labelled, at its end
+ * if it is narrow. */
 static void append_name(GString *drawing, const struct track_phase *phase, double share, bool last)
 {
     bool narrow = share < 0.1;

@@ -1,5 +1,5 @@
-/* A figure: a gnuplot script and its data, drawn three times, as a wide SVG, as a PNG, and as a
- * narrow SVG that is readable on a phone. */
+/* A plot: a gnuplot script and its data. It is drawn three times: as a wide SVG, as a PNG, and as a
+ * narrow SVG for phones. */
 #ifndef PSTAR_REPORT_PLOT_H
 #define PSTAR_REPORT_PLOT_H
 
@@ -8,38 +8,38 @@
 #include <glib.h>
 #include <stdbool.h>
 
-#define PLOT_WIDE  960 /* pixels across */
+#define PLOT_WIDE  960 /* pixels */
 #define PLOT_PHONE 360
 
-#define PLOT_COLUMNS 100 /* characters across, in a terminal */
+#define PLOT_COLUMNS 100 /* characters, in a terminal */
 
 struct plot {
     char *name;    /* of its files: NAME.gp, NAME.dat, NAME.svg, NAME.png, NAME-phone.svg */
-    char *title;   /* what is shown; a heading */
-    char *alt;     /* what is to be seen, for those who do not see it */
+    char *title;   /* the heading */
+    char *alt;     /* describes the picture for readers who cannot see it */
     char *caption; /* how to read it */
     int wide_height, phone_height; /* pixels */
-    GString *data;                 /* of NAME.dat */
-    GString *setup;                /* gnuplot: definitions, once */
-    GString *drawing;              /* gnuplot: drawn for each of the three; `phone` says which */
-    char *svg, *phone_svg;         /* set by plot_draw: the text of the files */
+    GString *data;                 /* contents of NAME.dat */
+    GString *setup;                /* gnuplot definitions, executed once */
+    GString *drawing; /* gnuplot commands, executed for each drawing; `phone` says which it is */
+    char *svg, *phone_svg; /* the text of the drawn files, set by plot_draw */
 };
 
-/* Takes the strings over. Data, setup and drawing are empty. */
+/* Takes ownership of the strings. Data, setup and drawing are empty. */
 struct plot *plot_new(char *name, char *title);
 void plot_free(struct plot *plot);
 
-/* "stem", "stem-2", ...: number counts from 0. Free with g_free. */
+/* Returns "stem", "stem-2", ... for the numbers 0, 1, ... Free with g_free. */
 char *plot_name(const char *stem, unsigned number);
 
-/* The program, for plot_draw; NULL with REPORT_ERROR_FAILED where it is not in PATH. Free with
+/* Returns the path of gnuplot, or NULL with REPORT_ERROR_FAILED if it is not in PATH. Free with
  * g_free. */
 char *plot_find_gnuplot(GError **error);
 
-/* Writes the files into `folder`, which exists. The script can be run again there by itself. */
+/* Draws the plot into `folder`, which must exist. The script can be run again there by itself. */
 bool plot_draw(struct plot *plot, const char *folder, const char *gnuplot, GError **error);
 
-/* Appends the figure as characters, PLOT_COLUMNS wide; its data goes into `folder`. */
+/* Appends the plot as characters, PLOT_COLUMNS wide. `folder` receives its data. */
 bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
                     GError **error);
 
@@ -48,60 +48,62 @@ struct axis_unit {
     double size;      /* in bytes, in seconds */
 };
 
-/* For values up to `greatest`, in bytes and in seconds. */
+/* Return a unit that keeps the numbers of an axis short, for values up to `greatest`. */
 struct axis_unit axis_bytes(double greatest);
 struct axis_unit axis_seconds(double greatest);
 
-/* Appends numbers to gnuplot data or scripts with all their digits and a point in any locale; NAN
- * as "NaN", which gnuplot leaves out. */
+/* Appends a number to gnuplot data or to a script, with all its digits and a point in any locale.
+ * NAN becomes "NaN", which gnuplot leaves out. */
 void axis_append(GString *text, double value);
 
-/* Appends "NAME = VALUE" as a line; a real number even where it is whole, because gnuplot divides
- * integers as C does. */
+/* Appends the line "NAME = VALUE". The value is always written as a real number, because gnuplot
+ * divides integers as C does. */
 void axis_append_variable(GString *script, const char *name, double value);
 
-/* Appends "set xtics (...)" with the chunk sizes (uint64_t, ascending) as labels, so many of them
- * at most; the last is always one. */
+/* Appends "set xtics (...)" with at most `most` chunk sizes (uint64_t, ascending) as labels. The
+ * last size is always labelled. */
 void axis_append_size_tics(GString *script, const GArray *sizes, guint most);
 
-/* Lines and text; secondary text; the grid; the paper. In the page they follow light and dark. */
+/* The colours follow Okabe and Ito: people with any colour vision can tell them apart. The same
+ * thing has the same colour in every plot. All are "#rrggbb". The first four are lines and text,
+ * secondary text, grid and paper; in the page they follow light and dark mode. */
 #define PALETTE_INK   "#1b1f24"
 #define PALETTE_MUTED "#67707b"
 #define PALETTE_GRID  "#d9dde2"
 #define PALETTE_PAPER "#ffffff"
 
 #define PALETTE_NON_MODEL "#e69f00"
-#define PALETTE_COMPUTE   "#64748b" /* of no known phase */
-#define PALETTE_TWICE     "#9aa5b1" /* host memory of what is on the device, too */
+#define PALETTE_COMPUTE   "#64748b" /* where the phase is unknown */
+#define PALETTE_TWICE     "#9aa5b1" /* host memory of chunks that are also on the device */
 #define PALETTE_PLAN      "#d55e00"
 
 const char *palette_list(enum trace_list list);
 
-/* Of the faster links that are drawn beside the one that is, from 1. */
+/* Returns the colour of a faster link. Numbers start at 1. */
 const char *palette_link(unsigned number);
 
 const char *palette_track(enum track track);
 
-/* Parts of a step: compute by phase in blues, waiting by its cause (TRACK_UNKNOWN: none is known)
- * in reds. */
+/* Return the colours of the parts of a step: blues for compute by phase, reds for waiting by cause
+ * (TRACK_UNKNOWN if unknown). */
 const char *palette_compute(enum trace_phase phase);
 const char *palette_wait(int cause);
 
-/* The colour, and gnuplot's point type, of whoever decides what moves: "policy opt", "planner". One
- * that this program does not know gets a colour by its name, always the same. */
+/* Return the colour and the gnuplot point type of a maker, "policy opt" or "planner". An unknown
+ * maker gets a colour by its name, always the same. */
 const char *palette_maker(const char *maker);
 int palette_maker_point(const char *maker);
 
-/* Appends gnuplot's objects and labels for the phases (struct track_phase); the script has set
- * `second`, the axis' unit. Names stand at the top of the graph, in phases that are wide enough,
- * and in the last one. */
+/* Appends the phases (struct track_phase) as shaded bands behind a plot whose x axis is time. The
+ * script must have set `second`, the unit of the axis. Names are shown in phases that are wide
+ * enough, and in the last one. */
 void phase_bands_append(GString *drawing, const GArray *phases, double duration);
 
-/* The greatest value; 0: the curve is empty. */
+/* Returns the greatest value, or 0 if the curve is empty. */
 double curve_most(const GArray *curve);
 
-/* Appends gnuplot data, a block: seconds and the greatest value of each of `columns` equal parts of
- * the step, as steps. */
+/* Appends a block of gnuplot data: for each of `columns` equal parts of the step its time in
+ * seconds and its greatest value, drawn as steps. */
 void curve_append_data(GString *data, const GArray *curve, double seconds, guint columns);
 
 #endif

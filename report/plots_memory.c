@@ -1,4 +1,4 @@
-/* Figures of memory over one iteration: of a plan, of a trace alone, and as it was measured. */
+/* Plots of memory over one iteration: of a plan, of a trace alone, and as measured. */
 #include "report/plot.h"
 #include "report/plots.h"
 #include "report/text.h"
@@ -6,11 +6,11 @@
 
 #include <math.h>
 
-#define MEMORY_COLUMNS 600  /* as many as the eye can tell apart across the figure */
-#define HEADROOM       1.25 /* above the budget: for the names of phases and of the peak */
-#define BUDGET_SHOWN   2.5  /* a budget of more times the peak would flatten the picture */
+#define MEMORY_COLUMNS 600  /* more columns cannot be seen */
+#define HEADROOM       1.25 /* above the budget, for the names of phases and the peak */
+#define BUDGET_SHOWN   2.5  /* a budget above this multiple of the peak would flatten the picture */
 
-/* The device_parts of the stack, from the bottom up. */
+/* The lists of the stack, from the bottom up. */
 struct device_parts {
     unsigned count;
     enum trace_list lists[TRACE_ACCESS_LISTS];
@@ -35,7 +35,8 @@ static void append_device_row(GString *data, const struct device_parts *device_p
     g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", moment->non_model_bytes);
 }
 
-/* Neighbouring moments that are narrower than a column share one: that of the most bytes. */
+/* Neighbouring moments that are narrower than a column become one: the moment with the most bytes.
+ */
 static void append_device_data(GString *data, const struct device_parts *device_parts,
                                const struct memory *memory)
 {
@@ -82,7 +83,7 @@ static void append_peak(GString *drawing, const struct trace *trace, const struc
 static void append_device_stack(GString *drawing, const struct device_parts *device_parts,
                                 bool budget)
 {
-    /* From the top down: each area is drawn over the one that reaches above it. */
+    /* From the top down: each area covers the lower part of the one before. */
     g_string_append_printf(drawing,
                            "    plot data using ($1/second):((sum [i=2:%u] column(i))/byte) "
                            "with filledcurves y1=0 lc rgb '" PALETTE_NON_MODEL "' fs solid "
@@ -179,9 +180,9 @@ struct plot *plot_memory(const struct input_plan *plan, const struct memory *mem
     return plot;
 }
 
-#define HOST_COLUMNS 400 /* as many as the eye can tell apart across the figure */
+#define HOST_COLUMNS 400 /* more columns cannot be seen */
 
-/* The lists that have slots in host memory. */
+/* The lists that have host slots. */
 struct host_parts {
     unsigned count;
     enum trace_list lists[TRACE_ACCESS_LISTS];
@@ -210,7 +211,7 @@ static void append_host_row(GString *data, const struct host_parts *host_parts, 
     g_string_append_printf(data, " %" G_GUINT64_FORMAT "\n", moment->host_twice_bytes);
 }
 
-/* Of neighbouring moments that are narrower than a column, the first. */
+/* Of neighbouring moments that are narrower than a column, the first is drawn. */
 static void append_host_data(GString *data, const struct host_parts *host_parts,
                              const struct memory *memory)
 {
@@ -228,7 +229,7 @@ static void append_host_data(GString *data, const struct host_parts *host_parts,
     }
 }
 
-/* From the top down: each area is drawn over the one that reaches above it. */
+/* From the top down: each area covers the lower part of the one before. */
 static void append_host_stack(GString *drawing, const struct host_parts *host_parts)
 {
     g_string_append_printf(drawing,
@@ -294,10 +295,8 @@ struct plot *plot_host(const struct input_plan *plan, const struct memory *memor
     return plot;
 }
 
-#define MEMORY_COLUMNS 600 /* as many as the eye can tell apart across the figure */
-
-/* Where each moment begins, in seconds, or in moments where the trace knows no durations; the
- * iteration's end behind them. [operator_count + 1], to g_free. */
+/* Returns the start of each moment and the end of the iteration, [operator_count + 1]: in seconds,
+ * or in moments if the trace has no durations. Free with g_free. */
 static double *find_starts(const struct trace *trace, bool *timed)
 {
     double *starts = g_new0(double, trace->operator_count + 1);
@@ -322,7 +321,7 @@ static GArray *find_phases(const struct trace *trace, const double *starts)
     return phases;
 }
 
-/* Neighbouring moments that are narrower than a column share one: that of the most bytes. */
+/* Neighbouring moments that are narrower than a column become one, with the most bytes of them. */
 static void append_non_model_data(GString *data, const struct trace *trace, const double *starts)
 {
     double width = starts[trace->operator_count] / MEMORY_COLUMNS;
@@ -438,7 +437,7 @@ static double most_of(const struct tracks *tracks, const struct level *levels)
     return most;
 }
 
-/* Areas that begin at 0, the greatest first, so that what is part of it lies on it. */
+/* All areas begin at 0. The greatest is drawn first, so that its parts lie on it. */
 static void append_plot(struct plot *plot, const struct tracks *tracks, const struct level *levels,
                         GString *said)
 {

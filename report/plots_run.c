@@ -1,4 +1,4 @@
-/* Figures of runs: the loss, and what was predicted beside what was measured. */
+/* Plots of runs: the loss, and predictions beside measurements. */
 #include "chunks/figures.h"
 #include "report/plot.h"
 #include "report/plots.h"
@@ -7,13 +7,13 @@
 
 #include <math.h>
 
-#define MOST_POINTS 800 /* more than a line across the figure can show */
-#define FEW_POINTS  30  /* each can be seen by itself */
+#define MOST_POINTS 800 /* a line cannot show more points */
+#define FEW_POINTS  30  /* with at most this many, each point is marked */
 
-/* What the axes must hold. */
+/* The range that the axes cover. */
 struct loss_extent {
     uint64_t first_step, last_step;
-    bool drawable; /* there is a number among the losses */
+    bool drawable; /* at least one loss is a number */
 };
 
 static struct loss_extent extent_of(const GPtrArray *runs)
@@ -31,7 +31,7 @@ static struct loss_extent extent_of(const GPtrArray *runs)
     return extent;
 }
 
-/* gnuplot counts blocks: an empty one still needs a row. */
+/* gnuplot counts blocks, so an empty block still needs a row. */
 static void begin_block(GString *data, const struct logged_run *run, const char *what)
 {
     g_autofree char *origin = text_printable(run->origin);
@@ -52,7 +52,7 @@ static guint span_of(const struct logged_run *run)
     return (run->steps->len + MOST_POINTS - 1) / MOST_POINTS;
 }
 
-/* Long runs are drawn as means over equal spans of steps. */
+/* Draws long runs as means over equal spans of steps. */
 static void append_losses(GString *data, const struct logged_run *run)
 {
     begin_block(data, run, "loss");
@@ -87,8 +87,8 @@ static bool same_loss(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* Whether all runs log the same losses, bit for bit, in the steps that they share, and they share
- * some: curves that lie on each other. */
+/* Returns whether all runs log the same losses, bit for bit, in the steps that they share. Their
+ * curves then lie on each other. */
 static bool all_equal(const GPtrArray *runs, guint *shared)
 {
     const struct logged_run *first = g_ptr_array_index(runs, 0);
@@ -106,7 +106,7 @@ static bool all_equal(const GPtrArray *runs, guint *shared)
     return runs->len > 1 && *shared > 0;
 }
 
-/* The text's entropy as the runs state it; NAN where none does. */
+/* Returns the entropy of the text as the runs state it, or NAN. */
 static double entropy_of(const GPtrArray *runs)
 {
     for (guint r = 0; r < runs->len; r++) {
@@ -128,7 +128,7 @@ static void append_axes(GString *drawing, const struct loss_extent *extent)
                            extent->drawable ? "" : "    set yrange [0:1]\n");
 }
 
-/* How many of the runs before this one have the same colour. */
+/* Returns how many earlier runs have the same colour. */
 static guint twins_before(const GPtrArray *runs, guint index)
 {
     guint twins = 0;
@@ -149,7 +149,7 @@ static void append_run(GString *drawing, const GPtrArray *runs, guint index, boo
                                    : g_path_get_basename(run->origin);
     g_autofree char *shortened = text_shortened(label, 40);
     g_autofree char *quoted = text_gnuplot(shortened);
-    /* Earlier lines are wider, so that equal curves are seen to be equal. */
+    /* Earlier lines are wider, so that equal curves can be seen. */
     g_string_append_printf(drawing,
                            "data index %u with %s lw %u dt %u pt 7 ps 0.5 lc rgb '%s' title %s, "
                            "\\\n        ",
@@ -213,9 +213,9 @@ struct plot *plot_loss(const GPtrArray *runs)
     return plot;
 }
 
-#define MOST_PREDICTIONS 8 /* more would not be read; the table has them all */
+#define MOST_PREDICTIONS 8 /* more cannot be read; the table has all of them */
 
-/* One panel: a figure of the iteration. */
+/* One panel shows one figure of the iteration. */
 struct panel {
     const char *title;
     bool seconds;
@@ -261,7 +261,7 @@ static char *value_label(const struct panel *panel, double value)
     return panel->seconds ? text_seconds(value) : size_format((uint64_t)value);
 }
 
-/* Counts are one number. */
+/* Counts have no range. */
 static void append_range(GString *data, const struct panel *panel,
                          const struct prediction *prediction)
 {
@@ -331,7 +331,7 @@ static void append_setup(GString *setup, const GArray *predictions, guint count)
     }
 }
 
-/* A bar of half the height of a row: above its middle the prediction, below it the measurement. */
+/* Two bars per row: the prediction above the middle, the measurement below it. */
 static const char drawing[] =
     "    set multiplot layout (phone ? 4 : 2), (phone ? 1 : 2) \\\n"
     "        margins screen (phone ? 0.03 : 0.015), screen (phone ? 0.97 : 0.985), \\\n"

@@ -3,7 +3,7 @@
 #include "report/text.h"
 #include "traces/size.h"
 
-/* Of a step, what waits for the link: all of its waiting where nobody says for what. */
+/* Returns the waiting for the link in a step, or all its waiting if the causes are unknown. */
 static double link_waits(const struct sweep_file_entry *entry)
 {
     double waits = 0;
@@ -13,7 +13,7 @@ static double link_waits(const struct sweep_file_entry *entry)
     return entry->phases ? waits : entry->figures.stall_seconds;
 }
 
-/* With a link that takes no time: no real one is better. */
+/* Returns the step time with a link that takes no time. No real link is better. */
 static double without_link(const struct sweep_file_entry *entry)
 {
     return entry->figures.iteration_seconds - MIN(link_waits(entry), entry->figures.stall_seconds);
@@ -28,7 +28,7 @@ static void append_point(GString *data, uint64_t bytes, double seconds, double l
     g_string_append_c(data, '\n');
 }
 
-/* "link 25 GB/s", as its slower direction. */
+/* Returns "link 25 GB/s", for the slower direction. */
 static char *link_label(const struct sweep_file *sweep)
 {
     double rate = MIN(sweep->link_rate[0], sweep->link_rate[1]);
@@ -36,7 +36,7 @@ static char *link_label(const struct sweep_file *sweep)
     return rate > 0 ? g_strdup_printf("link %s", text) : g_strdup("the link as it is");
 }
 
-/* A block: the best of all policies, strategies and chunk sizes with each budget. */
+/* Appends a block: the best entry of each budget. */
 static void append_sweep(GString *data, const struct sweep_file *sweep, double *longest)
 {
     g_autoptr(GArray) budgets = sweep_file_budgets(sweep);
@@ -65,7 +65,7 @@ static bool append_plans(GString *data, const GPtrArray *plans)
     return any;
 }
 
-/* The first and the last budget that fit, in a sentence. */
+/* Returns a sentence about the first and the last budget that fit. */
 static char *memory_text(const struct sweep_file *sweep, const GArray *budgets)
 {
     const struct sweep_file_entry *least = NULL, *most = NULL;
@@ -86,7 +86,7 @@ static char *memory_text(const struct sweep_file *sweep, const GArray *budgets)
                                            slow, to, fast);
 }
 
-/* What links buy with the least memory of the sweep that they have, too. */
+/* Appends what faster links gain with the smallest memory that fits. */
 static void append_links(GString *text, const struct sweep_file *sweep, const GArray *budgets,
                          const GPtrArray *faster)
 {

@@ -1,11 +1,11 @@
-/* Figures of one step: where its time goes, who is busy when, and what the link carries. */
+/* Plots of one step: where its time goes, how busy each resource is, and what the link carries. */
 #include "report/plot.h"
 #include "report/plots.h"
 #include "report/text.h"
 
 #include <string.h>
 
-#define MOST_BARS 12 /* more would not be read; the tables have them all */
+#define MOST_BARS 12 /* more cannot be read; the tables have all of them */
 
 /* The parts of a bar, from left to right. */
 enum { PARTS = TRACK_NO_PHASE + 1 + TRACKS + 1 };
@@ -82,7 +82,7 @@ static void append_names(GString *setup, const GPtrArray *breakdowns, guint bars
     }
 }
 
-/* A bar's label stands above it, so that it has the whole width also on a phone. */
+/* The label of a bar stands above it, so that it has the whole width on a phone too. */
 static void append_plot(GString *drawing, const GPtrArray *breakdowns, guint bars)
 {
     int column = 4;
@@ -160,7 +160,8 @@ struct plot *plot_bars(const GPtrArray *breakdowns)
     return plot;
 }
 
-#define COLUMNS 320 /* parts of the iteration, each as high as the share of it that was busy */
+#define COLUMNS \
+    320 /* parts of the iteration; the height of each is the share of it that was busy */
 
 /* The tracks that the file knows, from the top down. */
 struct known {
@@ -206,7 +207,7 @@ static char *share_text(double part, double whole)
     return g_strconcat(percent, " %", NULL);
 }
 
-/* The band of a track reaches from its number, counted from below, to 0.6 above it. */
+/* The band of a track begins at its number, counted from below, and is 0.6 high. */
 static void append_bands(struct plot *plot, const struct tracks *tracks, const struct known *known,
                          const struct track_sums *sums)
 {
@@ -329,7 +330,7 @@ static const char panels[] =
     "    }\n"
     "    unset multiplot\n";
 
-/* A block a direction. */
+/* Appends one block per direction. */
 static void append_nvml(struct plot *plot, const struct tracks *tracks)
 {
     g_string_append(plot->data, "\n\n# seconds, bytes a second: H2D by NVML\n");
@@ -338,14 +339,15 @@ static void append_nvml(struct plot *plot, const struct tracks *tracks)
     curve_append_data(plot->data, tracks->curves[CURVE_D2H], tracks->seconds, COLUMNS);
 }
 
-/* Of a direction: what the link can do where a file says so, else its fastest copy. */
+/* Returns what the link can do in one direction if a file states it, or else the rate of the
+ * fastest copy. */
 static double peak_of(const struct tracks *tracks, int way)
 {
     double fastest = tracks_peak_rate(tracks, way ? TRACK_D2H : TRACK_H2D);
     return tracks->link_said_by ? tracks->link_rate[way] : fastest;
 }
 
-/* `fastest`: of all that was measured. */
+/* `fastest` is the highest measured rate. */
 static void append_rates(struct plot *plot, const double *peaks, double fastest)
 {
     static const char *const names[] = {"h2d", "d2h"};

@@ -1,4 +1,4 @@
-/* Figures of a sweep: lines by chunk size, and a map by chunk size and device memory. */
+/* Plots of a sweep: lines by chunk size, and a map by chunk size and device memory. */
 #include "chunks/figures.h"
 #include "report/plot.h"
 #include "report/plots.h"
@@ -76,7 +76,7 @@ const struct sweep_file_entry *sweep_grid_best(const struct sweep_file *sweep,
     return least;
 }
 
-/* gnuplot counts blocks: an empty one still needs a row. */
+/* gnuplot counts blocks, so an empty block still needs a row. */
 static void begin_block(GString *data, const struct sweep_grid *grid, uint64_t budget,
                         const char *what)
 {
@@ -120,7 +120,7 @@ static void append_plans(GString *data, const struct sweep_grid *grid, const GPt
     }
 }
 
-/* From one side of the panel to the other, with a gap before the next bound. */
+/* Each bound goes from one side of the panel to the other, with a gap before the next. */
 static void append_bounds(GString *data, const struct sweep_grid *grid, const GPtrArray *plans,
                           uint64_t budget)
 {
@@ -153,17 +153,17 @@ void sweep_grid_append_data(GString *data, const struct sweep_file *sweep,
         append_bounds(data, grid, plans, g_array_index(grid->budgets, uint64_t, b));
 }
 
-/* How many chunk sizes find room below a panel on a phone, and on a page with one, two or three
- * panels in a row. */
+/* How many chunk sizes can be labelled below a panel: on a phone, and on a page with one, two or
+ * three panels in a row. */
 static const guint tics_phone = 4, tics_wide[] = {0, 9, 6, 4};
 
-/* Panels in a row on a page. */
+/* Returns the number of panels in a row on a page. */
 static guint columns_of(const struct sweep_grid *grid)
 {
     return grid->budgets->len == 4 ? 2 : MIN(grid->budgets->len, 3);
 }
 
-/* Characters of a line's name in the key. */
+/* Characters of a name in the key. */
 enum { NAME_LENGTH = 24 };
 
 static char *name_of(const char *maker)
@@ -172,7 +172,7 @@ static char *name_of(const char *maker)
     return text_shortened(shown, NAME_LENGTH);
 }
 
-/* gnuplot arrays: what each line and each panel is called and looks like. */
+/* Appends gnuplot arrays: names and styles of the lines and panels. */
 static void append_names(GString *setup, const struct sweep_grid *grid)
 {
     g_string_append_printf(setup, "panels = %u; lines = %u\narray budget[panels]\n",
@@ -213,7 +213,7 @@ static void take_least(double value, double *least)
         *least = MIN(*least, value);
 }
 
-/* Where the axis begins: at 0, unless all lines would lie in its upper third, one on another. */
+/* Returns where the axis begins: at 0, unless all lines would lie in its upper third. */
 static double floor_of(const struct sweep_file *sweep, const struct sweep_measure *measure,
                        const GPtrArray *plans, double greatest)
 {
@@ -228,7 +228,7 @@ static double floor_of(const struct sweep_file *sweep, const struct sweep_measur
         if (input->plan->certificate)
             take_least(measure->bound(input->plan->certificate), &least);
     }
-    bool equal = least > 0.98 * greatest; /* noise is not to look like more */
+    bool equal = least > 0.98 * greatest; /* noise must not look like a difference */
     return equal || least < 0.67 * greatest ? 0 : least - 0.2 * (greatest - least);
 }
 
@@ -258,12 +258,12 @@ static void append_axes(struct plot *plot, const struct sweep_grid *grid, double
                            grid->measure->name, byte.name);
 }
 
-/* What the key names beside the lines. */
+/* The marks that the key explains. */
 struct marks {
     bool misfits, plans, bounds;
 };
 
-/* The size of the key below the panels, a panel of its own so that it has the whole width. */
+/* The key is a panel of its own below the others, so that it has the whole width. */
 static void append_key(GString *drawing, const struct marks *marks)
 {
     g_string_append(drawing,
@@ -286,7 +286,7 @@ static void append_key(GString *drawing, const struct marks *marks)
     g_string_append(drawing, "\n    unset multiplot\n");
 }
 
-/* Earlier lines are wider, so that equal ones are seen to be equal. */
+/* Earlier lines are wider, so that equal lines can be seen. */
 static const char panel_drawing[] =
     "    set multiplot layout rows, columns \\\n"
     "        margins screen (phone ? 0.16 : 0.075), screen (phone ? 0.97 : 0.985), \\\n"
@@ -313,8 +313,8 @@ static const char panel_drawing[] =
     "            with points pt 3 ps 1.6 lw 3 lc rgb '" PALETTE_PLAN "'\n"
     "    }\n";
 
-/* Rows of a key of so many names on so many pixels: gnuplot makes all columns as wide as the
- * longest name needs. */
+/* Returns the rows that a key of `names` names takes. gnuplot makes all columns as wide as the
+ * longest name. */
 static guint key_rows(const struct sweep_grid *grid, guint names, double pixels, double letter)
 {
     glong longest = (glong)strlen("does not fit");
@@ -356,7 +356,7 @@ static bool looks_ahead(const struct sweep_file *sweep)
     return false;
 }
 
-/* A sentence. */
+/* Returns a sentence about the best entry. */
 static char *least_text(const struct sweep_file *sweep, const struct sweep_measure *measure)
 {
     const struct sweep_file_entry *best = NULL;
@@ -433,9 +433,9 @@ struct plot *plot_sweep(const struct sweep_file *sweep, const struct sweep_measu
     return plot;
 }
 
-#define MOST_LABELS 120 /* more cells are too small for their numbers */
+#define MOST_LABELS 120 /* labels do not fit into more cells */
 
-/* Cividis, whose order people with any colour vision see: the best is dark. */
+/* Cividis: people with any colour vision see its order. The best is dark. */
 static const char colours[] = "    set palette defined (0 '#00224e', 1 '#35456c', 2 '#666970', "
                               "3 '#948e77', 4 '#c8b866', 5 '#fee838')\n";
 
@@ -463,7 +463,8 @@ static void append_heat_data(GString *data, const struct sweep_file *sweep,
         }
 }
 
-/* The row of the plan's budget, between the sizes that its own lies between. */
+/* Marks each plan in the row of its budget. A plan whose chunk size is between two sizes is drawn
+ * between their columns. */
 static void append_heat_plans(GString *data, const struct sweep_grid *grid, const GPtrArray *plans)
 {
     g_string_append(data, "\n\n# plans, likewise\nNaN NaN\n");

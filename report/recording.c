@@ -1,4 +1,4 @@
-/* The timeline of one iteration that a trace has recorded. */
+/* The tracks of one iteration that a trace has recorded. */
 #include "report/tracks.h"
 #include "traces/activity/guess.h"
 #include "traces/annotations.h"
@@ -6,29 +6,29 @@
 
 #include <string.h>
 
-/* A piece of the recording, ns of its clock. */
+/* A part of the recording, in nanoseconds of its clock. */
 struct ns_range {
     uint64_t start_ns, end_ns;
 };
 
-/* What is read of the recording. */
+/* The state of reading one recording. */
 struct recorded_step {
     const struct records *records;
     const struct activity *activity;
-    const struct trace *trace; /* NULL: no iteration */
-    uint32_t domain;           /* of our annotations; 0: there are none */
+    const struct trace *trace; /* may be NULL */
+    uint32_t domain;           /* of our annotations; 0 if there are none */
     struct tracks *tracks;
-    struct ns_range host;   /* of the iteration that is shown, as its ranges say */
-    bool marked;            /* as an iteration: else it is the whole recording */
-    struct ns_range window; /* the same as the device knew it: it runs behind */
+    struct ns_range host;   /* the iteration, by the ranges of the host */
+    bool marked;            /* the iteration is annotated; otherwise it is the whole recording */
+    struct ns_range window; /* the iteration, by the device's work, which runs behind the host */
 };
 
-/* When kernels were asked for, and when they ran. */
+/* When the host asked for a kernel, and when it ran. */
 struct launch_time {
     uint64_t asked_ns, start_ns;
 };
 
-/* Whether the event lasts. */
+/* Returns whether the event has a duration. */
 static bool recording_is_range(const struct record *event)
 {
     return event->end_ns > event->start_ns &&
@@ -62,7 +62,7 @@ static int by_length(const void *left, const void *right)
     return (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
 }
 
-/* The marked iteration of median length; false: none is marked. */
+/* Finds the annotated iteration of median length. Returns false if none is annotated. */
 static bool find_iteration(struct recorded_step *recording)
 {
     g_autoptr(GArray) windows = g_array_new(FALSE, FALSE, sizeof(struct ns_range));
@@ -95,14 +95,14 @@ static void take_everything(struct recorded_step *recording)
     recording->host = window;
 }
 
-/* From the window's start, in seconds; negative before it. */
+/* Returns seconds from the start of the window, negative before it. */
 static double recording_seconds(const struct recorded_step *recording, uint64_t ns)
 {
-    /* The difference first: a double holds times since 1970 to 256 ns only. */
+    /* Subtract first: a double holds nanoseconds since 1970 only to 256 ns. */
     return (double)(int64_t)(ns - recording->window.start_ns) * 1e-9;
 }
 
-/* Adds a span, unless it lies outside the window. */
+/* Adds a span unless it lies outside the window. */
 static void recording_add_span(const struct recorded_step *recording, enum track track,
                                const struct ns_range *span, const char *name, uint8_t phase,
                                uint64_t bytes)
@@ -154,7 +154,7 @@ static int curve_of_memory(uint32_t kind)
     }
 }
 
-/* What lies where, by address: the record that allocated it. */
+/* Follows allocations by address. */
 static void follow_allocations(const struct activity *activity, const struct shown *shown)
 {
     g_autoptr(GHashTable) live = g_hash_table_new(g_int64_hash, g_int64_equal);
@@ -179,7 +179,7 @@ static void follow_allocations(const struct activity *activity, const struct sho
 
 /* ---- samples ---- */
 
-/* Bytes since some time become a rate; where they have wrapped, that sample says nothing. */
+/* Counters of bytes become rates. A sample after an overflow is ignored. */
 static void add_rate(const struct shown *shown, enum curve curve,
                      const struct record_sample *sample, struct record_sample *last)
 {
@@ -206,8 +206,8 @@ static void follow_samples(const struct records *records, const struct shown *sh
     }
 }
 
-/* Appends the points of [begin_ns, end_ns) to curves [CURVES] (struct curve_point), and before them
- * the last one of before, at 0. Device 0 stands for all; what nobody recorded stays empty. */
+/* Appends the points of [begin_ns, end_ns) to curves [CURVES] (struct curve_point), preceded by the
+ * last earlier point, at time 0. Reads device 0 only. Curves without data stay empty. */
 static void curves_find(const struct records *records, const struct activity *activity,
                         uint64_t begin_ns, uint64_t end_ns, GArray *const *curves)
 {
@@ -216,7 +216,7 @@ static void curves_find(const struct records *records, const struct activity *ac
     follow_samples(records, &shown);
 }
 
-/* What the host was doing, by the names that people give their ranges. */
+/* Returns the phase that the name of a range suggests. */
 static uint8_t phase_by_name(const char *name)
 {
     static const struct {
@@ -240,7 +240,7 @@ static uint8_t phase_of_range(const struct recorded_step *recording, const struc
                        event->payload < trace->operator_count
                    ? trace->operators[event->payload].phase
                    : TRACK_NO_PHASE;
-    /* Operators' annotations say phases; the collector's own marks of iterations do not. */
+    /* Annotations of operators state their phase; the collector's marks of iterations do not. */
     return trace ? TRACK_NO_PHASE : phase_by_name(records_text(recording->records, event->text));
 }
 
@@ -250,8 +250,8 @@ static int by_asking(const void *left, const void *right)
     return (a->asked_ns > b->asked_ns) - (a->asked_ns < b->asked_ns);
 }
 
-/* In order of asking; start_ns is the earliest of all that were asked for then or later. Empty
- * where no calls were recorded. Free with g_array_unref. */
+/* Returns the launches in order of asking. start_ns is the earliest start of all that were asked
+ * for then or later. The array is empty if no calls were recorded. Free with g_array_unref. */
 static GArray *recording_launches(const struct activity *activity)
 {
     GArray *launches = g_array_new(FALSE, FALSE, sizeof(struct launch_time));
@@ -276,7 +276,7 @@ static GArray *recording_launches(const struct activity *activity)
     return launches;
 }
 
-/* Index of the first that was asked for from `host_ns` on. */
+/* Returns the index of the first launch that was asked for at `host_ns` or later. */
 static guint first_launch(const GArray *launches, uint64_t host_ns)
 {
     guint low = 0, high = launches->len;
@@ -290,7 +290,7 @@ static guint first_launch(const GArray *launches, uint64_t host_ns)
     return low;
 }
 
-/* When the device began with what the host asked for from `host_ns` on. */
+/* Returns when the device began the work that the host asked for at `host_ns` or later. */
 static uint64_t recording_device_time(const GArray *launches, uint64_t host_ns)
 {
     guint low = first_launch(launches, host_ns);
@@ -317,7 +317,8 @@ static void add_phase(const struct recorded_step *recording, uint8_t phase, uint
         g_array_append_val(tracks->phases, next);
 }
 
-/* The outermost ranges that say a phase; those of the update are what the host's optimizer does. */
+/* Adds the outermost ranges that state a phase. Ranges of the update are the optimizer on the host.
+ */
 static void add_named_phases(const struct recorded_step *recording, const GArray *launches)
 {
     uint64_t until = 0;
@@ -357,8 +358,8 @@ static void guess_phases(const struct recorded_step *recording, const GArray *la
     guess_free(guessed);
 }
 
-/* The phases of what the device did, by what ranges are called; where none says one, and the
- * iteration is marked, by what kernels' names and allocations tell. */
+/* Finds the phases of the device's work from the names of ranges. Without such names it guesses
+ * them, if the iteration is annotated. */
 static void recording_add_phases(const struct recorded_step *recording, const GArray *launches)
 {
     add_named_phases(recording, launches);
@@ -384,15 +385,15 @@ static int track_of_copy(uint32_t kind)
     }
 }
 
-/* NCCL's and RCCL's: ncclDevKernel_AllGather_RING_LL, ncclKernel_...,
- * ncclAllReduceRingLLKernel_.... It runs until the other ranks' data is here, and computes nothing
- * but sums of it. */
+/* Recognises kernels of NCCL and RCCL: ncclDevKernel_AllGather_RING_LL, ncclKernel_...,
+ * ncclAllReduceRingLLKernel_.... They run until the data of the other ranks has arrived, and only
+ * sum it. */
 static bool is_collective(const char *kernel)
 {
     return g_str_has_prefix(kernel, "nccl") && strstr(kernel, "Kernel");
 }
 
-/* Kernels, copies and collectives, as a profiler of the device saw them. */
+/* Adds kernels, copies and collectives that a profiler recorded. */
 static void recording_add_device(const struct recorded_step *recording)
 {
     const struct activity *activity = recording->activity;
@@ -417,7 +418,7 @@ static void recording_add_device(const struct recorded_step *recording)
     recording->tracks->known[TRACK_NETWORK] = recording->tracks->spans[TRACK_NETWORK]->len > 0;
 }
 
-/* By its text; a copy between others than these two is none of the link's. */
+/* Returns TRACK_UNKNOWN for copies that do not cross the link. */
 static int track_of_annotation(const char *text)
 {
     return !strcmp(text, ANNOTATION_H2D)   ? TRACK_H2D
@@ -448,7 +449,7 @@ static void add_operator(const struct recorded_step *recording, const struct rec
                        0);
 }
 
-/* Operators and copies, as the program's annotations say. */
+/* Adds operators and copies from the program's annotations. */
 static void recording_add_annotated(const struct recorded_step *recording)
 {
     for (uint32_t i = 0; i < recording->records->event_count; i++) {

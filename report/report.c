@@ -1,4 +1,4 @@
-/* The report's folder: complete, or as it was before. */
+/* Writes a report's folder: completely, or not at all. */
 #include "report/report.h"
 
 #include "report/output.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 
 struct folder {
-    char *path;      /* where the report goes; absolute */
-    char *temporary; /* where it is written first: on the same file system */
-    char *figures;   /* in it */
+    char *path;      /* where the report goes, absolute */
+    char *temporary; /* where it is written first, on the same file system */
+    char *figures;   /* inside `temporary` */
 };
 
 static bool fail_to_write(GError **error, const char *path)
@@ -37,7 +37,7 @@ static void folder_remove(const char *path)
     g_rmdir(path);
 }
 
-/* Removes what is still temporary, and frees. */
+/* Removes what is still temporary and frees the folder. */
 static void folder_end(struct folder *folder)
 {
     if (!folder)
@@ -53,7 +53,7 @@ static void folder_end(struct folder *folder)
     g_free(folder);
 }
 
-/* Makes the temporary folder, and the parents of `path` where they are missing. Errors
+/* Makes the temporary folder, and the parents of `path` if they are missing. Errors
  * (REPORT_ERROR_FAILED) name the folder. */
 static struct folder *folder_begin(const char *path, GError **error)
 {
@@ -61,7 +61,8 @@ static struct folder *folder_begin(const char *path, GError **error)
     folder->path = g_canonicalize_filename(path, NULL);
     bool exists = g_file_test(folder->path, G_FILE_TEST_IS_DIR);
     g_autofree char *parent = g_path_get_dirname(folder->path);
-    /* Inside of an existing folder: it may be a mount point, and a rename does not leave one. */
+    /* The temporary folder is inside an existing folder, which may be a mount point that a rename
+     * cannot leave. */
     char *temporary = g_build_filename(exists ? folder->path : parent, ".pstar-report-XXXXXX",
                                        NULL);
     if (g_mkdir_with_parents(parent, 0777) == 0 && g_mkdtemp_full(temporary, 0777)) {
@@ -77,7 +78,7 @@ static struct folder *folder_begin(const char *path, GError **error)
     return NULL;
 }
 
-/* "memory.png", "sweep-2.gp", "loss-phone.svg": as figures of this program are called. */
+/* Matches names of plots of this program: "memory.png", "sweep-2.gp", "loss-phone.svg". */
 static bool is_figure(const char *name)
 {
     return g_regex_match_simple("^(memory|non-model|allocated|host-measured|busy|link|timeline|"
@@ -117,8 +118,8 @@ static bool move_files(const char *from, const char *to, GError **error)
     return good;
 }
 
-/* Moves everything into place; figures of an earlier report that are not among the new ones are
- * removed, other files are left alone. */
+/* Moves everything into place. Plots of an earlier report that are not among the new ones are
+ * removed; other files are left alone. */
 static bool folder_publish(struct folder *folder, GError **error)
 {
     if (!g_file_test(folder->path, G_FILE_TEST_IS_DIR)) {
@@ -131,7 +132,7 @@ static bool folder_publish(struct folder *folder, GError **error)
     if (g_mkdir_with_parents(figures, 0777) != 0)
         return fail_to_write(error, figures);
     remove_stale(figures, folder->figures);
-    /* The page last: it names the figures. */
+    /* The page comes last, because it names the plots. */
     return move_files(folder->figures, figures, error) &&
            move_files(folder->temporary, folder->path, error);
 }

@@ -1,4 +1,4 @@
-/* What can go wrong in a report. */
+/* A report: plots, tables and one page of what traces, plans, sweeps and run logs hold. */
 #ifndef PSTAR_REPORT_REPORT_H
 #define PSTAR_REPORT_REPORT_H
 
@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 enum report_error {
-    REPORT_ERROR_INPUT, /* an input file is unreadable, of no known kind, or damaged */
+    REPORT_ERROR_INPUT, /* an input file cannot be read, has an unknown format, or is damaged */
     REPORT_ERROR_FAILED /* gnuplot is missing or failed, or the report cannot be written */
 };
 #define REPORT_ERROR report_error_quark()
@@ -14,18 +14,16 @@ GQuark report_error_quark(void);
 
 enum report_format { REPORT_TEXT, REPORT_JSON };
 
-/* Reads `files` as report_write does, and writes nothing. Returns the figures as characters, the
- * tables and the advice; the caller's, to g_free. NULL on error, as report_write. */
+/* Reads `files` and writes nothing. Returns the plots as characters, the tables and the advice.
+ * Free with g_free. Errors are those of report_write. */
 char *report_text(const char *const *files, GError **error);
 
-/* Reads `files` (NULL ends them; traces, plans, sweeps and run logs in any order) and writes
- * `folder`/index.html and `folder`/figures/. All is written into a temporary folder beside
- * `folder` first and moved when complete; nothing is written where an input is bad. Figures of an
- * earlier report in `folder` are replaced or removed, other files are left alone.
- *
- * Returns what to print: the tables, or one JSON object of the figures and the numbers; the
- * caller's, to g_free. NULL on error: REPORT_ERROR_FAILED where gnuplot or writing failed, any
- * other where an input file is bad, which the message names. */
+/* Reads `files` (traces, plans, sweeps and run logs in any order; NULL ends the list) and writes
+ * `folder`/index.html and `folder`/figures/. Everything is written to a temporary folder first and
+ * moved when it is complete; nothing is written if an input is bad. Plots of an earlier report in
+ * `folder` are replaced or removed. Other files are left alone. Returns the text to print: tables,
+ * or one JSON object. Free with g_free. Returns NULL on error: REPORT_ERROR_FAILED if gnuplot or
+ * writing failed, any other error if an input file is bad; the message names the file. */
 char *report_write(const char *const *files, const char *folder, enum report_format format,
                    GError **error);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEADY_FROM 2 /* the third step: the first two may still hold the load's copies */
+#define STEADY_FROM 2 /* the third step; the first two may include copies of loading */
 
 static double number_of(const json_t *object, const char *key)
 {
@@ -31,7 +31,7 @@ static void read_header(struct logged_run *log, const json_t *object)
         log->unigram_entropy = number_of(object, "unigram_entropy");
 }
 
-/* NULL, or what is wrong with the line. */
+/* Returns NULL, or what is wrong with the line. */
 static const char *read_object(struct logged_run *log, const json_t *object)
 {
     if (!json_is_object(object))
@@ -43,7 +43,7 @@ static const char *read_object(struct logged_run *log, const json_t *object)
         return NULL;
     if (!json_is_integer(number) || json_integer_value(number) < 0)
         return "\"step\" is no count";
-    /* JSON has no NaN: a diverged run writes null. */
+    /* JSON has no NaN, so a diverged run writes null. */
     if (!json_is_number(loss) && !json_is_null(loss))
         return "\"loss\" is no number";
     struct run_step step = {
@@ -57,7 +57,7 @@ static const char *read_object(struct logged_run *log, const json_t *object)
     return NULL;
 }
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or what is wrong. */
 static const char *read_line(struct logged_run *log, const char *line, size_t length)
 {
     json_error_t json_error;
@@ -130,7 +130,7 @@ static int compare_doubles(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Between the steps on both sides of the place, in proportion. */
+/* Interpolates between the two nearest steps. */
 static double quantile_of(const GArray *steps, const struct plan_figure *figure, double share)
 {
     g_autofree double *values = g_new(double, steps->len);
@@ -142,7 +142,7 @@ static double quantile_of(const GArray *steps, const struct plan_figure *figure,
     return values[below] + (place - below) * (values[above] - values[below]);
 }
 
-/* The steps of the steady state that say their figures. */
+/* Returns the steps of the steady state that have figures. */
 static GArray *steady_steps(const struct logged_run *log)
 {
     GArray *counted = g_array_new(FALSE, FALSE, sizeof(struct run_step));

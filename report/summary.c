@@ -56,14 +56,14 @@ char *summary_text(const struct contents *contents, const char *folder)
     return g_string_free(text, FALSE);
 }
 
-/* Names come from files: JSON wants valid UTF-8. */
+/* Names come from files, and JSON needs valid UTF-8. */
 static json_t *string_of(const char *text)
 {
     g_autofree char *printable = text_printable(text);
     return json_string(printable);
 }
 
-/* null: unlimited. */
+/* Unlimited memory is null. */
 static json_t *budget_of(uint64_t bytes)
 {
     return bytes == UINT64_MAX ? json_null() : json_integer((json_int_t)bytes);

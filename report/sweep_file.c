@@ -17,7 +17,8 @@ static double seconds_of(const json_t *object, const char *key)
     return json_number_value(json_object_get(object, key));
 }
 
-/* What the device waits for is what is busy: the host first, which the copies wait for. */
+/* Attributes waiting to the resources that were busy, the host first, because copies wait for it.
+ */
 static struct track_sums phase_of(const json_t *object)
 {
     struct track_sums sums = {.seconds = seconds_of(object, "seconds")};
@@ -126,7 +127,7 @@ static double slower_way(const struct sweep_file *sweep)
 
 bool sweep_file_is_slower(const struct sweep_file *sweep, const struct sweep_file *than)
 {
-    /* Rates are of fits: equal links need not give equal digits. */
+    /* Rates come from fits, so equal links may differ in their last digits. */
     return !g_strcmp0(sweep->trace, than->trace) && slower_way(sweep) > 0 &&
            slower_way(sweep) < 0.999 * slower_way(than);
 }
@@ -170,7 +171,8 @@ static int compare_sizes(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The different values of one field of the configurations (a uint64_t at `offset`), ascending. */
+/* Returns the distinct values, ascending, of one field of the configurations (a uint64_t at
+ * `offset`). */
 static GArray *distinct_of(const struct sweep_file *sweep, size_t offset)
 {
     GArray *values = g_array_new(FALSE, FALSE, sizeof(uint64_t));

@@ -17,7 +17,7 @@ static uint64_t parameters_of(const struct trace *trace)
     return parameters;
 }
 
-/* A row with a cell for each trace, by `cell`. */
+/* Adds a row with one cell per trace. */
 static void add_property(struct text_table *table, const GPtrArray *traces, const char *property,
                          char *(*cell)(const struct input_trace *input))
 {

@@ -95,7 +95,7 @@ char *text_number(const char *format, double value)
     return g_strdup(g_ascii_formatd(digits, sizeof digits, format, value));
 }
 
-/* Three significant digits, without an exponent: 1230, 123, 12.3, 1.23. */
+/* Formats three significant digits without an exponent: 1230, 123, 12.3, 1.23. */
 static char *three_digits(double value)
 {
     double size = fabs(value);
@@ -210,7 +210,7 @@ static void append_html_row(const GPtrArray *cells, const char *element, GString
 {
     g_string_append(html, "<tr>");
     for (guint i = 0; i < cells->len; i++) {
-        /* A row's first cell names it. */
+        /* The first cell of a row names it. */
         const char *tag = i ? element : "th";
         const char *scope = *element == 't' && element[1] == 'h' ? "col" : "row";
         if (tag[1] == 'h')
@@ -225,7 +225,7 @@ static void append_html_row(const GPtrArray *cells, const char *element, GString
 
 void table_append_html(const struct text_table *table, GString *html)
 {
-    /* A heading, not a caption, which would scroll sideways with the table. */
+    /* A heading instead of a caption, which would scroll sideways with the table. */
     g_string_append(html, "<h3>");
     text_append_html(html, table->title);
     g_string_append_printf(html,

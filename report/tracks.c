@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-/* Gaps below this are between one operator and the next, not waiting. */
+/* Shorter gaps between operators are not waiting. */
 #define SHORTEST_WAIT 20e-6
 
-/* A copy of fewer bytes is ruled by latency. */
+/* The time of a smaller copy is mostly latency. */
 #define SMALL_COPY (1 << 20)
 
 const char *track_label(enum track track)
@@ -115,7 +115,7 @@ static double first_start(const struct tracks *tracks)
     return first < tracks->seconds ? first : 0;
 }
 
-/* Moves what spans do before `first` to one iteration later, where they do the same again. */
+/* Moves everything before `first` to one iteration later, where it repeats. */
 static void wrap(GArray *spans, double first, double seconds)
 {
     for (guint i = 0, count = spans->len; i < count; i++) {
@@ -136,8 +136,8 @@ static void wrap(GArray *spans, double first, double seconds)
     }
 }
 
-/* A simulated iteration repeats itself: what its first operator waits for is the end of the one
- * before, and is shown at the end. */
+/* A simulated iteration repeats itself. The waiting of its first operator belongs to the end of the
+ * iteration before, so it is shown at the end. */
 static void begin_with_first_operator(struct tracks *tracks)
 {
     double first = first_start(tracks);
@@ -162,7 +162,7 @@ static void find_reach(struct tracks *tracks, enum track track)
     }
 }
 
-/* The first span that ends after `start`, or the number of spans. */
+/* Returns the first span that ends after `start`, or the number of spans. */
 static guint first_reaching(const struct tracks *tracks, enum track track, double start)
 {
     guint low = 0, high = tracks->reach[track]->len;
@@ -190,8 +190,8 @@ static void begin_phase(struct tracks *tracks, enum trace_phase phase, double st
     g_array_append_val(phases, next);
 }
 
-/* A phase lasts from the start of its first operator to the start of the next one's; what runs late
- * on the host does not begin the update again. */
+/* A phase lasts from the start of its first operator to the start of the next phase's. Late work of
+ * the host does not begin the update again. */
 static void make_phases(struct tracks *tracks)
 {
     const GArray *compute = tracks->spans[TRACK_COMPUTE], *host = tracks->spans[TRACK_HOST];
@@ -206,7 +206,7 @@ static void make_phases(struct tracks *tracks)
         const struct track_span *next = device ? a : b;
         c += device;
         h += !device;
-        /* The host's update may begin while backward goes on. */
+        /* The host may begin the update while backward goes on. */
         bool early = !device && a && next->phase == TRACE_UPDATE_PHASE;
         if (next->phase != TRACK_NO_PHASE && !early)
             begin_phase(tracks, (enum trace_phase)next->phase, next->start);
@@ -232,9 +232,8 @@ static void wait_in_gaps(struct tracks *tracks)
     tracks->known[TRACK_WAIT] = true;
 }
 
-/* A wait is for the resource that was busy for the most of it; for none that was busy for less than
- * half of it. What is said to be waited for may have waited itself: a copy of what the optimizer
- * on the host has not finished. */
+/* Attributes a wait to the resource that was busy for most of it, if that is at least half of it. A
+ * stated cause may itself have waited: a copy waits for the optimizer on the host. */
 static void find_cause(const struct tracks *tracks, struct track_span *wait)
 {
     double most = (wait->end - wait->start) / 2;
@@ -252,7 +251,7 @@ static void find_cause(const struct tracks *tracks, struct track_span *wait)
 
 void tracks_complete(struct tracks *tracks)
 {
-    if (!tracks->measured) /* the first wait may have begun before: no other track's spans do */
+    if (!tracks->measured) /* only the first wait may have begun before 0 */
         wrap(tracks->spans[TRACK_WAIT], 0, tracks->seconds);
     for (int s = 0; s < TRACKS; s++) {
         g_array_sort(tracks->spans[s], by_start);
@@ -273,7 +272,7 @@ void tracks_complete(struct tracks *tracks)
 
 /* ---- sums ---- */
 
-/* Copies of one direction, or operators of several streams, may overlap. */
+/* Copies of one direction may overlap, and so may operators of several streams. */
 double tracks_busy(const struct tracks *tracks, enum track track, double start, double end)
 {
     const GArray *spans = tracks->spans[track];
@@ -291,7 +290,7 @@ double tracks_busy(const struct tracks *tracks, enum track track, double start, 
     return busy;
 }
 
-/* Adds amount a second over [start, end) to the columns that it touches. */
+/* Adds `amount_a_second` over [start, end) to the columns that it touches. */
 static void spread(double *columns, guint count, double width, double start, double end,
                    double amount_a_second)
 {
@@ -361,7 +360,7 @@ double tracks_peak_rate(const struct tracks *tracks, enum track track)
     return peak;
 }
 
-/* To its cause, less what that resource itself waited for. */
+/* Attributes a wait to its cause, except for the time in which that resource waited itself. */
 static void add_wait(const struct tracks *tracks, double from, double to, uint8_t cause,
                      struct track_sums *sums)
 {

@@ -1,4 +1,4 @@
-/* Timelines out of the files of pstar-sim and of traces, and into Chrome's trace events. */
+/* Tracks from pstar-sim's timelines and from traces without a recording. */
 #include "report/report.h"
 #include "report/tracks.h"
 
@@ -23,7 +23,7 @@ static const char *string_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-/* `rows`: by tid, the track and 1. Rows are named before their events. */
+/* `rows` maps a tid to its track plus 1. Rows are named before their events. */
 static void name_row(GHashTable *rows, const json_t *event)
 {
     int track = track_by_name(string_of(json_object_get(event, "args"), "name"));
@@ -54,7 +54,7 @@ static bool add_event(struct tracks *tracks, GHashTable *rows, const json_t *eve
     return true;
 }
 
-/* Kinds of events other than complete ones and names carry nothing that tracks show. */
+/* Only names and complete events matter to tracks. */
 static bool read_events(struct tracks *tracks, const json_t *events, GError **error)
 {
     g_autoptr(GHashTable) rows = g_hash_table_new(NULL, NULL);
