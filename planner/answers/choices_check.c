@@ -1,4 +1,4 @@
-#include "planner/search/choices.h"
+#include "planner/search/variants.h"
 
 #include "planner/proof/bound.h"
 #include "planner/search/search.h"

@@ -3,7 +3,7 @@
 #ifndef PSTAR_PLANNER_ANSWERS_REQUESTS_H
 #define PSTAR_PLANNER_ANSWERS_REQUESTS_H
 
-#include "planner/search/choices.h"
+#include "planner/search/variants.h"
 
 /* Where a plan's inputs and by-products lie. Those that are not given are NULL. */
 struct plan_paths {

@@ -2,8 +2,8 @@
 
 #include "planner/answers/plan_replay.h"
 #include "planner/proof/certificate.h"
-#include "planner/search/choices.h"
 #include "planner/search/traced.h"
+#include "planner/search/variants.h"
 #include "traces/trace_file.h"
 
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef PSTAR_PLANNER_SEARCH_CHOICES_EXPLORE_H
 #define PSTAR_PLANNER_SEARCH_CHOICES_EXPLORE_H
 
-#include "planner/search/choices_tried.h"
+#include "planner/search/variant.h"
 
 /* Other layers computed again, of every size of micro-batches in the scope, the embedding on the
  * other side, and masters split or whole. There is a best plan already. */

@@ -1,9 +1,9 @@
 /* What the search over choices knows, and how one choice gets its plan. */
-#ifndef PSTAR_PLANNER_SEARCH_CHOICES_TRIED_H
-#define PSTAR_PLANNER_SEARCH_CHOICES_TRIED_H
+#ifndef PSTAR_PLANNER_SEARCH_VARIANT_H
+#define PSTAR_PLANNER_SEARCH_VARIANT_H
 
 #include "models/derive.h"
-#include "planner/search/choices.h"
+#include "planner/search/variants.h"
 
 /* A run's choices that were tried, and what became of them. */
 struct variant {

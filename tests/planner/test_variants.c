@@ -5,9 +5,9 @@
 #include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/certificate.h"
-#include "planner/search/choices_tried.h"
 #include "planner/search/search.h"
 #include "planner/search/traced.h"
+#include "planner/search/variant.h"
 #include "sim/layout_list.h"
 #include "tests/chunks/random_iteration.h"
 

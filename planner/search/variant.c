@@ -1,4 +1,4 @@
-#include "planner/search/choices_tried.h"
+#include "planner/search/variant.h"
 
 #include "models/place_updates.h"
 #include "planner/proof/bound.h"

@@ -4,8 +4,8 @@
  *
  * A plan's bounds hold for its own choice. The others that were looked at are listed with it, each
  * with a bound of its own and with what became of it. */
-#ifndef PSTAR_PLANNER_SEARCH_CHOICES_H
-#define PSTAR_PLANNER_SEARCH_CHOICES_H
+#ifndef PSTAR_PLANNER_SEARCH_VARIANTS_H
+#define PSTAR_PLANNER_SEARCH_VARIANTS_H
 
 #include "planner/search/search.h"
 

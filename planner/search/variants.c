@@ -1,4 +1,4 @@
-#include "planner/search/choices.h"
+#include "planner/search/variants.h"
 
 #include "planner/schedule/placement.h"
 #include "planner/search/choices_explore.h"
