@@ -2,11 +2,9 @@
 
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
-#include "planner/answers/plan_replay.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
-#include "planner/search/traced.h"
 #include "traces/failure.h"
 #include "traces/trace_file.h"
 

@@ -41,11 +41,4 @@ void variants_result_free(struct variants_result *result);
 /* Moves the alternatives into the certificate of the best plan. */
 void variants_list(struct variants_result *result, struct certificate *certificate);
 
-/* The alternatives of a plan's certificate against its trace, as it was recorded: their bounds,
- * and that what was left out for its bound or its need could be. PLAN_ERROR_INVALID names what
- * differs. `platform` may be NULL. */
-bool verify_alternatives(const struct plan *plan, const struct trace *trace,
-                         const struct costs *costs, const struct platform *platform,
-                         GError **error);
-
 #endif
