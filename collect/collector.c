@@ -4,24 +4,24 @@
 
 #include <unistd.h>
 
-struct thread {
+struct thread_ranges {
     uint32_t id;
     GArray *open; /* of struct open_range, the innermost last */
 };
 
 static void free_thread(void *data)
 {
-    struct thread *thread = (struct thread *)data;
+    struct thread_ranges *thread = (struct thread_ranges *)data;
     g_array_unref(thread->open);
     g_free(thread);
 }
 
-static struct thread *this_thread(void)
+static struct thread_ranges *this_thread(void)
 {
     static GPrivate key = G_PRIVATE_INIT(free_thread);
-    struct thread *thread = (struct thread *)g_private_get(&key);
+    struct thread_ranges *thread = (struct thread_ranges *)g_private_get(&key);
     if (!thread) {
-        thread = g_new(struct thread, 1);
+        thread = g_new(struct thread_ranges, 1);
         thread->id = (uint32_t)gettid();
         thread->open = g_array_new(false, false, sizeof(struct open_range));
         g_private_set(&key, thread);

@@ -12,21 +12,21 @@ struct allocation {
     bool pinned;
 };
 
-struct change {
+struct pinned_change {
     uint64_t time_ns;
     int64_t bytes;
 };
 
 struct live_memory {
     GHashTable *allocations; /* of struct allocation */
-    GArray *pinned;          /* of struct change */
+    GArray *pinned;          /* of struct pinned_change */
 };
 
 static struct live_memory *live_memory_new(void)
 {
     struct live_memory *live = g_new(struct live_memory, 1);
     live->allocations = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    live->pinned = g_array_new(FALSE, FALSE, sizeof(struct change));
+    live->pinned = g_array_new(FALSE, FALSE, sizeof(struct pinned_change));
     return live;
 }
 
@@ -42,7 +42,7 @@ static void live_memory_free(struct live_memory *live)
 
 static void pin(struct live_memory *live, uint64_t time_ns, int64_t bytes)
 {
-    const struct change change = {time_ns, bytes};
+    const struct pinned_change change = {time_ns, bytes};
     g_array_append_val(live->pinned, change);
 }
 
@@ -67,7 +67,7 @@ static void live_memory_add(struct live_memory *live, struct memory_record *reco
 
 static int by_time(const void *left, const void *right)
 {
-    const struct change *a = left, *b = right;
+    const struct pinned_change *a = left, *b = right;
     return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
 }
 
@@ -80,7 +80,8 @@ static void live_memory_pinned(struct live_memory *live, const uint64_t *times_n
     g_array_sort(live->pinned, by_time);
     for (uint32_t i = 0; i < count; i++) {
         for (; next < live->pinned->len; next++) {
-            const struct change *change = &g_array_index(live->pinned, struct change, next);
+            const struct pinned_change *change = &g_array_index(live->pinned, struct pinned_change,
+                                                                next);
             if (change->time_ns > times_ns[i])
                 break;
             level += change->bytes;
@@ -273,7 +274,7 @@ static void move_times(const struct shift *shift, GArray *rows, int times)
     }
 }
 
-struct place {
+struct kernel_place {
     uint64_t start_ns;
     guint row;
 };
@@ -282,16 +283,17 @@ struct place {
 static void sort_kernels(struct device_rows *rows)
 {
     guint count = rows->kernels->len;
-    g_autoptr(GArray) places = g_array_sized_new(FALSE, FALSE, sizeof(struct place), count);
+    g_autoptr(GArray) places = g_array_sized_new(FALSE, FALSE, sizeof(struct kernel_place), count);
     GArray *kernels = g_array_sized_new(FALSE, FALSE, sizeof(struct kernel_record), count);
     GArray *launches = g_array_sized_new(FALSE, FALSE, sizeof(struct launch_record), count);
     for (guint i = 0; i < count; i++) {
-        struct place place = {g_array_index(rows->kernels, struct kernel_record, i).start_ns, i};
+        struct kernel_place place = {g_array_index(rows->kernels, struct kernel_record, i).start_ns,
+                                     i};
         g_array_append_val(places, place);
     }
     g_array_sort(places, by_start);
     for (guint i = 0; i < count; i++) {
-        guint row = g_array_index(places, struct place, i).row;
+        guint row = g_array_index(places, struct kernel_place, i).row;
         g_array_append_val(kernels, g_array_index(rows->kernels, struct kernel_record, row));
         g_array_append_val(launches, g_array_index(rows->launches, struct launch_record, row));
     }

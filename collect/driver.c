@@ -197,7 +197,7 @@ enum { PCIE_SENT = 197, PCIE_RECEIVED = 198, TYPE_NARROW = 1 };
 
 enum counter { BUSY, MEMORY_BUSY, USED, SENT, RECEIVED, COUNTERS };
 
-struct device {
+struct nvml_device {
     nvml_handle handle;
     uint64_t own_bytes;
     const char *names[COUNTERS];
@@ -210,7 +210,7 @@ struct nvml {
     int (*utilization)(nvml_handle handle, struct nvml_utilization *utilization);
     int (*memory)(nvml_handle handle, struct nvml_memory *memory);
     int (*fields)(nvml_handle handle, int count, struct nvml_field *fields);
-    GArray *devices; /* of struct device */
+    GArray *devices; /* of struct nvml_device */
 };
 
 struct nvml *nvml_new(void)
@@ -229,7 +229,7 @@ struct nvml *nvml_new(void)
         g_free(nvml);
         return NULL;
     }
-    nvml->devices = g_array_new(FALSE, FALSE, sizeof(struct device));
+    nvml->devices = g_array_new(FALSE, FALSE, sizeof(struct nvml_device));
     return nvml;
 }
 
@@ -247,7 +247,7 @@ void nvml_add(struct nvml *nvml, uint32_t device, const char *bus, uint64_t own_
     static const char *const counters[COUNTERS] = {"busy_percent", "memory_busy_percent",
                                                    "used_bytes", "pcie_sent_bytes",
                                                    "pcie_received_bytes"};
-    struct device fresh = {.own_bytes = own_bytes};
+    struct nvml_device fresh = {.own_bytes = own_bytes};
     if (nvml->find(bus, &fresh.handle) != 0)
         return;
     for (int c = 0; c < COUNTERS; c++) {
@@ -257,7 +257,7 @@ void nvml_add(struct nvml *nvml, uint32_t device, const char *bus, uint64_t own_
     g_array_append_val(nvml->devices, fresh);
 }
 
-static void sample_link(const struct nvml *nvml, const struct device *device,
+static void sample_link(const struct nvml *nvml, const struct nvml_device *device,
                         void (*take)(void *, const char *, uint64_t), void *data)
 {
     struct nvml_field fields[] = {{.id = PCIE_SENT}, {.id = PCIE_RECEIVED}};
@@ -272,7 +272,7 @@ static void sample_link(const struct nvml *nvml, const struct device *device,
 void nvml_sample(struct nvml *nvml, void (*take)(void *, const char *, uint64_t), void *data)
 {
     for (guint i = 0; i < nvml->devices->len; i++) {
-        const struct device *device = &g_array_index(nvml->devices, struct device, i);
+        const struct nvml_device *device = &g_array_index(nvml->devices, struct nvml_device, i);
         struct nvml_utilization utilization;
         struct nvml_memory memory;
         if (nvml->utilization && nvml->utilization(device->handle, &utilization) == 0) {

@@ -37,7 +37,7 @@ static const char unasked_work[] = ASKED
     "ORDER BY start";
 
 /* An operator's. */
-struct range {
+struct operator_range {
     uint64_t moment, begin_ns, end_ns;
     uint64_t busy_ns, until_ns; /* until: the end of its work so far */
     uint32_t works;
@@ -45,7 +45,7 @@ struct range {
 };
 
 struct times {
-    GArray *ranges;     /* of struct range */
+    GArray *ranges;     /* of struct operator_range */
     GHashTable *within; /* a range's id to the number, from 1, of the operator's that it lies in */
     GArray *gaps;       /* of uint64_t: between work that had been asked for and what ran before */
     GArray *unasked;    /* of uint64_t: begins, in order, of work that no range asked for */
@@ -73,19 +73,19 @@ static guint place_of(const struct times *times, uint64_t range)
 }
 
 /* NULL: in none. A library may have ranges of its own within the operator's. */
-static struct range *operator_around(const struct times *times, sqlite3_stmt *row)
+static struct operator_range *operator_around(const struct times *times, sqlite3_stmt *row)
 {
     guint place = place_of(times, number(row, 0));
-    return place ? &g_array_index(times->ranges, struct range, place - 1) : NULL;
+    return place ? &g_array_index(times->ranges, struct operator_range, place - 1) : NULL;
 }
 
 static void add_range(struct times *times, sqlite3_stmt *row)
 {
     guint place = place_of(times, number(row, PARENT));
     if (number(row, IS_OPERATOR)) {
-        const struct range range = {.moment = number(row, MOMENT),
-                                    .begin_ns = number(row, BEGIN),
-                                    .end_ns = number(row, END)};
+        const struct operator_range range = {.moment = number(row, MOMENT),
+                                             .begin_ns = number(row, BEGIN),
+                                             .end_ns = number(row, END)};
         g_array_append_val(times->ranges, range);
         place = times->ranges->len;
     }
@@ -96,14 +96,14 @@ static void add_range(struct times *times, sqlite3_stmt *row)
 
 static void add_wait(struct times *times, sqlite3_stmt *row)
 {
-    struct range *range = operator_around(times, row);
+    struct operator_range *range = operator_around(times, row);
     if (range)
         range->waited = true;
 }
 
 static void add_work(struct times *times, sqlite3_stmt *row)
 {
-    struct range *range = operator_around(times, row);
+    struct operator_range *range = operator_around(times, row);
     uint64_t begin = number(row, WORK_BEGIN), end = number(row, WORK_END);
     uint64_t over = number(row, CALL_OVER);
     if (!range)
@@ -156,7 +156,7 @@ static uint64_t median(GArray *values)
 }
 
 /* Whether work began within the range that nobody is known to have asked for. */
-static bool is_doubtful(const struct times *times, const struct range *range)
+static bool is_doubtful(const struct times *times, const struct operator_range *range)
 {
     guint first = 0, last = times->unasked->len;
     while (first < last) {
@@ -170,7 +170,8 @@ static bool is_doubtful(const struct times *times, const struct range *range)
            g_array_index(times->unasked, uint64_t, first) <= range->end_ns;
 }
 
-static uint64_t time_of(const struct times *times, const struct range *range, uint64_t gap_ns)
+static uint64_t time_of(const struct times *times, const struct operator_range *range,
+                        uint64_t gap_ns)
 {
     uint64_t host_ns = range->end_ns - range->begin_ns;
     uint64_t device_ns = range->busy_ns + range->works * gap_ns;
@@ -181,7 +182,7 @@ static uint64_t time_of(const struct times *times, const struct range *range, ui
 
 static int by_moment(const void *left, const void *right)
 {
-    const struct range *a = left, *b = right;
+    const struct operator_range *a = left, *b = right;
     return (a->moment > b->moment) - (a->moment < b->moment);
 }
 
@@ -191,7 +192,8 @@ static void take(struct times *times, uint64_t *durations_ns, uint32_t operator_
     g_autoptr(GArray) of_moment = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_array_sort(times->ranges, by_moment);
     for (guint i = 0; i < times->ranges->len; i++) {
-        const struct range *range = &g_array_index(times->ranges, struct range, i);
+        const struct operator_range *range = &g_array_index(times->ranges, struct operator_range,
+                                                            i);
         uint64_t taken = time_of(times, range, gap_ns);
         if (range->works)
             g_array_append_val(of_moment, taken);
@@ -219,7 +221,7 @@ bool device_times_take(const struct database *database, uint64_t *durations_ns,
 {
     if (operator_count == 0 || !has_tables(database))
         return true;
-    struct times times = {.ranges = g_array_new(FALSE, FALSE, sizeof(struct range)),
+    struct times times = {.ranges = g_array_new(FALSE, FALSE, sizeof(struct operator_range)),
                           .within = g_hash_table_new(NULL, NULL),
                           .gaps = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                           .unasked = g_array_new(FALSE, FALSE, sizeof(uint64_t))};

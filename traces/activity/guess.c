@@ -22,7 +22,7 @@ static inline const struct launch *launch_at(const GArray *launches, uint32_t pl
 }
 
 /* An allocation that comes and goes within the iteration, or its end. */
-struct change {
+struct live_change {
     uint32_t moment;
     uint32_t until; /* the moment of its end, which may be this one */
     int64_t bytes;  /* < 0: it ends */
@@ -105,11 +105,11 @@ static GHashTable *passing_allocations(const struct activity *activity, const st
     return passing;
 }
 
-/* Of struct change, in order. Fills in what `guessed` tells of memory, but for `rises`. */
+/* Of struct live_change, in order. Fills in what `guessed` tells of memory, but for `rises`. */
 static GArray *guess_changes(const struct activity *activity, const struct span *span,
                              const GArray *launches, struct guessed_iteration *guessed)
 {
-    GArray *changes = g_array_new(FALSE, FALSE, sizeof(struct change));
+    GArray *changes = g_array_new(FALSE, FALSE, sizeof(struct live_change));
     g_autoptr(GHashTable) passing = passing_allocations(activity, span, guessed);
     g_autoptr(GHashTable) begun = g_hash_table_new(NULL, NULL); /* allocations: 1 + their place */
     uint64_t bytes = 0;
@@ -120,12 +120,12 @@ static GArray *guess_changes(const struct activity *activity, const struct span 
             continue;
         bool allocates = allocation == event;
         uint32_t moment = moment_of(launches, event->start_ns);
-        struct change change = {moment, moment, (int64_t)allocation->bytes};
+        struct live_change change = {moment, moment, (int64_t)allocation->bytes};
         if (allocates) {
             g_hash_table_insert(begun, (gpointer)event, GUINT_TO_POINTER(changes->len + 1));
         } else {
             guint place = GPOINTER_TO_UINT(g_hash_table_lookup(begun, allocation)) - 1;
-            g_array_index(changes, struct change, place).until = moment;
+            g_array_index(changes, struct live_change, place).until = moment;
             change.bytes = -change.bytes;
         }
         g_array_append_val(changes, change);
@@ -143,7 +143,7 @@ static int64_t highest(const GArray *changes, uint32_t update)
 {
     int64_t bytes = 0, most = 0;
     for (guint i = 0; i < changes->len; i++) {
-        const struct change *change = &g_array_index(changes, struct change, i);
+        const struct live_change *change = &g_array_index(changes, struct live_change, i);
         bytes += change->until < update ? change->bytes : 0;
         most = MAX(most, bytes);
     }
@@ -158,7 +158,7 @@ struct follower {
     bool has_free, left_valley;
 };
 
-static void follow(struct follower *f, const struct change *change)
+static void follow(struct follower *f, const struct live_change *change)
 {
     f->bytes += change->bytes;
     if (f->bytes > f->peak) {
@@ -188,7 +188,7 @@ static GArray *guess_rises(const GArray *changes, uint32_t update)
     int64_t half = MAX(highest(changes, update) / 2, 1);
     struct follower f = {.rise.all_free = UINT32_MAX};
     for (guint i = 0; i < changes->len; i++) {
-        const struct change *change = &g_array_index(changes, struct change, i);
+        const struct live_change *change = &g_array_index(changes, struct live_change, i);
         if (change->until >= update)
             continue;
         bool again = f.peak - f.valley >= half && f.bytes + change->bytes - f.valley >= half;

@@ -18,7 +18,7 @@ struct node {
     guint first_use, use_count; /* in the order of the file */
 };
 
-struct reading {
+struct chakra_reading {
     struct kineto *kineto;
     GArray *nodes; /* struct node */
     GArray *uses;  /* struct kineto_use */
@@ -54,7 +54,7 @@ static uint32_t element_type(struct kineto *kineto, const json_t *types)
 }
 
 /* Tensors are [tensor, storage, offset, elements, bytes an element, device], alone or in lists. */
-static void take_uses(struct reading *reading, const json_t *value, bool output)
+static void take_uses(struct chakra_reading *reading, const json_t *value, bool output)
 {
     bool tensor = json_array_size(value) == 6 && json_is_string(json_array_get(value, 5));
     for (size_t i = 0; !tensor && i < json_array_size(value); i++)
@@ -81,7 +81,7 @@ static uint64_t sequence_of(const json_t *node)
 
 static bool take_node(void *data, const json_t *object, GError **error)
 {
-    struct reading *reading = (struct reading *)data;
+    struct chakra_reading *reading = (struct chakra_reading *)data;
     struct kineto *kineto = reading->kineto;
     const json_t *inputs = json_object_get(object, "inputs");
     const json_t *outputs = json_object_get(object, "outputs");
@@ -188,7 +188,7 @@ static GHashTable *ranges_by_number(const struct kineto *times)
 }
 
 /* Of each node, by its number; nodes without are dropped. */
-static void set_times(const struct reading *reading, const struct kineto *times)
+static void set_times(const struct chakra_reading *reading, const struct kineto *times)
 {
     GHashTable *ranges = ranges_by_number(times);
     guint kept = 0, all = reading->nodes->len;
@@ -215,7 +215,7 @@ static void set_times(const struct reading *reading, const struct kineto *times)
 
 /* What an operator yields without having been given it is new: its storage's number may have been
  * another's, whose bytes were free. */
-static bool is_new(const struct reading *reading, const struct node *node,
+static bool is_new(const struct chakra_reading *reading, const struct node *node,
                    const struct kineto_use *use)
 {
     for (guint u = 0; use->output && u < node->use_count; u++) {
@@ -227,7 +227,7 @@ static bool is_new(const struct reading *reading, const struct node *node,
     return use->output;
 }
 
-static void add_ranges(const struct reading *reading)
+static void add_ranges(const struct chakra_reading *reading)
 {
     for (guint i = 0; i < reading->nodes->len; i++) {
         const struct node *node = &g_array_index(reading->nodes, struct node, i);
@@ -294,9 +294,9 @@ static void add_storages(const struct kineto *kineto)
 
 struct kineto *chakra_read(const char *path, const struct kineto *times, GError **error)
 {
-    struct reading reading = {.kineto = kineto_new(),
-                              .nodes = g_array_new(FALSE, FALSE, sizeof(struct node)),
-                              .uses = g_array_new(FALSE, FALSE, sizeof(struct kineto_use))};
+    struct chakra_reading reading = {.kineto = kineto_new(),
+                                     .nodes = g_array_new(FALSE, FALSE, sizeof(struct node)),
+                                     .uses = g_array_new(FALSE, FALSE, sizeof(struct kineto_use))};
     json_t *others = json_events_read(path, "nodes", take_node, &reading, error);
     reading.kineto->untimed = times == NULL;
     if (others && times)

@@ -10,7 +10,7 @@
 enum { PIECE_BYTES = 1 << 20, MOST_VALUE_BYTES = 1 << 30 };
 
 /* A file's text: a window of it, and how far it is read. */
-struct reading {
+struct json_reading {
     const char *path, *key;
     gzFile file;
     GByteArray *window;
@@ -22,7 +22,7 @@ struct reading {
 };
 
 G_GNUC_PRINTF(2, 3)
-static bool refuse(const struct reading *reading, const char *format, ...)
+static bool refuse(const struct json_reading *reading, const char *format, ...)
 {
     if (reading->failed)
         return false;
@@ -35,14 +35,14 @@ static bool refuse(const struct reading *reading, const char *format, ...)
     return false;
 }
 
-static void fail(struct reading *reading, const char *reason)
+static void fail(struct json_reading *reading, const char *reason)
 {
     g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be read: %s",
                 reading->path, reason);
     reading->ended = reading->failed = true;
 }
 
-static bool open_file(struct reading *reading)
+static bool open_file(struct json_reading *reading)
 {
     if (!input_file_check(reading->path, reading->error))
         return false;
@@ -54,7 +54,7 @@ static bool open_file(struct reading *reading)
 }
 
 /* Forgets what has been read, and adds a piece. */
-static void read_on(struct reading *reading)
+static void read_on(struct json_reading *reading)
 {
     GByteArray *window = reading->window;
     if (reading->at > 0)
@@ -78,7 +78,7 @@ static void read_on(struct reading *reading)
 }
 
 /* The character at a place from `at` on; 0: the end. Places in the window may change, `at` does. */
-static char peek(struct reading *reading, size_t place)
+static char peek(struct json_reading *reading, size_t place)
 {
     while (reading->at + place >= reading->window->len && !reading->ended)
         read_on(reading);
@@ -93,7 +93,7 @@ static bool is_space(char c)
 }
 
 /* The next character that is not white space, which is not consumed; 0: the end. */
-static char next(struct reading *reading)
+static char next(struct json_reading *reading)
 {
     char c;
     while (is_space(c = peek(reading, 0)))
@@ -101,7 +101,7 @@ static char next(struct reading *reading)
     return c;
 }
 
-static bool expect(struct reading *reading, char wanted)
+static bool expect(struct json_reading *reading, char wanted)
 {
     char found = next(reading);
     if (found == '\0')
@@ -113,14 +113,14 @@ static bool expect(struct reading *reading, char wanted)
 }
 
 /* Whether the place is within the text read so far, or more of it is there. */
-static bool has(struct reading *reading, size_t place)
+static bool has(struct json_reading *reading, size_t place)
 {
     peek(reading, place);
     return reading->at + place < reading->window->len;
 }
 
 /* The bytes of a text that begins here, its quotes included. */
-static size_t text_bytes(struct reading *reading, size_t place)
+static size_t text_bytes(struct json_reading *reading, size_t place)
 {
     size_t begin = place++;
     while (has(reading, place)) {
@@ -133,7 +133,7 @@ static size_t text_bytes(struct reading *reading, size_t place)
 }
 
 /* The bytes of the value that begins at `at`, as far as brackets tell. */
-static size_t value_bytes(struct reading *reading)
+static size_t value_bytes(struct json_reading *reading)
 {
     size_t place = 0, depth = 0;
     while (has(reading, place)) {
@@ -151,7 +151,7 @@ static size_t value_bytes(struct reading *reading)
 }
 
 /* NULL on error. */
-static json_t *read_value(struct reading *reading)
+static json_t *read_value(struct json_reading *reading)
 {
     json_error_t fault;
     next(reading);
@@ -176,7 +176,7 @@ static json_t *read_value(struct reading *reading)
 }
 
 /* After a member: whether another follows before `end`, which is consumed. */
-static bool another(struct reading *reading, char end, bool *more)
+static bool another(struct json_reading *reading, char end, bool *more)
 {
     *more = next(reading) == ',';
     if (*more) {
@@ -186,7 +186,7 @@ static bool another(struct reading *reading, char end, bool *more)
     return expect(reading, end);
 }
 
-static bool read_events(struct reading *reading, json_events_take *take, void *data)
+static bool read_events(struct json_reading *reading, json_events_take *take, void *data)
 {
     if (!expect(reading, '['))
         return false;
@@ -206,8 +206,8 @@ static bool read_events(struct reading *reading, json_events_take *take, void *d
     return true;
 }
 
-static bool read_member(struct reading *reading, json_t *others, json_events_take *take, void *data,
-                        bool *events)
+static bool read_member(struct json_reading *reading, json_t *others, json_events_take *take,
+                        void *data, bool *events)
 {
     json_t *key = read_value(reading);
     bool good = key && (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
@@ -225,7 +225,8 @@ static bool read_member(struct reading *reading, json_t *others, json_events_tak
     return good;
 }
 
-static bool read_object(struct reading *reading, json_t *others, json_events_take *take, void *data)
+static bool read_object(struct json_reading *reading, json_t *others, json_events_take *take,
+                        void *data)
 {
     bool events = false;
     if (!expect(reading, '{'))
@@ -240,7 +241,7 @@ static bool read_object(struct reading *reading, json_t *others, json_events_tak
 json_t *json_events_read(const char *path, const char *key, json_events_take *take, void *data,
                          GError **error)
 {
-    struct reading reading = {
+    struct json_reading reading = {
         .path = path, .key = key, .window = g_byte_array_new(), .error = error};
     json_t *others = json_object();
     bool good = open_file(&reading);

@@ -163,24 +163,25 @@ static void drop_model_data(const struct finding *finding)
     g_hash_table_unref(left);
 }
 
-struct change {
+struct byte_change {
     uint64_t time_ns;
     int64_t bytes;
 };
 
 static int by_time(const void *left, const void *right)
 {
-    const struct change *a = (const struct change *)left, *b = (const struct change *)right;
+    const struct byte_change *a = (const struct byte_change *)left,
+                             *b = (const struct byte_change *)right;
     return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
 }
 
 static GArray *list_changes(const GArray *blocks)
 {
-    GArray *changes = g_array_new(FALSE, FALSE, sizeof(struct change));
+    GArray *changes = g_array_new(FALSE, FALSE, sizeof(struct byte_change));
     for (guint i = 0; i < blocks->len; i++) {
         const struct block *block = &g_array_index(blocks, struct block, i);
-        struct change begin = {block->begin_ns, (int64_t)block->bytes};
-        struct change end = {block->end_ns, -(int64_t)block->bytes};
+        struct byte_change begin = {block->begin_ns, (int64_t)block->bytes};
+        struct byte_change end = {block->end_ns, -(int64_t)block->bytes};
         g_array_append_val(changes, begin);
         if (!block->outlives)
             g_array_append_val(changes, end);
@@ -201,8 +202,9 @@ static uint64_t *find_peaks(const struct finding *finding)
         uint64_t until = w + 1 < parts->step->works->len ? start_of(finding, w + 1) : UINT64_MAX;
         uint64_t *peak = &peaks[parts->moment[w]];
         *peak = MAX(*peak, (uint64_t)live);
-        for (; c < changes->len && g_array_index(changes, struct change, c).time_ns < until; c++) {
-            live += g_array_index(changes, struct change, c).bytes;
+        for (; c < changes->len && g_array_index(changes, struct byte_change, c).time_ns < until;
+             c++) {
+            live += g_array_index(changes, struct byte_change, c).bytes;
             *peak = MAX(*peak, (uint64_t)live);
         }
     }

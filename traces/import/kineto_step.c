@@ -7,7 +7,7 @@
 #define STEP             "ProfilerStep#"
 #define KINETO_OPTIMIZER "Optimizer.step#"
 
-struct window {
+struct step_window {
     uint64_t start_ns, end_ns;
 };
 
@@ -34,7 +34,7 @@ static void find_marks(const struct kineto *kineto, GArray *windows)
 {
     for (guint i = 0; i < kineto->ranges->len; i++) {
         const struct kineto_range *range = range_at(kineto, i);
-        struct window window = {range->start_ns, range->end_ns};
+        struct step_window window = {range->start_ns, range->end_ns};
         if (range->annotation && g_str_has_prefix(name_of(kineto, range), STEP))
             g_array_append_val(windows, window);
     }
@@ -48,7 +48,7 @@ static void find_updates(const struct kineto *kineto, GArray *windows)
         const struct kineto_range *range = range_at(kineto, i);
         if (!range->annotation || !g_str_has_prefix(name_of(kineto, range), KINETO_OPTIMIZER))
             continue;
-        struct window window = {last_ns, range->end_ns};
+        struct step_window window = {last_ns, range->end_ns};
         if (last_ns > 0)
             g_array_append_val(windows, window);
         last_ns = range->end_ns;
@@ -63,7 +63,7 @@ static const char *find_windows(const struct kineto *kineto, GArray *windows)
     find_updates(kineto, windows);
     if (windows->len > 0)
         return "the ends of the optimizer's steps";
-    struct window all = {0, UINT64_MAX};
+    struct step_window all = {0, UINT64_MAX};
     g_array_append_val(windows, all);
     return "nothing: the whole file is one step";
 }
@@ -192,7 +192,7 @@ static void find_highest_forward(const struct walk *walk)
     }
 }
 
-static struct kineto_step *make_step(const struct kineto *kineto, const struct window *window)
+static struct kineto_step *make_step(const struct kineto *kineto, const struct step_window *window)
 {
     struct kineto_step *step = g_new0(struct kineto_step, 1);
     *step = (struct kineto_step){
@@ -232,10 +232,11 @@ static bool has_backward(const struct kineto_step *step)
 GPtrArray *kineto_steps(const struct kineto *kineto, const char **marked_by)
 {
     GPtrArray *steps = g_ptr_array_new_with_free_func(step_free);
-    g_autoptr(GArray) windows = g_array_new(FALSE, FALSE, sizeof(struct window));
+    g_autoptr(GArray) windows = g_array_new(FALSE, FALSE, sizeof(struct step_window));
     *marked_by = find_windows(kineto, windows);
     for (guint i = 0; i < windows->len; i++) {
-        struct kineto_step *step = make_step(kineto, &g_array_index(windows, struct window, i));
+        struct kineto_step *step = make_step(kineto,
+                                             &g_array_index(windows, struct step_window, i));
         if (has_backward(step))
             g_ptr_array_add(steps, step);
         else
