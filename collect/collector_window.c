@@ -75,9 +75,9 @@ bool collector_note_unknown(const struct collector *collector, GError **error)
     g_autofree char *both = of_program && of_device ? g_strconcat(of_program, "\n", of_device, NULL)
                                                     : g_strdup(of_program ? of_program : of_device);
     harmless_begin(&before);
-    bool good = !both || record_file_note(collector->file, "unknown", both, error);
+    bool ok = !both || record_file_note(collector->file, "unknown", both, error);
     harmless_end(&before);
-    return good;
+    return ok;
 }
 
 static bool is_anothers(const struct collector *collector, GError **error)
@@ -124,8 +124,8 @@ static void flush(struct collector *collector, struct activity *activity)
     struct harmless before;
     harmless_begin(&before);
     collector->flushed_ns = recording_now();
-    bool good = collector->file || begin_file(collector, NULL, &error);
-    if (!good || !recording_flush(collector->recording, activity, collector->file, &error))
+    bool ok = collector->file || begin_file(collector, NULL, &error);
+    if (!ok || !recording_flush(collector->recording, activity, collector->file, &error))
         collector_give_up(collector, error);
     activity_free(activity);
     harmless_end(&before);

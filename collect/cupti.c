@@ -210,13 +210,13 @@ static bool record_all(const struct cupti_library *library, bool on, GError **er
 {
     static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_RUNTIME,
                                                CUPTI_ACTIVITY_KIND_DRIVER};
-    bool good = true;
-    for (size_t i = 0; good && i < G_N_ELEMENTS(kinds); i++)
-        good = cupti_library_good(library,
-                                  on ? library->cuptiActivityEnable(kinds[i])
-                                     : library->cuptiActivityDisable(kinds[i]),
-                                  "turning records of calls on or off", error);
-    return good;
+    bool ok = true;
+    for (size_t i = 0; ok && i < G_N_ELEMENTS(kinds); i++)
+        ok = cupti_library_good(library,
+                                on ? library->cuptiActivityEnable(kinds[i])
+                                   : library->cuptiActivityDisable(kinds[i]),
+                                "turning records of calls on or off", error);
+    return ok;
 }
 
 bool api_calls_record(const struct cupti_library *library, bool on, GError **error)
@@ -270,13 +270,13 @@ void api_calls_find_roles(const struct cupti_library *library, enum call_class a
 bool api_calls_watch(const struct cupti_library *library, CUpti_SubscriberHandle subscriber,
                      enum call_class api, const uint8_t *roles, bool on, GError **error)
 {
-    bool good = true;
-    for (uint32_t callback = 1; good && callback < API_CALLS; callback++)
+    bool ok = true;
+    for (uint32_t callback = 1; ok && callback < API_CALLS; callback++)
         if (roles[callback] != API_OTHER)
-            good = cupti_library_good(
+            ok = cupti_library_good(
                 library, library->cuptiEnableCallback(on, subscriber, domain_of(api), callback),
                 "cuptiEnableCallback", error);
-    return good;
+    return ok;
 }
 
 enum { BUFFER_BYTES = 4 << 20, MOST_BUFFERS = 256, MANY = 8 };

@@ -79,9 +79,9 @@ static char *next_word(struct words *words)
 static bool next_number(struct words *words, uint64_t most, uint64_t *number)
 {
     char *word = next_word(words);
-    bool good = word && g_ascii_string_to_unsigned(word, 10, 0, most, number, NULL);
+    bool ok = word && g_ascii_string_to_unsigned(word, 10, 0, most, number, NULL);
     g_free(word);
-    return good;
+    return ok;
 }
 
 static bool next_number_32(struct words *words, uint32_t *number)
@@ -97,9 +97,9 @@ static bool next_number_32(struct words *words, uint32_t *number)
 static bool next_name(struct words *words, bool (*parse)(const char *, uint8_t *), uint8_t *number)
 {
     char *word = next_word(words);
-    bool good = word && parse(word, number);
+    bool ok = word && parse(word, number);
     g_free(word);
-    return good;
+    return ok;
 }
 
 /* All that is left, as a name; NULL where nothing is. */
@@ -142,31 +142,31 @@ static bool add_meta(struct declarations *declarations, struct words *words, uin
 {
     struct trace *trace = declarations->trace;
     char *key = next_word(words);
-    bool good = false;
+    bool ok = false;
     if (!key)
         ;
     else if (strcmp(key, "producer") == 0)
-        good = set_text(&trace->producer, words);
+        ok = set_text(&trace->producer, words);
     else if (strcmp(key, "model") == 0)
-        good = set_text(&trace->model, words);
+        ok = set_text(&trace->model, words);
     else if (strcmp(key, "precision") == 0)
-        good = set_text(&trace->precision, words);
+        ok = set_text(&trace->precision, words);
     else if (strcmp(key, "machine") == 0)
-        good = set_text(&trace->machine, words);
+        ok = set_text(&trace->machine, words);
     else if (strcmp(key, "unknown") == 0)
-        good = add_line(&declarations->unknown, words);
+        ok = add_line(&declarations->unknown, words);
     else if (strcmp(key, "batch") == 0)
-        good = set_number(&trace->batch, payload);
+        ok = set_number(&trace->batch, payload);
     else if (strcmp(key, "sequence") == 0)
-        good = set_number(&trace->sequence, payload);
+        ok = set_number(&trace->sequence, payload);
     else if (strcmp(key, "micro_batches") == 0)
-        good = set_number(&trace->micro_batches, payload);
+        ok = set_number(&trace->micro_batches, payload);
     else if (strcmp(key, "library_bytes") == 0)
-        good = (trace->library_bytes = payload) <= INT64_MAX;
+        ok = (trace->library_bytes = payload) <= INT64_MAX;
     else if (g_str_has_prefix(key, "element_bytes_"))
-        good = add_element_bytes(trace, key + strlen("element_bytes_"), payload);
+        ok = add_element_bytes(trace, key + strlen("element_bytes_"), payload);
     g_free(key);
-    return good;
+    return ok;
 }
 
 static bool add_tensor(struct declarations *declarations, struct words *words, uint64_t payload)
@@ -183,10 +183,10 @@ static bool next_layer(struct words *words, int32_t *layer)
 {
     char *word = next_word(words);
     gint64 number = -1;
-    bool good = word && g_ascii_string_to_signed(word, 10, -1, INT32_MAX, &number, NULL);
+    bool ok = word && g_ascii_string_to_signed(word, 10, -1, INT32_MAX, &number, NULL);
     *layer = (int32_t)number;
     g_free(word);
-    return good;
+    return ok;
 }
 
 static bool add_operator(struct declarations *declarations, struct words *words, uint64_t payload)
@@ -347,12 +347,12 @@ void declarations_add(struct declarations *declarations, const char *text, uint6
         return;
     struct words words = {.rest = text};
     char *kind = next_word(&words);
-    bool good = false;
+    bool ok = false;
     for (size_t i = 0; kind && i < G_N_ELEMENTS(kinds); i++)
         if (strcmp(kind, kinds[i].kind) == 0)
-            good = kinds[i].add(declarations, &words, payload);
+            ok = kinds[i].add(declarations, &words, payload);
     g_free(kind);
-    if (!good)
+    if (!ok)
         declarations->fault = g_strdup_printf("the declaration '%s' with payload %" G_GUINT64_FORMAT
                                               " is wrong or out of place",
                                               text, payload);

@@ -58,11 +58,11 @@ static const CUpti_ActivityKind window_kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_C
 static bool enable(const struct device_session *session, const CUpti_ActivityKind *kinds,
                    size_t count, GError **error)
 {
-    bool good = true;
-    for (size_t i = 0; good && i < count; i++)
-        good = cupti_library_good(&session->cupti, session->cupti.cuptiActivityEnable(kinds[i]),
-                                  "cuptiActivityEnable", error);
-    return good;
+    bool ok = true;
+    for (size_t i = 0; ok && i < count; i++)
+        ok = cupti_library_good(&session->cupti, session->cupti.cuptiActivityEnable(kinds[i]),
+                                "cuptiActivityEnable", error);
+    return ok;
 }
 
 /* A call within another of the two interfaces is the other's; what the hook calls is nobody's. */
@@ -103,11 +103,11 @@ static void disable_all(struct device_session *session)
 /* On error nothing is recorded any more. */
 static bool enable_window(struct device_session *session, GError **error)
 {
-    bool good = enable(session, window_kinds, G_N_ELEMENTS(window_kinds), error) &&
-                api_calls_record(&session->cupti, true, error);
-    if (!good)
+    bool ok = enable(session, window_kinds, G_N_ELEMENTS(window_kinds), error) &&
+              api_calls_record(&session->cupti, true, error);
+    if (!ok)
         disable_all(session);
-    return good;
+    return ok;
 }
 
 /* At its end, when its place in the stream is certain. */
@@ -177,13 +177,13 @@ static bool follow_contexts(struct device_session *session, GError **error)
 {
     static const CUpti_CallbackId ids[] = {CUPTI_CBID_RESOURCE_CONTEXT_CREATED,
                                            CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING};
-    bool good = true;
-    for (size_t i = 0; good && i < G_N_ELEMENTS(ids); i++)
-        good = cupti_library_good(&session->cupti,
-                                  session->cupti.cuptiEnableCallback(
-                                      1, session->subscriber, CUPTI_CB_DOMAIN_RESOURCE, ids[i]),
-                                  "cuptiEnableCallback", error);
-    return good;
+    bool ok = true;
+    for (size_t i = 0; ok && i < G_N_ELEMENTS(ids); i++)
+        ok = cupti_library_good(&session->cupti,
+                                session->cupti.cuptiEnableCallback(
+                                    1, session->subscriber, CUPTI_CB_DOMAIN_RESOURCE, ids[i]),
+                                "cuptiEnableCallback", error);
+    return ok;
 }
 
 static bool begin(struct device_session *session, GError **error)
@@ -192,15 +192,15 @@ static bool begin(struct device_session *session, GError **error)
         return false;
     /* Threads as the kernel numbers them, as those of NVTX ranges are. */
     session->cupti.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
-    bool good = cupti_library_good(&session->cupti,
-                                   session->cupti.cuptiActivityRegisterCallbacks(
-                                       buffer_queue_request, buffer_queue_complete),
-                                   "cuptiActivityRegisterCallbacks", error) &&
-                follow_contexts(session, error) &&
-                enable(session, memory_kinds, G_N_ELEMENTS(memory_kinds), error);
-    if (!good)
+    bool ok = cupti_library_good(&session->cupti,
+                                 session->cupti.cuptiActivityRegisterCallbacks(
+                                     buffer_queue_request, buffer_queue_complete),
+                                 "cuptiActivityRegisterCallbacks", error) &&
+              follow_contexts(session, error) &&
+              enable(session, memory_kinds, G_N_ELEMENTS(memory_kinds), error);
+    if (!ok)
         disable_all(session);
-    return good;
+    return ok;
 }
 
 struct device_session *device_session_new(struct recording *recording,
@@ -318,10 +318,10 @@ bool device_session_open(struct device_session *session, GError **error)
     own_memory_before(session->own, &session->driver, contexts);
     session->phase = OPEN;
     session->taken_to = read_clock(session);
-    bool good = enable_window(session, error);
+    bool ok = enable_window(session, error);
     recording_add_sample(session->recording, recording_now(), "collector_device_bytes",
                          own_memory_after(session->own, &session->driver, contexts));
-    return good;
+    return ok;
 }
 
 static struct activity *take(struct device_session *session)

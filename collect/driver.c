@@ -44,12 +44,12 @@ bool cuda_driver_free_bytes(const struct cuda_driver *driver, CUcontext context,
     CUdevice number = 0;
     if (!driver->cuMemGetInfo_v2 || !driver->cuCtxGetDevice || !enter(driver, context))
         return false;
-    bool good = driver->cuCtxGetDevice(&number) == CUDA_SUCCESS &&
-                driver->cuMemGetInfo_v2(&free_bytes, &all_bytes) == CUDA_SUCCESS;
+    bool ok = driver->cuCtxGetDevice(&number) == CUDA_SUCCESS &&
+              driver->cuMemGetInfo_v2(&free_bytes, &all_bytes) == CUDA_SUCCESS;
     leave(driver);
     *device = (uint32_t)number;
     *bytes = free_bytes;
-    return good;
+    return ok;
 }
 
 static char *uuid_text(const CUuuid *uuid)

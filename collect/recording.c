@@ -234,13 +234,13 @@ static bool flush_strings(struct recording *recording, struct record_file *file,
         .events = !names ? NULL : names + recording->names_written,
         .event_count = recording->names->len - recording->names_written,
     };
-    bool good = record_file_add(file, &more, error);
-    if (good) {
+    bool ok = record_file_add(file, &more, error);
+    if (ok) {
         recording->strings_written = recording->strings->len;
         recording->names_written = recording->names->len;
     }
     g_free(strings);
-    return good;
+    return ok;
 }
 
 bool recording_flush(struct recording *recording, const struct activity *activity,
@@ -253,8 +253,8 @@ bool recording_flush(struct recording *recording, const struct activity *activit
         .sample_count = recording->samples->len,
         .activity = activity,
     };
-    bool good = flush_strings(recording, file, error) && record_file_add(file, &more, error);
+    bool ok = flush_strings(recording, file, error) && record_file_add(file, &more, error);
     g_array_set_size(recording->events, 0);
     g_array_set_size(recording->samples, 0);
-    return good;
+    return ok;
 }

@@ -20,10 +20,10 @@ bool window_parse(const char *text, struct window *window, GError **error)
         return true;
     if (colon) {
         char *first = g_strndup(text, (gsize)(colon - text));
-        bool good = g_ascii_string_to_unsigned(first, 10, 0, UINT64_MAX, &window->first, NULL) &&
-                    g_ascii_string_to_unsigned(colon + 1, 10, 0, UINT64_MAX, &window->end, NULL);
+        bool ok = g_ascii_string_to_unsigned(first, 10, 0, UINT64_MAX, &window->first, NULL) &&
+                  g_ascii_string_to_unsigned(colon + 1, 10, 0, UINT64_MAX, &window->end, NULL);
         g_free(first);
-        if (good && window->first < window->end)
+        if (ok && window->first < window->end)
             return true;
     }
     g_set_error(error, WINDOW_ERROR, WINDOW_ERROR_SYNTAX,

@@ -82,8 +82,8 @@ static bool check_file(const char *path, GError **error)
     }
     uint8_t header[HEADER_BYTES] = {0};
     size_t read_bytes = fread(header, 1, sizeof header, file);
-    bool good = !ferror(file) && fseek(file, 0, SEEK_END) == 0;
-    long file_bytes = good ? ftell(file) : -1;
+    bool ok = !ferror(file) && fseek(file, 0, SEEK_END) == 0;
+    long file_bytes = ok ? ftell(file) : -1;
     if (file_bytes < 0)
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be read: %s", path,
                     g_strerror(errno));
@@ -216,16 +216,16 @@ static bool move_into_place(const struct database *database, GError **error)
 
 bool database_publish(struct database *database, GError **error)
 {
-    bool good = database_execute(database, "COMMIT", error);
-    if (good) {
+    bool ok = database_execute(database, "COMMIT", error);
+    if (ok) {
         sqlite3_close(database->handle);
         database->handle = NULL;
-        good = move_into_place(database, error);
+        ok = move_into_place(database, error);
     }
-    if (good)
+    if (ok)
         g_clear_pointer(&database->temporary, g_free);
     database_close(database);
-    return good;
+    return ok;
 }
 
 void database_close(struct database *database)

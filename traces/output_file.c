@@ -52,18 +52,18 @@ bool output_file_open(struct output_file *file, const char *path, GError **error
 
 bool output_file_close(struct output_file *file, GError **error)
 {
-    bool good = !ferror(file->stream);
-    good = fclose(file->stream) == 0 && good;
-    if (good && file->temporary)
-        good = g_rename(file->temporary, file->path) == 0;
-    if (!good) {
+    bool ok = !ferror(file->stream);
+    ok = fclose(file->stream) == 0 && ok;
+    if (ok && file->temporary)
+        ok = g_rename(file->temporary, file->path) == 0;
+    if (!ok) {
         fail(file->path, errno, error);
         if (file->temporary)
             g_unlink(file->temporary);
     }
     g_free(file->path);
     g_free(file->temporary);
-    return good;
+    return ok;
 }
 
 bool output_file_write(const char *path, const char *text, GError **error)

@@ -126,21 +126,21 @@ static bool add_event(const struct record_file *file, const struct record *event
 
 static bool add_rows(const struct record_file *file, const struct records *more, GError **error)
 {
-    bool good = true;
-    for (uint32_t i = 0; good && i < more->string_count; i++) {
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < more->string_count; i++) {
         sqlite3_bind_int64(file->string, 1, more->strings[i].id);
         sqlite3_bind_text(file->string, 2, more->strings[i].text, -1, SQLITE_STATIC);
-        good = database_insert(file->database, file->string, error);
+        ok = database_insert(file->database, file->string, error);
     }
-    for (uint32_t i = 0; good && i < more->event_count; i++)
-        good = add_event(file, &more->events[i], error);
-    for (uint32_t i = 0; good && i < more->sample_count; i++) {
+    for (uint32_t i = 0; ok && i < more->event_count; i++)
+        ok = add_event(file, &more->events[i], error);
+    for (uint32_t i = 0; ok && i < more->sample_count; i++) {
         sqlite3_bind_int64(file->sample, 1, (sqlite3_int64)more->samples[i].time_ns);
         sqlite3_bind_text(file->sample, 2, more->samples[i].counter, -1, SQLITE_STATIC);
         sqlite3_bind_int64(file->sample, 3, (sqlite3_int64)more->samples[i].value);
-        good = database_insert(file->database, file->sample, error);
+        ok = database_insert(file->database, file->sample, error);
     }
-    return good && (!more->activity || activity_store_add(file->activity, more->activity, error));
+    return ok && (!more->activity || activity_store_add(file->activity, more->activity, error));
 }
 
 static bool begin(const struct record_file *file, GError **error)
@@ -150,12 +150,12 @@ static bool begin(const struct record_file *file, GError **error)
 }
 
 /* Ends a transaction: what it did stands, or nothing of it. */
-static bool end(const struct record_file *file, bool good, GError **error)
+static bool end(const struct record_file *file, bool ok, GError **error)
 {
-    good = good && database_execute(file->database, "COMMIT", error);
-    if (!good)
+    ok = ok && database_execute(file->database, "COMMIT", error);
+    if (!ok)
         sqlite3_exec(file->database->handle, "ROLLBACK", NULL, NULL, NULL);
-    return good;
+    return ok;
 }
 
 bool record_file_add(struct record_file *file, const struct records *more, GError **error)
@@ -181,17 +181,17 @@ bool record_file_describe(struct record_file *file, const struct record_session 
                                                       "INSERT INTO PROCESSES VALUES "
                                                       "(?1 << 24, ?1, ?2)",
                                                       error);
-    bool good = process != NULL;
-    if (good) {
+    bool ok = process != NULL;
+    if (ok) {
         sqlite3_bind_int64(times, 1, session->realtime_ns);
         sqlite3_bind_int64(process, 1, session->process);
         sqlite3_bind_text(process, 2, session->program, -1, SQLITE_STATIC);
-        good = database_insert(file->database, times, error) &&
-               database_insert(file->database, process, error);
+        ok = database_insert(file->database, times, error) &&
+             database_insert(file->database, process, error);
     }
     sqlite3_finalize(times);
     sqlite3_finalize(process);
-    return good;
+    return ok;
 }
 
 bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error)
@@ -200,14 +200,14 @@ bool record_file_note(struct record_file *file, const char *key, const char *tex
         return false;
     sqlite3_stmt *row = database_prepare(file->database,
                                          "INSERT OR REPLACE INTO meta VALUES (?, ?)", error);
-    bool good = row != NULL;
-    if (good) {
+    bool ok = row != NULL;
+    if (ok) {
         sqlite3_bind_text(row, 1, key, -1, SQLITE_STATIC);
         sqlite3_bind_text(row, 2, text, -1, SQLITE_STATIC);
-        good = database_insert(file->database, row, error);
+        ok = database_insert(file->database, row, error);
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
@@ -224,14 +224,14 @@ static bool update_durations(const struct record_file *file, const uint64_t *dur
         return true;
     sqlite3_stmt *row = database_prepare(
         file->database, "UPDATE operators SET duration_ns = ? WHERE id = ?", error);
-    bool good = row != NULL;
-    for (uint32_t m = 0; good && m < operator_count; m++) {
+    bool ok = row != NULL;
+    for (uint32_t m = 0; ok && m < operator_count; m++) {
         bind_or_null(row, 1, durations_ns[m]);
         sqlite3_bind_int64(row, 2, m);
-        good = database_insert(file->database, row, error);
+        ok = database_insert(file->database, row, error);
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 static bool update(const struct record_file *file, const uint64_t *durations_ns,

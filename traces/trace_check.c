@@ -71,24 +71,24 @@ static bool check_tensors(const struct checker *checker)
     for (int list = 0; list < TRACE_LISTS; list++)
         element_bytes += trace->list_element_bytes[list];
     GHashTable *names = g_hash_table_new(g_str_hash, g_str_equal);
-    bool good = true;
-    for (uint32_t i = 0; good && i < trace->tensor_count; i++) {
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < trace->tensor_count; i++) {
         const struct trace_tensor *tensor = &trace->tensors[i];
         if (!is_name(tensor->name))
-            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": no name in UTF-8", i);
+            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": no name in UTF-8", i);
         else if (!g_hash_table_add(names, tensor->name))
-            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": a second tensor '%s'", i,
-                          tensor->name);
+            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": a second tensor '%s'", i,
+                        tensor->name);
         else if (tensor->elements == 0)
-            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' has no elements", i,
-                          tensor->name);
+            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' has no elements", i,
+                        tensor->name);
         else if (tensor->elements > MOST_BYTES / 64 ||
                  (bytes += tensor->elements * element_bytes) > MOST_BYTES)
-            good = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' is absurdly large", i,
-                          tensor->name);
+            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' is absurdly large", i,
+                        tensor->name);
     }
     g_hash_table_unref(names);
-    return good;
+    return ok;
 }
 
 static bool check_operator(const struct checker *checker, uint32_t moment, uint32_t first_access)
@@ -219,10 +219,10 @@ static bool check_held(const struct checker *checker)
                 first[access->tensor] = m + 1;
         }
     }
-    bool good = check_ends(checker, first, last);
+    bool ok = check_ends(checker, first, last);
     g_free(first);
     g_free(last);
-    return good;
+    return ok;
 }
 
 static bool check_accesses(const struct checker *checker)
@@ -230,14 +230,14 @@ static bool check_accesses(const struct checker *checker)
     const struct trace *trace = checker->trace;
     uint32_t *seen = g_new0(uint32_t,
                             (size_t)trace->tensor_count * TRACE_LISTS + trace->buffer_count + 1);
-    bool good = true;
-    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+    bool ok = true;
+    for (uint32_t m = 0; ok && m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
-        for (uint32_t i = 0; good && i < op->access_count; i++)
-            good = check_access(checker, m, op->first_access + i, seen);
+        for (uint32_t i = 0; ok && i < op->access_count; i++)
+            ok = check_access(checker, m, op->first_access + i, seen);
     }
     g_free(seen);
-    return good;
+    return ok;
 }
 
 static bool check_buffers(const struct checker *checker)
@@ -279,18 +279,18 @@ static bool check_sums(const struct checker *checker)
         .buffers = trace->buffers,
     };
     trace_sum_buffers(&sums);
-    bool good = true;
-    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+    bool ok = true;
+    for (uint32_t m = 0; ok && m < trace->operator_count; m++) {
         if (trace->non_model_bytes[m] > MOST_BYTES)
-            good = refuse(checker, "moments: row %" G_GUINT32_FORMAT ": absurdly many bytes", m);
+            ok = refuse(checker, "moments: row %" G_GUINT32_FORMAT ": absurdly many bytes", m);
         else if (trace->buffer_count > 0 && trace->non_model_bytes[m] != sums.non_model_bytes[m])
-            good = refuse(checker,
-                          "moments: row %" G_GUINT32_FORMAT ": %" G_GUINT64_FORMAT
-                          " bytes, but the buffers alive then have %" G_GUINT64_FORMAT,
-                          m, trace->non_model_bytes[m], sums.non_model_bytes[m]);
+            ok = refuse(checker,
+                        "moments: row %" G_GUINT32_FORMAT ": %" G_GUINT64_FORMAT
+                        " bytes, but the buffers alive then have %" G_GUINT64_FORMAT,
+                        m, trace->non_model_bytes[m], sums.non_model_bytes[m]);
     }
     g_free(sums.non_model_bytes);
-    return good;
+    return ok;
 }
 
 bool trace_check(const struct trace *trace, const char *origin, GError **error)

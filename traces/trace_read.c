@@ -57,15 +57,15 @@ static bool meta_number(const struct database *database, sqlite3_stmt *row, cons
 static bool meta_element_bytes(const struct database *database, sqlite3_stmt *row,
                                struct trace *trace, GError **error)
 {
-    bool good = true;
-    for (unsigned list = 0; good && list < TRACE_LISTS; list++) {
+    bool ok = true;
+    for (unsigned list = 0; ok && list < TRACE_LISTS; list++) {
         char *key = g_strconcat("element_bytes_", trace_list_name((enum trace_list)list), NULL);
         uint64_t bytes = 0;
-        good = meta_number(database, row, key, UINT8_MAX, &bytes, error);
+        ok = meta_number(database, row, key, UINT8_MAX, &bytes, error);
         trace->list_element_bytes[list] = (uint8_t)bytes;
         g_free(key);
     }
-    return good;
+    return ok;
 }
 
 bool trace_is_partial(const char *path, bool *partial, GError **error)
@@ -75,36 +75,36 @@ bool trace_is_partial(const char *path, bool *partial, GError **error)
     if (!database)
         return false;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
-    bool good = row && meta_number(database, row, "partial", 1, &number, error);
+    bool ok = row && meta_number(database, row, "partial", 1, &number, error);
     sqlite3_finalize(row);
     database_close(database);
     *partial = number == 1;
-    return good;
+    return ok;
 }
 
 static bool trace_load_meta(const struct database *database, struct trace *trace, GError **error)
 {
     uint64_t batch = 0, sequence = 0, micro_batches = 0, estimated = 0, partial = 0;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
-    bool good = row && meta_text(database, row, "producer", &trace->producer, error) &&
-                meta_text(database, row, "model", &trace->model, error) &&
-                meta_text(database, row, "precision", &trace->precision, error) &&
-                meta_text(database, row, "machine", &trace->machine, error) &&
-                meta_number(database, row, "batch", UINT32_MAX, &batch, error) &&
-                meta_number(database, row, "sequence", UINT32_MAX, &sequence, error) &&
-                meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
-                meta_number(database, row, "library_bytes", INT64_MAX, &trace->library_bytes,
-                            error) &&
-                meta_number(database, row, "estimated", 1, &estimated, error) &&
-                meta_number(database, row, "partial", 1, &partial, error) &&
-                meta_element_bytes(database, row, trace, error);
+    bool ok = row && meta_text(database, row, "producer", &trace->producer, error) &&
+              meta_text(database, row, "model", &trace->model, error) &&
+              meta_text(database, row, "precision", &trace->precision, error) &&
+              meta_text(database, row, "machine", &trace->machine, error) &&
+              meta_number(database, row, "batch", UINT32_MAX, &batch, error) &&
+              meta_number(database, row, "sequence", UINT32_MAX, &sequence, error) &&
+              meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
+              meta_number(database, row, "library_bytes", INT64_MAX, &trace->library_bytes,
+                          error) &&
+              meta_number(database, row, "estimated", 1, &estimated, error) &&
+              meta_number(database, row, "partial", 1, &partial, error) &&
+              meta_element_bytes(database, row, trace, error);
     sqlite3_finalize(row);
     trace->batch = (uint32_t)batch;
     trace->sequence = (uint32_t)sequence;
     trace->micro_batches = (uint32_t)micro_batches;
     trace->estimated = estimated == 1;
     trace->partial = partial == 1;
-    return good;
+    return ok;
 }
 
 /* From the tables of a trace file to a trace, doubting every value. */
@@ -277,21 +277,21 @@ static bool load_rows(struct loader *loader, const char *sql,
     if (!row)
         return false;
     int status;
-    bool good = true;
-    while (good && (status = sqlite3_step(row)) != SQLITE_DONE) {
+    bool ok = true;
+    while (ok && (status = sqlite3_step(row)) != SQLITE_DONE) {
         if (status != SQLITE_ROW) {
             database_set_error(loader->database, loader->error);
-            good = false;
+            ok = false;
         } else if (sqlite3_column_int64(row, 0) != (sqlite3_int64)loader->rows->len) {
-            good = refuse(loader, loader->rows->len, "missing");
+            ok = refuse(loader, loader->rows->len, "missing");
         } else if (loader->rows->len == UINT32_MAX - 1) {
-            good = refuse(loader, loader->rows->len, "more rows than a trace can have");
+            ok = refuse(loader, loader->rows->len, "more rows than a trace can have");
         } else {
-            good = load(loader, row);
+            ok = load(loader, row);
         }
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 /* A table's rows, as an array that g_free frees; NULL where there are none. */
@@ -314,33 +314,33 @@ static bool load_table(const struct database *database, struct trace *trace, con
         .error = error,
     };
     char *sql = g_strdup_printf("SELECT %s FROM %s ORDER BY id", columns, name);
-    bool good = load_rows(&loader, sql, load);
+    bool ok = load_rows(&loader, sql, load);
     g_free(sql);
     table->count = loader.rows->len;
     table->rows = g_array_free(loader.rows, loader.rows->len == 0);
-    return good;
+    return ok;
 }
 
 static bool load_tensors(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
-    bool good = load_table(database, trace, "tensors", "id, name, elements",
-                           sizeof(struct trace_tensor), load_tensor, &table, error);
+    bool ok = load_table(database, trace, "tensors", "id, name, elements",
+                         sizeof(struct trace_tensor), load_tensor, &table, error);
     trace->tensors = table.rows;
     trace->tensor_count = table.count;
-    return good;
+    return ok;
 }
 
 static bool load_operators(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
-    bool good = load_table(database, trace, "operators",
-                           "id, name, phase, place, layer, micro_batch, flops, bytes, h2d_bytes, "
-                           "d2h_bytes, duration_ns",
-                           sizeof(struct trace_operator), load_operator, &table, error);
+    bool ok = load_table(database, trace, "operators",
+                         "id, name, phase, place, layer, micro_batch, flops, bytes, h2d_bytes, "
+                         "d2h_bytes, duration_ns",
+                         sizeof(struct trace_operator), load_operator, &table, error);
     trace->operators = table.rows;
     trace->operator_count = table.count;
-    return good;
+    return ok;
 }
 
 /* Accesses are in the order of operators; those that have none begin where they would. */
@@ -357,38 +357,38 @@ static void place_empty_operators(struct trace *trace)
 static bool load_accesses(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
-    bool good = load_table(database, trace, "accesses", "id, operator, tensor, list, mode",
-                           sizeof(struct trace_access), load_access, &table, error);
+    bool ok = load_table(database, trace, "accesses", "id, operator, tensor, list, mode",
+                         sizeof(struct trace_access), load_access, &table, error);
     trace->accesses = table.rows;
     trace->access_count = table.count;
     place_empty_operators(trace);
-    return good;
+    return ok;
 }
 
 static bool load_buffers(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
-    bool good = load_table(database, trace, "buffers",
-                           "id, name, bytes, first, last, saved, recompute_flops",
-                           sizeof(struct trace_buffer), load_buffer, &table, error);
+    bool ok = load_table(database, trace, "buffers",
+                         "id, name, bytes, first, last, saved, recompute_flops",
+                         sizeof(struct trace_buffer), load_buffer, &table, error);
     trace->buffers = table.rows;
     trace->buffer_count = table.count;
-    return good;
+    return ok;
 }
 
 static bool load_moments(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
-    bool good = load_table(database, trace, "moments", "id, non_model_bytes", sizeof(uint64_t),
-                           load_moment, &table, error);
+    bool ok = load_table(database, trace, "moments", "id, non_model_bytes", sizeof(uint64_t),
+                         load_moment, &table, error);
     trace->non_model_bytes = table.rows;
-    if (good && table.count != trace->operator_count) {
+    if (ok && table.count != trace->operator_count) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                     "%s: moments: %u rows for %u operators", database->path, table.count,
                     trace->operator_count);
         return false;
     }
-    return good;
+    return ok;
 }
 
 static bool load_iteration(const struct database *database, struct trace *trace, GError **error)
@@ -412,10 +412,10 @@ struct trace *trace_read(const char *path, GError **error)
         return NULL;
     struct trace *trace = g_new0(struct trace, 1);
     /* One transaction, so that all tables are of one state of the file. */
-    bool good = database_execute(database, "BEGIN", error) &&
-                trace_load_meta(database, trace, error) && load_iteration(database, trace, error);
+    bool ok = database_execute(database, "BEGIN", error) &&
+              trace_load_meta(database, trace, error) && load_iteration(database, trace, error);
     database_close(database);
-    if (!good)
+    if (!ok)
         g_clear_pointer(&trace, trace_free);
     return trace;
 }
@@ -425,18 +425,18 @@ static bool verify_pages(const struct database *database, GError **error)
     sqlite3_stmt *row = database_prepare(database, "PRAGMA integrity_check(1)", error);
     if (!row)
         return false;
-    bool good = true;
+    bool ok = true;
     if (sqlite3_step(row) != SQLITE_ROW) {
         database_set_error(database, error);
-        good = false;
+        ok = false;
     } else if (g_strcmp0((const char *)sqlite3_column_text(row, 0), "ok") != 0) {
         g_autofree char *reason = g_strdup((const char *)sqlite3_column_text(row, 0));
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS, "%s: damaged: %s", database->path,
                     g_strdelimit(reason, "\n", ' '));
-        good = false;
+        ok = false;
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 /* The id of our domain; 0: no such domain was recorded. */
@@ -476,9 +476,9 @@ static bool verify_ranges(const char *path, const struct trace *trace,
 bool trace_verify(const char *path, GError **error)
 {
     struct database *database = database_open(path, error);
-    bool good = database && verify_pages(database, error);
+    bool ok = database && verify_pages(database, error);
     database_close(database);
-    if (!good)
+    if (!ok)
         return false;
     bool partial = false;
     struct trace *trace = NULL;
@@ -487,10 +487,10 @@ bool trace_verify(const char *path, GError **error)
     if (records && trace_is_partial(path, &partial, error) &&
         (!records->has_iteration || (trace = trace_read(path, error))))
         activity = activity_read(path, ACTIVITY_ALL, error);
-    good = activity && verify_ranges(path, trace, records, error) &&
-           activity_verify(activity, records, partial, path, error);
+    ok = activity && verify_ranges(path, trace, records, error) &&
+         activity_verify(activity, records, partial, path, error);
     activity_free(activity);
     records_free(records);
     trace_free(trace);
-    return good;
+    return ok;
 }

@@ -33,13 +33,13 @@ static bool store_number(const struct database *database, sqlite3_stmt *statemen
 static bool store_element_bytes(const struct database *database, sqlite3_stmt *statement,
                                 const struct trace *trace, GError **error)
 {
-    bool good = true;
-    for (int list = 0; good && list < TRACE_LISTS; list++) {
+    bool ok = true;
+    for (int list = 0; ok && list < TRACE_LISTS; list++) {
         char *key = g_strconcat("element_bytes_", trace_list_name((enum trace_list)list), NULL);
-        good = store_number(database, statement, key, trace->list_element_bytes[list], error);
+        ok = store_number(database, statement, key, trace->list_element_bytes[list], error);
         g_free(key);
     }
-    return good;
+    return ok;
 }
 
 bool trace_store_meta(const struct database *database, const struct trace *trace, GError **error)
@@ -47,35 +47,35 @@ bool trace_store_meta(const struct database *database, const struct trace *trace
     if (!database_execute(database, SCHEMA_META, error))
         return false;
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO meta VALUES (?, ?)", error);
-    bool good = row && store_number(database, row, "schema_version", TRACE_SCHEMA_VERSION, error) &&
-                store_text(database, row, "producer", trace->producer, error) &&
-                store_text(database, row, "model", trace->model, error) &&
-                store_text(database, row, "precision", trace->precision, error) &&
-                store_text(database, row, "machine", trace->machine, error) &&
-                store_number(database, row, "batch", trace->batch, error) &&
-                store_number(database, row, "sequence", trace->sequence, error) &&
-                store_number(database, row, "micro_batches", trace->micro_batches, error) &&
-                store_number(database, row, "library_bytes", trace->library_bytes, error) &&
-                store_number(database, row, "estimated", trace->estimated, error) &&
-                store_number(database, row, "partial", trace->partial, error) &&
-                store_element_bytes(database, row, trace, error);
+    bool ok = row && store_number(database, row, "schema_version", TRACE_SCHEMA_VERSION, error) &&
+              store_text(database, row, "producer", trace->producer, error) &&
+              store_text(database, row, "model", trace->model, error) &&
+              store_text(database, row, "precision", trace->precision, error) &&
+              store_text(database, row, "machine", trace->machine, error) &&
+              store_number(database, row, "batch", trace->batch, error) &&
+              store_number(database, row, "sequence", trace->sequence, error) &&
+              store_number(database, row, "micro_batches", trace->micro_batches, error) &&
+              store_number(database, row, "library_bytes", trace->library_bytes, error) &&
+              store_number(database, row, "estimated", trace->estimated, error) &&
+              store_number(database, row, "partial", trace->partial, error) &&
+              store_element_bytes(database, row, trace, error);
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 static bool store_tensors(const struct database *database, const struct trace *trace,
                           GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO tensors VALUES (?, ?, ?)", error);
-    bool good = row != NULL;
-    for (uint32_t i = 0; good && i < trace->tensor_count; i++) {
+    bool ok = row != NULL;
+    for (uint32_t i = 0; ok && i < trace->tensor_count; i++) {
         bind_number(row, 1, i);
         bind_text(row, 2, trace->tensors[i].name);
         bind_number(row, 3, trace->tensors[i].elements);
-        good = database_insert(database, row, error);
+        ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 static void bind_operator(sqlite3_stmt *row, uint32_t moment, const struct trace_operator *op)
@@ -104,13 +104,13 @@ static bool store_operators(const struct database *database, const struct trace 
 {
     sqlite3_stmt *row = database_prepare(
         database, "INSERT INTO operators VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", error);
-    bool good = row != NULL;
-    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+    bool ok = row != NULL;
+    for (uint32_t m = 0; ok && m < trace->operator_count; m++) {
         bind_operator(row, m, &trace->operators[m]);
-        good = database_insert(database, row, error);
+        ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 static bool store_accesses(const struct database *database, const struct trace *trace,
@@ -118,21 +118,21 @@ static bool store_accesses(const struct database *database, const struct trace *
 {
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO accesses VALUES (?, ?, ?, ?, ?)",
                                          error);
-    bool good = row != NULL;
-    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+    bool ok = row != NULL;
+    for (uint32_t m = 0; ok && m < trace->operator_count; m++) {
         uint32_t first = trace->operators[m].first_access;
-        for (uint32_t i = first; good && i < first + trace->operators[m].access_count; i++) {
+        for (uint32_t i = first; ok && i < first + trace->operators[m].access_count; i++) {
             const struct trace_access *access = &trace->accesses[i];
             bind_number(row, 1, i);
             bind_number(row, 2, m);
             bind_number(row, 3, access->tensor);
             bind_text(row, 4, trace_list_name(access->list));
             bind_text(row, 5, trace_mode_name(access->mode));
-            good = database_insert(database, row, error);
+            ok = database_insert(database, row, error);
         }
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 static bool store_buffers(const struct database *database, const struct trace *trace,
@@ -140,8 +140,8 @@ static bool store_buffers(const struct database *database, const struct trace *t
 {
     sqlite3_stmt *row = database_prepare(database,
                                          "INSERT INTO buffers VALUES (?, ?, ?, ?, ?, ?, ?)", error);
-    bool good = row != NULL;
-    for (uint32_t i = 0; good && i < trace->buffer_count; i++) {
+    bool ok = row != NULL;
+    for (uint32_t i = 0; ok && i < trace->buffer_count; i++) {
         const struct trace_buffer *buffer = &trace->buffers[i];
         bind_number(row, 1, i);
         bind_text(row, 2, buffer->name);
@@ -150,24 +150,24 @@ static bool store_buffers(const struct database *database, const struct trace *t
         bind_number(row, 5, buffer->last);
         bind_number(row, 6, buffer->saved);
         bind_number(row, 7, buffer->recompute_flops);
-        good = database_insert(database, row, error);
+        ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 static bool store_moments(const struct database *database, const struct trace *trace,
                           GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO moments VALUES (?, ?)", error);
-    bool good = row != NULL;
-    for (uint32_t m = 0; good && m < trace->operator_count; m++) {
+    bool ok = row != NULL;
+    for (uint32_t m = 0; ok && m < trace->operator_count; m++) {
         bind_number(row, 1, m);
         bind_number(row, 2, trace->non_model_bytes[m]);
-        good = database_insert(database, row, error);
+        ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 bool trace_store(const struct database *database, const struct trace *trace, GError **error)

@@ -396,7 +396,7 @@ static void test_sizes(void)
 {
     static const struct {
         size_t bytes;
-        bool good;
+        bool ok;
     } cases[] = {{sizeof(CUpti_ActivityKernel10), true},
                  {sizeof(CUpti_ActivityKernel9), true},
                  {sizeof(CUpti_ActivityKernel10) + 16, true}, /* one later than the headers */
@@ -407,9 +407,9 @@ static void test_sizes(void)
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         GError *error = NULL;
         odd_bytes = cases[i].bytes;
-        bool good = cupti_sizes_measure(odd_next, bytes, &error);
-        g_assert_cmpint(good, ==, cases[i].good);
-        g_assert_cmpint(error && strstr(error->message, "records of kernels"), ==, !cases[i].good);
+        bool ok = cupti_sizes_measure(odd_next, bytes, &error);
+        g_assert_cmpint(ok, ==, cases[i].ok);
+        g_assert_cmpint(error && strstr(error->message, "records of kernels"), ==, !cases[i].ok);
         g_clear_error(&error);
     }
 }

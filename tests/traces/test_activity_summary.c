@@ -221,14 +221,14 @@ static void test_missing(struct fixture *f, gconstpointer data)
 static void refuse(const struct fixture *f, bool partial, const char *says)
 {
     GError *error = NULL;
-    bool good = activity_verify(f->activity, &f->records, partial, "run.pstar", &error);
+    bool ok = activity_verify(f->activity, &f->records, partial, "run.pstar", &error);
     if (!says) {
         g_assert_no_error(error);
-        g_assert_true(good);
+        g_assert_true(ok);
         return;
     }
     g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
-    g_assert_false(good);
+    g_assert_false(ok);
     g_assert_true(g_str_has_prefix(error->message, "run.pstar: "));
     if (!strstr(error->message, says))
         g_error("'%s' does not say '%s'", error->message, says);

@@ -99,14 +99,14 @@ static void hold(struct trace *trace, uint32_t moment, uint32_t buffer, enum tra
 
 static void test_refusals(void)
 {
-    struct trace *good = small_trace();
-    g_assert_true(trace_check(good, "", NULL));
-    hold(good, 0, 0, TRACE_OVERWRITE);
-    hold(good, 2, 0, TRACE_READ);
-    trace_sum_buffers(good);
-    g_assert_cmpuint(good->non_model_bytes[1], ==, 7);
-    g_assert_true(trace_check(good, "", NULL));
-    trace_free(good);
+    struct trace *ok = small_trace();
+    g_assert_true(trace_check(ok, "", NULL));
+    hold(ok, 0, 0, TRACE_OVERWRITE);
+    hold(ok, 2, 0, TRACE_READ);
+    trace_sum_buffers(ok);
+    g_assert_cmpuint(ok->non_model_bytes[1], ==, 7);
+    g_assert_true(trace_check(ok, "", NULL));
+    trace_free(ok);
 
     REFUSED("batch", t->batch = 0);
     REFUSED("sequence", t->sequence = 0);

@@ -152,13 +152,13 @@ static bool load_rows(struct loading *loading, GError **error)
     sqlite3_stmt *query = database_prepare(loading->database, sql, error);
     if (!query)
         return false;
-    bool good = sqlite3_step(query) == SQLITE_ROW;
+    bool ok = sqlite3_step(query) == SQLITE_ROW;
     if (loading->fault)
         g_propagate_error(error, g_steal_pointer(&loading->fault));
-    else if (!good)
+    else if (!ok)
         database_set_error(loading->database, error);
     sqlite3_finalize(query);
-    return good;
+    return ok;
 }
 
 struct key {
@@ -214,14 +214,14 @@ static bool load_table(const struct database *database, const struct activity_ta
     }
     if (loading.slice_count == 0)
         return true;
-    bool good = load_rows(&loading, error);
-    if (good && !loading.sorted)
+    bool ok = load_rows(&loading, error);
+    if (ok && !loading.sorted)
         sort_rows(&loading);
     *(uint32_t *)(void *)((char *)activity + table->count_offset) = loading.row_count;
     for (uint32_t s = 0; s < loading.slice_count; s++)
         *(void **)(void *)((char *)activity + loading.slices[s]->array_offset) =
             g_array_free(loading.records[s], loading.row_count == 0);
-    return good;
+    return ok;
 }
 
 /* In a damaged file the key may be NULL. */
@@ -258,11 +258,11 @@ struct activity *activity_read(const char *path, uint32_t parts, GError **error)
         parts |= ACTIVITY_KERNELS;
     struct activity *activity = g_new0(struct activity, 1);
     /* One transaction, so that all tables are of one state of the file. */
-    bool good = database_execute(database, "BEGIN", error) && load_meta(database, activity, error);
-    for (int t = 0; good && t < ACTIVITY_TABLES; t++)
-        good = load_table(database, &activity_tables[t], parts, activity, error);
+    bool ok = database_execute(database, "BEGIN", error) && load_meta(database, activity, error);
+    for (int t = 0; ok && t < ACTIVITY_TABLES; t++)
+        ok = load_table(database, &activity_tables[t], parts, activity, error);
     database_close(database);
-    if (!good)
+    if (!ok)
         g_clear_pointer(&activity, activity_free);
     return activity;
 }
@@ -387,12 +387,12 @@ static bool add_rows(struct activity_store *store, int t, const struct activity 
     uint32_t count = *(const uint32_t *)(const void *)(fields + table->count_offset);
     if (count == 0)
         return true;
-    bool good = create(store, t, error);
-    for (uint32_t row = 0; good && row < count; row++) {
+    bool ok = create(store, t, error);
+    for (uint32_t row = 0; ok && row < count; row++) {
         bind_row(store->inserts[t], table, activity, row);
-        good = database_insert(store->database, store->inserts[t], error);
+        ok = database_insert(store->database, store->inserts[t], error);
     }
-    return good;
+    return ok;
 }
 
 /* The numbers that the program has for the devices are those of the rows: CUDA gave them. */
@@ -422,25 +422,25 @@ static bool add_count(const struct activity_store *store, const char *key, uint6
 static bool add_meta(const struct activity_store *store, const struct activity *activity,
                      GError **error)
 {
-    bool good = !activity->chosen_calls ||
-                database_execute(
-                    store->database,
-                    "INSERT OR REPLACE INTO meta VALUES ('" ACTIVITY_CHOSEN_CALLS "', 1)", error);
-    for (int c = 0; good && c < ACTIVITY_COUNTS; c++) {
+    bool ok = !activity->chosen_calls ||
+              database_execute(
+                  store->database,
+                  "INSERT OR REPLACE INTO meta VALUES ('" ACTIVITY_CHOSEN_CALLS "', 1)", error);
+    for (int c = 0; ok && c < ACTIVITY_COUNTS; c++) {
         const char *count = (const char *)activity + activity_counts[c].offset;
-        good = add_count(store, activity_counts[c].key, *(const uint64_t *)(const void *)count,
-                         error);
+        ok = add_count(store, activity_counts[c].key, *(const uint64_t *)(const void *)count,
+                       error);
     }
-    return good;
+    return ok;
 }
 
 bool activity_store_add(struct activity_store *store, const struct activity *activity,
                         GError **error)
 {
-    bool good = add_meta(store, activity, error);
-    for (int t = 0; good && t < ACTIVITY_TABLES; t++)
-        good = add_rows(store, t, activity, error);
-    return good && (activity->gpu_count == 0 || add_devices(store, error));
+    bool ok = add_meta(store, activity, error);
+    for (int t = 0; ok && t < ACTIVITY_TABLES; t++)
+        ok = add_rows(store, t, activity, error);
+    return ok && (activity->gpu_count == 0 || add_devices(store, error));
 }
 
 void activity_store_free(struct activity_store *store)

@@ -225,15 +225,15 @@ bool device_times_take(const struct database *database, uint64_t *durations_ns,
                           .within = g_hash_table_new(NULL, NULL),
                           .gaps = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                           .unasked = g_array_new(FALSE, FALSE, sizeof(uint64_t))};
-    bool good = read_rows(database, &times, all_ranges, add_range, error) &&
-                read_rows(database, &times, waits, add_wait, error) &&
-                read_rows(database, &times, asked_work, add_work, error) &&
-                read_rows(database, &times, unasked_work, add_unasked, error);
-    if (good)
+    bool ok = read_rows(database, &times, all_ranges, add_range, error) &&
+              read_rows(database, &times, waits, add_wait, error) &&
+              read_rows(database, &times, asked_work, add_work, error) &&
+              read_rows(database, &times, unasked_work, add_unasked, error);
+    if (ok)
         take(&times, durations_ns, operator_count);
     g_array_unref(times.unasked);
     g_array_unref(times.gaps);
     g_hash_table_unref(times.within);
     g_array_unref(times.ranges);
-    return good;
+    return ok;
 }

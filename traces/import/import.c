@@ -20,13 +20,13 @@ static char *join(const GPtrArray *lines)
 static bool note(const struct database *database, const char *lines, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO meta VALUES ('unknown', ?)", error);
-    bool good = row != NULL;
-    if (good) {
+    bool ok = row != NULL;
+    if (ok) {
         sqlite3_bind_text(row, 1, lines, -1, SQLITE_STATIC);
-        good = database_insert(database, row, error);
+        ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);
-    return good &&
+    return ok &&
            database_execute(database, "UPDATE meta SET value = 0 WHERE key = 'partial'", error);
 }
 
@@ -34,9 +34,9 @@ static bool complete(const char *path, const GPtrArray *unknown, GError **error)
 {
     g_autofree char *lines = join(unknown);
     struct database *database = database_open_for_writing(path, error);
-    bool good = database && note(database, lines, error);
+    bool ok = database && note(database, lines, error);
     database_close(database);
-    return good;
+    return ok;
 }
 
 bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,
@@ -81,21 +81,21 @@ static bool store(const char *path, const struct trace *trace, const struct reco
     const struct trace *written = !trace ? &none : trace;
     g_autofree uint64_t *durations = durations_of(written);
     struct record_file *file = record_file_new(path, trace, error);
-    bool good = file && record_file_add(file, records, error) &&
-                record_file_complete(file, durations, written->operator_count, false, error);
+    bool ok = file && record_file_add(file, records, error) &&
+              record_file_complete(file, durations, written->operator_count, false, error);
     record_file_free(file);
-    return good;
+    return ok;
 }
 
 bool import_write(const char *from, const char *to, const struct trace *trace,
                   const struct records *records, const GPtrArray *unknown, GError **error)
 {
     g_autofree char *temporary = g_strconcat(to, ".import", NULL);
-    bool good = store(temporary, trace, records, error) &&
-                import_publish(from, temporary, to, unknown, error);
-    if (!good)
+    bool ok = store(temporary, trace, records, error) &&
+              import_publish(from, temporary, to, unknown, error);
+    if (!ok)
         g_unlink(temporary);
-    return good;
+    return ok;
 }
 
 /* Operators and annotations are ranges of threads. */
@@ -138,10 +138,10 @@ static bool import_write_profile(const char *from, const char *to, const struct 
         .events = make_events(profile), .event_count = profile->ranges->len, .activity = &activity};
     note_events(profile, unknown);
     records.strings = string_table_strings(profile->strings, &records.string_count);
-    bool good = import_write(from, to, trace, &records, unknown, error);
+    bool ok = import_write(from, to, trace, &records, unknown, error);
     g_free(records.events);
     g_free(records.strings);
-    return good;
+    return ok;
 }
 
 bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError **error)
@@ -150,10 +150,10 @@ bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError 
     if (!kineto)
         return false;
     struct trace *trace = kineto_iteration(kineto, unknown);
-    bool good = import_write_profile(from, to, trace, kineto, unknown, error);
+    bool ok = import_write_profile(from, to, trace, kineto, unknown, error);
     trace_free(trace);
     kineto_free(kineto);
-    return good;
+    return ok;
 }
 
 bool import_chakra(const char *from, const char *to, GPtrArray *unknown, GError **error)
@@ -164,10 +164,10 @@ bool import_chakra(const char *from, const char *to, GPtrArray *unknown, GError 
         return false;
     struct trace *trace = kineto_iteration(kineto, unknown);
     g_ptr_array_add(unknown, g_strdup("times: the file has the order of operators alone"));
-    bool good = import_write(from, to, trace, &nothing, unknown, error);
+    bool ok = import_write(from, to, trace, &nothing, unknown, error);
     trace_free(trace);
     kineto_free(kineto);
-    return good;
+    return ok;
 }
 
 static void share(GArray **array, GArray *with)
@@ -194,16 +194,16 @@ bool import_chakra_timed(const char *from, const char *times, const char *to, GP
     struct kineto *profile = kineto_read(times, error);
     struct kineto *kineto = !profile ? NULL : chakra_read(from, profile, error);
     struct trace *trace = NULL;
-    bool good = false;
+    bool ok = false;
     if (kineto) {
         share_device(kineto, profile);
         trace = kineto_iteration(kineto, unknown);
         for (guint i = 0; i < kineto->notes->len; i++)
             g_ptr_array_add(unknown, g_strdup((const char *)g_ptr_array_index(kineto->notes, i)));
-        good = import_write_profile(from, to, trace, profile, unknown, error);
+        ok = import_write_profile(from, to, trace, profile, unknown, error);
     }
     trace_free(trace);
     kineto_free(kineto);
     kineto_free(profile);
-    return good;
+    return ok;
 }

@@ -84,14 +84,14 @@ static const struct {
 static bool copy_descriptions(const struct database *database, const GPtrArray *tables,
                               GError **error)
 {
-    bool good = true;
-    for (size_t i = 0; good && i < G_N_ELEMENTS(descriptions); i++) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < G_N_ELEMENTS(descriptions); i++) {
         g_autofree char *create = g_strdup_printf("CREATE TABLE %s", descriptions[i].definition);
-        good = !has(tables, descriptions[i].name) ||
-               (database_execute(database, create, error) &&
-                copy(database, descriptions[i].name, NULL, "", error));
+        ok = !has(tables, descriptions[i].name) ||
+             (database_execute(database, create, error) &&
+              copy(database, descriptions[i].name, NULL, "", error));
     }
-    return good;
+    return ok;
 }
 
 static bool copy_all(const struct database *database, const GPtrArray *tables, GError **error)
@@ -130,13 +130,13 @@ static void note_tables(const GPtrArray *tables, GPtrArray *unknown)
 static bool attach(const struct database *database, const char *from, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "ATTACH ? AS source", error);
-    bool good = row != NULL;
-    if (good) {
+    bool ok = row != NULL;
+    if (ok) {
         sqlite3_bind_text(row, 1, from, -1, SQLITE_STATIC);
-        good = database_insert(database, row, error);
+        ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);
-    return good;
+    return ok;
 }
 
 static GPtrArray *list_tables(const struct database *database, const char *from, GError **error)
@@ -159,14 +159,14 @@ static bool fill(const char *path, const char *from, GPtrArray *unknown, GError 
     if (!database)
         return false;
     GPtrArray *tables = NULL;
-    bool good = attach(database, from, error) && (tables = list_tables(database, from, error)) &&
-                database_execute(database, "BEGIN", error) && copy_all(database, tables, error) &&
-                database_execute(database, "COMMIT", error);
-    if (good)
+    bool ok = attach(database, from, error) && (tables = list_tables(database, from, error)) &&
+              database_execute(database, "BEGIN", error) && copy_all(database, tables, error) &&
+              database_execute(database, "COMMIT", error);
+    if (ok)
         note_tables(tables, unknown);
     g_clear_pointer(&tables, g_ptr_array_unref);
     database_close(database);
-    return good;
+    return ok;
 }
 
 static bool is_sqlite(const char *path, GError **error)
@@ -194,13 +194,13 @@ bool import_nsys(const char *from, const char *to, GPtrArray *unknown, GError **
     if (!is_sqlite(from, error))
         return false;
     struct record_file *file = record_file_new(temporary, NULL, &fault);
-    bool good = file != NULL;
+    bool ok = file != NULL;
     record_file_free(file);
-    good = good && fill(temporary, from, unknown, &fault);
-    if (!good)
+    ok = ok && fill(temporary, from, unknown, &fault);
+    if (!ok)
         import_blame(from, temporary, fault, error);
-    good = good && import_publish(from, temporary, to, unknown, error);
-    if (!good)
+    ok = ok && import_publish(from, temporary, to, unknown, error);
+    if (!ok)
         g_unlink(temporary);
-    return good;
+    return ok;
 }

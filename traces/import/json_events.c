@@ -195,12 +195,12 @@ static bool read_events(struct json_reading *reading, json_events_take *take, vo
         return expect(reading, ']');
     while (more) {
         json_t *event = read_value(reading);
-        bool good = event && json_is_object(event);
-        if (event && !good)
+        bool ok = event && json_is_object(event);
+        if (event && !ok)
             refuse(reading, "an event that is no object ends here");
-        good = good && take(data, event, reading->error) && another(reading, ']', &more);
+        ok = ok && take(data, event, reading->error) && another(reading, ']', &more);
         json_decref(event);
-        if (!good)
+        if (!ok)
             return false;
     }
     return true;
@@ -210,19 +210,19 @@ static bool read_member(struct json_reading *reading, json_t *others, json_event
                         void *data, bool *events)
 {
     json_t *key = read_value(reading);
-    bool good = key && (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
-                expect(reading, ':');
-    if (good && strcmp(json_string_value(key), reading->key) == 0) {
+    bool ok = key && (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
+              expect(reading, ':');
+    if (ok && strcmp(json_string_value(key), reading->key) == 0) {
         *events = true;
-        good = read_events(reading, take, data);
-    } else if (good) {
+        ok = read_events(reading, take, data);
+    } else if (ok) {
         json_t *value = read_value(reading);
-        good = value != NULL;
-        if (good)
+        ok = value != NULL;
+        if (ok)
             json_object_set_new(others, json_string_value(key), value);
     }
     json_decref(key);
-    return good;
+    return ok;
 }
 
 static bool read_object(struct json_reading *reading, json_t *others, json_events_take *take,
@@ -244,20 +244,20 @@ json_t *json_events_read(const char *path, const char *key, json_events_take *ta
     struct json_reading reading = {
         .path = path, .key = key, .window = g_byte_array_new(), .error = error};
     json_t *others = json_object();
-    bool good = open_file(&reading);
-    if (good && next(&reading) == '[')
-        good = read_events(&reading, take, data);
-    else if (good)
-        good = read_object(&reading, others, take, data);
-    while (good && !reading.ended) { /* what is compressed is whole only to its end */
+    bool ok = open_file(&reading);
+    if (ok && next(&reading) == '[')
+        ok = read_events(&reading, take, data);
+    else if (ok)
+        ok = read_object(&reading, others, take, data);
+    while (ok && !reading.ended) { /* what is compressed is whole only to its end */
         reading.at = reading.window->len;
         read_on(&reading);
     }
-    good = good && !reading.failed;
+    ok = ok && !reading.failed;
     if (reading.file)
         gzclose(reading.file);
     g_byte_array_unref(reading.window);
-    if (!good)
+    if (!ok)
         g_clear_pointer(&others, json_decref);
     return others;
 }

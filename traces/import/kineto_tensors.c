@@ -176,14 +176,14 @@ static GArray *find_parameters(const struct kineto_parts *parts)
 static bool check_micro_batches(const struct kineto_parts *parts, uint32_t count)
 {
     const struct kineto_step *step = parts->step;
-    bool good = step->gradients->len == (uint64_t)count * step->micro_batches;
-    for (uint32_t g = 0; good && g < step->gradients->len; g++)
-        good = micro_batch_of(parts, gradient_at(parts, g)) == g / count &&
-               gradient_at(parts, g)->elements == gradient_at(parts, g % count)->elements;
-    if (!good)
+    bool ok = step->gradients->len == (uint64_t)count * step->micro_batches;
+    for (uint32_t g = 0; ok && g < step->gradients->len; g++)
+        ok = micro_batch_of(parts, gradient_at(parts, g)) == g / count &&
+             gradient_at(parts, g)->elements == gradient_at(parts, g % count)->elements;
+    if (!ok)
         note(parts, "the iteration: its %u passes do not add the same gradients",
              step->micro_batches);
-    return good;
+    return ok;
 }
 
 static uint8_t element_bytes(const char *type)
@@ -349,12 +349,12 @@ static void add_tensors(const struct kineto_parts *parts, const GArray *paramete
 bool kineto_find_tensors(struct kineto_parts *parts)
 {
     GArray *parameters = find_parameters(parts);
-    bool good = check_sizes(parts, parameters) && check_micro_batches(parts, parameters->len);
-    if (good) {
+    bool ok = check_sizes(parts, parameters) && check_micro_batches(parts, parameters->len);
+    if (ok) {
         set_lists(parts,
                   text(parts, g_array_index(parameters, struct parameter, 0).gradient->type));
         add_tensors(parts, parameters);
     }
     g_array_unref(parameters);
-    return good;
+    return ok;
 }
