@@ -81,11 +81,11 @@ static void add_moment(struct accesses *accesses, struct liveness *live, uint32_
 static uint8_t ahead_of(uint32_t flags, uint8_t ahead)
 {
     if (!(flags & ACCESS_ON_HOST))
-        return (uint8_t)((flags & ACCESS_FRESH ? 0 : POLICY_AHEAD_READ) |
-                         (flags & ACCESS_WRITES ? POLICY_AHEAD_WRITE : 0));
+        return (uint8_t)((flags & ACCESS_FRESH ? 0 : PSTAR_AHEAD_READ) |
+                         (flags & ACCESS_WRITES ? PSTAR_AHEAD_WRITE : 0));
     if (flags & ACCESS_WRITES)
-        ahead &= (uint8_t)~POLICY_AHEAD_READ;
-    return ahead | POLICY_AHEAD_HOST;
+        ahead &= (uint8_t)~PSTAR_AHEAD_READ;
+    return ahead | PSTAR_AHEAD_HOST;
 }
 
 static void find_next_uses(struct accesses *accesses)

@@ -24,7 +24,7 @@ struct accesses {
     uint32_t *next_device_use; /* [count] moment of the same chunk's next access on the device, from
                                   the start of this iteration (moment_count or more: in the next);
                                   NO_INDEX: never */
-    uint8_t *ahead; /* [count] POLICY_AHEAD_... (policies/policy.h) until the same chunk's next
+    uint8_t *ahead; /* [count] PSTAR_AHEAD_... (policies/policy.h) until the same chunk's next
                        access on the device */
     uint32_t *first_device_use; /* [chunk_count] moment of the first in an iteration; NO_INDEX */
     uint64_t *non_model; /* [moment_count] bytes of the arena's top that non-model data takes */

@@ -8,19 +8,19 @@ enum { RUN_ON_HOST, RUN_ON_DEVICE, RUN_AT_HOME /* on the device, for good */ };
 
 struct run {
     const struct accesses *accesses;
-    const struct policy_ops *ops;
+    const struct pstar_policy_ops *ops;
     void *policy;
-    struct policy_view view;
+    struct pstar_policy_view view;
     uint64_t *slot_bytes; /* [chunk_count] slots */
     uint8_t *place;       /* [chunk_count] RUN_... */
     uint8_t *pinned;      /* [chunk_count] all 0 between operators */
     uint8_t *dirty;       /* [chunk_count] the device's copy is newer and alive */
-    uint8_t *ahead;       /* [chunk_count] see struct policy_view */
+    uint8_t *ahead;       /* [chunk_count] see struct pstar_policy_view */
     uint32_t *next_use;   /* [chunk_count] likewise */
     uint64_t *capacity;   /* [moment_count + 1] likewise */
     uint64_t used;        /* slots on the device of chunks that are not at home there */
     uint32_t chunk_count, moment, iteration;
-    uint32_t incoming; /* see struct policy_view */
+    uint32_t incoming; /* see struct pstar_policy_view */
     char *fault;       /* see struct decisions */
 
     uint32_t look_ahead;  /* moments */
@@ -377,17 +377,17 @@ void decisions_settle(struct decisions *decisions, const struct accesses *access
 
 static void open_view(struct run *run)
 {
-    run->view = (struct policy_view){.chunk_count = run->chunk_count,
-                                     .moment_count = run->accesses->moment_count,
-                                     .chunk_bytes = run->slot_bytes,
-                                     .pinned = run->pinned,
-                                     .dirty = run->dirty,
-                                     .next_use = run->next_use,
-                                     .moment = &run->moment,
-                                     .iteration = &run->iteration,
-                                     .ahead = run->ahead,
-                                     .capacity = run->capacity,
-                                     .incoming = &run->incoming};
+    run->view = (struct pstar_policy_view){.chunk_count = run->chunk_count,
+                                           .moment_count = run->accesses->moment_count,
+                                           .chunk_bytes = run->slot_bytes,
+                                           .pinned = run->pinned,
+                                           .dirty = run->dirty,
+                                           .next_use = run->next_use,
+                                           .moment = &run->moment,
+                                           .iteration = &run->iteration,
+                                           .ahead = run->ahead,
+                                           .capacity = run->capacity,
+                                           .incoming = &run->incoming};
     run->policy = run->ops->open(&run->view);
 }
 

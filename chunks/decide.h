@@ -18,7 +18,7 @@ struct plan_inputs {
 };
 
 struct decide_options {
-    const struct policy_ops *policy;
+    const struct pstar_policy_ops *policy;
     uint32_t look_ahead;  /* moments ahead that chunks are fetched; 0 means on demand only */
     uint64_t spare_bytes; /* kept free on the device at moments that can do without them */
 };

@@ -30,7 +30,7 @@ struct dry_run_options {
                                them, so that a fetch need not wait for the write-back that empties
                                its slot. Plans with rounded slots keep at least the largest slot
                                free, or a 64th of the budget if that is less */
-    const struct policy_ops *policy;
+    const struct pstar_policy_ops *policy;
     uint32_t look_ahead; /* moments ahead that chunks are fetched, where they fit beside the
                             non-model data until then; 0 means on demand only */
 };

@@ -33,9 +33,9 @@ static GPtrArray *parse_policies(const char *text, GError **error)
     GPtrArray *policies = g_ptr_array_new();
     g_auto(GStrv) names = g_strsplit(text, ",", -1);
     for (char **name = names; *name; name++) {
-        const struct policy_ops *policy = NULL;
+        const struct pstar_policy_ops *policy = NULL;
         if (g_str_equal(*name, "all"))
-            for (const struct policy_ops *const *p = policy_all; *p; p++)
+            for (const struct pstar_policy_ops *const *p = policy_all; *p; p++)
                 g_ptr_array_add(policies, (void *)*p);
         else if ((policy = policy_open(*name, error)))
             g_ptr_array_add(policies, (void *)policy);
@@ -97,7 +97,7 @@ static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in,
         .sweep = {.layouts = in->layouts,
                   .budgets = in->budgets,
                   .look_aheads = in->look_aheads,
-                  .policies = (const struct policy_ops *const *)in->policies->pdata,
+                  .policies = (const struct pstar_policy_ops *const *)in->policies->pdata,
                   .strategies = in->strategies,
                   .platform = in->platform,
                   .host_budget = a->host_memory,
@@ -137,7 +137,7 @@ static int run(void *data, GError **error)
 static char *describe_policies(void)
 {
     GString *text = g_string_new("Policies:\n");
-    for (const struct policy_ops *const *p = policy_all; *p; p++)
+    for (const struct pstar_policy_ops *const *p = policy_all; *p; p++)
         g_string_append_printf(text, "  %-12s %s\n", (*p)->name, (*p)->summary);
     g_string_append_printf(text, "  %-12s %s\n", "./mine.so", "one of your own: docs/policies.md");
     g_string_append(text, "\nStrategies:\n");

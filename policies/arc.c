@@ -24,7 +24,7 @@ struct arc {
     uint8_t *awaited; /* [chunk_count] nonzero: the use that admitted the chunk has not come yet */
 };
 
-static void *arc_open(const struct policy_view *view)
+static void *arc_open(const struct pstar_policy_view *view)
 {
     struct arc *arc = g_new0(struct arc, 1);
     policy_lists_init(&arc->lists, view);
@@ -47,7 +47,7 @@ static void adapt(struct arc *arc, uint32_t chunk)
     uint8_t list = arc->lists.list[chunk];
     if (list != RECENT_GHOST && list != FREQUENT_GHOST)
         return;
-    const struct policy_view *view = arc->lists.view;
+    const struct pstar_policy_view *view = arc->lists.view;
     double recent = (double)arc->lists.bytes[RECENT_GHOST];
     double frequent = (double)arc->lists.bytes[FREQUENT_GHOST];
     double bytes = (double)view->chunk_bytes[chunk];
@@ -117,7 +117,7 @@ static uint32_t arc_victim(void *state)
     return arc->victim;
 }
 
-const struct policy_ops policy_arc = {
+const struct pstar_policy_ops policy_arc = {
     .name = "arc",
     .summary = "ARC: recency and frequency, their shares set by what was missed",
     .open = arc_open,

@@ -11,7 +11,7 @@ struct clock_state {
     int8_t *reuse; /* [chunk_count] see reuse.h */
 };
 
-static void *clock_open(const struct policy_view *view)
+static void *clock_open(const struct pstar_policy_view *view)
 {
     struct clock_state *state = g_new(struct clock_state, 1);
     state->queue = policy_queue_open(view);
@@ -59,7 +59,7 @@ static uint32_t clock_victim(void *opaque)
     return chunk;
 }
 
-const struct policy_ops policy_clock = {
+const struct pstar_policy_ops policy_clock = {
     .name = "clock",
     .summary = "first in, first out, with a second chance for those used again",
     .open = clock_open,

@@ -1,6 +1,6 @@
 #include "policies/queue.h"
 
-const struct policy_ops policy_fifo = {
+const struct pstar_policy_ops policy_fifo = {
     .name = "fifo",
     .summary = "first in, first out",
     .open = policy_queue_open,

@@ -8,7 +8,7 @@
  * levels are a ring in the order of their frequencies. A count is forgotten when its chunk leaves.
  * Levels and chunks share one numbering: level l is number chunk_count + l. */
 struct lfu {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     struct policy_link *chunks; /* [2 chunk_count] rings of chunks, the heads levels */
     struct policy_link *levels; /* [2 chunk_count + 1] ring of levels, the least frequent oldest */
     uint64_t *uses;             /* [2 chunk_count] of each level: uses of its chunks */
@@ -19,7 +19,7 @@ struct lfu {
     uint8_t *awaited; /* [chunk_count] nonzero: the use that admitted the chunk has not come yet */
 };
 
-static void *lfu_open(const struct policy_view *view)
+static void *lfu_open(const struct pstar_policy_view *view)
 {
     struct lfu *lfu = g_new(struct lfu, 1);
     uint32_t count = view->chunk_count;
@@ -117,7 +117,7 @@ static uint32_t lfu_victim(void *state)
     return NO_INDEX;
 }
 
-const struct policy_ops policy_lfu = {
+const struct pstar_policy_ops policy_lfu = {
     .name = "lfu",
     .summary = "least frequently used since it came",
     .open = lfu_open,

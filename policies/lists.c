@@ -3,7 +3,7 @@
 #include <glib.h>
 #include <string.h>
 
-void policy_lists_init(struct policy_lists *lists, const struct policy_view *view)
+void policy_lists_init(struct policy_lists *lists, const struct pstar_policy_view *view)
 {
     *lists = (struct policy_lists){.view = view};
     lists->links = g_new(struct policy_link, view->chunk_count + POLICY_LISTS);

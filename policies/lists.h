@@ -10,13 +10,13 @@ enum { POLICY_LISTS = 4 };
 #define POLICY_NO_LIST POLICY_LISTS
 
 struct policy_lists {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     struct policy_link *links;    /* [chunk_count + POLICY_LISTS] rings, the heads last */
     uint8_t *list;                /* [chunk_count] that each is in; POLICY_NO_LIST */
     uint64_t bytes[POLICY_LISTS]; /* of the chunks in each */
 };
 
-void policy_lists_init(struct policy_lists *lists, const struct policy_view *view);
+void policy_lists_init(struct policy_lists *lists, const struct pstar_policy_view *view);
 void policy_lists_clear(struct policy_lists *lists);
 
 /* Makes the chunk the youngest of `list`, wherever it was; POLICY_NO_LIST: out of all. */

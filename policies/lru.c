@@ -7,7 +7,7 @@ static void lru_touch(void *state, uint32_t chunk)
     policy_ring_insert(queue->links, queue->head, chunk);
 }
 
-const struct policy_ops policy_lru = {
+const struct pstar_policy_ops policy_lru = {
     .name = "lru",
     .summary = "least recently used",
     .open = policy_queue_open,

@@ -3,7 +3,7 @@
 #include <glib.h>
 #include <string.h>
 
-void *policy_next_use_open(const struct policy_view *view)
+void *policy_next_use_open(const struct pstar_policy_view *view)
 {
     struct policy_next_use *set = g_new0(struct policy_next_use, 1);
     set->view = view;

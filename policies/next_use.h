@@ -12,7 +12,7 @@
  *
  * The chunks of one moment are a heap: of one chunk, where operators use one each. */
 struct policy_next_use {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     uint32_t *moment; /* [chunk_count] of the next use, from the start of `iteration`
                          on; NO_INDEX: the chunk is not in the set */
     uint32_t never;   /* 2 moment_count: for no next use, or one still farther */
@@ -24,7 +24,7 @@ struct policy_next_use {
     uint32_t *aside;              /* [chunk_count] scratch */
 };
 
-void *policy_next_use_open(const struct policy_view *view);
+void *policy_next_use_open(const struct pstar_policy_view *view);
 void policy_next_use_close(void *next_use);
 void policy_next_use_admit(void *next_use, uint32_t chunk);
 void policy_next_use_touch(void *next_use, uint32_t chunk);

@@ -2,7 +2,7 @@
 
 /* Belady's rule: optimal in fetches of chunks of one size, also where the room varies over time
  * (Peserico 2019); blind to write-backs. */
-const struct policy_ops policy_opt = {
+const struct pstar_policy_ops policy_opt = {
     .name = "opt",
     .summary = "farthest next use, wrapping round the iteration",
     .open = policy_next_use_open,

@@ -10,7 +10,7 @@
  * alike; and from then on those that the plan gives up leave first. docs/policies.md has the
  * measurements. */
 struct opt_dirty {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     GArray *gaps;    /* struct policy_gap: of the warm-up, then planned */
     uint32_t cursor; /* the gap that the next use begins */
     uint32_t iteration;
@@ -18,7 +18,7 @@ struct opt_dirty {
     uint8_t *stays;                 /* [chunk_count] a resident chunk's set */
 };
 
-static void *opt_dirty_open(const struct policy_view *view)
+static void *opt_dirty_open(const struct pstar_policy_view *view)
 {
     struct opt_dirty *state = g_new0(struct opt_dirty, 1);
     state->view = view;
@@ -63,7 +63,7 @@ static void opt_dirty_remove(void *opaque, uint32_t chunk)
 
 static uint8_t begin_gap(struct opt_dirty *state, uint32_t chunk)
 {
-    const struct policy_view *view = state->view;
+    const struct pstar_policy_view *view = state->view;
     if (*view->iteration != state->iteration)
         start_iteration(state);
     if (state->iteration > 0) {
@@ -100,7 +100,7 @@ static uint32_t opt_dirty_victim(void *opaque)
     return chunk != NO_INDEX ? chunk : policy_next_use_farthest(state->set[1]);
 }
 
-const struct policy_ops policy_opt_dirty = {
+const struct pstar_policy_ops policy_opt_dirty = {
     .name = "opt-dirty",
     .summary = "planned from farthest next use, write-backs and the iteration's end considered",
     .open = opt_dirty_open,

@@ -6,14 +6,14 @@
  * it, every chunk has the same priority and the lowest number leaves. (Fang et al., IEEE TPDS 2022;
  * Tencent/PatrickStar v0.4.6.) */
 struct patrickstar {
-    const struct policy_view *view;
-    struct policy_next_use *set;      /* resident chunks */
-    struct policy_next_use *blind;    /* likewise in the warm-up, all next uses the same */
-    struct policy_view view_of_blind; /* its next_use is all 0 */
-    uint32_t *no_next_use;            /* [chunk_count] all 0 */
+    const struct pstar_policy_view *view;
+    struct policy_next_use *set;            /* resident chunks */
+    struct policy_next_use *blind;          /* likewise in the warm-up, all next uses the same */
+    struct pstar_policy_view view_of_blind; /* its next_use is all 0 */
+    uint32_t *no_next_use;                  /* [chunk_count] all 0 */
 };
 
-static void *patrickstar_open(const struct policy_view *view)
+static void *patrickstar_open(const struct pstar_policy_view *view)
 {
     struct patrickstar *state = g_new(struct patrickstar, 1);
     state->view = view;
@@ -67,7 +67,7 @@ static uint32_t patrickstar_victim(void *opaque)
     return policy_next_use_farthest(warming_up(state) ? state->blind : state->set);
 }
 
-const struct policy_ops policy_patrickstar = {
+const struct pstar_policy_ops policy_patrickstar = {
     .name = "patrickstar",
     .summary = "PatrickStar's: lowest number in the warm-up, then farthest next use",
     .open = patrickstar_open,

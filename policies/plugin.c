@@ -18,7 +18,7 @@ static const char *reason_of_loader(const char *path)
     return !strncmp(reason, path, length) && reason[length] == ':' ? reason + length + 2 : reason;
 }
 
-static const char *missing_part(const struct policy_ops *ops)
+static const char *missing_part(const struct pstar_policy_ops *ops)
 {
     const struct {
         const char *name;
@@ -39,17 +39,17 @@ static const char *missing_part(const struct policy_ops *ops)
 }
 
 /* The policy that the loaded object exports; NULL with a reason, to be freed. */
-static const struct policy_ops *find_exported(void *object, char **reason)
+static const struct pstar_policy_ops *find_exported(void *object, char **reason)
 {
     const uint32_t *abi = dlsym(object, "pstar_policy_abi");
-    const struct policy_ops *ops = dlsym(object, "pstar_policy");
+    const struct pstar_policy_ops *ops = dlsym(object, "pstar_policy");
     if (!abi || !ops)
         *reason = g_strdup_printf("not a policy: it exports no %s",
                                   abi ? "pstar_policy" : "pstar_policy_abi");
-    else if (*abi != POLICY_ABI)
+    else if (*abi != PSTAR_POLICY_ABI)
         *reason = g_strdup_printf("made for version %u of the policy interface, not for %u: "
                                   "compile it again with this version's policies/policy.h",
-                                  *abi, POLICY_ABI);
+                                  *abi, PSTAR_POLICY_ABI);
     else if (missing_part(ops))
         *reason = g_strdup_printf("its pstar_policy has no `%s`", missing_part(ops));
     else if (policy_find(ops->name))
@@ -57,7 +57,7 @@ static const struct policy_ops *find_exported(void *object, char **reason)
     return *reason ? NULL : ops;
 }
 
-static const struct policy_ops *load(const char *path, GError **error)
+static const struct pstar_policy_ops *load(const char *path, GError **error)
 {
     g_autofree char *full = g_canonicalize_filename(path, NULL);
     g_autofree char *reason = NULL;
@@ -67,7 +67,7 @@ static const struct policy_ops *load(const char *path, GError **error)
                     reason_of_loader(full));
         return NULL;
     }
-    const struct policy_ops *ops = find_exported(object, &reason);
+    const struct pstar_policy_ops *ops = find_exported(object, &reason);
     if (!ops) {
         g_set_error(error, POLICY_ERROR, POLICY_ERROR_PLUGIN, "%s: %s", path, reason);
         dlclose(object);
@@ -75,11 +75,11 @@ static const struct policy_ops *load(const char *path, GError **error)
     return ops;
 }
 
-const struct policy_ops *policy_open(const char *name_or_path, GError **error)
+const struct pstar_policy_ops *policy_open(const char *name_or_path, GError **error)
 {
     if (is_path(name_or_path))
         return load(name_or_path, error);
-    const struct policy_ops *ops = policy_find(name_or_path);
+    const struct pstar_policy_ops *ops = policy_find(name_or_path);
     if (ops)
         return ops;
     g_autoptr(GString) names = g_string_new(NULL);

@@ -17,6 +17,6 @@ GQuark policy_error_quark(void);
 /* As in --policy: the name of a policy in policy_all, or, where it has a slash or ends in `.so`,
  * the path of a shared object with a policy, which stays loaded until the process ends. NULL with
  * an error that says what is wrong. */
-const struct policy_ops *policy_open(const char *name_or_path, GError **error);
+const struct pstar_policy_ops *policy_open(const char *name_or_path, GError **error);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <glib.h>
 
-void *policy_queue_open(const struct policy_view *view)
+void *policy_queue_open(const struct pstar_policy_view *view)
 {
     struct policy_queue *queue = g_new(struct policy_queue, 1);
     queue->view = view;

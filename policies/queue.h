@@ -6,12 +6,12 @@
 #include "policies/ring.h"
 
 struct policy_queue {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     struct policy_link *links; /* [chunk_count + 1] a ring */
     uint32_t head;             /* chunk_count */
 };
 
-void *policy_queue_open(const struct policy_view *view);
+void *policy_queue_open(const struct pstar_policy_view *view);
 void policy_queue_close(void *queue);
 
 /* Takes a chunk that is not in the queue in as the youngest. */

@@ -6,7 +6,7 @@
 #define SEED UINT64_C(0x9e3779b97f4a7c15)
 
 struct random_state {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     uint32_t *chunks;   /* [count] resident */
     uint32_t *position; /* [chunk_count] of each in chunks */
     uint32_t count;
@@ -28,7 +28,7 @@ static void put(struct random_state *state, uint32_t position, uint32_t chunk)
     state->position[chunk] = position;
 }
 
-static void *random_open(const struct policy_view *view)
+static void *random_open(const struct pstar_policy_view *view)
 {
     struct random_state *state = g_new0(struct random_state, 1);
     state->view = view;
@@ -73,7 +73,7 @@ static uint32_t random_victim(void *opaque)
     return NO_INDEX;
 }
 
-const struct policy_ops policy_random = {
+const struct pstar_policy_ops policy_random = {
     .name = "random",
     .summary = "any, each as likely as another, by a fixed seed",
     .open = random_open,

@@ -22,7 +22,7 @@ struct s3fifo {
     uint32_t returning; /* the incoming chunk, if it was a ghost; NO_INDEX */
 };
 
-static void *s3fifo_open(const struct policy_view *view)
+static void *s3fifo_open(const struct pstar_policy_view *view)
 {
     struct s3fifo *s3 = g_new0(struct s3fifo, 1);
     policy_lists_init(&s3->lists, view);
@@ -123,7 +123,7 @@ static uint32_t s3fifo_victim(void *state)
     return s3->victim;
 }
 
-const struct policy_ops policy_s3fifo = {
+const struct pstar_policy_ops policy_s3fifo = {
     .name = "s3fifo",
     .summary = "S3-FIFO: three queues, so that what is used once leaves soon",
     .open = s3fifo_open,

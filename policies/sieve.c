@@ -14,7 +14,7 @@ struct sieve {
     uint32_t count;
 };
 
-static void *sieve_open(const struct policy_view *view)
+static void *sieve_open(const struct pstar_policy_view *view)
 {
     struct sieve *sieve = g_new0(struct sieve, 1);
     sieve->queue = policy_queue_open(view);
@@ -57,7 +57,7 @@ static void sieve_remove(void *state, uint32_t chunk)
 static uint32_t sieve_victim(void *state)
 {
     struct sieve *sieve = state;
-    const struct policy_view *view = sieve->queue->view;
+    const struct pstar_policy_view *view = sieve->queue->view;
     uint32_t head = sieve->queue->head, pinned = 0;
     while (pinned < sieve->count) {
         if (sieve->hand == head) {
@@ -76,7 +76,7 @@ static uint32_t sieve_victim(void *state)
     return NO_INDEX;
 }
 
-const struct policy_ops policy_sieve = {
+const struct pstar_policy_ops policy_sieve = {
     .name = "sieve",
     .summary = "SIEVE: a hand over a FIFO queue spares those used again, in their places",
     .open = sieve_open,

@@ -8,7 +8,7 @@
 /* An epoch: the gaps of a chunk from one use that writes it to the next. If it leaves in any of
  * them, one write-back is due; if the host uses it in any, in any case. */
 struct plan {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     struct policy_gap *gaps;
     uint32_t count;
     uint32_t *epoch; /* [count] the epoch's first gap, if the write-back can be avoided; NO_INDEX */
@@ -21,7 +21,7 @@ struct plan {
 /* Staying saves something, and takes room. */
 static bool saves(const struct policy_gap *gap)
 {
-    return gap->next != NO_INDEX && gap->ahead & POLICY_AHEAD_READ;
+    return gap->next != NO_INDEX && gap->ahead & PSTAR_AHEAD_READ;
 }
 
 /* Moments strictly between the uses. */
@@ -42,14 +42,14 @@ static void find_epochs(struct plan *plan)
         uint32_t g = i % plan->count, before = last[plan->gaps[g].chunk];
         if (before == NO_INDEX)
             plan->epoch[g] = NO_INDEX;
-        else if (plan->gaps[before].ahead & POLICY_AHEAD_WRITE)
+        else if (plan->gaps[before].ahead & PSTAR_AHEAD_WRITE)
             plan->epoch[g] = g;
         else
             plan->epoch[g] = plan->epoch[before];
         last[plan->gaps[g].chunk] = g;
     }
     for (uint32_t g = 0; g < plan->count; g++)
-        if (plan->epoch[g] != NO_INDEX && plan->gaps[g].ahead & POLICY_AHEAD_HOST)
+        if (plan->epoch[g] != NO_INDEX && plan->gaps[g].ahead & PSTAR_AHEAD_HOST)
             used_by_host[plan->epoch[g]] = 1;
     for (uint32_t g = 0; g < plan->count; g++)
         if (plan->epoch[g] != NO_INDEX && used_by_host[plan->epoch[g]])
@@ -102,7 +102,7 @@ static void rank(struct plan *plan)
 
 struct sweep {
     struct plan *plan;
-    struct policy_view view;        /* of the two sets: both iterations are one */
+    struct pstar_policy_view view;  /* of the two sets: both iterations are one */
     uint32_t iteration;             /* of that view: 0 */
     uint32_t *next;                 /* [chunk_count] of the gap that a chunk is in */
     uint8_t *pinned;                /* [chunk_count] all 0 */
@@ -254,14 +254,14 @@ static uint64_t traffic(const struct plan *plan, const uint8_t *stays)
 /* Beside the chunks in use. */
 static void find_room(struct plan *plan)
 {
-    const struct policy_view *view = plan->view;
+    const struct pstar_policy_view *view = plan->view;
     for (uint32_t m = 0; m < view->moment_count; m++)
         plan->room[m] = (int64_t)view->capacity[m];
     for (uint32_t g = 0; g < plan->count; g++)
         plan->room[plan->gaps[g].moment] -= (int64_t)view->chunk_bytes[plan->gaps[g].chunk];
 }
 
-static void plan_open(struct plan *plan, const struct policy_view *view, GArray *gaps)
+static void plan_open(struct plan *plan, const struct pstar_policy_view *view, GArray *gaps)
 {
     *plan =
         (struct plan){.view = view, .gaps = (struct policy_gap *)gaps->data, .count = gaps->len};
@@ -283,7 +283,7 @@ static void plan_close(struct plan *plan)
     g_free(plan->room);
 }
 
-uint64_t policy_stays_plan(const struct policy_view *view, GArray *gaps)
+uint64_t policy_stays_plan(const struct pstar_policy_view *view, GArray *gaps)
 {
     struct plan plan;
     uint64_t least = UINT64_MAX;

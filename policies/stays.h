@@ -12,13 +12,13 @@ struct policy_gap {
     uint32_t chunk;
     uint32_t moment; /* of the use before */
     uint32_t next;   /* of the use after, from the start of the same iteration; NO_INDEX: never */
-    uint8_t ahead;   /* POLICY_AHEAD_... */
+    uint8_t ahead;   /* PSTAR_AHEAD_... */
     uint8_t stays;   /* the answer */
 };
 
 /* `gaps`: an iteration's struct policy_gap, in the order of their moments. Answers for each of
  * them; those that stay fit beside each other and beside the chunks in use, at every moment.
  * Returns the bytes that the answers move, but for write-backs that no answer avoids. */
-uint64_t policy_stays_plan(const struct policy_view *view, GArray *gaps);
+uint64_t policy_stays_plan(const struct pstar_policy_view *view, GArray *gaps);
 
 #endif

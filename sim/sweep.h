@@ -11,11 +11,11 @@
 #include "strategies/strategy.h"
 
 struct sweep_options {
-    const GPtrArray *layouts;                 /* struct named_layout */
-    const GArray *budgets;                    /* uint64_t, bytes of device memory */
-    const GArray *look_aheads;                /* uint32_t, moments */
-    const struct policy_ops *const *policies; /* ends with NULL */
-    const GPtrArray *strategies;              /* struct strategy; NULL: none */
+    const GPtrArray *layouts;                       /* struct named_layout */
+    const GArray *budgets;                          /* uint64_t, bytes of device memory */
+    const GArray *look_aheads;                      /* uint32_t, moments */
+    const struct pstar_policy_ops *const *policies; /* ends with NULL */
+    const GPtrArray *strategies;                    /* struct strategy; NULL: none */
     const struct platform *platform; /* for updates that a strategy moves; NULL: not known */
     uint64_t host_budget;            /* budget; UINT64_MAX: unlimited */
     bool phases;                     /* rows have theirs */
@@ -33,10 +33,10 @@ struct sweep_row {
     const struct named_layout *layout; /* of the options */
     uint64_t chunk_bytes;              /* its parameter list's */
     uint64_t device_budget; /* of the device; the arena is smaller by the trace's library_bytes */
-    const struct policy_ops *policy; /* NULL: a strategy's row */
-    const struct strategy *strategy; /* NULL: a policy's row; of the options */
-    uint32_t look_ahead;             /* a strategy has its own */
-    bool done;                       /* false: the sweep was stopped before it */
+    const struct pstar_policy_ops *policy; /* NULL: a strategy's row */
+    const struct strategy *strategy;       /* NULL: a policy's row; of the options */
+    uint32_t look_ahead;                   /* a strategy has its own */
+    bool done;                             /* false: the sweep was stopped before it */
     bool fits;
     bool failed;                 /* not for want of memory: the policy answered wrongly */
     uint64_t least_device_bytes; /* every operator's chunks and non-model data at once; for a

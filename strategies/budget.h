@@ -9,7 +9,7 @@ struct budget {
     uint64_t bytes;          /* for chunks and what is reserved; at most the device's */
     double share;            /* of the device's memory that `bytes` is, for what would fit */
     const uint64_t *reserve; /* [operator_count] kept free of chunks; at least the extents */
-    const struct policy_ops *policy;
+    const struct pstar_policy_ops *policy;
     uint32_t look_ahead;
 };
 

@@ -154,7 +154,7 @@ static void job_clear(struct job *job)
     homes_free(job->homes);
 }
 
-static struct decisions *run(const struct job *job, const struct policy_ops *policy)
+static struct decisions *run(const struct job *job, const struct pstar_policy_ops *policy)
 {
     const struct plan_inputs inputs = {.layout = job->layout,
                                        .accesses = job->accesses,
@@ -167,11 +167,11 @@ static struct decisions *run(const struct job *job, const struct policy_ops *pol
 /* ---- the misses: a policy that counts what another admits, but for what decide() fetches after
  * the last operator to end as it began ---- */
 
-static const struct policy_ops *counted;
-static const struct policy_view *counted_view;
+static const struct pstar_policy_ops *counted;
+static const struct pstar_policy_view *counted_view;
 static uint64_t misses;
 
-static void *count_open(const struct policy_view *view)
+static void *count_open(const struct pstar_policy_view *view)
 {
     counted_view = view;
     return counted->open(view);
@@ -193,10 +193,10 @@ static void check_equal(const struct decisions *a, const struct decisions *b)
     }
 }
 
-static void count_misses(const struct job *job, const struct policy_ops *policy,
+static void count_misses(const struct job *job, const struct pstar_policy_ops *policy,
                          const struct decisions *decisions)
 {
-    struct policy_ops counting = *policy;
+    struct pstar_policy_ops counting = *policy;
     counted = policy;
     counting.open = count_open;
     counting.admit = count_admit;
@@ -212,7 +212,7 @@ static double cpu_seconds(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void measure(const struct job *job, const struct policy_ops *policy)
+static void measure(const struct job *job, const struct pstar_policy_ops *policy)
 {
     double cpu_start = cpu_seconds();
     gint64 start = g_get_monotonic_time();
@@ -237,7 +237,7 @@ static int run_or_write(const uint32_t *chunks, uint32_t count)
         write_requests(file, chunks, count);
         return fclose(file) ? 1 : 0;
     }
-    const struct policy_ops *policy = policy_find(policy_name);
+    const struct pstar_policy_ops *policy = policy_find(policy_name);
     if (!policy)
         return 2;
     struct job job = job_of(chunks, count);

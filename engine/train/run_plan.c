@@ -144,7 +144,7 @@ static uint64_t default_chunk_bytes(const struct trace *trace)
  * host pins: 8 bytes a page of 4 KiB at most. */
 static struct dry_run_options
 dry_run_of(const struct run_plan *run, const struct run_options *options,
-           const struct policy_ops *policy, const struct layout *layout,
+           const struct pstar_policy_ops *policy, const struct layout *layout,
            const struct accesses *accesses, uint64_t non_model, uint64_t arena)
 {
     uint64_t all = layout_slot_bytes(layout) + non_model;
@@ -173,7 +173,8 @@ static struct layout *layout_of(const struct run_options *options, const struct 
 }
 
 static struct plan *plan_of_policy(const struct run_plan *run, const struct run_options *options,
-                                   const struct policy_ops *policy, uint64_t arena, GError **error)
+                                   const struct pstar_policy_ops *policy, uint64_t arena,
+                                   GError **error)
 {
     const struct trace *trace = run->iteration->trace;
     struct layout *layout = layout_of(options, trace, error);
@@ -195,11 +196,11 @@ static struct plan *plan_of_policy(const struct run_plan *run, const struct run_
     return plan;
 }
 
-static const struct policy_ops *open_policy(const struct run_options *options, GError **error)
+static const struct pstar_policy_ops *open_policy(const struct run_options *options, GError **error)
 {
     if (!options->policy)
         return &policy_opt;
-    const struct policy_ops *policy = policy_open(options->policy, error);
+    const struct pstar_policy_ops *policy = policy_open(options->policy, error);
     if (!policy)
         g_prefix_error(error, "--policy: ");
     return policy;
@@ -239,7 +240,7 @@ static bool prepare_file(struct run_plan *run, const struct run_options *options
 }
 
 static bool prepare_policy(struct run_plan *run, const struct run_options *options,
-                           const struct policy_ops *policy, GError **error)
+                           const struct pstar_policy_ops *policy, GError **error)
 {
     uint64_t arena;
     if (!describe(run, options, error) || !measure_device(run, options, error) ||
@@ -255,7 +256,7 @@ static bool prepare_policy(struct run_plan *run, const struct run_options *optio
 bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error)
 {
     *run = (struct run_plan){.capacity = {.bytes = UINT64_MAX}};
-    const struct policy_ops *policy = open_policy(options, error);
+    const struct pstar_policy_ops *policy = open_policy(options, error);
     if (policy &&
         (options->plan ? prepare_file(run, options, error)
                        : prepare_policy(run, options, policy, error)) &&

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 
 struct mru {
-    const struct policy_view *view;
+    const struct pstar_policy_view *view;
     uint64_t clock;
     uint64_t *used; /* [chunk_count] when, by the clock; 0: not resident */
 };
 
-static void *mru_open(const struct policy_view *view)
+static void *mru_open(const struct pstar_policy_view *view)
 {
     struct mru *mru = calloc(1, sizeof *mru);
     mru->view = view;
@@ -46,12 +46,12 @@ static uint32_t mru_victim(void *state)
     return victim;
 }
 
-const uint32_t pstar_policy_abi = POLICY_ABI;
-const struct policy_ops pstar_policy = {.name = "mru",
-                                        .summary = "most recently used",
-                                        .open = mru_open,
-                                        .close = mru_close,
-                                        .admit = mru_use,
-                                        .touch = mru_use,
-                                        .remove = mru_remove,
-                                        .victim = mru_victim};
+const uint32_t pstar_policy_abi = PSTAR_POLICY_ABI;
+const struct pstar_policy_ops pstar_policy = {.name = "mru",
+                                              .summary = "most recently used",
+                                              .open = mru_open,
+                                              .close = mru_close,
+                                              .admit = mru_use,
+                                              .touch = mru_use,
+                                              .remove = mru_remove,
+                                              .victim = mru_victim};

@@ -42,8 +42,9 @@ void baselines_free(struct baselines *baselines)
     g_free(baselines);
 }
 
-struct plan *baselines_policy(const struct baselines *baselines, const struct policy_ops *policy,
-                              enum objective objective, double most)
+struct plan *baselines_policy(const struct baselines *baselines,
+                              const struct pstar_policy_ops *policy, enum objective objective,
+                              double most)
 {
     const struct candidate_job *job = baselines->job;
     const struct dry_run_options options = {
@@ -113,7 +114,7 @@ void trial_run_baselines(const struct trial_context *context, const struct layou
                            baselines_strategy(baselines, strategy));
         trial->plans++;
     }
-    for (const struct policy_ops *const *p = policy_all; *p; p++) {
+    for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
         trials_take_better(
             context->objective, &trial->policy,
             baselines_policy(baselines, *p, context->objective, best_policy(context, trial)));

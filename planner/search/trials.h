@@ -98,8 +98,9 @@ void baselines_free(struct baselines *baselines);
 /* The plan of a policy that fetches on demand, replayed. NULL where it does not fit, or is known
  * before it is replayed to be worse than `most` (see objective_figure; INFINITY: all are wanted).
  */
-struct plan *baselines_policy(const struct baselines *baselines, const struct policy_ops *policy,
-                              enum objective objective, double most);
+struct plan *baselines_policy(const struct baselines *baselines,
+                              const struct pstar_policy_ops *policy, enum objective objective,
+                              double most);
 
 /* The plan of a strategy, replayed; it places the optimizer itself. NULL where it does not fit. */
 struct plan *baselines_strategy(const struct baselines *baselines, const struct strategy *strategy);

@@ -171,7 +171,7 @@ struct trace *random_iteration(GRand *random)
     return trace;
 }
 
-const struct policy_ops *random_policy(GRand *random)
+const struct pstar_policy_ops *random_policy(GRand *random)
 {
     gint32 count = 0;
     while (policy_all[count])

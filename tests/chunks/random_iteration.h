@@ -10,7 +10,7 @@
 struct trace *random_iteration(GRand *random);
 
 /* Any of policy_all. */
-const struct policy_ops *random_policy(GRand *random);
+const struct pstar_policy_ops *random_policy(GRand *random);
 
 /* A seed for a property test: PSTAR_SEED of the environment, or the time's; printed. */
 guint32 random_seed(void);

@@ -300,7 +300,8 @@ static void job_clear(struct job *job)
 
 static void test_plain(void)
 {
-    static const struct policy_ops *const policies[] = {&policy_fifo, &policy_lru, &policy_opt};
+    static const struct pstar_policy_ops *const policies[] = {&policy_fifo, &policy_lru,
+                                                              &policy_opt};
     GRand *random = g_rand_new_with_seed(random_seed());
     for (int i = 0; i < 2000; i++) {
         struct job job;

@@ -123,7 +123,7 @@ static void check_policies(const struct fixture *f)
     const struct replay_view view = {f->trace, f->candidate->accesses, f->costs};
     struct baselines *baselines = baselines_new(&f->job, &spec);
 
-    for (const struct policy_ops *const *p = policy_all; *p; p++) {
+    for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
         struct plan *plan = baselines_policy(baselines, *p, OBJECTIVE_TIME, INFINITY);
         check_plan(f, plan);
         double least = on_demand_lower_bound(&view, plan, OBJECTIVE_TIME);

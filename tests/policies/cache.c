@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-void cache_open(struct cache *cache, const struct policy_ops *policy,
+void cache_open(struct cache *cache, const struct pstar_policy_ops *policy,
                 const struct requests *requests, uint64_t room)
 {
     uint32_t chunks = requests->chunk_count;
@@ -22,17 +22,17 @@ void cache_open(struct cache *cache, const struct policy_ops *policy,
         cache->bytes[c] = 1;
     for (uint32_t i = requests->count; i-- > 0;)
         cache->next_use[requests->items[i].chunk] = i;
-    cache->view = (struct policy_view){.chunk_count = chunks,
-                                       .moment_count = requests->count,
-                                       .chunk_bytes = cache->bytes,
-                                       .pinned = cache->pinned,
-                                       .dirty = cache->dirty,
-                                       .next_use = cache->next_use,
-                                       .moment = &cache->moment,
-                                       .iteration = &cache->iteration,
-                                       .ahead = cache->ahead,
-                                       .capacity = cache->capacity,
-                                       .incoming = &cache->incoming};
+    cache->view = (struct pstar_policy_view){.chunk_count = chunks,
+                                             .moment_count = requests->count,
+                                             .chunk_bytes = cache->bytes,
+                                             .pinned = cache->pinned,
+                                             .dirty = cache->dirty,
+                                             .next_use = cache->next_use,
+                                             .moment = &cache->moment,
+                                             .iteration = &cache->iteration,
+                                             .ahead = cache->ahead,
+                                             .capacity = cache->capacity,
+                                             .incoming = &cache->incoming};
     cache->state = policy->open(&cache->view);
 }
 
@@ -94,7 +94,7 @@ bool cache_request(struct cache *cache, const struct requests *requests)
     cache->pinned[request->chunk] = pinned;
     cache->next_use[request->chunk] = requests->next[cache->moment];
     const struct request *next = &requests->items[requests->next[cache->moment] % requests->count];
-    cache->ahead[request->chunk] = POLICY_AHEAD_READ | (next->writes ? POLICY_AHEAD_WRITE : 0);
+    cache->ahead[request->chunk] = PSTAR_AHEAD_READ | (next->writes ? PSTAR_AHEAD_WRITE : 0);
     cache->dirty[request->chunk] |= request->writes != 0;
     if (cache->policy->touch)
         cache->policy->touch(cache->state, request->chunk);

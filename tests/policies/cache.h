@@ -7,7 +7,7 @@
 #include "tests/policies/requests.h"
 
 struct cache {
-    const struct policy_ops *policy;
+    const struct pstar_policy_ops *policy;
     void *state;
     uint32_t chunk_count, resident_count;
     uint8_t *resident, *pinned, *dirty; /* [chunk_count] */
@@ -18,10 +18,10 @@ struct cache {
     uint64_t room;
     uint64_t *capacity;           /* [requests + 1] */
     uint32_t misses, write_backs; /* so far */
-    struct policy_view view;
+    struct pstar_policy_view view;
 };
 
-void cache_open(struct cache *cache, const struct policy_ops *policy,
+void cache_open(struct cache *cache, const struct pstar_policy_ops *policy,
                 const struct requests *requests, uint64_t room);
 void cache_close(struct cache *cache);
 

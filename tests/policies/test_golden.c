@@ -18,7 +18,7 @@ static const struct golden {
     {"opt-dirty", {1698, 1236, 727, 284}},
 };
 
-static uint32_t misses_beside_oracle(const struct policy_ops *policy,
+static uint32_t misses_beside_oracle(const struct pstar_policy_ops *policy,
                                      const struct requests *requests, uint32_t room)
 {
     struct cache cache;

@@ -8,7 +8,7 @@ enum { CHUNKS = 40, MOMENTS = 12, STEPS = 4000 };
 
 struct model {
     GRand *random;
-    struct policy_view view;
+    struct pstar_policy_view view;
     struct policy_next_use *set;
     uint32_t next_use[CHUNKS], moment, iteration;
     uint8_t pinned[CHUNKS], in_set[CHUNKS];
@@ -72,12 +72,12 @@ static void step(struct model *model)
 static void open_model(struct model *model, GRand *random)
 {
     *model = (struct model){.random = random};
-    model->view = (struct policy_view){.chunk_count = CHUNKS,
-                                       .moment_count = MOMENTS,
-                                       .pinned = model->pinned,
-                                       .next_use = model->next_use,
-                                       .moment = &model->moment,
-                                       .iteration = &model->iteration};
+    model->view = (struct pstar_policy_view){.chunk_count = CHUNKS,
+                                             .moment_count = MOMENTS,
+                                             .pinned = model->pinned,
+                                             .next_use = model->next_use,
+                                             .moment = &model->moment,
+                                             .iteration = &model->iteration};
     model->set = policy_next_use_open(&model->view);
 }
 

@@ -41,7 +41,7 @@ static void test_refused(void)
 static void test_example(void)
 {
     g_autoptr(GError) error = NULL;
-    const struct policy_ops *mru = policy_open(EXAMPLE_PLUGIN, &error);
+    const struct pstar_policy_ops *mru = policy_open(EXAMPLE_PLUGIN, &error);
     g_assert_no_error(error);
     g_assert_cmpstr(mru->name, ==, "mru");
     struct requests *loop = requests_parse("0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n");

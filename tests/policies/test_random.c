@@ -73,7 +73,7 @@ static void disturb(struct cache *cache, GRand *random)
     }
 }
 
-static void treat(const struct policy_ops *policy, GRand *random)
+static void treat(const struct pstar_policy_ops *policy, GRand *random)
 {
     uint32_t chunks = (uint32_t)g_rand_int_range(random, 1, 40);
     struct requests *requests = requests_draw(random, 100, chunks);

@@ -16,8 +16,8 @@ static struct requests *loop(uint32_t chunks, bool and_back)
 }
 
 /* Misses of the third iteration. */
-static uint32_t steady_misses(const struct policy_ops *policy, const struct requests *requests,
-                              uint32_t room)
+static uint32_t steady_misses(const struct pstar_policy_ops *policy,
+                              const struct requests *requests, uint32_t room)
 {
     struct cache cache;
     cache_open(&cache, policy, requests, room);
@@ -53,8 +53,8 @@ static void test_scan_resistance(void)
         g_string_append_printf(text, "%u\n%u\n%u\n", i % 10, (i + 3) % 10, 10 + i);
     struct requests *requests = requests_parse(text->str);
     g_string_free(text, TRUE);
-    const struct policy_ops *resistant[] = {&policy_lfu, &policy_arc, &policy_s3fifo, &policy_sieve,
-                                            &policy_opt};
+    const struct pstar_policy_ops *resistant[] = {&policy_lfu, &policy_arc, &policy_s3fifo,
+                                                  &policy_sieve, &policy_opt};
     for (uint32_t i = 0; i < G_N_ELEMENTS(resistant); i++)
         g_assert_cmpuint(steady_misses(resistant[i], requests, 20), <=, 210);
     g_assert_cmpuint(steady_misses(&policy_fifo, requests, 20), >, 250);
@@ -112,7 +112,7 @@ static void test_random_is_fair(void)
 static void test_awaited_use_is_no_reuse(void)
 {
     struct requests *requests = requests_parse("0\n1\n2\n3\n");
-    const struct policy_ops *policies[] = {&policy_lfu, &policy_clock, &policy_sieve};
+    const struct pstar_policy_ops *policies[] = {&policy_lfu, &policy_clock, &policy_sieve};
     for (uint32_t p = 0; p < G_N_ELEMENTS(policies); p++) {
         struct cache cache;
         cache_open(&cache, policies[p], requests, 3);
@@ -134,7 +134,7 @@ static void test_awaited_use_is_no_reuse(void)
 static void test_unasked_leaves_no_ghost(void)
 {
     struct requests *requests = requests_parse("0\n0\n1\n2\n3\n");
-    const struct policy_ops *policies[] = {&policy_arc, &policy_s3fifo};
+    const struct pstar_policy_ops *policies[] = {&policy_arc, &policy_s3fifo};
     for (uint32_t p = 0; p < G_N_ELEMENTS(policies); p++) {
         struct cache cache;
         cache_open(&cache, policies[p], requests, 3);

@@ -7,7 +7,7 @@
 enum { CHUNKS = 4, MOMENTS = 12 };
 
 struct iteration {
-    struct policy_view view;
+    struct pstar_policy_view view;
     uint64_t bytes[CHUNKS], capacity[MOMENTS + 1];
     GArray *gaps;
 };
@@ -28,15 +28,15 @@ static void draw(struct iteration *iteration, GRand *random)
         struct policy_gap gap = {.chunk = chunk[m], .moment = m, .next = m + 1};
         while (chunk[gap.next % MOMENTS] != chunk[m])
             gap.next++;
-        gap.ahead = g_rand_int_range(random, 0, 8) ? POLICY_AHEAD_READ : 0;
-        gap.ahead |= g_rand_boolean(random) || !gap.ahead ? POLICY_AHEAD_WRITE : 0;
-        gap.ahead |= g_rand_int_range(random, 0, 8) ? 0 : POLICY_AHEAD_HOST;
+        gap.ahead = g_rand_int_range(random, 0, 8) ? PSTAR_AHEAD_READ : 0;
+        gap.ahead |= g_rand_boolean(random) || !gap.ahead ? PSTAR_AHEAD_WRITE : 0;
+        gap.ahead |= g_rand_int_range(random, 0, 8) ? 0 : PSTAR_AHEAD_HOST;
         g_array_append_val(iteration->gaps, gap);
     }
-    iteration->view = (struct policy_view){.chunk_count = CHUNKS,
-                                           .moment_count = MOMENTS,
-                                           .chunk_bytes = iteration->bytes,
-                                           .capacity = iteration->capacity};
+    iteration->view = (struct pstar_policy_view){.chunk_count = CHUNKS,
+                                                 .moment_count = MOMENTS,
+                                                 .chunk_bytes = iteration->bytes,
+                                                 .capacity = iteration->capacity};
 }
 
 static bool fits(const struct iteration *iteration, uint32_t stays)
@@ -65,15 +65,15 @@ static uint64_t move(const struct iteration *iteration, uint32_t stays)
     for (uint32_t time = 0; time < 2 * MOMENTS; time++) {
         const struct policy_gap *gap = &gaps[time % MOMENTS];
         uint64_t bytes = time < MOMENTS ? 0 : iteration->bytes[gap->chunk];
-        bool stay = stays >> (time % MOMENTS) & 1, read = gap->ahead & POLICY_AHEAD_READ;
-        bool host = gap->ahead & POLICY_AHEAD_HOST, dead = !read && !host;
+        bool stay = stays >> (time % MOMENTS) & 1, read = gap->ahead & PSTAR_AHEAD_READ;
+        bool host = gap->ahead & PSTAR_AHEAD_HOST, dead = !read && !host;
         if (dirty[gap->chunk] && !dead && (host || !stay))
             moved += bytes;
         if (read && !stay)
             moved += bytes;
         if (host || !stay || dead)
             dirty[gap->chunk] = false;
-        if (gap->ahead & POLICY_AHEAD_WRITE)
+        if (gap->ahead & PSTAR_AHEAD_WRITE)
             dirty[gap->chunk] = true;
     }
     return moved;
@@ -101,7 +101,7 @@ static void test_beside_all_plans(void)
         for (uint32_t g = 0; g < MOMENTS; g++) {
             const struct policy_gap *gap = &g_array_index(iteration.gaps, struct policy_gap, g);
             stays |= (uint32_t)gap->stays << g;
-            g_assert_true(!gap->stays || gap->ahead & POLICY_AHEAD_READ);
+            g_assert_true(!gap->stays || gap->ahead & PSTAR_AHEAD_READ);
         }
         g_assert_true(fits(&iteration, stays));
         uint64_t mine = move(&iteration, stays), best = least_of_all(&iteration);
@@ -126,16 +126,16 @@ static void test_beside_all_plans(void)
 static void test_host_decides(void)
 {
     uint64_t bytes[] = {1, 1}, capacity[] = {1, 1, 2, 2, 2};
-    struct policy_view view = {
+    struct pstar_policy_view view = {
         .chunk_count = 2, .moment_count = 4, .chunk_bytes = bytes, .capacity = capacity};
     struct policy_gap gaps[] = {
-        {.chunk = 0, .moment = 2, .next = 6, .ahead = POLICY_AHEAD_READ | POLICY_AHEAD_WRITE},
-        {.chunk = 1, .moment = 3, .next = 7, .ahead = POLICY_AHEAD_READ | POLICY_AHEAD_WRITE},
+        {.chunk = 0, .moment = 2, .next = 6, .ahead = PSTAR_AHEAD_READ | PSTAR_AHEAD_WRITE},
+        {.chunk = 1, .moment = 3, .next = 7, .ahead = PSTAR_AHEAD_READ | PSTAR_AHEAD_WRITE},
     };
     for (uint32_t of_host = 0; of_host < 2; of_host++) {
         GArray *array = g_array_new(FALSE, FALSE, sizeof(struct policy_gap));
         g_array_append_vals(array, gaps, 2);
-        g_array_index(array, struct policy_gap, of_host).ahead |= POLICY_AHEAD_HOST;
+        g_array_index(array, struct policy_gap, of_host).ahead |= PSTAR_AHEAD_HOST;
         g_assert_cmpuint(policy_stays_plan(&view, array), ==, 1);
         g_assert_cmpuint(g_array_index(array, struct policy_gap, of_host).stays, ==, 0);
         g_assert_cmpuint(g_array_index(array, struct policy_gap, !of_host).stays, ==, 1);

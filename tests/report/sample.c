@@ -86,7 +86,7 @@ struct trace *sample_trace(const char *suffix)
 }
 
 static struct plan *plan_of(const struct trace *trace, uint64_t device_budget,
-                            const struct policy_ops *policy)
+                            const struct pstar_policy_ops *policy)
 {
     GError *error = NULL;
     struct layout *layout = layout_pack_uniform(trace, SAMPLE_CHUNK_BYTES, &error);

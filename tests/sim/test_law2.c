@@ -23,7 +23,7 @@ struct draw {
     uint8_t recompute[4], offload[4], *every; /* [layers], [layers], [tensors] */
     uint64_t chunk_bytes, device_budget, host_budget;
     uint32_t look_ahead;
-    const struct policy_ops *policy;
+    const struct pstar_policy_ops *policy;
     const char *link;
     bool planned, collected;
 };

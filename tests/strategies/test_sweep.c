@@ -8,7 +8,7 @@
 
 enum { TRIALS = 8 };
 
-static const struct policy_ops *const policies[] = {&policy_opt, &policy_lru, NULL};
+static const struct pstar_policy_ops *const policies[] = {&policy_opt, &policy_lru, NULL};
 
 struct fixture {
     struct trace *trace;

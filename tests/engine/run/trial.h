@@ -21,7 +21,7 @@ struct trial_job {
 struct trial_placement {
     const struct device_ops *device; /* NULL: the CPU's */
     uint64_t chunk_bytes;
-    const struct policy_ops *policy;
+    const struct pstar_policy_ops *policy;
     const char
         *strategy;    /* instead of the policy, the host's updates and the host's budget; NULL */
     double room;      /* of the device budget: 0 the least that fits, 1 everything */

@@ -2,13 +2,13 @@
 #include "policies/policy.h"
 
 #ifndef BROKEN_ABI
-#define BROKEN_ABI POLICY_ABI
+#define BROKEN_ABI PSTAR_POLICY_ABI
 #endif
 #ifndef BROKEN_NAME
 #define BROKEN_NAME "broken"
 #endif
 
-static void *broken_open(const struct policy_view *view)
+static void *broken_open(const struct pstar_policy_view *view)
 {
     return (void *)view;
 }
@@ -36,9 +36,9 @@ static uint32_t broken_victim(void *state)
 const uint32_t pstar_policy_abi = BROKEN_ABI;
 #endif
 #ifndef BROKEN_NO_POLICY
-const struct policy_ops pstar_policy = {
+const struct pstar_policy_ops pstar_policy = {
 #else
-const struct policy_ops some_policy = {
+const struct pstar_policy_ops some_policy = {
 #endif
     .name = BROKEN_NAME,
     .summary = "not to be used",
