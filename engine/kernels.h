@@ -20,6 +20,7 @@
 #define PSTAR_ENGINE_KERNELS_H
 
 #include "engine/adamw.h"
+#include "engine/host_device.h"
 #include "engine/random.h"
 #include "models/iteration.h"
 
@@ -30,6 +31,16 @@ enum kernel_gradient {
     KERNEL_GRADIENT_SET_BF16, /* bf16: overwrites; sums in fp32 and rounds once */
     KERNEL_GRADIENT_ADD_BF16  /* bf16: widens the stored value, adds in fp32, rounds */
 };
+
+HOST_DEVICE static inline bool kernel_gradient_adds(enum kernel_gradient gradient)
+{
+    return gradient == KERNEL_GRADIENT_ADD || gradient == KERNEL_GRADIENT_ADD_BF16;
+}
+
+HOST_DEVICE static inline bool kernel_gradient_is_half(enum kernel_gradient gradient)
+{
+    return gradient == KERNEL_GRADIENT_SET_BF16 || gradient == KERNEL_GRADIENT_ADD_BF16;
+}
 
 /* Inverted dropout: an element stays, divided by 1 - probability, where its word is at least
  * probability * 2^32. Element [row, column] of [rows, columns] draws word row * C + column, where C
@@ -176,6 +187,8 @@ typedef void kernel_dropout_backward(const void *context, enum model_precision p
                                      const void *dy, void *masked);
 
 /* ---- causal attention: qkv[N,3H], each row q, k, v, each of them [A,D] ---- */
+
+enum kernel_qkv { KERNEL_Q, KERNEL_K, KERNEL_V };
 
 /* Dropout is on the probabilities [B*A*T, T]. lse fp32 [B,A,T]. There is no workspace. */
 typedef void kernel_attention_forward(const void *context, enum model_precision precision,

@@ -15,7 +15,7 @@
 struct cpu_device {
     struct device device;
     struct cpu_memory memory;
-    struct cores cores;
+    struct core_sets cores;
     struct nodes *nodes; /* of the host's cores */
     struct queues *queues;
     struct link link[MOVER_QUEUES];        /* H2D and D2H */

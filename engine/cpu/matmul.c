@@ -164,7 +164,7 @@ static uint64_t onednn_scratch(dnnl_engine_t engine, const_dnnl_primitive_desc_t
 enum { TILE = WIDENED_MATMUL_TILE };
 
 /* A piece of a stored matrix: `rows` and `columns` as stored. */
-struct piece {
+struct matrix_piece {
     uint32_t row, column, rows, columns;
 };
 
@@ -174,16 +174,16 @@ static uint32_t least(uint32_t a, uint32_t b)
 }
 
 /* The tile at [row, column] of a matrix of [rows, columns] that may be stored transposed. */
-static struct piece piece_at(uint32_t row, uint32_t column, uint32_t rows, uint32_t columns,
-                             bool transposed)
+static struct matrix_piece piece_at(uint32_t row, uint32_t column, uint32_t rows, uint32_t columns,
+                                    bool transposed)
 {
     uint32_t high = least(TILE, rows - row), wide = least(TILE, columns - column);
-    return transposed ? (struct piece){column, row, wide, high}
-                      : (struct piece){row, column, high, wide};
+    return transposed ? (struct matrix_piece){column, row, wide, high}
+                      : (struct matrix_piece){row, column, high, wide};
 }
 
 /* Into rows of TILE elements. */
-static void widen(const uint16_t *from, uint64_t stride, struct piece piece, float *to)
+static void widen(const uint16_t *from, uint64_t stride, struct matrix_piece piece, float *to)
 {
 #pragma omp parallel for
     for (uint32_t r = 0; r < piece.rows; r++)
@@ -191,7 +191,7 @@ static void widen(const uint16_t *from, uint64_t stride, struct piece piece, flo
             to[r * TILE + i] = bf16_widen(from[(piece.row + r) * stride + piece.column + i]);
 }
 
-static void store(const struct matmul_shape *shape, struct piece piece, const float *sums,
+static void store(const struct matmul_shape *shape, struct matrix_piece piece, const float *sums,
                   const uint16_t *bias, void *c)
 {
     uint64_t stride = matmul_c_row(shape);
@@ -217,7 +217,7 @@ void widened_matmul(const struct matmul_shape *shape, const uint16_t *a, const u
     g_assert(!shape->add || shape->out == MODEL_FP32);
     for (uint32_t m = 0; m < shape->M; m += TILE)
         for (uint32_t n = 0; n < shape->N; n += TILE) {
-            struct piece to = piece_at(m, n, shape->M, shape->N, false);
+            struct matrix_piece to = piece_at(m, n, shape->M, shape->N, false);
             for (uint32_t k = 0; k < shape->K; k += TILE) {
                 widen(a, a_stride, piece_at(m, k, shape->M, shape->K, shape->transposed_a), a_tile);
                 widen(b, b_stride, piece_at(k, n, shape->K, shape->N, shape->transposed_b), b_tile);
@@ -235,7 +235,7 @@ enum { SCRATCH_ALIGNMENT = 64, ARGUMENTS_MAX = 5 };
 
 /* One shape's primitive with the memories that its arguments are set in; no primitive where the
  * library has none. */
-struct product {
+struct matmul_product {
     dnnl_primitive_t primitive;
     dnnl_exec_arg_t arguments[ARGUMENTS_MAX]; /* a, b, c, scratch, bias */
     int count;
@@ -247,7 +247,7 @@ struct matmul_library {
     unsigned threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    GHashTable *products; /* struct matmul_shape -> struct product */
+    GHashTable *products; /* struct matmul_shape -> struct matmul_product */
     void *scratch;
     uint64_t scratch_bytes;
 };
@@ -268,7 +268,7 @@ static gboolean shape_equal(gconstpointer a, gconstpointer b)
 
 static void product_free(gpointer data)
 {
-    struct product *product = data;
+    struct matmul_product *product = data;
     for (int i = 0; i < product->count; i++)
         dnnl_memory_destroy(product->arguments[i].memory);
     if (product->primitive)
@@ -325,7 +325,7 @@ static dnnl_data_type_t type_of(uint8_t precision)
     return precision == MODEL_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-static void add_argument(struct product *product, int id, dnnl_memory_t memory)
+static void add_argument(struct matmul_product *product, int id, dnnl_memory_t memory)
 {
     product->arguments[product->count++] = (dnnl_exec_arg_t){id, memory};
 }
@@ -333,7 +333,7 @@ static void add_argument(struct product *product, int id, dnnl_memory_t memory)
 /* `bias` is NULL where the shape has none. */
 static void make_product(struct matmul_library *library, bool add, const dnnl_memory_desc_t *a,
                          const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
-                         const dnnl_memory_desc_t *c, struct product *product)
+                         const dnnl_memory_desc_t *c, struct matmul_product *product)
 {
     dnnl_primitive_desc_t matmul;
     dnnl_memory_t scratch;
@@ -350,9 +350,10 @@ static void make_product(struct matmul_library *library, bool add, const dnnl_me
     onednn_check(dnnl_primitive_desc_destroy(matmul));
 }
 
-static struct product *product_new(struct matmul_library *library, const struct matmul_shape *shape)
+static struct matmul_product *product_new(struct matmul_library *library,
+                                          const struct matmul_shape *shape)
 {
-    struct product *product = g_new0(struct product, 1);
+    struct matmul_product *product = g_new0(struct matmul_product, 1);
     dnnl_data_type_t in = type_of(shape->in), out = type_of(shape->out);
     dnnl_memory_desc_t a = onednn_matrix(shape->M, shape->K, matmul_a_row(shape),
                                          shape->transposed_a, in);
@@ -368,10 +369,10 @@ static struct product *product_new(struct matmul_library *library, const struct 
     return product;
 }
 
-static struct product *find_product(struct matmul_library *library,
-                                    const struct matmul_shape *shape)
+static struct matmul_product *find_product(struct matmul_library *library,
+                                           const struct matmul_shape *shape)
 {
-    struct product *product = g_hash_table_lookup(library->products, shape);
+    struct matmul_product *product = g_hash_table_lookup(library->products, shape);
     if (!product) {
         product = product_new(library, shape);
         g_hash_table_insert(library->products, g_memdup2(shape, sizeof *shape), product);
@@ -380,7 +381,7 @@ static struct product *find_product(struct matmul_library *library,
 }
 
 /* oneDNN's memories take pointers to what may be written. */
-static void set_argument(struct product *product, int argument, const void *data)
+static void set_argument(struct matmul_product *product, int argument, const void *data)
 {
     onednn_check(dnnl_memory_set_data_handle(product->arguments[argument].memory, (void *)data));
 }
@@ -404,8 +405,8 @@ static void run_fp32(const struct matmul_shape *s, const float *a, const float *
                             s->add || s->bias ? 1 : 0, c, matmul_c_row(s)));
 }
 
-static void run_primitive(struct matmul_library *library, struct product *product, const void *a,
-                          const void *b, const void *bias, void *c)
+static void run_primitive(struct matmul_library *library, struct matmul_product *product,
+                          const void *a, const void *b, const void *bias, void *c)
 {
     set_argument(product, ARGUMENT_A, a);
     set_argument(product, ARGUMENT_B, b);
@@ -426,7 +427,7 @@ void matmul_run(struct matmul_library *library, const struct matmul_shape *shape
         run_fp32(shape, a, b, bias, c);
         return;
     }
-    struct product *product = find_product(library, shape);
+    struct matmul_product *product = find_product(library, shape);
     if (product->primitive) {
         run_primitive(library, product, a, b, bias, c);
     } else {

@@ -102,11 +102,11 @@ static bool open_host(struct cpu_memory *memory, const struct nodes_spread *spre
     if (memory->host_pool_bytes == 0)
         return true;
     int file = memfd_create("pstar host pool", MFD_CLOEXEC);
-    bool mapped = map_twice(memory, file, spread) ||
-                  refuse(error, "a host pool", memory->host_pool_bytes);
+    bool ok = map_twice(memory, file, spread) ||
+              refuse(error, "a host pool", memory->host_pool_bytes);
     if (file >= 0)
         close(file);
-    return mapped;
+    return ok;
 }
 
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,

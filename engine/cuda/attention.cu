@@ -58,7 +58,7 @@ __device__ inline void tile_rows_load(const struct attention &a, const T *first,
 
 template <int WIDTH, typename T>
 __device__ inline void tile_qkv_load(const struct attention &a, const struct attention_head &h,
-                                     enum attention_part part, uint32_t tile, float scale,
+                                     enum kernel_qkv part, uint32_t tile, float scale,
                                      struct tile_rows<WIDTH> &rows)
 {
     const T *first = (const T *)a.qkv + attention_qkv_at(a, h, part, 0);
@@ -118,7 +118,7 @@ __device__ inline void thread_row_store(const struct attention &a, T *first, uin
 
 template <int WIDTH, typename T>
 __device__ inline void thread_qkv_store(const struct attention &a, const struct attention_head &h,
-                                        enum attention_part part, uint32_t tile, float scale,
+                                        enum kernel_qkv part, uint32_t tile, float scale,
                                         const struct thread_rows<WIDTH> &rows)
 {
     T *first = (T *)a.dqkv + attention_qkv_at(a, h, part, 0);
@@ -147,7 +147,7 @@ template <int WIDTH> struct forward_shared {
 
 /* What the thread's rows have seen so far: the greatest score, the sum of the exponentials relative
  * to it, and the values weighted by them. The 16 threads of a row hold the same max and sum. */
-template <int WIDTH> struct progress {
+template <int WIDTH> struct thread_progress {
     float max[ROWS_EACH], sum[ROWS_EACH];
     struct thread_rows<WIDTH> o;
 };
@@ -174,7 +174,7 @@ __device__ static inline float row_sum(const float s[SCORES_EACH])
 template <int WIDTH>
 __device__ inline void advance(const struct attention &a, const struct attention_head &h,
                                uint32_t queries, uint32_t keys, int i, float s[SCORES_EACH],
-                               struct progress<WIDTH> &p)
+                               struct thread_progress<WIDTH> &p)
 {
     float max = fmaxf(row_max(s), p.max[i]);
     float old = exponential(p.max[i] - max);
@@ -195,7 +195,7 @@ __device__ inline void advance(const struct attention &a, const struct attention
 
 template <typename T, int WIDTH>
 __device__ inline void store(const struct attention &a, const struct attention_head &h,
-                             uint32_t queries, const struct progress<WIDTH> &p)
+                             uint32_t queries, const struct thread_progress<WIDTH> &p)
 {
     T *first = (T *)a.o + attention_o_at(a, h, 0);
     for (int i = 0; i < ROWS_EACH; i++) {
@@ -213,13 +213,13 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) forward_kernel(struct atten
     struct forward_shared<WIDTH> *shared = (struct forward_shared<WIDTH> *)shared_memory();
     struct attention_head h = attention_head_of(a, blockIdx.y);
     uint32_t queries = gridDim.x - 1 - blockIdx.x;
-    struct progress<WIDTH> p = {
+    struct thread_progress<WIDTH> p = {
     };
     for (int i = 0; i < ROWS_EACH; i++)
         p.max[i] = -INFINITY;
-    tile_qkv_load<WIDTH, T>(a, h, ATTENTION_Q, queries, a.scale, shared->q);
+    tile_qkv_load<WIDTH, T>(a, h, KERNEL_Q, queries, a.scale, shared->q);
     for (uint32_t keys = 0; keys <= queries; keys++) {
-        tile_qkv_load<WIDTH, T>(a, h, ATTENTION_K, keys, 1, shared->kv);
+        tile_qkv_load<WIDTH, T>(a, h, KERNEL_K, keys, 1, shared->kv);
         __syncthreads();
         struct thread_scores s = tile_product(shared->q, shared->kv);
         thread_scores_mask(queries, keys, s);
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) forward_kernel(struct atten
             advance(a, h, queries, keys, i, s.at[i], p);
         tile_scores_store(s, shared->scores);
         __syncthreads(); /* the scores are there, the keys have been read */
-        tile_qkv_load<WIDTH, T>(a, h, ATTENTION_V, keys, 1, shared->kv);
+        tile_qkv_load<WIDTH, T>(a, h, KERNEL_V, keys, 1, shared->kv);
         __syncthreads();
         tile_product_add<false>(shared->scores, shared->kv, p.o);
         __syncthreads();
@@ -267,7 +267,7 @@ __device__ inline void load_queries(const struct attention &a, const struct atte
                                     uint32_t tile, struct backward_shared<WIDTH> *shared)
 {
     const T *dout = (const T *)a.dout + attention_o_at(a, h, 0);
-    tile_qkv_load<WIDTH, T>(a, h, ATTENTION_Q, tile, a.scale, shared->q);
+    tile_qkv_load<WIDTH, T>(a, h, KERNEL_Q, tile, a.scale, shared->q);
     tile_rows_load(a, dout, (uint64_t)a.A * a.D, tile, 1, shared->dout);
 }
 
@@ -275,8 +275,8 @@ template <int WIDTH, typename T>
 __device__ inline void load_keys(const struct attention &a, const struct attention_head &h,
                                  uint32_t tile, struct backward_shared<WIDTH> *shared)
 {
-    tile_qkv_load<WIDTH, T>(a, h, ATTENTION_K, tile, 1, shared->k);
-    tile_qkv_load<WIDTH, T>(a, h, ATTENTION_V, tile, 1, shared->v);
+    tile_qkv_load<WIDTH, T>(a, h, KERNEL_K, tile, 1, shared->k);
+    tile_qkv_load<WIDTH, T>(a, h, KERNEL_V, tile, 1, shared->v);
 }
 
 /* Of row i of the thread: p holds the scores and ds the gradient of what was dropped out of. */
@@ -332,7 +332,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) queries_kernel(struct atten
         tile_product_add<false>(shared->ds, shared->k, dq);
         __syncthreads();
     }
-    thread_qkv_store<WIDTH, T>(a, h, ATTENTION_Q, queries, a.scale, dq);
+    thread_qkv_store<WIDTH, T>(a, h, KERNEL_Q, queries, a.scale, dq);
 }
 
 template <typename T, int WIDTH>
@@ -353,8 +353,8 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) keys_kernel(struct attentio
         tile_product_add<true>(shared->ds, shared->q, dk);
         __syncthreads();
     }
-    thread_qkv_store<WIDTH, T>(a, h, ATTENTION_K, keys, 1, dk);
-    thread_qkv_store<WIDTH, T>(a, h, ATTENTION_V, keys, 1, dv);
+    thread_qkv_store<WIDTH, T>(a, h, KERNEL_K, keys, 1, dk);
+    thread_qkv_store<WIDTH, T>(a, h, KERNEL_V, keys, 1, dv);
 }
 
 template <typename T, int WIDTH>

@@ -21,8 +21,6 @@ struct attention {
     void *dqkv;
 };
 
-enum attention_part { ATTENTION_Q, ATTENTION_K, ATTENTION_V };
-
 /* One head of one sequence. */
 struct attention_head {
     uint32_t head; /* b*A + a */
@@ -40,7 +38,7 @@ __device__ static inline struct attention_head attention_head_of(const struct at
 /* The head's first element in the row of token t, of qkv and of o, and the rows' strides. */
 __device__ static inline uint64_t attention_qkv_at(const struct attention &a,
                                                    const struct attention_head &h,
-                                                   enum attention_part part, uint32_t t)
+                                                   enum kernel_qkv part, uint32_t t)
 {
     return (h.row + t) * 3 * a.A * a.D + ((uint64_t)part * a.A + h.a) * a.D;
 }

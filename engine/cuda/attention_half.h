@@ -85,7 +85,7 @@ __device__ inline void half_rows_copy(const struct attention &a, const uint16_t 
 
 template <int ROWS, int WIDTH>
 __device__ inline void half_qkv_copy(const struct attention &a, const struct attention_head &h,
-                                     enum attention_part part, uint32_t first,
+                                     enum kernel_qkv part, uint32_t first,
                                      struct half_rows<ROWS, WIDTH> &rows)
 {
     const uint16_t *from = (const uint16_t *)a.qkv + attention_qkv_at(a, h, part, 0);
@@ -182,7 +182,7 @@ __device__ inline void half_row_store(const struct attention &a, uint16_t *to, u
 
 template <int BANDS, int WIDTH>
 __device__ inline void half_qkv_store(const struct attention &a, const struct attention_head &h,
-                                      enum attention_part part, uint32_t first, float scale,
+                                      enum kernel_qkv part, uint32_t first, float scale,
                                       const struct warp_sums<BANDS, WIDTH> &sums)
 {
     uint16_t *to = (uint16_t *)a.dqkv + attention_qkv_at(a, h, part, 0);
@@ -248,8 +248,8 @@ template <int WIDTH>
 __device__ inline void half_keys_copy(const struct attention &a, const struct attention_head &h,
                                       uint32_t keys, struct half_keys<WIDTH> &tile)
 {
-    half_qkv_copy(a, h, ATTENTION_K, keys, tile.k);
-    half_qkv_copy(a, h, ATTENTION_V, keys, tile.v);
+    half_qkv_copy(a, h, KERNEL_K, keys, tile.k);
+    half_qkv_copy(a, h, KERNEL_V, keys, tile.v);
     copy_group();
 }
 

@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(HALF_THREADS) half_queries_kernel(struct atten
     struct warp_rows<BANDS, WIDTH> q, dout;
     struct warp_sums<BANDS, WIDTH> dq = {
     };
-    half_qkv_copy(a, h, ATTENTION_Q, queries, shared->rows.q);
+    half_qkv_copy(a, h, KERNEL_Q, queries, shared->rows.q);
     half_dout_copy(a, h, queries, shared->rows.dout);
     copy_group();
     struct row_values<BANDS> values = row_values_of<BANDS>(a, h, queries);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(HALF_THREADS) half_queries_kernel(struct atten
         for (int slice = 0; slice < TILE / QUERIES_SLICE; slice++)
             queries_slice(a, h, q, dout, values, queries, keys, tile, slice, dq);
     }
-    half_qkv_store(a, h, ATTENTION_Q, queries, a.scale, dq);
+    half_qkv_store(a, h, KERNEL_Q, queries, a.scale, dq);
 }
 
 /* A tile of queries, and what is theirs. */
@@ -128,7 +128,7 @@ __device__ inline void half_queries_copy(const struct attention &a, const struct
 {
     struct attention_head again = {afresh(h.head), h.row, h.a}; /* spares registers */
     uint32_t t = queries + threadIdx.x % TILE;
-    half_qkv_copy(a, h, ATTENTION_Q, queries, tile.q);
+    half_qkv_copy(a, h, KERNEL_Q, queries, tile.q);
     half_dout_copy(a, h, queries, tile.dout);
     if (threadIdx.x < TILE)
         copy_start_word(&tile.lse[t - queries], a.lse_read + (uint64_t)again.head * a.T + t,
@@ -247,8 +247,8 @@ __global__ void __launch_bounds__(HALF_THREADS) half_keys_kernel(struct attentio
     struct warp_rows<BANDS, WIDTH> k, v;
     struct warp_sums<BANDS, WIDTH> dk = {}, dv = {
     };
-    half_qkv_copy(a, h, ATTENTION_K, keys, shared->rows.k);
-    half_qkv_copy(a, h, ATTENTION_V, keys, shared->rows.v);
+    half_qkv_copy(a, h, KERNEL_K, keys, shared->rows.k);
+    half_qkv_copy(a, h, KERNEL_V, keys, shared->rows.v);
     copy_group();
     copy_wait<0>();
     __syncthreads();
@@ -271,8 +271,8 @@ __global__ void __launch_bounds__(HALF_THREADS) half_keys_kernel(struct attentio
         for (int slice = 0; slice < TILE / KEYS_SLICE; slice++)
             keys_slice(a, k, v, keys, queries, tile, slice, dk, dv);
     }
-    half_qkv_store(a, h, ATTENTION_K, keys, a.scale, dk);
-    half_qkv_store(a, h, ATTENTION_V, keys, 1, dv);
+    half_qkv_store(a, h, KERNEL_K, keys, a.scale, dk);
+    half_qkv_store(a, h, KERNEL_V, keys, 1, dv);
 }
 
 template <int BANDS, int WIDTH>

@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(HALF_THREADS) half_forward_kernel(struct atten
     };
     for (int band = 0; band < BANDS; band++)
         p.max[band][0] = p.max[band][1] = -INFINITY;
-    half_qkv_copy(a, h, ATTENTION_Q, queries, shared->start.q);
+    half_qkv_copy(a, h, KERNEL_Q, queries, shared->start.q);
     copy_group();
     half_keys_copy(a, h, 0, shared->keys[0]);
     copy_wait<1>();

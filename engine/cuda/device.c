@@ -23,12 +23,12 @@ struct cuda_device {
     struct queues *queues; /* of the host's operators alone */
     mover_ticket host_done;
     GPtrArray *scalars; /* of pinned double arrays */
-    GArray *loaded;     /* of struct kernels */
+    GArray *loaded;     /* of struct kernel_key */
     struct device_traffic traffic;
 };
 
 /* What says which kernels an operator calls, in one run. */
-struct kernels {
+struct kernel_key {
     uint32_t kind, inputs, outputs, training;
 };
 
@@ -140,9 +140,9 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     struct cuda_device *cuda = g_new0(struct cuda_device, 1);
     cuda->device.ops = &device_cuda;
     cuda->scalars = g_ptr_array_new_with_free_func(free_pinned);
-    cuda->loaded = g_array_new(FALSE, FALSE, sizeof(struct kernels));
+    cuda->loaded = g_array_new(FALSE, FALSE, sizeof(struct kernel_key));
     g_mutex_init(&cuda->failure.lock);
-    const struct cores cores = cores_split(false);
+    const struct core_sets cores = cores_split(false);
     cuda->nodes = nodes_read(NODES_FOLDER, &cores.host);
     const struct nodes_spread spread = {cuda->nodes, options->host_cuts, options->host_cut_count};
     if (!open_queues(cuda, error) ||
@@ -204,10 +204,11 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
 /* CUDA loads a kernel when it is first called, and may wait for all streams to do so. None of them
  * may then be waiting for the host's thread, which has its own calls to make: they may not come
  * through meanwhile. */
-static void before_loading(struct cuda_device *cuda, struct kernels kernels)
+static void before_loading(struct cuda_device *cuda, struct kernel_key kernels)
 {
     for (guint i = 0; i < cuda->loaded->len; i++)
-        if (memcmp(&g_array_index(cuda->loaded, struct kernels, i), &kernels, sizeof kernels) == 0)
+        if (memcmp(&g_array_index(cuda->loaded, struct kernel_key, i), &kernels, sizeof kernels) ==
+            0)
             return;
     g_array_append_val(cuda->loaded, kernels);
     struct mover_after host = {.queue = {0}};
@@ -220,7 +221,8 @@ static mover_ticket cuda_compute(struct device *device, const struct operation *
 {
     struct cuda_device *cuda = cuda_of(device);
     const struct model_operator *op = operation->op;
-    before_loading(cuda, (struct kernels){op->kind, op->inputs, op->outputs, operation->training});
+    before_loading(cuda,
+                   (struct kernel_key){op->kind, op->inputs, op->outputs, operation->training});
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, operation));
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
@@ -230,7 +232,7 @@ static mover_ticket cuda_clip_gradient(struct device *device, const double *squa
                                        double clip, double *scale, const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
-    before_loading(cuda, (struct kernels){.kind = MODEL_KINDS}); /* it is of no operator */
+    before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS}); /* it is of no operator */
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_clip(cuda->compute, squares, count, clip, scale));
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);

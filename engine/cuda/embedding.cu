@@ -4,13 +4,13 @@
 enum { THREADS = 256 };
 
 /* The tile that a thread works on, of rows with `tiles` each, and its place within. */
-struct place {
+struct tile_place {
     uint64_t row;
     uint32_t tile;
     unsigned t;
 };
 
-__device__ static inline struct place place_of(uint32_t tiles)
+__device__ static inline struct tile_place place_of(uint32_t tiles)
 {
     uint64_t item = ((uint64_t)blockIdx.x * THREADS + threadIdx.x) / TILE_THREADS;
     return {item / tiles, (uint32_t)(item % tiles), threadIdx.x % TILE_THREADS};
@@ -33,7 +33,7 @@ template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS) embed_forward_kernel(struct embed_forward<T> a)
 {
     uint32_t tiles = tiles_of(a.H);
-    struct place p = place_of(tiles);
+    struct tile_place p = place_of(tiles);
     if (p.row >= a.N)
         return;
     const T *token = a.wte + (uint64_t)a.tokens[p.row] * a.H;
@@ -129,7 +129,7 @@ template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, TOGETHER) embed_tokens_kernel(struct embed_backward<T> a)
 {
     uint32_t tiles = tiles_of(a.H);
-    struct place p = place_of(tiles);
+    struct tile_place p = place_of(tiles);
     if (p.row >= a.N)
         return;
     uint64_t token = a.order[p.row] >> 32;
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) embed_tokens_kernel(struct 
 template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS) embed_positions_kernel(struct embed_backward<T> a)
 {
-    struct place p = place_of(tiles_of(a.H));
+    struct tile_place p = place_of(tiles_of(a.H));
     if (p.row >= a.positions)
         return;
     struct tile_part sum = {};
@@ -183,8 +183,8 @@ static void clear_rows(const struct cuda_context *cuda, enum kernel_gradient gra
                        uint32_t first, uint32_t rows, uint32_t H, void *table)
 {
     uint64_t row_bytes = (uint64_t)H *
-                         (gradient_is_half(gradient) ? sizeof(uint16_t) : sizeof(float));
-    if (!gradient_adds(gradient) && first < rows)
+                         (kernel_gradient_is_half(gradient) ? sizeof(uint16_t) : sizeof(float));
+    if (!kernel_gradient_adds(gradient) && first < rows)
         launch_clear((char *)table + first * row_bytes, (rows - first) * row_bytes, cuda->stream);
 }
 

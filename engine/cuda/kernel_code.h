@@ -226,16 +226,6 @@ __device__ inline void octet_store(T *array, uint64_t first, uint64_t end,
 
 /* ---- gradients ---- */
 
-__host__ __device__ static inline bool gradient_is_half(enum kernel_gradient gradient)
-{
-    return gradient == KERNEL_GRADIENT_SET_BF16 || gradient == KERNEL_GRADIENT_ADD_BF16;
-}
-
-__host__ __device__ static inline bool gradient_adds(enum kernel_gradient gradient)
-{
-    return gradient == KERNEL_GRADIENT_ADD || gradient == KERNEL_GRADIENT_ADD_BF16;
-}
-
 template <typename T> __device__ inline void gradient_store_as(T *to, bool add, float value)
 {
     element_store(to, add ? value + element_load(to) : value);
@@ -244,10 +234,10 @@ template <typename T> __device__ inline void gradient_store_as(T *to, bool add, 
 __device__ static inline void gradient_store(enum kernel_gradient gradient, void *to,
                                              uint64_t element, float value)
 {
-    if (gradient_is_half(gradient))
-        gradient_store_as((uint16_t *)to + element, gradient_adds(gradient), value);
+    if (kernel_gradient_is_half(gradient))
+        gradient_store_as((uint16_t *)to + element, kernel_gradient_adds(gradient), value);
     else
-        gradient_store_as((float *)to + element, gradient_adds(gradient), value);
+        gradient_store_as((float *)to + element, kernel_gradient_adds(gradient), value);
 }
 
 /* Elements `column` and the next, of a row of `columns`. */

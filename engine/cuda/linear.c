@@ -1,5 +1,5 @@
 /* Matrix products by cuBLASLt, all matrices row-major: c[M,N] = a[M,K] b[K,N], with
- * an epilogue. An algorithm is chosen once a shape, by the library's heuristic, and kept: it
+ * an epilogue. An algorithm is ok once a shape, by the library's heuristic, and kept: it
  * depends on the shape and the GPU alone. In fp32 without TF32; sums in fp32 whatever the
  * precision. */
 #include "engine/cuda/operators.h"
@@ -25,14 +25,14 @@ struct product_shape {
     uint8_t epilogue;
 };
 
-struct product {
+struct product_operands {
     const void *a, *b, *bias, *residual; /* bias, residual: NULL where there is none */
     void *c, *pre;
 };
 
 /* cuBLASLt's matrices are column-major, and a row-major matrix is the transposed one there: so it
  * is asked for c^T = b^T a^T, b first, of M and N exchanged. */
-struct plan {
+struct product_plan {
     struct product_shape shape;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t b, a, c;
@@ -46,13 +46,13 @@ struct cuda_products {
     cudaStream_t stream;
     void *workspace;
     uint64_t workspace_bytes;
-    GArray *plans;     /* of struct plan */
+    GArray *plans;     /* of struct product_plan */
     cudaError_t error; /* the first since the last cuda_products_take_error */
 };
 
 static void plan_clear(void *data)
 {
-    struct plan *plan = data;
+    struct product_plan *plan = data;
     cublasLtMatmulDescDestroy(plan->operation);
     cublasLtMatrixLayoutDestroy(plan->b);
     cublasLtMatrixLayoutDestroy(plan->a);
@@ -70,7 +70,7 @@ struct cuda_products *cuda_products_new(cudaStream_t stream, void *workspace,
     products->stream = stream;
     products->workspace = workspace;
     products->workspace_bytes = workspace_bytes;
-    products->plans = g_array_new(FALSE, TRUE, sizeof(struct plan));
+    products->plans = g_array_new(FALSE, TRUE, sizeof(struct product_plan));
     g_array_set_clear_func(products->plans, plan_clear);
     return products;
 }
@@ -111,7 +111,7 @@ static bool has_bias(const struct product_shape *shape)
            shape->epilogue == PRODUCT_GELU;
 }
 
-static bool set_epilogue(struct plan *plan)
+static bool set_epilogue(struct product_plan *plan)
 {
     const struct product_shape *shape = &plan->shape;
     bool gelu = shape->epilogue == PRODUCT_GELU;
@@ -126,7 +126,7 @@ static bool set_epilogue(struct plan *plan)
             set(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &columns, sizeof columns));
 }
 
-static bool set_pointers(struct plan *plan, const struct product *product)
+static bool set_pointers(struct product_plan *plan, const struct product_operands *product)
 {
     return (!has_bias(&plan->shape) || set(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                            &product->bias, sizeof product->bias)) &&
@@ -135,7 +135,7 @@ static bool set_pointers(struct plan *plan, const struct product *product)
                 sizeof product->pre));
 }
 
-static bool describe(struct plan *plan)
+static bool describe(struct product_plan *plan)
 {
     const struct product_shape *shape = &plan->shape;
     uint32_t M = shape->M, N = shape->N, K = shape->K;
@@ -166,20 +166,20 @@ static bool limit(cublasLtMatmulPreference_t preference, uint64_t workspace_byte
                sizeof reductions) == CUBLAS_STATUS_SUCCESS;
 }
 
-static bool choose(const struct cuda_products *products, struct plan *plan)
+static bool choose(const struct cuda_products *products, struct product_plan *plan)
 {
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t result;
     int count = 0;
     if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
         return false;
-    bool chosen = limit(preference, products->workspace_bytes) &&
-                  cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->b,
-                                                 plan->a, plan->c, plan->c, preference, 1, &result,
-                                                 &count) == CUBLAS_STATUS_SUCCESS &&
-                  count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    bool ok = limit(preference, products->workspace_bytes) &&
+              cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->b, plan->a,
+                                             plan->c, plan->c, preference, 1, &result,
+                                             &count) == CUBLAS_STATUS_SUCCESS &&
+              count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
     cublasLtMatmulPreferenceDestroy(preference);
-    if (!chosen)
+    if (!ok)
         return false;
     plan->algorithm = result.algo;
     plan->workspace_bytes = result.workspaceSize;
@@ -197,18 +197,20 @@ static bool same(const struct product_shape *p, const struct product_shape *q)
 /* The shape's plan, made when it is first met. The heuristic assumes pointers at multiples of 256
  * bytes, which all tensors and buffers are: an algorithm does not depend on where they lie. Those
  * of the epilogue it may look at, so that it is given one as good as theirs. */
-static struct plan *plan_of(struct cuda_products *products, const struct product_shape *shape)
+static struct product_plan *plan_of(struct cuda_products *products,
+                                    const struct product_shape *shape)
 {
     for (guint i = 0; i < products->plans->len; i++) {
-        struct plan *plan = &g_array_index(products->plans, struct plan, i);
+        struct product_plan *plan = &g_array_index(products->plans, struct product_plan, i);
         if (same(&plan->shape, shape))
             return plan;
     }
-    struct plan plan = {.shape = *shape};
-    const struct product aligned = {.bias = products->workspace, .pre = products->workspace};
+    struct product_plan plan = {.shape = *shape};
+    const struct product_operands aligned = {.bias = products->workspace,
+                                             .pre = products->workspace};
     plan.found = describe(&plan) && set_pointers(&plan, &aligned) && choose(products, &plan);
     g_array_append_val(products->plans, plan);
-    return &g_array_index(products->plans, struct plan, products->plans->len - 1);
+    return &g_array_index(products->plans, struct product_plan, products->plans->len - 1);
 }
 
 /* Whether the library has an algorithm for the shape. PRODUCT_GELU is not for all. */
@@ -218,9 +220,9 @@ static bool have(struct cuda_products *products, const struct product_shape *sha
 }
 
 static cudaError_t queue(struct cuda_products *products, const struct product_shape *shape,
-                         const struct product *product)
+                         const struct product_operands *product)
 {
-    struct plan *plan = plan_of(products, shape);
+    struct product_plan *plan = plan_of(products, shape);
     const void *added = shape->epilogue == PRODUCT_RESIDUAL ? product->residual : product->c;
     const float one = 1,
                 beta = shape->epilogue == PRODUCT_ADD || shape->epilogue == PRODUCT_RESIDUAL;
@@ -239,7 +241,7 @@ static cudaError_t queue(struct cuda_products *products, const struct product_sh
  * order. An error is kept for cuda_products_take_error; without an algorithm it is
  * cudaErrorNotSupported. */
 static void run(struct cuda_products *products, const struct product_shape *shape,
-                const struct product *product)
+                const struct product_operands *product)
 {
     cudaError_t error = queue(products, shape, product);
     if (products->error == cudaSuccess)
@@ -255,7 +257,8 @@ cudaError_t cuda_products_take_error(struct cuda_products *products)
 
 /* ---- the kernels of linear layers and of the classifier ---- */
 
-static void multiply(const void *context, struct product_shape shape, struct product product)
+static void multiply(const void *context, struct product_shape shape,
+                     struct product_operands product)
 {
     run(cuda_context_of(context)->products, &shape, &product);
 }
@@ -277,7 +280,7 @@ void cuda_linear_forward(const void *context, enum model_precision precision, ui
                          const void *bias, void *y)
 {
     multiply(context, forward_shape(precision, N, I, O, PRODUCT_BIAS),
-             (struct product){.a = x, .b = weight, .bias = bias, .c = y});
+             (struct product_operands){.a = x, .b = weight, .bias = bias, .c = y});
 }
 
 bool cuda_linear_gelu(const void *context, enum model_precision precision, uint32_t N, uint32_t I,
@@ -288,7 +291,7 @@ bool cuda_linear_gelu(const void *context, enum model_precision precision, uint3
     if (!have(cuda_context_of(context)->products, &fused))
         return false;
     multiply(context, fused,
-             (struct product){.a = x, .b = weight, .bias = bias, .c = y, .pre = pre});
+             (struct product_operands){.a = x, .b = weight, .bias = bias, .c = y, .pre = pre});
     return true;
 }
 
@@ -299,8 +302,9 @@ bool cuda_linear_residual(const void *context, enum model_precision precision, u
     struct product_shape fused = forward_shape(precision, N, I, O, PRODUCT_RESIDUAL);
     if (!have(cuda_context_of(context)->products, &fused))
         return false;
-    multiply(context, fused,
-             (struct product){.a = x, .b = weight, .bias = bias, .residual = residual, .c = y});
+    multiply(
+        context, fused,
+        (struct product_operands){.a = x, .b = weight, .bias = bias, .residual = residual, .c = y});
     return true;
 }
 
@@ -315,7 +319,7 @@ void cuda_linear_backward_input(const void *context, enum model_precision precis
                                     .transposed_b = true,
                                     .in = (uint8_t)precision,
                                     .out = (uint8_t)precision},
-             (struct product){.a = dy, .b = weight, .c = dx});
+             (struct product_operands){.a = dy, .b = weight, .c = dx});
 }
 
 /* dweight = a^T b */
@@ -323,12 +327,11 @@ static void multiply_weight(const void *context, struct product_shape shape, con
                             const void *b, enum kernel_gradient gradient, void *dweight,
                             double *squares)
 {
-    bool half = gradient == KERNEL_GRADIENT_SET_BF16 || gradient == KERNEL_GRADIENT_ADD_BF16;
-    enum model_precision stored = half ? MODEL_BF16 : MODEL_FP32;
+    enum model_precision stored = kernel_gradient_is_half(gradient) ? MODEL_BF16 : MODEL_FP32;
     shape.transposed_a = true;
     shape.out = (uint8_t)stored;
     shape.epilogue = gradient == KERNEL_GRADIENT_ADD ? PRODUCT_ADD : PRODUCT_PLAIN;
-    multiply(context, shape, (struct product){.a = a, .b = b, .c = dweight});
+    multiply(context, shape, (struct product_operands){.a = a, .b = b, .c = dweight});
     if (squares)
         cuda_sum_squares(context, stored, (uint64_t)shape.M * shape.N, dweight, squares);
 }
@@ -357,7 +360,7 @@ void cuda_classifier_forward(const void *context, enum model_precision precision
                                     .transposed_b = true,
                                     .in = (uint8_t)precision,
                                     .out = (uint8_t)precision},
-             (struct product){.a = x, .b = weight, .c = logits});
+             (struct product_operands){.a = x, .b = weight, .c = logits});
 }
 
 void cuda_classifier_backward_input(const void *context, enum model_precision precision, uint32_t N,
@@ -371,7 +374,7 @@ void cuda_classifier_backward_input(const void *context, enum model_precision pr
                                     .a_row = model_logits_row(V),
                                     .in = (uint8_t)precision,
                                     .out = (uint8_t)precision},
-             (struct product){.a = dlogits, .b = weight, .c = dx});
+             (struct product_operands){.a = dlogits, .b = weight, .c = dx});
 }
 
 void cuda_classifier_backward_weight(const void *context, enum model_precision precision,

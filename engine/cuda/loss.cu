@@ -18,18 +18,19 @@ template <typename T> struct loss_arguments {
 };
 
 /* Of some logits: the greatest, and the sum of the exponentials relative to it. */
-struct softmax {
+struct softmax_part {
     float max, sum;
 };
 
 struct loss_shared {
     double sums[THREADS];
-    struct softmax warps[WARPS];
+    struct softmax_part warps[WARPS];
     uint32_t last;
 };
 
 /* Logits of no one have maximum -infinity and sum 0. */
-__device__ static inline struct softmax softmax_join(struct softmax p, struct softmax q)
+__device__ static inline struct softmax_part softmax_join(struct softmax_part p,
+                                                          struct softmax_part q)
 {
     float max = p.max > q.max ? p.max : q.max;
     if (max == -INFINITY)
@@ -37,9 +38,9 @@ __device__ static inline struct softmax softmax_join(struct softmax p, struct so
     return {max, p.sum * exponential(p.max - max) + q.sum * exponential(q.max - max)};
 }
 
-__device__ static inline struct softmax softmax_of(const struct octet &logits)
+__device__ static inline struct softmax_part softmax_of(const struct octet &logits)
 {
-    struct softmax s = {logits.at[0], 0};
+    struct softmax_part s = {logits.at[0], 0};
     for (int i = 1; i < OCTET; i++)
         s.max = logits.at[i] > s.max ? logits.at[i] : s.max;
     if (s.max > -INFINITY)
@@ -56,15 +57,15 @@ __device__ static inline uint64_t first_octet(uint64_t begin)
 
 /* Of a row, in all threads. */
 template <typename T>
-__device__ inline struct softmax row_softmax(const struct loss_arguments<T> &a, uint64_t begin,
-                                             uint64_t end, struct loss_shared *shared)
+__device__ inline struct softmax_part row_softmax(const struct loss_arguments<T> &a, uint64_t begin,
+                                                  uint64_t end, struct loss_shared *shared)
 {
-    struct softmax s = {-INFINITY, 0};
+    struct softmax_part s = {-INFINITY, 0};
     for (uint64_t e = first_octet(begin); e < end; e += THREADS * OCTET)
         s = softmax_join(s, softmax_of(octet_load(a.logits, e, end, -INFINITY)));
     for (int apart = 1; apart < WARP; apart *= 2) {
-        struct softmax other = {__shfl_xor_sync(WHOLE_WARP, s.max, apart),
-                                __shfl_xor_sync(WHOLE_WARP, s.sum, apart)};
+        struct softmax_part other = {__shfl_xor_sync(WHOLE_WARP, s.max, apart),
+                                     __shfl_xor_sync(WHOLE_WARP, s.sum, apart)};
         s = threadIdx.x & apart ? softmax_join(other, s) : softmax_join(s, other);
     }
     if (threadIdx.x % WARP == 0)
@@ -78,7 +79,7 @@ __device__ inline struct softmax row_softmax(const struct loss_arguments<T> &a, 
 
 template <typename T>
 __device__ inline void row_gradient(const struct loss_arguments<T> &a, uint64_t begin, uint64_t end,
-                                    uint64_t target, struct softmax softmax)
+                                    uint64_t target, struct softmax_part softmax)
 {
     float inverse = 1 / softmax.sum;
     for (uint64_t e = first_octet(begin); e < end; e += THREADS * OCTET) {
@@ -96,7 +97,7 @@ __device__ inline double row_loss(const struct loss_arguments<T> &a, uint64_t n,
                                   struct loss_shared *shared)
 {
     uint64_t begin = n * a.row, target = begin + a.targets[n];
-    struct softmax softmax = row_softmax(a, begin, begin + a.V, shared);
+    struct softmax_part softmax = row_softmax(a, begin, begin + a.V, shared);
     float logit = element_load(a.logits + target);
     __syncthreads(); /* the logit at the target, and shared->warps, have been read */
     if (a.gradient)

@@ -49,16 +49,16 @@ bool cuda_capacity_measure(struct device_capacity *capacity, GError **error)
         return false;
     multiply(device, MODEL_FP32);
     multiply(device, MODEL_BF16);
-    bool measured = device->ops->check(device, error) && read_capacity(capacity, error);
+    bool ok = device->ops->check(device, error) && read_capacity(capacity, error);
     device->ops->close(device);
-    return measured;
+    return ok;
 }
 
 /* ---- peak ---- */
 
 enum { PEAK_WIDTH = 4096, TRIES = 20 };
 
-struct trial {
+struct peak_trial {
     uint8_t *memory; /* of a struct probe_product */
     cudaStream_t stream;
     cudaEvent_t begin, end;
@@ -82,7 +82,7 @@ static bool fill(uint8_t *operands, enum model_precision precision)
            cudaSuccess;
 }
 
-static bool prepare(struct trial *trial, enum model_precision precision)
+static bool prepare(struct peak_trial *trial, enum model_precision precision)
 {
     uint64_t bytes = probe_product_bytes(precision, PEAK_WIDTH, PEAK_WIDTH, PEAK_WIDTH);
     return cudaMalloc((void **)&trial->memory, bytes) == cudaSuccess &&
@@ -94,7 +94,7 @@ static bool prepare(struct trial *trial, enum model_precision precision)
            (trial->operators = cuda_operators_new(trial->memory, trial->stream, NULL));
 }
 
-static void finish(struct trial *trial)
+static void finish(struct peak_trial *trial)
 {
     if (trial->stream)
         cudaStreamSynchronize(trial->stream);
@@ -109,7 +109,7 @@ static void finish(struct trial *trial)
     (void)cudaGetLastError(); /* a trial that could not be made is no failure of the run */
 }
 
-static double best_rate(const struct trial *trial, const struct operation *product)
+static double best_rate(const struct peak_trial *trial, const struct operation *product)
 {
     double best = 0;
     for (int i = 0; i < TRIES; i++) {
@@ -129,7 +129,7 @@ double cuda_peak_flops(enum model_precision precision)
 {
     struct probe_product product;
     probe_product_init(&product, NULL, precision, PEAK_WIDTH, PEAK_WIDTH, PEAK_WIDTH);
-    struct trial trial = {.memory = NULL};
+    struct peak_trial trial = {.memory = NULL};
     double rate = prepare(&trial, precision) ? best_rate(&trial, &product.operation) : 0;
     finish(&trial);
     return rate;

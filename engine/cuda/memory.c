@@ -48,7 +48,7 @@ static bool populate(uint8_t *pool, uint64_t bytes)
     uint64_t each = (bytes / count / SHARE_MULTIPLE + 1) * SHARE_MULTIPLE;
     struct share shares[MOST_TOUCHERS];
     GThread *threads[MOST_TOUCHERS];
-    bool there = true;
+    bool ok = true;
     count = (uint32_t)((bytes + each - 1) / each);
     for (uint32_t i = 0; i < count; i++) {
         shares[i] = (struct share){pool + i * each, MIN(each, bytes - i * each), 0};
@@ -56,9 +56,9 @@ static bool populate(uint8_t *pool, uint64_t bytes)
     }
     for (uint32_t i = 0; i < count; i++) {
         g_thread_join(threads[i]);
-        there = there && shares[i].failed != ENOMEM;
+        ok = ok && shares[i].failed != ENOMEM;
     }
-    return there;
+    return ok;
 }
 
 static bool check_available(const char *what, uint64_t bytes, GError **error)
@@ -98,12 +98,12 @@ bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t
                       const struct nodes_spread *spread, GError **error)
 {
     *memory = (struct cuda_memory){.arena_bytes = arena_bytes, .host_pool_bytes = host_pool_bytes};
-    bool open = take_on_device(&memory->bounce, "device memory", CUDA_MEMORY_BOUNCE, error) &&
-                (!arena_bytes || take_on_device(&memory->arena, "arena", arena_bytes, error)) &&
-                (!host_pool_bytes || take_on_host(memory, spread, error));
-    if (!open)
+    bool ok = take_on_device(&memory->bounce, "device memory", CUDA_MEMORY_BOUNCE, error) &&
+              (!arena_bytes || take_on_device(&memory->arena, "arena", arena_bytes, error)) &&
+              (!host_pool_bytes || take_on_host(memory, spread, error));
+    if (!ok)
         cuda_memory_close(memory);
-    return open;
+    return ok;
 }
 
 void cuda_memory_close(struct cuda_memory *memory)

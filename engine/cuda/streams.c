@@ -175,15 +175,15 @@ struct cuda_streams *cuda_streams_new(struct cuda_failure *failure)
     streams->failure = failure;
     g_mutex_init(&streams->lock);
     g_cond_init(&streams->changed);
-    bool open = find_wait_value(streams) &&
-                CUDA_TRY(failure, cudaHostAlloc((void **)&streams->host_done, sizeof(uint64_t),
-                                                cudaHostAllocMapped | cudaHostAllocPortable));
-    for (int q = 0; open && q < MOVER_QUEUES; q++)
+    bool ok = find_wait_value(streams) &&
+              CUDA_TRY(failure, cudaHostAlloc((void **)&streams->host_done, sizeof(uint64_t),
+                                              cudaHostAllocMapped | cudaHostAllocPortable));
+    for (int q = 0; ok && q < MOVER_QUEUES; q++)
         if (q != MOVER_HOST)
-            open = open_stream(streams, q);
-    if (open)
-        open = (streams->stalls = stalls_new(failure)) != NULL;
-    if (!open) {
+            ok = open_stream(streams, q);
+    if (ok)
+        ok = (streams->stalls = stalls_new(failure)) != NULL;
+    if (!ok) {
         cuda_streams_free(streams);
         return NULL;
     }

@@ -7,9 +7,9 @@
 
 /* ---- cores ---- */
 
-struct cores cores_split(bool apart)
+struct core_sets cores_split(bool apart)
 {
-    struct cores cores;
+    struct core_sets cores;
     CPU_ZERO(&cores.all);
     if (pthread_getaffinity_np(pthread_self(), sizeof cores.all, &cores.all) != 0)
         CPU_SET(0, &cores.all);

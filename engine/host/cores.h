@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct cores {
+struct core_sets {
     cpu_set_t all, compute, host; /* `all`: what the thread that split them was allowed */
     uint32_t compute_count, host_count;
 };
@@ -14,7 +14,7 @@ struct cores {
 /* Apart: a quarter of the cores, at least one, is kept for copies and host operators, since compute
  * beside copying threads slows by up to two times and no clock predicts by how much. Else, and on a
  * single core, both have all. */
-struct cores cores_split(bool apart);
+struct core_sets cores_split(bool apart);
 
 /* Binds the calling thread, and those that it creates later. */
 void cores_bind(const cpu_set_t *set);

@@ -3,7 +3,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-struct piece {
+struct queued_work {
     struct mover_after after;
     uint64_t work[]; /* aligned for anything */
 };
@@ -14,7 +14,7 @@ struct queue {
     queues_run *run;
     void (*enter)(void *self);
     void *self;
-    GQueue waiting; /* of struct piece */
+    GQueue waiting; /* of struct queued_work */
     mover_ticket put;
     _Atomic mover_ticket done;
 };
@@ -55,7 +55,7 @@ static void finish(struct queues *queues, struct queue *queue)
 }
 
 /* The next piece, once all that it waits for is complete; NULL at the end. */
-static struct piece *take(struct queue *queue, bool *at_once)
+static struct queued_work *take(struct queue *queue, bool *at_once)
 {
     struct queues *queues = queue->queues;
     *at_once = true;
@@ -64,7 +64,7 @@ static struct piece *take(struct queue *queue, bool *at_once)
         *at_once = false;
         g_cond_wait(&queues->changed, &queues->lock);
     }
-    struct piece *piece = g_queue_pop_head(&queue->waiting);
+    struct queued_work *piece = g_queue_pop_head(&queue->waiting);
     while (piece && !complete(queues, &piece->after)) {
         *at_once = false;
         g_cond_wait(&queues->changed, &queues->lock);
@@ -76,7 +76,7 @@ static struct piece *take(struct queue *queue, bool *at_once)
 static void *serve(void *data)
 {
     struct queue *queue = data;
-    struct piece *piece;
+    struct queued_work *piece;
     bool at_once;
     if (queue->enter)
         queue->enter(queue->self);
@@ -104,7 +104,7 @@ mover_ticket queues_put(struct queues *queues, enum mover_queue which, const voi
                         uint32_t bytes, const struct mover_after *after)
 {
     struct queue *queue = &queues->queue[which];
-    struct piece *piece = g_malloc(sizeof *piece + bytes);
+    struct queued_work *piece = g_malloc(sizeof *piece + bytes);
     g_assert(queue->thread);
     piece->after = *after;
     memcpy(piece->work, work, bytes);

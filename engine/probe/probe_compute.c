@@ -106,7 +106,7 @@ static void measure_on(struct platform *platform, const cpu_set_t *cores, uint32
 bool probe_compute(const struct device_ops *ops, struct platform *platform, GError **error)
 {
     (void)ops;
-    const struct cores cores = cores_split(true);
+    const struct core_sets cores = cores_split(true);
     struct platform_curve *extra = platform->extra;
     struct platform_curve *all[] = {&platform->compute[MODEL_FP32], &platform->compute[MODEL_BF16]};
     struct platform_curve *apart[] = {&extra[PLATFORM_COMPUTE_FP32_APART],
@@ -188,7 +188,7 @@ static uint8_t *open_pool(const struct device_ops *ops, struct cpu_memory *memor
 
 bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error)
 {
-    const struct cores cores = cores_split(true);
+    const struct core_sets cores = cores_split(true);
     const struct adamw_options options = {
         .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
     struct platform_curve *extra = platform->extra;

@@ -105,7 +105,7 @@ static void measure_moves_within(struct device *device, struct platform_curve *c
 /* ---- beside compute ---- */
 
 struct compute_load {
-    struct cores cores;
+    struct core_sets cores;
     gint stop; /* atomic */
 };
 
@@ -130,7 +130,7 @@ static void *compute(void *data)
 /* The caller, who waits for the copies, leaves the compute cores to the products. */
 static void measure_beside_threads(struct device *device, struct platform *platform)
 {
-    const struct cores cores = cores_split(true);
+    const struct core_sets cores = cores_split(true);
     struct compute_load load = {.cores = cores};
     cores_bind(&cores.host);
     GThread *thread = g_thread_new("compute", compute, &load);

@@ -76,7 +76,7 @@ static void queue_copies(struct device *device, enum mover_queue queue)
 }
 
 struct host_load {
-    struct cores cores;
+    struct core_sets cores;
     struct adamw_step step;
     gint stop; /* atomic */
 };
@@ -104,7 +104,7 @@ static double beside_copies(struct bench *b, struct device *device, enum mover_q
     return seconds;
 }
 
-static double beside_update(struct bench *b, const struct cores *cores)
+static double beside_update(struct bench *b, const struct core_sets *cores)
 {
     struct host_load load = {.cores = *cores, .step = b->step};
     GThread *thread = g_thread_new("update", update_on_host, &load);
@@ -116,7 +116,7 @@ static double beside_update(struct bench *b, const struct cores *cores)
 }
 
 /* Alone and beside each, in turn, so that what drifts does so for all. */
-static void measure(struct bench *b, struct device *device, const struct cores *cores,
+static void measure(struct bench *b, struct device *device, const struct core_sets *cores,
                     double slow_down[3])
 {
     double added[3][ROUNDS];
@@ -133,7 +133,7 @@ static void measure(struct bench *b, struct device *device, const struct cores *
 
 bool probe_neighbours(const struct device_ops *ops, struct platform *platform, GError **error)
 {
-    const struct cores cores = cores_split(true);
+    const struct core_sets cores = cores_split(true);
     const struct device_options options = {.arena_bytes = MEMORY,
                                            .host_pool_bytes = MEMORY,
                                            .h2d_rate = PLATFORM_BESIDE_RATE,

@@ -104,7 +104,7 @@ enum {
 };
 
 /* One head of one sequence. */
-struct attention_head {
+struct simd_head {
     const struct simd_attention *arguments;
     uint64_t head; /* b*A + a */
     uint64_t row;  /* of the sequence's first token */
@@ -121,21 +121,19 @@ struct attention_scores {
     _Alignas(64) float at[SIMD_TILE][SIMD_TILE]; /* query, key */
 };
 
-enum attention_part { ATTENTION_Q, ATTENTION_K, ATTENTION_V };
-
 static inline float attention_scale(const struct simd_attention *a)
 {
     return 1 / sqrtf((float)a->D);
 }
 
 /* The head and the tile of an item. */
-static inline struct attention_head attention_head_of(const struct simd_attention *arguments,
-                                                      uint64_t item, uint32_t *tile)
+static inline struct simd_head attention_head_of(const struct simd_attention *arguments,
+                                                 uint64_t item, uint32_t *tile)
 {
     uint32_t tiles = simd_tiles(arguments->T);
     uint64_t head = item / tiles;
     *tile = (uint32_t)(item % tiles);
-    return (struct attention_head){
+    return (struct simd_head){
         .arguments = arguments,
         .head = head,
         .row = head / arguments->A * arguments->T,
@@ -145,22 +143,21 @@ static inline struct attention_head attention_head_of(const struct simd_attentio
 }
 
 /* The first element of the head's part in row `t` of the sequence, of qkv and of o. */
-static inline uint64_t attention_qkv_at(const struct attention_head *h, enum attention_part part,
-                                        uint32_t t)
+static inline uint64_t attention_qkv_at(const struct simd_head *h, enum kernel_qkv part, uint32_t t)
 {
     const struct simd_attention *a = h->arguments;
     return (h->row + t) * 3 * a->A * a->D + ((uint64_t)part * a->A + h->head % a->A) * a->D;
 }
 
-static inline uint64_t attention_o_at(const struct attention_head *h, uint32_t t)
+static inline uint64_t attention_o_at(const struct simd_head *h, uint32_t t)
 {
     const struct simd_attention *a = h->arguments;
     return (h->row + t) * a->A * a->D + h->head % a->A * a->D;
 }
 
 /* One row of D elements, times `scale`, with zeros to `padded`. */
-static inline void attention_load_row(const struct attention_head *h, const void *from,
-                                      uint64_t element, float scale, float *row)
+static inline void attention_load_row(const struct simd_head *h, const void *from, uint64_t element,
+                                      float scale, float *row)
 {
     for (uint32_t d = 0; d < h->padded; d += SIMD_TILE) {
         uint32_t D = h->arguments->D;
@@ -174,7 +171,7 @@ static inline void attention_load_row(const struct attention_head *h, const void
     }
 }
 
-static inline void attention_store_row(const struct attention_head *h, void *to, uint64_t element,
+static inline void attention_store_row(const struct simd_head *h, void *to, uint64_t element,
                                        float scale, const float *row)
 {
     uint32_t D = h->arguments->D;
@@ -188,13 +185,13 @@ static inline void attention_store_row(const struct attention_head *h, void *to,
     }
 }
 
-static inline uint32_t attention_rows_in(const struct attention_head *h, uint32_t tile)
+static inline uint32_t attention_rows_in(const struct simd_head *h, uint32_t tile)
 {
     return tile_of(tile, h->arguments->T).count;
 }
 
-static inline void attention_load(const struct attention_head *h, enum attention_part part,
-                                  uint32_t tile, float scale, attention_rows rows)
+static inline void attention_load(const struct simd_head *h, enum kernel_qkv part, uint32_t tile,
+                                  float scale, attention_rows rows)
 {
     uint32_t count = attention_rows_in(h, tile);
     for (uint32_t r = 0; r < count; r++)
@@ -203,7 +200,7 @@ static inline void attention_load(const struct attention_head *h, enum attention
     memset(rows + count * h->padded, 0, (SIMD_TILE - count) * h->padded * sizeof *rows);
 }
 
-static inline void attention_transpose(const struct attention_head *h, const attention_rows rows,
+static inline void attention_transpose(const struct simd_head *h, const attention_rows rows,
                                        attention_columns columns)
 {
     for (uint32_t r = 0; r < SIMD_TILE; r += SQUARE)
@@ -213,7 +210,7 @@ static inline void attention_transpose(const struct attention_head *h, const att
 }
 
 /* scores = rows columns, of the first `count` rows. */
-static inline void attention_product(const struct attention_head *h, uint32_t count,
+static inline void attention_product(const struct simd_head *h, uint32_t count,
                                      const attention_rows rows, const attention_columns columns,
                                      struct attention_scores *scores)
 {
@@ -229,7 +226,7 @@ static inline uint32_t attention_visible(uint32_t queries, uint32_t r, uint32_t 
 }
 
 /* The dropout's factors for the probabilities of one query and a tile of keys. */
-static inline void attention_factors(const struct attention_head *h, uint32_t query, uint32_t keys,
+static inline void attention_factors(const struct simd_head *h, uint32_t query, uint32_t keys,
                                      float factors[SIMD_TILE])
 {
     const struct simd_attention *a = h->arguments;
@@ -240,14 +237,14 @@ static inline void attention_factors(const struct attention_head *h, uint32_t qu
 
 /* What a tile of queries has seen so far: the greatest score, the sum of the exponentials relative
  * to it, and the values weighted by them. */
-struct progress {
+struct query_progress {
     tile_fp32 max, sum;
     attention_rows o;
 };
 
 /* The scores of row r become exponentials relative to the new maximum; what was summed relative to
  * the old one is scaled. */
-static void advance(const struct attention_head *h, struct progress *p, uint32_t queries,
+static void advance(const struct simd_head *h, struct query_progress *p, uint32_t queries,
                     uint32_t r, uint32_t keys, float scores[SIMD_TILE])
 {
     for (uint32_t i = attention_visible(queries, r, keys); i < SIMD_TILE; i++)
@@ -269,7 +266,7 @@ static void advance(const struct attention_head *h, struct progress *p, uint32_t
     }
 }
 
-static void store(const struct attention_head *h, const struct progress *p, uint32_t queries)
+static void store(const struct simd_head *h, const struct query_progress *p, uint32_t queries)
 {
     const struct simd_attention *a = h->arguments;
     for (uint32_t r = 0; r < attention_rows_in(h, queries); r++) {
@@ -279,24 +276,24 @@ static void store(const struct attention_head *h, const struct progress *p, uint
     }
 }
 
-static void forward(const struct attention_head *h, uint32_t queries)
+static void forward(const struct simd_head *h, uint32_t queries)
 {
-    struct progress p;
+    struct query_progress p;
     attention_rows q, rows;
     attention_columns k;
     struct attention_scores scores;
     uint32_t count = attention_rows_in(h, queries);
-    attention_load(h, ATTENTION_Q, queries, attention_scale(h->arguments), q);
+    attention_load(h, KERNEL_Q, queries, attention_scale(h->arguments), q);
     tile_fill(p.max, -INFINITY);
     tile_fill(p.sum, 0);
     memset(p.o, 0, count * h->padded * sizeof *p.o);
     for (uint32_t keys = 0; keys <= queries; keys++) {
-        attention_load(h, ATTENTION_K, keys, 1, rows);
+        attention_load(h, KERNEL_K, keys, 1, rows);
         attention_transpose(h, rows, k);
         attention_product(h, count, q, k, &scores);
         for (uint32_t r = 0; r < count; r++)
             advance(h, &p, queries, r, keys, scores.at[r]);
-        attention_load(h, ATTENTION_V, keys, 1, rows);
+        attention_load(h, KERNEL_V, keys, 1, rows);
         product_add(count, h->padded, attention_rows_in(h, keys),
                     (struct product_operand){scores.at[0], SIMD_TILE, 1}, rows, h->padded, p.o,
                     h->padded);
@@ -308,7 +305,7 @@ void SIMD(attention_forward)(const void *arguments, uint64_t first, uint64_t end
 {
     for (uint64_t item = first; item < end; item++) {
         uint32_t queries;
-        struct attention_head head = attention_head_of(arguments, item, &queries);
+        struct simd_head head = attention_head_of(arguments, item, &queries);
         forward(&head, queries);
     }
 }
@@ -331,11 +328,11 @@ struct key_tile {
 };
 
 /* Of a tile of queries and one of keys. */
-struct pair {
+struct pair_scores {
     struct attention_scores p, ds; /* M P and dS */
 };
 
-static float row_delta(const struct attention_head *h, const float *dout, uint64_t o)
+static float row_delta(const struct simd_head *h, const float *dout, uint64_t o)
 {
     tile_fp32 sum = {0};
     for (uint32_t d = 0; d < h->arguments->D; d += SIMD_TILE) {
@@ -349,12 +346,12 @@ static float row_delta(const struct attention_head *h, const float *dout, uint64
     return tile_sum(sum);
 }
 
-static void load_queries(const struct attention_head *h, uint32_t tile, struct query_tile *queries)
+static void load_queries(const struct simd_head *h, uint32_t tile, struct query_tile *queries)
 {
     const struct simd_attention *a = h->arguments;
     queries->tile = tile;
     queries->count = attention_rows_in(h, tile);
-    attention_load(h, ATTENTION_Q, tile, attention_scale(a), queries->q);
+    attention_load(h, KERNEL_Q, tile, attention_scale(a), queries->q);
     for (uint32_t r = 0; r < queries->count; r++) {
         uint32_t t = tile * SIMD_TILE + r;
         float *dout = queries->dout + r * h->padded;
@@ -365,21 +362,20 @@ static void load_queries(const struct attention_head *h, uint32_t tile, struct q
 }
 
 /* k in rows, too. */
-static void load_keys(const struct attention_head *h, uint32_t tile, struct key_tile *keys,
-                      float *k)
+static void load_keys(const struct simd_head *h, uint32_t tile, struct key_tile *keys, float *k)
 {
     float *v = k;
     keys->tile = tile;
     keys->count = attention_rows_in(h, tile);
-    attention_load(h, ATTENTION_V, tile, 1, v);
+    attention_load(h, KERNEL_V, tile, 1, v);
     attention_transpose(h, v, keys->v);
-    attention_load(h, ATTENTION_K, tile, 1, k);
+    attention_load(h, KERNEL_K, tile, 1, k);
     attention_transpose(h, k, keys->k);
 }
 
 /* Of one query: p holds the scores and ds the gradient of what was dropped out of. */
-static void compute_row(const struct attention_head *h, const struct query_tile *queries,
-                        uint32_t r, uint32_t keys, float p[SIMD_TILE], float ds[SIMD_TILE])
+static void compute_row(const struct simd_head *h, const struct query_tile *queries, uint32_t r,
+                        uint32_t keys, float p[SIMD_TILE], float ds[SIMD_TILE])
 {
     bool drops = dropout_drops(&h->arguments->dropout);
     tile_fp32 factors;
@@ -397,8 +393,8 @@ static void compute_row(const struct attention_head *h, const struct query_tile 
         tile_multiply(p, factors);
 }
 
-static void compute_pair(const struct attention_head *h, const struct query_tile *queries,
-                         const struct key_tile *keys, struct pair *pair)
+static void compute_pair(const struct simd_head *h, const struct query_tile *queries,
+                         const struct key_tile *keys, struct pair_scores *pair)
 {
     attention_product(h, queries->count, queries->q, keys->k, &pair->p);
     attention_product(h, queries->count, queries->dout, keys->v, &pair->ds);
@@ -406,13 +402,13 @@ static void compute_pair(const struct attention_head *h, const struct query_tile
         compute_row(h, queries, r, keys->tile, pair->p.at[r], pair->ds.at[r]);
 }
 
-static void backward_queries(const struct attention_head *h, uint32_t tile)
+static void backward_queries(const struct simd_head *h, uint32_t tile)
 {
     const struct simd_attention *a = h->arguments;
     struct query_tile queries;
     struct key_tile keys;
     attention_rows k, dq;
-    struct pair pair;
+    struct pair_scores pair;
     load_queries(h, tile, &queries);
     memset(dq, 0, queries.count * h->padded * sizeof *dq);
     for (uint32_t j = 0; j <= tile; j++) {
@@ -423,17 +419,17 @@ static void backward_queries(const struct attention_head *h, uint32_t tile)
                     h->padded);
     }
     for (uint32_t r = 0; r < queries.count; r++)
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_Q, tile * SIMD_TILE + r),
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, KERNEL_Q, tile * SIMD_TILE + r),
                             attention_scale(a), dq + r * h->padded);
 }
 
-static void backward_keys(const struct attention_head *h, uint32_t tile)
+static void backward_keys(const struct simd_head *h, uint32_t tile)
 {
     const struct simd_attention *a = h->arguments;
     struct query_tile queries;
     struct key_tile keys;
     attention_rows dk, dv;
-    struct pair pair;
+    struct pair_scores pair;
     load_keys(h, tile, &keys, dk);
     memset(dk, 0, keys.count * h->padded * sizeof *dk);
     memset(dv, 0, keys.count * h->padded * sizeof *dv);
@@ -449,8 +445,8 @@ static void backward_keys(const struct attention_head *h, uint32_t tile)
     }
     for (uint32_t r = 0; r < keys.count; r++) {
         uint32_t t = tile * SIMD_TILE + r;
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_K, t), 1, dk + r * h->padded);
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, ATTENTION_V, t), 1, dv + r * h->padded);
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, KERNEL_K, t), 1, dk + r * h->padded);
+        attention_store_row(h, a->dqkv, attention_qkv_at(h, KERNEL_V, t), 1, dv + r * h->padded);
     }
 }
 
@@ -458,7 +454,7 @@ void SIMD(attention_backward_queries)(const void *arguments, uint64_t first, uin
 {
     for (uint64_t item = first; item < end; item++) {
         uint32_t tile;
-        struct attention_head head = attention_head_of(arguments, item, &tile);
+        struct simd_head head = attention_head_of(arguments, item, &tile);
         backward_queries(&head, tile);
     }
 }
@@ -467,7 +463,7 @@ void SIMD(attention_backward_keys)(const void *arguments, uint64_t first, uint64
 {
     for (uint64_t item = first; item < end; item++) {
         uint32_t tile;
-        struct attention_head head = attention_head_of(arguments, item, &tile);
+        struct simd_head head = attention_head_of(arguments, item, &tile);
         backward_keys(&head, tile);
     }
 }

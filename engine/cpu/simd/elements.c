@@ -108,7 +108,7 @@ void SIMD(round_squares)(const void *arguments, uint64_t first, uint64_t end)
 /* Cross-entropy of a softmax: log(sum of exp(l - max)) + max - l[target]; its gradient is
  * exp(l - max) / sum, less 1 at the target. */
 
-struct softmax {
+struct softmax_row {
     float max;
     double sum; /* of exp(l - max) */
 };
@@ -127,7 +127,7 @@ static float row_max(const struct simd_loss *a, uint64_t n)
     return tile_max(max);
 }
 
-static struct softmax row_softmax(const struct simd_loss *a, uint64_t n)
+static struct softmax_row row_softmax(const struct simd_loss *a, uint64_t n)
 {
     float max = row_max(a, n);
     tile_fp32 sum = {0};
@@ -141,10 +141,10 @@ static struct softmax row_softmax(const struct simd_loss *a, uint64_t n)
     double total = 0;
     for (int i = 0; i < SIMD_TILE; i++)
         total += (double)sum[i];
-    return (struct softmax){max, total};
+    return (struct softmax_row){max, total};
 }
 
-static double row_loss(const struct simd_loss *a, uint64_t n, struct softmax softmax)
+static double row_loss(const struct simd_loss *a, uint64_t n, struct softmax_row softmax)
 {
     uint64_t target = n * a->row + a->targets[n];
     float logit = a->precision == MODEL_BF16 ? bf16_widen(((const uint16_t *)a->logits)[target])
@@ -152,7 +152,7 @@ static double row_loss(const struct simd_loss *a, uint64_t n, struct softmax sof
     return log(softmax.sum) + (double)softmax.max - (double)logit;
 }
 
-static void row_gradient(const struct simd_loss *a, uint64_t n, struct softmax softmax)
+static void row_gradient(const struct simd_loss *a, uint64_t n, struct softmax_row softmax)
 {
     float inverse = (float)(1 / softmax.sum);
     uint32_t target = a->targets[n];
@@ -191,7 +191,7 @@ void SIMD(loss_backward)(const void *arguments, uint64_t first, uint64_t end)
     for (uint64_t block = first; block < end; block++) {
         a->losses[block] = 0;
         for (uint64_t n = block_first(a, block); n < block_first(a, block + 1); n++) {
-            struct softmax softmax = row_softmax(a, n);
+            struct softmax_row softmax = row_softmax(a, n);
             a->losses[block] += row_loss(a, n, softmax);
             row_gradient(a, n, softmax);
         }

@@ -200,11 +200,10 @@ static inline float tile_max(const float tile[SIMD_TILE])
 static inline void tile_store_gradient(enum kernel_gradient gradient, void *to, uint64_t element,
                                        uint32_t count, const float tile[SIMD_TILE])
 {
-    bool half = gradient == KERNEL_GRADIENT_SET_BF16 || gradient == KERNEL_GRADIENT_ADD_BF16;
-    enum model_precision precision = half ? MODEL_BF16 : MODEL_FP32;
+    enum model_precision precision = kernel_gradient_is_half(gradient) ? MODEL_BF16 : MODEL_FP32;
     tile_fp32 sum;
     memcpy(sum, tile, sizeof sum);
-    if (gradient == KERNEL_GRADIENT_ADD || gradient == KERNEL_GRADIENT_ADD_BF16) {
+    if (kernel_gradient_adds(gradient)) {
         tile_fp32 there;
         tile_load(precision, to, element, count, 0, there);
         tile_add(sum, there);

@@ -152,15 +152,9 @@ void add_precision_test(const char *path, precision_test *test)
     add_precision_case(path, "bf16", test, MODEL_BF16);
 }
 
-bool gradient_adds(enum kernel_gradient gradient)
-{
-    return gradient == KERNEL_GRADIENT_ADD || gradient == KERNEL_GRADIENT_ADD_BF16;
-}
-
 enum model_precision gradient_precision(enum kernel_gradient gradient)
 {
-    bool half = gradient == KERNEL_GRADIENT_SET_BF16 || gradient == KERNEL_GRADIENT_ADD_BF16;
-    return half ? MODEL_BF16 : MODEL_FP32;
+    return kernel_gradient_is_half(gradient) ? MODEL_BF16 : MODEL_FP32;
 }
 
 uint32_t random_token(uint32_t below)

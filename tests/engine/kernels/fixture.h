@@ -41,7 +41,6 @@ void run_everywhere(kernel_run *run, void *argument, struct tensor *const *outpu
 typedef void precision_test(enum model_precision precision);
 void add_precision_test(const char *path, precision_test *test);
 
-bool gradient_adds(enum kernel_gradient gradient);
 enum model_precision gradient_precision(enum kernel_gradient gradient);
 
 uint32_t random_token(uint32_t below);

@@ -42,7 +42,7 @@ static void check_forward(struct embedding *e, const double *mask)
 
 static void check_backward(struct embedding *e, const double *mask)
 {
-    bool adds = gradient_adds(e->gradient);
+    bool adds = kernel_gradient_adds(e->gradient);
     double *dwte = adds ? g_memdup2(e->dwte->value, e->dwte->elements * sizeof(double))
                         : zeros(e->dwte->elements);
     double *dwpe = adds ? g_memdup2(e->dwpe->value, e->dwpe->elements * sizeof(double))
@@ -69,7 +69,7 @@ static void check(struct embedding e)
 {
     uint64_t wte = (uint64_t)e.V * e.H, wpe = (uint64_t)POSITIONS * e.H;
     enum model_precision stored = gradient_precision(e.gradient);
-    bool adds = gradient_adds(e.gradient);
+    bool adds = kernel_gradient_adds(e.gradient);
     e.N = e.B * e.T;
     e.tokens = random_tokens(e.N, e.V);
     e.order = g_new(uint64_t, e.N);

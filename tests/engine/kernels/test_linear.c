@@ -39,7 +39,6 @@ static void check_linear(enum model_precision precision, uint32_t N, uint32_t I,
     double *y_is = reference(N, O, I, x->value, false, weight->value, false, bias->value);
     double *dx_is = reference(N, I, O, dy->value, false, weight->value, true, NULL);
     double *dweight_is = reference(I, O, N, x->value, true, dy->value, false, NULL);
-
     cpu_linear_forward(cpu, precision, N, I, O, x->data, weight->data, bias->data, y->data);
     assert_close(y, y_is, tolerance, "y");
     cpu_linear_backward_input(cpu, precision, N, I, O, dy->data, weight->data, dx->data);
@@ -209,7 +208,7 @@ static void bias_gradients(enum model_precision precision)
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
         for (enum kernel_gradient gradient = 0; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++) {
             enum model_precision stored = gradient_precision(gradient);
-            bool add = gradient_adds(gradient);
+            bool add = kernel_gradient_adds(gradient);
             struct bias_case c = {NULL, NULL, sizes[i][0], sizes[i][1], gradient};
             c.dy = tensor_random(precision, c.N * c.O, 1);
             c.dbias = add ? tensor_random(stored, c.O, 1) : tensor_unset(stored, c.O);

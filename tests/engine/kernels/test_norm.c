@@ -104,7 +104,7 @@ static void check_backward(struct norm *n, double *dx, double *dweight, double *
 {
     for (uint64_t i = 0; n->add && i < n->dx->elements; i++)
         dx[i] += n->dx->value[i];
-    for (uint32_t h = 0; gradient_adds(n->gradient) && h < n->H; h++) {
+    for (uint32_t h = 0; kernel_gradient_adds(n->gradient) && h < n->H; h++) {
         dweight[h] += n->dweight->value[h];
         dbias[h] += n->dbias->value[h];
     }
@@ -126,7 +126,7 @@ static void check(struct norm n)
     n.y = tensor_unset(n.precision, elements);
     n.stats = tensor_unset(MODEL_FP32, 2 * n.N);
     n.dx = n.add ? tensor_random(n.precision, elements, 1) : tensor_unset(n.precision, elements);
-    bool adds = gradient_adds(n.gradient);
+    bool adds = kernel_gradient_adds(n.gradient);
     n.dweight = adds ? tensor_random(stored, n.H, 1) : tensor_unset(stored, n.H);
     n.dbias = adds ? tensor_random(stored, n.H, 1) : tensor_unset(stored, n.H);
 

@@ -173,7 +173,7 @@ static void touches_everything(void)
         g_test_skip("the system touches no memory when asked to");
         return;
     }
-    const struct cores mine = cores_split(false);
+    const struct core_sets mine = cores_split(false);
     struct nodes *nodes = halves(&mine.all);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), pages = 300, bytes = pages * page - 100;
     for (int trial = 0; trial < 20; trial++) {
@@ -206,7 +206,7 @@ static void note_cores(const void *arguments, uint64_t first, uint64_t end)
 static void threads_run_on_their_nodes(void)
 {
     enum { MOST = 6 };
-    const struct cores mine = cores_split(false);
+    const struct core_sets mine = cores_split(false);
     struct nodes *nodes = halves(&mine.all);
     for (unsigned threads = 1; threads <= MOST; threads++) {
         struct cpu_context *cpu = cpu_context_new(threads);
@@ -228,7 +228,7 @@ static void threads_run_on_their_nodes(void)
 static void bits_are_the_same(void)
 {
     enum { ELEMENTS = 40 * 1024 + 7, ARRAYS = 4 };
-    const struct cores mine = cores_split(false);
+    const struct core_sets mine = cores_split(false);
     const struct adamw_options options = {1e-3, 0.9, 0.95, 1e-8, 0.1, 1};
     const struct adamw_step step = adamw_step_of(&options, 3);
     struct nodes *nodes = halves(&mine.all);
