@@ -1,17 +1,17 @@
 /* The simulator's mover: nothing moves, but every piece of work has a time.
  *
- * Resources are queues, each in order (MOVER_QUEUES); a ticket is a completion time in nanoseconds.
- * Work starts when its queue is free and what it must wait for is complete; copies and operators on
- * the host not before the device's last operator or move before them is complete, because they are
- * bound to their moment, and not to an idle link. An operator takes the
- * time that the trace says, a copy what its curve says; where the platform knows curves of both
- * directions at once, copies that overlap go on by these (sim/duplex.h), and tickets are numbers
- * instead. An operator on the host takes its activations over the links before and after it: it
- * begins in the D2H queue, runs in the host's, and ends at a place in the host's queue that is
- * reached when the H2D queue has brought its results.
+ * Resources are queues, each in order (MOVER_QUEUES). Work starts when its queue is free and what
+ * it waits for is complete. Copies and host operators are bound to their moment, not to an idle
+ * link: they do not start before the device's work of the moments before. An operator takes the
+ * time that the trace has for it, a copy what its fitted curve says; what else work costs is
+ * decided by one of three instances of struct timing_ops (timing.h).
  *
- * Figures are counted here, at each call, from what the calls say, and from nothing that the
- * residency manager decided. */
+ * A host operator takes its activations over the link before and after it. It begins in the D2H
+ * queue, runs in the host's queue, and ends at a place in the host's queue that is reached when the
+ * H2D queue has brought its results.
+ *
+ * Figures are counted here, at each call of the mover. They do not depend on what the residency
+ * manager decided, nor on times. */
 #ifndef PSTAR_SIM_CLOCK_H
 #define PSTAR_SIM_CLOCK_H
 

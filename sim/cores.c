@@ -1,6 +1,15 @@
-#include "sim/cores.h"
+/* A device that is threads of a machine (struct costs_threads): one computes, one a direction
+ * copies over a link, one runs the host's operators. Unlike independent queues, they share. Copies
+ * and the host's operators share the host's cores, in equal parts where all want more than there
+ * is; copies slow the operators that run beside them; a thread that waits wakes late.
+ *
+ * A ticket is the number of a piece of work in its queue, from 1, as in the engine. Only what the
+ * computing thread does takes time, and it lets everything that was queued go on. */
+#include "sim/timing.h"
 
 #include <math.h>
+
+enum { NEIGHBOURS = PLATFORM_BESIDE_UPDATE + 1 };
 
 /* Times are nanoseconds. */
 struct piece {
@@ -23,6 +32,7 @@ struct thread {
 
 struct cores {
     const struct costs_threads *threads;
+    bool bf16; /* precision of the products */
     struct timeline *timeline;
     double now;
     mover_ticket compute_done;
@@ -34,11 +44,12 @@ static double seconds_ns(double seconds)
     return seconds * 1e9;
 }
 
-struct cores *cores_new(const struct costs_threads *threads, struct timeline *timeline)
+static void *open_cores(const struct sim_job *job)
 {
     struct cores *cores = g_new0(struct cores, 1);
-    cores->threads = threads;
-    cores->timeline = timeline;
+    cores->threads = &job->costs->threads;
+    cores->timeline = job->timeline;
+    cores->bf16 = g_strcmp0(job->trace->precision, "bf16") == 0;
     for (int q = 0; q < MOVER_QUEUES; q++) {
         cores->thread[q].pieces = g_array_new(FALSE, FALSE, sizeof(struct piece));
         cores->thread[q].sleeping = true;
@@ -47,10 +58,9 @@ struct cores *cores_new(const struct costs_threads *threads, struct timeline *ti
     return cores;
 }
 
-void cores_free(struct cores *cores)
+static void close_cores(void *self)
 {
-    if (!cores)
-        return;
+    struct cores *cores = self;
     for (int q = 0; q < MOVER_QUEUES; q++)
         g_array_unref(cores->thread[q].pieces);
     g_free(cores);
@@ -234,21 +244,21 @@ static mover_ticket put(struct cores *cores, enum mover_queue queue, const struc
     return thread->pieces->len;
 }
 
-mover_ticket cores_copy(struct cores *cores, enum mover_queue queue, uint64_t bytes,
-                        uint64_t link_ns, const struct mover_after *after)
+static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
+                         const struct costs_copy *time, const struct mover_after *after)
 {
-    const struct cost *copy = &cores->threads->copy[queue == MOVER_D2H];
-    double taken = (double)costs_ns(copy, bytes);
+    struct cores *cores = self;
+    double link = (double)time->alone_ns;
+    double taken = (double)costs_ns(&cores->threads->copy[queue == MOVER_D2H], bytes);
     /* Where memory is slower than the link, the link is what memory makes it. */
-    const struct piece piece = {*after, fmax(1, fmax((double)link_ns, taken)), taken, bytes};
+    const struct piece piece = {*after, fmax(1, fmax(link, taken)), taken, bytes};
     return put(cores, queue, &piece);
 }
 
-mover_ticket cores_run_on_host(struct cores *cores, uint64_t duration_ns,
-                               const struct mover_after *after)
+static mover_ticket run_on_host(void *self, uint64_t duration_ns, const struct mover_after *after)
 {
     const struct piece piece = {*after, (double)duration_ns, (double)duration_ns, 0};
-    return put(cores, MOVER_HOST, &piece);
+    return put(self, MOVER_HOST, &piece);
 }
 
 /* Returns the queue that was waited for last. */
@@ -268,8 +278,25 @@ static enum mover_queue wait_for(struct cores *cores, const struct mover_after *
     return last;
 }
 
+/* The share of time that each neighbour (enum platform_neighbour) adds to the work. A move is bound
+ * by memory. Of an operator, the part that waits for memory is slowed as memory-bound operators
+ * are, the rest as products are. */
+static void set_slow_down(const struct cores *cores, const struct timing_work *work,
+                          double slow_down[NEIGHBOURS])
+{
+    const struct platform_threads *constants = &cores->threads->constants;
+    const double *memory = constants->slow_down[PLATFORM_MEMORY_BOUND];
+    const double *product =
+        constants->slow_down[cores->bf16 ? PLATFORM_PRODUCT_BF16 : PLATFORM_PRODUCT_FP32];
+    double share = (double)costs_ns(&cores->threads->memory, work->bytes) /
+                   (double)MAX(1, work->duration_ns);
+    share = MIN(1, share);
+    for (int n = 0; n < NEIGHBOURS; n++)
+        slow_down[n] = work->is_move ? memory[n] : share * memory[n] + (1 - share) * product[n];
+}
+
 /* Time of an operator, relative to that of one alone. */
-static double stretch(const struct cores *cores, const double slow_down[3])
+static double stretch(const struct cores *cores, const double slow_down[NEIGHBOURS])
 {
     double more = 1;
     for (int q = MOVER_H2D; q <= MOVER_D2H; q++) {
@@ -286,17 +313,24 @@ static double stretch(const struct cores *cores, const double slow_down[3])
     return more;
 }
 
-struct cores_wait cores_compute(struct cores *cores, uint64_t duration_ns,
-                                const double slow_down[3], const struct mover_after *after)
+static uint64_t now_ns(const struct cores *cores)
 {
-    struct cores_wait wait = {.queue = MOVER_COMPUTE};
-    double left = (double)duration_ns, before;
+    return (uint64_t)llround(cores->now);
+}
+
+static struct timing_wait compute(void *self, const struct timing_work *work,
+                                  const struct mover_after *after)
+{
+    struct cores *cores = self;
+    struct timing_wait wait = {.queue = MOVER_COMPUTE};
+    double left = (double)work->duration_ns, slow_down[NEIGHBOURS], before;
+    set_slow_down(cores, work, slow_down);
     go_on(cores, seconds_ns(cores->threads->constants.gap_seconds));
     before = cores->now;
     if (!complete(cores, after))
         wait.queue = wait_for(cores, after);
     wait.waited_ns = (uint64_t)llround(cores->now - before);
-    wait.start_ns = cores_now_ns(cores);
+    wait.start_ns = now_ns(cores);
     while (left > 0) {
         share_cores(cores);
         double slower = stretch(cores, slow_down);
@@ -306,11 +340,22 @@ struct cores_wait cores_compute(struct cores *cores, uint64_t duration_ns,
     }
     wait.ticket = ++cores->compute_done;
     wake_ready(cores);
-    wait.end_ns = cores_now_ns(cores);
+    wait.end_ns = now_ns(cores);
+    if (wait.waited_ns)
+        wait.waited_for = timeline_numbered(cores->timeline, wait.queue, after->queue[wait.queue]);
     return wait;
 }
 
-uint64_t cores_now_ns(const struct cores *cores)
+static struct timing_lap lap(void *self)
 {
-    return (uint64_t)llround(cores->now);
+    return (struct timing_lap){.end_ns = now_ns(self)};
 }
+
+const struct timing_ops timing_cores = {
+    .open = open_cores,
+    .close = close_cores,
+    .copy = copy,
+    .run_on_host = run_on_host,
+    .compute = compute,
+    .lap = lap,
+};

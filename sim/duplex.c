@@ -1,9 +1,17 @@
-#include "sim/duplex.h"
+/* A link whose directions slow each other. While both directions copy, each copy goes on at the
+ * rate that was measured for that; otherwise at its own rate.
+ *
+ * So the end of a copy depends on copies of the other direction that are queued after it. A copy
+ * has no end before the device waits for it. By then every copy that may begin before that end is
+ * queued, because copies are bound to moments and never begin before the device's work that
+ * precedes them. A ticket is the number of a piece of work in its queue, from 1; a ticket of the
+ * device is a time. Everything begins and ends at whole nanoseconds. */
+#include "sim/timing.h"
 
 #include <math.h>
 
 /* A copy, or an operator of the host, which nothing slows. */
-struct work {
+struct duplex_work {
     struct mover_after after; /* of the queues below; the device's work is in ready_ns */
     uint64_t ready_ns;        /* when the device has got to it */
     uint64_t alone_ns;
@@ -19,32 +27,31 @@ struct lane {
     uint64_t since_ns, end_ns;
 };
 
-struct state {
+struct duplex_state {
     uint64_t now_ns;
     struct lane lane[MOVER_QUEUES]; /* that of MOVER_COMPUTE is unused */
     struct timeline *timeline;
 };
 
 struct duplex {
-    GArray *queued[MOVER_QUEUES]; /* struct work */
+    GArray *queued[MOVER_QUEUES]; /* struct duplex_work */
     uint64_t gone[MOVER_QUEUES];  /* the number of those complete that `queued` no longer holds */
     uint64_t compute_ns;          /* the end of the device's last work */
-    struct state state;
+    struct duplex_state state;
 };
 
-struct duplex *duplex_new(struct timeline *timeline)
+static void *open_duplex(const struct sim_job *job)
 {
     struct duplex *duplex = g_new0(struct duplex, 1);
-    duplex->state.timeline = timeline;
+    duplex->state.timeline = job->timeline;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
-        duplex->queued[q] = g_array_new(FALSE, FALSE, sizeof(struct work));
+        duplex->queued[q] = g_array_new(FALSE, FALSE, sizeof(struct duplex_work));
     return duplex;
 }
 
-void duplex_free(struct duplex *duplex)
+static void close_duplex(void *self)
 {
-    if (!duplex)
-        return;
+    struct duplex *duplex = self;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         g_array_unref(duplex->queued[q]);
     g_free(duplex);
@@ -53,14 +60,15 @@ void duplex_free(struct duplex *duplex)
 /* ---- events: work begins, work ends ---- */
 
 /* What runs, or would run next; NULL: nothing. */
-static const struct work *head(const struct duplex *duplex, const struct state *state, int queue)
+static const struct duplex_work *head(const struct duplex *duplex, const struct duplex_state *state,
+                                      int queue)
 {
     uint64_t index = state->lane[queue].done - duplex->gone[queue];
     const GArray *queued = duplex->queued[queue];
-    return index < queued->len ? &g_array_index(queued, struct work, index) : NULL;
+    return index < queued->len ? &g_array_index(queued, struct duplex_work, index) : NULL;
 }
 
-static bool is_complete(const struct state *state, const struct mover_after *after)
+static bool is_complete(const struct duplex_state *state, const struct mover_after *after)
 {
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         if (state->lane[q].done < after->queue[q])
@@ -68,14 +76,14 @@ static bool is_complete(const struct state *state, const struct mover_after *aft
     return true;
 }
 
-static uint64_t begin_ns(const struct duplex *duplex, const struct state *state, int queue)
+static uint64_t begin_ns(const struct duplex *duplex, const struct duplex_state *state, int queue)
 {
-    const struct work *work = head(duplex, state, queue);
+    const struct duplex_work *work = head(duplex, state, queue);
     return work && is_complete(state, &work->after) ? MAX(work->ready_ns, state->now_ns)
                                                     : UINT64_MAX;
 }
 
-static uint64_t next_event_ns(const struct duplex *duplex, const struct state *state)
+static uint64_t next_event_ns(const struct duplex *duplex, const struct duplex_state *state)
 {
     uint64_t next = UINT64_MAX;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
@@ -84,14 +92,14 @@ static uint64_t next_event_ns(const struct duplex *duplex, const struct state *s
     return next;
 }
 
-static struct timeline_span *span_of(const struct state *state, int queue)
+static struct timeline_span *span_of(const struct duplex_state *state, int queue)
 {
     return state->timeline ? &g_array_index(state->timeline->spans[queue], struct timeline_span,
                                             state->lane[queue].done)
                            : NULL;
 }
 
-static void finish(struct state *state, int queue)
+static void finish(struct duplex_state *state, int queue)
 {
     struct timeline_span *span = span_of(state, queue);
     if (span)
@@ -100,9 +108,9 @@ static void finish(struct state *state, int queue)
     state->lane[queue].done++;
 }
 
-static void begin(const struct duplex *duplex, struct state *state, int queue)
+static void begin(const struct duplex *duplex, struct duplex_state *state, int queue)
 {
-    const struct work *work = head(duplex, state, queue);
+    const struct duplex_work *work = head(duplex, state, queue);
     struct timeline_span *span = span_of(state, queue);
     struct lane *lane = &state->lane[queue];
     if (span)
@@ -116,7 +124,7 @@ static void begin(const struct duplex *duplex, struct state *state, int queue)
 }
 
 /* From now on a copy goes on beside the other direction, or alone. */
-static void set_pace(struct state *state, int queue, double pace)
+static void set_pace(struct duplex_state *state, int queue, double pace)
 {
     struct lane *lane = &state->lane[queue];
     if (pace == lane->pace)
@@ -127,7 +135,7 @@ static void set_pace(struct state *state, int queue, double pace)
     lane->end_ns = state->now_ns + (uint64_t)llround(lane->left * pace);
 }
 
-static void set_paces(const struct duplex *duplex, struct state *state)
+static void set_paces(const struct duplex *duplex, struct duplex_state *state)
 {
     bool both = state->lane[MOVER_H2D].running && state->lane[MOVER_D2H].running;
     for (int q = MOVER_H2D; q <= MOVER_D2H; q++)
@@ -136,7 +144,7 @@ static void set_paces(const struct duplex *duplex, struct state *state)
 }
 
 /* To the next event; there must be one. */
-static void go_on(const struct duplex *duplex, struct state *state)
+static void go_on(const struct duplex *duplex, struct duplex_state *state)
 {
     uint64_t next = next_event_ns(duplex, state);
     g_assert(next != UINT64_MAX);
@@ -152,7 +160,8 @@ static void go_on(const struct duplex *duplex, struct state *state)
 
 /* ---- what the device does ---- */
 
-static mover_ticket put(struct duplex *duplex, enum mover_queue queue, const struct work *work)
+static mover_ticket put(struct duplex *duplex, enum mover_queue queue,
+                        const struct duplex_work *work)
 {
     GArray *queued = duplex->queued[queue];
     if (queued->len && duplex->state.lane[queue].done == duplex->gone[queue] + queued->len) {
@@ -163,23 +172,26 @@ static mover_ticket put(struct duplex *duplex, enum mover_queue queue, const str
     return duplex->gone[queue] + queued->len;
 }
 
-mover_ticket duplex_copy(struct duplex *duplex, enum mover_queue queue,
+static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
                          const struct costs_copy *time, const struct mover_after *after)
 {
+    struct duplex *duplex = self;
     double pace = time->alone_ns ? (double)time->both_ns / (double)time->alone_ns : 1;
-    const struct work work = {*after, duplex->compute_ns, time->alone_ns, pace};
+    const struct duplex_work work = {*after, duplex->compute_ns, time->alone_ns, pace};
+    (void)bytes;
     return put(duplex, queue, &work);
 }
 
-mover_ticket duplex_run_on_host(struct duplex *duplex, uint64_t duration_ns,
-                                const struct mover_after *after)
+static mover_ticket run_on_host(void *self, uint64_t duration_ns, const struct mover_after *after)
 {
-    const struct work work = {*after, duplex->compute_ns, duration_ns, 1};
+    struct duplex *duplex = self;
+    const struct duplex_work work = {*after, duplex->compute_ns, duration_ns, 1};
     return put(duplex, MOVER_HOST, &work);
 }
 
 /* The queue whose work is not complete; of several the first. */
-static enum mover_queue open_queue(const struct state *state, const struct mover_after *after)
+static enum mover_queue open_queue(const struct duplex_state *state,
+                                   const struct mover_after *after)
 {
     int q = MOVER_H2D;
     while (state->lane[q].done >= after->queue[q])
@@ -187,11 +199,12 @@ static enum mover_queue open_queue(const struct state *state, const struct mover
     return (enum mover_queue)q;
 }
 
-struct cores_wait duplex_compute(struct duplex *duplex, uint64_t duration_ns,
-                                 const struct mover_after *after)
+static struct timing_wait compute(void *self, const struct timing_work *work,
+                                  const struct mover_after *after)
 {
-    struct state *state = &duplex->state;
-    struct cores_wait wait = {.queue = MOVER_COMPUTE, .start_ns = duplex->compute_ns};
+    struct duplex *duplex = self;
+    struct duplex_state *state = &duplex->state;
+    struct timing_wait wait = {.queue = MOVER_COMPUTE, .start_ns = duplex->compute_ns};
     while (!is_complete(state, after)) {
         wait.queue = open_queue(state, after);
         go_on(duplex, state);
@@ -200,7 +213,9 @@ struct cores_wait duplex_compute(struct duplex *duplex, uint64_t duration_ns,
     if (wait.queue != MOVER_COMPUTE)
         wait.start_ns = MAX(wait.start_ns, state->now_ns);
     wait.waited_ns = wait.start_ns - duplex->compute_ns;
-    wait.end_ns = wait.ticket = duplex->compute_ns = wait.start_ns + duration_ns;
+    if (wait.waited_ns)
+        wait.waited_for = timeline_numbered(state->timeline, wait.queue, after->queue[wait.queue]);
+    wait.end_ns = wait.ticket = duplex->compute_ns = wait.start_ns + work->duration_ns;
     return wait;
 }
 
@@ -212,17 +227,29 @@ static struct mover_after all_of(const struct duplex *duplex, int first_queue)
     return all;
 }
 
-/* On a copy of the state: what is queued later may change it, and spans that end after this. */
-uint64_t duplex_end_ns(const struct duplex *duplex)
+/* The lap ends when the last of the device's and the host's operators so far is complete, if no
+ * more is queued. Looks ahead on a copy of the state, because what is queued later may change it.
+ * Spans that are under way get the times that they would have. */
+static struct timing_lap lap(void *self)
 {
-    struct state ahead = duplex->state;
+    const struct duplex *duplex = self;
+    struct duplex_state ahead = duplex->state;
     const struct mover_after host = all_of(duplex, MOVER_HOST), all = all_of(duplex, MOVER_H2D);
-    uint64_t end_ns = duplex->compute_ns;
+    struct timing_lap lap = {.end_ns = duplex->compute_ns};
     while (!is_complete(&ahead, &host)) {
         go_on(duplex, &ahead);
-        end_ns = MAX(end_ns, ahead.now_ns);
+        lap.end_ns = MAX(lap.end_ns, ahead.now_ns);
     }
     while (ahead.timeline && !is_complete(&ahead, &all))
         go_on(duplex, &ahead);
-    return end_ns;
+    return lap;
 }
+
+const struct timing_ops timing_duplex = {
+    .open = open_duplex,
+    .close = close_duplex,
+    .copy = copy,
+    .run_on_host = run_on_host,
+    .compute = compute,
+    .lap = lap,
+};

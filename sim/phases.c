@@ -1,5 +1,7 @@
 #include "sim/phases.h"
 
+#include "sim/timing.h"
+
 #include "traces/size.h"
 
 /* A stretch of the iteration that belongs to one phase. */
@@ -55,7 +57,7 @@ static void add_stretch(struct phases *phases, int queue, const struct timeline_
             continue;
         double ns = (double)(end - begin);
         figures->busy_seconds[queue] += ns * 1e-9;
-        if (queue == MOVER_H2D || queue == MOVER_D2H)
+        if (timing_resources[queue].is_link)
             figures->bytes[queue] += (double)span->bytes * ns /
                                      (double)(span->end_ns - span->start_ns);
     }

@@ -1,11 +1,9 @@
 #include "sim/timeline.h"
 
+#include "sim/timing.h"
 #include "traces/output_file.h"
 
 #include <jansson.h>
-
-static const char *const rows[MOVER_QUEUES] = {
-    [MOVER_COMPUTE] = "compute", [MOVER_H2D] = "H2D", [MOVER_D2H] = "D2H", [MOVER_HOST] = "host"};
 
 enum { STALL_ROW = MOVER_QUEUES };
 
@@ -75,6 +73,13 @@ const struct timeline_span *timeline_ending(const struct timeline *timeline, enu
     }
     const struct timeline_span *found = &g_array_index(spans, struct timeline_span, low);
     return low < spans->len && found->end_ns == end_ns ? found : NULL;
+}
+
+const struct timeline_span *timeline_numbered(const struct timeline *timeline,
+                                              enum mover_queue queue, mover_ticket number)
+{
+    return timeline ? &g_array_index(timeline->spans[queue], struct timeline_span, number - 1)
+                    : NULL;
 }
 
 /* The name of the first tensor, or buffer, in a chunk, and its list. */
@@ -173,11 +178,11 @@ static void append_stalls(const struct timeline *timeline, const struct plan *pl
         g_autofree char *chunk = waited_for(stall, plan, trace);
         g_autofree char *name = g_strdup_printf("%s waits for %s on %s",
                                                 operator_name(timeline, stall->moment), chunk,
-                                                rows[stall->queue]);
+                                                timing_resources[stall->queue].name);
         json_t *object = event(timeline, name, STALL_ROW, stall->start_ns, end_ns);
-        json_object_set_new(
-            object, "args",
-            json_pack("{s:i, s:s}", "moment", (int)stall->moment, "waits_for", rows[stall->queue]));
+        json_object_set_new(object, "args",
+                            json_pack("{s:i, s:s}", "moment", (int)stall->moment, "waits_for",
+                                      timing_resources[stall->queue].name));
         json_array_append_new(events, object);
     }
 }
@@ -207,7 +212,7 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
 {
     json_t *events = json_array();
     for (int q = 0; q < MOVER_QUEUES; q++) {
-        name_row(events, q, rows[q]);
+        name_row(events, q, timing_resources[q].name);
         append_spans(timeline, q, plan, trace, events);
     }
     name_row(events, STALL_ROW, "stalls");
@@ -258,6 +263,6 @@ void timeline_print_stalls(const struct timeline *timeline, const struct plan *p
         const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);
         g_autofree char *chunk = waited_for(stall, plan, trace);
         fprintf(out, "%7u %10.3f  %-8s  %-36s %s\n", stall->moment, (double)stall->wait_ns * 1e-6,
-                rows[stall->queue], operator_name(timeline, stall->moment), chunk);
+                timing_resources[stall->queue].name, operator_name(timeline, stall->moment), chunk);
     }
 }

@@ -63,6 +63,11 @@ void timeline_show(struct timeline *timeline, uint64_t begin_ns, uint64_t end_ns
 const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,
                                             uint64_t end_ns);
 
+/* The span of the work with this number, from 1, in a queue whose tickets are numbers. Returns NULL
+ * if `timeline` is NULL. */
+const struct timeline_span *timeline_numbered(const struct timeline *timeline,
+                                              enum mover_queue queue, mover_ticket number);
+
 /* Chrome's trace events (chrome://tracing, Perfetto): a row a queue, and one of stalls, of the
  * iteration shown. `trace` names the tensors; `costs` says what the link can do. */
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,

@@ -1,30 +1,50 @@
 /* Threads that share cores, against schedules worked out by hand: copies take a core half as long
  * as the link takes them, who waits wakes 10 ns late, and a copy ends 20 ns after it is due. */
-#include "sim/cores.h"
+#include "sim/timing.h"
 
 static const struct mover_after none;
-static const double undisturbed[3];
 
 struct fixture {
-    struct costs_threads threads;
+    struct trace trace;
+    struct costs costs;
     struct platform_point copy;
-    struct cores *cores;
+    void *cores;
 };
 
 /* `cores` of the host; copies take `ns_a_byte` of one. */
 static void set_up(struct fixture *f, double cores, double ns_a_byte)
 {
     *f = (struct fixture){.copy = {1e9, ns_a_byte}};
-    f->threads = (struct costs_threads){.known = true,
-                                        .cores = cores,
-                                        .constants = {.host_cores = (uint32_t)cores,
-                                                      .put_seconds = 5e-9,
-                                                      .wake_seconds = 10e-9,
-                                                      .late_seconds = 20e-9,
-                                                      .gap_seconds = 1e-9}};
+    f->costs.threads = (struct costs_threads){.known = true,
+                                              .cores = cores,
+                                              .constants = {.host_cores = (uint32_t)cores,
+                                                            .put_seconds = 5e-9,
+                                                            .wake_seconds = 10e-9,
+                                                            .late_seconds = 20e-9,
+                                                            .gap_seconds = 1e-9}};
     for (int direction = 0; direction < 2; direction++)
-        f->threads.copy[direction].curve = (struct platform_curve){&f->copy, 1, NULL};
-    f->cores = cores_new(&f->threads, NULL);
+        f->costs.threads.copy[direction].curve = (struct platform_curve){&f->copy, 1, NULL};
+    f->cores = timing_cores.open(&(struct sim_job){.trace = &f->trace, .costs = &f->costs});
+}
+
+static mover_ticket copy(struct fixture *f, enum mover_queue queue, uint64_t bytes,
+                         uint64_t link_ns, const struct mover_after *after)
+{
+    return timing_cores.copy(f->cores, queue, bytes, &(struct costs_copy){link_ns, link_ns}, after);
+}
+
+static mover_ticket run_on_host(struct fixture *f, uint64_t duration_ns,
+                                const struct mover_after *after)
+{
+    return timing_cores.run_on_host(f->cores, duration_ns, after);
+}
+
+/* A move, which is bound by memory. */
+static struct timing_wait compute(struct fixture *f, uint64_t duration_ns,
+                                  const struct mover_after *after)
+{
+    const struct timing_work work = {.duration_ns = duration_ns, .is_move = true};
+    return timing_cores.compute(f->cores, &work, after);
 }
 
 static struct mover_after after(enum mover_queue queue, mover_ticket ticket)
@@ -39,14 +59,14 @@ static void test_one_copy(void)
 {
     struct fixture f;
     set_up(&f, 1, 0.5);
-    struct mover_after copied = after(MOVER_H2D, cores_copy(f.cores, MOVER_H2D, 1000, 1000, &none));
+    struct mover_after copied = after(MOVER_H2D, copy(&f, MOVER_H2D, 1000, 1000, &none));
     g_assert_cmpuint(copied.queue[MOVER_H2D], ==, 1);
-    struct cores_wait wait = cores_compute(f.cores, 300, undisturbed, &copied);
+    struct timing_wait wait = compute(&f, 300, &copied);
     g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 1000 + 20 + 10);
     g_assert_cmpuint(wait.end_ns, ==, wait.start_ns + 300);
     g_assert_cmpuint(wait.waited_ns, ==, wait.start_ns - 5 - 1); /* the gap is no stall */
     g_assert_cmpint(wait.queue, ==, MOVER_H2D);
-    cores_free(f.cores);
+    timing_cores.close(f.cores);
 }
 
 /* The second begins when the first is due: sleeping too long does not add up. */
@@ -54,11 +74,11 @@ static void test_copies_in_a_row(void)
 {
     struct fixture f;
     set_up(&f, 1, 0.5);
-    cores_copy(f.cores, MOVER_D2H, 1000, 1000, &none);
-    struct mover_after both = after(MOVER_D2H, cores_copy(f.cores, MOVER_D2H, 500, 500, &none));
-    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &both);
+    copy(&f, MOVER_D2H, 1000, 1000, &none);
+    struct mover_after both = after(MOVER_D2H, copy(&f, MOVER_D2H, 500, 500, &none));
+    struct timing_wait wait = compute(&f, 0, &both);
     g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 1000 + 500 + 20 + 10);
-    cores_free(f.cores);
+    timing_cores.close(f.cores);
 }
 
 /* A copy that waits for another queue wakes once that is complete. */
@@ -66,11 +86,11 @@ static void test_copy_after_copy(void)
 {
     struct fixture f;
     set_up(&f, 1, 0.5);
-    struct mover_after down = after(MOVER_D2H, cores_copy(f.cores, MOVER_D2H, 1000, 1000, &none));
-    struct mover_after up = after(MOVER_H2D, cores_copy(f.cores, MOVER_H2D, 1000, 1000, &down));
-    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &up);
+    struct mover_after down = after(MOVER_D2H, copy(&f, MOVER_D2H, 1000, 1000, &none));
+    struct mover_after up = after(MOVER_H2D, copy(&f, MOVER_H2D, 1000, 1000, &down));
+    struct timing_wait wait = compute(&f, 0, &up);
     g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 1000 + 20 + 10 + 1000 + 20 + 10);
-    cores_free(f.cores);
+    timing_cores.close(f.cores);
 }
 
 /* An operator of the host beside a copy that takes half of the only core. */
@@ -78,19 +98,19 @@ static void test_host_shares_its_core(void)
 {
     struct fixture f;
     set_up(&f, 1, 0.5);
-    cores_copy(f.cores, MOVER_H2D, 10000, 10000, &none);
-    struct mover_after done = after(MOVER_HOST, cores_run_on_host(f.cores, 1000, &none));
-    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &done);
+    copy(&f, MOVER_H2D, 10000, 10000, &none);
+    struct mover_after done = after(MOVER_HOST, run_on_host(&f, 1000, &none));
+    struct timing_wait wait = compute(&f, 0, &done);
     g_assert_cmpuint(wait.start_ns, ==, 5 + 5 + 10 + 2000 + 10);
 
     /* With a core to spare it does not notice. */
-    cores_free(f.cores);
+    timing_cores.close(f.cores);
     set_up(&f, 2, 0.5);
-    cores_copy(f.cores, MOVER_H2D, 10000, 10000, &none);
-    done = after(MOVER_HOST, cores_run_on_host(f.cores, 1000, &none));
-    wait = cores_compute(f.cores, 0, undisturbed, &done);
+    copy(&f, MOVER_H2D, 10000, 10000, &none);
+    done = after(MOVER_HOST, run_on_host(&f, 1000, &none));
+    wait = compute(&f, 0, &done);
     g_assert_cmpuint(wait.start_ns, <=, 5 + 5 + 10 + 1334 + 10);
-    cores_free(f.cores);
+    timing_cores.close(f.cores);
 }
 
 /* Both directions want the whole core: each gets half, and the link is what memory makes it. */
@@ -98,30 +118,33 @@ static void test_copies_share_a_core(void)
 {
     struct fixture f;
     set_up(&f, 1, 1);
-    struct mover_after both = after(MOVER_H2D, cores_copy(f.cores, MOVER_H2D, 1000, 1, &none));
-    both.queue[MOVER_D2H] = cores_copy(f.cores, MOVER_D2H, 1000, 1, &none);
-    struct cores_wait wait = cores_compute(f.cores, 0, undisturbed, &both);
+    struct mover_after both = after(MOVER_H2D, copy(&f, MOVER_H2D, 1000, 1, &none));
+    both.queue[MOVER_D2H] = copy(&f, MOVER_D2H, 1000, 1, &none);
+    struct timing_wait wait = compute(&f, 0, &both);
     /* 5 ns of the first alone, the rest at half speed. */
     g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 2000 + 20 + 10);
-    cores_free(f.cores);
+    timing_cores.close(f.cores);
 }
 
 /* A copy at the rate beside which operators were measured slows by what was measured. */
 static void test_operators_slow_beside_copies(void)
 {
-    const double slow_down[3] = {[PLATFORM_BESIDE_H2D] = 0.25};
     struct fixture f;
     set_up(&f, 1, 0.1);
-    cores_copy(f.cores, MOVER_H2D, 20000, 10000, &none); /* 2 GB/s */
-    struct cores_wait beside = cores_compute(f.cores, 1000, slow_down, &none);
+    double *slow_down = f.costs.threads.constants.slow_down[PLATFORM_MEMORY_BOUND];
+    slow_down[PLATFORM_BESIDE_H2D] = 0.25;
+    copy(&f, MOVER_H2D, 20000, 10000, &none); /* 2 GB/s */
+    struct timing_wait beside = compute(&f, 1000, &none);
     /* The first 9 ns before the copy's thread has woken are undisturbed. */
     g_assert_cmpuint(beside.end_ns - beside.start_ns, ==, 9 + (1000 - 9) * 5 / 4 + 1);
-    struct cores_wait idle = cores_compute(f.cores, 20000, undisturbed, &none);
-    struct cores_wait alone = cores_compute(f.cores, 1000, slow_down, &none);
+    slow_down[PLATFORM_BESIDE_H2D] = 0;
+    struct timing_wait idle = compute(&f, 20000, &none);
+    slow_down[PLATFORM_BESIDE_H2D] = 0.25;
+    struct timing_wait alone = compute(&f, 1000, &none);
     g_assert_cmpuint(idle.end_ns - idle.start_ns, ==, 20000);
     g_assert_cmpuint(alone.end_ns - alone.start_ns, ==, 1000);
     g_assert_cmpuint(alone.waited_ns, ==, 0);
-    cores_free(f.cores);
+    timing_cores.close(f.cores);
 }
 
 int main(int argc, char **argv)
