@@ -47,20 +47,20 @@ static bool synthesise(const struct synth_arguments *a, const struct model_confi
     if (a->host_update)
         host_update = model_every_tensor(config);
     struct model_job job = {
-        .batch = a->batch,
+        .choices = {.batch = a->batch,
+                    .micro_batches = a->micro_batches,
+                    .recompute = recompute,
+                    .offload = offload,
+                    .host_embedding = a->host_embedding,
+                    .host_update = host_update},
         .sequence = a->sequence,
-        .micro_batches = a->micro_batches,
         .precision = a->precision,
-        .recompute = recompute,
-        .offload = offload,
-        .host_embedding = a->host_embedding,
-        .clip = a->clip,
         .unfused = a->unfused,
-        .host_update = host_update,
     };
     if (a->bytes_per_parameter &&
-        !model_split_masters(&job, a->bytes_per_parameter, &job.split_masters, error))
+        !model_split_masters(&job, a->bytes_per_parameter, &job.choices.split_masters, error))
         return false;
+    job.choices.second_backward = a->clip && model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER;
     struct trace *trace = model_synthesise(config, &job, platform, error);
     if (trace && !trace->producer)
         trace->producer = g_strdup("pstar-trace " PSTAR_VERSION);

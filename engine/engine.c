@@ -46,7 +46,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .annotate = options->annotate,
         .norms = opened->ops->scalars(opened, trace->tensor_count),
         .gradient_scale = opened->ops->scalars(opened, 1),
-        .losses = opened->ops->scalars(opened, options->iteration->job.micro_batches),
+        .losses = opened->ops->scalars(opened, options->iteration->job.choices.micro_batches),
     };
     return engine;
 }
@@ -105,7 +105,7 @@ static bool run_moments(struct engine *engine, uint32_t end, GError **error)
 
 static void begin_step(struct engine *engine, const struct engine_step *step)
 {
-    uint32_t micro_batches = engine->executor.iteration->job.micro_batches;
+    uint32_t micro_batches = engine->executor.iteration->job.choices.micro_batches;
     engine->executor.step = (struct executor_step){
         .tokens = step->tokens,
         .seed = step->seed,
@@ -126,7 +126,7 @@ static void begin_step(struct engine *engine, const struct engine_step *step)
 
 static double mean_loss(const struct engine *engine)
 {
-    uint32_t micro_batches = engine->executor.iteration->job.micro_batches;
+    uint32_t micro_batches = engine->executor.iteration->job.choices.micro_batches;
     double sum = 0;
     for (uint32_t m = 0; m < micro_batches; m++)
         sum += engine->executor.losses[m];
@@ -136,7 +136,7 @@ static double mean_loss(const struct engine *engine)
 /* Before the first update. */
 static bool knows_norm(const struct model_job *job)
 {
-    return model_gradient_layout(job) != MODEL_GRADIENT_BUFFER || model_second_backward(job);
+    return model_gradient_layout(job) != MODEL_GRADIENT_BUFFER || job->choices.second_backward;
 }
 
 bool engine_step(struct engine *engine, const struct engine_step *step,

@@ -48,7 +48,7 @@ static void write_at(struct engine *engine, uint32_t tensor, enum trace_list lis
 
 static bool is_split(const struct engine *engine, enum trace_list list)
 {
-    return list == TRACE_MASTER && engine->executor.iteration->job.split_masters;
+    return list == TRACE_MASTER && engine->executor.iteration->job.choices.split_masters;
 }
 
 static void read_split(struct engine *engine, uint32_t tensor, uint64_t first, uint64_t count,

@@ -11,7 +11,7 @@ static struct device *device_of(const struct executor *x)
 
 static uint64_t rows(const struct executor *x)
 {
-    return (uint64_t)x->iteration->job.batch * x->iteration->job.sequence;
+    return (uint64_t)x->iteration->job.choices.batch * x->iteration->job.sequence;
 }
 
 /* ---- operands ---- */

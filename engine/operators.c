@@ -254,7 +254,7 @@ static void loss(const struct call *call)
     const struct operation *operation = call->operation;
     uint32_t V = call->config->vocabulary;
     const uint32_t *targets = tokens(call, 1) + call->N;
-    double divisor = (double)call->N * operation->job->micro_batches;
+    double divisor = (double)call->N * operation->job->choices.micro_batches;
     if (operation->training)
         call->kernels->loss_backward(call->context, call->precision, call->N, V, targets, divisor,
                                      in(call, 0), operation->loss);
@@ -266,7 +266,7 @@ static void loss(const struct call *call)
 static void update(const struct call *call)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[0];
-    bool split = call->operation->job->split_masters;
+    bool split = call->operation->job->choices.split_masters;
     void *master = at(call, tensor->address[TRACE_MASTER]);
     const struct adamw_tensor adamw = {
         .elements = tensor->elements,
@@ -329,9 +329,9 @@ void operators_run(struct operators *operators, const struct operation *operatio
         .config = operation->config,
         .precision = job->precision,
         .layout = model_gradient_layout(job),
-        .B = job->batch,
+        .B = job->choices.batch,
         .T = job->sequence,
-        .N = job->batch * job->sequence,
+        .N = job->choices.batch * job->sequence,
         .H = operation->config->width,
     };
     if (operation->training && op->dropout_site != NO_INDEX) {

@@ -87,33 +87,15 @@ void model_choose_backward(struct run_choices *choices, const struct run_choices
     choices->split_masters = second_backward || (traced->split_masters && !traced->second_backward);
 }
 
-static struct model_job job_of(const struct recognised *recognised,
-                               const struct run_choices *choices)
-{
-    struct model_job job = recognised->iteration->job;
-    job.recompute = choices->recompute;
-    job.offload = choices->offload;
-    job.host_embedding = choices->host_embedding;
-    job.split_masters = choices->split_masters;
-    job.clip = choices->second_backward;
-    job.batch = choices->batch;
-    job.micro_batches = choices->micro_batches;
-    return job;
-}
-
 /* Returns whether a run of the traced one's kind can make these choices. */
-static bool is_possible(const struct recognised *recognised, const struct run_choices *choices,
-                        const struct model_job *job)
+static bool is_possible(const struct recognised *recognised, const struct run_choices *choices)
 {
-    const struct model_job *traced = &recognised->iteration->job;
-    const struct run_choices of_trace = {.split_masters = traced->split_masters,
-                                         .second_backward = model_second_backward(traced)};
-    struct run_choices masters = of_trace;
-    model_choose_backward(&masters, &of_trace, choices->second_backward);
+    const struct run_choices *traced = &recognised->iteration->job.choices;
+    struct run_choices masters = *traced;
+    model_choose_backward(&masters, traced, choices->second_backward);
     return choices->layer_count == recognised->config->layers &&
-           choices->split_masters == masters.split_masters &&
-           choices->second_backward == model_second_backward(job) && job->batch > 0 &&
-           (uint64_t)job->batch * job->micro_batches ==
+           choices->split_masters == masters.split_masters && choices->batch > 0 &&
+           (uint64_t)choices->batch * choices->micro_batches ==
                (uint64_t)traced->batch * traced->micro_batches;
 }
 
@@ -138,10 +120,12 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
                            const struct run_choices *choices, const struct platform *platform,
                            GError **error)
 {
-    const struct model_job job = job_of(recognised, choices);
+    struct model_job job = recognised->iteration->job;
     struct trace *derived = NULL;
-    if (is_possible(recognised, choices, &job)) {
-        if (job.batch == trace->batch)
+    job.choices = *choices;
+    job.choices.host_update = recognised->iteration->job.choices.host_update;
+    if (is_possible(recognised, choices)) {
+        if (choices->batch == trace->batch)
             derived = describe_anew(recognised, trace, &job, platform);
         else if (platform && model_is_synthesised(recognised, trace, platform))
             derived = model_synthesise(recognised->config, &job, platform, NULL);
@@ -152,7 +136,7 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                     "micro-batches of %u with the embedding on the %s%s cannot be derived from "
                     "a trace of %u",
-                    job.batch, job.host_embedding ? "host" : "device",
+                    choices->batch, choices->host_embedding ? "host" : "device",
                     choices->second_backward ? " and two backwards" : "", trace->batch);
     return derived;
 }

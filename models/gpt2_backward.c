@@ -42,7 +42,7 @@ static struct model_operator backward_operator(struct iteration_builder *b, enum
                                                uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
-    bool last = micro_batch == b->job->micro_batches - 1;
+    bool last = micro_batch == b->job->choices.micro_batches - 1;
     op.accumulate = micro_batch > 0;
     for (uint32_t i = 0; i < tensors; i++) {
         op.t[i] = tensor + i;
@@ -189,7 +189,7 @@ static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activa
     op.outputs = b->config->vocabulary;
     op.workspace = weight_workspace(b, &op);
     append_operator(b, ONLY_TURN, g_strdup("lm_head"), &op);
-    if (!model_second_backward(b->job))
+    if (!b->job->choices.second_backward)
         consume_gradients(b, &op);
     return op.out[0];
 }
@@ -216,10 +216,10 @@ static void embed(struct iteration_builder *b, const struct gpt2_activations *a,
     op.in[0] = stream;
     op.in[1] = a->tokens;
     op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
-    if (!b->job->host_embedding)
+    if (!b->job->choices.host_embedding)
         op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
     append_operator(b, ONLY_TURN, g_strdup("embeddings"), &op);
-    if (!model_second_backward(b->job))
+    if (!b->job->choices.second_backward)
         consume_gradients(b, &op);
 }
 
@@ -236,11 +236,10 @@ static uint32_t layers(struct iteration_builder *b, const struct gpt2_activation
                        enum turn turn, uint32_t dnorm)
 {
     const char *verb = turn == SECOND_TURN ? "recompute again" : "recompute";
-    const uint8_t *recompute = b->job->recompute;
     uint32_t stream = final_norm(b, a, turn, dnorm);
     for (uint32_t layer = b->config->layers; layer-- > 0;) {
         struct pass pass = {b, turn, a->micro_batch, layer, stream};
-        if (recompute && recompute[layer])
+        if (b->job->choices.recompute[layer])
             gpt2_recompute(b, verb, a->micro_batch, layer, &a->layers[layer]);
         mlp(&pass, &a->layers[layer]);
         attention(&pass, &a->layers[layer]);
@@ -250,7 +249,7 @@ static uint32_t layers(struct iteration_builder *b, const struct gpt2_activation
 
 void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations)
 {
-    bool twice = model_second_backward(builder->job);
+    bool twice = builder->job->choices.second_backward;
     uint32_t dnorm = classifier(builder, activations);
     uint32_t stream = layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm);
     embed(builder, activations, stream);

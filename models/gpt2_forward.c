@@ -164,15 +164,10 @@ void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_
     layer_to_inner(&pass, layer);
 }
 
-static bool is_marked(const uint8_t *layers, uint32_t layer)
-{
-    return layers && layers[layer];
-}
-
 /* The input of a layer whose activations are offloaded. */
 static void hold_input(struct iteration_builder *builder, uint32_t layer, uint32_t stream)
 {
-    if (layer < builder->config->layers && is_marked(builder->job->offload, layer))
+    if (layer < builder->config->layers && builder->job->choices.offload[layer])
         iteration_builder_hold(builder, stream);
 }
 
@@ -180,7 +175,7 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
                               uint32_t index, struct gpt2_layer *layer)
 {
     const struct model_job *job = builder->job;
-    bool held = is_marked(job->offload, index) && !is_marked(job->recompute, index);
+    bool held = job->choices.offload[index] && !job->choices.recompute[index];
     struct pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index, held};
     layer_to_inner(&pass, layer);
     pass.held = false; /* the output is the next layer's */
@@ -199,7 +194,7 @@ static uint32_t embed(struct iteration_builder *b, uint32_t micro_batch, uint32_
     op.in[0] = tokens;
     op.out[0] = iteration_builder_buffer(b, "embeddings", b->rows * b->config->width * b->element);
     op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
-    if (!b->job->host_embedding)
+    if (!b->job->choices.host_embedding)
         hold_input(b, 0, op.out[0]);
     iteration_builder_operator(b, g_strdup("forward embeddings"), TRACE_FORWARD, &op);
     return op.out[0];

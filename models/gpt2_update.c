@@ -20,10 +20,8 @@ void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor)
 
 static void add_updates(struct iteration_builder *builder, bool on_host)
 {
-    const uint8_t *host = builder->job->host_update;
-
     for (uint32_t tensor = 0; tensor < builder->tensors->len; tensor++)
-        if ((host && host[tensor]) == on_host)
+        if (builder->job->choices.host_update[tensor] == on_host)
             gpt2_update_tensor(builder, tensor);
 }
 

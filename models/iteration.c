@@ -8,14 +8,9 @@
 
 enum model_gradient model_gradient_layout(const struct model_job *job)
 {
-    if (job->precision != MODEL_BF16 || job->micro_batches > 1)
+    if (job->precision != MODEL_BF16 || job->choices.micro_batches > 1)
         return MODEL_GRADIENT_LIST;
-    return job->split_masters ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
-}
-
-bool model_second_backward(const struct model_job *job)
-{
-    return job->clip && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER;
+    return job->choices.split_masters ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
 }
 
 uint32_t model_bytes_per_parameter(const struct model_job *job)
@@ -56,8 +51,8 @@ bool model_split_masters(const struct model_job *job, uint32_t bytes_per_paramet
                          GError **error)
 {
     struct model_job whole = *job, halves = *job;
-    whole.split_masters = false;
-    halves.split_masters = job->precision == MODEL_BF16;
+    whole.choices.split_masters = false;
+    halves.choices.split_masters = job->precision == MODEL_BF16;
     uint32_t most = model_bytes_per_parameter(&whole), least = model_bytes_per_parameter(&halves);
     *split = bytes_per_parameter != most;
     if (bytes_per_parameter == most || bytes_per_parameter == least)
@@ -66,7 +61,7 @@ bool model_split_masters(const struct model_job *job, uint32_t bytes_per_paramet
         return job_refused(error, "%u bytes a parameter: fp32 takes %u", bytes_per_parameter, most);
     return job_refused(
         error, "%u bytes a parameter: bf16 with %s takes %u or %u", bytes_per_parameter,
-        job->micro_batches > 1 ? "several micro-batches" : "one micro-batch", least, most);
+        job->choices.micro_batches > 1 ? "several micro-batches" : "one micro-batch", least, most);
 }
 
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
@@ -76,32 +71,36 @@ bool model_split_masters(const struct model_job *job, uint32_t bytes_per_paramet
  */
 static bool counts_fit(const struct model_config *config, const struct model_job *job)
 {
-    double rows = (double)job->batch * job->sequence;
+    double rows = (double)job->choices.batch * job->sequence;
     double parameters = (double)model_config_parameters(config);
     double pairs = rows * job->sequence * config->width * config->layers;
     double classifier = rows * config->width * (double)config->vocabulary;
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
-    double operators = (35.0 * config->layers + 8) * job->micro_batches;
-    return rows <= INT32_MAX && operators < 0x1p24 && 3 * step * job->micro_batches < 0x1p63;
+    double operators = (35.0 * config->layers + 8) * job->choices.micro_batches;
+    return rows <= INT32_MAX && operators < 0x1p24 &&
+           3 * step * job->choices.micro_batches < 0x1p63;
 }
 
 static bool job_check(const struct model_config *config, const struct model_job *job,
                       GError **error)
 {
-    if (job->batch < 1 || job->sequence < 1 || job->micro_batches < 1)
+    if (job->choices.batch < 1 || job->sequence < 1 || job->choices.micro_batches < 1)
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: each is at least 1",
-                           job->batch, job->sequence, job->micro_batches);
+                           job->choices.batch, job->sequence, job->choices.micro_batches);
     if (job->sequence > config->positions)
         return job_refused(error, "sequence %u: the model has %u positions", job->sequence,
                            config->positions);
-    if (job->split_masters && job->precision != MODEL_BF16)
+    if (job->choices.split_masters && job->precision != MODEL_BF16)
         return job_refused(error, "masters in two halves: of fp32 parameters there are none");
-    if (job->host_embedding && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
+    if (job->choices.host_embedding && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
         return job_refused(error, "an embedding on the host: with 12 bytes a parameter gradients "
                                   "are buffers on the device");
+    if (job->choices.second_backward && model_gradient_layout(job) != MODEL_GRADIENT_BUFFER)
+        return job_refused(error, "a second backward: only with 12 bytes a parameter, where "
+                                  "gradients are buffers");
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: too large a step",
-                           job->batch, job->sequence, job->micro_batches);
+                           job->choices.batch, job->sequence, job->choices.micro_batches);
     return true;
 }
 
@@ -110,9 +109,9 @@ static struct trace *trace_of_job(const struct model_config *config, const struc
     struct trace *trace = g_new0(struct trace, 1);
     trace->model = g_strdup(config->name);
     trace->precision = g_strdup(job->precision == MODEL_BF16 ? "bf16" : "fp32");
-    trace->batch = job->batch;
+    trace->batch = job->choices.batch;
     trace->sequence = job->sequence;
-    trace->micro_batches = job->micro_batches;
+    trace->micro_batches = job->choices.micro_batches;
     for (int list = 0; list < TRACE_LISTS; list++)
         trace->list_element_bytes[list] = (uint8_t)operator_list_bytes(job, list);
     return trace;
@@ -125,7 +124,7 @@ static uint32_t walk(struct iteration_builder *builder)
     struct gpt2_layer *layers = g_new0(struct gpt2_layer, builder->config->layers);
     uint32_t forward_end = 0;
     gpt2_tensors(builder);
-    for (uint32_t micro_batch = 0; micro_batch < job->micro_batches; micro_batch++) {
+    for (uint32_t micro_batch = 0; micro_batch < job->choices.micro_batches; micro_batch++) {
         struct gpt2_activations activations = {.micro_batch = micro_batch, .layers = layers};
         gpt2_forward(builder, &activations);
         if (micro_batch == 0)
@@ -146,9 +145,10 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     struct model_iteration *iteration = g_new0(struct model_iteration, 1);
     iteration->config = config;
     iteration->job = *job;
-    iteration->job.recompute = g_memdup2(job->recompute, config->layers);
-    iteration->job.offload = g_memdup2(job->offload, config->layers);
-    iteration->job.host_update = g_memdup2(job->host_update, model_tensor_count(config));
+    iteration->job.choices.layer_count = config->layers;
+    iteration->job.choices.tensor_count = model_tensor_count(config);
+    iteration->choices = run_choices_copy(&iteration->job.choices);
+    iteration->job.choices = *iteration->choices;
     iteration->trace = trace_of_job(config, job);
 
     struct iteration_builder builder;
@@ -164,9 +164,7 @@ void model_iteration_free(struct model_iteration *iteration)
 {
     if (!iteration)
         return;
-    g_free((uint8_t *)iteration->job.recompute);
-    g_free((uint8_t *)iteration->job.offload);
-    g_free((uint8_t *)iteration->job.host_update);
+    run_choices_free(iteration->choices);
     g_free(iteration->operators);
     trace_free(iteration->trace);
     g_free(iteration);

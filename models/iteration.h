@@ -9,26 +9,17 @@
 #define PSTAR_MODELS_ITERATION_H
 
 #include "models/config.h"
-#include "traces/trace.h"
+#include "traces/choices.h"
 
 enum model_precision { MODEL_FP32, MODEL_BF16 };
 
 struct model_job {
-    uint32_t batch, sequence; /* of one micro-batch; sequence <= positions */
-    uint32_t micro_batches;   /* >= 1 */
+    struct run_choices choices; /* batch, micro_batches >= 1; arrays that are NULL stand for zeros,
+                                   and the numbers of layers and tensors are the model's */
+    uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    const uint8_t *recompute; /* [layers] nonzero: recompute the layer's activations; NULL: none */
-    const uint8_t *offload;   /* [layers] nonzero: chunks hold what the layer saves for backward,
-                                 so that it may leave the device; NULL: none */
-    bool host_embedding;      /* embedding forward and backward run on the host */
-    bool split_masters; /* bf16: the parameter is the upper half of its master, and the list of
-                          masters holds the other halves (engine/bf16.h) */
-    bool clip; /* gradients are clipped by the norm of all: no update may come before it is known.
-                  Matters where they are buffers: see model_second_backward */
     bool unfused; /* as frameworks run it that fuse nothing: attention's scores lie in memory, and
                      every pair of tokens is computed; for synthesis, the engine fuses */
-    const uint8_t *host_update; /* [model_tensor_count] nonzero: the tensor's optimizer runs on
-                                   the host; NULL: none */
 };
 
 /* What an operator computes. `tokens` is the micro-batch: 32-bit integers [2,N], inputs and then
@@ -87,7 +78,8 @@ struct model_operator {
 
 struct model_iteration {
     const struct model_config *config;
-    struct model_job job;             /* recompute, offload and host_update copied */
+    struct run_choices *choices;      /* complete: no array is NULL */
+    struct model_job job;             /* its choices are a shallow copy of these */
     struct trace *trace;              /* tensors, operators, accesses, buffers; durations 0 */
     struct model_operator *operators; /* [trace->operator_count] */
     uint32_t forward_end;             /* moments of micro-batch 0's forward, the loss included: [0,
@@ -127,15 +119,15 @@ enum model_gradient {
     MODEL_GRADIENT_BUFFER,     /* bf16 in a buffer of its own: a split master, which needs the
                                   parameter's bytes, and one micro-batch. The tensor's update
                                   follows the operator that finishes the gradient, in backward:
-                                  nothing can be known of other gradients by then, but what a first
-                                  backward has told (model_second_backward) */
+                                  nothing is known of other gradients by then, except what a first
+                                  backward told (a second backward, see below) */
 };
 enum model_gradient model_gradient_layout(const struct model_job *job);
 
-/* Whether backward runs twice: gradients in buffers are clipped. What the first backward makes is
- * only summed into the norm and dropped, but for the gradients of the classifier and the embedding,
- * whose updates follow it; the second runs from the final norm through the layers again. */
-bool model_second_backward(const struct model_job *job);
+/* A second backward (job.choices.second_backward) is for gradients in buffers that are clipped by
+ * the norm of all. What the first backward makes is summed into the norm and dropped, except the
+ * gradients of the classifier and the embedding, whose updates follow it. The second runs from the
+ * final norm through the layers again. */
 
 /* Bytes of model data a parameter: 16 in fp32; in bf16 with one micro-batch 14, or 12 with split
  * masters, with several 18 or 16. */

@@ -27,7 +27,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .config = config,
         .job = job,
         .gradient = model_gradient_layout(job),
-        .rows = (uint64_t)job->batch * job->sequence,
+        .rows = (uint64_t)job->choices.batch * job->sequence,
         .element = job->precision == MODEL_BF16 ? 2 : 4,
         .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
         .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),
@@ -125,9 +125,9 @@ static bool on_host(const struct model_job *job, const struct model_operator *op
     switch (op->kind) {
     case MODEL_EMBED_FORWARD:
     case MODEL_EMBED_BACKWARD:
-        return job->host_embedding;
+        return job->choices.host_embedding;
     case MODEL_UPDATE:
-        return job->host_update && job->host_update[op->t[0]];
+        return job->choices.host_update[op->t[0]];
     default:
         return false;
     }

@@ -42,7 +42,7 @@ static void update_accesses(struct iteration_builder *builder, uint32_t tensor)
 {
     bool master = builder->job->precision == MODEL_BF16;
     bool list = builder->gradient == MODEL_GRADIENT_LIST;
-    bool rounded = master && !builder->job->split_masters;
+    bool rounded = master && !builder->job->choices.split_masters;
     append(builder, tensor, TRACE_PARAM, rounded && list ? TRACE_OVERWRITE : TRACE_UPDATE);
     if (list)
         append(builder, tensor, TRACE_GRAD, TRACE_READ);

@@ -27,7 +27,7 @@ static uint64_t linear_backward(const struct iteration_builder *b, const struct 
 static uint64_t attention(const struct iteration_builder *b, uint64_t products)
 {
     uint64_t t = b->job->sequence;
-    uint64_t pairs = b->job->batch * (b->job->unfused ? t * t : t * (t + 1) / 2);
+    uint64_t pairs = b->job->choices.batch * (b->job->unfused ? t * t : t * (t + 1) / 2);
     return pairs * (products * 2 * b->config->width + SOFTMAX * (uint64_t)b->config->heads);
 }
 
@@ -82,7 +82,7 @@ uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list)
     case TRACE_GRAD:
         return model_gradient_layout(job) == MODEL_GRADIENT_LIST ? 4 : 0;
     case TRACE_MASTER:
-        return !bf16 ? 0 : job->split_masters ? 2 : 4;
+        return !bf16 ? 0 : job->choices.split_masters ? 2 : 4;
     case TRACE_EXP_AVG:
     case TRACE_EXP_AVG_SQ:
         return 4;

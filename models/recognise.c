@@ -95,19 +95,11 @@ static bool is_same_iteration(const struct trace *a, const struct trace *b)
 static struct recognised *try(const struct trace *trace, const struct run_choices *choices,
                               bool unfused, bool drops_scores)
 {
-    const struct model_job job = {
-        .batch = trace->batch,
-        .sequence = trace->sequence,
-        .micro_batches = trace->micro_batches,
-        .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
-        .recompute = choices->recompute,
-        .offload = choices->offload,
-        .host_embedding = choices->host_embedding,
-        .split_masters = choices->split_masters,
-        .clip = choices->second_backward,
-        .host_update = choices->host_update,
-        .unfused = unfused,
-    };
+    const struct model_job job = {.choices = *choices,
+                                  .sequence = trace->sequence,
+                                  .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16
+                                                                                    : MODEL_FP32,
+                                  .unfused = unfused};
     struct model_config *config = config_of(trace, choices->layer_count, unfused, drops_scores);
 
     if (!config || model_tensor_count(config) != trace->tensor_count) {

@@ -144,7 +144,7 @@ static struct plan *resident_plan(const struct trace *trace, GError **error)
 
 static bool measure_gap(struct platform_threads *threads, GError **error)
 {
-    const struct model_job job = {.batch = 1, .sequence = 8, .micro_batches = 1};
+    const struct model_job job = {.choices = {.batch = 1, .micro_batches = 1}, .sequence = 8};
     struct model_iteration *iteration = model_iteration_new(&tiny, &job, error);
     struct plan *plan = iteration ? resident_plan(iteration->trace, error) : NULL;
     const struct engine_options options = {.iteration = iteration,

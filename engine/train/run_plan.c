@@ -24,15 +24,16 @@ static bool choose_masters(const struct run_options *options, const struct plan 
 {
     const struct run_choices *of_plan = plan ? plan->choices : NULL;
     uint32_t bytes = options->bytes_per_parameter;
-    if (bytes && !model_split_masters(job, bytes, &job->split_masters, error)) {
+    if (bytes && !model_split_masters(job, bytes, &job->choices.split_masters, error)) {
         g_prefix_error(error, "--bytes-per-parameter: ");
         return false;
     }
     if (of_plan && (!bytes || plan_weighs_choices(plan)))
-        job->split_masters = of_plan->split_masters;
-    job->clip = options->clip > 0 || (of_plan && of_plan->second_backward);
+        job->choices.split_masters = of_plan->split_masters;
+    job->choices.second_backward = model_gradient_layout(job) == MODEL_GRADIENT_BUFFER &&
+                                   (options->clip > 0 || (of_plan && of_plan->second_backward));
     if (!of_plan || of_plan->second_backward || !of_plan->split_masters ||
-        !model_second_backward(job))
+        !job->choices.second_backward)
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                 "--clip %g: %s updates before it knows the gradient's norm; --clip 0 goes without "
@@ -54,17 +55,12 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     if (!choices)
         return false;
     const struct plan *plan = run->plan;
-    struct model_job job = {
-        .batch = first_given(options->batch, plan ? plan->batch : 0, DEFAULT_BATCH),
-        .sequence = first_given(options->sequence, plan ? plan->sequence : 0,
-                                MIN(run->config->positions, DEFAULT_SEQUENCE)),
-        .micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0, 1),
-        .precision = options->precision,
-        .recompute = choices->recompute,
-        .offload = choices->offload,
-        .host_embedding = choices->host_embedding,
-        .host_update = choices->host_update,
-    };
+    choices->batch = first_given(options->batch, plan ? plan->batch : 0, DEFAULT_BATCH);
+    choices->micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0, 1);
+    struct model_job job = {.choices = *choices,
+                            .sequence = first_given(options->sequence, plan ? plan->sequence : 0,
+                                                    MIN(run->config->positions, DEFAULT_SEQUENCE)),
+                            .precision = options->precision};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     run_choices_free(choices);

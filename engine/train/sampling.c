@@ -37,7 +37,7 @@ bool sampling_continue(struct engine *engine, const struct model_iteration *iter
     const struct model_job *job = &iteration->job;
     uint32_t V = iteration->config->vocabulary;
     struct random_stream stream = {.seed = seed, .pass = 0, .site = UINT32_MAX};
-    g_autofree uint32_t *tokens = g_new0(uint32_t, 2 * (size_t)job->batch * job->sequence);
+    g_autofree uint32_t *tokens = g_new0(uint32_t, 2 * (size_t)job->choices.batch * job->sequence);
     g_autofree float *logits = g_new(float, V);
     g_assert(text->len > 0);
     for (uint32_t i = 0; i < count; i++) {

@@ -65,7 +65,8 @@ static bool take_step(struct loop *loop, bool *last, GError **error)
     entry.step = step;
     entry.loss = result.loss;
     entry.gradient_norm = result.gradient_norm;
-    entry.tokens_per_second = (double)job->micro_batches * job->batch * job->sequence / seconds;
+    entry.tokens_per_second = (double)job->choices.micro_batches * job->choices.batch *
+                              job->sequence / seconds;
     entry.figures = result.figures;
     const struct trainer_step done = {.step = step,
                                       .steps = options->steps,

@@ -13,7 +13,7 @@ static const struct model_job *job_of(const struct training *training)
 
 static size_t rows(const struct training *training)
 {
-    return (size_t)job_of(training)->batch * job_of(training)->sequence;
+    return (size_t)job_of(training)->choices.batch * job_of(training)->sequence;
 }
 
 /* ---- opening ---- */
@@ -38,9 +38,9 @@ static struct checkpoint_state state_of(const struct training *training)
     return (struct checkpoint_state){
         .seed = o->seed,
         .precision = g_strdup(training->run->iteration->trace->precision),
-        .batch = job->batch,
+        .batch = job->choices.batch,
         .sequence = job->sequence,
-        .micro_batches = job->micro_batches,
+        .micro_batches = job->choices.micro_batches,
         .schedule = {.peak = o->learning_rate,
                      .floor = o->least_learning_rate,
                      .warm_up = o->warm_up_steps,
@@ -141,7 +141,8 @@ bool training_open(struct training *training, const struct run_options *options,
     if (!opened)
         return false;
     engine_start(training->engine);
-    training->tokens = g_new(uint32_t, 2 * rows(training) * job_of(training)->micro_batches);
+    training->tokens = g_new(uint32_t,
+                             2 * rows(training) * job_of(training)->choices.micro_batches);
     return true;
 }
 
@@ -162,10 +163,10 @@ static void read_batches(struct training *training)
 {
     const struct model_job *job = job_of(training);
     size_t n = rows(training);
-    for (uint32_t m = 0; m < job->micro_batches; m++) {
+    for (uint32_t m = 0; m < job->choices.micro_batches; m++) {
         uint32_t *tokens = training->tokens + 2 * n * m;
-        data_batch(training->data, training->state.step, m, job->micro_batches, job->batch, tokens,
-                   tokens + n);
+        data_batch(training->data, training->state.step, m, job->choices.micro_batches,
+                   job->choices.batch, tokens, tokens + n);
     }
 }
 
@@ -208,7 +209,7 @@ bool training_evaluate(struct training *training, double *loss, GError **error)
     enum { MOST_BATCHES = 64 };
     const struct data *data = training->eval ? training->eval : training->data;
     enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
-    uint64_t sequences = data_sequences(data, share), batch = job_of(training)->batch;
+    uint64_t sequences = data_sequences(data, share), batch = job_of(training)->choices.batch;
     uint64_t batches = CLAMP(sequences / batch, 1, MOST_BATCHES);
     uint32_t T = job_of(training)->sequence;
     uint32_t *targets = training->tokens + rows(training);

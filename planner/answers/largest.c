@@ -296,13 +296,13 @@ static struct trace *synthesise(const struct question *question, const struct mo
 {
     g_autofree uint8_t *all = g_new(uint8_t, config->layers);
     memset(all, 1, config->layers);
-    const struct model_job job = {.batch = batch,
+    const struct model_job job = {.choices = {.batch = batch,
+                                              .micro_batches = 1,
+                                              .recompute = way >= LARGEST_RECOMPUTED ? all : NULL,
+                                              .offload = way == LARGEST_OFFLOADED ? all : NULL},
                                   .sequence = sequence_of(question, config),
-                                  .micro_batches = 1,
                                   .precision = strcmp(precision_of(question), "bf16") ? MODEL_FP32
-                                                                                      : MODEL_BF16,
-                                  .recompute = way >= LARGEST_RECOMPUTED ? all : NULL,
-                                  .offload = way == LARGEST_OFFLOADED ? all : NULL};
+                                                                                      : MODEL_BF16};
     return model_synthesise(config, &job, question->search->platform, error);
 }
 

@@ -51,13 +51,10 @@ static bool check_alternative(const struct plan *plan, const struct certificate_
                               const struct costs *costs, const struct platform *platform,
                               GError **error)
 {
-    const struct run_choices traced = {
-        .split_masters = recognised->iteration->job.split_masters,
-        .second_backward = model_second_backward(&recognised->iteration->job)};
     struct run_choices choices = *a->choices;
     if (choices.layer_count != recognised->config->layers)
         return refuse(a, "layers that the model has not", error);
-    model_choose_backward(&choices, &traced, choices.second_backward);
+    model_choose_backward(&choices, &recognised->iteration->job.choices, choices.second_backward);
     struct trace *derived = model_derive(recognised, trace, &choices, platform, error);
     if (!derived)
         return false;

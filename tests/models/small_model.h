@@ -25,8 +25,9 @@ static inline struct model_config small_model(bool tied, double dropout)
 
 static inline struct model_job small_job(enum model_precision precision, uint32_t micro_batches)
 {
-    return (struct model_job){
-        .batch = 2, .sequence = 4, .micro_batches = micro_batches, .precision = precision};
+    return (struct model_job){.choices = {.batch = 2, .micro_batches = micro_batches},
+                              .sequence = 4,
+                              .precision = precision};
 }
 
 static inline struct model_iteration *new_iteration(const struct model_config *config,

@@ -37,7 +37,7 @@ static uint64_t matrix_elements(const struct model_config *config)
 static uint64_t attention_columns(const struct model_config *config, const struct model_job *job)
 {
     uint64_t t = job->sequence;
-    return config->layers * job->batch * (t * (t + 1) / 2) * config->width;
+    return config->layers * job->choices.batch * (t * (t + 1) / 2) * config->width;
 }
 
 static void test_step(void)
@@ -45,10 +45,11 @@ static void test_step(void)
     static const char *const names[] = {"demo-11m", "gpt2", "gpt2-xl", "patrickstar-175b"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         struct model_config config = read_config(names[i]);
-        struct model_job job = {.batch = 2, .sequence = config.positions, .micro_batches = 3};
+        struct model_job job = {.choices = {.batch = 2, .micro_batches = 3},
+                                .sequence = config.positions};
         struct model_iteration *iteration = new_iteration(&config, &job);
-        uint64_t tokens = (uint64_t)job.batch * job.sequence * job.micro_batches;
-        uint64_t pairs = attention_columns(&config, &job) * job.micro_batches;
+        uint64_t tokens = (uint64_t)job.choices.batch * job.sequence * job.choices.micro_batches;
+        uint64_t pairs = attention_columns(&config, &job) * job.choices.micro_batches;
         uint64_t forward = 2 * tokens * matrix_elements(&config) + 4 * pairs;
         uint64_t backward = 4 * tokens * matrix_elements(&config) + 10 * pairs;
         double forward_share = (double)flops_of_phase(iteration->trace, TRACE_FORWARD) / forward;
@@ -68,9 +69,9 @@ static void test_recompute(void)
     struct model_config config = read_config("gpt2");
     uint8_t all[12];
     memset(all, 1, sizeof all);
-    struct model_job job = {.batch = 1, .sequence = 1024, .micro_batches = 1};
+    struct model_job job = {.choices = {.batch = 1, .micro_batches = 1}, .sequence = 1024};
     struct model_iteration *kept = new_iteration(&config, &job);
-    job.recompute = all;
+    job.choices.recompute = all;
     struct model_iteration *again = new_iteration(&config, &job);
     uint64_t layers = 0;
     for (uint32_t m = 0; m < kept->forward_end; m++) {

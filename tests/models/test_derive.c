@@ -39,13 +39,14 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
 {
     struct model_job job = small_job(g_rand_boolean(random) ? MODEL_BF16 : MODEL_FP32,
                                      (uint32_t)g_rand_int_range(random, 1, 4));
-    job.batch = (uint32_t)g_rand_int_range(random, 1, 5);
+    job.choices.batch = (uint32_t)g_rand_int_range(random, 1, 5);
     job.sequence = (uint32_t)g_rand_int_range(random, 1, (gint32)config->positions + 1);
-    job.host_embedding = g_rand_boolean(random);
+    job.choices.host_embedding = g_rand_boolean(random);
     job.unfused = g_rand_boolean(random);
-    job.split_masters = job.precision == MODEL_BF16 && g_rand_boolean(random);
-    job.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
-    job.clip = g_rand_boolean(random);
+    job.choices.split_masters = job.precision == MODEL_BF16 && g_rand_boolean(random);
+    job.choices.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
+    job.choices.second_backward = g_rand_boolean(random) &&
+                                  model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER;
     return job;
 }
 
@@ -87,22 +88,22 @@ static struct run_choices choose(const struct model_job *job, uint8_t *recompute
     return (struct run_choices){.layer_count = LAYERS,
                                 .recompute = recompute ? recompute : none,
                                 .offload = offload ? offload : none,
-                                .host_embedding = job->host_embedding,
-                                .split_masters = job->split_masters,
-                                .second_backward = model_second_backward(job),
-                                .batch = job->batch,
-                                .micro_batches = job->micro_batches};
+                                .host_embedding = job->choices.host_embedding,
+                                .split_masters = job->choices.split_masters,
+                                .second_backward = job->choices.second_backward,
+                                .batch = job->choices.batch,
+                                .micro_batches = job->choices.micro_batches};
 }
 
 static struct trace *synthesise(const struct model_config *config, struct model_job job,
                                 struct run_choices choices, const struct platform *platform)
 {
     GError *error = NULL;
-    job.recompute = choices.recompute;
-    job.offload = choices.offload;
-    job.host_embedding = choices.host_embedding;
-    job.batch = choices.batch;
-    job.micro_batches = choices.micro_batches;
+    job.choices.recompute = choices.recompute;
+    job.choices.offload = choices.offload;
+    job.choices.host_embedding = choices.host_embedding;
+    job.choices.batch = choices.batch;
+    job.choices.micro_batches = choices.micro_batches;
     struct trace *trace = model_synthesise(config, &job, platform, &error);
     g_assert_no_error(error);
     return trace;
@@ -134,7 +135,7 @@ static void test_synthesised(void)
         uint8_t from[LAYERS], to[LAYERS], offload_from[LAYERS], offload_to[LAYERS];
         for (uint32_t t = 0; t < model_tensor_count(&config); t++)
             on_host[t] = (uint8_t)g_rand_boolean(random);
-        job.host_update = on_host;
+        job.choices.host_update = on_host;
         random_layers(random, from);
         random_layers(random, to);
         random_layers(random, offload_from);
@@ -166,10 +167,11 @@ static void test_second_backward(void)
         struct model_job once = random_job(&config, random);
         uint8_t from[LAYERS], to[LAYERS];
         once.precision = MODEL_BF16;
-        once.micro_batches = 1;
-        once.host_embedding = once.split_masters = once.clip = false;
+        once.choices.micro_batches = 1;
+        once.choices.host_embedding = once.choices.split_masters = once.choices.second_backward =
+            false;
         struct model_job twice = once;
-        twice.split_masters = twice.clip = true;
+        twice.choices.split_masters = twice.choices.second_backward = true;
         bool forth = g_rand_boolean(random);
         random_layers(random, from);
         random_layers(random, to);
@@ -205,7 +207,7 @@ static void test_no_second_backward(void)
     const struct model_config config = small_model(true, 0);
     struct model_job jobs[] = {small_job(MODEL_FP32, 1), small_job(MODEL_BF16, 2),
                                small_job(MODEL_BF16, 1)};
-    jobs[2].host_embedding = true;
+    jobs[2].choices.host_embedding = true;
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         struct trace *trace = synthesise(&config, jobs[i], choose(&jobs[i], NULL, NULL), NULL);
         struct recognised *recognised = recognise(trace, NULL);
@@ -297,7 +299,7 @@ static void test_impossible(void)
 {
     const struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_BF16, 1);
-    job.split_masters = true;
+    job.choices.split_masters = true;
     struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
     struct recognised *recognised = recognise(trace, NULL);
     struct run_choices chosen = choose(&job, NULL, NULL);
@@ -315,9 +317,9 @@ static void test_micro_batches(void)
     const struct model_config config = small_model(true, 0.1);
     for (int precision = MODEL_FP32; precision <= MODEL_BF16; precision++) {
         struct model_job job = small_job((enum model_precision)precision, 2), other = job;
-        job.batch = 4;
-        other.batch = 1;
-        other.micro_batches = 8;
+        job.choices.batch = 4;
+        other.choices.batch = 1;
+        other.choices.micro_batches = 8;
         uint8_t first[LAYERS] = {1, 0, 0};
         struct run_choices chosen = choose(&other, first, NULL);
         struct trace *trace = synthesise(&config, job, choose(&job, NULL, NULL), platform);

@@ -94,8 +94,9 @@ static void test_bytes_per_parameter(void)
     struct model_config config = small_model(true, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
         struct model_job job = small_job(expected[i].precision, expected[i].micro_batches);
-        g_assert_true(model_split_masters(&job, expected[i].bytes, &job.split_masters, NULL));
-        g_assert_cmpint(job.split_masters, ==, expected[i].split);
+        g_assert_true(
+            model_split_masters(&job, expected[i].bytes, &job.choices.split_masters, NULL));
+        g_assert_cmpint(job.choices.split_masters, ==, expected[i].split);
         g_assert_cmpuint(model_bytes_per_parameter(&job), ==, expected[i].bytes);
         struct model_iteration *iteration = new_iteration(&config, &job);
         g_assert_cmpuint(trace_model_bytes(iteration->trace), ==,
@@ -116,7 +117,7 @@ static void test_no_such_bytes_per_parameter(void)
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         struct model_job job = small_job(bad[i].precision, bad[i].micro_batches);
         GError *error = NULL;
-        g_assert_false(model_split_masters(&job, bad[i].bytes, &job.split_masters, &error));
+        g_assert_false(model_split_masters(&job, bad[i].bytes, &job.choices.split_masters, &error));
         g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
         g_assert_nonnull(strstr(error->message, bad[i].named));
         g_error_free(error);
@@ -135,7 +136,7 @@ static uint32_t gradient_waits(const struct model_iteration *iteration,
 {
     if (!op->finishes[0])
         return 0;
-    bool left = model_second_backward(&iteration->job) && is_at_an_end(op);
+    bool left = iteration->choices->second_backward && is_at_an_end(op);
     return !left ? 2 : op->kind == MODEL_EMBED_BACKWARD ? 3 : UINT32_MAX / 2;
 }
 
@@ -147,8 +148,8 @@ static void test_gradients_in_buffers(void)
     for (int variant = 0; variant < 4; variant++) {
         struct model_config config = small_model(variant & 1, 0);
         struct model_job job = small_job(MODEL_BF16, 1);
-        job.split_masters = true;
-        job.clip = variant & 2;
+        job.choices.split_masters = true;
+        job.choices.second_backward = variant & 2;
         struct model_iteration *iteration = new_iteration(&config, &job);
         const struct trace *trace = iteration->trace;
         g_autofree uint8_t *updated = g_new0(uint8_t, trace->tensor_count);
@@ -176,7 +177,7 @@ static void test_accesses(void)
     struct model_config tied = small_model(true, 0), untied = small_model(false, 0);
     struct model_job fp32 = small_job(MODEL_FP32, 2), bf16 = small_job(MODEL_BF16, 1),
                      bf16_list = small_job(MODEL_BF16, 2), split = bf16, split_list = bf16_list;
-    split.split_masters = split_list.split_masters = true;
+    split.choices.split_masters = split_list.choices.split_masters = true;
     const char *c_fc = "backward h.1.mlp.c_fc", *ln = "backward h.1.ln_2",
                *embed = "backward embeddings", *update = "update wpe.weight";
 
@@ -296,11 +297,11 @@ static void check_lives(const struct model_iteration *iteration)
 static void test_lives(void)
 {
     for (unsigned choice = 0; choice < 32; choice++) {
-        const uint8_t all[3] = {1, 1, 1}, one[3] = {0, 1, 0};
+        uint8_t all[3] = {1, 1, 1}, one[3] = {0, 1, 0};
         struct model_config config = small_model(choice & 1, choice & 2 ? 0.1 : 0);
         struct model_job job = small_job(choice & 4 ? MODEL_BF16 : MODEL_FP32, 1 + (choice & 1));
-        job.recompute = choice & 8 ? all : one;
-        job.split_masters = choice & 16 && job.precision == MODEL_BF16;
+        job.choices.recompute = choice & 8 ? all : one;
+        job.choices.split_masters = choice & 16 && job.precision == MODEL_BF16;
         struct model_iteration *iteration = new_iteration(&config, &job);
         check_lives(iteration);
         model_iteration_free(iteration);
@@ -311,11 +312,11 @@ static void test_lives(void)
  * before its backward, all but the last product. */
 static void test_recompute(void)
 {
-    const uint8_t recompute[3] = {0, 1, 0};
+    uint8_t recompute[3] = {0, 1, 0};
     struct model_config config = small_model(true, 0.1);
     struct model_job job = small_job(MODEL_BF16, 1);
     struct model_iteration *kept = new_iteration(&config, &job);
-    job.recompute = recompute;
+    job.choices.recompute = recompute;
     struct model_iteration *again = new_iteration(&config, &job);
     const struct trace *trace = again->trace;
 
@@ -349,12 +350,12 @@ static bool is_held(const struct trace *trace, const uint8_t *held, const char *
  * What is not held lies as it did, and nothing else of the iteration changes. */
 static void test_offload(void)
 {
-    const uint8_t recompute[3] = {0, 1, 0}, offload[3] = {1, 1, 0};
+    uint8_t recompute[3] = {0, 1, 0}, offload[3] = {1, 1, 0};
     struct model_config config = small_model(true, 0.1);
     struct model_job job = small_job(MODEL_BF16, 2);
-    job.recompute = recompute;
+    job.choices.recompute = recompute;
     struct model_iteration *kept = new_iteration(&config, &job);
-    job.offload = offload;
+    job.choices.offload = offload;
     struct model_iteration *offloaded = new_iteration(&config, &job);
     const struct trace *trace = offloaded->trace;
     g_autofree uint8_t *held = trace_held_buffers(trace);
@@ -387,11 +388,11 @@ static void test_offload(void)
 /* An embedding on the host sends its output into a buffer that no chunk holds. */
 static void test_offload_host_embedding(void)
 {
-    const uint8_t offload[3] = {1, 1, 1};
+    uint8_t offload[3] = {1, 1, 1};
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_FP32, 1);
-    job.offload = offload;
-    job.host_embedding = true;
+    job.choices.offload = offload;
+    job.choices.host_embedding = true;
     struct model_iteration *iteration = new_iteration(&config, &job);
     g_autofree uint8_t *held = trace_held_buffers(iteration->trace);
     g_assert_false(is_held(iteration->trace, held, "embeddings"));
@@ -427,8 +428,8 @@ static void test_host_operators(void)
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_BF16, 1);
     g_autofree uint8_t *every = model_every_tensor(&config);
-    job.host_embedding = true;
-    job.host_update = every;
+    job.choices.host_embedding = true;
+    job.choices.host_update = every;
     struct model_iteration *iteration = new_iteration(&config, &job);
     const struct trace *trace = iteration->trace;
     uint64_t x_bytes = (uint64_t)2 * 4 * 8 * 2;
@@ -450,8 +451,8 @@ static void test_host_updates_of_split_masters(void)
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_BF16, 1);
     g_autofree uint8_t *every = model_every_tensor(&config);
-    job.host_update = every;
-    job.split_masters = true;
+    job.choices.host_update = every;
+    job.choices.split_masters = true;
     struct model_iteration *iteration = new_iteration(&config, &job);
     const struct trace *trace = iteration->trace;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -468,11 +469,12 @@ static void test_host_updates_of_split_masters(void)
  * or what is computed again then. */
 static void test_second_backward(void)
 {
-    const uint8_t recompute[3] = {0, 1, 0};
+    GError *error = NULL;
+    uint8_t recompute[3] = {0, 1, 0};
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_BF16, 1);
-    job.recompute = recompute;
-    job.split_masters = job.clip = true;
+    job.choices.recompute = recompute;
+    job.choices.split_masters = job.choices.second_backward = true;
     struct model_iteration *iteration = new_iteration(&config, &job);
     const struct trace *trace = iteration->trace;
     uint32_t forward = 1 + 3 * 7 + 3, layers = 1 + 3 * 7 + 6;
@@ -491,8 +493,10 @@ static void test_second_backward(void)
     g_assert_cmpuint(trace->buffers[iteration->operators[forward - 1].in[0]].last, ==, forward);
     model_iteration_free(iteration);
 
-    job.micro_batches = 2; /* their gradients have a list, and updates come last */
-    g_assert_false(model_second_backward(&job));
+    job.choices.micro_batches = 2; /* their gradients have a list, and updates come last */
+    g_assert_null(model_iteration_new(&config, &job, &error));
+    g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+    g_clear_error(&error);
 }
 
 static void test_moments(void)
@@ -522,24 +526,24 @@ static char *digest_of(const struct model_config *config, const struct model_job
 
 static void test_digests(void)
 {
-    const uint8_t recompute[3] = {0, 0, 1};
+    uint8_t recompute[3] = {0, 0, 1};
     struct model_config config = small_model(true, 0), dropping = small_model(true, 0.1);
     g_autofree uint8_t *every = model_every_tensor(&config), *some = model_every_tensor(&config);
     some[1] = 0;
     struct model_job jobs[10];
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
         jobs[i] = small_job(MODEL_FP32, 1);
-    jobs[1].batch = 3;
+    jobs[1].choices.batch = 3;
     jobs[2].sequence = 3;
     jobs[3].precision = MODEL_BF16;
-    jobs[4].micro_batches = 2;
-    jobs[5].recompute = recompute;
-    jobs[6].host_update = every;
-    jobs[7].host_update = some;
+    jobs[4].choices.micro_batches = 2;
+    jobs[5].choices.recompute = recompute;
+    jobs[6].choices.host_update = every;
+    jobs[7].choices.host_update = some;
     jobs[8].precision = MODEL_BF16;
-    jobs[8].split_masters = true;
+    jobs[8].choices.split_masters = true;
     jobs[9] = jobs[8];
-    jobs[9].clip = true;
+    jobs[9].choices.second_backward = true;
     GHashTable *digests = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         char *again = digest_of(&config, &jobs[i]);
@@ -567,8 +571,9 @@ static void test_bad_jobs(void)
                {&large, small_job(MODEL_FP32, 1), "too large"},
                {&config, small_job(MODEL_FP32, 1), "two halves"},
                {&config, small_job(MODEL_BF16, 1), "embedding on the host"}};
-    bad[5].job.split_masters = bad[6].job.split_masters = bad[6].job.host_embedding = true;
-    bad[2].job.batch = 0;
+    bad[5].job.choices.split_masters = bad[6].job.choices.split_masters =
+        bad[6].job.choices.host_embedding = true;
+    bad[2].job.choices.batch = 0;
     bad[3].job.sequence = 6;
     bad[4].job.sequence = 1 << 24;
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {

@@ -30,17 +30,18 @@ static void compare_variants(const struct model_config *config, uint32_t micro_b
     struct symbolic_result expected = run(config, &plain);
     g_autofree uint8_t *every = model_every_tensor(config);
     for (unsigned choice = 0; choice < 256; choice++) {
-        const uint8_t recompute[3] = {choice & 1, choice >> 1 & 1, choice >> 2 & 1};
-        const uint8_t offload[3] = {1, choice & 1, 1};
+        uint8_t recompute[3] = {choice & 1, choice >> 1 & 1, choice >> 2 & 1};
+        uint8_t offload[3] = {1, choice & 1, 1};
         struct model_job job = small_job(choice & 8 ? MODEL_BF16 : MODEL_FP32, micro_batches);
-        job.recompute = recompute;
-        job.offload = choice & 64 ? offload : NULL;
-        job.host_embedding = choice & 16;
-        job.host_update = choice & 32 ? every : NULL;
-        job.split_masters = choice & 64 && job.precision == MODEL_BF16;
-        job.clip = choice & 128;
+        job.choices.recompute = recompute;
+        job.choices.offload = choice & 64 ? offload : NULL;
+        job.choices.host_embedding = choice & 16;
+        job.choices.host_update = choice & 32 ? every : NULL;
+        job.choices.split_masters = choice & 64 && job.precision == MODEL_BF16;
+        job.choices.second_backward = choice & 128 &&
+                                      model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER;
         if (model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER)
-            job.host_embedding = false;
+            job.choices.host_embedding = false;
         struct symbolic_result result = run(config, &job);
         assert_same(&expected, &result);
         symbolic_free(&result);

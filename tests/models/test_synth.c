@@ -35,7 +35,7 @@ static void test_175b(void)
     g_assert_no_error(error);
     struct platform *platform = machine();
     struct model_job job = {
-        .batch = 4, .sequence = 1024, .micro_batches = 1, .precision = MODEL_BF16};
+        .choices = {.batch = 4, .micro_batches = 1}, .sequence = 1024, .precision = MODEL_BF16};
     struct trace *trace = synthesise(config, &job, platform);
     g_assert_cmpuint(trace_model_bytes(trace), ==, 14 * UINT64_C(174591676416));
     g_assert_true(trace_check(trace, "175B", &error));
@@ -105,7 +105,7 @@ static void test_unfused(void)
     platform->memory.points[0] = (struct platform_point){1, 1e-9};
     struct trace *fused_trace = synthesise(&config, &job, platform);
     struct trace *trace = synthesise(&config, &unfused, platform);
-    const uint64_t rows = (uint64_t)job.batch * job.sequence, width = config.width;
+    const uint64_t rows = (uint64_t)job.choices.batch * job.sequence, width = config.width;
     const uint64_t pairs = rows * job.sequence, scores = pairs * config.heads;
 
     /* bf16 probabilities, a mask of bytes, what dropout leaves; scores before and after a pass */
@@ -138,8 +138,8 @@ static void test_host(void)
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_FP32, 1);
     g_autofree uint8_t *every = model_every_tensor(&config);
-    job.host_embedding = true;
-    job.host_update = every;
+    job.choices.host_embedding = true;
+    job.choices.host_update = every;
     struct platform *platform = machine();
     platform->host_update.points[0] = (struct platform_point){1, 1e-6};
     struct trace *trace = synthesise(&config, &job, platform);
@@ -164,7 +164,7 @@ static void test_without_platform(void)
     trace_free(trace);
 
     GError *error = NULL;
-    job.batch = 0;
+    job.choices.batch = 0;
     g_assert_null(model_synthesise(&config, &job, NULL, &error));
     g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
     g_error_free(error);

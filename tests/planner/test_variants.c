@@ -54,12 +54,12 @@ static struct trace *derive(const struct recognised *recognised, const struct tr
 static struct trace *synthesise(const struct fixture *f, uint32_t batch, uint32_t micro_batches,
                                 uint8_t *recompute, uint8_t *offload)
 {
-    const struct model_job job = {.batch = batch,
+    const struct model_job job = {.choices = {.batch = batch,
+                                              .micro_batches = micro_batches,
+                                              .recompute = recompute,
+                                              .offload = offload},
                                   .sequence = f->trace->sequence,
-                                  .micro_batches = micro_batches,
-                                  .precision = MODEL_BF16,
-                                  .recompute = recompute,
-                                  .offload = offload};
+                                  .precision = MODEL_BF16};
     return model_synthesise(&f->config, &job, f->platform, NULL);
 }
 
@@ -98,15 +98,16 @@ static void set_up(struct fixture *f, GRand *random)
         recompute[l] = (uint8_t)g_rand_boolean(random);
     if (g_rand_int_range(random, 0, 3) == 0)
         memcpy(offloaded, recompute, LAYERS);
-    struct model_job job = {.batch = (uint32_t)g_rand_int_range(random, 1, 3),
+    struct model_job job = {.choices = {.batch = (uint32_t)g_rand_int_range(random, 1, 3),
+                                        .micro_batches = (uint32_t)g_rand_int_range(random, 1, 3),
+                                        .recompute = recompute,
+                                        .offload = offloaded,
+                                        .host_embedding = g_rand_int_range(random, 0, 4) == 0},
                             .sequence = 64,
-                            .micro_batches = (uint32_t)g_rand_int_range(random, 1, 3),
-                            .precision = MODEL_BF16,
-                            .recompute = recompute,
-                            .offload = offloaded,
-                            .host_embedding = g_rand_int_range(random, 0, 4) == 0};
-    job.split_masters = job.clip = job.micro_batches == 1 && !job.host_embedding &&
-                                   g_rand_int_range(random, 0, 4) == 0;
+                            .precision = MODEL_BF16};
+    job.choices.split_masters = job.choices.second_backward = job.choices.micro_batches == 1 &&
+                                                              !job.choices.host_embedding &&
+                                                              g_rand_int_range(random, 0, 4) == 0;
     f->platform = platform_read(PROJECT_DIR "/platforms/cpu-2core.json", NULL);
     g_assert_nonnull(f->platform);
     f->trace = model_synthesise(&f->config, &job, f->platform, NULL);
@@ -277,7 +278,7 @@ static void test_room_pays(void)
                                         .vocabulary = 100,
                                         .tied = true};
     const struct model_job job = {
-        .batch = 8, .sequence = 512, .micro_batches = 1, .precision = MODEL_BF16};
+        .choices = {.batch = 8, .micro_batches = 1}, .sequence = 512, .precision = MODEL_BF16};
     g_autoptr(GError) error = NULL;
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", &error);
     struct trace *trace = model_synthesise(&config, &job, platform, &error);

@@ -20,6 +20,7 @@ enum { DRAWS = 72, PLANNED_EVERY = 4, COLLECTED_EVERY = 6, STEPS = 4 };
 struct draw {
     struct model_config config;
     struct model_job job;
+    bool clip;
     uint8_t recompute[4], offload[4], *every; /* [layers], [layers], [tensors] */
     uint64_t chunk_bytes, device_budget, host_budget;
     uint32_t look_ahead;
@@ -58,18 +59,20 @@ static void draw_job(struct draw *d, GRand *random)
         d->recompute[layer] = (uint8_t)pick(random, 0, 1);
         d->offload[layer] = offloads && pick(random, 0, 3);
     }
-    d->job = (struct model_job){.batch = pick(random, 1, 3),
+    d->job = (struct model_job){.choices = {.batch = pick(random, 1, 3),
+                                            .micro_batches = pick(random, 0, 3) ? 1 : 2,
+                                            .recompute = d->recompute,
+                                            .offload = d->offload,
+                                            .host_embedding = pick(random, 0, 3) == 0,
+                                            .host_update = pick(random, 0, 3) ? NULL : d->every},
                                 .sequence = pick(random, 8, 32),
-                                .micro_batches = pick(random, 0, 3) ? 1 : 2,
-                                .precision = (enum model_precision)pick(random, 0, 1),
-                                .recompute = d->recompute,
-                                .offload = d->offload,
-                                .host_embedding = pick(random, 0, 3) == 0,
-                                .host_update = pick(random, 0, 3) ? NULL : d->every};
-    d->job.split_masters = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
-    d->job.clip = pick(random, 0, 1);
-    if (model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER)
-        d->job.host_embedding = false;
+                                .precision = (enum model_precision)pick(random, 0, 1)};
+    d->job.choices.split_masters = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
+    d->clip = pick(random, 0, 1);
+    if (model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER) {
+        d->job.choices.host_embedding = false;
+        d->job.choices.second_backward = d->clip;
+    }
 }
 
 static uint32_t policy_count(void)
@@ -115,10 +118,10 @@ static char *job_options(const struct draw *d)
         "--model model --data text.txt --threads 1 --steps %d --batch %u --seq %u "
         "--micro-batches %u --precision %s --bytes-per-parameter %u --clip %d --recompute %s "
         "--offload-activations %s%s%s",
-        STEPS, d->job.batch, d->job.sequence, d->job.micro_batches,
+        STEPS, d->job.choices.batch, d->job.sequence, d->job.choices.micro_batches,
         d->job.precision == MODEL_BF16 ? "bf16" : "fp32", model_bytes_per_parameter(&d->job),
-        d->job.clip, recompute, offload, d->job.host_embedding ? " --host-embedding" : "",
-        d->job.host_update ? " --host-update" : "");
+        d->clip, recompute, offload, d->job.choices.host_embedding ? " --host-embedding" : "",
+        d->job.choices.host_update ? " --host-update" : "");
 }
 
 static char *placement_options(const struct draw *d)

@@ -133,11 +133,10 @@ static struct trace *synthesise(const char *name, enum model_precision precision
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     g_autofree uint8_t *recompute = g_malloc(config->layers);
     memset(recompute, 1, config->layers);
-    const struct model_job job = {.batch = 4,
-                                  .sequence = 512,
-                                  .micro_batches = micro_batches,
-                                  .precision = precision,
-                                  .recompute = recompute};
+    const struct model_job job = {
+        .choices = {.batch = 4, .micro_batches = micro_batches, .recompute = recompute},
+        .sequence = 512,
+        .precision = precision};
     struct trace *trace = model_synthesise(config, &job, platform, NULL);
     platform_free(platform);
     model_config_free(config);

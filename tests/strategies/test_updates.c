@@ -24,16 +24,16 @@ static struct platform *machine(void)
     return platform;
 }
 
-static struct trace *synthesise(const uint8_t *host_update, const struct platform *platform)
+static struct trace *synthesise(uint8_t *host_update, const struct platform *platform)
 {
-    const uint8_t recompute[2] = {0, 1};
-    const struct model_job job = {.batch = 2,
+    uint8_t recompute[2] = {0, 1};
+    const struct model_job job = {.choices = {.batch = 2,
+                                              .micro_batches = 1,
+                                              .recompute = recompute,
+                                              .host_embedding = true,
+                                              .host_update = host_update},
                                   .sequence = 16,
-                                  .micro_batches = 1,
-                                  .precision = MODEL_BF16,
-                                  .recompute = recompute,
-                                  .host_embedding = true,
-                                  .host_update = host_update};
+                                  .precision = MODEL_BF16};
     GError *error = NULL;
     struct trace *trace = model_synthesise(&config, &job, platform, &error);
     g_assert_no_error(error);

@@ -268,7 +268,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
 /* Inputs and targets of the micro-batch, into its buffer. */
 static void draw_tokens(struct run *run, const struct model_operator *op)
 {
-    uint32_t count = 2 * run->iteration->job.batch * run->iteration->job.sequence;
+    uint32_t count = 2 * run->iteration->job.choices.batch * run->iteration->job.sequence;
     uint32_t *tokens = random_tokens(count, run->iteration->config->vocabulary);
     memcpy(run->cpu + buffer_region(run, op->in[0])->address, tokens, count * sizeof *tokens);
     g_free(tokens);
@@ -315,13 +315,14 @@ static void iterations(enum model_precision precision)
             .norm_epsilon = 1e-5,
             .initializer_range = 0.02,
         };
-        const uint8_t recompute[2] = {1, 0};
-        struct model_job job = {.batch = 2,
-                                .sequence = variant == 3 ? 66 : 17,
-                                .micro_batches = variant == 1 || variant == 2 ? 2 : 1,
-                                .precision = precision,
-                                .recompute = recompute,
-                                .split_masters = precision == MODEL_BF16 && variant == 0};
+        uint8_t recompute[2] = {1, 0};
+        struct model_job job = {
+            .choices = {.batch = 2,
+                        .micro_batches = variant == 1 || variant == 2 ? 2 : 1,
+                        .recompute = recompute,
+                        .split_masters = precision == MODEL_BF16 && variant == 0},
+            .sequence = variant == 3 ? 66 : 17,
+            .precision = precision};
         check(&config, &job);
     }
 }

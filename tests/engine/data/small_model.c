@@ -50,7 +50,7 @@ struct small_model *small_model_new(bool tied, enum model_precision precision, u
                                           .norm_epsilon = 1e-5,
                                           .initializer_range = 0.02};
     const struct model_job job = {
-        .batch = 1, .sequence = 16, .micro_batches = 1, .precision = precision};
+        .choices = {.batch = 1, .micro_batches = 1}, .sequence = 16, .precision = precision};
     GError *error = NULL;
     model->iteration = model_iteration_new(&model->config, &job, &error);
     g_assert_no_error(error);

@@ -68,7 +68,7 @@ static const struct model_config config = {.name = "device",
                                            .positions = 4,
                                            .vocabulary = 8};
 static const struct model_job job = {
-    .batch = 1, .sequence = 4, .micro_batches = 1, .precision = MODEL_FP32};
+    .choices = {.batch = 1, .micro_batches = 1}, .sequence = 4, .precision = MODEL_FP32};
 static const struct model_operator update = {.kind = MODEL_UPDATE, .t = {0, NO_INDEX}};
 
 /* The four lists of one tensor, one after the other from `address`. */

@@ -18,7 +18,7 @@ static const struct model_config config = {.name = "over",
 
 static void test_over_budget(void)
 {
-    const struct model_job job = {.batch = 2, .sequence = 8, .micro_batches = 1};
+    const struct model_job job = {.choices = {.batch = 2, .micro_batches = 1}, .sequence = 8};
     GError *error = NULL;
     struct model_iteration *iteration = model_iteration_new(&config, &job, &error);
     struct layout *layout = layout_pack_uniform(iteration->trace, 4096, &error);

@@ -188,9 +188,10 @@ struct training {
 static void choose_masters(struct model_job *model_job, const struct trial_job *job,
                            const struct trial_placement *placement)
 {
-    model_job->split_masters = placement->split_masters && job->precision == MODEL_BF16;
-    model_job->clip = job->clip > 0;
-    model_job->host_embedding &= model_gradient_layout(model_job) != MODEL_GRADIENT_BUFFER;
+    model_job->choices.split_masters = placement->split_masters && job->precision == MODEL_BF16;
+    model_job->choices.second_backward = job->clip > 0 &&
+                                         model_gradient_layout(model_job) == MODEL_GRADIENT_BUFFER;
+    model_job->choices.host_embedding &= model_gradient_layout(model_job) != MODEL_GRADIENT_BUFFER;
 }
 
 static void open_training(struct training *t, const struct trial_job *job,
@@ -206,21 +207,21 @@ static void open_training(struct training *t, const struct trial_job *job,
     g_autofree uint8_t *host_update = model_every_tensor(&t->config);
     for (uint32_t tensor = 0; tensor < model_tensor_count(&t->config); tensor++)
         host_update[tensor] = placement->host_update >> tensor % 32 & 1;
-    struct model_job model_job = {.batch = BATCH,
+    struct model_job model_job = {.choices = {.batch = BATCH,
+                                              .micro_batches = job->micro_batches,
+                                              .recompute = recompute,
+                                              .offload = offload,
+                                              .host_embedding = placement->host_embedding,
+                                              .host_update = host_update},
                                   .sequence = SEQUENCE,
-                                  .micro_batches = job->micro_batches,
-                                  .precision = job->precision,
-                                  .recompute = recompute,
-                                  .offload = offload,
-                                  .host_embedding = placement->host_embedding,
-                                  .host_update = host_update};
+                                  .precision = job->precision};
     choose_masters(&model_job, job, placement);
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);
     t->plan = make_plan(t->iteration->trace, placement, folder);
     if (placement->strategy) { /* the run is the plan's */
         model_iteration_free(t->iteration);
-        model_job.host_update = t->plan->choices->host_update;
+        model_job.choices.host_update = t->plan->choices->host_update;
         t->iteration = model_iteration_new(&t->config, &model_job, &error);
         g_assert_no_error(error);
     }
@@ -268,7 +269,7 @@ static void take_steps(struct training *t, double clip, uint32_t first, uint32_t
             engine_forward(t->engine, tokens, &result->evaluated, &error);
             g_assert_no_error(error);
         }
-        draw_tokens(step, t->iteration->job.micro_batches, tokens);
+        draw_tokens(step, t->iteration->job.choices.micro_batches, tokens);
         const struct engine_step options = {.step = step,
                                             .tokens = tokens,
                                             .seed = 11,

@@ -91,17 +91,16 @@ static void test_activations(gconstpointer data)
 
 int main(int argc, char **argv)
 {
-    static const uint8_t second[] = {0, 1}, both[] = {1, 1};
+    static uint8_t second[] = {0, 1}, both[] = {1, 1};
     static const struct model_job jobs[] = {
-        {.batch = 2, .sequence = 8, .micro_batches = 1, .precision = MODEL_FP32},
-        {.batch = 1, .sequence = 5, .micro_batches = 2, .precision = MODEL_BF16},
-        {.batch = 2, .sequence = 8, .micro_batches = 1, .precision = MODEL_BF16, .recompute = both},
-        {.batch = 2,
+        {.choices = {.batch = 2, .micro_batches = 1}, .sequence = 8, .precision = MODEL_FP32},
+        {.choices = {.batch = 1, .micro_batches = 2}, .sequence = 5, .precision = MODEL_BF16},
+        {.choices = {.batch = 2, .micro_batches = 1, .recompute = both},
          .sequence = 8,
-         .micro_batches = 2,
-         .precision = MODEL_FP32,
-         .recompute = second,
-         .host_embedding = true},
+         .precision = MODEL_BF16},
+        {.choices = {.batch = 2, .micro_batches = 2, .recompute = second, .host_embedding = true},
+         .sequence = 8,
+         .precision = MODEL_FP32},
     };
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/usage/peaks", test_peaks);
