@@ -136,10 +136,10 @@ static void add_host(const struct advised_step *step)
     g_autofree char *busy = percent(update->busy[TRACK_COMPUTE], update->seconds);
     struct advice *advice = advice_append(
         step->contents, seconds, step->busy,
-        claim_of(step, "The optimizer on the host holds the device up", TRACK_HOST),
-        g_strdup_printf("In the update the device computes for %s of the time. Interleave: let the "
-                        "device update every k-th group, or the share that keeps both sides busy; "
-                        "the planner finds which.",
+        claim_of(step, "The device waits for the optimizer on the host", TRACK_HOST),
+        g_strdup_printf("During the update the device computes for %s of the time. Interleave the "
+                        "update: let the device update a part of the groups, so that device and "
+                        "host both work. The planner finds the best part.",
                         busy),
         plan_command(step));
     show_longest(step, TRACK_HOST, advice);
@@ -152,15 +152,15 @@ static void add_to_host(const struct advised_step *step)
         return;
     g_autofree char *phases = where(step, TRACK_D2H);
     bool backward = step->phases[TRACE_BACKWARD].wait_for[TRACK_D2H] > seconds / 2;
-    struct advice *advice =
-        advice_append(step->contents, seconds, step->busy,
-                      claim_of(step, "Copies to the host hold the device up", TRACK_D2H),
-                      g_strdup_printf("It waits for them in %s. %s", phases,
-                                      backward ? "Flush gradients asynchronously: let them leave "
-                                                 "behind backward, and wait for the last one only."
-                                               : "Write back earlier, behind the operators, what "
-                                                 "will have to leave anyway."),
-                      plan_command(step));
+    struct advice *advice = advice_append(
+        step->contents, seconds, step->busy,
+        claim_of(step, "The device waits for copies to the host", TRACK_D2H),
+        g_strdup_printf("This happens in %s. %s", phases,
+                        backward ? "Copy gradients to the host asynchronously while backward "
+                                   "continues, and wait only for the last one."
+                                 : "Write chunks back earlier, while operators run, if they will "
+                                   "be evicted anyway."),
+        plan_command(step));
     show_longest(step, TRACK_D2H, advice);
 }
 
@@ -172,9 +172,9 @@ static void add_to_device(const struct advised_step *step)
     g_autofree char *phases = where(step, TRACK_H2D);
     struct advice *advice =
         advice_append(step->contents, seconds, step->busy,
-                      claim_of(step, "Copies to the device hold it up", TRACK_H2D),
-                      g_strdup_printf("It waits for them in %s. Fetch ahead of the operators, "
-                                      "or keep on the device what is used next.",
+                      claim_of(step, "The device waits for copies to the device", TRACK_H2D),
+                      g_strdup_printf("This happens in %s. Fetch chunks ahead of the operators, or "
+                                      "keep the chunks that are used next on the device.",
                                       phases),
                       g_strdup_printf("pstar-sim %s --device-memory %s --look-ahead 0,1,2,4,8",
                                       step->trace, step->memory));
@@ -190,10 +190,10 @@ static void add_network(const struct advised_step *step)
     g_autofree char *busy = percent(step->all.busy[TRACK_NETWORK], step->tracks->seconds);
     struct advice *advice = advice_append(
         step->contents, seconds, step->busy,
-        claim_of(step, "Collectives and other ranks hold the device up", TRACK_NETWORK),
-        g_strdup_printf("It waits for them in %s; they run for %s of the step. Start them earlier, "
-                        "so that they run behind the operators, or find the rank that comes late: "
-                        "its trace has the least of such waits.",
+        claim_of(step, "The device waits for collectives and other ranks", TRACK_NETWORK),
+        g_strdup_printf("This happens in %s. Collectives run for %s of the step. Start them "
+                        "earlier, so that they overlap with operators. If one rank is late, find "
+                        "it: its own trace has the shortest waits of this kind.",
                         phases, busy),
         g_strdup("FSDP: fully_shard(...), set_modules_to_forward_prefetch(...), "
                  "set_modules_to_backward_prefetch(...)"));
@@ -210,11 +210,11 @@ static void add_unknown(const struct advised_step *step)
     struct advice *advice = advice_append(
         step->contents, seconds, step->busy,
         claim_of(step, "The device has nothing to compute", (enum track)TRACK_UNKNOWN),
-        g_strdup_printf("It waits in %s. %s", phases,
-                        copies ? "No copy and no optimizer runs meanwhile: the program itself does "
-                                 "not give it work in time."
-                               : "The trace has recorded no copies: the simulation of the same "
-                                 "step says what it waits for."),
+        g_strdup_printf("This happens in %s. %s", phases,
+                        copies ? "Neither copies nor the optimizer run at these times, so the "
+                                 "program itself launches its work too late."
+                               : "The trace has no copies. A simulation of the same step shows "
+                                 "what the device waits for."),
         g_strdup_printf("pstar-sim %s --device-memory %s --timeline step.json", step->trace,
                         step->memory));
     show_longest(step, TRACK_UNKNOWN, advice);
@@ -237,16 +237,16 @@ static void add_idle_link(const struct advised_step *step)
     g_autofree char *up = text_rate(h2d), *down = text_rate(d2h), *most = text_rate(peak);
     g_autofree char *share = percent(MAX(h2d, d2h), peak);
     g_autofree char *length = text_seconds(update->seconds);
-    advice_append(step->contents, update->seconds * (1 - MAX(h2d, d2h) / peak) * 0.9, step->link,
-                  g_strdup_printf("The link idles while the update runs: %s of its peak", share),
-                  g_strdup_printf("For %s H2D carries %s and D2H %s, of %s that %s. Optimizer "
-                                  "states could cross it meanwhile, so that "
-                                  "the device updates a part of the groups.",
-                                  length, up, down, most,
-                                  said > 0 ? "it can" : "it has carried in this step"),
-                  g_strdup_printf("pstar-sim %s --device-memory %s --platform %s "
-                                  "--strategy interleave,twinflow --timeline step.json",
-                                  step->trace, step->memory, step->platform));
+    advice_append(
+        step->contents, update->seconds * (1 - MAX(h2d, d2h) / peak) * 0.9, step->link,
+        g_strdup_printf("The link is mostly idle during the update: %s of its peak", share),
+        g_strdup_printf(
+            "For %s, H2D carries %s and D2H carries %s, of %s that %s. Optimizer states could "
+            "cross the link at this time, so that the device updates a part of the groups.",
+            length, up, down, most, said > 0 ? "the link can carry" : "it reached in this step"),
+        g_strdup_printf("pstar-sim %s --device-memory %s --platform %s "
+                        "--strategy interleave,twinflow --timeline step.json",
+                        step->trace, step->memory, step->platform));
 }
 
 /* Returns the first tracks that know what the device waits for, or else the first. */
@@ -327,11 +327,11 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
     g_autofree char *before = size_format(room->before), *update = size_format(room->update);
     advice_append(
         contents, 0, planned ? "memory" : "non-model",
-        g_strdup_printf("%s that backward frees lie empty in the update", freed),
-        g_strdup_printf("Before it up to %s are in use%s, in the update up to %s. Optimizer states "
-                        "that come to the device behind backward, or stay there, need no copy in "
-                        "the update.",
-                        before, planned ? "" : " by activations and workspaces", update),
+        g_strdup_printf("%s that backward frees stay unused during the update", freed),
+        g_strdup_printf(
+            "Before the update up to %s are in use%s, during it up to %s. Optimizer states need no "
+            "copy in the update if they arrive during backward, or stay on the device.",
+            before, planned ? "" : " by activations and workspaces", update),
         g_strdup_printf("pstar-sim %s --device-memory %s --platform %s "
                         "--strategy interleave,twinflow,gemini-static",
                         trace, memory, platform));
@@ -348,8 +348,8 @@ static void add_peak(struct contents *contents, const struct trace *trace, const
     advice_append(
         contents, 0, "memory",
         g_strdup_printf("%s sets the peak of device memory", trace->operators[room->peak].name),
-        g_strdup_printf("Of %s then, %s (%s %%) are activations and workspaces. Computing "
-                        "some layers' activations twice leaves that room to chunks.",
+        g_strdup_printf("Of the %s in use, %s (%s %%) are activations and workspaces. Recomputing "
+                        "the activations of some layers leaves this room to chunks.",
                         peak, activations, share),
         g_strdup("pstar-run --model CONFIG --data FILE --recompute all --dry-run"));
 }
@@ -427,9 +427,9 @@ static char *verdict_of(const struct breakdown *breakdown)
     double waits = waiting(breakdown, &cause);
     g_autofree char *length = text_seconds(breakdown->seconds);
     if (breakdown->alone)
-        return g_strdup_printf("The operators of a step take %s; what it waits for beside them, a "
-                               "simulation tells",
-                               length);
+        return g_strdup_printf(
+            "The operators of a step take %s. A simulation shows how long it waits as well",
+            length);
     if (waits < LITTLE * breakdown->seconds)
         return g_strdup_printf("A step takes %s, and the device computes nearly all of the time",
                                length);

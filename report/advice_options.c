@@ -31,9 +31,9 @@ static void add_plan(struct contents *contents)
     g_autofree char *length = text_seconds(planned), *less = advice_gain(planned, given->seconds);
     g_autofree char *stall = text_seconds(input->plan->predicted.stall_seconds);
     advice_append(contents, given->seconds - planned, "bars",
-                  g_strdup_printf("With the plan a step takes %s: %s less", length, less),
-                  g_strdup_printf("%s is predicted to wait for %s of it, with the same device "
-                                  "memory and the same losses, bit for bit.",
+                  g_strdup_printf("With the plan a step takes %s, which is %s less", length, less),
+                  g_strdup_printf("Of this time, %s is predicted to wait for %s. Device memory "
+                                  "stays the same, and the losses are equal bit for bit.",
                                   input->path, stall),
                   g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s", plan));
 }
@@ -61,20 +61,20 @@ static void add_strategy(struct contents *contents)
     if (plan) {
         g_autofree char *more = text_difference(best->seconds, plan->seconds);
         advice_append(contents, fabs(best->seconds - plan->seconds) * 1e-3, "bars",
-                      g_strdup_printf("The next best, %s, would take %s", best->label, length),
-                      g_strdup_printf("That is %s beside the plan's step.", more),
+                      g_strdup_printf("The next best way, %s, would take %s", best->label, length),
+                      g_strdup_printf("This is %s relative to the plan.", more),
                       g_strdup_printf("pstar-sim %s --device-memory %s --policy all --strategy all",
                                       trace, memory));
     } else if (best->seconds < (1 - WORTH) * given->seconds) {
         g_autofree char *less = advice_gain(best->seconds, given->seconds);
-        advice_append(
-            contents, given->seconds - best->seconds, "bars",
-            g_strdup_printf("With %s a step would take %s: %s less", best->label, length, less),
-            g_strdup("It is the fastest of the sweep. The planner is never slower than "
-                     "any row of it."),
-            g_strdup_printf("pstar-plan %s --device-memory %s --platform %s "
-                            "-o plan.json",
-                            trace, memory, platform));
+        advice_append(contents, given->seconds - best->seconds, "bars",
+                      g_strdup_printf("With %s a step would take %s, which is %s less", best->label,
+                                      length, less),
+                      g_strdup("It is the fastest entry of the sweep. The planner is never slower "
+                               "than any of its entries."),
+                      g_strdup_printf("pstar-plan %s --device-memory %s --platform %s "
+                                      "-o plan.json",
+                                      trace, memory, platform));
     }
 }
 
@@ -110,9 +110,10 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
     advice_append(
         contents, MAX(0, used->figures.iteration_seconds - best->figures.iteration_seconds),
         "sweep",
-        g_strdup_printf("Chunks of %s waste %s of the traffic; %s do not", now, less, then),
-        g_strdup_printf("With %s the step moves %s; of the sizes that were tried, %s "
-                        "moves least. The step's time: %s.",
+        g_strdup_printf("Chunks of %s waste %s of the traffic; chunks of %s do not", now, less,
+                        then),
+        g_strdup_printf("With %s the step moves %s. Of the sizes in the sweep, %s moves the least. "
+                        "The step time changes by: %s.",
                         configuration->maker, moved, then, step),
         g_strdup_printf("pstar-run --model CONFIG --data FILE --chunk-size %" G_GUINT64_FORMAT,
                         best->configuration.chunk_bytes));
@@ -173,14 +174,15 @@ static void add_memory(struct contents *contents, const struct sweep_file *sweep
     g_autofree char *gained = advice_gain(more->figures.iteration_seconds, slow);
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *platform = command_platform(contents->inputs);
-    advice_append(contents, AFTER * (slow - more->figures.iteration_seconds), "sensitivity",
-                  g_strdup_printf("With %s of device memory instead of %s a step would take %s: %s "
-                                  "less",
-                                  to, from, length, gained),
-                  g_strdup_printf("The best of the sweep takes %s with %s.", now, from),
-                  g_strdup_printf("pstar-plan %s --sensitivity more.svg --device-memory "
-                                  "%" G_GUINT64_FORMAT " --platform %s",
-                                  trace, less->configuration.device_budget, platform));
+    advice_append(
+        contents, AFTER * (slow - more->figures.iteration_seconds), "sensitivity",
+        g_strdup_printf(
+            "With %s of device memory instead of %s a step would take %s, which is %s less", to,
+            from, length, gained),
+        g_strdup_printf("The fastest entry of the sweep takes %s with %s.", now, from),
+        g_strdup_printf("pstar-plan %s --sensitivity more.svg --device-memory "
+                        "%" G_GUINT64_FORMAT " --platform %s",
+                        trace, less->configuration.device_budget, platform));
 }
 
 static double slower_way(const struct sweep_file *sweep)
@@ -204,9 +206,10 @@ static void add_link(struct contents *contents, const struct sweep_file *sweep,
     g_autofree char *gained = advice_gain(fast->figures.iteration_seconds, now);
     advice_append(
         contents, AFTER * (now - fast->figures.iteration_seconds), "sensitivity",
-        g_strdup_printf("With a link of %s instead of %s a step would take %s: %s less", after,
-                        before, length, gained),
-        g_strdup_printf("The best of the sweep takes %s with %s of device memory.", was, memory),
+        g_strdup_printf("With a link of %s instead of %s a step would take %s, which is %s less",
+                        after, before, length, gained),
+        g_strdup_printf("The fastest entry of the sweep takes %s with %s of device memory.", was,
+                        memory),
         g_strdup_printf("pstar-plan %s --device-memory %" G_GUINT64_FORMAT
                         " --link h2d=%.4gGB/s,d2h=%.4gGB/s -o plan.json",
                         trace, slow->configuration.device_budget, other->link_rate[0] * 1e-9,

@@ -26,7 +26,7 @@ static struct breakdown *breakdown_of_tracks(const struct tracks *tracks)
 {
     struct breakdown *breakdown = g_new0(struct breakdown, 1);
     breakdown->label = g_strdup_printf("%s, %s", tracks->origin,
-                                       tracks->alone      ? "its operators alone"
+                                       tracks->alone      ? "operators only"
                                        : tracks->measured ? "measured"
                                                           : "simulated");
     breakdown->maker = g_strdup(tracks->configuration.maker);

@@ -47,15 +47,15 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
     uint64_t planned = figures_traffic(&plan->plan->predicted);
     uint64_t least = figures_traffic(&best->figures);
     if (planned == least)
-        return g_strdup_printf("as little as the best of the sweep (%s)", label);
+        return g_strdup_printf("as little as the best entry of the sweep (%s)", label);
     double times = (double)planned / (double)least;
     if (least > 0 && times >= 2) {
         g_autofree char *digits = text_number("%.2g", times);
-        return g_strdup_printf("%s times the least of the sweep (%s)", digits, label);
+        return g_strdup_printf("%s times that of the best entry of the sweep (%s)", digits, label);
     }
     g_autofree char *percent = text_number("%.2g", 100 * fabs(times - 1));
-    return least == 0 ? g_strdup_printf("more than the best of the sweep (%s)", label)
-                      : g_strdup_printf("%s %% %s than the best of the sweep (%s)", percent,
+    return least == 0 ? g_strdup_printf("more than the best entry of the sweep (%s)", label)
+                      : g_strdup_printf("%s %% %s than the best entry of the sweep (%s)", percent,
                                         planned < least ? "less" : "more", label);
 }
 
@@ -64,7 +64,7 @@ static void add_traffic(struct contents *contents)
     const struct report_inputs *inputs = contents->inputs;
     if (inputs->plans->len) {
         const struct input_plan *plan = g_ptr_array_index(inputs->plans, 0);
-        add(contents, "Traffic an iteration, planned",
+        add(contents, "Planned traffic per iteration",
             size_format(figures_traffic(&plan->plan->predicted)),
             compare_with_sweeps(contents, plan));
         return;
@@ -72,7 +72,7 @@ static void add_traffic(struct contents *contents)
     const struct sweep_file_entry *best =
         inputs->sweeps->len ? sweep_file_best(g_ptr_array_index(inputs->sweeps, 0), 0, NULL) : NULL;
     if (best)
-        add(contents, "Least traffic of the sweep", size_format(figures_traffic(&best->figures)),
+        add(contents, "Least traffic in the sweep", size_format(figures_traffic(&best->figures)),
             configuration_label(&best->configuration));
 }
 
@@ -175,13 +175,13 @@ static void add_memory(struct contents *contents, const char *trace)
         return;
     if (!inputs->traces->len)
         add_missing(contents, plot,
-                    g_strdup(inputs->plans->len ? "needs the trace that the plan was made for"
-                                                : "needs a trace and a plan made for it"),
+                    g_strdup(inputs->plans->len ? "needs the trace that the plan was made from"
+                                                : "needs a trace and a plan made from it"),
                     g_strdup("pstar-collect -o run.pstar --iterations 1:2 -- "
                              "pstar-run --model CONFIG --data FILE"));
     else
         add_missing(contents, plot,
-                    g_strdup(inputs->plans->len ? "no plan among the files was made for this trace"
+                    g_strdup(inputs->plans->len ? "none of the given plans was made from this trace"
                                                 : "needs a plan"),
                     g_strdup_printf("pstar-plan %s --device-memory SIZE -o plan.json", trace));
 }
@@ -194,8 +194,8 @@ void missing_add(struct contents *contents)
     add_memory(contents, trace);
     if (!inputs->tracks->len || ((const struct tracks *)inputs->tracks->pdata[0])->alone)
         add_missing(
-            contents, "Who is busy, and the link",
-            g_strdup("needs a timeline, or a trace that has recorded one"),
+            contents, "How busy each resource is, and the link",
+            g_strdup("needs a timeline, or a trace with recorded times"),
             g_strdup_printf("pstar-sim %s --device-memory SIZE --timeline timeline.json", trace));
     if (!inputs->sweeps->len)
         add_missing(contents, "Traffic by chunk size and policy", g_strdup("needs a sweep"),
@@ -214,10 +214,9 @@ void missing_add(struct contents *contents)
         add_missing(
             contents, "Predicted beside measured",
             g_strdup(!inputs->runs->len ? "needs the log of a run"
-                     : predicted
-                         ? "no run log states the maker, chunk size and device memory of a plan "
-                           "or of a sweep's entry"
-                         : "needs a plan or a sweep of the same configuration"),
+                     : predicted ? "no run log has the policy, chunk size and device memory of a "
+                                   "plan or of an entry of a sweep"
+                                 : "needs a plan or a sweep of the same configuration"),
             inputs->runs->len && !predicted
                 ? g_strdup_printf("pstar-plan %s --device-memory SIZE -o plan.json", trace)
                 : g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s --log run.jsonl",

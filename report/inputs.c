@@ -128,12 +128,12 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
     if (kind == KIND_UNKNOWN && *root)
         g_set_error(
             error, REPORT_ERROR, REPORT_ERROR_INPUT,
-            "%s: JSON, but neither a plan nor a sweep nor a timeline nor a run log nor a platform",
+            "%s: unknown JSON: it must be a plan, a sweep, a timeline, a run log or a platform",
             path);
     else if (kind == KIND_UNKNOWN)
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                    "%s:%d:%d: not a trace, and not the JSON of a plan, a sweep or a run log: %s",
-                    path, wrong.line, wrong.column, wrong.text);
+                    "%s:%d:%d: neither a trace nor valid JSON: %s", path, wrong.line, wrong.column,
+                    wrong.text);
     return kind;
 }
 
@@ -151,7 +151,7 @@ static enum kind kind_of_file(const char *path, json_t **root, GError **error)
     if (!file || ferror(file))
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: %s", path, g_strerror(errno));
     else if (!read)
-        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: an empty file", path);
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: the file is empty", path);
     else if (!memcmp(head, sqlite_magic, MIN(read, sizeof head)))
         kind = KIND_TRACE;
     else {
@@ -203,7 +203,7 @@ static bool add_tracks(struct report_inputs *inputs, const char *path, const str
         g_ptr_array_add(inputs->tracks, tracks);
     else if (!trace)
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                    "%s: a trace with neither an iteration nor work of a device", path);
+                    "%s: the trace has neither an iteration nor any work of a device", path);
     return tracks || trace;
 }
 
@@ -367,8 +367,8 @@ static bool check_any(const struct report_inputs *inputs, GError **error)
         inputs->tracks->len)
         return true;
     g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                "%s: a platform, and nothing that ran on it: name a trace, a timeline, a plan, a "
-                "sweep or a run log too",
+                "%s: a platform alone shows nothing: also give a trace, a timeline, a plan, a "
+                "sweep or a run log",
                 inputs->platform_path);
     return false;
 }

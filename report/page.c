@@ -94,7 +94,7 @@ static char *subject_of(const struct report_inputs *inputs)
     if (inputs->traces->len) {
         const struct input_trace *input = g_ptr_array_index(inputs->traces, 0);
         const struct trace *trace = input->trace;
-        return g_strdup_printf("%s, %s, %u × %u tokens a micro-batch",
+        return g_strdup_printf("%s, %s, %u × %u tokens per micro-batch",
                                trace->model ? trace->model : input->path,
                                trace->precision ? trace->precision : "unknown precision",
                                trace->batch, trace->sequence);
@@ -140,8 +140,7 @@ static void append_head(GString *html, const char *subject, const char *verdict)
     append_element(html, "<title>", subject, " – pstar report</title>\n<style>\n");
     g_string_append(html, page_css);
     append_element(html, "</style>\n</head>\n<body>\n<header>\n<h1>",
-                   verdict ? verdict : "One training iteration, and where its bytes are",
-                   "</h1>\n<p>");
+                   verdict ? verdict : "One training iteration and its memory", "</h1>\n<p>");
     append_element(html, "", subject, "</p>\n</header>\n<main>\n");
 }
 
@@ -228,8 +227,7 @@ static void append_missing(GString *html, const GArray *missing)
 {
     if (!missing->len)
         return;
-    g_string_append(html, "<section id=\"missing\" class=\"missing\">\n<h2>Not shown, and what "
-                          "makes it</h2>\n<ul>\n");
+    g_string_append(html, "<section id=\"missing\" class=\"missing\">\n<h2>Not shown</h2>\n<ul>\n");
     for (guint i = 0; i < missing->len; i++) {
         const struct missing *item = &g_array_index(missing, struct missing, i);
         append_element(html, "<li>", item->plot, ": ");

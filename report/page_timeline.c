@@ -200,16 +200,16 @@ void timeline_append_html(GString *html, const struct tracks *tracks, unsigned n
                            "<output>Point at a bar to see what it is.</output>\n</div>\n"
                            "<figcaption>%s, ",
                            row_names->str,
-                           tracks->alone      ? "One behind the other, as long as each takes"
+                           tracks->alone ? "Operators one after another, each with its own duration"
                            : tracks->measured ? "Measured"
                                               : "Simulated");
     text_append_html(html, tracks->origin);
     g_string_append_printf(
         html,
-        ". Drag to move, double-click, pinch or Ctrl and the wheel to zoom. Bars "
-        "that are too narrow are drawn with their neighbours, paler where there "
-        "are gaps; <a href=\"figures/%s.json.gz\">the Chrome trace</a> has every "
-        "one, for <span class=\"where\">ui.perfetto.dev</span>.</figcaption>\n"
+        ". Drag to move. Double-click, pinch, or turn the wheel with Ctrl to zoom. Narrow bars "
+        "are joined with their neighbours and drawn paler where there are gaps. "
+        "<a href=\"figures/%s.json.gz\">The Chrome trace</a> has all of them, for "
+        "<span class=\"where\">ui.perfetto.dev</span>.</figcaption>\n"
         "</figure>\n</section>\n",
         name);
 }

@@ -47,7 +47,7 @@ char *plot_find_gnuplot(GError **error)
     char *path = g_find_program_in_path("gnuplot");
     if (!path)
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED,
-                    "gnuplot is not in PATH: install it (Debian, Ubuntu: apt install gnuplot-nox)");
+                    "gnuplot is not in PATH; install it (Debian, Ubuntu: apt install gnuplot-nox)");
     return path;
 }
 
@@ -178,7 +178,7 @@ static char *read_back(const char *folder, const char *name, const char *suffix,
     if (g_file_get_contents(path, &text, &length, NULL) && length)
         return text;
     g_free(text);
-    g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "gnuplot wrote no %s", file);
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "gnuplot did not write %s", file);
     return NULL;
 }
 

@@ -129,7 +129,7 @@ static void append_axes(struct plot *plot, const struct memory *memory, uint64_t
                            "    set xrange [0:duration/second]\n    set yrange [0:top/byte]\n"
                            "    set ylabel 'device memory, %s' textcolor rgb ink\n"
                            "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
-                           byte.name, memory->timed ? "time of the operators, " : "", second.name);
+                           byte.name, memory->timed ? "operator time, " : "", second.name);
 }
 
 static void describe_device(struct plot *plot, const struct input_plan *input,
@@ -146,17 +146,17 @@ static void describe_device(struct plot *plot, const struct input_plan *input,
                                               : g_strdup("unknown time");
     g_autofree char *where = g_strdup_printf("moment %u, %s", memory->peak, busiest->name);
     plot->alt = g_strdup_printf(
-        "Stacked areas over one iteration of %s: the bytes of each chunk list, non-model data on "
-        "top, the budget of %s as a dashed line. The peak, %s, is at %s.",
+        "Stacked areas over one iteration of %s: the bytes of each chunk list, with non-model data "
+        "on top. A dashed line is the budget of %s. The peak, %s, is at %s.",
         duration, budget, total, where);
     plot->caption = g_strdup_printf(
-        "What lies on the device under %s while each operator runs: chunks by list, activations "
-        "and workspaces (non-model data) on top. The peak is %s (%s in chunks, %s non-model) at "
+        "Device memory under %s while each operator runs: chunks by list, with activations and "
+        "workspaces (non-model data) on top. The peak is %s (%s in chunks, %s non-model) at "
         "%s.%s%s",
         input->path, total, chunks, non_model, where,
-        memory->timed ? " Time is the operators' own: waiting for copies is left out."
-                      : " The trace knows no durations, so every operator is equally wide.",
-        budget_shown ? "" : " The budget lies above the picture.");
+        memory->timed ? " The time axis shows operators only, without waiting for copies."
+                      : " The trace has no durations, so all operators are equally wide.",
+        budget_shown ? "" : " The budget is higher than the picture.");
 }
 
 struct plot *plot_memory(const struct input_plan *plan, const struct memory *memory,
@@ -255,15 +255,14 @@ static void describe_host(struct plot *plot, const struct input_plan *input,
     for (uint32_t m = 0; m < memory->moment_count; m++)
         most = MAX(most, memory->moments[m].host_twice_bytes);
     g_autofree char *pool = size_format(memory->host_pool_bytes), *twice = size_format(most);
-    plot->alt =
-        g_strdup_printf("Stacked areas over one iteration: the slots in host memory of each "
-                        "chunk list, and of chunks that are on the device, too; the "
-                        "pinned pool of %s as a dashed line.",
-                        pool);
+    plot->alt = g_strdup_printf(
+        "Stacked areas over one iteration: the host slots of each chunk list, and those of chunks "
+        "that are also on the device. A dashed line is the pinned pool of %s.",
+        pool);
     plot->caption = g_strdup_printf(
-        "The pinned pool of %s is %s; no chunk lies in pageable memory, or on NVMe. In colour are "
-        "the chunks that only host memory has; up to %s of the slots belong to chunks that are on "
-        "the device at the time, and wait for them to come back.",
+        "The pinned pool of %s is %s. No chunk is in pageable memory or on NVMe. Coloured areas "
+        "are chunks that are only in host memory. Up to %s of the slots belong to chunks that are "
+        "on the device at the time; these slots are kept for their return.",
         input->path, pool, twice);
 }
 
@@ -287,7 +286,7 @@ struct plot *plot_host(const struct input_plan *plan, const struct memory *memor
                            "    set xrange [0:duration/second]\n    set yrange [0:1.2*pool/byte]\n"
                            "    set ylabel 'host memory, %s' textcolor rgb ink\n"
                            "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
-                           byte.name, memory->timed ? "time of the operators, " : "", second.name);
+                           byte.name, memory->timed ? "operator time, " : "", second.name);
     g_autoptr(GArray) phases = memory_phases(memory);
     phase_bands_append(plot->drawing, phases, duration);
     append_host_stack(plot->drawing, &host_parts);
@@ -354,17 +353,16 @@ static void describe_non_model(struct plot *plot, const struct input_trace *inpu
     const struct trace *trace = input->trace;
     g_autofree char *most = size_format(trace->non_model_bytes[peak]);
     g_autofree char *model = size_format(trace_model_bytes(trace));
-    plot->alt = g_strdup_printf("An area over one iteration: bytes of activations and "
-                                "workspaces. The peak, %s, is at %s.",
-                                most, trace->operators[peak].name);
-    plot->caption = g_strdup_printf(
-        "%s: activations and workspaces while each operator runs. The peak is %s, at moment %u, "
-        "%s. The model data, %s in all, lies beside it; which part of that is on the device when, "
-        "a "
-        "plan decides.%s",
-        input->path, most, peak, trace->operators[peak].name, model,
-        timed ? " Time is the operators' own: waiting for copies is left out."
-              : " The trace knows no durations, so every operator is equally wide.");
+    plot->alt = g_strdup_printf(
+        "Area over one iteration: bytes of activations and workspaces. The peak, %s, is at %s.",
+        most, trace->operators[peak].name);
+    plot->caption =
+        g_strdup_printf("%s: activations and workspaces while each operator runs. The peak is %s, "
+                        "at moment %u, %s. The model data takes %s more; a plan decides which part "
+                        "of it is on the device at each moment.%s",
+                        input->path, most, peak, trace->operators[peak].name, model,
+                        timed ? " The time axis shows operators only, without waiting for copies."
+                              : " The trace has no durations, so all operators are equally wide.");
 }
 
 struct plot *plot_non_model(const struct input_trace *input, unsigned number)
@@ -397,8 +395,7 @@ struct plot *plot_non_model(const struct input_trace *input, unsigned number)
         "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n    unset key\n"
         "    set label %s at first peak_at/second, first 1.06*most/byte %s front textcolor rgb "
         "ink\n",
-        byte.name, timed ? "time of the operators, " : "", second.name, quoted,
-        left ? "left" : "right");
+        byte.name, timed ? "operator time, " : "", second.name, quoted, left ? "left" : "right");
     phase_bands_append(plot->drawing, phases, duration);
     g_string_append(plot->drawing,
                     "    plot data using ($1/second):($2/byte) with filledcurves y1=0 lc rgb "
@@ -417,7 +414,7 @@ struct level {
 };
 
 static const struct level device_levels[] = {
-    {CURVE_DEVICE_USED, "in use, by all processes (NVML)", "#9aa5b1"},
+    {CURVE_DEVICE_USED, "in use by all processes (NVML)", "#9aa5b1"},
     {CURVE_ALLOCATED, "allocated by the program", "#0072b2"},
     {CURVES, NULL, NULL},
 };
@@ -486,9 +483,9 @@ static struct plot *plot_levels(const struct tracks *tracks, const struct level 
     phase_bands_append(plot->drawing, tracks->phases, tracks->seconds);
     append_plot(plot, tracks, levels, said);
     plot->alt = g_strdup_printf("Areas over a step: %s.", said->str);
-    plot->caption = g_strdup_printf("%s: %s. What was allocated before the recording began is not "
-                                    "among the allocations.",
-                                    tracks->origin, said->str);
+    plot->caption =
+        g_strdup_printf("%s: %s. Allocations made before the recording began are missing.",
+                        tracks->origin, said->str);
     return plot;
 }
 

@@ -178,15 +178,16 @@ static void describe_loss(struct plot *plot, const GPtrArray *runs, guint span)
         to, run->steps->len, entropy ? "; the unigram entropy of the text is " : "",
         entropy ? entropy : "");
     g_autofree char *same =
-        equal ? g_strdup_printf(" The runs' losses are equal to the last bit in all %u steps that "
-                                "they share: the curves lie on each other.",
+        equal ? g_strdup_printf(" The losses of the runs are equal to the last bit in all %u steps "
+                                "that they share, so the curves lie on each other.",
                                 shared)
               : g_strdup("");
     plot->caption = g_strdup_printf(
         "Training loss.%s%s%s", same,
-        entropy ? " Below the dashed line the model knows more than how often each token occurs."
-                : "",
-        span > 1 ? " Means over equal spans of steps." : "");
+        entropy
+            ? " Below the dashed line the model has learned more than the frequency of each token."
+            : "",
+        span > 1 ? " Each point is the mean of several steps." : "");
 }
 
 struct plot *plot_loss(const GPtrArray *runs)
@@ -388,10 +389,10 @@ static void describe_predicted(struct plot *plot, const GArray *predictions, gui
         "time of %u configurations. %u of %u counts and peaks are equal.",
         count, equal, of);
     plot->caption = g_strdup_printf(
-        "An iteration in the steady state: counts of the last step, medians of the times from the "
-        "third step on; nine of ten steps lie within the thin lines. Counts and peaks equal to the "
-        "last byte: %u of %u.%s%s",
-        equal, of, unsteady ? " Some runs did not count the same in every steady step." : "", some);
+        "One iteration in the steady state: counts of the last step, and median times from the "
+        "third step on. Nine of ten steps are within the thin lines. %u of %u counts and peaks are "
+        "equal to the last byte.%s%s",
+        equal, of, unsteady ? " In some runs the counts differ between steady steps." : "", some);
 }
 
 struct plot *plot_predicted(const GArray *predictions)

@@ -33,7 +33,7 @@ static char *link_label(const struct sweep_file *sweep)
 {
     double rate = MIN(sweep->link_rate[0], sweep->link_rate[1]);
     g_autofree char *text = text_rate(rate);
-    return rate > 0 ? g_strdup_printf("link %s", text) : g_strdup("the link as it is");
+    return rate > 0 ? g_strdup_printf("link %s", text) : g_strdup("the current link");
 }
 
 /* Appends a block: the best entry of each budget. */
@@ -82,7 +82,7 @@ static char *memory_text(const struct sweep_file *sweep, const GArray *budgets)
     g_autofree char *slow = text_seconds(least->figures.iteration_seconds);
     g_autofree char *fast = text_seconds(most->figures.iteration_seconds);
     return least == most ? g_strdup_printf("With %s a step takes %s.", from, slow)
-                         : g_strdup_printf("With %s a step takes %s, with %s it takes %s.", from,
+                         : g_strdup_printf("With %s a step takes %s; with %s it takes %s.", from,
                                            slow, to, fast);
 }
 
@@ -109,7 +109,7 @@ static void append_links(GString *text, const struct sweep_file *sweep, const GA
     if (now) {
         g_autofree char *memory = size_format(now->configuration.device_budget);
         g_autofree char *least = text_seconds(without_link(now));
-        g_string_append_printf(text, " However fast the link, with %s it takes no less than %s.",
+        g_string_append_printf(text, " With %s it takes at least %s, however fast the link is.",
                                memory, least);
     }
 }
@@ -183,11 +183,11 @@ struct plot *plot_sensitivity(const struct sweep_file *sweep, const GPtrArray *f
     g_autofree char *memory = memory_text(sweep, budgets);
     g_autoptr(GString) said = g_string_new(memory);
     append_links(said, sweep, budgets, faster);
-    plot->alt = g_strdup_printf("The time of the best step over device memory, a line a link; "
-                                "below, that of a link that takes no time. %s",
+    plot->alt = g_strdup_printf("The time of the best step by device memory, one line per link. "
+                                "The lowest line is a link that takes no time. %s",
                                 said->str);
-    plot->caption = g_strdup_printf("Of all policies, strategies and chunk sizes of %s the "
-                                    "fastest with that memory. %s",
-                                    sweep->origin, said->str);
+    plot->caption = g_strdup_printf(
+        "The fastest of all policies, strategies and chunk sizes of %s with each memory. %s",
+        sweep->origin, said->str);
     return plot;
 }

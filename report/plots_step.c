@@ -14,7 +14,7 @@ static const char *const part_names[PARTS] = {
     [0] = "forward",
     [1] = "backward",
     [2] = "update on the device",
-    [3] = "compute, all phases",
+    [3] = "compute in all phases",
     [4 + TRACK_H2D] = "waits for H2D",
     [4 + TRACK_D2H] = "waits for D2H",
     [4 + TRACK_HOST] = "waits for the host",
@@ -120,13 +120,13 @@ static void describe_bars(struct plot *plot, const GPtrArray *breakdowns, guint 
     }
     plot->alt = g_string_free(g_string_append_c(alt, '.'), FALSE);
     plot->caption = g_strdup_printf(
-        "Blue is work on the device (grey where its phases are not known), red is waiting, by what "
-        "it waits for.%s%s",
-        bars < breakdowns->len ? " The fastest are drawn, the tables have all." : "",
+        "Blue is compute on the device (grey where the phase is unknown). Red is waiting, by its "
+        "cause.%s%s",
+        bars < breakdowns->len ? " Only the fastest are drawn; the tables list all." : "",
         bars == 1 || ((const struct breakdown *)g_ptr_array_index(breakdowns, bars - 1))->given
             ? ""
-            : " The steps that were given come first, then what the same step could be with the "
-              "same memory, the fastest first.");
+            : " The given steps come first. Then come alternatives with the same memory, the "
+              "fastest first.");
 }
 
 struct plot *plot_bars(const GPtrArray *breakdowns)
@@ -255,16 +255,16 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks, const 
                                share);
     }
     g_autofree char *length = text_seconds(tracks->seconds);
-    plot->alt = g_strdup_printf("One track a resource over a step of %s, filled where it is "
-                                "busy. Shares of the step: %s.",
+    plot->alt = g_strdup_printf("One track per resource over a step of %s, filled where the "
+                                "resource is busy. Shares of the step: %s.",
                                 length, shares->str);
     plot->caption = g_strdup_printf(
-        "%s, %s. Each track is as full as the resource is busy; the percentages are shares of the "
-        "whole step. Where the device waits, the track that is busy then is what it waits for.%s%s",
+        "%s, %s. The height of a track shows how busy the resource is. Percentages are shares of "
+        "the whole step. While the device waits, it waits for the track that is busy then.%s%s",
         tracks->measured ? "Measured" : "Simulated", tracks->origin,
-        tracks->known[TRACK_H2D] ? "" : " The trace has recorded no copies.",
-        tracks->known[TRACK_NETWORK] ? " The network is busy while NCCL's kernels run, which also "
-                                       "wait for other ranks, and copies between devices."
+        tracks->known[TRACK_H2D] ? "" : " The trace has no copies.",
+        tracks->known[TRACK_NETWORK] ? " The network is busy during copies between devices and "
+                                       "while NCCL kernels run, which also wait for other ranks."
                                      : "");
     g_string_free(shares, TRUE);
 }
@@ -272,7 +272,7 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks, const 
 struct plot *plot_busy(const struct tracks *tracks, unsigned number)
 {
     struct plot *plot = plot_new(plot_name("busy", number),
-                                 tracks_title("Who is busy, when", tracks));
+                                 tracks_title("How busy each resource is", tracks));
     struct known known = known_of(tracks);
     struct track_sums sums = tracks_sum_all(tracks);
     plot->wide_height = 75 + 58 * (int)known.count;
@@ -374,24 +374,26 @@ static void describe_link(struct plot *plot, const struct tracks *tracks, const 
     g_autofree char *h2d = text_rate(sums.bytes[TRACK_H2D] / tracks->seconds);
     g_autofree char *d2h = text_rate(sums.bytes[TRACK_D2H] / tracks->seconds);
     g_autofree char *h2d_peak = text_rate(peaks[0]), *d2h_peak = text_rate(peaks[1]);
-    plot->alt = g_strdup_printf("Rate of the copies over a step, host to device above, device to "
-                                "host below. Means: %s and %s; the peaks are %s and %s.",
+    plot->alt = g_strdup_printf("Rate of the copies over a step: host to device above, device to "
+                                "host below. The means are %s and %s, the peaks %s and %s.",
                                 h2d, d2h, h2d_peak, d2h_peak);
     g_autofree char *peak =
-        tracks->link_said_by ? g_strdup_printf("what the link can do, by %s", tracks->link_said_by)
-                             : g_strdup("the rate of the fastest copy in it (no platform's file "
-                                        "says what the link can do)");
+        tracks->link_said_by
+            ? g_strdup_printf("what the link can carry according to %s", tracks->link_said_by)
+            : g_strdup(
+                  "the rate of its fastest copy (no platform file states what the link can carry)");
     plot->caption = g_strdup_printf(
-        "%s, %s. Over the whole step H2D moves %s on average and D2H %s. The dashed line is "
-        "%s: what lies below the line, the link could have moved.%s",
+        "%s, %s. Over the whole step the mean rate is %s for H2D and %s for D2H. The dashed line "
+        "is %s; the space below it is unused.%s",
         tracks->measured ? "Measured" : "Simulated", tracks->origin, h2d, d2h, peak,
-        tracks->curves[CURVE_H2D]->len ? " The dark line is all of PCIe, by NVML." : "");
+        tracks->curves[CURVE_H2D]->len ? " The dark line is all traffic over PCIe, from NVML."
+                                       : "");
 }
 
 struct plot *plot_link(const struct tracks *tracks, unsigned number)
 {
     struct plot *plot = plot_new(plot_name("link", number),
-                                 tracks_title("What the link carries, beside its peak", tracks));
+                                 tracks_title("What the link carries, and its peak", tracks));
     const double peaks[2] = {peak_of(tracks, 0), peak_of(tracks, 1)};
     double nvml_most = MAX(curve_most(tracks->curves[CURVE_H2D]),
                            curve_most(tracks->curves[CURVE_D2H]));

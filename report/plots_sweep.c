@@ -30,7 +30,7 @@ static double time_bound(const struct certificate *certificate)
 
 const struct sweep_measure sweep_traffic = {.stem = "sweep",
                                             .title = "Traffic by chunk size and policy",
-                                            .name = "traffic an iteration",
+                                            .name = "traffic per iteration",
                                             .value = traffic,
                                             .bound = traffic_bound};
 
@@ -372,29 +372,30 @@ static char *least_text(const struct sweep_file *sweep, const struct sweep_measu
     double value = measure->value(&best->figures);
     g_autofree char *label = configuration_label(&best->configuration);
     g_autofree char *text = measure->seconds ? text_seconds(value) : size_format((uint64_t)value);
-    return g_strdup_printf("The least, %s, is with %s.", text, label);
+    return g_strdup_printf("The least is %s, with %s.", text, label);
 }
 
 static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                            const struct sweep_grid *grid, const struct marks *marks, bool cut)
 {
     g_autofree char *least = least_text(sweep, grid->measure);
-    plot->alt = g_strdup_printf("Lines of %s by chunk size, one for each of %u policies, "
-                                "in %u panel%s, one for each device memory%s. %s",
+    plot->alt = g_strdup_printf("Lines of %s by chunk size for %u policies, in %u panel%s, one "
+                                "panel per device memory%s. %s",
                                 grid->measure->name, grid->makers->len, grid->budgets->len,
                                 grid->budgets->len == 1 ? "" : "s",
                                 marks->plans ? ", with the plan marked" : "", least);
-    plot->caption = g_strdup_printf(
-        "%s in the %u configurations of %s. %s%s%s%s%s",
-        grid->measure->seconds ? "How long one iteration takes"
-                               : "What one iteration moves over the link, both ways,",
-        sweep->entries->len, sweep->origin, least,
-        looks_ahead(sweep) ? " Of several look-aheads the best is drawn." : "",
-        marks->plans ? " The star is the plan, at the size of its parameter chunks." : "",
-        marks->bounds ? " No plan with the layout of that one can be below the dashed line: its "
-                        "certificate proves it."
-                      : "",
-        cut ? " The axis does not begin at 0." : "");
+    plot->caption =
+        g_strdup_printf("%s in the %u configurations of %s. %s%s%s%s%s",
+                        grid->measure->seconds
+                            ? "The time of one iteration"
+                            : "Bytes that one iteration moves over the link, in both directions,",
+                        sweep->entries->len, sweep->origin, least,
+                        looks_ahead(sweep) ? " The best look-ahead is drawn." : "",
+                        marks->plans ? " The star is the plan, at its parameter chunk size." : "",
+                        marks->bounds ? " The dashed line is a lower bound: the certificate of the "
+                                        "plan proves that no plan with its layout is below it."
+                                      : "",
+                        cut ? " The axis does not begin at 0." : "");
 }
 
 static struct marks marks_of(const struct sweep_file *sweep, const struct sweep_grid *grid,
@@ -547,12 +548,13 @@ struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measur
     plot->wide_height = 120 + 48 * (int)grid.budgets->len;
     plot->phone_height = plot->wide_height;
     append_drawing(plot, &grid);
-    plot->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories, darker where %s "
-                                "is less; what does not fit is empty.",
+    plot->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories. Cells are darker "
+                                "where %s is less, and empty where nothing fits.",
                                 grid.sizes->len, grid.budgets->len, measure->name);
-    plot->caption = g_strdup_printf("Of all policies and strategies of %s the best; darker is "
-                                    "less. What does not fit is left empty. The star is the plan.",
-                                    sweep->origin);
+    plot->caption =
+        g_strdup_printf("The best of all policies and strategies of %s. Darker is less. Cells are "
+                        "empty where nothing fits. The star is the plan.",
+                        sweep->origin);
     sweep_grid_clear(&grid);
     return plot;
 }

@@ -35,17 +35,17 @@ static void read_header(struct logged_run *log, const json_t *object)
 static const char *read_object(struct logged_run *log, const json_t *object)
 {
     if (!json_is_object(object))
-        return "not an object";
+        return "it must be an object";
     if (!log->steps->len)
         read_header(log, object);
     const json_t *number = json_object_get(object, "step"), *loss = json_object_get(object, "loss");
     if (!number)
         return NULL;
     if (!json_is_integer(number) || json_integer_value(number) < 0)
-        return "\"step\" is no count";
+        return "\"step\" must be an integer >= 0";
     /* JSON has no NaN, so a diverged run writes null. */
     if (!json_is_number(loss) && !json_is_null(loss))
-        return "\"loss\" is no number";
+        return "\"loss\" must be a number or null";
     struct run_step step = {
         .step = (uint64_t)json_integer_value(number),
         .loss = number_of(object, "loss"),
@@ -64,7 +64,7 @@ static const char *read_line(struct logged_run *log, const char *line, size_t le
     json_t *object = json_loadb(line, length, 0, &json_error);
     if (!object) {
         log->cut = length && line[length - 1] != '\n';
-        return log->cut ? NULL : "not JSON";
+        return log->cut ? NULL : "it must be JSON";
     }
     const char *wrong = read_object(log, object);
     json_decref(object);
@@ -84,10 +84,10 @@ static bool read_lines(struct logged_run *log, FILE *file, GError **error)
     }
     free(line);
     if (wrong)
-        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s:%zu: a run log's line, but %s",
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s:%zu: bad line of a run log: %s",
                     log->origin, number, wrong);
     else if (!log->steps->len)
-        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: a run log without a step",
+        g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: the run log has no step",
                     log->origin);
     return !wrong && log->steps->len;
 }

@@ -41,7 +41,7 @@ char *summary_text(const struct contents *contents, const char *folder)
     }
     for (guint i = 0; i < contents->missing->len; i++) {
         const struct missing *missing = &g_array_index(contents->missing, struct missing, i);
-        g_string_append_printf(text, "Not shown: %s: %s. Make it with:\n    ", missing->plot,
+        g_string_append_printf(text, "Not shown: %s: %s. To make it:\n    ", missing->plot,
                                missing->reason);
         append_printable(text, missing->command);
         g_string_append_c(text, '\n');

@@ -74,7 +74,7 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
     if (!missing)
         return true;
     g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                "%s: a sweep whose results[%zu] has no valid \"%s\"", origin, number, missing);
+                "%s: results[%zu] of the sweep has no valid \"%s\"", origin, number, missing);
     return false;
 }
 
@@ -105,7 +105,7 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
     }
     if (sweep->entries->len)
         return sweep;
-    g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: a sweep without results", origin);
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT, "%s: the sweep has no results", origin);
     sweep_file_free(sweep);
     return NULL;
 }

@@ -97,13 +97,14 @@ struct text_table *table_configuration(const struct report_inputs *inputs)
     add_property(table, traces, "Model data", model_bytes_cell);
     add_property(table, traces, "Precision", precision_cell);
     add_property(table, traces, "Micro-batches × sequences × tokens", batch_cell);
-    add_property(table, traces, "Operators an iteration", operators_cell);
-    add_property(table, traces, "Device memory of libraries", library_cell);
+    add_property(table, traces, "Operators per iteration", operators_cell);
+    add_property(table, traces, "Device memory used by libraries", library_cell);
     add_property(table, traces, "Durations", durations_cell);
     add_property(table, traces, "Machine", machine_cell);
     add_property(table, traces, "Made by", producer_cell);
     if (partial)
-        table->note = g_strdup("A traced run ended inside the window: its trace may be short.");
+        table->note = g_strdup(
+            "A traced run ended inside the collection window, so its trace may be incomplete.");
     return table;
 }
 
@@ -155,17 +156,16 @@ struct text_table *table_phases(const struct input_trace *input)
                   whole > 0 ? text_seconds(sums.seconds) : g_strdup("unknown"), share,
                   rate_cell(&sums), size_format(sums.non_model_peak));
     }
-    table->note = g_strdup(trace->estimated
-                               ? "Times were computed for a platform, not measured; waiting for "
-                                 "copies is left out."
-                               : "Times are the operators' own; waiting for copies is left out.");
+    table->note = g_strdup(
+        trace->estimated
+            ? "Times are computed for a platform, not measured, and exclude waiting for copies."
+            : "Times are those of operators and exclude waiting for copies.");
     return table;
 }
 
 struct text_table *table_phase_traffic(const struct replayed *replayed)
 {
-    g_autofree char *title = g_strconcat("Chunks over the link by phase, ", replayed->plan->path,
-                                         NULL);
+    g_autofree char *title = g_strconcat("Chunk traffic by phase, ", replayed->plan->path, NULL);
     struct text_table *table = table_new(title, "Phase|H2D|D2H");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++)
         table_add(table, g_strdup(trace_phase_name((enum trace_phase)phase)),
@@ -222,9 +222,9 @@ static void add_traffic(struct text_table *table, char *what, const struct plan_
 
 struct text_table *table_traffic(const struct report_inputs *inputs)
 {
-    struct text_table *table =
-        table_new("Traffic an iteration",
-                  "|Both ways|H2D|D2H|H2D copies|D2H copies|Evictions|Moved within the device");
+    struct text_table *table = table_new(
+        "Traffic per iteration",
+        "|Both directions|H2D|D2H|H2D copies|D2H copies|Evictions|Moved within the device");
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
         add_traffic(table, g_strdup_printf("%s, predicted", input->path), &input->plan->predicted);
@@ -271,8 +271,8 @@ struct text_table *table_best(const struct sweep_file *sweep)
                       timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
         }
     }
-    table->note = g_strdup("For each policy the chunk size that moves least; ★ the least of all "
-                           "with that device memory.");
+    table->note = g_strdup("The chunk size with the least traffic for each policy. ★ marks the "
+                           "least with this device memory.");
     g_array_unref(budgets);
     g_ptr_array_unref(makers);
     return table;
@@ -294,7 +294,7 @@ struct text_table *table_prediction(const struct prediction *prediction)
     }
     table->note = g_strdup_printf(
         "Predicted by %s, measured by %s.%s", prediction->predictor, prediction->run->origin,
-        prediction->steady ? "" : " The run's counts differ between steps.");
+        prediction->steady ? "" : " The counts of the run differ between steps.");
     return table;
 }
 
@@ -324,7 +324,8 @@ static void add_row(struct text_table *table, const struct tracks *tracks, const
 
 struct text_table *table_busy(const struct tracks *tracks)
 {
-    g_autofree char *title = g_strdup_printf("Who is busy, by phase: %s, %s", tracks->origin,
+    g_autofree char *title = g_strdup_printf("How busy each resource is, by phase: %s, %s",
+                                             tracks->origin,
                                              tracks->measured ? "measured" : "simulated");
     g_autofree char *columns = g_strdup_printf(
         "Phase|Time|Share|Device computes|H2D|D2H|Host optimizer|%sDevice waits|H2D rate|D2H rate",
@@ -337,7 +338,8 @@ struct text_table *table_busy(const struct tracks *tracks)
     }
     const struct track_sums all = tracks_sum_all(tracks);
     add_row(table, tracks, "step", &all);
-    table->note = g_strdup("Shares of the phase in which each is busy; rates are means over it.");
+    table->note = g_strdup("Percentages are the share of the phase in which the resource is busy. "
+                           "Rates are means over the phase.");
     return table;
 }
 
@@ -393,7 +395,7 @@ struct text_table *table_compare_operators(const struct report_inputs *inputs)
     if (!compare_steps(inputs, &a, &b))
         return NULL;
     g_autoptr(GArray) changes = compare_names(a, b);
-    struct text_table *table = table_new("What takes longer, what less", "|A|B|Difference");
+    struct text_table *table = table_new("Largest differences", "|A|B|Difference");
     for (guint i = 0; i < MIN(changes->len, MOST_OPERATORS); i++) {
         const struct compare_change *change = &g_array_index(changes, struct compare_change, i);
         double more = change->seconds[1] - change->seconds[0];
@@ -402,7 +404,7 @@ struct text_table *table_compare_operators(const struct report_inputs *inputs)
                   text_seconds(change->seconds[1]),
                   g_strconcat(more < 0 ? "−" : "+", length, NULL));
     }
-    table->note = g_strdup("Of what the device and the host compute, the largest differences, "
-                           "all calls of one name together.");
+    table->note =
+        g_strdup("Compute on the device and the host. All calls with one name are summed.");
     return table;
 }

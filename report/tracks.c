@@ -22,7 +22,7 @@ const char *track_label(enum track track)
 
 char *tracks_title(const char *what, const struct tracks *tracks)
 {
-    const char *how = tracks->alone      ? "the operators, one behind the other"
+    const char *how = tracks->alone      ? "operators only"
                       : tracks->measured ? "measured"
                                          : "simulated";
     g_autofree char *name = g_path_get_basename(tracks->origin);

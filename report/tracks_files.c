@@ -65,9 +65,10 @@ static bool read_events(struct tracks *tracks, const json_t *events, GError **er
         if (!strcmp(kind, "M"))
             name_row(rows, event);
         if (!strcmp(kind, "X") && !add_event(tracks, rows, event)) {
-            g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                        "%s: a timeline whose traceEvents[%zu] is not as pstar-sim writes it",
-                        tracks->origin, index);
+            g_set_error(
+                error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                "%s: traceEvents[%zu] of the timeline is not an event that pstar-sim writes",
+                tracks->origin, index);
             return false;
         }
     }
@@ -83,14 +84,14 @@ struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError
     tracks->configuration = configuration_of_json(made_of);
     tracks->link_rate[0] = json_number_value(json_object_get(made_of, "h2d_rate"));
     tracks->link_rate[1] = json_number_value(json_object_get(made_of, "d2h_rate"));
-    tracks->link_said_by = tracks->link_rate[0] > 0 ? "the simulation's platform" : NULL;
+    tracks->link_said_by = tracks->link_rate[0] > 0 ? "the platform of the simulation" : NULL;
     for (int s = 0; s < TRACKS; s++)
         tracks->known[s] = s != TRACK_NETWORK; /* one rank is simulated */
     tracks->seconds = json_number_value(seconds);
     if (!(tracks->seconds > 0))
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
-                    "%s: Chrome trace events without \"otherData\" that says \"iteration_seconds\""
-                    ": not of pstar-sim --timeline",
+                    "%s: not written by pstar-sim --timeline: the Chrome trace has no "
+                    "\"iteration_seconds\" in \"otherData\"",
                     origin);
     else if (read_events(tracks, json_object_get(root, "traceEvents"), error)) {
         tracks_complete(tracks);

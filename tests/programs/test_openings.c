@@ -61,11 +61,12 @@ static void test_openings(void)
                                                         " -o report --json");
     g_assert_true(
         g_str_has_suffix(text_of(report, "verdict"), "mostly for the optimizer on the host"));
-    check(report, "The optimizer on the host holds the device up", "Interleave", "pstar-plan");
-    check(report, "The link idles while the update runs", "of 25 GB/s that it can", "interleave");
-    check(report, "Copies to the host hold the device up", "Flush gradients asynchronously",
-          "pstar-plan");
-    const json_t *freed = advice_with(report, "that backward frees lie empty");
+    check(report, "The device waits for the optimizer on the host", "Interleave", "pstar-plan");
+    check(report, "The link is mostly idle during the update", "of 25 GB/s that the link can carry",
+          "interleave");
+    check(report, "The device waits for copies to the host",
+          "Copy gradients to the host asynchronously", "pstar-plan");
+    const json_t *freed = advice_with(report, "that backward frees stay unused");
     g_assert_nonnull(strstr(text_of(freed, "command"), "--platform " PLATFORM));
     json_decref(report);
     workshop_free(workshop);

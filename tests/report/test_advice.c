@@ -34,12 +34,12 @@ static void test_openings(void)
                     "optimizer on the host");
     const struct advice *first = g_ptr_array_index(contents->advice, 0);
     g_assert_cmpstr(first->claim, ==,
-                    "The optimizer on the host holds the device up for 20.0 ms, 50 % of the step");
+                    "The device waits for the optimizer on the host for 20.0 ms, 50 % of the step");
     g_assert_nonnull(strstr(advice_with(contents, "Interleave")->command, "pstar-plan"));
-    const struct advice *flush = advice_with(contents, "Flush gradients asynchronously");
+    const struct advice *flush = advice_with(contents, "Copy gradients to the host asynchronously");
     g_assert_nonnull(strstr(flush->claim, "4.00 ms, 10 % of the step"));
     g_assert_nonnull(strstr(flush->detail, "backward (4.00 ms)"));
-    const struct advice *link = advice_with(contents, "The link idles while the update runs");
+    const struct advice *link = advice_with(contents, "The link is mostly idle during the update");
     g_assert_cmpstr(link->plot, ==, "link");
     const struct advice *freed = advice_with(contents, "backward frees");
     g_assert_nonnull(strstr(freed->claim, "1.56 KiB")); /* four activations of 400 bytes */

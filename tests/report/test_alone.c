@@ -47,7 +47,7 @@ static void test_operators(void)
     g_assert_nonnull(strstr(page, "<h1>The operators of a step take"));
     g_assert_nonnull(strstr(page, "id=\"timeline-box\""));
     g_assert_null(strstr(page, "id=\"busy\""));
-    g_assert_null(strstr(summary, "Who is busy, by phase"));
+    g_assert_null(strstr(summary, "How busy each resource is, by phase"));
     sample_free(sample);
 }
 

@@ -197,23 +197,24 @@ static void refuse(const char *text, const char *message)
 static void test_bad_files(void)
 {
     refuse("", "empty");
-    refuse("not one of ours", "not a trace");
-    refuse("{\"pstar_plan\": 1, ", "not a trace");
-    refuse("{\"some\": \"json\"}", "neither a plan nor a sweep nor a timeline nor a run log");
-    refuse("[1, 2]", "neither");
+    refuse("not one of ours", "neither a trace");
+    refuse("{\"pstar_plan\": 1, ", "neither a trace");
+    refuse("{\"some\": \"json\"}", "must be a plan, a sweep, a timeline, a run log");
+    refuse("[1, 2]", "unknown JSON");
     refuse("SQLite format 3\0damaged", "");
     refuse("{\"pstar_plan\": 1}", "");
-    refuse("{\"trace\": \"x\", \"results\": []}", "without results");
-    refuse("{\"results\": [{\"policy\": \"opt\"}]}", "results[0] has no valid \"fits\"");
+    refuse("{\"trace\": \"x\", \"results\": []}", "no results");
+    refuse("{\"results\": [{\"policy\": \"opt\"}]}",
+           "results[0] of the sweep has no valid \"fits\"");
     refuse("{\"results\": [{\"fits\": false, \"policy\": \"opt\", \"chunk_bytes\": -1}]}",
-           "results[0] has no valid \"chunk_bytes\"");
+           "results[0] of the sweep has no valid \"chunk_bytes\"");
     refuse("{\"results\": [{\"fits\": true, \"policy\": \"opt\", \"chunk_bytes\": 1024, "
            "\"device_memory_bytes\": 9000, \"h2d_bytes\": 1}]}",
-           "results[0] has no valid \"d2h_bytes\"");
+           "results[0] of the sweep has no valid \"d2h_bytes\"");
     refuse("{\"step\": 1, \"loss\": 2.0}\n{\"step\": 2, broken\n{\"step\": 3}\n", "bad:2: ");
     refuse("{\"step\": 1, \"loss\": \"low\"}\n", "bad:1: ");
     refuse("{\"step\": -1, \"loss\": 1.0}\n", "bad:1: ");
-    refuse("{\"unigram_entropy\": 3.0}\n", "without a step");
+    refuse("{\"unigram_entropy\": 3.0}\n", "no step");
 }
 
 static void test_missing_file(void)

@@ -87,7 +87,8 @@ static void check_advice(const struct contents *contents)
 {
     g_assert_true(g_str_has_suffix(contents->verdict, "mostly for other devices"));
     const struct advice *first = g_ptr_array_index(contents->advice, 0);
-    g_assert_true(g_str_has_prefix(first->claim, "Collectives and other ranks hold the device up"));
+    g_assert_true(
+        g_str_has_prefix(first->claim, "The device waits for collectives and other ranks"));
     g_assert_nonnull(strstr(first->detail, "48 % of the step"));
 }
 

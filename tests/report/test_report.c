@@ -23,7 +23,7 @@ static void test_all_figures(void)
     }
     static const char *const shown[] = {
         "Best of the sweep", "Phases",
-        "Peaks by memory",   "Traffic an iteration",
+        "Peaks by memory",   "Traffic per iteration",
         "Configuration",     "Predicted beside measured: policy opt, 1 KiB chunks"};
     for (size_t i = 0; i < G_N_ELEMENTS(shown); i++) {
         g_assert_nonnull(strstr(page, shown[i]));

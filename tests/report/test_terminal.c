@@ -19,15 +19,15 @@ static void test_text(void)
     g_assert_cmpuint(sample_count(sample->folder), ==, before);
     static const char *const shown[] = {
         "Where the time of a step goes\n",
-        "Who is busy, when: simulated (timeline.json)\n",
-        "What the link carries, beside its peak: simulated (timeline.json)\n",
+        "How busy each resource is: simulated (timeline.json)\n",
+        "What the link carries, and its peak: simulated (timeline.json)\n",
         "Device memory over one iteration\n",
         "Traffic by chunk size and policy\n",
         "Predicted beside measured\n",
         "Loss\n",
-        "Who is busy, by phase: ",
+        "How busy each resource is, by phase: ",
         "Best of the sweep",
-        ". The optimizer on the host holds the device up",
+        ". The device waits for the optimizer on the host",
     };
     const char *at = text;
     for (size_t i = 0; i < G_N_ELEMENTS(shown); i++) {
@@ -38,7 +38,7 @@ static void test_text(void)
     g_assert_nonnull(strstr(text, "device waits  70 %"));
     g_assert_nonnull(strstr(text, "XXXXXXXXXX"));                    /* an area */
     g_assert_nonnull(strstr(text, "\n policy opt, 1 KiB chunks\n")); /* a bar's label */
-    g_assert_nonnull(strstr(text, " time of the operators, ms\n"));  /* above the key */
+    g_assert_nonnull(strstr(text, " operator time, ms\n"));          /* above the key */
     g_assert_null(strchr(text, '\x1b'));
     g_assert_null(strchr(text, '\f'));
     sample_free(sample);

@@ -79,7 +79,7 @@ static void check_refused(const struct sample *sample, const char *text, const c
 static void test_refused(void)
 {
     struct sample *sample = sample_new("");
-    check_refused(sample, "{\"traceEvents\": []}", "not of pstar-sim --timeline");
+    check_refused(sample, "{\"traceEvents\": []}", "not written by pstar-sim --timeline");
     check_refused(sample,
                   "{\"traceEvents\": [{\"ph\": \"X\", \"ts\": 1, \"dur\": 2, \"name\": \"a\"}],"
                   " \"otherData\": {\"iteration_seconds\": 1}}",
