@@ -195,7 +195,7 @@ void search_add_once(struct search *search, uint32_t layout, struct placement pl
 
 static void find_best(struct search *search)
 {
-    uint32_t best;
+    uint32_t best = 0;
 
     search->context.incumbent = trials_rank(search->trials, search->options.objective, false, &best,
                                             1)
