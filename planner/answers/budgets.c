@@ -17,7 +17,6 @@ struct narrow_search {
 static void free_named(void *data)
 {
     struct named_layout *named = data;
-
     layout_free(named->layout);
     g_free(named);
 }
@@ -25,7 +24,6 @@ static void free_named(void *data)
 static void add(struct narrow_search *narrow, struct layout *layout)
 {
     struct named_layout *named = g_new0(struct named_layout, 1);
-
     named->layout = layout;
     g_ptr_array_add(narrow->layouts, named);
 }
@@ -33,7 +31,6 @@ static void add(struct narrow_search *narrow, struct layout *layout)
 static struct narrow_search *narrow_search_new(const struct trace *trace, const struct plan *plan)
 {
     struct narrow_search *narrow = g_new0(struct narrow_search, 1);
-
     narrow->trace = trace;
     narrow->layouts = g_ptr_array_new_with_free_func(free_named);
     add(narrow, layout_copy(plan->layout));
@@ -53,7 +50,6 @@ static struct search_result *narrow_search_run(const struct narrow_search *narro
                                                const struct search_options *options)
 {
     struct search_options own = *options;
-
     own.layouts = narrow->layouts;
     return search_plan(narrow->trace, &own, NULL);
 }
@@ -76,7 +72,6 @@ struct memory_search {
 static double consider(struct memory_search *least, struct search_result *result)
 {
     double seconds = result ? result->plan->predicted.iteration_seconds : INFINITY;
-
     *least->stopped |= result && result->stopped;
     if (seconds <= least->most_seconds) {
         search_result_free(least->best);
@@ -101,7 +96,6 @@ static void bisect(struct memory_search *least, const struct plan *reference, ui
                    uint64_t high)
 {
     struct narrow_search *narrow = narrow_search_new(least->trace, reference);
-
     while (high - low > high / RESOLUTION && !*least->stopped) {
         uint64_t middle = low + (high - low) / 2;
         if (is_enough(least, narrow, middle))
@@ -125,7 +119,6 @@ struct search_result *min_memory_find(const struct trace *trace,
     struct memory_search least = {trace, *options, .most_seconds = most_seconds,
                                   .stopped = stopped};
     uint64_t low = 0, most = min_memory_taken(reference, memory);
-
     least.budget = &least.options.host_budget;
     if (memory == MIN_DEVICE_MEMORY) {
         least.budget = &least.options.device_budget;
@@ -148,7 +141,6 @@ static const uint64_t memories[SENSITIVITY_MEMORIES] = {0, GB, 2 * GB, 4 * GB, 8
 static double bound(const struct sensitivity *s, uint32_t link, uint32_t memory)
 {
     double seconds = s->seconds[0][0];
-
     if (memory)
         seconds = MIN(seconds, s->seconds[link][memory - 1]);
     if (link)
@@ -162,7 +154,6 @@ bool sensitivity_find(const struct trace *trace, const struct search_options *op
 {
     struct narrow_search *narrow = narrow_search_new(trace, plan);
     bool stopped = false;
-
     sensitivity->seconds[0][0] = plan->predicted.iteration_seconds;
     for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++)
         sensitivity->more[m] = memories[m];
@@ -208,7 +199,6 @@ static GString *script(const struct sensitivity *s, uint64_t device_budget, cons
 {
     GString *text = g_string_new(style);
     g_autoptr(GString) quoted = g_string_new(path);
-
     g_string_replace(quoted, "'", "''", 0); /* as gnuplot's single quotes want it */
     g_string_append_printf(text, "set output '%s'\n$times << END\n", quoted->str);
     for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
@@ -234,7 +224,6 @@ static bool run_gnuplot(const char *file, GError **error)
     char *command[] = {program, (char *)file, NULL};
     g_autoptr(GError) inner = NULL;
     int status = 0;
-
     if (!program) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                     "gnuplot is not in PATH: install it (Debian, Ubuntu: apt install gnuplot-nox)");
@@ -255,7 +244,6 @@ bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_bud
     g_autoptr(GString) text = script(sensitivity, device_budget, path);
     g_autofree char *file = NULL;
     int fd;
-
     if (!output_file_has_place(path, error)) /* gnuplot would say so in several lines */
         return false;
     fd = g_file_open_tmp("pstar-XXXXXX.gp", &file, error);

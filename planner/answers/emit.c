@@ -20,7 +20,6 @@ struct summary_walk {
 static uint64_t *count_elements(const struct plan *plan, const struct trace *trace)
 {
     uint64_t *elements = g_new0(uint64_t, plan->layout->chunk_count);
-
     for (uint32_t t = 0; plan->layout->places[TRACE_PARAM] && t < trace->tensor_count; t++)
         elements[plan->layout->places[TRACE_PARAM][t].chunk] += trace->tensors[t].elements;
     return elements;
@@ -81,7 +80,6 @@ static void use_operator(struct summary_walk *walk, const struct trace_operator 
 static void walk_iteration(struct summary_walk *walk)
 {
     const struct plan *plan = walk->plan;
-
     for (uint32_t m = 0; m <= plan->moment_count; m++) {
         for (uint32_t a = plan->first_action[m]; a < plan->first_action[m + 1]; a++)
             act(walk, &plan->actions[a]);
@@ -97,7 +95,6 @@ static void find_tensors_that_stay(const struct summary_walk *walk)
 {
     const struct layout_place *places = walk->plan->layout->places[TRACE_PARAM];
     uint64_t least_that_leaves = UINT64_MAX, most = 0;
-
     for (uint32_t t = 0; places && t < walk->trace->tensor_count; t++)
         if (walk->leaves[places[t].chunk])
             least_that_leaves = MIN(least_that_leaves, walk->trace->tensors[t].elements);
@@ -112,7 +109,6 @@ static void find_homes(const struct plan *plan, const struct trace *trace,
                        struct plan_summary *summary)
 {
     uint64_t states = 0, on_host = 0, elements = 0, updated = 0;
-
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         const struct chunk *chunk = &plan->layout->chunks[c];
         if (chunk->list < TRACE_MASTER || chunk->list == TRACE_ACTIVATION)
@@ -133,7 +129,6 @@ static void find_groups(const struct plan *plan, const uint64_t *elements,
                         struct plan_summary *summary)
 {
     g_autofree uint64_t *of_group = g_new0(uint64_t, plan->layout->group_count);
-
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         uint64_t *group = &of_group[plan->layout->chunks[c].group];
         *group += elements[c];
@@ -155,7 +150,6 @@ struct plan_summary plan_summary_of(const struct plan *plan, const struct trace 
                                 .leaves = leaves,
                                 .unused = unused,
                                 .summary = &summary};
-
     for (uint32_t c = 0; c < chunks; c++) {
         if (plan->initial_address[c] != NO_ADDRESS)
             enter(&walk, c, false);
@@ -183,7 +177,6 @@ static void lose(struct emitted *emitted, const char *format, ...) G_GNUC_PRINTF
 static void lose(struct emitted *emitted, const char *format, ...)
 {
     va_list arguments;
-
     va_start(arguments, format);
     g_ptr_array_add(emitted->lost, g_strdup_vprintf(format, arguments));
     va_end(arguments);
@@ -195,7 +188,6 @@ static void lose_schedule(struct emitted *emitted, const struct plan *plan)
 {
     g_autofree char *budget = size_format(plan->device_budget);
     uint32_t moves = plan->action_count;
-
     if (moves)
         lose(emitted,
              "the schedule: %u actions, each at its moment; its own prefetching decides instead",
@@ -238,7 +230,6 @@ static double offload_ratio(const struct plan_summary *summary)
 static void lose_optimizer(struct emitted *emitted, const struct plan_summary *summary)
 {
     double ratio = offload_ratio(summary);
-
     if (ratio - summary->updated_on_host > 0.01)
         lose(emitted,
              "%.0f %% of the optimizer that visits the device for its update: it runs on the host",
@@ -289,7 +280,6 @@ static json_t *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
     json_t *root = json_pack("{s:i, s:i, s:o}", "train_micro_batch_size_per_gpu", (int)plan->batch,
                              "gradient_accumulation_steps", (int)MAX(1, plan->micro_batches),
                              "zero_optimization", zero_optimization(summary));
-
     if (g_strcmp0(plan->precision, "bf16") == 0)
         json_object_set_new(root, "bf16", json_pack("{s:b}", "enabled", 1));
     emitted->file_name = "ds_config.json";
@@ -312,7 +302,6 @@ static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
                              ahead ? "BACKWARD_PRE" : "NO_PREFETCH", "fsdp_forward_prefetch", ahead,
                              "fsdp_use_orig_params", 1, "fsdp_activation_checkpointing",
                              summary->layers && summary->recomputed_layers == summary->layers);
-
     emitted->file_name = "fsdp_config.json";
     if (offload && summary->updated_on_host < 0.99)
         lose(emitted,
@@ -354,7 +343,6 @@ struct emitted *emit_settings(const char *format, const struct plan *plan,
                               const struct trace *trace)
 {
     const struct emitter *emitter = find(format);
-
     g_assert(emitter);
     const struct plan_summary summary = plan_summary_of(plan, trace);
     struct emitted *emitted = g_new0(struct emitted, 1);

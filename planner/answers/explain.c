@@ -46,7 +46,6 @@ static uint8_t *find_leavers(const struct plan *plan)
 static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_ACCESS_LISTS])
 {
     g_autofree uint8_t *leaves = find_leavers(plan);
-
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         const struct chunk *chunk = &plan->layout->chunks[c];
         struct list_sums *sum = &sums[chunk->list];
@@ -71,7 +70,6 @@ static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_ACCES
 static void print_lists(const struct plan *plan, FILE *out)
 {
     struct list_sums sums[TRACE_ACCESS_LISTS] = {{0}};
-
     sum_lists(plan, sums);
     fprintf(out, "\n  %-11s %11s %7s %7s %11s %10s %11s %8s %11s %11s\n", "list", "chunk size",
             "chunks", "filled", "bytes", "throughout", "bytes", "at home", "H2D", "D2H");
@@ -96,7 +94,6 @@ static void print_figures(const struct plan_figures *f, FILE *out)
 {
     g_autofree char *h2d = size_format(f->h2d_bytes), *d2h = size_format(f->d2h_bytes);
     g_autofree char *moved = size_format(f->moved_bytes);
-
     fputs("\nPredicted, an iteration in the steady state\n", out);
     fprintf(out, "  %-28s %s in %" G_GUINT64_FORMAT " copies\n", "host to device", h2d,
             f->h2d_copies);
@@ -118,7 +115,6 @@ static void print_figures(const struct plan_figures *f, FILE *out)
 static void print_phases(const struct plan *plan, const struct trace *trace, FILE *out)
 {
     uint64_t h2d[TRACE_UPDATE_PHASE + 1] = {0}, d2h[TRACE_UPDATE_PHASE + 1] = {0};
-
     for (uint32_t m = 0; m <= plan->moment_count; m++) {
         uint32_t phase = m < plan->moment_count ? trace->operators[m].phase : TRACE_UPDATE_PHASE;
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
@@ -145,7 +141,6 @@ static void print_prefetch(const struct plan *plan, const struct accesses *acces
     uint32_t n = plan->moment_count, fetches = 0, most = 0;
     g_autofree uint32_t *next = g_new(uint32_t, plan->layout->chunk_count);
     double sum = 0;
-
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
         next[c] = accesses->first_device_use[c];
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
@@ -188,7 +183,6 @@ static void print_action(const struct plan *plan, const struct plan_action *acti
 static void print_excerpt(const struct plan *plan, const struct trace *trace, FILE *out)
 {
     uint32_t shown = 0, m;
-
     fputs("\nThe schedule begins\n", out);
     for (m = 0; m <= plan->moment_count && shown < EXCERPT_MOMENTS; m++) {
         if (plan->first_action[m] == plan->first_action[m + 1])
@@ -240,7 +234,6 @@ void explain_certificate(const struct certificate *certificate, FILE *out)
     const struct certificate_traffic *traffic = &certificate->traffic;
     const struct certificate_time *time = &certificate->time;
     g_autofree char *least = size_format(traffic->bound), *moved = size_format(traffic->achieved);
-
     fputs("Proved for any schedule of the plan's chunks\n", out);
     fprintf(out, "  traffic: bound %s, plan %s, gap %.2f %%\n", least, moved,
             100 * certificate_gap(traffic->achieved, traffic->bound));
@@ -274,7 +267,6 @@ static void print_row(const char *name, const struct plan_figures *figures, cons
                       FILE *out)
 {
     g_autofree char *moved = size_format(figures->h2d_bytes + figures->d2h_bytes);
-
     fprintf(out, "  %-14s %11s %10.4f %10.4f   %s\n", name, moved, figures->stall_seconds,
             figures->iteration_seconds, remark);
 }
@@ -283,7 +275,6 @@ static void print_baseline(const struct search_baseline *baseline, FILE *out)
 {
     g_autofree char *chunk = size_format(baseline->chunk_bytes);
     g_autofree char *remark = g_strdup_printf("chunks of %s", chunk);
-
     if (baseline->name)
         print_row(baseline->name, &baseline->figures, remark, out);
 }
@@ -292,7 +283,6 @@ static void print_baseline(const struct search_baseline *baseline, FILE *out)
 static double host_share(const struct plan *plan, const struct trace *trace)
 {
     uint64_t on_host = 0, all = 0;
-
     for (uint32_t t = 0; plan->choices && t < trace->tensor_count; t++) {
         all += trace->tensors[t].elements;
         on_host += plan->choices->host_update[t] ? trace->tensors[t].elements : 0;
@@ -322,7 +312,6 @@ void explain_result(const struct search_result *result, FILE *out)
     g_autofree char *host = size_format(f->peak_host_bytes);
     g_autofree char *remark = g_strdup_printf("device %s, host %s, %.0f %% of the optimizer there",
                                               peak, host, host_share(result->plan, result->trace));
-
     fprintf(out, "%u layouts, %u plans%s\n", result->layouts_tried, result->plans_tried,
             result->stopped ? ", stopped early" : "");
     fprintf(out, "  %-14s %11s %10s %10s\n", "", "traffic", "stall s", "step s");

@@ -54,7 +54,6 @@ static struct family_member *member_new(char *name, const char *path,
                                         const struct model_config *config)
 {
     struct family_member *member = g_new(struct family_member, 1);
-
     member->name = name;
     member->path = g_strdup(path);
     member->config = g_memdup2(config, sizeof *config);
@@ -78,7 +77,6 @@ static bool add_file(struct family *family, const char *path, GError **error)
 {
     g_autofree char *file = g_path_get_basename(path);
     struct model_config *config = model_config_read(path, error);
-
     if (!config)
         return false;
     *strrchr(file, '.') = '\0';
@@ -102,7 +100,6 @@ static bool add_files(struct family *family, const char *prefix, GError **error)
     g_autoptr(GDir) dir = g_dir_open(folder, 0, error);
     const char *file;
     bool ok = dir != NULL;
-
     while (ok && (file = g_dir_read_name(dir)))
         if (g_str_has_prefix(file, begin) && g_str_has_suffix(file, ".json")) {
             g_autofree char *path = g_build_filename(folder, file, NULL);
@@ -121,7 +118,6 @@ static struct family *family_read(const char *what, GError **error)
     struct family *family = g_new0(struct family, 1);
     g_autofree char *inside = g_build_filename(what, "config.json", NULL);
     bool ok;
-
     if (g_file_test(what, G_FILE_TEST_IS_REGULAR) || g_file_test(inside, G_FILE_TEST_EXISTS)) {
         ok = (family->base = model_config_read(what, error)) != NULL;
     } else {
@@ -168,7 +164,6 @@ static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum 
 {
     struct trace *trace = job->make(job->data, value, way, NULL);
     uint64_t needed = trace ? requirement_device_bytes(trace, job->options, NULL) : UINT64_MAX;
-
     trace_free(trace);
     return needed;
 }
@@ -178,7 +173,6 @@ static bool fits(const struct largest_job *job, uint32_t value, GError **error)
 {
     enum largest_way least = LARGEST_RECOMPUTED;
     uint64_t least_needed = UINT64_MAX;
-
     for (int way = LARGEST_KEPT; way < LARGEST_WAYS; way++) {
         uint64_t needed = needed_with(job, value, (enum largest_way)way);
         if (needed <= job->options->device_budget)
@@ -197,7 +191,6 @@ static bool fits(const struct largest_job *job, uint32_t value, GError **error)
 static uint32_t scan(const struct largest_job *job)
 {
     uint32_t value = job->most;
-
     while (value && !fits(job, value, NULL))
         value--;
     return value;
@@ -228,7 +221,6 @@ static bool try(const struct largest_job *job, uint32_t value, enum largest_way 
     struct trace *trace = job->make(job->data, value, way, NULL);
     struct search_result *result = trace ? search_plan(trace, job->options, NULL) : NULL;
     bool stopped = result && result->stopped;
-
     if (result && !stopped &&
         objective_prefers(OBJECTIVE_TIME, result->plan,
                           largest->result ? largest->result->plan : NULL)) {
@@ -254,7 +246,6 @@ static bool try_ways(const struct largest_job *job, uint32_t value, struct large
 static bool largest_find(const struct largest_job *job, struct largest *largest, GError **error)
 {
     uint32_t value = job->unordered ? scan(job) : bisect(job);
-
     *largest = (struct largest){0};
     for (; value && !largest->result; value--) {
         if (!try_ways(job, value, largest)) {
@@ -324,7 +315,6 @@ static struct trace *make_model(void *data, uint32_t value, enum largest_way way
     struct family_member *member = family_take(sizes->family, value - 1);
     struct trace *trace = synthesise(sizes->question, member->config, batch_of(sizes->question),
                                      way, error);
-
     family_member_free(member);
     return trace;
 }
@@ -353,7 +343,6 @@ static void print_plan(const struct question *question, const struct model_confi
     g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
     g_autofree char *of_device = size_format(budget->device_budget);
     g_autofree char *of_host = size_format(budget->host_budget);
-
     fprintf(out, "  %s, %.3g billion parameters, micro-batch %u, sequence %u, %s, %s\n",
             config->name, (double)model_config_parameters(config) * 1e-9, largest->trace->batch,
             largest->trace->sequence, precision_of(question), ways[largest->way].in_words);
@@ -372,7 +361,6 @@ static void print_commands(const struct question *question, const char *config,
     g_autofree char *model = g_shell_quote(config);
     g_autofree char *platform = g_shell_quote(question->platform_path);
     g_autofree char *link = question->link ? g_shell_quote(question->link) : NULL;
-
     fprintf(out,
             "Its plan: pstar-trace synth --model %s --batch %u --seq %u --precision %s%s "
             "--platform %s -o largest.pstar\n"
@@ -388,7 +376,6 @@ bool question_max_model(const struct question *question, FILE *out, bool *stoppe
     struct family *family = family_read(question->asked->max_model, error);
     struct question_sizes sizes = {question, family, NULL};
     struct largest largest;
-
     if (!family)
         return false;
     struct largest_job job = {question->search, make_model, &sizes, family_count(family),
@@ -420,7 +407,6 @@ bool question_max_batch(const struct question *question, FILE *out, bool *stoppe
     struct model_config *config = model_config_read(question->asked->max_batch, error);
     struct question_sizes sizes = {question, NULL, config};
     struct largest largest;
-
     if (!config)
         return false;
     struct largest_job job = {question->search, make_batch, &sizes, UINT32_MAX - 1, false};

@@ -37,7 +37,6 @@ static bool parse_share(const char *text, double *share, GError **error)
 {
     char *end;
     double percent = g_ascii_strtod(text, &end);
-
     if (end != text && (!*end || !strcmp(end, "%")) && percent >= 0 && percent <= 1e6) {
         *share = percent / 100;
         return true;
@@ -51,7 +50,6 @@ static struct search_result *reference(const struct question *question, bool *st
                                        GError **error)
 {
     struct search_result *result = search_plan(question->trace, question->search, error);
-
     if (!result || !result->stopped)
         return result;
     *stopped = true;
@@ -73,7 +71,6 @@ static void print_plan(const struct question *question, const char *what, const 
         size_format(device_memory(question, min_memory_taken(plan, MIN_DEVICE_MEMORY)));
     g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
     double seconds = plan->predicted.iteration_seconds;
-
     fprintf(out, "  %-20s %12s %12s %10.4g %+8.2f %%\n", what, device, host, seconds,
             100 * (seconds / base - 1));
 }
@@ -85,7 +82,6 @@ static bool answer_least(const struct question *question, const struct plan *bes
     bool stopped = false;
     struct search_result *result = min_memory_find(question->trace, question->search, best, memory,
                                                    most_seconds, &stopped);
-
     if (!stopped)
         print_plan(question,
                    memory == MIN_DEVICE_MEMORY ? "least device memory" : "least host memory",
@@ -99,7 +95,6 @@ static bool answer_min_memory(const struct question *question, FILE *out, bool *
 {
     double share;
     struct search_result *best = NULL;
-
     if (!parse_share(question->asked->min_memory, &share, error) ||
         !(best = reference(question, stopped, error)))
         return false;
@@ -160,7 +155,6 @@ static bool answer_sensitivity(const struct question *question, FILE *out, bool 
     struct search_result *best = NULL;
     uint64_t device_budget = device_memory(question, question->search->device_budget);
     bool ok = read_links(question, costs, error) && (best = reference(question, stopped, error));
-
     if (ok &&
         !sensitivity_find(question->trace, question->search, best->plan, costs, &sensitivity)) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");

@@ -18,7 +18,6 @@ static const char *what_is_wrong(const struct plan *plan, const struct certifica
                                            .host_budget = plan->host_budget,
                                            .costs = costs,
                                            .platform = platform};
-
     if (a->host_price > BOUND_PRICE_SCALE || work_bound(trace, platform, a->host_price) != a->bound)
         return "a lower bound that its price does not give";
     switch ((enum certificate_outcome)a->outcome) {
@@ -68,7 +67,6 @@ bool verify_alternatives(const struct plan *plan, const struct trace *trace,
 {
     const struct certificate *certificate = plan->certificate;
     bool ok = true;
-
     if (!certificate->alternative_count)
         return true;
     struct recognised *recognised = recognise(trace, error);
@@ -87,7 +85,6 @@ struct plan_figures plan_replay(const struct plan *plan, const struct trace *tra
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
     const struct replay_view view = {trace, accesses, costs};
     struct plan_figures steady = replay_with(plan, &view, timeline).steady;
-
     accesses_free(accesses);
     non_model_free(non_model);
     return steady;
@@ -97,7 +94,6 @@ bool plan_replay_write(const struct plan *plan, const struct trace *trace,
                        const struct costs *costs, const char *path, GError **error)
 {
     struct timeline *timeline = timeline_new();
-
     plan_replay(plan, trace, costs, timeline);
     bool ok = timeline_write(timeline, plan, trace, costs, path, error);
     timeline_free(timeline);
@@ -180,7 +176,6 @@ static bool check_bounds(const struct plan *plan, const struct trace *trace,
     struct trace *traced = NULL;
     bool ok = (!certificate->platform || (platform = certificate_platform(certificate, error))) &&
               (costs = certificate_costs(certificate, error));
-
     if (ok && platform && certificate->link)
         platform_keep_apart(platform);
     ok = ok && (traced = derived_for_plan(plan, recorded, platform, error)) &&

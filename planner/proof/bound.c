@@ -21,7 +21,6 @@ static struct trace *all_on(const struct trace *trace, const struct platform *pl
 static struct sides sides_of(const struct trace *trace, const struct platform *platform)
 {
     struct sides sides = {.trace = trace};
-
     if (placement_is_possible(trace, platform)) {
         sides.device = all_on(trace, platform, 0);
         sides.host = all_on(trace, platform, 1);
@@ -44,7 +43,6 @@ static scaled_ns cost_of(const struct trace_operator *op, uint64_t host_price)
 static uint64_t bound_at(const struct sides *sides, uint64_t host_price)
 {
     scaled_ns sum = 0;
-
     for (uint32_t m = 0; m < sides->trace->operator_count; m++) {
         const struct trace_operator *op = &sides->trace->operators[m];
         if (op->phase == TRACE_UPDATE_PHASE && sides->device)
@@ -60,7 +58,6 @@ uint64_t work_bound(const struct trace *trace, const struct platform *platform, 
 {
     struct sides sides = sides_of(trace, platform);
     uint64_t ns = bound_at(&sides, host_price);
-
     sides_clear(&sides);
     return ns;
 }
@@ -71,7 +68,6 @@ uint64_t work_bound_best(const struct trace *trace, const struct platform *platf
 {
     struct sides sides = sides_of(trace, platform);
     uint64_t low = 0, high = BOUND_PRICE_SCALE;
-
     while (high - low > 2) {
         uint64_t third = (high - low) / 3;
         if (bound_at(&sides, low + third) < bound_at(&sides, high - third))
@@ -119,7 +115,6 @@ static void pass(const struct reuse *reuse, scaled_bytes copy, scaled_bytes room
                  scaled_bytes cost[2])
 {
     scaled_bytes next[2] = {NEVER, NEVER};
-
     for (int before = 0; before < 2; before++) {
         bool dirty = (before || reuse->flags & REUSE_DIRTIES) && !(reuse->flags & REUSE_DEAD);
         for (int retained = 0; retained < (reuse_can_retain(reuse) ? 2 : 1); retained++) {
@@ -139,7 +134,6 @@ static scaled_bytes cheapest_cycle(const struct reuses *reuses, uint32_t chunk,
                                    const uint64_t *paid, int start)
 {
     scaled_bytes cost[2] = {start ? NEVER : 0, start ? 0 : NEVER};
-
     for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++) {
         const struct reuse *reuse = &reuses->items[g];
         pass(reuse, (scaled_bytes)reuses->copy_bytes[chunk] * BOUND_PRICE_SCALE,
@@ -152,7 +146,6 @@ uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price)
 {
     g_autofree uint64_t *paid = sum_prices(reuses, price);
     scaled_bytes bound = (scaled_bytes)reuses->activation_bytes * BOUND_PRICE_SCALE;
-
     for (uint32_t m = 0; m < reuses->moment_count; m++)
         bound -= (scaled_bytes)price[m] * reuses->room[m];
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
@@ -169,7 +162,6 @@ struct reuses *bound_reuses(const struct trace *trace, const struct plan *plan)
     g_autofree uint8_t *on_device = g_new0(uint8_t, plan->layout->chunk_count);
     struct homes *homes = homes_assign(trace, plan->layout, on_device);
     struct reuses *reuses = reuses_new(trace, plan->layout, accesses, homes, plan->device_budget);
-
     homes_free(homes);
     accesses_free(accesses);
     non_model_free(non_model);

@@ -21,7 +21,6 @@ static bool groups_are_whole(const struct plan *plan)
 {
     const struct layout *layout = plan->layout;
     g_autofree uint8_t *seen = g_new0(uint8_t, layout->group_count);
-
     for (uint32_t t = 0; t < plan->choices->tensor_count; t++) {
         uint32_t group = layout->chunks[layout->places[TRACE_PARAM][t].chunk].group;
         seen[group] |= plan->choices->host_update[t] ? 2 : 1;
@@ -54,7 +53,6 @@ static struct time_model *make_model(const struct time_proof_job *job, const str
     const struct time_job sides = {
         job->plan, {either_side ? device : job->trace, host}, job->costs};
     struct time_model *model = time_model_new(&sides, reuses, moments, count);
-
     trace_free(device);
     trace_free(host);
     return model;
@@ -71,7 +69,6 @@ static void time_proof_make(const struct time_proof_job *job, struct certificate
 {
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-
     time->achieved = achieved_ns(job->plan);
     time_windows_choose(job->trace, reuses, TIME_WINDOWS_MOST, moments);
     if (moments->len) {
@@ -92,7 +89,6 @@ double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     double *mix = NULL;
-
     time_windows_choose(job->trace, reuses, MIX_WINDOWS, moments);
     if (moments->len && covers_either_side(job)) {
         struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
@@ -127,7 +123,6 @@ static uint64_t recompute(const struct time_proof_job *job, const struct certifi
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
     g_autofree uint32_t *moments = g_new(uint32_t, MAX(time->window_count, 1));
     uint64_t bound = UINT64_MAX;
-
     for (uint32_t w = 0; w < time->window_count; w++)
         moments[w] = time->windows[w].moment;
     if (time_windows_are_possible(job->trace, moments, time->window_count)) {
@@ -145,7 +140,6 @@ static bool time_proof_check(const struct time_proof_job *job, GError **error)
     const struct certificate_time *time = &job->plan->certificate->time;
     uint64_t achieved = achieved_ns(job->plan), bound = 0;
     const char *wrong = NULL;
-
     if (!prices_are_possible(time))
         wrong = "prices of more than a window's time";
     else if (time->either_side && !covers_either_side(job))
@@ -188,7 +182,6 @@ static void prove_traffic(const struct plan *plan, const struct trace *trace,
 {
     struct reuses *reuses = bound_reuses(trace, plan);
     g_autofree uint64_t *price = traffic_prices_find(reuses);
-
     traffic->achieved = traffic_of(plan);
     traffic->bound = bound_traffic(reuses, price);
     set_prices(traffic, price, reuses->moment_count);
@@ -205,7 +198,6 @@ struct traffic_proof {
 static void *run_traffic_proof(void *data)
 {
     struct traffic_proof *proof = data;
-
     prove_traffic(proof->plan, proof->trace, &proof->traffic);
     return NULL;
 }
@@ -218,7 +210,6 @@ struct platform *certificate_platform(const struct certificate *certificate, GEr
 struct costs *certificate_costs(const struct certificate *certificate, GError **error)
 {
     struct platform *platform = NULL;
-
     if (certificate->platform && !(platform = certificate_platform(certificate, error)))
         return NULL;
     struct costs *costs = costs_new(platform, certificate->link, error);
@@ -232,7 +223,6 @@ static bool begin_times(const struct plan *plan, const struct trace *trace,
                         struct costs **costs, struct time_proof_job *job, GError **error)
 {
     const struct certificate *certificate = plan->certificate;
-
     if (certificate->platform && !(*platform = certificate_platform(certificate, error)))
         return false;
     if (*platform && certificate->link)
@@ -249,7 +239,6 @@ bool certificate_make(struct plan *plan, const struct trace *trace,
     struct costs *costs = NULL;
     struct time_proof_job job;
     struct traffic_proof proof = {.plan = plan, .trace = trace};
-
     certificate_free(plan->certificate);
     struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
     certificate->trace_sha256 = g_strdup(source->trace_sha256);
@@ -299,7 +288,6 @@ static bool check_traffic(const struct plan *plan, const struct trace *trace, GE
     struct reuses *reuses = bound_reuses(trace, plan);
     g_autofree uint64_t *price = spread_prices(traffic, reuses->moment_count);
     uint64_t bound = price ? bound_traffic(reuses, price) : 0;
-
     reuses_free(reuses);
     if (!price) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
@@ -319,7 +307,6 @@ bool certificate_check(const struct plan *plan, const struct trace *trace,
     bool ok = check_traffic(plan, trace, error) &&
               begin_times(plan, trace, traced, &platform, &costs, &job, error) &&
               time_proof_check(&job, error);
-
     platform_free(platform);
     costs_free(costs);
     return ok;

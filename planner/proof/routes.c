@@ -9,7 +9,6 @@ static bool may_begin(const struct trace_operator *op)
 static uint32_t find_update(const struct trace *trace)
 {
     uint32_t m = trace->operator_count;
-
     while (m > 0 && trace->operators[m - 1].phase == TRACE_UPDATE_PHASE)
         m--;
     return m;
@@ -19,7 +18,6 @@ void time_windows_choose(const struct trace *trace, const struct reuses *reuses,
                          GArray *moments)
 {
     uint32_t operators = 0, seen = 0, stretch = NO_INDEX;
-
     for (uint32_t m = 0; m < trace->operator_count; m++)
         operators += may_begin(&trace->operators[m]);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -41,7 +39,6 @@ void time_windows_choose(const struct trace *trace, const struct reuses *reuses,
 bool time_windows_are_possible(const struct trace *trace, const uint32_t *moments, uint32_t count)
 {
     uint32_t update = find_update(trace);
-
     for (uint32_t w = 0; w < count; w++)
         if (moments[w] >= trace->operator_count ||
             !(may_begin(&trace->operators[moments[w]]) || (w > 0 && moments[w] == update)) ||
@@ -54,7 +51,6 @@ bool time_windows_are_possible(const struct trace *trace, const uint32_t *moment
 static uint64_t all_bytes(const struct reuses *reuses)
 {
     uint64_t bytes = 0;
-
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         bytes += reuses->slot_bytes[c];
     return bytes;
@@ -65,7 +61,6 @@ struct time_windows *time_windows_new(const struct trace *trace, const struct re
 {
     struct time_windows *windows = g_new0(struct time_windows, 1);
     uint32_t w = count - 1;
-
     windows->count = count;
     windows->moment_count = reuses->moment_count;
     windows->items = g_new(struct time_window, count);
@@ -174,7 +169,6 @@ struct route_event {
 static GArray **sort_events(const struct accesses *accesses, const struct time_windows *windows)
 {
     GArray **events = g_new(GArray *, accesses->chunk_count);
-
     for (uint32_t c = 0; c < accesses->chunk_count; c++)
         events[c] = g_array_new(FALSE, FALSE, sizeof(struct route_event));
     for (uint32_t p = 0; p < accesses->moment_count; p++) {
@@ -242,7 +236,6 @@ static struct route build(const GArray *events, const struct time_windows *windo
     struct route route = {0};
     guint first = 0;
     bool on_device = false;
-
     for (guint i = 0; i < events->len; i++) {
         const struct route_event *event = &g_array_index(events, struct route_event, i);
         on_device |= (event->kind & ~LAST) < HOST_READ;
@@ -273,7 +266,6 @@ struct route *routes_new(const struct accesses *accesses, const struct time_wind
 {
     GArray **events = sort_events(accesses, windows);
     struct route *routes = g_new(struct route, accesses->chunk_count);
-
     for (uint32_t c = 0; c < accesses->chunk_count; c++) {
         routes[c] = build(events[c], windows);
         g_array_unref(events[c]);
@@ -298,7 +290,6 @@ static void copy(const struct route_chunk *chunk, const struct certificate_windo
     const scaled_ns h2d = (scaled_ns)price->h2d * chunk->h2d_ns;
     const scaled_ns d2h = (scaled_ns)price->d2h * chunk->d2h_ns;
     scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
-
     for (size_t i = 0; i < G_N_ELEMENTS(copies); i++) {
         scaled_ns total = cost[copies[i].from] + (copies[i].h2d ? h2d : 0) +
                           (copies[i].d2h ? d2h : 0);
@@ -316,7 +307,6 @@ static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost
                    uint8_t *from)
 {
     scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
-
     for (uint8_t s = 0; s < STATES; s++) {
         uint8_t to = after_event(step->kind, s);
         scaled_ns total = cost[s] + (step->kind == BEGINS && s != HOST ? room : 0);
@@ -336,7 +326,6 @@ scaled_ns route_cheapest(const struct route *route, const struct route_chunk *ch
 {
     scaled_ns cost[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
     uint8_t before[STATES] = {0}, between[STATES] = {0};
-
     if (route->count == 0)
         return 0;
     cost[route->start] = 0;
@@ -368,7 +357,6 @@ void route_follow(const struct route *route, const struct route_chunk *chunk,
                   uint8_t (*from)[ROUTE_STATES], uint64_t (*use)[WINDOW_USES])
 {
     uint8_t state = route->start;
-
     for (uint32_t i = route->count; i-- > 0;) {
         const struct route_step *step = &route->steps[i];
         uint8_t middle = from[i][state] / STATES, before = from[i][state] % STATES;

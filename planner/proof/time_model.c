@@ -53,7 +53,6 @@ static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
 static uint32_t own_deadline(const struct trace *trace, const struct accesses *accesses, uint32_t m)
 {
     uint32_t moments = trace->operator_count, deadline = m + moments;
-
     if (trace->operators[m].h2d_bytes)
         deadline = next_device_operator(trace, m);
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
@@ -71,7 +70,6 @@ static uint32_t *find_deadlines(const struct time_model *model, const struct tra
 {
     uint32_t moments = trace->operator_count, later = NO_INDEX;
     uint32_t *deadline = g_new0(uint32_t, moments);
-
     for (uint32_t p = 2 * moments; p-- > 0;) {
         uint32_t m = p % moments, cycle = p - m;
         const struct trace_operator *op = &trace->operators[m];
@@ -134,7 +132,6 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
     uint16_t window = model->windows->of_moment[m];
     bool placed = model->side_count > 1 && is_placed(op);
     struct time_work work = {.window = window, .compute_ns = device_ns(job, op)};
-
     if (op->place == TRACE_ON_HOST)
         work = host_work(job, op, model->windows, m, deadline[m]);
     if (placed) {
@@ -154,7 +151,6 @@ static void add_side(struct time_model *model, const struct time_job *job, GArra
     struct accesses *accesses = accesses_new(trace, job->plan->layout, non_model);
     g_autofree uint32_t *deadline = find_deadlines(model, trace, accesses);
     uint32_t next = job->plan->layout->group_count;
-
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_operator(model, job, blocks, deadline, side, m, &next);
     model->routes[side] = routes_new(accesses, model->windows);
@@ -166,7 +162,6 @@ static void add_side(struct time_model *model, const struct time_job *job, GArra
 static void add_groups(struct time_model *model, const struct time_job *job, GArray *blocks)
 {
     const struct layout *layout = job->plan->layout;
-
     for (uint32_t g = 0; g < layout->group_count; g++)
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
@@ -184,7 +179,6 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
     struct time_model *model = g_new0(struct time_model, 1);
     struct non_model *non_model = non_model_place(job->sides[0]);
     GArray *blocks = g_array_new(FALSE, FALSE, sizeof(struct time_block));
-
     model->windows = time_windows_new(job->sides[0], reuses, moments, count);
     model->compute_ns = g_new0(uint64_t, count);
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
@@ -237,7 +231,6 @@ static scaled_ns place_work(const struct bound_evaluation *e, const struct time_
                             uint64_t (*use)[WINDOW_USES])
 {
     uint32_t count = e->model->windows->count, best = work->window;
-
     for (uint32_t i = 1; i <= work->span; i++) {
         uint32_t w = (work->window + i) % count;
         if (price_of(&e->prices[w], resource) < price_of(&e->prices[best], resource))
@@ -252,7 +245,6 @@ static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_w
                            uint64_t (*use)[WINDOW_USES])
 {
     scaled_ns cost = (scaled_ns)compute_price(&e->prices[work->window]) * work->compute_ns;
-
     if (use)
         use[work->window][WINDOW_COMPUTE] += work->compute_ns;
     cost += place_work(e, work, WINDOW_HOST, work->host_ns, use);
@@ -264,7 +256,6 @@ static scaled_ns side_cost(const struct bound_evaluation *e, const struct time_b
                            int side, uint64_t (*use)[WINDOW_USES])
 {
     scaled_ns cost = 0;
-
     for (guint i = 0; i < block->work[side]->len; i++)
         cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i), use);
     for (guint i = 0; i < block->chunks->len; i++) {
@@ -283,7 +274,6 @@ static scaled_ns block_cost(const struct bound_evaluation *e, const struct time_
 {
     scaled_ns least = side_cost(e, block, TIME_DEVICE, NULL);
     int best = TIME_DEVICE;
-
     if (e->model->side_count > 1) {
         scaled_ns other = side_cost(e, block, TIME_HOST, NULL);
         best = other < least ? TIME_HOST : TIME_DEVICE;
@@ -301,7 +291,6 @@ scaled_ns time_model_bound(const struct time_model *model, const struct certific
     g_autofree uint8_t(*from)[ROUTE_STATES] = g_malloc0(MAX(model->longest, 1) * sizeof *from);
     const struct bound_evaluation evaluation = {model, prices, from};
     scaled_ns bound = 0;
-
     if (use)
         memset(use, 0, (size_t)model->block_count * count * sizeof *use);
     for (uint32_t w = 0; w < count; w++)

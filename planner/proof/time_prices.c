@@ -82,7 +82,6 @@ static void add_rows(struct time_master *m)
 static int fill_column(struct time_master *m, uint32_t block)
 {
     int count = 1;
-
     m->rows[1] = row_of_block(m, block);
     m->values[1] = 1;
     for (uint32_t w = 0; w < window_count(m); w++)
@@ -108,7 +107,6 @@ static void append_column(struct time_master *m, int entries)
 static int add_ways(struct time_master *m)
 {
     int added = 0;
-
     for (uint32_t b = 0; b < m->model->block_count; b++) {
         int entries = fill_column(m, b);
         double worth = 0;
@@ -202,7 +200,6 @@ static void improve(struct time_master *m, double close, struct certificate_wind
 {
     glp_smcp options;
     double share = SMOOTHING;
-
     glp_init_smcp(&options);
     options.msg_lev = GLP_MSG_OFF;
     for (int round = 0; round < ROUNDS_MOST; round++) {
@@ -251,7 +248,6 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
         .dual = g_new0(struct certificate_window, count),
         .rows = g_new(int, (size_t)count *WINDOW_USES + 2),
         .values = g_new(double, (size_t)count *WINDOW_USES + 2)};
-
     choose_units(&master);
     add_rows(&master);
     begin(&master, prices);

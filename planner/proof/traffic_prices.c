@@ -69,7 +69,6 @@ static int compare_reuses(const struct traffic_program *p, const struct reuse *a
 {
     const struct known_range x = stretch_of(p, a), y = stretch_of(p, b);
     int order = compare(a->flags, b->flags);
-
     order = order ? order : compare(x.begin, y.begin);
     order = order ? order : compare(x.end, y.end);
     return order ? order : compare(x.wraps, y.wraps);
@@ -80,7 +79,6 @@ static int compare_chunks(const struct traffic_program *p, uint32_t a, uint32_t 
     const struct reuses *reuses = p->reuses;
     uint32_t count = reuses->first[a + 1] - reuses->first[a];
     int order = compare(count, reuses->first[b + 1] - reuses->first[b]);
-
     order = order ? order : compare(reuses->slot_bytes[a], reuses->slot_bytes[b]);
     order = order ? order : compare(reuses->copy_bytes[a], reuses->copy_bytes[b]);
     for (uint32_t i = 0; i < count && !order; i++)
@@ -99,7 +97,6 @@ static int alike_together(const void *left, const void *right, void *data)
 static void find_alike(struct traffic_program *p)
 {
     uint32_t chunks = p->reuses->chunk_count, first = 0;
-
     for (uint32_t i = 0; i < chunks; i++)
         p->chunks[i] = i;
     g_qsort_with_data(p->chunks, (gint)chunks, sizeof *p->chunks, alike_together, p);
@@ -157,7 +154,6 @@ static struct column_entries balance_of(const struct traffic_program *p, const s
     const struct known_range stretch = stretch_of(p, reuse);
     const double bytes = in_units(p, p->reuses->slot_bytes[reuse->chunk]);
     struct column_entries entries = {0};
-
     if (stretch.begin != stretch.end) {
         enter(p, &entries, stretch.begin, -bytes);
         if (stretch.end > 0)
@@ -171,7 +167,6 @@ static struct column_entries balance_of(const struct traffic_program *p, const s
 static void add_reuse(struct traffic_program *p, uint32_t g, double alike)
 {
     const struct reuse *reuse = &p->reuses->items[g];
-
     if (!reuse_can_retain(reuse))
         return;
     const struct column_entries entries = balance_of(p, reuse);
@@ -209,7 +204,6 @@ static void add_epoch(struct traffic_program *p, uint32_t first, double alike)
     const struct reuses *reuses = p->reuses;
     const double used = in_units(p, reuses->copy_bytes[reuses->items[first].chunk]);
     uint32_t g = first;
-
     if (ends_epoch(reuses, first, next_reuse(reuses, first)) && !is_written_back(p, first)) {
         glp_set_obj_coef(p->lp, p->retained[first],
                          glp_get_obj_coef(p->lp, p->retained[first]) - used);
@@ -235,7 +229,6 @@ static void add_chunk(struct traffic_program *p, uint32_t chunk)
 {
     const struct reuses *reuses = p->reuses;
     const double alike = p->alike[chunk];
-
     for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++)
         add_reuse(p, g, alike);
     for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++)
@@ -254,7 +247,6 @@ static void read_shares(struct traffic_program *p)
 {
     const struct reuses *reuses = p->reuses;
     uint32_t first = 0;
-
     for (uint32_t i = 0; i < reuses->chunk_count; i++) {
         uint32_t chunk = p->chunks[i];
         first = p->alike[chunk] ? chunk : first;
@@ -271,7 +263,6 @@ static double solve(struct traffic_program *p)
 {
     glp_smcp options;
     double least = NAN;
-
     p->lp = glp_create_prob();
     memset(p->retained, 0, p->reuses->count * sizeof *p->retained);
     find_alike(p);
@@ -304,7 +295,6 @@ static void know(struct traffic_program *p, uint32_t moment)
 static void find_places(struct traffic_program *p)
 {
     uint32_t next = 0;
-
     for (uint32_t m = 0; m <= p->reuses->moment_count; m++) {
         p->place[m] = next;
         next += next < known_moments(p) && known_moment(p, next) == m;
@@ -315,7 +305,6 @@ static void find_places(struct traffic_program *p)
 static void know_first(struct traffic_program *p)
 {
     uint32_t moments = p->reuses->moment_count, count = MIN(FIRST_MOMENTS, moments);
-
     for (uint32_t i = 0; i < count; i++) {
         uint32_t least = (uint32_t)((uint64_t)i * moments / count);
         for (uint32_t m = least; m < (uint64_t)(i + 1) * moments / count; m++)
@@ -330,7 +319,6 @@ static double *find_excess(const struct traffic_program *p)
 {
     const struct reuses *reuses = p->reuses;
     double *excess = g_new0(double, reuses->moment_count + 1), held = 0;
-
     for (uint32_t g = 0; g < reuses->count; g++) {
         const struct reuse *reuse = &reuses->items[g];
         double bytes = p->share[g] * (double)reuses->slot_bytes[reuse->chunk];
@@ -356,7 +344,6 @@ static bool know_more(struct traffic_program *p)
 {
     g_autofree double *excess = find_excess(p);
     uint32_t known = known_moments(p), moments = p->reuses->moment_count;
-
     for (uint32_t i = 0; i <= known; i++) {
         uint32_t begin = i ? known_moment(p, i - 1) + 1 : 0, worst = begin;
         uint32_t end = i < known ? known_moment(p, i) : moments;
@@ -399,7 +386,6 @@ uint64_t *traffic_prices_find(const struct reuses *reuses)
                                 .share = g_new(double, count),
                                 .prices = g_new0(uint64_t, moments)};
     double before = -INFINITY, little = LITTLE * most_traffic(&p);
-
     know_first(&p);
     for (int round = 0; round < ROUNDS_MOST; round++) {
         double least = solve(&p);

@@ -36,7 +36,6 @@ static int32_t issue_of(const struct interval *interval)
 static GArray *list_write_backs(const struct intervals *intervals)
 {
     GArray *write_backs = g_array_new(FALSE, FALSE, sizeof(struct write_back_issue));
-
     for (guint i = 0; i < intervals->items->len; i++) {
         struct interval *interval = interval_at(intervals, i);
         const struct write_back_issue item = {
@@ -61,7 +60,6 @@ static void find_vacated(struct intervals *intervals, const struct interval_opti
     const struct moment_times *times = options->times;
     g_autoptr(GArray) write_backs = list_write_backs(intervals);
     int64_t link_ns = -(int64_t)times->period_ns;
-
     for (int pass = 0; pass < 2; pass++) {
         for (guint i = 0; i < write_backs->len; i++) {
             const struct write_back_issue *item = &g_array_index(write_backs,
@@ -85,7 +83,6 @@ static int64_t *find_latest(const struct intervals *intervals,
 {
     int64_t *latest = g_new0(int64_t, intervals->items->len);
     int64_t period = (int64_t)options->times->period_ns, next = 2 * period;
-
     for (int pass = 0; pass < 2; pass++) {
         for (guint i = intervals->items->len; i-- > 0;) {
             const struct interval *interval = interval_at(intervals, i);
@@ -120,7 +117,6 @@ static int32_t find_entry(const struct intervals *intervals, const struct interv
                           int32_t limit, const int64_t *headroom)
 {
     int32_t enter = interval->first_use;
-
     while (enter > limit &&
            headroom[intervals_moment(intervals, enter - 1)] >= bytes_of(intervals, interval))
         enter--;
@@ -151,7 +147,6 @@ static int32_t earliest_entry(const struct interval *interval,
                               const struct prefetch_front *front, int32_t depth, int64_t latest)
 {
     int32_t limit = MAX(MAX(interval->ready, interval->first_use - depth), front->moment);
-
     if (options->times)
         limit = MAX(limit, moment_times_find(options->times,
                                              MAX(front->ns, latest - (int64_t)options->margin_ns)));
@@ -168,7 +163,6 @@ static void prefetch_issue(struct intervals *intervals, const struct retention *
     g_autofree int64_t *latest = times ? find_latest(intervals, options) : NULL;
     int32_t depth = (int32_t)MIN(options->look_ahead, intervals->reuses->moment_count - 1);
     struct prefetch_front front = {-depth, times ? -(int64_t)times->period_ns : 0};
-
     if (times)
         find_vacated(intervals, options);
     for (int pass = 0; pass < 2; pass++) {
@@ -213,7 +207,6 @@ static void flush_for_host(struct interval_builder *builder, const struct reuse 
 static void use(struct interval_builder *builder, uint32_t g, int32_t moment)
 {
     const struct reuse *reuse = &builder->intervals->reuses->items[g];
-
     if (reuse->flags & REUSE_DIRTIES) {
         builder->dirty = true;
         builder->last_write = moment;
@@ -227,7 +220,6 @@ static void use(struct interval_builder *builder, uint32_t g, int32_t moment)
 static void close_interval(struct interval_builder *builder, int32_t moment)
 {
     struct interval *interval = &builder->interval;
-
     interval->last_use = moment;
     interval->leave = moment + 1;
     interval->write_back = builder->dirty;
@@ -244,7 +236,6 @@ static void open_interval(struct interval_builder *builder, const struct reuse *
                           int32_t moment)
 {
     int32_t n = moments(builder->intervals), left = (int32_t)before->from + 1;
-
     while (left + n <= moment)
         left += n;
     while (left > moment)
@@ -270,7 +261,6 @@ static void build_permanent(struct interval_builder *builder)
 {
     const struct reuses *reuses = builder->intervals->reuses;
     guint flushes = builder->intervals->flushes->len;
-
     builder->intervals->permanent[builder->chunk] = 1;
     for (int round = 0; round < 2; round++) {
         g_array_set_size(builder->intervals->flushes, flushes);
@@ -285,7 +275,6 @@ static void build_chunk(struct interval_builder *builder)
     uint32_t first = reuses->first[builder->chunk],
              count = reuses->first[builder->chunk + 1] - first;
     uint32_t start = 0;
-
     /* From the first gap in which it leaves. */
     while (start < count && builder->retained[first + start])
         start++;
@@ -339,7 +328,6 @@ struct intervals *intervals_new(const struct retention *retention,
                                 const struct interval_options *options)
 {
     struct intervals *intervals = g_new0(struct intervals, 1);
-
     intervals->reuses = retention->reuses;
     intervals->items = g_array_new(FALSE, FALSE, sizeof(struct interval));
     intervals->flushes = g_array_new(FALSE, FALSE, sizeof(struct interval_flush));
@@ -416,7 +404,6 @@ static void append_interval(const struct intervals *intervals, const struct inte
 uint32_t intervals_look_ahead(const struct intervals *intervals)
 {
     int32_t most = 0;
-
     for (guint i = 0; i < intervals->items->len; i++) {
         const struct interval *interval = &g_array_index(intervals->items, struct interval, i);
         most = MAX(most, interval->fetch ? interval->first_use - interval->enter : 0);
@@ -436,7 +423,6 @@ struct decisions *intervals_decisions(const struct intervals *intervals, const s
     uint32_t n = intervals->reuses->moment_count;
     g_autoptr(GArray) timed = g_array_new(FALSE, FALSE, sizeof(struct timed_action));
     struct decisions *decisions = g_new0(struct decisions, 1);
-
     decisions->moment_count = n;
     decisions->initial = g_memdup2(intervals->permanent, intervals->reuses->chunk_count);
     for (uint32_t c = 0; c < homes->chunk_count; c++)

@@ -6,7 +6,6 @@
 static uint32_t *list_updates(const struct trace *trace)
 {
     uint32_t *updates = g_new(uint32_t, trace->operator_count);
-
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_device = op->phase == TRACE_UPDATE_PHASE && op->access_count &&
@@ -21,7 +20,6 @@ struct moment_times *moment_times_new(uint64_t *issue_ns, const struct trace *tr
     uint32_t moment_count = trace->operator_count;
     struct moment_times *times = g_new(struct moment_times, 1);
     uint64_t begin = issue_ns[0];
-
     *times = (struct moment_times){issue_ns, list_updates(trace), moment_count,
                                    (uint64_t)fmax(1, seconds * 1e9)};
     /* Where times have not settled, the last moments may come later than the period has it. */
@@ -42,7 +40,6 @@ struct moment_times *moment_times_copy(const struct moment_times *times)
 static uint64_t *find_updates(const struct moment_times *times, uint32_t tensor_count)
 {
     uint64_t *issue_ns = g_new0(uint64_t, tensor_count);
-
     for (uint32_t m = 0; m < times->moment_count; m++)
         if (times->updates[m] < tensor_count)
             issue_ns[times->updates[m]] = times->issue_ns[m];
@@ -54,7 +51,6 @@ struct moment_times *moment_times_for(const struct moment_times *times, const st
     struct moment_times *other = moment_times_copy(times);
     g_autofree uint64_t *updated = find_updates(times, trace->tensor_count);
     uint64_t now = 0;
-
     g_assert(trace->operator_count == times->moment_count);
     g_free(other->updates);
     other->updates = list_updates(trace);
@@ -81,7 +77,6 @@ int64_t moment_times_ns(const struct moment_times *times, int32_t moment)
 {
     int32_t n = (int32_t)times->moment_count;
     int32_t cycle = (moment + MOMENT_TIMES_CYCLES * n) / n - MOMENT_TIMES_CYCLES;
-
     return (int64_t)times->issue_ns[moment - cycle * n] + cycle * (int64_t)times->period_ns;
 }
 
@@ -90,7 +85,6 @@ int32_t moment_times_find(const struct moment_times *times, int64_t ns)
     int64_t period = (int64_t)times->period_ns;
     int64_t cycle = (ns + MOMENT_TIMES_CYCLES * period) / period - MOMENT_TIMES_CYCLES;
     uint32_t low = 0, high = times->moment_count;
-
     while (high - low > 1) {
         uint32_t middle = (low + high) / 2;
         if ((int64_t)times->issue_ns[middle] <= ns - cycle * period)

@@ -100,7 +100,6 @@ static uint64_t find_address(const struct offsets *o, const struct live_range *r
                              uint64_t parts, uint64_t most)
 {
     uint64_t address = o->bottom;
-
     for (uint32_t i = 0; i < o->placed_count && address <= most; i++) {
         if (!(o->parts[i] & parts))
             continue;
@@ -118,7 +117,6 @@ static uint64_t find_address(const struct offsets *o, const struct live_range *r
 static uint32_t place_of(const struct offsets *o, uint64_t address)
 {
     uint32_t low = 0, high = o->placed_count;
-
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (o->address[o->placed[middle]] <= address)
@@ -161,7 +159,6 @@ static bool place_from(struct offsets *o, uint32_t index, int32_t enter, int32_t
 static bool place_one(struct offsets *o, uint32_t index)
 {
     const struct interval interval = *interval_at(o, index);
-
     for (int32_t ahead = interval.first_use - o->wanted[index];; ahead /= 2) {
         int32_t enter = interval.first_use - ahead;
         if ((o->hold_until_vacated && interval.vacated > interval.leave &&
@@ -205,7 +202,6 @@ static int longest_first(const void *left, const void *right, void *data)
 static void place_permanent(struct offsets *o, const struct homes *homes)
 {
     uint32_t chunks = o->intervals->reuses->chunk_count;
-
     o->permanent = g_new(uint64_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
         bool intervals = homes->on_device[c] || o->intervals->permanent[c];
@@ -219,7 +215,6 @@ static uint64_t entry_address(const struct offsets *o, const GArray *by_chunk, u
                               uint32_t moment)
 {
     uint32_t low = 0, high = by_chunk->len;
-
     while (low < high) {
         uint32_t middle = (low + high) / 2;
         if (interval_at(o, g_array_index(by_chunk, uint32_t, middle))->chunk < chunk)
@@ -257,7 +252,6 @@ static GArray *sort_by_chunk(const struct offsets *o)
 static uint64_t arena_bytes(const struct offsets *o)
 {
     uint64_t arena = o->bottom;
-
     for (uint32_t m = 0; m < o->accesses->moment_count; m++)
         arena = MAX(arena, o->bottom + o->accesses->non_model[m]);
     for (uint32_t i = 0; i < o->count; i++)
@@ -269,7 +263,6 @@ static bool find_all(struct offsets *o)
 {
     uint32_t pairs = MAX(o->count * o->count / 2, 1);
     uint32_t attempts = CLAMP(PAIRS_MOST / pairs, 1, ATTEMPTS);
-
     for (uint32_t attempt = 0; attempt < attempts; attempt++) {
         o->hold_until_vacated = attempt < attempts / 2;
         uint32_t failed = place_all(o);
@@ -283,7 +276,6 @@ static bool find_all(struct offsets *o)
 static struct headroom *limit_new(const struct accesses *accesses, uint64_t device_budget)
 {
     g_autofree int64_t *bytes = g_new(int64_t, accesses->moment_count);
-
     for (uint32_t m = 0; m < accesses->moment_count; m++)
         bytes[m] = (int64_t)(device_budget - accesses->non_model[m]);
     return headroom_new(bytes, accesses->moment_count);
@@ -293,7 +285,6 @@ struct offsets *offsets_find(const struct intervals *intervals, const struct hom
                              const struct accesses *accesses, uint64_t device_budget)
 {
     struct offsets *o = g_new0(struct offsets, 1);
-
     o->intervals = intervals;
     o->accesses = accesses;
     o->device_budget = device_budget;
@@ -340,7 +331,6 @@ static uint64_t *initial_address(const struct offsets *o)
 {
     uint64_t *address = g_memdup2(o->permanent,
                                   o->intervals->reuses->chunk_count * sizeof *o->permanent);
-
     for (uint32_t i = 0; i < o->count; i++)
         if (intervals_is_initial(o->intervals, interval_at(o, i)))
             address[interval_at(o, i)->chunk] = o->address[i];
@@ -353,7 +343,6 @@ struct addresses *offsets_addresses(const struct offsets *offsets,
     g_autoptr(GArray) by_chunk = sort_by_chunk(offsets);
     uint32_t moments = decisions->moment_count, chunks = offsets->intervals->reuses->chunk_count;
     struct addresses *addresses = g_new0(struct addresses, 1);
-
     addresses->arena_bytes = arena_bytes(offsets);
     addresses->initial = initial_address(offsets);
     addresses->moment_count = moments;

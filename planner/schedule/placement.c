@@ -62,7 +62,6 @@ bool placement_is_possible(const struct trace *trace, const struct platform *pla
 {
     bool on_device = updates_at(trace, TRACE_ON_DEVICE), on_host = updates_at(trace, TRACE_ON_HOST);
     bool timed = platform ? on_device || on_host : on_device && on_host;
-
     return timed && trace->list_element_bytes[TRACE_PARAM] && are_apart(trace);
 }
 
@@ -70,7 +69,6 @@ static uint64_t *count_elements(const struct trace *trace, const struct layout *
                                 const uint32_t *group_of, uint64_t *total)
 {
     uint64_t *elements = g_new0(uint64_t, layout->group_count);
-
     *total = 0;
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         elements[group_of[t]] += trace->tensors[t].elements;
@@ -86,7 +84,6 @@ static uint8_t *find_scattered(const struct trace *trace, const struct layout *l
 {
     uint8_t *scattered = g_new0(uint8_t, layout->group_count);
     g_autofree uint32_t *last = g_new0(uint32_t, layout->group_count);
-
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         uint32_t g = group_of[t];
         scattered[g] |= last[g] && last[g] < t;
@@ -132,7 +129,6 @@ static bool is_on_host(struct placement_walk *walk, double elements, double mixe
     const struct placement *placement = walk->placement;
     double tail = (double)placement->tail / PLACEMENT_PARTS;
     double spread = (double)(placement->parts - placement->tail) / PLACEMENT_PARTS;
-
     if (is_in_tail(walk, elements))
         return true;
     if (placement->pattern == PLACEMENT_MIXED)
@@ -145,7 +141,6 @@ static double *mix_groups(const struct placement *placement, const struct trace 
                           const uint32_t *group_of, uint32_t group_count)
 {
     double *mixed = g_new0(double, group_count);
-
     for (uint32_t t = 0; placement->mix && t < trace->tensor_count; t++)
         mixed[group_of[t]] += placement->mix[t] * (double)trace->tensors[t].elements;
     return mixed;
@@ -157,7 +152,6 @@ static double find_scale(const struct placement *placement, uint64_t total,
 {
     struct placement_walk walk = {.placement = placement, .total = (double)total};
     double sum = 0;
-
     for (uint32_t g = 0; g < group_count; g++) {
         sum += is_in_tail(&walk, (double)elements[g]) ? 0 : mixed[g];
         walk.begin += (double)elements[g];
@@ -173,7 +167,6 @@ struct trace *placement_trace(const struct placement *placement, const struct tr
     g_autofree uint8_t *marked = g_new0(uint8_t, layout->group_count);
     g_autofree uint8_t *on_host = g_new0(uint8_t, trace->tensor_count);
     uint64_t total;
-
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         group_of[t] = layout->chunks[layout->places[TRACE_PARAM][t].chunk].group;
     g_autofree uint64_t *elements = count_elements(trace, layout, group_of, &total);

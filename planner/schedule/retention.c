@@ -39,7 +39,6 @@ static double value_of(const struct retention *retention, uint32_t g,
     const double parameter_share = (double)bias->parameter_share / BIAS_PARTS;
     const struct reuse *reuse = &retention->reuses->items[g];
     bool preferred = !(reuse->flags & REUSE_DIRTIES) && place_of(reuse->chunk) < parameter_share;
-
     return (double)reuses_saved(retention->reuses, g, retention->retained) *
            (preferred ? BIAS_FACTOR : 1);
 }
@@ -73,7 +72,6 @@ static void rank_reuses(struct retention *retention, const double *price,
     const struct reuses *reuses = retention->reuses;
     g_autoptr(GArray) ranked = g_array_new(FALSE, FALSE, sizeof(struct ranked_reuse));
     g_autofree double *before = g_new0(double, reuses->moment_count + 1);
-
     for (uint32_t m = 0; m < reuses->moment_count; m++)
         before[m + 1] = before[m] + price[m];
     for (uint32_t g = 0; g < reuses->count; g++) {
@@ -103,7 +101,6 @@ static uint32_t next_moment(const struct reuses *reuses, uint32_t moment)
 static void retain_nothing(struct retention *retention)
 {
     const struct reuses *reuses = retention->reuses;
-
     for (uint32_t g = 0; g < reuses->count; g++)
         retention->retained[g] = reuse_can_retain(&reuses->items[g]) &&
                                  !reuse_span(reuses, &reuses->items[g]);
@@ -112,7 +109,6 @@ static void retain_nothing(struct retention *retention)
 struct retention *retention_new(const struct reuses *reuses)
 {
     struct retention *retention = g_new0(struct retention, 1);
-
     retention->reuses = reuses;
     retention->retained = g_new0(uint8_t, reuses->count);
     retention->headroom = headroom_new(reuses->room, reuses->moment_count);
@@ -147,7 +143,6 @@ static bool fits(struct retention *retention, uint32_t g)
     const struct reuses *reuses = retention->reuses;
     const struct reuse *reuse = &reuses->items[g];
     int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk];
-
     if (headroom_at(retention->headroom, retention->blocked_at[g]) < bytes)
         return false;
     uint32_t blocked_at = headroom_first_below(
@@ -163,9 +158,7 @@ static void set(struct retention *retention, uint32_t g, bool retained)
     const struct reuses *reuses = retention->reuses;
     const struct reuse *reuse = &reuses->items[g];
     int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk] * (retained ? 1 : -1);
-
     uint64_t saved = reuses_saved(reuses, g, retention->retained);
-
     retention->traffic = retained ? retention->traffic - saved : retention->traffic + saved;
     retention->retained[g] = retained;
     headroom_take(retention->headroom, next_moment(reuses, reuse->from), reuse_span(reuses, reuse),
@@ -210,7 +203,6 @@ static void restore(struct retention *retention, const uint8_t *retained)
 static int64_t largest_chunk(const struct reuses *reuses)
 {
     uint64_t largest = 0;
-
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         largest = MAX(largest, reuses->slot_bytes[c]);
     return (int64_t)largest;
@@ -220,7 +212,6 @@ static int64_t largest_chunk(const struct reuses *reuses)
 static double *value_reuses(struct retention *retention, const struct retention_bias *bias)
 {
     double *value = g_new0(double, retention->reuses->count);
-
     clear(retention);
     for (guint i = 0; i < retention->order->len; i++) {
         uint32_t g = g_array_index(retention->order, uint32_t, i);
@@ -232,7 +223,6 @@ static double *value_reuses(struct retention *retention, const struct retention_
 static double retained_value(const struct retention *retention, const double *value)
 {
     double sum = 0;
-
     for (uint32_t g = 0; g < retention->reuses->count; g++)
         sum += retention->retained[g] ? value[g] : 0;
     return sum;
@@ -277,7 +267,6 @@ static bool spans(const struct reuse *reuse, uint32_t moment)
 static bool is_over_capacity(const struct retention *retention, const struct reuse *reuse)
 {
     const struct reuses *reuses = retention->reuses;
-
     return headroom_first_below(retention->headroom, next_moment(reuses, reuse->from),
                                 reuse_span(reuses, reuse), 0) != NO_INDEX;
 }
@@ -310,7 +299,6 @@ static uint32_t sample_retained(const struct retention *retention, uint32_t mome
                                 GRand *random, uint32_t *chosen)
 {
     uint32_t count = 0, seen = 0;
-
     for (guint i = 0; i < retention->order->len; i++) {
         uint32_t g = g_array_index(retention->order, uint32_t, i);
         if (!retention->retained[g] || !spans(&retention->reuses->items[g], moment))
@@ -335,7 +323,6 @@ static void evict_some(struct retention *retention, GRand *random, GArray *chang
     uint32_t most = 1 + draw(random, 1u << draw(random, 6));
     uint32_t moment = draw(random, retention->reuses->moment_count);
     uint32_t count = sample_retained(retention, moment, MIN(most, EVICTED_MOST), random, chosen);
-
     for (uint32_t i = 0; i < count; i++)
         change(retention, chosen[i], false, changed);
 }
@@ -347,7 +334,6 @@ static void force_one(struct retention *retention, GRand *random, GArray *change
     uint32_t g = g_array_index(retention->order, uint32_t, draw(random, retention->order->len));
     const struct reuse *reuse = &reuses->items[g];
     int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk];
-
     if (retention->retained[g])
         return;
     for (uint32_t m = next_moment(reuses, reuse->from); m != reuse->to; m = next_moment(reuses, m))
@@ -365,7 +351,6 @@ static void fill_blurred(struct retention *retention, GRand *random, GArray *cha
 {
     uint32_t window[ORDER_WINDOW], count = 0, width = 1u << draw(random, 6);
     guint next = 0;
-
     while (next < retention->order->len || count) {
         while (count < width && next < retention->order->len) {
             uint32_t g = g_array_index(retention->order, uint32_t, next++);
@@ -395,7 +380,6 @@ void retention_improve(struct retention *retention, GRand *random, uint32_t roun
     g_autoptr(GArray) changed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_autofree uint8_t *best = g_memdup2(retention->retained, retention->reuses->count);
     uint64_t least = retention->traffic;
-
     for (uint32_t round = 0; retention->order->len && round < rounds; round++) {
         double tolerance = 1 + TOLERANCE * (rounds - round) / rounds;
         uint64_t before = retention->traffic;

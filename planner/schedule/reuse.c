@@ -22,7 +22,6 @@ static void add_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint
     uint32_t next = *last == NO_INDEX ? first : *last + 1;
     uint32_t before = next == first ? end - 1 : *last;
     struct reuse *reuse = &reuses->items[next];
-
     reuse->chunk = chunk;
     reuse->from = moment;
     reuse->flags |= flags & ACCESS_WRITES ? REUSE_DIRTIES : 0;
@@ -53,7 +52,6 @@ static void add_uses(const struct accesses *accesses, const struct homes *homes,
                      struct reuses *reuses)
 {
     g_autofree uint32_t *last = g_new(uint32_t, reuses->chunk_count);
-
     memset(last, 0xff, reuses->chunk_count * sizeof *last);
     for (uint32_t m = 0; m < reuses->moment_count; m++)
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
@@ -87,7 +85,6 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
 {
     struct reuses *reuses = g_new0(struct reuses, 1);
     uint32_t chunks = layout->chunk_count;
-
     reuses->moment_count = accesses->moment_count;
     reuses->chunk_count = chunks;
     reuses->first = g_new0(uint32_t, chunks + 1);
@@ -147,7 +144,6 @@ struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t ch
 {
     struct reuse_copies copies = {0, 0};
     bool dirty = false;
-
     /* The first round finds how the iteration begins. */
     for (int round = 0; round < 2; round++) {
         copies = (struct reuse_copies){0, 0};
@@ -172,7 +168,6 @@ static bool is_written_back(const struct reuse *reuse, bool retained)
 static bool is_dirty(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
     uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk], h = g;
-
     do {
         if (reuses->items[h].flags & REUSE_DEAD)
             return false;
@@ -187,7 +182,6 @@ static bool is_dirty(const struct reuses *reuses, uint32_t g, const uint8_t *ret
 static bool need_not_return(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
     uint32_t chunk = reuses->items[g].chunk, end = reuses->first[chunk + 1], h = g;
-
     do {
         h = h + 1 < end ? h + 1 : reuses->first[chunk];
         if (reuses->items[h].flags & (REUSE_DEAD | REUSE_DIRTIES))
@@ -202,14 +196,12 @@ uint64_t reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *re
     bool write = !(reuse->flags & REUSE_FLUSH) && is_dirty(reuses, g, retained) &&
                  need_not_return(reuses, g, retained);
     bool fetch = reuse->flags & REUSE_REFETCH;
-
     return (uint64_t)(write + fetch) * reuses->copy_bytes[reuse->chunk];
 }
 
 uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained)
 {
     uint64_t traffic = reuses->activation_bytes;
-
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         traffic += reuses_chunk_traffic(reuses, c, retained);
     return traffic;
@@ -218,7 +210,6 @@ uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained)
 uint32_t reuses_find(const struct reuses *reuses, uint32_t chunk, uint32_t moment)
 {
     uint32_t low = reuses->first[chunk], end = reuses->first[chunk + 1], high = end;
-
     g_assert(low < end);
     while (low < high) {
         uint32_t middle = (low + high) / 2;

@@ -8,7 +8,6 @@ static bool check_room(const struct candidate *candidate, uint64_t *needed, GErr
     const struct candidate_job *job = candidate->job;
     const int64_t *room = candidate->reuses->room;
     uint32_t worst = 0;
-
     for (uint32_t m = 0; m < candidate->reuses->moment_count; m++)
         if (room[m] < room[worst])
             worst = m;
@@ -27,7 +26,6 @@ static bool check_room(const struct candidate *candidate, uint64_t *needed, GErr
 static void place(struct candidate *candidate, const struct placement *placement)
 {
     const struct candidate_job *job = candidate->job;
-
     candidate->trace = job->trace;
     if (placement->pattern != PLACEMENT_TRACED)
         candidate->trace = candidate->placed = placement_trace(placement, job->trace,
@@ -38,7 +36,6 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
                                 const struct placement *placement, uint64_t *needed, GError **error)
 {
     struct candidate *candidate = g_new0(struct candidate, 1);
-
     *needed = UINT64_MAX;
     candidate->job = job;
     candidate->layout = layout_pack(job->trace, spec, NULL);
@@ -88,7 +85,6 @@ static struct homes *settle_homes(const struct candidate *candidate,
     const struct reuses *reuses = candidate->reuses;
     g_autofree uint8_t *on_device = g_memdup2(candidate->homes->on_device,
                                               candidate->layout->chunk_count);
-
     for (uint32_t c = 0; c < reuses->chunk_count; c++) {
         on_device[c] |= intervals->permanent[c];
         for (uint32_t g = reuses->first[c]; g < reuses->first[c + 1]; g++)
@@ -103,7 +99,6 @@ static struct moment_times *predict_times(const struct candidate *candidate, str
 {
     struct replay_view view = {candidate->trace, candidate->accesses, candidate->job->costs};
     uint64_t *issue_ns = g_new0(uint64_t, plan->moment_count);
-
     plan->predicted = replay_times(plan, &view, issue_ns).steady;
     return moment_times_new(issue_ns, candidate->trace, plan->predicted.iteration_seconds);
 }
@@ -112,7 +107,6 @@ static struct moment_times *predict_times(const struct candidate *candidate, str
 static uint64_t *copy_times(const struct candidate *candidate, const struct cost *cost)
 {
     uint64_t *ns = g_new(uint64_t, candidate->layout->chunk_count);
-
     for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
         ns[c] = costs_ns(cost, candidate->layout->chunks[c].copy_bytes);
     return ns;
@@ -127,7 +121,6 @@ static struct plan *schedule_plan(const struct candidate *candidate,
     struct offsets *offsets = offsets_find(intervals, homes, candidate->accesses,
                                            candidate->job->device_budget);
     struct plan *plan = NULL;
-
     if (offsets || moves) {
         struct decisions *decisions = intervals_decisions(intervals, homes);
         const struct plan_inputs inputs = {.trace = candidate->trace,
@@ -210,7 +203,6 @@ static void count_backward(const struct replay_view *view, struct busy_times *bu
 {
     const struct trace *trace = view->trace;
     uint32_t first = NO_INDEX, last = 0;
-
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         if (op->phase != TRACE_BACKWARD || op->place != TRACE_ON_DEVICE)
@@ -229,7 +221,6 @@ static struct busy_times count_busy(const struct replay_view *view)
 {
     const struct trace *trace = view->trace;
     struct busy_times busy = {0};
-
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         *(op->place == TRACE_ON_HOST ? &busy.host_ns : &busy.device_ns) += op->duration_ns;
@@ -247,7 +238,6 @@ double candidate_lower_bound(const struct candidate *candidate, enum objective o
     const struct replay_view view = {candidate->trace, candidate->accesses, costs};
     const struct reuses *reuses = candidate->reuses;
     struct busy_times busy = count_busy(&view);
-
     for (uint32_t c = 0; c < reuses->chunk_count; c++) {
         struct reuse_copies copies = reuses_chunk_copies(reuses, c, candidate->retention->retained);
         busy.h2d_ns += copies.fetches * copy_ns(costs, MOVER_H2D, reuses->copy_bytes[c]);
@@ -271,7 +261,6 @@ double on_demand_lower_bound(const struct replay_view *view, const struct plan *
 {
     struct busy_times busy = count_busy(view);
     uint64_t bytes = busy.link_bytes, ns = busy.device_ns;
-
     for (uint32_t m = 0; m <= plan->moment_count; m++)
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
             const struct plan_action *action = &plan->actions[i];

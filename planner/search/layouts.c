@@ -23,7 +23,6 @@ static uint8_t widest(const struct trace *trace)
 static void add_choice(struct layout_choices *choices, struct layout *layout, bool swept)
 {
     struct layout_choice choice = {.spec = {.given = layout}, .swept = swept};
-
     for (guint i = 0; i < choices->items->len && !choice.alike; i++) {
         struct layout_choice *other = &g_array_index(choices->items, struct layout_choice, i);
         choice.alike = layout_same_chunks(other->spec.given, layout);
@@ -60,7 +59,6 @@ static void add_sweep_sizes(const struct trace *trace, struct layout_choices *ch
     g_autoptr(GArray) sizes = sizes_parse_chunks(NULL, trace, NULL);
     uint64_t least = g_array_index(sizes, uint64_t, 0);
     uint64_t most = g_array_index(sizes, uint64_t, sizes->len - 1);
-
     for (guint i = 0; i < sizes->len; i++)
         add_size(trace, choices, g_array_index(sizes, uint64_t, i), swept);
     for (int step = 1; (double)least * exp2((double)step / BETWEEN) < (double)most; step++)
@@ -91,7 +89,6 @@ static GArray *common_sizes(const struct trace *trace)
 {
     g_autofree uint64_t *bytes = g_new(uint64_t, trace->tensor_count);
     GArray *sizes = g_array_new(FALSE, FALSE, sizeof(struct common_size));
-
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         bytes[t] = layout_align(trace->tensors[t].elements * widest(trace));
     qsort(bytes, trace->tensor_count, sizeof *bytes, by_value);
@@ -109,7 +106,6 @@ static GArray *common_sizes(const struct trace *trace)
 static void add_tensor_sizes(const struct trace *trace, struct layout_choices *choices)
 {
     g_autoptr(GArray) sizes = common_sizes(trace);
-
     for (guint i = 0; i < MIN(sizes->len, COMMON_TENSORS); i++)
         for (uint64_t times = 1; times <= 4; times *= 2)
             add_size(trace, choices, times * g_array_index(sizes, struct common_size, i).bytes,
@@ -120,7 +116,6 @@ static uint32_t *order_matrices_first(const struct trace *trace)
 {
     uint32_t *order = g_new(uint32_t, trace->tensor_count), next = 0;
     double sum = 0;
-
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         sum += (double)trace->tensors[t].elements;
     double small = SMALL_SHARE * sum / MAX(trace->tensor_count, 1);
@@ -145,7 +140,6 @@ struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrA
                                           const struct layout *start)
 {
     struct layout_choices *choices = g_new0(struct layout_choices, 1);
-
     choices->items = g_array_new(FALSE, TRUE, sizeof(struct layout_choice));
     choices->layouts = g_ptr_array_new_with_free_func((GDestroyNotify)layout_free);
     choices->matrices_first = order_matrices_first(trace);

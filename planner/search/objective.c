@@ -3,7 +3,6 @@
 bool objective_parse(const char *name, enum objective *objective, GError **error)
 {
     static const char *const names[OBJECTIVES] = {"time", "traffic", "memory"};
-
     for (int i = 0; i < OBJECTIVES; i++) {
         *objective = i;
         if (g_str_equal(name, names[i]))
@@ -45,7 +44,6 @@ bool objective_prefers(enum objective objective, const struct plan *plan, const 
 {
     bool lean = objective == OBJECTIVE_TRAFFIC;
     int order;
-
     if (!than)
         return true;
     order = lean ? by_traffic(plan, than) : by_time(plan, than);

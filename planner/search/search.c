@@ -22,7 +22,6 @@ uint64_t requirement_device_bytes(const struct trace *trace, const struct search
     struct layout_spec spec = {.order = NULL};
     size_t count = placement_is_possible(trace, options->platform) ? 2 : 1;
     uint64_t least = UINT64_MAX;
-
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = LAYOUT_ALIGNMENT;
     for (size_t i = 0; i < count; i++) {
@@ -41,7 +40,6 @@ bool requirement_is_met(const struct trace *trace, const struct search_options *
                         GError **error)
 {
     uint64_t needed = requirement_device_bytes(trace, options, error);
-
     if (needed == UINT64_MAX || needed <= options->device_budget)
         return needed != UINT64_MAX;
     g_autofree char *device = size_format(needed);
@@ -76,7 +74,6 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
 {
     g_autofree uint32_t *best = g_new(uint32_t, most);
     uint32_t count = trials_rank(search->trials, search->options.objective, false, best, most);
-
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
         search->bias = trial.bias;
@@ -91,7 +88,6 @@ static void try_biases(struct search *search, uint32_t layouts, int step, int mo
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
-
     for (uint32_t i = 0; i < count && search->options.objective != OBJECTIVE_TRAFFIC; i++) {
         const struct trial trial = *search_trial(search, best[i]);
         search->bias = trial.bias;
@@ -113,7 +109,6 @@ static const struct layout_choice *choice_at(const struct search *search, guint 
 static void try_layouts(struct search *search, struct placement placement)
 {
     g_autofree uint32_t *best = g_new(uint32_t, SHORTLISTED_LAYOUTS);
-
     for (guint i = 0; i < search->choices->items->len; i++)
         if (!choice_at(search, i)->alike)
             search_add(search, i, placement, EFFORT_0);
@@ -157,7 +152,6 @@ static void try_placements(struct search *search)
     uint32_t best[PLACED_LAYOUTS];
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
                                  PLACED_LAYOUTS);
-
     for (uint32_t i = 0; i < count; i++) {
         uint32_t layout = search_trial(search, best[i])->layout;
         for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS) {
@@ -195,7 +189,6 @@ static void refine_placements(struct search *search, uint32_t layouts, int step)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
-
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
         search->bias = trial.bias;
@@ -208,7 +201,6 @@ static void refine_placements(struct search *search, uint32_t layouts, int step)
 static const struct trial *best_of_pattern(const struct search *search, uint8_t pattern)
 {
     const struct trial *best = NULL;
-
     for (guint i = 0; i < search->trials->len; i++) {
         const struct trial *trial = search_trial(search, i);
         if (trial->plan && trial->placement.pattern == pattern &&
@@ -250,7 +242,6 @@ static void try_spread(struct search *search)
     uint32_t best[PLACED_LAYOUTS];
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
                                  PLACED_LAYOUTS);
-
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
         struct placement placement = trial.placement;
@@ -280,7 +271,6 @@ static void try_mix(struct search *search)
     const struct trial *best = search->context.incumbent;
     uint64_t bound_ns;
     double on_host = 0, all = 0;
-
     if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
         return;
     struct trace *trace = placement_of_plan(best->plan, traced, search->job.platform, NULL);
@@ -308,7 +298,6 @@ static void try_mix(struct search *search)
 static void place_optimizer(struct search *search)
 {
     uint32_t best;
-
     add_swept(search, half_on_host);
     search_run(search, search_run_plans);
     if (!found_any(search))
@@ -332,7 +321,6 @@ static void measure_task(void *data, uint32_t index)
 {
     struct search *search = data;
     struct trial *trial = &g_array_index(search->trials, struct trial, search->begin + index);
-
     candidate_free(candidate_new(&search->job, &search_layout(search, trial)->spec,
                                  &trial->placement, &trial->needed, &trial->error));
 }
@@ -354,7 +342,6 @@ static uint32_t count_layouts(const struct search *search)
 {
     g_autofree uint8_t *tried = g_new0(uint8_t, search->choices->items->len);
     uint32_t count = 0;
-
     for (guint i = 0; i < search->trials->len; i++)
         tried[search_trial(search, i)->layout] |= search_trial(search, i)->done;
     for (guint i = 0; i < search->choices->items->len; i++)
@@ -367,7 +354,6 @@ static void describe(struct search *search, struct search_result *result)
     enum objective objective = search->options.objective;
     const struct plan *policy = trials_best_policy(search->trials, objective);
     const struct plan *strategy = trials_best_strategy(search->trials, objective);
-
     if (policy)
         result->policy = (struct search_baseline){
             g_strdup(policy->policy), policy->layout->chunk_bytes[TRACE_PARAM], policy->predicted};
@@ -384,7 +370,6 @@ static void describe(struct search *search, struct search_result *result)
 static struct search_result *result_of(struct search *search, GError **error)
 {
     struct search_result *result = g_new0(struct search_result, 1);
-
     describe(search, result);
     result->stopped = g_atomic_int_get(&search->stop);
     result->plan = trials_choose(search->trials, search->options.objective);
@@ -403,7 +388,6 @@ static struct search_result *result_of(struct search *search, GError **error)
 static void search_broad(struct search *search)
 {
     bool traffic = search->options.objective == OBJECTIVE_TRAFFIC;
-
     if (search->options.objective == OBJECTIVE_MEMORY)
         tighten_budget(search);
     if (!search->options.alone)
@@ -436,7 +420,6 @@ struct search *search_new(const struct trace *trace, const struct search_options
 {
     struct search *search = g_new0(struct search, 1);
     uint64_t host_price;
-
     search->options = *options;
     search->non_model = non_model_place(trace);
     search->job = (struct candidate_job){.trace = trace,
@@ -490,7 +473,6 @@ struct search_result *search_plan(const struct trace *trace, const struct search
                                   GError **error)
 {
     struct search *search = search_new(trace, options);
-
     search_broad(search);
     search_deep(search);
     struct search_result *result = result_of(search, error);

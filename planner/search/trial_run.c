@@ -25,7 +25,6 @@ struct baselines *baselines_new(const struct candidate_job *job, const struct la
 {
     struct baselines *baselines = g_new(struct baselines, 1);
     struct layout *layout = layout_pack(job->trace, spec, NULL);
-
     g_assert(layout);
     *baselines = (struct baselines){.job = job,
                                     .layout = layout,
@@ -52,7 +51,6 @@ struct plan *baselines_policy(const struct baselines *baselines,
     const struct replay_view view = {job->trace, baselines->accesses, job->costs};
     struct plan *plan = dry_run_accesses(job->trace, baselines->layout, baselines->slots,
                                          baselines->accesses, &options, NULL);
-
     if (plan && on_demand_lower_bound(&view, plan, objective) > most)
         g_clear_pointer(&plan, plan_free);
     if (plan)
@@ -70,7 +68,6 @@ struct plan *baselines_strategy(const struct baselines *baselines, const struct 
                                            .device_budget = job->device_budget,
                                            .host_budget = job->host_budget};
     uint64_t needed;
-
     return replay_strategy(strategy, &of_layout, job->costs, NULL, &needed, NULL);
 }
 
@@ -98,7 +95,6 @@ static double best_policy(const struct trial_context *context, const struct tria
 {
     double incumbent = trial->policy ? objective_of_plan(context->objective, trial->policy)
                                      : INFINITY;
-
     return context->policy ? fmin(incumbent, objective_of_plan(context->objective, context->policy))
                            : incumbent;
 }
@@ -107,7 +103,6 @@ void trial_run_baselines(const struct trial_context *context, const struct layou
                          struct trial *trial)
 {
     struct baselines *baselines = baselines_new(context->job, spec);
-
     for (guint i = 0; context->strategies && i < context->strategies->len; i++) {
         const struct strategy *strategy = g_ptr_array_index(context->strategies, i);
         trials_take_better(context->objective, &trial->strategy,
@@ -129,7 +124,6 @@ static bool take_plan(const struct trial_context *context, struct plan *plan,
                       struct moment_times *times, struct trial *trial)
 {
     bool better = objective_prefers(context->objective, plan, trial->plan);
-
     trial->plans++;
     if (better) {
         moment_times_free(trial->times);
@@ -157,14 +151,12 @@ static bool try_timed(const struct trial_context *context, const struct candidat
     const struct interval_options options = timed_options(trial->times, margin, flush_early);
     struct moment_times *times;
     struct plan *plan = candidate_plan(candidate, &options, &times);
-
     return take_plan(context, plan, times, trial);
 }
 
 static uint64_t largest_chunk(const struct candidate *candidate)
 {
     uint64_t largest = 0;
-
     for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
         largest = MAX(largest, candidate->layout->chunks[c].slot_bytes);
     return largest;
@@ -176,7 +168,6 @@ static struct moment_times *first_times(const struct trial_context *context,
                                         const struct trial *trial)
 {
     const struct moment_times *times = trial->times ? trial->times : trial->start;
-
     if (!times && context->incumbent)
         times = context->incumbent->times;
     return times ? moment_times_for(times, candidate->trace) : NULL;
@@ -194,7 +185,6 @@ static bool try_first(const struct trial_context *context, const struct candidat
     struct plan *plan = moves ? candidate_plan(candidate, &options, &times)
                               : candidate_plan_still(candidate, &options, &times);
     bool still = plan && !plan->predicted.moves;
-
     if (plan)
         take_plan(context, plan, times, trial);
     moment_times_free(known);
@@ -206,7 +196,6 @@ static void try_reserves(const struct trial_context *context, const struct candi
                          struct trial *trial)
 {
     bool still = try_first(context, candidate, true, trial);
-
     for (int reserves = 1; !still && reserves <= RESERVES_MOST; reserves++) {
         retention_reserve(candidate->retention, largest_chunk(candidate));
         still = try_first(context, candidate, reserves == RESERVES_MOST, trial);
@@ -235,7 +224,6 @@ static void search_locally(const struct trial_context *context, const struct can
                            GRand *random, struct trial *trial)
 {
     const struct effort_budget *effort = &effort_budgets[trial->effort];
-
     for (uint32_t i = 0; i < effort->stretches && !g_atomic_int_get(context->stop); i++) {
         retention_improve(candidate->retention, random, effort->rounds << i, context->stop);
         try_schedules(context, candidate, trial);
@@ -261,7 +249,6 @@ void trial_run(const struct trial_context *context, const struct layout_spec *sp
 {
     struct candidate *candidate = candidate_new(context->job, spec, &trial->placement,
                                                 &trial->needed, &trial->error);
-
     trial->done = true;
     if (!candidate)
         return;

@@ -9,7 +9,6 @@ static struct trial *trial_at(const GArray *trials, guint index)
 static void trial_clear(gpointer data)
 {
     struct trial *trial = data;
-
     plan_free(trial->plan);
     moment_times_free(trial->times);
     plan_free(trial->policy);
@@ -20,7 +19,6 @@ static void trial_clear(gpointer data)
 GArray *trials_new(void)
 {
     GArray *trials = g_array_new(FALSE, TRUE, sizeof(struct trial));
-
     g_array_set_clear_func(trials, trial_clear);
     return trials;
 }
@@ -38,7 +36,6 @@ void trials_take_better(enum objective objective, struct plan **best, struct pla
 const struct plan *trials_best_policy(const GArray *trials, enum objective objective)
 {
     const struct plan *best = NULL;
-
     for (guint i = 0; i < trials->len; i++) {
         const struct plan *plan = trial_at(trials, i)->policy;
         if (plan && objective_prefers(objective, plan, best))
@@ -50,7 +47,6 @@ const struct plan *trials_best_policy(const GArray *trials, enum objective objec
 const struct plan *trials_best_strategy(const GArray *trials, enum objective objective)
 {
     const struct plan *best = NULL;
-
     for (guint i = 0; i < trials->len; i++) {
         const struct plan *plan = trial_at(trials, i)->strategy;
         if (plan && objective_prefers(objective, plan, best))
@@ -69,7 +65,6 @@ static guint next_best(const GArray *trials, enum objective objective, bool layo
                        const uint32_t *ranked, uint32_t count)
 {
     guint best = trials->len;
-
     for (guint i = 0; i < trials->len; i++) {
         const struct trial *trial = trial_at(trials, i);
         bool taken = !trial->plan;
@@ -96,7 +91,6 @@ uint32_t trials_rank(const GArray *trials, enum objective objective, bool layout
 struct plan *trials_choose(const GArray *trials, enum objective objective)
 {
     struct plan *best = NULL;
-
     for (guint i = 0; i < trials->len; i++) {
         const struct trial *trial = trial_at(trials, i);
         struct plan *plans[] = {trial->plan, trial->policy, trial->strategy};
@@ -110,7 +104,6 @@ struct plan *trials_choose(const GArray *trials, enum objective objective)
 void trials_refuse(const GArray *trials, GError **error)
 {
     const struct trial *least = NULL;
-
     for (guint i = 0; i < trials->len; i++) {
         const struct trial *trial = trial_at(trials, i);
         if (trial->error && (!least || trial->needed < least->needed))
@@ -143,7 +136,6 @@ void search_run_baselines(void *data, uint32_t index)
 {
     struct search *search = data;
     struct trial *trial = search_trial(search, search->begin + index);
-
     trial_run_baselines(&search->context, &search_layout(search, trial)->spec, trial);
 }
 
@@ -151,7 +143,6 @@ void search_run_plans(void *data, uint32_t index)
 {
     struct search *search = data;
     struct trial *trial = search_trial(search, search->begin + index);
-
     trial_run(&search->context, &search_layout(search, trial)->spec,
               search->options.seed + search->begin + index, trial);
 }
@@ -161,7 +152,6 @@ static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
     struct search *search = data;
     const struct search_options *options = &search->options;
     bool late = search->deadline && g_get_monotonic_time() > search->deadline;
-
     if (late ||
         (options->progress &&
          !options->progress(options->progress_data, search->begin + done, search->trials->len)))
@@ -196,7 +186,6 @@ void search_add_once(struct search *search, uint32_t layout, struct placement pl
 static void find_best(struct search *search)
 {
     uint32_t best = 0;
-
     search->context.incumbent = trials_rank(search->trials, search->options.objective, false, &best,
                                             1)
                                     ? search_trial(search, best)
@@ -207,7 +196,6 @@ static void find_best(struct search *search)
 bool search_is_over(const struct search *search)
 {
     const struct trial *best = search->context.incumbent;
-
     return g_atomic_int_get(&search->stop) ||
            (search->options.objective == OBJECTIVE_TIME && best &&
             best->plan->predicted.iteration_seconds <= CLOSE_ENOUGH * search->bound);

@@ -29,7 +29,6 @@ static struct plan *plan_quickly(const struct trace *trace, const struct layout 
     struct trial trial = {.placement = {PLACEMENT_TRACED, 0, 0, NULL},
                           .bias = {.parameter_share = timed ? BIAS_PARTS / 2 : 0},
                           .effort = EFFORT_1};
-
     trial_run(&context, &spec, options->seed, &trial);
     g_clear_error(&trial.error);
     moment_times_free(trial.times);
@@ -48,7 +47,6 @@ enum {
 void variant_free(void *data)
 {
     struct variant *variant = data;
-
     search_free(variant->search);
     trace_free(variant->trace);
     plan_free(variant->plan);
@@ -59,7 +57,6 @@ void variant_free(void *data)
 struct search_options variants_remaining(struct variant_search *c, double share)
 {
     struct search_options options = *c->options;
-
     if (c->deadline) {
         double left = (double)(c->deadline - g_get_monotonic_time()) * 1e-6;
         c->stopped |= left <= 0;
@@ -130,7 +127,6 @@ static uint64_t chunk_bytes(const struct layout *layout, const struct trace *of,
                             const struct trace *trace, int list)
 {
     uint64_t bytes = layout->chunk_bytes[list], width = of->list_element_bytes[list];
-
     if (!bytes)
         return layout->chunk_bytes[TRACE_PARAM];
     return width ? layout_align(bytes * trace->list_element_bytes[list] / width) : bytes;
@@ -140,7 +136,6 @@ struct layout *variants_layout(const struct layout *layout, const struct trace *
                                const struct trace *trace)
 {
     struct layout_spec spec = {.given = layout};
-
     for (int list = 0; list < TRACE_LISTS; list++) {
         uint8_t width = trace->list_element_bytes[list];
         spec.chunk_bytes[list] = chunk_bytes(layout, of, trace, list);
@@ -153,7 +148,6 @@ struct layout *variants_layout(const struct layout *layout, const struct trace *
 static void free_named(void *data)
 {
     struct named_layout *named = data;
-
     layout_free(named->layout);
     g_free(named);
 }
@@ -163,7 +157,6 @@ static GPtrArray *own_layouts(const struct search_options *options, const struct
                               const struct trace *trace)
 {
     GPtrArray *layouts = options->layouts ? g_ptr_array_new_with_free_func(free_named) : NULL;
-
     for (guint i = 0; layouts && i < options->layouts->len; i++) {
         const struct named_layout *given = g_ptr_array_index(options->layouts, i);
         struct named_layout *named = g_new0(struct named_layout, 1);
@@ -178,7 +171,6 @@ struct search *variants_search_new(const struct trace *trace, const struct trace
 {
     g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
     struct search_options own = *options;
-
     own.layouts = layouts;
     return search_new(trace, &own);
 }
@@ -188,7 +180,6 @@ struct search_result *variants_search_fully(const struct trace *trace, const str
 {
     g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
     struct search_options own = *options;
-
     own.layouts = layouts;
     return search_plan(trace, &own, error);
 }
@@ -209,7 +200,6 @@ static void make_quick_plan(void *data, uint32_t index)
 {
     struct quick_plans *quick_plans = data;
     const struct variant_search *c = quick_plans->choices;
-
     if (quick_plans->placed[index])
         quick_plans->plans[index] = plan_quickly(quick_plans->placed[index], quick_plans->layout,
                                                  c->best->plan, c->options);
@@ -229,7 +219,6 @@ static void make_quick_plans(struct quick_plans *quick_plans)
 static bool take(struct variant_search *c, struct variant *variant, struct plan *plan)
 {
     bool better = plan && variants_prefers(c, plan, variant->plan);
-
     variants_take_plan(c, variant, plan);
     return better;
 }
@@ -238,7 +227,6 @@ static bool take(struct variant_search *c, struct variant *variant, struct plan 
 static int host_parts(const struct variant_search *c, const struct plan *plan)
 {
     double on_host = 0, all = 0;
-
     for (uint32_t t = 0; t < c->trace->tensor_count; t++) {
         double elements = (double)c->trace->tensors[t].elements;
         all += elements;
@@ -252,7 +240,6 @@ static struct trace *place(const struct variant_search *c, const struct variant 
                            const struct layout *layout, int parts)
 {
     const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)parts, 0, NULL};
-
     if (parts < 0 || parts > (int)PLACEMENT_PARTS ||
         !placement_is_possible(variant->trace, c->options->platform))
         return NULL;
@@ -269,7 +256,6 @@ static void shift_updates(struct variant_search *c, struct variant *variant,
                                       .placed = {placed, place(c, variant, layout, *parts - step),
                                                  place(c, variant, layout, *parts + step)}};
     int side = 0;
-
     make_quick_plans(&quick_plans);
     take(c, variant, quick_plans.plans[0]);
     if (take(c, variant, quick_plans.plans[1]))
@@ -301,7 +287,6 @@ void variants_plan_quickly(struct variant_search *c, struct variant *variant)
     struct layout *layout = variants_layout(c->best->plan->layout, c->best->trace, variant->trace);
     g_autofree uint8_t *on_host = g_memdup2(c->best->plan->choices->host_update,
                                             variant->trace->tensor_count);
-
     if (variant->alternative.choices->host_embedding &&
         placement_is_possible(variant->trace, c->options->platform))
         keep_embedding(variant->trace, on_host);
@@ -326,7 +311,6 @@ struct trace *variants_trace(const struct variant_search *c, const struct run_ch
 static uint64_t most_non_model(const struct trace *trace)
 {
     uint64_t most = 0;
-
     for (uint32_t m = 0; m < trace->operator_count; m++)
         most = MAX(most, trace->non_model_bytes[m]);
     return most;
@@ -338,7 +322,6 @@ static uint64_t most_held(const struct trace *trace)
     g_autofree uint8_t *held = trace_held_buffers(trace);
     g_autofree uint64_t *change = g_new0(uint64_t, trace->operator_count + 1);
     uint64_t alive = 0, most = 0;
-
     for (uint32_t b = 0; held && b < trace->buffer_count; b++)
         if (held[b]) {
             change[trace->buffers[b].first] += trace->buffers[b].bytes;
@@ -360,7 +343,6 @@ static bool link_permits(const struct variant_search *c, const struct trace *tra
     uint64_t bytes = held > o->device_budget ? (held - o->device_budget) * trace->micro_batches : 0;
     uint64_t ns = MAX(costs_copy(o->costs, MOVER_H2D, bytes, 0).alone_ns,
                       costs_copy(o->costs, MOVER_D2H, bytes, 0).alone_ns);
-
     if (o->objective == OBJECTIVE_TRAFFIC)
         return 2 * bytes < objective_traffic(c->best->plan);
     return o->objective == OBJECTIVE_MEMORY || ns < variants_nanoseconds(c->best->plan);

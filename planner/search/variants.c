@@ -15,7 +15,6 @@ enum {
 static void judge_by_time(struct variant_search *c, struct variant *variant)
 {
     uint8_t *outcome = &variant->alternative.outcome;
-
     if (c->options->objective == OBJECTIVE_TIME &&
         variant->alternative.bound >= variants_nanoseconds(c->best->plan))
         *outcome = CERTIFICATE_BOUNDED;
@@ -29,7 +28,6 @@ static void judge_by_time(struct variant_search *c, struct variant *variant)
 static void judge_by_memory(struct variant_search *c, struct variant *variant)
 {
     struct search_options options = variants_remaining(c, 1);
-
     options.device_budget = c->best->plan->device_budget;
     if (!requirement_is_met(variant->trace, &options, NULL)) {
         variant->alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
@@ -46,7 +44,6 @@ static void judge_by_memory(struct variant_search *c, struct variant *variant)
 static bool may_go_on(struct variant_search *c)
 {
     const struct search_options options = variants_remaining(c, 1);
-
     c->stopped |= options.progress &&
                   !options.progress(options.progress_data, c->variants->len, c->variants->len + 1);
     return !c->stopped;
@@ -104,7 +101,6 @@ static void explore_layers(struct variant_search *c, uint32_t batch)
 static void refine_layers(struct variant_search *c)
 {
     uint32_t step = first_step(c);
-
     for (int i = 0; i < HALVINGS && step > 1 && step < c->layers; i++) {
         struct run_choices *best = as_best(c);
         uint32_t first = c->best->first;
@@ -151,7 +147,6 @@ static void explore_masters(struct variant_search *c)
 static void variants_explore(struct variant_search *c, unsigned scope)
 {
     uint32_t step = c->trace->batch * c->trace->micro_batches;
-
     explore_layers(c, c->trace->batch);
     for (uint32_t batch = step; scope & RUN_MICRO_BATCHES && batch > 0; batch--)
         if (step % batch == 0)
@@ -193,7 +188,6 @@ enum { FEW_OPERATORS = 500 };
 static struct variant *find_contender(const struct variant_search *c)
 {
     struct variant *best = NULL;
-
     for (guint i = 0; i < c->variants->len; i++) {
         struct variant *variant = g_ptr_array_index(c->variants, i);
         double nearly = variants_offload_differs(c, variant) ? NEARLY_OFFLOADED : NEARLY;
@@ -224,7 +218,6 @@ static struct search *search_from(struct variant_search *c, const struct variant
     g_autoptr(GPtrArray) layouts = g_ptr_array_new();
     struct named_layout named = {.layout = variant->plan->layout};
     struct search_options options = variants_remaining(c, 1);
-
     options.alone = true;
     options.start = variant->plan->layout;
     if (!variants_offload_differs(c, variant))
@@ -238,7 +231,6 @@ static struct search *search_from(struct variant_search *c, const struct variant
 static void begin_contender(struct variant_search *c)
 {
     struct variant *contender = find_contender(c);
-
     variants_remaining(c, 1);
     if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY)
         return;
@@ -250,7 +242,6 @@ static void begin_contender(struct variant_search *c)
 static void go_on(struct variant_search *c, struct variant *variant)
 {
     const struct search_options options = variants_remaining(c, 1);
-
     if (!variant->search || c->stopped)
         return;
     take_result(c, variant, search_go_on(variant->search, options.time_limit, NULL));
@@ -272,7 +263,6 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     struct run_choices *own = run_choices_of(trace);
     const struct search_options options = variants_remaining(c, c->recognised ? FIRST_SHARE : 1);
     struct variant *variant = variants_add(c, own, trace);
-
     run_choices_free(own);
     variant->search = variants_search_new(trace, c->trace, &options);
     c->full = search_begin(variant->search, error);
@@ -313,7 +303,6 @@ static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
 {
     uint32_t batch = c->trace->batch;
     bool twice = c->traced->second_backward, masters = variants_may_split_masters(c, scope);
-
     return search_lean(c, false, batch, twice, error) ||
            (scope & RUN_OFFLOAD && search_lean(c, true, batch, twice, error)) ||
            (masters && search_lean(c, false, batch, true, error)) ||
@@ -334,7 +323,6 @@ static struct variants_result *finish(struct variant_search *c)
     struct variants_result *result = g_new0(struct variants_result, 1);
     struct certificate_alternative *alternatives = g_new0(struct certificate_alternative,
                                                           c->variants->len);
-
     for (guint i = 0; i < c->variants->len; i++) {
         struct variant *variant = g_ptr_array_index(c->variants, i);
         if (variant == c->best)
@@ -376,7 +364,6 @@ struct variants_result *variants_search(const struct trace *trace,
                                .traced = traced,
                                .variants = g_ptr_array_new_with_free_func(variant_free)};
     struct variants_result *result = NULL;
-
     if (options->time_limit > 0)
         c.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
     if (scope & RUN_RECOMPUTE && replay_is_timed(trace))

@@ -22,7 +22,6 @@ static void set_up(struct fixture *f, GRand *random)
 {
     g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
     uint64_t bytes;
-
     f->trace = random_iteration(random);
     f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     g_assert_nonnull(f->platform);
@@ -55,7 +54,6 @@ static struct sweep *sweep_all(const struct fixture *f)
     g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     uint64_t budget = f->job.device_budget + f->trace->library_bytes;
-
     g_array_append_val(budgets, budget);
     return sweep_run(f->trace, &(struct sweep_options){.layouts = f->layouts,
                                                        .budgets = budgets,
@@ -90,7 +88,6 @@ static void check_same(const struct plan_figures *baseline, const struct plan_fi
 static void test_same_as_a_sweep(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);

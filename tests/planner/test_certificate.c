@@ -26,7 +26,6 @@ static struct plan *search(const struct trace *trace, GRand *random, struct trac
     struct search_options options = {
         .host_budget = UINT64_MAX, .costs = costs, .seed = g_rand_int(random), .threads = 1};
     g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
-
     g_assert_true(sizes_parse_budget(share, trace, &options.device_budget, NULL));
     struct search_result *result = search_plan(trace, &options, NULL);
     struct plan *plan = result ? g_steal_pointer(&result->plan) : NULL;
@@ -40,7 +39,6 @@ static struct plan *search(const struct trace *trace, GRand *random, struct trac
 static void set_up(struct fixture *f, GRand *random)
 {
     struct plan *plan;
-
     f->folder = g_dir_make_tmp("pstar-certificate-XXXXXX", NULL);
     f->trace_path = g_build_filename(f->folder, "run.pstar", NULL);
     f->plan_path = g_build_filename(f->folder, "plan.json", NULL);
@@ -78,7 +76,6 @@ static bool verify_files(const struct fixture *f, GError **error)
     struct costs *costs = costs_new(NULL, NULL, NULL);
     bool fine = trace && verify_plan(plan, trace, costs, NULL, error) && plan->certificate &&
                 verify_certificate(plan, f->plan_path, trace, f->trace_path, error);
-
     costs_free(costs);
     trace_free(trace);
     trace_free(traced);
@@ -89,7 +86,6 @@ static bool verify_files(const struct fixture *f, GError **error)
 static void test_what_is_written_is_verified(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         g_autoptr(GError) error = NULL;
         struct fixture f;
@@ -108,7 +104,6 @@ static void flip(const struct fixture *f, const char *path, GRand *random)
 {
     g_autofree char *contents = NULL;
     gsize length;
-
     g_assert_true(g_file_get_contents(path, &contents, &length, NULL));
     gsize where = (gsize)g_rand_int_range(random, 0, (gint32)length);
     char byte = contents[where];
@@ -123,7 +118,6 @@ static void test_changed_bytes_are_caught(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct fixture f;
-
     set_up(&f, random);
     for (int i = 0; i < FLIPS; i++)
         flip(&f, i % 2 ? f.plan_path : f.trace_path, random);
@@ -135,7 +129,6 @@ static void test_changed_bytes_are_caught(void)
 static void check_refused(const struct fixture *f, uint64_t *figure)
 {
     g_autoptr(GError) error = NULL;
-
     ++*figure;
     g_assert_false(certificate_check(f->plan, f->trace, f->traced, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
@@ -149,7 +142,6 @@ static void check_refused(const struct fixture *f, uint64_t *figure)
 static void test_figures_are_recomputed(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);

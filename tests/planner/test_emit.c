@@ -49,7 +49,6 @@ static json_t *settings(const struct fixture *f, const char *format)
 {
     struct emitted *emitted = emit_settings(format, f->result->plan, f->result->trace);
     json_t *root = json_loads(emitted->text, 0, NULL);
-
     g_assert_nonnull(root);
     g_assert_cmpuint(emitted->lost->len, >=, 2);
     emitted_free(emitted);
@@ -86,7 +85,6 @@ static void check_deepspeed(const struct fixture *f)
     const json_t *zero = json_object_get(root, "zero_optimization");
     const json_t *optimizer = json_object_get(zero, "offload_optimizer");
     double ratio = optimizer ? 1 : 0;
-
     if (json_object_get(optimizer, "ratio"))
         ratio = json_real_value(json_object_get(optimizer, "ratio"));
     g_assert_cmpfloat(ratio, >=, summary.updated_on_host);
@@ -107,7 +105,6 @@ static void check_fsdp(const struct fixture *f)
 {
     json_t *root = settings(f, "fsdp");
     const json_t *fsdp = json_object_get(root, "fsdp_config");
-
     if (!f->result->plan->host_pool_bytes)
         g_assert_false(json_is_true(json_object_get(fsdp, "fsdp_offload_params")));
     g_assert_cmpint(count(fsdp, "fsdp_min_num_params"), >, 0);
@@ -117,7 +114,6 @@ static void check_fsdp(const struct fixture *f)
 static void test_any_plan(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random, i % 2 ? "40%" : "70%");
@@ -140,7 +136,6 @@ static void test_resident(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct fixture f;
-
     set_up(&f, random, "400%");
     while (f.result->plan->action_count || uses_host(f.result->trace) ||
            plan_summary_of(f.result->plan, f.result->trace).states_on_host > 0) {

@@ -16,7 +16,6 @@ static char *explained(const struct plan *plan, const struct trace *trace)
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
-
     explain_plan(plan, trace, out);
     fclose(out);
     return text;
@@ -26,7 +25,6 @@ static void check_size(const char *text, const char *label, uint64_t bytes)
 {
     g_autofree char *size = size_format(bytes);
     const char *line = strstr(text, label);
-
     g_assert_nonnull(line);
     const char *end = strchr(line + 1, '\n'), *found = strstr(line, size);
     g_assert_nonnull(found);
@@ -36,7 +34,6 @@ static void check_size(const char *text, const char *label, uint64_t bytes)
 static void check_text(const struct plan *plan, const struct trace *trace)
 {
     char *text = explained(plan, trace);
-
     check_size(text, "host to device", plan->predicted.h2d_bytes);
     check_size(text, "device to host", plan->predicted.d2h_bytes);
     check_size(text, "peak device memory", plan->predicted.peak_device_bytes);
@@ -54,7 +51,6 @@ static void check_text(const struct plan *plan, const struct trace *trace)
 static void test_figures(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         struct trace *trace = random_iteration(random);
         struct costs *costs = costs_new(NULL, NULL, NULL);

@@ -61,7 +61,6 @@ static void tear_down(struct fixture *f)
 static void place(struct fixture *f, const struct placement *placement)
 {
     struct trace *placed = placement_trace(placement, f->trace, f->layout, f->platform);
-
     memset(f->on_host, 2, f->layout->group_count);
     for (uint32_t m = 0; m < placed->operator_count; m++) {
         const struct trace_operator *op = &placed->operators[m];
@@ -79,7 +78,6 @@ static void place(struct fixture *f, const struct placement *placement)
 static void check_tail(const struct fixture *f, const struct placement *placement)
 {
     double tail = (double)placement->tail / PLACEMENT_PARTS * (double)f->total, after = 0;
-
     for (uint32_t g = f->layout->group_count; g-- > 0;) {
         after += (double)f->elements[g];
         if (after <= tail)
@@ -93,7 +91,6 @@ static void check_share(const struct fixture *f, const struct placement *placeme
 {
     double share = (double)placement->parts / PLACEMENT_PARTS, before = 0, host = 0;
     bool anywhere = placement->pattern == PLACEMENT_SPREAD && !placement->tail;
-
     for (uint32_t g = 0; g < f->layout->group_count; g++) {
         if (f->on_host[g] == 2)
             return; /* what this group would have been is not to be seen */
@@ -111,7 +108,6 @@ static void check_mix(const struct fixture *f, const struct placement *placement
 {
     g_autofree double *mixed = g_new0(double, f->layout->group_count);
     double sum = 0, off = 0;
-
     for (uint32_t t = 0; t < f->trace->tensor_count; t++) {
         double elements = f->mix[t] * (double)f->trace->tensors[t].elements;
         mixed[group_of(f, t)] += elements;
@@ -133,14 +129,12 @@ static struct placement random_placement(const struct fixture *f, GRand *random)
     uint8_t pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_SPREAD, PLACEMENT_PATTERNS);
     uint16_t parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
     uint16_t tail = g_rand_boolean(random) ? (uint16_t)g_rand_int_range(random, 0, parts + 1) : 0;
-
     return (struct placement){pattern, parts, tail, pattern == PLACEMENT_MIXED ? f->mix : NULL};
 }
 
 static void test_shares(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
@@ -159,7 +153,6 @@ static void test_all_or_none(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct fixture f;
-
     set_up(&f, random);
     for (int all = 0; all < 2; all++)
         for (uint32_t tail = 0; tail <= (all ? PLACEMENT_PARTS : 0); tail += PLACEMENT_PARTS / 2) {
@@ -177,7 +170,6 @@ static struct layout *pack_apart(const struct fixture *f)
     g_autofree uint32_t *order = g_new(uint32_t, f->trace->tensor_count);
     struct layout_spec spec = {.order = order};
     uint32_t count = 0;
-
     memcpy(spec.chunk_bytes, f->layout->chunk_bytes, sizeof spec.chunk_bytes);
     for (uint32_t odd = 0; odd < 2; odd++)
         for (uint32_t t = odd; t < f->trace->tensor_count; t += 2)
@@ -190,7 +182,6 @@ static void test_scattered(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     uint32_t scattered = 0;
-
     for (int i = 0; i < CASES; i++) {
         struct placement placement = {
             .pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_SPREAD, PLACEMENT_MIXED),
@@ -228,7 +219,6 @@ static void test_joined(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int joined = 0;
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
@@ -257,7 +247,6 @@ static void test_unknown_times(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct fixture f;
-
     set_up(&f, random);
     for (uint16_t parts = 0; parts <= PLACEMENT_PARTS; parts += PLACEMENT_PARTS) {
         struct placement one_side = {PLACEMENT_SPREAD, parts, 0, NULL};

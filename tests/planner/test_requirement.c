@@ -30,7 +30,6 @@ static void test_no_layout_needs_less(void)
                                           .device_budget = INT64_MAX,
                                           .host_budget = UINT64_MAX};
         uint64_t needed = requirement_device_bytes(trace, &options, NULL), least = UINT64_MAX;
-
         for (guint i = 0; i < choices->items->len; i++) {
             const struct layout_spec *spec =
                 &g_array_index(choices->items, struct layout_choice, i).spec;

@@ -23,7 +23,6 @@ struct fixture {
 static struct layout_spec random_spec(const struct trace *trace, GRand *random, uint32_t *order)
 {
     struct layout_spec spec = {.order = g_rand_boolean(random) ? order : NULL};
-
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         order[t] = t;
     for (uint32_t t = trace->tensor_count; t > 1; t--) {
@@ -42,7 +41,6 @@ static void set_up(struct fixture *f, GRand *random)
 {
     uint32_t order[64];
     uint64_t needed;
-
     f->trace = random_iteration(random);
     g_assert_cmpuint(f->trace->tensor_count, <=, G_N_ELEMENTS(order));
     f->non_model = non_model_place(f->trace);
@@ -83,7 +81,6 @@ static void check_headroom(const struct retention *retention)
     const struct reuses *reuses = retention->reuses;
     g_autofree int64_t *headroom = g_memdup2(reuses->room,
                                              reuses->moment_count * sizeof *reuses->room);
-
     for (uint32_t g = 0; g < reuses->count; g++) {
         const struct reuse *reuse = &reuses->items[g];
         uint32_t m = reuse->from;
@@ -103,7 +100,6 @@ static void check_headroom(const struct retention *retention)
 static void check_plan(const struct fixture *f, struct plan *plan)
 {
     g_autoptr(GError) error = NULL;
-
     verify_plan(plan, f->trace, f->costs, NULL, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(plan->predicted.peak_device_bytes, <=, f->job.device_budget);
@@ -122,7 +118,6 @@ static void check_policies(const struct fixture *f)
     const struct layout_spec spec = {.given = f->candidate->layout};
     const struct replay_view view = {f->trace, f->candidate->accesses, f->costs};
     struct baselines *baselines = baselines_new(&f->job, &spec);
-
     for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
         struct plan *plan = baselines_policy(baselines, *p, OBJECTIVE_TIME, INFINITY);
         check_plan(f, plan);
@@ -140,7 +135,6 @@ static struct interval_options random_options(GRand *random, const struct moment
 {
     struct interval_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
                                        .flush_early = g_rand_boolean(random)};
-
     if (!times || g_rand_int_range(random, 0, 4) == 0)
         return options;
     options.times = times;
@@ -153,7 +147,6 @@ static struct interval_options random_options(GRand *random, const struct moment
 static void check_times(const struct moment_times *times, const struct plan *plan)
 {
     int32_t n = (int32_t)times->moment_count;
-
     g_assert_cmpuint(times->moment_count, ==, plan->moment_count);
     for (int32_t m = 1 - 2 * n; m < 2 * n; m++) {
         g_assert_cmpint(moment_times_ns(times, m), >=, moment_times_ns(times, m - 1));
@@ -175,7 +168,6 @@ static struct retention_bias random_bias(GRand *random)
 static void retain_otherwise(struct retention *retention, int round, GRand *random)
 {
     const struct retention_bias bias = random_bias(random);
-
     if (round == 0)
         retention_choose(retention, &bias);
     else if (g_rand_boolean(random))
@@ -188,7 +180,6 @@ static void test_plans_move_what_is_reckoned(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int straight = 0, planned = 0;
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
@@ -224,7 +215,6 @@ static void test_plans_move_what_is_reckoned(void)
 static uint64_t enumerate(const struct reuses *reuses, const GArray *order)
 {
     uint64_t least = UINT64_MAX;
-
     for (uint32_t set = 0; set < 1u << order->len; set++) {
         struct retention *retention = retention_new(reuses);
         g_autofree int64_t *headroom = g_memdup2(reuses->room,
@@ -255,7 +245,6 @@ static uint64_t check_bound(const struct reuses *reuses, uint64_t least, GRand *
     g_autofree uint64_t *best = traffic_prices_find(reuses);
     g_autofree uint64_t *price = g_new(uint64_t, reuses->moment_count);
     uint64_t bound = bound_traffic(reuses, best);
-
     for (int round = 0; round < 5; round++) {
         for (uint32_t m = 0; m < reuses->moment_count; m++)
             price[m] = g_rand_boolean(random) ? best[m] : g_rand_int(random) >> 2 * round;
@@ -269,7 +258,6 @@ static void test_small_iterations_against_enumeration(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int enumerated = 0, optimal = 0, tight = 0;
-
     for (int i = 0; i < 40 * CASES && enumerated < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
@@ -314,7 +302,6 @@ static void test_what_leaves_is_spread(void)
     uint64_t bytes[USED_ONCE], used[USED_ONCE];
     int64_t room[USED_ONCE];
     struct reuses reuses = {USED_ONCE, USED_ONCE, USED_ONCE, first, items, bytes, used, room, 0};
-
     for (uint32_t retained = 1; retained < USED_ONCE - 1; retained++) {
         use_each_once(&reuses, retained);
         struct retention *retention = retention_new(&reuses);

@@ -21,7 +21,6 @@ static void set_up(struct fixture *f, GRand *random)
 {
     uint64_t bytes;
     g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
-
     f->trace = random_iteration(random);
     f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     g_assert_nonnull(f->platform);
@@ -56,7 +55,6 @@ static struct sweep *default_sweep(const struct fixture *f)
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_autoptr(GPtrArray) strategies = strategy_parse_list("all", NULL);
     uint64_t budget = f->options.device_budget + f->trace->library_bytes;
-
     g_array_append_val(budgets, budget);
     return sweep_run(f->trace,
                      &(struct sweep_options){.layouts = layouts,
@@ -79,7 +77,6 @@ static bool is_better(enum objective objective, const struct plan_figures *a,
 static void check_against_sweep(const struct fixture *f, const struct plan *plan)
 {
     struct sweep *sweep = default_sweep(f);
-
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].fits &&
             is_better(f->options.objective, &sweep->rows[r].figures, &plan->predicted))
@@ -92,7 +89,6 @@ static void check_against_sweep(const struct fixture *f, const struct plan *plan
 static void test_never_worse_than_any(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         g_autoptr(GError) error = NULL;
         struct fixture f;
@@ -116,7 +112,6 @@ static char *plan_text(const struct plan *plan)
 {
     g_autofree char *path = g_build_filename(g_get_tmp_dir(), "pstar-plan-XXXXXX", NULL);
     char *text = NULL;
-
     g_close(g_mkstemp(path), NULL);
     g_assert_true(plan_write(plan, path, NULL));
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
@@ -127,7 +122,6 @@ static char *plan_text(const struct plan *plan)
 static void test_same_seed_same_plan(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < 3; i++) {
         g_autofree char *expected = NULL;
         struct fixture f;
@@ -151,7 +145,6 @@ static void test_what_would_fit(void)
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     g_autoptr(GError) error = NULL;
     struct fixture f;
-
     set_up(&f, random);
     f.options.device_budget = 1;
     g_assert_null(search_plan(f.trace, &f.options, &error));
@@ -172,7 +165,6 @@ static void test_what_would_fit(void)
 static void test_least_memory(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < 4; i++) {
         struct fixture f;
         set_up(&f, random);

@@ -48,7 +48,6 @@ static double random_bound(const struct time_model *model, GRand *random)
 {
     uint32_t count = model->windows->count;
     g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
-
     for (uint32_t w = 0; w < count; w++)
         prices[w] = (struct certificate_window){
             .h2d = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 3),
@@ -66,7 +65,6 @@ static struct time_model *new_model(const struct fixture *f)
     g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     const struct time_job job = {&plan, {f->sides[0], f->sides[1]}, f->costs};
     struct time_model *model = NULL;
-
     time_windows_choose(f->trace, reuses, TIME_WINDOWS_MOST, moments);
     if (moments->len)
         model = time_model_new(&job, reuses, (uint32_t *)(void *)moments->data, moments->len);
@@ -77,7 +75,6 @@ static struct time_model *new_model(const struct fixture *f)
 static void find_bound(struct fixture *f, GRand *random)
 {
     struct time_model *model = new_model(f);
-
     f->bound = 0;
     if (!model)
         return;
@@ -112,7 +109,6 @@ static struct platform *random_platform(int clock, GRand *random)
                                            "\"device_bytes\": 1000, \"host_bytes\": 1000");
     g_autoptr(GError) error = NULL;
     g_autoptr(GPtrArray) curves = g_ptr_array_new_with_free_func(g_free);
-
     g_ptr_array_add(curves, curve("h2d", h2d));
     g_ptr_array_add(curves, curve("d2h", d2h));
     g_ptr_array_add(curves, curve("compute_fp32", 1e-3));
@@ -182,7 +178,6 @@ static void tear_down(struct fixture *f)
 static void check(const struct fixture *f, struct plan *plan, double *least)
 {
     double seconds = plan->predicted.iteration_seconds;
-
     if (f->bound > seconds + 2e-9)
         g_test_message("bound %.9f, %s plan %.9f, look-ahead %u, %s, %s", f->bound, plan->made_by,
                        seconds, plan->look_ahead, clocks[f->clock],
@@ -198,7 +193,6 @@ static bool retain_reuse(struct retention *retention, uint32_t g)
     const struct reuses *reuses = retention->reuses;
     const struct reuse *reuse = &reuses->items[g];
     bool fits = true;
-
     retention->retained[g] = 1;
     for (uint32_t i = 1; i <= reuse_span(reuses, reuse); i++) {
         uint32_t m = (reuse->from + i) % reuses->moment_count;
@@ -213,7 +207,6 @@ static bool retain_reuse(struct retention *retention, uint32_t g)
 static bool retain_set(struct candidate *candidate, uint32_t set)
 {
     bool fits = true;
-
     retention_free(candidate->retention);
     candidate->retention = retention_new(candidate->reuses);
     for (guint i = 0; i < candidate->retention->order->len && fits; i++)
@@ -231,7 +224,6 @@ static void check_schedules(const struct fixture *f, struct candidate *candidate
     static const uint32_t look_aheads[] = {0, 2, 1000};
     guint reuses = candidate->retention->order->len;
     uint32_t sets = reuses <= REUSES_ENUMERATED ? 1u << reuses : 4;
-
     for (uint32_t set = 0; set < sets; set++) {
         bool fits = true;
         if (reuses <= REUSES_ENUMERATED)
@@ -276,7 +268,6 @@ static void check_placement(const struct fixture *f, const struct placement *pla
                                       .host_budget = UINT64_MAX};
     uint64_t needed;
     struct candidate *candidate = candidate_new(&job, &f->spec, placement, &needed, NULL);
-
     if (candidate) {
         for (int i = 0; i < 3; i++)
             check(f, random_policy_plan(f, candidate, random), least);
@@ -291,7 +282,6 @@ static void test_no_schedule_is_faster(void)
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     double sum = 0;
     int bounded = 0, close = 0;
-
     for (int i = 0; i < CASES; i++) {
         struct placement placement = {.pattern = PLACEMENT_TRACED};
         double least = INFINITY;
@@ -321,7 +311,6 @@ static void test_no_schedule_is_faster(void)
 static uint64_t fixed_host_ns(const struct trace *trace)
 {
     uint64_t ns = 0;
-
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         if (op->place == TRACE_ON_HOST && op->phase != TRACE_UPDATE_PHASE)
@@ -336,7 +325,6 @@ static void test_host_operators_count(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int counted = 0;
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);

@@ -85,7 +85,6 @@ static void set_up(struct fixture *f, GRand *random)
 {
     static const char *const links[] = {"h2d=100MB/s,d2h=100MB/s", "h2d=2GB/s,d2h=1GB/s"};
     uint8_t recompute[LAYERS], offloaded[LAYERS] = {0};
-
     f->config = (struct model_config){.name = "small",
                                       .layers = LAYERS,
                                       .width = 64,
@@ -138,7 +137,6 @@ static void certify(struct variants_result *result)
 {
     struct plan *plan = result->best->plan;
     struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
-
     variants_list(result, certificate);
     certificate->time.achieved = (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
 }
@@ -173,7 +171,6 @@ static void check_plan(const struct fixture *f, const struct variants_result *re
 static void check_alternatives(const struct fixture *f, const struct plan *plan)
 {
     struct recognised *recognised = recognise(f->trace, NULL);
-
     for (uint32_t i = 0; i < plan->certificate->alternative_count; i++) {
         const struct certificate_alternative *a = &plan->certificate->alternatives[i];
         struct search_options options = f->options;
@@ -201,7 +198,6 @@ static bool passes(const struct fixture *f, const struct plan *plan)
 {
     g_autoptr(GError) error = NULL;
     bool ok = verify_alternatives(plan, f->trace, f->costs, f->options.platform, &error);
-
     g_assert_true(ok || g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID) ||
                   g_error_matches(error, TRACE_ERROR, TRACE_ERROR_INVALID));
     return ok;
@@ -244,7 +240,6 @@ static void check_lies(const struct fixture *f, struct plan *plan)
 static void test_property(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         g_autoptr(GError) error = NULL;
         struct fixture f;
@@ -315,7 +310,6 @@ static void test_only_way(void)
     g_autoptr(GError) error = NULL;
     uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
-
     set_up(&f, random);
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *retained = derive(recognised, f.trace, NULL, NULL, false);
@@ -365,7 +359,6 @@ static void test_split_masters(void)
     g_autoptr(GError) error = NULL;
     uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
-
     set_up(&f, random);
     struct trace *whole = synthesise(&f, 2, 1, every, NULL);
     struct recognised *of_whole = recognise(whole, NULL);
@@ -401,7 +394,6 @@ static void test_offload_only(void)
     g_autoptr(GError) error = NULL;
     uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
-
     set_up(&f, random);
     struct trace *retained = synthesise(&f, 8, 1, NULL, NULL);
     struct trace *held = synthesise(&f, 8, 1, every, every);
@@ -441,7 +433,6 @@ static void test_micro_batches(void)
     g_autoptr(GError) error = NULL;
     uint8_t every[LAYERS] = {1, 1, 1, 1};
     struct fixture f;
-
     set_up(&f, random);
     struct trace *whole = synthesise(&f, 8, 1, every, NULL);
     struct trace *parts = synthesise(&f, 2, 4, every, NULL);
