@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* The trace with all updates on either side; NULL: they stay where they are. */
+/* The trace with all updates on either side; both are NULL if updates cannot be placed. */
 struct sides {
     const struct trace *trace;
     struct trace *device, *host;
@@ -62,7 +62,7 @@ uint64_t work_bound(const struct trace *trace, const struct platform *platform, 
     return ns;
 }
 
-/* The bound is concave in the price. */
+/* The bound is concave in the price, so thirds can be discarded. */
 uint64_t work_bound_best(const struct trace *trace, const struct platform *platform,
                          uint64_t *host_price)
 {
@@ -84,14 +84,13 @@ uint64_t work_bound_best(const struct trace *trace, const struct platform *platf
     return ns;
 }
 
-/* Bytes times BOUND_PRICE_SCALE: sums of prices below 2^64, of bytes below 2^61, have room in it.
- */
+/* Bytes times BOUND_PRICE_SCALE. Sums of prices stay below 2^64 and bytes below 2^61. */
 __extension__ typedef __int128 scaled_bytes;
 
 /* Above every cost. */
 #define NEVER ((scaled_bytes)1 << 120)
 
-/* Sum of the prices before each moment: [moment_count + 1]. */
+/* Returns the sum of the prices before each moment: [moment_count + 1]. */
 static uint64_t *sum_prices(const struct reuses *reuses, const uint64_t *price)
 {
     uint64_t *paid = g_new0(uint64_t, reuses->moment_count + 1);
@@ -100,7 +99,7 @@ static uint64_t *sum_prices(const struct reuses *reuses, const uint64_t *price)
     return paid;
 }
 
-/* What the moments of the gap's span cost, a byte. */
+/* Returns the price of a byte over the moments of the interval. */
 static uint64_t span_price(const struct reuses *reuses, const struct reuse *reuse,
                            const uint64_t *paid)
 {
@@ -110,7 +109,8 @@ static uint64_t span_price(const struct reuses *reuses, const struct reuse *reus
     return paid[reuses->moment_count] - before + paid[reuse->to];
 }
 
-/* One gap: `cost` by what the chunk is before the use (1: dirty) becomes that before the next. */
+/* Advances over one interval: `cost` holds the least cost by whether the chunk is dirty (1) or not.
+ */
 static void pass(const struct reuse *reuse, scaled_bytes copy, scaled_bytes room,
                  scaled_bytes cost[2])
 {
@@ -129,7 +129,7 @@ static void pass(const struct reuse *reuse, scaled_bytes copy, scaled_bytes room
     cost[1] = next[1];
 }
 
-/* The cheapest way through the gaps of a chunk from state `start` back to it. */
+/* Returns the cheapest way through the intervals of a chunk from state `start` back to it. */
 static scaled_bytes cheapest_cycle(const struct reuses *reuses, uint32_t chunk,
                                    const uint64_t *paid, int start)
 {
@@ -151,7 +151,7 @@ uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price)
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         if (reuses->first[c] < reuses->first[c + 1])
             bound += MIN(cheapest_cycle(reuses, c, paid, 0), cheapest_cycle(reuses, c, paid, 1));
-    /* Traffic is whole bytes, and not negative. */
+    /* Traffic is a whole number of bytes, and not negative. */
     return bound > 0 ? (uint64_t)((bound + BOUND_PRICE_SCALE - 1) / BOUND_PRICE_SCALE) : 0;
 }
 

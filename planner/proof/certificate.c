@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A mix for a search to begin with need not be the best. */
+/* The mix only starts a search, so a rough one will do. */
 enum { MIX_WINDOWS = 24 };
 #define MIX_CLOSE 5e-3
 
@@ -16,7 +16,7 @@ static uint64_t achieved_ns(const struct plan *plan)
     return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
 }
 
-/* A group whose updates the plan has on both sides is outside of what the bound covers. */
+/* The bound does not cover a group whose updates the plan has on both sides. */
 static bool groups_are_whole(const struct plan *plan)
 {
     const struct layout *layout = plan->layout;
@@ -44,7 +44,7 @@ static struct trace *all_on(const struct time_proof_job *job, int on_host)
     return model_place_updates(job->traced, where, job->platform, NULL);
 }
 
-/* The model of the job in these windows; with `either_side`, of updates on either. */
+/* Makes the model of these windows; with `either_side`, updates may run on either side. */
 static struct time_model *make_model(const struct time_proof_job *job, const struct reuses *reuses,
                                      const uint32_t *moments, uint32_t count, bool either_side)
 {
@@ -58,7 +58,7 @@ static struct time_model *make_model(const struct time_proof_job *job, const str
     return model;
 }
 
-/* Whole nanoseconds, rounded down: a schedule's time is whole too, but sums of roundings. */
+/* Rounds down to whole nanoseconds: the times of a schedule are whole but sums of roundings. */
 static uint64_t bound_ns(const struct time_model *model, const struct certificate_window *prices)
 {
     scaled_ns bound = time_model_bound(model, prices, NULL);
@@ -117,7 +117,7 @@ static bool prices_are_possible(const struct certificate_time *time)
     return true;
 }
 
-/* UINT64_MAX where the windows are none of this run. */
+/* Returns UINT64_MAX if the windows do not belong to this run. */
 static uint64_t recompute(const struct time_proof_job *job, const struct certificate_time *time)
 {
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
@@ -188,7 +188,7 @@ static void prove_traffic(const struct plan *plan, const struct trace *trace,
     reuses_free(reuses);
 }
 
-/* The proof of the traffic, which needs nothing of that of the time. */
+/* The proof of the traffic, which runs beside that of the time. */
 struct traffic_proof {
     const struct plan *plan;
     const struct trace *trace;
@@ -217,7 +217,8 @@ struct costs *certificate_costs(const struct certificate *certificate, GError **
     return costs;
 }
 
-/* With what times are computed, from the certificate; false where that does not read. */
+/* Reads what times are computed from; returns false if the certificate's platform or link is
+ * invalid. */
 static bool begin_times(const struct plan *plan, const struct trace *trace,
                         const struct trace *traced, struct platform **platform,
                         struct costs **costs, struct time_proof_job *job, GError **error)
@@ -268,7 +269,7 @@ static bool same(const char *what, uint64_t stated, uint64_t found, GError **err
     return false;
 }
 
-/* Prices by moment; NULL where a price is of no moment. */
+/* Returns the prices by moment, or NULL if one names a moment that does not exist. */
 static uint64_t *spread_prices(const struct certificate_traffic *traffic, uint32_t moment_count)
 {
     uint64_t *price = g_new0(uint64_t, moment_count);

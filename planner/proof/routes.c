@@ -5,7 +5,7 @@ static bool may_begin(const struct trace_operator *op)
     return op->place == TRACE_ON_DEVICE && op->phase != TRACE_UPDATE_PHASE;
 }
 
-/* The first moment of the update, if it ends the iteration; operator_count where there is none. */
+/* Returns the first moment of the update if it ends the iteration, otherwise operator_count. */
 static uint32_t find_update(const struct trace *trace)
 {
     uint32_t m = trace->operator_count;
@@ -47,7 +47,7 @@ bool time_windows_are_possible(const struct trace *trace, const uint32_t *moment
     return count > 0 && count <= UINT16_MAX;
 }
 
-/* No price of room is worth while where everything has room. */
+/* Where everything has room, no price of room is useful. */
 static uint64_t all_bytes(const struct reuses *reuses)
 {
     uint64_t bytes = 0;
@@ -97,29 +97,29 @@ enum route_state {
     HOST,
     BOTH,
     DEVICE,
-    WANTED, /* on the device only, and a host operator is to read them */
-    STALE,  /* on the device only, and a host operator is to write them: no use there any more */
+    WANTED, /* only on the device, and a host operator is to read them */
+    STALE,  /* only on the device and useless there, since a host operator is to write them */
     STATES
 };
 G_STATIC_ASSERT(STATES == ROUTE_STATES);
 
 enum route_event_kind {
-    BEGINS,       /* a window, for what is on the device then */
-    BEGINS_USED,  /* with an operator that uses the chunk, and whose room is not for sale */
-    BEGINS_FRESH, /* with one that needs no old bytes */
+    BEGINS,       /* a window, for chunks on the device */
+    BEGINS_USED,  /* a window, with an operator that uses the chunk, whose room is free */
+    BEGINS_FRESH, /* a window, with an operator that overwrites the chunk */
     READ,
     WRITE,
     OVERWRITE,
     HOST_READ,
     HOST_WRITE,
     KINDS,
-    LAST = 16 /* nothing is alive in it afterwards */
+    LAST = 16 /* flag: nothing in the chunk is alive afterwards */
 };
 
 #define NONE       STATES
 #define IMPOSSIBLE ((scaled_ns)1 << 120)
 
-/* What each state becomes. */
+/* The state after each kind of event. */
 static const uint8_t becomes[KINDS][STATES] = {
     [BEGINS] = {HOST, BOTH, DEVICE, WANTED, STALE},
     [BEGINS_USED] = {NONE, BOTH, DEVICE, WANTED, NONE},
@@ -131,7 +131,7 @@ static const uint8_t becomes[KINDS][STATES] = {
     [HOST_WRITE] = {HOST, HOST, STALE, STALE, STALE},
 };
 
-/* What copies within a window can make of a state, and how many each way. */
+/* What copies within a window can make of a state, and how many go each way. */
 static const struct {
     uint8_t from, to, h2d, d2h;
 } copies[] = {
@@ -160,10 +160,10 @@ static uint8_t kind_of(uint32_t flags)
 }
 
 struct route_event {
-    uint32_t position; /* from the first window's beginning */
+    uint32_t position; /* counted from the beginning of the first window */
     uint16_t window;
     uint8_t kind;
-    bool begins; /* the window, with its operator */
+    bool begins; /* its operator begins the window */
 };
 
 static GArray **sort_events(const struct accesses *accesses, const struct time_windows *windows)
@@ -183,7 +183,7 @@ static GArray **sort_events(const struct accesses *accesses, const struct time_w
     return events;
 }
 
-/* How surely it is known where the chunk is after the event. */
+/* Ranks events by how surely the state after them is known. */
 static int certainty(uint8_t kind)
 {
     switch (kind & ~LAST) {
@@ -207,7 +207,7 @@ static uint8_t state_after(uint8_t kind)
         return kind & LAST ? HOST : DEVICE;
     case READ:
         return kind & LAST ? HOST : BOTH;
-    default: /* nothing on the device has written it */
+    default: /* no operator of the device has written it */
         return HOST;
     }
 }
@@ -218,7 +218,7 @@ static void add_step(GArray *steps, uint32_t window, uint8_t kind)
     g_array_append_val(steps, step);
 }
 
-/* The windows that begin after `window` until that of the event, then the event. */
+/* Appends the windows that begin after `window` up to that of the event, then the event. */
 static void add_event(GArray *steps, const struct route_event *event, uint32_t window,
                       uint32_t until, uint32_t count)
 {
@@ -281,9 +281,9 @@ void routes_free(struct route *routes, uint32_t chunk_count)
     g_free(routes);
 }
 
-/* ---- the cheapest ---- */
+/* ---- the cheapest route ---- */
 
-/* Copies within the window: `cost` of each state before them becomes that after. */
+/* Allows copies within the window: updates `cost` of each state, and where it came from. */
 static void copy(const struct route_chunk *chunk, const struct certificate_window *price,
                  scaled_ns cost[STATES], uint8_t *from)
 {
@@ -302,7 +302,7 @@ static void copy(const struct route_chunk *chunk, const struct certificate_windo
         cost[s] = next[s];
 }
 
-/* `from` of each state after: the one before. */
+/* Applies an event; `from` receives the state before it for each state after it. */
 static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost[STATES],
                    uint8_t *from)
 {
@@ -319,8 +319,9 @@ static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost
         cost[s] = next[s];
 }
 
-/* from[i][s]: the state before step i of the way that is in s after the step and the copies behind
- * it; two states in one byte: that between step and copies is s / STATES. */
+/* from[i][s] describes the route that is in state s after step i and the copies behind it. One byte
+ * holds two states: that before the step is from % STATES, that between step and copies is from /
+ * STATES. */
 scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
                          const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES])
 {

@@ -1,10 +1,10 @@
-/* The cheapest way of one chunk through the windows of an iteration, cyclic, by dynamic programming
- * in integers.
+/* Time windows, and the cheapest route of one chunk through them: cyclic, by dynamic programming in
+ * integers.
  *
- * At any time a chunk's valid bytes are on the host only, on both sides, or on the device only;
- * there, a host operator may already want them, whose work may be late beside the device's: it has
- * only read, or it writes and makes the device's stale. In each window a copy to the device and one
- * to the host have a price, and so has each byte that is on the device when the window begins. */
+ * At any time a chunk's valid bytes are on the host, on both sides, or only on the device. In the
+ * last case a host operator that runs late may already want them, either to read them or to
+ * overwrite them, which makes the device's copy stale. In each window a copy in either direction
+ * has a price, and so has each byte that is on the device when the window begins. */
 #ifndef PSTAR_PLANNER_PROOF_ROUTES_H
 #define PSTAR_PLANNER_PROOF_ROUTES_H
 
@@ -12,11 +12,11 @@
 #include "chunks/certificate.h"
 #include "planner/schedule/reuse.h"
 
-/* An iteration cut into windows, for the lower bound of its time. A window begins with an operator
- * on the device, or when the device has done all that is before the update; it ends where the next
- * one begins, and the last wraps round. */
+/* Cuts an iteration into windows for the time bound. A window begins with an operator of the
+ * device, or when the device has finished everything before the update. It ends where the next one
+ * begins; the last one wraps around. */
 
-/* What is limited in a window: nanoseconds of four resources, and bytes of room at its start. */
+/* The limits of a window: nanoseconds of four resources, and bytes of room at its start. */
 enum window_resource {
     WINDOW_COMPUTE,
     WINDOW_H2D,
@@ -27,71 +27,71 @@ enum window_resource {
 };
 
 struct time_window {
-    uint32_t moment; /* of the operator that it begins with, or of the first update */
-    uint64_t room;   /* there, beside non-model data and that operator's own chunks; at the update,
-                        all that anything could take */
-    bool of_update;  /* it begins before its operator has what it needs */
+    uint32_t moment; /* of the operator that begins it, or of the first update */
+    uint64_t room;   /* beside non-model data and the chunks of that operator; at the update, the
+                        bytes of all chunks */
+    bool of_update;  /* begins at the update, before its operator has what it needs */
 };
 
 struct time_windows {
     uint32_t count, moment_count;
     struct time_window *items;
-    uint16_t *of_moment; /* [moment_count]; those before the first window's are of the last */
+    uint16_t *of_moment; /* [moment_count]; moments before the first window belong to the last */
 };
 
 #define TIME_WINDOWS_MOST 60 /* of a certificate */
 
-/* The moments at which windows should begin: in each of at most `most` equal stretches of forward
- * and backward, the operator on the device that leaves the least room; and the first update, if
- * nothing but updates follows. Appends them to `moments` (uint32_t), ascending; none where forward
- * and backward have none. */
+/* Appends the moments at which windows should begin to `moments` (uint32_t), ascending. Forward and
+ * backward are cut into at most `most` equal parts; in each, the window begins with the device
+ * operator that leaves the least room. The first update follows if only updates come after it.
+ * Appends nothing if forward and backward have no device operator. */
 void time_windows_choose(const struct trace *trace, const struct reuses *reuses, uint32_t most,
                          GArray *moments);
 
-/* Whether windows can begin at these moments: ascending, and each one that windows_choose could
- * choose, the first of forward or backward. */
+/* Returns whether windows can begin at these moments: they ascend, time_windows_choose could choose
+ * each of them, and the first lies in forward or backward. */
 bool time_windows_are_possible(const struct trace *trace, const uint32_t *moments, uint32_t count);
 
 struct time_windows *time_windows_new(const struct trace *trace, const struct reuses *reuses,
                                       const uint32_t *moments, uint32_t count);
 void time_windows_free(struct time_windows *windows);
 
-/* Moments in the order in which they follow the first window's beginning. */
+/* Returns the moment at a position counted from the beginning of the first window. */
 uint32_t time_windows_moment(const struct time_windows *windows, uint32_t position);
 
-/* Times BOUND_PRICE_SCALE: nanoseconds, summed over chunks and windows. */
+/* Nanoseconds times BOUND_PRICE_SCALE, summed over chunks and windows. */
 __extension__ typedef __int128 scaled_ns;
 
 struct route_step {
     uint16_t window;
-    uint8_t kind; /* what begins or happens; paths.c */
+    uint8_t kind; /* enum route_event_kind, in routes.c */
 };
 
-/* One cycle, from after an operator behind which it is known where the chunk is, to that operator
+/* One cycle of a chunk: from an operator after which its state is known, to the same operator
  * again. */
 struct route {
-    struct route_step *steps; /* [count]; count 0: never on the device */
+    struct route_step *steps; /* [count]; count is 0 if the chunk is never on the device */
     uint32_t count;
-    uint16_t first_window; /* in which it begins */
-    uint8_t start;         /* state */
+    uint16_t first_window; /* in which the cycle begins */
+    uint8_t start;         /* enum route_state */
 };
 
-/* What one copy and the room of the chunk take. */
+/* What one copy of the chunk takes, and its slot. */
 struct route_chunk {
     uint64_t h2d_ns, d2h_ns, bytes;
 };
 
-/* [chunk_count], each to be freed with paths_free. */
+/* Returns the routes of all chunks: [chunk_count], freed with routes_free. */
 struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows);
 void routes_free(struct route *routes, uint32_t chunk_count);
 
-/* What the cheapest way costs. `from`: scratch that remembers it for path_follow,
- * [path->count + 1][PATH_STATES]; may be NULL. */
+/* Returns the cost of the cheapest route. `from` [route->count + 1][ROUTE_STATES] (may be NULL)
+ * remembers it for route_follow. */
 #define ROUTE_STATES 5
 scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
                          const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES]);
 
-/* Adds what the way found last takes in each window: `use` [window count][WINDOW_USES]. */
+/* Adds what the route found last takes in each window to `use` [window count][WINDOW_USES]. */
 void route_follow(const struct route *route, const struct route_chunk *chunk,
                   uint8_t (*from)[ROUTE_STATES], uint64_t (*use)[WINDOW_USES]);
 

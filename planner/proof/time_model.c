@@ -16,7 +16,7 @@ static bool is_placed(const struct trace_operator *op)
     return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
 }
 
-/* Between two operators the computing thread of some devices does other things. */
+/* Adds what the computing thread of some devices does between two operators. */
 static uint64_t device_ns(const struct time_job *job, const struct trace_operator *op)
 {
     const struct costs_threads *threads = &job->costs->threads;
@@ -24,7 +24,8 @@ static uint64_t device_ns(const struct time_job *job, const struct trace_operato
            (threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0);
 }
 
-/* Windows from that of moment `m` to that of the moment `next`, at or after it, cyclic. */
+/* Returns the windows from that of moment `m` to that of the moment `next`, at or after it, cyclic.
+ */
 static uint16_t span_to(const struct time_windows *windows, uint32_t m, uint32_t next)
 {
     uint32_t to = windows->of_moment[next % windows->moment_count], from = windows->of_moment[m];
@@ -36,8 +37,8 @@ static uint16_t span_to(const struct time_windows *windows, uint32_t m, uint32_t
     return (uint16_t)MIN(to - from, windows->count - 1);
 }
 
-/* The first operator after `m` that is on the device in any case; its own moment a cycle later
- * where there is none. */
+/* Returns the first moment after `m` whose operator is on the device in any case; if there is none,
+ * its own moment a cycle later. */
 static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
 {
     for (uint32_t i = 1; i < trace->operator_count; i++) {
@@ -48,8 +49,8 @@ static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
     return m + trace->operator_count;
 }
 
-/* An operator on the host is over when the device next uses what it wrote, or what it sent: the
- * moment, which may lie in the next cycle. */
+/* Returns the moment at which an operator of the host must be over, perhaps in the next cycle: the
+ * device then uses what it wrote or sent. */
 static uint32_t own_deadline(const struct trace *trace, const struct accesses *accesses, uint32_t m)
 {
     uint32_t moments = trace->operator_count, deadline = m + moments;
@@ -63,8 +64,8 @@ static uint32_t own_deadline(const struct trace *trace, const struct accesses *a
     return deadline;
 }
 
-/* [operator_count] of those on the host: they run in order, so each is over before the next one
- * that is there in any case. */
+/* Returns the deadline of each operator of the host. They run in order, so each is over before the
+ * deadline of the next one that is there in any case. */
 static uint32_t *find_deadlines(const struct time_model *model, const struct trace *trace,
                                 const struct accesses *accesses)
 {
@@ -110,7 +111,7 @@ static struct time_block *add_block(GArray *blocks)
 }
 
 /* An operator that is on the host in any case is the same work on both sides, but the device may
- * use what it wrote later on one of them: it has until then on both. `block`: its own. */
+ * use its result later on one side. It has until then on both sides. `block` is its own block. */
 static void add_host_work(GArray *blocks, uint32_t block, int side, struct time_work work)
 {
     if (block == blocks->len)
@@ -123,7 +124,7 @@ static void add_host_work(GArray *blocks, uint32_t block, int side, struct time_
     g_array_append_val(own->work[side], work);
 }
 
-/* `next`: the block of the next operator that is on the host in any case. */
+/* `next` is the block of the next operator that is on the host in any case. */
 static void add_operator(struct time_model *model, const struct time_job *job, GArray *blocks,
                          const uint32_t *deadline, int side, uint32_t m, uint32_t *next)
 {
@@ -216,16 +217,16 @@ void time_model_free(struct time_model *model)
 struct bound_evaluation {
     const struct time_model *model;
     const struct certificate_window *prices;
-    uint8_t (*from)[ROUTE_STATES]; /* [longest]; NULL: nobody asks for the ways */
+    uint8_t (*from)[ROUTE_STATES]; /* [longest]; NULL if routes are not needed */
 };
 
-/* The price of a resource that is not the device's compute. */
+/* Returns the price of a resource other than the device's compute. */
 static uint64_t price_of(const struct certificate_window *price, enum window_resource use)
 {
     return use == WINDOW_H2D ? price->h2d : use == WINDOW_D2H ? price->d2h : price->host;
 }
 
-/* In the cheapest of its windows; `use` may be NULL. */
+/* Puts the work into the cheapest of its windows; `use` may be NULL. */
 static scaled_ns place_work(const struct bound_evaluation *e, const struct time_work *work,
                             enum window_resource resource, uint64_t ns,
                             uint64_t (*use)[WINDOW_USES])

@@ -8,21 +8,21 @@
 
 enum { ROUNDS_MOST = 600 };
 
-/* Share of the way from the best prices to the master's, which leap. */
+/* How far to go from the best prices towards the master's, which jump. */
 #define SMOOTHING   0.9
 #define FIRST_SHARE 0.3 /* of each direction of the link */
 
 /* Rows: for each window and resource, the window's length less what blocks take is at least what is
- * always there; then what they take of its room; then one way for each block. Columns: the lengths
- * of the windows, whose sum is least, then shares of ways. */
+ * always there. Then the room of each window. Then each block takes one route. Columns: lengths of
+ * the windows, whose sum is minimised, then shares of routes. */
 struct time_master {
     const struct time_model *model;
     glp_prob *lp;
     double ns_unit, byte_unit;
-    uint64_t (*use)[WINDOW_USES]; /* [block_count * window count] of the ways found last */
+    uint64_t (*use)[WINDOW_USES]; /* [block_count * window count] of the routes found last */
     struct certificate_window *best, *dual;
     scaled_ns best_bound;
-    int *rows; /* scratch of a column */
+    int *rows; /* scratch space for a column */
     double *values;
 };
 
@@ -78,7 +78,7 @@ static void add_rows(struct time_master *m)
         glp_set_row_bnds(m->lp, row_of_block(m, b), GLP_FX, 1, 1);
 }
 
-/* The way of the block found last, as a column; returns its entries. */
+/* Writes the route of the block found last as a column; returns its number of entries. */
 static int fill_column(struct time_master *m, uint32_t block)
 {
     int count = 1;
@@ -103,7 +103,7 @@ static void append_column(struct time_master *m, int entries)
     glp_set_mat_col(m->lp, column, entries, m->rows, m->values);
 }
 
-/* Ways that would shorten the mix at the master's own prices; returns how many. */
+/* Adds routes that would shorten the mix at the master's prices; returns how many. */
 static int add_ways(struct time_master *m)
 {
     int added = 0;
@@ -127,7 +127,7 @@ static uint64_t share_of(double dual)
     return (uint64_t)(CLAMP(dual, 0, 1) * BOUND_PRICE_SCALE);
 }
 
-/* Rounding may have made the shares of a window more than there is. */
+/* Rounding may have made the prices of a window exceed their sum. */
 static void cut_shares(struct certificate_window *price)
 {
     price->d2h = MIN(price->d2h, BOUND_PRICE_SCALE - price->h2d);
@@ -153,7 +153,7 @@ static uint64_t between(uint64_t a, uint64_t b, double share)
     return (uint64_t)((double)a + share * ((double)b - (double)a));
 }
 
-/* Part of the way from the best prices to the master's. */
+/* Goes part of the way from the best prices to the master's. */
 static void mix_prices(const struct time_master *m, double share, struct certificate_window *mixed)
 {
     for (uint32_t w = 0; w < window_count(m); w++) {
@@ -176,7 +176,7 @@ static void try_prices(struct time_master *m, const struct certificate_window *p
 
 /* ---- rounds ---- */
 
-/* Ways that take no room, so that there is always a mix, and those at the first prices. */
+/* Adds routes that take no room, so that there is always a mix, and those for the first prices. */
 static void begin(struct time_master *m, struct certificate_window *prices)
 {
     for (uint32_t w = 0; w < window_count(m); w++)
@@ -255,7 +255,7 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
     if (on_host)
         read_shares(&master, on_host);
     glp_delete_prob(master.lp);
-    glp_free_env(); /* of this thread */
+    glp_free_env(); /* frees this thread's */
     g_free(master.use);
     g_free(master.dual);
     g_free(master.rows);

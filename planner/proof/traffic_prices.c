@@ -6,27 +6,29 @@
 #include <math.h>
 #include <string.h>
 
-/* Moments whose room the program begins with, rounds in which it gets those where too much is kept,
- * and how little a round may bring for it to be the last. */
+/* How many moments the program begins with, how many rounds add moments that are too full, and how
+ * little a round may bring to be the last. */
 enum { FIRST_MOMENTS = 48, ROUNDS_MOST = 12 };
 #define LITTLE  2e-5
-#define TOO_FAR 1e-3 /* beyond the room, of a mean chunk */
+#define TOO_FAR 1e-3 /* bytes beyond the room, in mean chunks */
 
-/* The program knows the room of some moments only. Chunks whose gaps hold the same of these are
- * alike to it, and go together. Columns: the bytes taken at each of the moments, then how many of
- * the chunks that are alike keep each gap that can be, then how many are written back in each
- * epoch: from a write on the device to the next. Rows: a balance of the bytes taken from moment to
- * moment, then a gap's epoch is written back unless the gap is kept. */
+/* The program knows the room of some moments only. Chunks whose reuse intervals span the same known
+ * moments are identical to it, and form one column. Columns: bytes taken at each known moment;
+ * then, for each interval that can be retained, how many of the identical chunks retain it; then
+ * how many are written back in each epoch, from one write to the next. Rows: the balance of bytes
+ * from one moment to the next; then an epoch is written back unless its interval is retained. */
 struct traffic_program {
     const struct reuses *reuses;
     double unit;      /* bytes that count as 1 */
-    GArray *moments;  /* uint32_t: ascending, whose room is known */
-    uint32_t *place;  /* [moment_count + 1] how many of these are before each */
-    uint32_t *chunks; /* [chunk_count] those that are alike one after the other */
-    uint32_t *alike;  /* [chunk_count] for the first of these, how many they are; 0 for others */
+    GArray *moments;  /* uint32_t: moments whose room is known, ascending */
+    uint32_t *place;  /* [moment_count + 1] number of known moments before each */
+    uint32_t *chunks; /* [chunk_count] identical chunks one after the other */
+    uint32_t *alike;  /* [chunk_count] for the first of identical chunks, how many they are; 0 for
+                         others */
     glp_prob *lp;
-    int *retained;    /* [gaps->count] column; 0: cannot be kept, or is of a chunk like another */
-    double *share;    /* [gaps->count] kept in the solution */
+    int *retained;    /* [reuses->count] column; 0 if it cannot be retained, or if the chunk is
+                         identical to another */
+    double *share;    /* [reuses->count] retained in the solution */
     uint64_t *prices; /* [moment_count] of the solution */
 };
 
@@ -45,9 +47,9 @@ static uint32_t known_moment(const struct traffic_program *p, uint32_t index)
     return g_array_index(p->moments, uint32_t, index);
 }
 
-/* ---- chunks that are alike ---- */
+/* ---- identical chunks ---- */
 
-/* The known moments at which a gap holds its room: [begin, end), cyclic. */
+/* The known moments that an interval spans: [begin, end), cyclic. */
 struct known_range {
     uint32_t begin, end;
     bool wraps;
@@ -115,8 +117,8 @@ static int row_of(uint32_t index)
     return (int)index + 1;
 }
 
-/* Row i says taken(i) - taken(i - 1) = what begins to be kept in between - what ends there; that of
- * the first, what is kept over it: instead of the difference to the iteration's end. */
+/* Row i says that taken(i) - taken(i - 1) equals what begins in between less what ends there. The
+ * first row says what spans the iteration's end, instead of the difference to it. */
 static void add_moments(struct traffic_program *p)
 {
     uint32_t count = known_moments(p);
@@ -132,13 +134,13 @@ static void add_moments(struct traffic_program *p)
     }
 }
 
-/* A column's entries. */
+/* The entries of a column. */
 struct column_entries {
     int count, rows[4];
     double values[4];
 };
 
-/* None beyond the last row: what is kept there is not kept over the iteration's end. */
+/* Enters nothing beyond the last row, since such an interval does not span the iteration's end. */
 static void enter(const struct traffic_program *p, struct column_entries *entries, uint32_t index,
                   double value)
 {
@@ -148,7 +150,7 @@ static void enter(const struct traffic_program *p, struct column_entries *entrie
     }
 }
 
-/* Where the gap's bytes come and go in the balance. */
+/* Returns where the interval's bytes enter and leave the balance. */
 static struct column_entries balance_of(const struct traffic_program *p, const struct reuse *reuse)
 {
     const struct known_range stretch = stretch_of(p, reuse);
@@ -197,8 +199,8 @@ static bool is_written_back(const struct traffic_program *p, uint32_t g)
     return !p->retained[g] || p->reuses->items[g].flags & REUSE_FLUSH;
 }
 
-/* The column of the write-back is at least 1 - kept in every gap up to the next write; where that
- * is one gap, keeping it saves the write-back. */
+/* The write-back column is at least 1 - retained for each interval up to the next write. If there
+ * is only one interval, retaining it saves the write-back directly. */
 static void add_epoch(struct traffic_program *p, uint32_t first, double alike)
 {
     const struct reuses *reuses = p->reuses;
@@ -242,7 +244,7 @@ static uint64_t price_of(double dual)
     return (uint64_t)llround(CLAMP(dual, 0, most) * BOUND_PRICE_SCALE);
 }
 
-/* Chunks that are alike share alike. */
+/* Identical chunks get equal shares. */
 static void read_shares(struct traffic_program *p)
 {
     const struct reuses *reuses = p->reuses;
@@ -258,7 +260,7 @@ static void read_shares(struct traffic_program *p)
     }
 }
 
-/* Returns what is least, in units; not a number where there is no solution. */
+/* Returns the least traffic in units, or NaN if there is no solution. */
 static double solve(struct traffic_program *p)
 {
     glp_smcp options;
@@ -301,7 +303,7 @@ static void find_places(struct traffic_program *p)
     }
 }
 
-/* In each of some equal stretches, that with the least room. */
+/* Picks the moment with the least room in each of several equal parts. */
 static void know_first(struct traffic_program *p)
 {
     uint32_t moments = p->reuses->moment_count, count = MIN(FIRST_MOMENTS, moments);
@@ -314,7 +316,7 @@ static void know_first(struct traffic_program *p)
     find_places(p);
 }
 
-/* [moment_count] what is kept beyond the room, in bytes. */
+/* Returns for each moment how far the retained bytes exceed the room. */
 static double *find_excess(const struct traffic_program *p)
 {
     const struct reuses *reuses = p->reuses;
@@ -338,8 +340,7 @@ static int ascending(const void *left, const void *right)
     return compare(*(const uint32_t *)left, *(const uint32_t *)right);
 }
 
-/* Between two that are known, the moment at which the most is kept beyond the room; returns whether
- * there are any. */
+/* Adds the fullest moment between each two known ones; returns whether any was too full. */
 static bool know_more(struct traffic_program *p)
 {
     g_autofree double *excess = find_excess(p);
@@ -365,7 +366,7 @@ static double mean_bytes(const struct reuses *reuses)
     return sum;
 }
 
-/* All traffic there may be, in units: what LITTLE is measured by. */
+/* Returns the most traffic that is possible, in units; LITTLE is a share of it. */
 static double most_traffic(const struct traffic_program *p)
 {
     g_autofree uint8_t *keep = g_new0(uint8_t, MAX(p->reuses->count, 1));
@@ -393,7 +394,7 @@ uint64_t *traffic_prices_find(const struct reuses *reuses)
             break;
         before = least;
     }
-    glp_free_env(); /* of this thread */
+    glp_free_env(); /* frees this thread's */
     g_array_unref(p.moments);
     g_free(p.place);
     g_free(p.chunks);

@@ -10,13 +10,13 @@ static struct interval *interval_at(const struct intervals *intervals, guint ind
     return &g_array_index(intervals->items, struct interval, index);
 }
 
-/* ---- what a pace tells ---- */
+/* ---- when copies must begin and end ---- */
 
-/* A copy down. */
+/* A copy from device to host. */
 struct write_back_issue {
     int32_t issue;
     uint32_t chunk;
-    struct interval *interval; /* that it ends; NULL: it stays */
+    struct interval *interval; /* the interval that it ends; NULL if the chunk stays */
 };
 
 static int by_issue(const void *left, const void *right)
@@ -32,7 +32,7 @@ static int32_t issue_of(const struct interval *interval)
     return interval->flush != INTERVAL_NEVER ? interval->flush : interval->leave;
 }
 
-/* In the order of their moments within an iteration. */
+/* Lists the write-backs by their moments within an iteration. */
 static GArray *list_write_backs(const struct intervals *intervals)
 {
     GArray *write_backs = g_array_new(FALSE, FALSE, sizeof(struct write_back_issue));
@@ -53,8 +53,8 @@ static GArray *list_write_backs(const struct intervals *intervals)
     return write_backs;
 }
 
-/* Sets `gone` of every stay that is copied back. The first pass finds how late the link is at the
- * end of an iteration. */
+/* Sets `vacated` of every interval that is written back. The first pass finds how late the link is
+ * at the end of an iteration. */
 static void find_vacated(struct intervals *intervals, const struct interval_options *options)
 {
     const struct moment_times *times = options->times;
@@ -77,7 +77,7 @@ static void find_vacated(struct intervals *intervals, const struct interval_opti
     }
 }
 
-/* [stays] when each fetch must begin for all uses to come in time. */
+/* Returns for each interval when its fetch must begin for all later uses to be in time. */
 static int64_t *find_latest(const struct intervals *intervals,
                             const struct interval_options *options)
 {
@@ -112,7 +112,7 @@ static void take_headroom(const struct intervals *intervals, const struct interv
         headroom[intervals_moment(intervals, m)] -= bytes_of(intervals, interval);
 }
 
-/* The earliest moment, not before `limit`, from which there is room until the first use. */
+/* Returns the earliest moment, not before `limit`, from which there is room until the first use. */
 static int32_t find_entry(const struct intervals *intervals, const struct interval *interval,
                           int32_t limit, const int64_t *headroom)
 {
@@ -134,12 +134,12 @@ static void begin_headroom(const struct intervals *intervals, const struct reten
     }
 }
 
-/* ---- all fetches ---- */
+/* ---- prefetches ---- */
 
-/* Where the fetches so far have come to. */
+/* How far the fetches so far have come. */
 struct prefetch_front {
-    int32_t moment; /* in which the last was issued */
-    int64_t ns;     /* when the link has done them */
+    int32_t moment; /* in which the last fetch was issued */
+    int64_t ns;     /* when the link has finished them */
 };
 
 static int32_t earliest_entry(const struct interval *interval,
@@ -153,8 +153,12 @@ static int32_t earliest_entry(const struct interval *interval,
     return MIN(limit, interval->first_use);
 }
 
-/* The first pass finds how far the last fetch of an iteration reaches back, before which the first
- * of the next one is not issued. */
+/* Sets `enter` of every interval that is fetched. In the order of the uses, each fetch is issued as
+ * early as there is room until the use, but at most options->look_ahead moments ahead. With moment
+ * times it is not issued before the link has finished the earlier fetches, nor more than the margin
+ * before its latest start: until then it would only take room.
+ * The first pass finds how far the last fetch of an iteration reaches back, since the first fetch
+ * of the next one is not issued before it. */
 static void prefetch_issue(struct intervals *intervals, const struct retention *retention,
                            const struct interval_options *options)
 {
@@ -184,7 +188,7 @@ static void prefetch_issue(struct intervals *intervals, const struct retention *
     }
 }
 
-/* A chunk while its gaps are walked. */
+/* State while the reuse intervals of one chunk are visited. */
 struct interval_builder {
     struct intervals *intervals;
     const struct interval_options *options;
@@ -203,7 +207,7 @@ static void flush_for_host(struct interval_builder *builder, const struct reuse 
     builder->dirty = false;
 }
 
-/* A use, and the gap after it if the chunk stays in it. */
+/* Visits a use, and the reuse interval after it if the chunk stays. */
 static void use(struct interval_builder *builder, uint32_t g, int32_t moment)
 {
     const struct reuse *reuse = &builder->intervals->reuses->items[g];
@@ -231,7 +235,7 @@ static void close_interval(struct interval_builder *builder, int32_t moment)
     g_array_append_val(builder->intervals->items, *interval);
 }
 
-/* `before` is the gap that the stay ends. */
+/* `before` is the reuse interval that ends here. */
 static void open_interval(struct interval_builder *builder, const struct reuse *before,
                           int32_t moment)
 {
@@ -255,8 +259,8 @@ static void open_interval(struct interval_builder *builder, const struct reuse *
     builder->dirty = false;
 }
 
-/* Never leaves; only host operators may ask for its bytes. Walked twice: the second round knows
- * whether the iteration begins with it dirty. */
+/* Handles a chunk that never leaves: only host operators may need its bytes. It is visited twice,
+ * because only the second round knows whether the iteration begins with it dirty. */
 static void build_permanent(struct interval_builder *builder)
 {
     const struct reuses *reuses = builder->intervals->reuses;
@@ -275,7 +279,7 @@ static void build_chunk(struct interval_builder *builder)
     uint32_t first = reuses->first[builder->chunk],
              count = reuses->first[builder->chunk + 1] - first;
     uint32_t start = 0;
-    /* From the first gap in which it leaves. */
+    /* Begins with the first interval in which the chunk leaves. */
     while (start < count && builder->retained[first + start])
         start++;
     if (start == count) {
@@ -294,7 +298,7 @@ static void build_chunk(struct interval_builder *builder)
     }
 }
 
-/* First uses come to lie within the iteration. */
+/* Shifts intervals so that first uses lie within the iteration. */
 static void normalise(struct intervals *intervals)
 {
     for (guint i = 0; i < intervals->items->len; i++) {
@@ -356,7 +360,7 @@ void intervals_free(struct intervals *intervals)
     g_free(intervals);
 }
 
-/* An action with its place: departures before flushes before arrivals, these by their use. */
+/* An action with its place in the order: departures, then flushes, then arrivals by their use. */
 struct timed_action {
     uint32_t moment;
     uint8_t turn;
@@ -383,7 +387,8 @@ static void append(GArray *timed, uint32_t moment, uint8_t turn, int32_t use_mom
     g_array_append_val(timed, item);
 }
 
-/* What ends with the iteration is done after its last operator, not before the next one's first. */
+/* Actions that belong to the end of the iteration come after its last operator, not before the
+ * first operator of the next one. */
 static uint32_t ending(const struct intervals *intervals, int32_t moment)
 {
     uint32_t m = intervals_moment(intervals, moment);

@@ -1,8 +1,9 @@
-/* From gaps that are kept to a schedule: when each chunk comes, goes, and is copied back.
+/* Turns retention into a schedule: when each chunk arrives, leaves and is written back.
  *
- * A stay is a chunk's time on the device between two departures. It leaves as soon as its last use
- * is over, what is dirty is copied back as soon as it was last written, and what must be fetched is
- * fetched ahead of its use (planner/schedule/intervals.h). None of this changes what moves. */
+ * A residency interval is the time that a chunk spends on the device between two departures. A
+ * chunk leaves as soon as its last use is over. Dirty bytes are written back as soon as they were
+ * last written. Prefetches are issued ahead of the first use. None of this changes which bytes
+ * move. */
 #ifndef PSTAR_PLANNER_SCHEDULE_INTERVALS_H
 #define PSTAR_PLANNER_SCHEDULE_INTERVALS_H
 
@@ -12,26 +13,28 @@
 
 #define INTERVAL_NEVER INT32_MIN
 
-/* Moments are counted from the start of the iteration; below 0: in the one before, moment_count and
- * more: in the next. It holds its room at the moments [enter, leave). */
+/* Moments count from the start of the iteration. Negative ones lie in the previous iteration, those
+ * from moment_count on in the next. The chunk occupies its slot at the moments [enter, leave). */
 struct interval {
     uint32_t chunk;
     int32_t enter;     /* fetched or allocated before this moment's operator */
     int32_t first_use; /* >= enter */
     int32_t last_use;
-    int32_t leave;   /* leaves before this moment's operator, or at the end of the iteration */
-    int32_t vacated; /* >= leave: when its copy back is over, as far as a pace knows */
-    int32_t ready;   /* the earliest `enter`: its last stay is over, the host has written it */
-    int32_t flush;   /* copied back before this moment, ahead of leaving; STAY_NEVER */
-    bool fetch;      /* else: allocated */
+    int32_t leave;   /* evicted before this moment's operator, or at the end of the iteration */
+    int32_t vacated; /* >= leave: when the write-back is over, as far as the moment times tell */
+    int32_t ready; /* the earliest `enter`: the previous interval is over, and the host has written
+                      the chunk */
+    int32_t flush; /* written back before this moment, ahead of leaving; or INTERVAL_NEVER */
+    bool fetch;    /* otherwise allocated without a copy */
     bool write_back; /* dirty when it leaves, and not flushed before */
 };
 
 struct intervals {
     const struct reuses *reuses;
-    GArray *items;      /* struct stay, by first use */
-    GArray *flushes;    /* struct stays_flush: for host operators that read what stays */
-    uint8_t *permanent; /* [chunk_count] nonzero: never leaves; has no stay */
+    GArray *items;   /* struct interval, by first use */
+    GArray *flushes; /* struct interval_flush: for host operators that read resident chunks */
+    uint8_t
+        *permanent; /* [chunk_count] nonzero for chunks that never leave; they have no interval */
 };
 
 struct interval_flush {
@@ -39,28 +42,28 @@ struct interval_flush {
 };
 
 struct interval_options {
-    uint32_t look_ahead; /* moments before its use that a fetch is issued at most */
-    bool flush_early;    /* copy back as soon as last written, not when leaving */
+    uint32_t look_ahead; /* moments that a fetch is issued ahead of its use, at most */
+    bool flush_early;    /* write back right after the last write, instead of when leaving */
 
-    const struct moment_times *times; /* NULL: fetches know moments only */
-    uint64_t margin_ns;               /* with a pace: before it must, that a fetch begins at most */
-    const uint64_t *copy_ns[2];       /* H2D, D2H: [chunk_count]; with a pace */
+    const struct moment_times *times; /* may be NULL: prefetches then know moments, not times */
+    uint64_t margin_ns; /* with times: how long before its latest start a fetch may be issued */
+    const uint64_t *copy_ns[2]; /* H2D and D2H: [chunk_count]; with times */
 };
 
 struct intervals *intervals_new(const struct retention *retention,
                                 const struct interval_options *options);
 void intervals_free(struct intervals *intervals);
 
-/* The schedule's actions, without addresses. */
+/* Returns the actions of the schedule, without addresses. */
 struct decisions *intervals_decisions(const struct intervals *intervals, const struct homes *homes);
 
-/* A moment of a stay, as the iteration counts it. */
+/* Wraps a moment of an interval into the iteration. */
 uint32_t intervals_moment(const struct intervals *intervals, int32_t moment);
 
-/* Moments before its use that a fetch is issued, at most. */
+/* Returns the largest number of moments that a fetch is issued ahead of its use. */
 uint32_t intervals_look_ahead(const struct intervals *intervals);
 
-/* Whether it is on the device between two iterations. */
+/* Returns whether the chunk is on the device between two iterations. */
 bool intervals_is_initial(const struct intervals *intervals, const struct interval *interval);
 
 #endif

@@ -22,7 +22,7 @@ struct moment_times *moment_times_new(uint64_t *issue_ns, const struct trace *tr
     uint64_t begin = issue_ns[0];
     *times = (struct moment_times){issue_ns, list_updates(trace), moment_count,
                                    (uint64_t)fmax(1, seconds * 1e9)};
-    /* Where times have not settled, the last moments may come later than the period has it. */
+    /* Until times are steady, the last moments may come later than the period says. */
     for (uint32_t m = 0; m < moment_count; m++)
         issue_ns[m] = MIN(issue_ns[m] - begin, times->period_ns);
     return times;
@@ -36,7 +36,7 @@ struct moment_times *moment_times_copy(const struct moment_times *times)
     return copy;
 }
 
-/* [tensor_count] when each is updated on the device; 0: it is not. */
+/* Returns for each tensor when it is updated on the device, or 0 if it is not. */
 static uint64_t *find_updates(const struct moment_times *times, uint32_t tensor_count)
 {
     uint64_t *issue_ns = g_new0(uint64_t, tensor_count);

@@ -4,17 +4,17 @@
 
 #include <stdlib.h>
 
-/* Attempts, each with the stay that found no room moved to the front; fewer where many stays make
- * them long. */
+/* Attempts with other orders: each moves the interval that found no room to the front. There are
+ * fewer of them if many intervals make an attempt slow. */
 enum { ATTEMPTS = 12, INTERVALS_MOST = 4000, PAIRS_MOST = 20000000 };
 
-/* What overlap asks of a stay, close together. */
+/* The fields of an interval that the overlap test needs, close together. */
 struct live_range {
     uint32_t enter, length; /* moments */
     uint64_t bytes;
 };
 
-/* An iteration in as many parts; a bit each. */
+/* Each placed interval has a mask with a bit for each of these parts of the iteration. */
 enum { PARTS = 64 };
 
 struct offsets {
@@ -22,17 +22,19 @@ struct offsets {
     const struct accesses *accesses;
     uint64_t device_budget;
     uint32_t count;
-    int32_t *wanted;           /* [count] when each would enter, if there is room for it */
+    int32_t *wanted;           /* [count] when each would enter if there is room */
     struct live_range *ranges; /* [count] */
     uint64_t *address;         /* [count] */
-    uint32_t *order;           /* [count] in which they are placed */
-    uint32_t *placed;          /* [placed_count] those that have their address, by it */
-    uint64_t *parts;           /* [placed_count] of the iteration, in which each holds its room */
+    uint32_t *order;           /* [count] in which intervals are placed */
+    uint32_t *placed;          /* [placed_count] intervals with an address, by address */
+    uint64_t *parts;           /* [placed_count] masks of `placed` */
     uint32_t placed_count;
-    struct headroom *limit;  /* where chunks must end at each moment */
-    uint64_t *permanent;     /* [chunk_count] of what never leaves; NO_ADDRESS for others */
-    uint64_t bottom;         /* end of what never leaves */
-    bool hold_until_vacated; /* stays hold their room until they are gone, where they can */
+    struct headroom *limit; /* below which chunks must end at each moment */
+    uint64_t
+        *permanent;  /* [chunk_count] address of chunks that never leave, NO_ADDRESS for others */
+    uint64_t bottom; /* end of the chunks that never leave */
+    bool hold_until_vacated; /* intervals keep their slot until their write-back is over, if they
+                                can */
 };
 
 static struct interval *interval_at(const struct offsets *o, uint32_t index)
@@ -60,14 +62,14 @@ static bool begins_within(uint32_t enter, const struct live_range *range, uint32
     return after < range->length;
 }
 
-/* Both hold their room at some moment. */
+/* Returns whether both hold their slots at some moment. */
 static bool overlap(const struct offsets *o, const struct live_range *a, const struct live_range *b)
 {
     uint32_t n = o->intervals->reuses->moment_count;
     return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
 }
 
-/* Bits of the parts of the iteration from that of moment `first` to that of `last`. */
+/* Returns the mask of the parts from that of moment `first` to that of moment `last`. */
 static uint64_t bits_between(const struct offsets *o, uint32_t first, uint32_t last)
 {
     uint32_t low = (uint32_t)((uint64_t)first * PARTS / o->intervals->reuses->moment_count);
@@ -75,7 +77,7 @@ static uint64_t bits_between(const struct offsets *o, uint32_t first, uint32_t l
     return (UINT64_MAX << low) & (UINT64_MAX >> (PARTS - 1 - high));
 }
 
-/* Spans overlap only where their parts do. */
+/* Ranges can overlap only if their masks do. */
 static uint64_t parts_of(const struct offsets *o, const struct live_range *range)
 {
     uint32_t n = o->intervals->reuses->moment_count,
@@ -86,7 +88,7 @@ static uint64_t parts_of(const struct offsets *o, const struct live_range *range
                     : bits_between(o, range->enter, n - 1) | bits_between(o, 0, last - n);
 }
 
-/* Where the stay must end at the latest. */
+/* Returns the address at which the interval must end at the latest. */
 static uint64_t limit_of(const struct offsets *o, uint32_t index)
 {
     const struct live_range *range = &o->ranges[index];
@@ -94,8 +96,8 @@ static uint64_t limit_of(const struct offsets *o, uint32_t index)
     return (uint64_t)headroom_least(o->limit, range->enter, length);
 }
 
-/* The lowest address that is free throughout the stay, whose parts these are; where that is above
- * `most`, any above it. */
+/* Returns the lowest address that is free throughout the range, whose mask is `parts`. The result
+ * is any address above `most` if there is none up to it. */
 static uint64_t find_address(const struct offsets *o, const struct live_range *range,
                              uint64_t parts, uint64_t most)
 {
@@ -113,7 +115,7 @@ static uint64_t find_address(const struct offsets *o, const struct live_range *r
     return address;
 }
 
-/* How many of the placed begin at the address or below. */
+/* Returns how many placed intervals begin at the address or below. */
 static uint32_t place_of(const struct offsets *o, uint64_t address)
 {
     uint32_t low = 0, high = o->placed_count;
@@ -127,7 +129,7 @@ static uint32_t place_of(const struct offsets *o, uint64_t address)
     return low;
 }
 
-/* False where there is no address below its limit. */
+/* Returns false if there is no address below the limit. */
 static bool place_at(struct offsets *o, uint32_t index)
 {
     const struct live_range *range = &o->ranges[index];
@@ -154,8 +156,8 @@ static bool place_from(struct offsets *o, uint32_t index, int32_t enter, int32_t
     return place_at(o, index);
 }
 
-/* With less and less fetching ahead until it fits; holding its room until it is gone if it can, so
- * that who comes after it need not wait for its copy back. */
+/* Shortens the prefetch until the interval fits. If possible the interval keeps its slot until its
+ * write-back is over, so that the next chunk there need not wait. */
 static bool place_one(struct offsets *o, uint32_t index)
 {
     const struct interval interval = *interval_at(o, index);
@@ -198,7 +200,7 @@ static int longest_first(const void *left, const void *right, void *data)
     return l < r ? -1 : l > r;
 }
 
-/* Those that never leave, one upon the other. */
+/* Stacks the chunks that never leave. */
 static void place_permanent(struct offsets *o, const struct homes *homes)
 {
     uint32_t chunks = o->intervals->reuses->chunk_count;
@@ -210,7 +212,7 @@ static void place_permanent(struct offsets *o, const struct homes *homes)
     }
 }
 
-/* Where the stay of `chunk` that enters at `moment` lies. */
+/* Returns the address of the interval of `chunk` that enters at `moment`. */
 static uint64_t entry_address(const struct offsets *o, const GArray *by_chunk, uint32_t chunk,
                               uint32_t moment)
 {
@@ -248,7 +250,7 @@ static GArray *sort_by_chunk(const struct offsets *o)
     return sorted;
 }
 
-/* The highest end of chunks and non-model data together. */
+/* Returns the highest end of chunks and non-model data together. */
 static uint64_t arena_bytes(const struct offsets *o)
 {
     uint64_t arena = o->bottom;
@@ -326,7 +328,7 @@ void offsets_free(struct offsets *offsets)
     g_free(offsets);
 }
 
-/* Where each chunk lies as the iteration begins. */
+/* Returns where each chunk lies when the iteration begins. */
 static uint64_t *initial_address(const struct offsets *o)
 {
     uint64_t *address = g_memdup2(o->permanent,

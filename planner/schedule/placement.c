@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Updates may be elsewhere; a plan of another model is refused by others. */
+/* Ignores where updates run. A plan for another model is refused elsewhere. */
 static bool chooses_alike(const struct plan *plan, const struct trace *trace)
 {
     struct run_choices *own = run_choices_of(trace);
@@ -45,7 +45,8 @@ static bool updates_at(const struct trace *trace, enum trace_place place)
     return false;
 }
 
-/* Whether no operator updates several tensors, which then cannot be placed apart. */
+/* Returns whether each operator updates one tensor only, so that tensors can be placed separately.
+ */
 static bool are_apart(const struct trace *trace)
 {
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -77,8 +78,8 @@ static uint64_t *count_elements(const struct trace *trace, const struct layout *
     return elements;
 }
 
-/* Groups with tensors from all over the model, as biases and norms packed together: on the host,
- * the forward's first operators would wait for the last update. */
+/* Marks groups with tensors from all over the model, such as biases and norms packed together. If
+ * the host updated them, the first operators of forward would wait for the last update. */
 static uint8_t *find_scattered(const struct trace *trace, const struct layout *layout,
                                const uint32_t *group_of)
 {
@@ -98,23 +99,23 @@ bool placement_same(const struct placement *a, const struct placement *b)
            a->mix == b->mix;
 }
 
-/* The groups of a layout while they are placed, from the first on. */
+/* State while the groups of a layout are placed, from the first on. */
 struct placement_walk {
     const struct placement *placement;
     double total, begin; /* elements of all groups, and of those before this one */
-    double on_host;      /* of them, those that the host has */
-    double scale;        /* of the mix, for the share to be as large as it shall */
+    double on_host;      /* elements that the host has so far */
+    double scale;        /* factor of the mix that yields the requested share */
     double owed;         /* elements of the mix that the host still lacks */
 };
 
-/* A group goes where most of it lies. */
+/* A group belongs where most of it lies. */
 static bool is_in_tail(const struct placement_walk *walk, double elements)
 {
     double tail = (double)walk->placement->tail / PLACEMENT_PARTS;
     return walk->begin + elements / 2 > (1 - tail) * walk->total;
 }
 
-/* Whole groups come as near to the mix as they can; `mixed` are the group's elements in it. */
+/* Follows the mix as closely as whole groups can; `mixed` are the group's elements in the mix. */
 static bool is_owed(struct placement_walk *walk, double elements, double mixed)
 {
     walk->owed += fmin(walk->scale * mixed, elements);
@@ -136,7 +137,7 @@ static bool is_on_host(struct placement_walk *walk, double elements, double mixe
     return walk->on_host + elements / 2 <= spread / (1 - tail) * (walk->begin + elements);
 }
 
-/* [group_count] elements that the host has in the mix; 0 without one. */
+/* Returns for each group the elements that the host has in the mix, 0 without a mix. */
 static double *mix_groups(const struct placement *placement, const struct trace *trace,
                           const uint32_t *group_of, uint32_t group_count)
 {
@@ -146,7 +147,7 @@ static double *mix_groups(const struct placement *placement, const struct trace 
     return mixed;
 }
 
-/* What the groups before the tail shall have on the host, to what they have in the mix. */
+/* Returns the factor between the requested share of the groups before the tail and their mix. */
 static double find_scale(const struct placement *placement, uint64_t total,
                          const uint64_t *elements, const double *mixed, uint32_t group_count)
 {

@@ -1,4 +1,4 @@
-/* Where the optimizer of each chunk group runs: part of what the search chooses. */
+/* Which device updates each chunk group, and the trace that a plan is for. */
 #ifndef PSTAR_PLANNER_SCHEDULE_PLACEMENT_H
 #define PSTAR_PLANNER_SCHEDULE_PLACEMENT_H
 
@@ -7,53 +7,50 @@
 #include "platforms/platform.h"
 #include "traces/trace.h"
 
-/* Parts that a placement's share is counted in. */
+/* Shares of a placement are counted in this many parts. */
 #define PLACEMENT_PARTS 512u
 
 enum placement_pattern {
-    PLACEMENT_TRACED, /* every update where the trace has it */
-    PLACEMENT_SPREAD, /* the last groups, and others as evenly as whole groups allow */
-    PLACEMENT_MIXED,  /* the last groups, and of others as a bound's mix has them */
+    PLACEMENT_TRACED, /* every update where it was traced */
+    PLACEMENT_SPREAD, /* the last groups, and others spread as evenly as whole groups allow */
+    PLACEMENT_MIXED,  /* the last groups, and others as in the mix of a lower bound */
     PLACEMENT_PATTERNS
 };
 
-/* The host may finish what comes last in the model while the next forward begins: how much of it is
- * worth while depends on how long that takes. */
+/* Updates of the last groups may run on the host while the next forward pass begins. How many pay
+ * off depends on how long that takes. */
 struct placement {
     uint8_t pattern; /* enum placement_pattern */
-    uint16_t parts;  /* of PLACEMENT_PARTS: the share of the elements that the host updates; 0 with
+    uint16_t parts;  /* of PLACEMENT_PARTS: share of the elements that the host updates; 0 with
                         PLACEMENT_TRACED */
-    uint16_t tail;   /* <= parts: of them, those of the last groups */
-    const double *mix; /* [tensor_count] with PLACEMENT_MIXED, else NULL: share of each on the host;
-                          what `parts` are above or below their sum, each is in proportion */
+    uint16_t tail;   /* <= parts: the share that belongs to the last groups */
+    const double
+        *mix; /* [tensor_count] share of each tensor on the host, with PLACEMENT_MIXED; otherwise
+                 NULL. All shares are scaled in proportion so that they sum to `parts`. */
 };
 
 bool placement_same(const struct placement *a, const struct placement *b);
 
-/* Whether updates can be placed at all: the trace has an operator for each tensor's, and it is
- * known how long one takes on either side, from the platform (may be NULL) or the trace's own. */
+/* Returns whether updates can be placed: the trace has one update operator for each tensor, and the
+ * platform (may be NULL) or the trace tells how long updates take on either side. */
 bool placement_is_possible(const struct trace *trace, const struct platform *platform);
 
-/* The trace with its updates placed by the groups of its layout (models/place_updates.h), which
- * must be possible. Groups whose tensors do not follow each other in the model stay on the device
- * unless everything is on the host. The caller frees it with trace_free. */
+/* Returns the trace with its updates placed by the groups of the layout (models/place_updates.h).
+ * Placing must be possible. A group whose tensors are not consecutive in the model stays on the
+ * device unless everything is on the host. Free the result with trace_free. */
 struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
                               const struct layout *layout, const struct platform *platform);
 
-/* The trace with its updates where the plan has them; a copy where the plan says nothing of them,
- * or is for another trace. Fails as model_place_updates does. The caller frees it with trace_free.
- */
+/* Returns the trace with its updates where the plan has them. This is a copy if the plan says
+ * nothing about updates, or belongs to another trace. Fails as model_place_updates does. Free the
+ * result with trace_free. */
 struct trace *placement_of_plan(const struct plan *plan, const struct trace *trace,
                                 const struct platform *platform, GError **error);
 
-/* From the trace of a recorded run to the one of the run that a plan is for. */
-
-/* The trace with the plan's layers computed again and offloaded, its embedding where the plan has
- * it, backward once or twice as it has that, and its micro-batches (models/derive.h), updates where
- * they were traced: a copy where these are the trace's own, or the plan says nothing of them or is
- * of another model. Fails (TRACE_ERROR_INVALID) where the trace is not of a model that others can
- * be derived for, or was not synthesised for `platform` (may be NULL). The caller frees the result
- * with trace_free. */
+/* Returns the trace with the plan's choices (models/derive.h), but with updates where they were
+ * traced. This is a copy if the choices are the trace's own, or if the plan has none or belongs to
+ * another model. Fails with TRACE_ERROR_INVALID if nothing can be derived for this model, or if the
+ * trace was not synthesised for `platform` (may be NULL). Free the result with trace_free. */
 struct trace *derived_for_plan(const struct plan *plan, const struct trace *trace,
                                const struct platform *platform, GError **error);
 

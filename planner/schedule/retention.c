@@ -3,36 +3,36 @@
 #include <math.h>
 
 enum {
-    EVICTED_MOST = 32, /* gaps a round; a power of 2 */
-    ORDER_WINDOW = 32, /* ranks that a round may confuse */
+    EVICTED_MOST = 32, /* intervals a round; a power of 2 */
+    ORDER_WINDOW = 32, /* ranks that a round may shuffle */
 };
 
-/* How much worse than the best a round may leave the traffic, at the beginning; less and less
+/* How much more traffic than the best state a round may leave at the beginning; this falls to 0
  * towards the end. */
 #define TOLERANCE 0.002
 
 #define GOLDEN_RATIO 0.6180339887498949
 #define BIAS_FACTOR  4
 
-/* Room at moments that have some left costs less, again and again. */
+/* The price of moments with free room falls, again and again. */
 enum { PRICE_ROUNDS = 6 };
 #define PRICE_DECAY 0.1
 #define PRICE_LEAST 1e-5
 
 struct ranked_reuse {
     uint32_t reuse;
-    double worth; /* bytes saved for its room */
-    double place; /* in which it comes among those worth the same */
+    double worth; /* bytes saved for the price of the room */
+    double place; /* orders intervals of equal worth */
 };
 
-/* Spreads chunks evenly over [0, 1), whatever stretch of them is looked at. */
+/* Spreads chunks evenly over [0, 1), in whatever range of chunks. */
 static double place_of(uint32_t chunk)
 {
     double turns = chunk * GOLDEN_RATIO;
     return turns - floor(turns);
 }
 
-/* What keeping the gap saves, beside those that are kept. */
+/* Returns what retaining the interval saves beside the retained ones. */
 static double value_of(const struct retention *retention, uint32_t g,
                        const struct retention_bias *bias)
 {
@@ -53,8 +53,8 @@ static int most_worth_first(const void *left, const void *right)
     return a->reuse < b->reuse ? -1 : 1;
 }
 
-/* What a byte of room costs at the moments that the gap spans. `before` [moment_count + 1]: at all
- * moments before each. */
+/* Returns the price of a byte over the moments of the interval. `before` [moment_count + 1] is the
+ * sum of the prices before each moment. */
 static double span_cost(const struct reuses *reuses, const struct reuse *reuse,
                         const double *before)
 {
@@ -63,9 +63,8 @@ static double span_cost(const struct reuses *reuses, const struct reuse *reuse,
     return before[reuses->moment_count] - before[reuse->from + 1] + before[reuse->to];
 }
 
-/* By the gaps' values for what their room costs: `cost` [moment_count] a byte at each moment,
- * positive. To be spread, gaps that last for an iteration, but for a moment each, are worth the
- * same. */
+/* Sorts by value per price of the room; `price` [moment_count] is per byte and positive. With
+ * `spread`, intervals that last for a whole iteration but one moment have equal worth. */
 static void rank_reuses(struct retention *retention, const double *price,
                         const struct retention_bias *bias)
 {
@@ -97,7 +96,7 @@ static uint32_t next_moment(const struct reuses *reuses, uint32_t moment)
     return moment + 1 == reuses->moment_count ? 0 : moment + 1;
 }
 
-/* But what takes no room. */
+/* Retains only intervals that take no room. */
 static void retain_nothing(struct retention *retention)
 {
     const struct reuses *reuses = retention->reuses;
@@ -136,8 +135,8 @@ void retention_free(struct retention *retention)
     g_free(retention);
 }
 
-/* What did not fit mostly does not fit again for the same reason: that moment is looked at first.
- */
+/* An interval that did not fit mostly fails again for the same reason, so that moment is tested
+ * first. */
 static bool fits(struct retention *retention, uint32_t g)
 {
     const struct reuses *reuses = retention->reuses;
@@ -173,7 +172,7 @@ static bool try_to_retain(struct retention *retention, uint32_t g)
     return true;
 }
 
-/* Whatever still fits and saves something, the most worth first. */
+/* Retains whatever still fits and saves something, the most valuable first. */
 static void fill(struct retention *retention)
 {
     for (guint i = 0; i < retention->order->len; i++)
@@ -189,7 +188,7 @@ static void clear(struct retention *retention)
     retention->traffic = retention->most;
 }
 
-/* Sets exactly the gaps of `kept`. */
+/* Retains exactly the intervals of `retained`. */
 static void restore(struct retention *retention, const uint8_t *retained)
 {
     for (int adding = 0; adding < 2; adding++)
@@ -208,7 +207,7 @@ static int64_t largest_chunk(const struct reuses *reuses)
     return (int64_t)largest;
 }
 
-/* [gap count] of those that are in `order`; of others 0. */
+/* Returns the values of the intervals in `order`, 0 for others. */
 static double *value_reuses(struct retention *retention, const struct retention_bias *bias)
 {
     double *value = g_new0(double, retention->reuses->count);
@@ -293,7 +292,7 @@ static uint32_t draw(GRand *random, uint32_t below)
     return (uint32_t)g_rand_int_range(random, 0, (gint32)below);
 }
 
-/* Kept gaps that take room at the moment: a sample of `most`, each as likely as the others, in no
+/* Draws a uniform sample of at most `most` retained intervals that take room at the moment, in no
  * order. Returns how many. */
 static uint32_t sample_retained(const struct retention *retention, uint32_t moment, uint32_t most,
                                 GRand *random, uint32_t *chosen)
@@ -315,8 +314,7 @@ static uint32_t sample_retained(const struct retention *retention, uint32_t mome
     return count;
 }
 
-/* Gives up some kept gaps that take room at a moment drawn at random: few mostly, many sometimes.
- */
+/* Evicts some retained intervals that take room at a random moment: mostly few, sometimes many. */
 static void evict_some(struct retention *retention, GRand *random, GArray *changed)
 {
     uint32_t chosen[EVICTED_MOST];
@@ -327,7 +325,7 @@ static void evict_some(struct retention *retention, GRand *random, GArray *chang
         change(retention, chosen[i], false, changed);
 }
 
-/* Keeps a gap drawn at random, whatever must be given up for it. */
+/* Retains a random interval, whatever must be evicted for it. */
 static void force_one(struct retention *retention, GRand *random, GArray *changed)
 {
     const struct reuses *reuses = retention->reuses;
@@ -346,7 +344,7 @@ static void force_one(struct retention *retention, GRand *random, GArray *change
     change(retention, g, true, changed);
 }
 
-/* Fills in the order of worth, blurred: each place takes one of the next few. */
+/* Fills in a blurred order of worth: each place takes one of the next few intervals at random. */
 static void fill_blurred(struct retention *retention, GRand *random, GArray *changed)
 {
     uint32_t window[ORDER_WINDOW], count = 0, width = 1u << draw(random, 6);

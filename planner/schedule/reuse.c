@@ -1,6 +1,6 @@
 #include "planner/schedule/reuse.h"
 
-/* Uses on the device a chunk. */
+/* Counts the uses of each chunk on the device. */
 static void count_uses(const struct accesses *accesses, const struct homes *homes,
                        struct reuses *reuses)
 {
@@ -14,7 +14,8 @@ static void count_uses(const struct accesses *accesses, const struct homes *home
     reuses->count = reuses->first[reuses->chunk_count];
 }
 
-/* A use on the device closes the gap before it and opens one. `last` is the chunk's open gap. */
+/* A use on the device ends the interval before it and begins one; `last` is the chunk's open
+ * interval. */
 static void add_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint32_t flags,
                     uint32_t *last)
 {
@@ -31,7 +32,7 @@ static void add_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint
     *last = next;
 }
 
-/* A use on the host falls into the open gap, or into the one that wraps round. */
+/* A use on the host falls into the open interval, or into the one that wraps around. */
 static void add_host_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint32_t flags,
                          uint32_t last)
 {
@@ -127,7 +128,7 @@ bool reuse_can_retain(const struct reuse *reuse)
     return reuse->flags & REUSE_REFETCH && !(reuse->flags & REUSE_LEAVES);
 }
 
-/* The state after the use and the gap that follows it, and what the gap costs. */
+/* Adds the copies of one interval, and returns whether the chunk is dirty after it. */
 static bool pass(const struct reuse *reuse, bool retained, bool dirty, struct reuse_copies *copies)
 {
     dirty = (dirty || reuse->flags & REUSE_DIRTIES) && !(reuse->flags & REUSE_DEAD);
@@ -164,7 +165,7 @@ static bool is_written_back(const struct reuse *reuse, bool retained)
     return !retained || reuse->flags & REUSE_FLUSH;
 }
 
-/* Whether the chunk is dirty in the gap, if nothing is written back in it. */
+/* Returns whether the chunk is dirty in the interval if it is not written back there. */
 static bool is_dirty(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
     uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk], h = g;
@@ -178,7 +179,8 @@ static bool is_dirty(const struct reuses *reuses, uint32_t g, const uint8_t *ret
     return false;
 }
 
-/* Whether what is dirty in the gap is written again, or dies, before it must be written back. */
+/* Returns whether bytes that are dirty in the interval are overwritten, or die, before they must be
+ * written back. */
 static bool need_not_return(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
     uint32_t chunk = reuses->items[g].chunk, end = reuses->first[chunk + 1], h = g;

@@ -1,6 +1,7 @@
-/* One iteration of one layout as gaps. Between two consecutive uses on the device a chunk either
- * stays, and takes room at the moments in between, or leaves, and pays for copies. Which gaps are
- * kept decides the traffic of the iteration, exactly; when the copies are issued does not. */
+/* The reuse intervals of one iteration: for each chunk, the time between two consecutive uses on
+ * the device. In each interval the chunk either stays and takes room at the moments in between, or
+ * leaves and costs copies. The set of retained intervals determines the traffic of the iteration
+ * exactly; when copies are issued does not. */
 #ifndef PSTAR_PLANNER_SCHEDULE_REUSE_H
 #define PSTAR_PLANNER_SCHEDULE_REUSE_H
 
@@ -8,31 +9,36 @@
 #include "chunks/homes.h"
 
 enum {
-    REUSE_DIRTIES = 1, /* the use before it writes the chunk */
-    REUSE_DEAD = 2,    /* nothing is alive in the chunk after the use before it */
-    REUSE_REFETCH = 4, /* the use after it needs the old bytes: a fetch, if the chunk has left */
-    REUSE_FLUSH = 8, /* a host operator uses the chunk in it: the host's bytes must be valid then */
-    REUSE_LEAVES = 16, /* a host operator writes the chunk in it: it cannot stay */
+    REUSE_DIRTIES = 1, /* the use before the interval writes the chunk */
+    REUSE_DEAD = 2,    /* nothing in the chunk is alive after the use before the interval */
+    REUSE_REFETCH =
+        4, /* the use after the interval needs the old bytes: a fetch, if the chunk has left */
+    REUSE_FLUSH = 8, /* a host operator uses the chunk within the interval, and needs valid bytes on
+                        the host */
+    REUSE_LEAVES = 16, /* a host operator writes the chunk within the interval, so it cannot stay */
 };
 
 struct reuse {
     uint32_t chunk;
-    uint32_t from, to;   /* moments of the uses before and after, cyclic: it takes room at the
-                            moments strictly between; equal: the chunk's only use */
-    uint32_t host_first; /* moments of the first and last host operator in it; with GAP_FLUSH */
+    uint32_t from, to;   /* moments of the uses before and after, cyclic; the chunk takes room
+                            strictly between them. Both are equal if it is the chunk's only use. */
+    uint32_t host_first; /* moments of the first and last host operator in the interval; with
+                            REUSE_FLUSH */
     uint32_t host_last;
     uint32_t flags;
 };
 
 struct reuses {
     uint32_t moment_count, chunk_count, count;
-    uint32_t *first;     /* [chunk_count + 1] into items; none for chunks that live on the device */
-    struct reuse *items; /* [count] by chunk, then by `from`; the last of a chunk wraps round */
-    uint64_t *slot_bytes; /* [chunk_count] its slot */
-    uint64_t *copy_bytes; /* [chunk_count] what a copy moves */
-    int64_t *room; /* [moment_count] the budget less non-model data, the operator's chunks, and
-                      those that live on the device; negative where the moment cannot fit */
-    uint64_t activation_bytes; /* over the link for host operators, whatever is kept */
+    uint32_t *first; /* [chunk_count + 1] into items; chunks that live on the device have none */
+    struct reuse
+        *items; /* [count] by chunk, then by `from`; a chunk's last interval wraps around */
+    uint64_t *slot_bytes; /* [chunk_count] */
+    uint64_t *copy_bytes; /* [chunk_count] */
+    int64_t *room; /* [moment_count] the budget less non-model data, the operator's chunks and the
+                      chunks that live on the device; negative if the moment cannot fit */
+    uint64_t
+        activation_bytes; /* bytes that host operators send over the link, whatever is retained */
 };
 
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
@@ -40,32 +46,33 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
                           uint64_t device_budget);
 void reuses_free(struct reuses *reuses);
 
-/* Moments at which keeping the gap takes room. */
+/* Returns the number of moments at which retaining the interval takes room. */
 uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse);
 
-/* Whether keeping it can save anything, and is allowed. */
+/* Returns whether retaining the interval is allowed and can save a copy. */
 bool reuse_can_retain(const struct reuse *reuse);
 
 struct reuse_copies {
     uint32_t fetches, writes;
 };
 
-/* Copies of the chunk over the link in an iteration; `keep` [count] is nonzero for the gaps that
- * are kept. */
+/* Returns the copies of the chunk over the link in an iteration. `retained` [count] is nonzero for
+ * retained intervals. */
 struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t chunk,
                                         const uint8_t *retained);
 
-/* Bytes that they move. */
+/* Returns the bytes that these copies move. */
 uint64_t reuses_chunk_traffic(const struct reuses *reuses, uint32_t chunk, const uint8_t *retained);
 
-/* Bytes that keeping gap `g` saves beside the others that are kept; keep[g] is not looked at. */
+/* Returns the bytes that retaining interval `g` saves beside the other retained ones; the value of
+ * retained[g] is ignored. */
 uint64_t reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained);
 
-/* The whole iteration's, activations of host operators included. */
+/* Returns the bytes of the whole iteration, including activations of host operators. */
 uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained);
 
-/* The gap of `chunk` into which an action before the operator of `moment` falls (moment_count:
- * after the last); the chunk must have gaps. */
+/* Returns the interval of `chunk` that holds an action before the operator of `moment`
+ * (moment_count stands for after the last operator). The chunk must have intervals. */
 uint32_t reuses_find(const struct reuses *reuses, uint32_t chunk, uint32_t moment);
 
 #endif
