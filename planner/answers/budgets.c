@@ -56,19 +56,19 @@ static struct search_result *narrow_search_run(const struct narrow_search *narro
 
 enum { RESOLUTION = 64 };
 
-/* Where a probe takes so much longer than allowed, a full search is not tried. */
+/* If a narrow search is slower than allowed by more than this factor, no full search is tried. */
 #define HOPELESS 1.2
 
 struct memory_search {
     const struct trace *trace;
     struct search_options options;
-    uint64_t *budget; /* of `options`, the one that is lowered */
+    uint64_t *budget; /* the one in `options` that is lowered */
     double most_seconds;
-    struct search_result *best; /* that is in time, with the least budget so far; NULL: none */
+    struct search_result *best; /* fast enough, with the least budget so far; may be NULL */
     bool *stopped;
 };
 
-/* Keeps a result that is in time, and frees it otherwise. Returns what it takes. */
+/* Keeps a result that is fast enough, and frees others. Returns its time. */
 static double consider(struct memory_search *least, struct search_result *result)
 {
     double seconds = result ? result->plan->predicted.iteration_seconds : INFINITY;
@@ -137,7 +137,7 @@ const double sensitivity_links[SENSITIVITY_LINKS] = {1, 2};
 
 static const uint64_t memories[SENSITIVITY_MEMORIES] = {0, GB, 2 * GB, 4 * GB, 8 * GB};
 
-/* The best of what was found for less. */
+/* Returns the best time found with less memory or a slower link. */
 static double bound(const struct sensitivity *s, uint32_t link, uint32_t memory)
 {
     double seconds = s->seconds[0][0];
@@ -199,7 +199,7 @@ static GString *script(const struct sensitivity *s, uint64_t device_budget, cons
 {
     GString *text = g_string_new(style);
     g_autoptr(GString) quoted = g_string_new(path);
-    g_string_replace(quoted, "'", "''", 0); /* as gnuplot's single quotes want it */
+    g_string_replace(quoted, "'", "''", 0); /* for gnuplot's single quotes */
     g_string_append_printf(text, "set output '%s'\n$times << END\n", quoted->str);
     for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
         g_string_append_printf(text, "%.6f", (double)(device_budget + s->more[m]) / 0x1p30);

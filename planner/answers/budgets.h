@@ -1,4 +1,5 @@
-/* The least memory that trains nearly as fast. */
+/* What other budgets or links bring: the least memory that is nearly as fast, and what more would
+ * buy. */
 #ifndef PSTAR_PLANNER_ANSWERS_BUDGETS_H
 #define PSTAR_PLANNER_ANSWERS_BUDGETS_H
 
@@ -6,43 +7,40 @@
 
 enum min_memory_kind { MIN_DEVICE_MEMORY, MIN_HOST_MEMORY };
 
-/* The plan for the least budget of one memory, the other's as in `options`, with which an iteration
- * takes at most `most_seconds`. Budgets below what `reference` takes, a plan for `options` that
- * keeps the time, are bisected to a 64th, by probes (planner/answers/budgets.h) and, where
- * these come near, by full searches. NULL where nothing was found that takes less than the
- * reference, or a person stopped it: then *stopped is set. The caller frees the result with
- * search_result_free. */
+/* Returns the plan for the least budget of one memory with which an iteration takes at most
+ * `most_seconds`; the other memory has the budget of `options`. `reference` is a plan for `options`
+ * that is fast enough; budgets below what it takes are bisected to a 64th, by narrow searches and,
+ * if these come close, by full ones. Returns NULL if nothing less suffices, or if a person stopped
+ * it, which sets *stopped. Free the result with search_result_free. */
 struct search_result *min_memory_find(const struct trace *trace,
                                       const struct search_options *options,
                                       const struct plan *reference, enum min_memory_kind memory,
                                       double most_seconds, bool *stopped);
 
-/* What a plan takes of a memory: of the device the arena, of the host the pool. */
+/* Returns what a plan takes: the arena of the device, or the pool of the host. */
 uint64_t min_memory_taken(const struct plan *plan, enum min_memory_kind memory);
-
-/* What other budgets or a faster link would buy. */
 
 enum { SENSITIVITY_MEMORIES = 5, SENSITIVITY_LINKS = 2 };
 
-/* How many times as fast as it is a link is taken to be: 1 first, ascending. */
+/* Speed of each link relative to the given one: 1 first, ascending. */
 extern const double sensitivity_links[SENSITIVITY_LINKS];
 
-/* Iteration times over device memory, a row a link. */
+/* Iteration times by device memory, one row for each link. */
 struct sensitivity {
-    uint64_t more[SENSITIVITY_MEMORIES]; /* device memory beside the budget; 0 first, ascending */
+    uint64_t more[SENSITIVITY_MEMORIES]; /* device memory beyond the budget; 0 first, ascending */
     double seconds[SENSITIVITY_LINKS][SENSITIVITY_MEMORIES];
 };
 
-/* Searches a plan for each (planner/answers/budgets.h), beginning with `plan`, the best for
- * `options`. A plan for less memory serves with more, and one for a slower link with a faster one,
- * so times never rise. `costs` [SENSITIVITY_LINKS] are those of the links, the first being that of
- * `options`. False where a person stopped it. */
+/* Searches a plan for each pair by a narrow search from `plan`, the best one for `options`. A plan
+ * for less memory also serves with more, and one for a slower link with a faster one, so times
+ * never rise. `costs` [SENSITIVITY_LINKS] belong to the links; the first are those of `options`.
+ * Returns false if a person stopped it. */
 bool sensitivity_find(const struct trace *trace, const struct search_options *options,
                       const struct plan *plan, struct costs *const *costs,
                       struct sensitivity *sensitivity);
 
-/* Draws times over device memory with gnuplot, as an SVG; `device_budget` is the budget.
- * PLAN_ERROR_INVALID where gnuplot is not in PATH or fails. */
+/* Draws times over device memory with gnuplot, as SVG. Fails with PLAN_ERROR_INVALID if gnuplot is
+ * not in PATH or fails. */
 bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_budget,
                       const char *path, GError **error);
 

@@ -5,14 +5,14 @@
 #include <jansson.h>
 #include <math.h>
 
-/* Walks the schedule with what is on the device. */
+/* State while a schedule is visited: what is on the device. */
 struct summary_walk {
     const struct plan *plan;
     const struct trace *trace;
-    uint64_t *elements; /* [chunk_count] parameters; 0 of other lists */
+    uint64_t *elements; /* [chunk_count] parameters; 0 in other lists */
     uint8_t *there;     /* [chunk_count] on the device */
-    uint8_t *leaves;    /* [chunk_count] at some time it is not */
-    uint8_t *unused;    /* [chunk_count] fetched, and not used since */
+    uint8_t *leaves;    /* [chunk_count] not on the device at some time */
+    uint8_t *unused;    /* [chunk_count] fetched and not used since */
     uint64_t live, ahead;
     struct plan_summary *summary;
 };
@@ -76,7 +76,8 @@ static void use_operator(struct summary_walk *walk, const struct trace_operator 
     }
 }
 
-/* One iteration. What is fetched for the next one is still unused when the second pass begins. */
+/* Visits one iteration. What it fetches for the next one is still unused when the second pass
+ * begins. */
 static void walk_iteration(struct summary_walk *walk)
 {
     const struct plan *plan = walk->plan;
@@ -182,7 +183,7 @@ static void lose(struct emitted *emitted, const char *format, ...)
     va_end(arguments);
 }
 
-/* ---- what neither system can say ---- */
+/* ---- what neither system can express ---- */
 
 static void lose_schedule(struct emitted *emitted, const struct plan *plan)
 {
@@ -219,7 +220,7 @@ static void lose_layout(struct emitted *emitted, const struct plan *plan, const 
 
 /* ---- DeepSpeed ---- */
 
-/* Memory comes first: what lives on the host cannot stay on the device there, wherever it is
+/* Memory comes first: what lives on the host cannot stay on the device in DeepSpeed, wherever it is
  * updated. */
 static double offload_ratio(const struct plan_summary *summary)
 {
@@ -246,7 +247,7 @@ static json_t *on_cpu(void)
 static json_t *zero_optimization(const struct plan_summary *summary)
 {
     double ratio = offload_ratio(summary);
-    /* Stage 2 keeps all parameters on the device and offloads all of the optimizer or nothing. */
+    /* Stage 2 keeps all parameters on the device, and offloads the whole optimizer or nothing. */
     bool stage3 = summary->parameters_leave || (ratio > 0 && ratio < 1);
     json_t *zero = json_pack("{s:i, s:b, s:b}", "stage",
                              stage3      ? 3

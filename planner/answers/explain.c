@@ -135,7 +135,7 @@ static void print_phases(const struct plan *plan, const struct trace *trace, FIL
     }
 }
 
-/* Moments from the fetch to the first use after it, over all fetches. */
+/* Counts moments from each fetch to the first use after it. */
 static void print_prefetch(const struct plan *plan, const struct accesses *accesses, FILE *out)
 {
     uint32_t n = plan->moment_count, fetches = 0, most = 0;
@@ -179,7 +179,7 @@ static void print_action(const struct plan *plan, const struct plan_action *acti
     fputc('\n', out);
 }
 
-/* The first moments of the iteration at which anything happens. */
+/* Prints the first moments of the iteration that have actions. */
 static void print_excerpt(const struct plan *plan, const struct trace *trace, FILE *out)
 {
     uint32_t shown = 0, m;
@@ -279,7 +279,7 @@ static void print_baseline(const struct search_baseline *baseline, FILE *out)
         print_row(baseline->name, &baseline->figures, remark, out);
 }
 
-/* Elements whose optimizer runs on the host, in percent. */
+/* Returns the share of elements that the host updates, in percent. */
 static double host_share(const struct plan *plan, const struct trace *trace)
 {
     uint64_t on_host = 0, all = 0;

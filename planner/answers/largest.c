@@ -8,48 +8,48 @@
 #include <string.h>
 
 struct family_member {
-    char *name; /* of the file without ".json", or "40 layers" */
-    char
-        *path; /* of the file; NULL: there is none, only the base's with another number of layers */
+    char *name; /* of the file without ".json", or for example "40 layers" */
+    char *path; /* of the file; NULL if it is the base with another number of layers */
     struct model_config *config;
 };
 
 struct family {
-    GPtrArray *members;        /* struct family_member, by parameters; NULL where depth varies */
-    struct model_config *base; /* NULL, or the model whose layers vary */
+    GPtrArray *members;        /* struct family_member, by parameters; NULL if depth varies */
+    struct model_config *base; /* the model whose layers vary, or NULL */
 };
 
-/* What becomes of the activations that backward needs. */
+/* How activations that backward needs are kept. */
 enum largest_way {
     LARGEST_KEPT,
     LARGEST_RECOMPUTED, /* all layers are computed again */
-    LARGEST_OFFLOADED,  /* likewise, and what they begin with may leave the device */
+    LARGEST_OFFLOADED,  /* all layers are recomputed, and their inputs may be offloaded */
     LARGEST_WAYS
 };
 
 struct largest_job {
-    const struct search_options *options; /* of each search; no layouts */
-    /* The trace of size `value`; the caller frees it. NULL: there is no such size. */
+    const struct search_options *options; /* of each search; without layouts */
+    /* Makes the trace of size `value`, or returns NULL if there is no such size. The caller frees
+     * it. */
     struct trace *(*make)(void *data, uint32_t value, enum largest_way way, GError **error);
     void *data;
     uint32_t most;  /* sizes are 1 to `most` */
-    bool unordered; /* a larger size may need less: sizes are tried from the largest down; otherwise
-                       by doubling and halving */
+    bool unordered; /* a larger size may need less memory: try sizes from the largest down instead
+                       of bisecting */
 };
 
 struct largest {
     uint32_t value;
-    enum largest_way way; /* the fastest of the first two; the last where neither has a plan */
+    enum largest_way way; /* the faster of the first two; the last one if neither has a plan */
     struct trace *trace;  /* of the value */
-    struct search_result *result; /* its plan, of a full search */
-    GError *beyond;               /* why the next larger size does not fit; NULL: there is none */
+    struct search_result *result; /* plan of a full search */
+    GError *beyond;               /* why the next larger size does not fit; NULL if there is none */
     bool stopped;                 /* by a person */
 };
 
-/* Deeper ones would take many minutes to plan. */
+/* Deeper models would take many minutes to plan. */
 enum { MOST_LAYERS = 512 };
 
-/* Takes the name over. */
+/* Takes ownership of the name. */
 static struct family_member *member_new(char *name, const char *path,
                                         const struct model_config *config)
 {
@@ -159,7 +159,7 @@ static struct family_member *family_take(const struct family *family, uint32_t i
     return member_new(g_strdup_printf("%u layers", config.layers), NULL, &config);
 }
 
-/* UINT64_MAX: the host lacks memory, or there is no such size. */
+/* Returns UINT64_MAX if host memory lacks, or if there is no such size. */
 static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum largest_way way)
 {
     struct trace *trace = job->make(job->data, value, way, NULL);
@@ -168,7 +168,7 @@ static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum 
     return needed;
 }
 
-/* What the way lacks that needs the least of the device is the reason. */
+/* The error is that of the way that needs the least device memory. */
 static bool fits(const struct largest_job *job, uint32_t value, GError **error)
 {
     enum largest_way least = LARGEST_RECOMPUTED;
@@ -214,7 +214,7 @@ static uint32_t bisect(const struct largest_job *job)
     return low;
 }
 
-/* Keeps the plan where it is faster than what was found before. False: a person stopped it. */
+/* Keeps the plan if it is faster than the one before. Returns false if a person stopped it. */
 static bool try(const struct largest_job *job, uint32_t value, enum largest_way way,
                 struct largest *largest)
 {
@@ -235,7 +235,7 @@ static bool try(const struct largest_job *job, uint32_t value, enum largest_way 
     return !stopped;
 }
 
-/* By every way that is worth it; false: a person stopped it. */
+/* Tries every useful way. Returns false if a person stopped it. */
 static bool try_ways(const struct largest_job *job, uint32_t value, struct largest *largest)
 {
     largest->value = value;
@@ -297,10 +297,10 @@ static struct trace *synthesise(const struct question *question, const struct mo
     return model_synthesise(config, &job, question->search->platform, error);
 }
 
-/* What the sizes are of. */
+/* What the sizes belong to. */
 struct question_sizes {
     const struct question *question;
-    const struct family *family;       /* NULL: micro-batches of `config` */
+    const struct family *family;       /* NULL if sizes are micro-batches of `config` */
     const struct model_config *config; /* of all micro-batches */
 };
 
@@ -332,7 +332,7 @@ static const struct {
     {"all layers computed again", " --recompute all"},
     {"all layers computed again and offloaded", " --recompute all --offload-activations all"}};
 
-/* How it is trained, and what that takes. */
+/* Prints how the model is trained, and what that takes. */
 static void print_plan(const struct question *question, const struct model_config *config,
                        const struct largest *largest, FILE *out)
 {
@@ -353,7 +353,7 @@ static void print_plan(const struct question *question, const struct model_confi
             tokens / plan->predicted.iteration_seconds);
 }
 
-/* The commands that make the plan. */
+/* Prints the commands that make the plan. */
 static void print_commands(const struct question *question, const char *config,
                            const struct largest *largest, FILE *out)
 {

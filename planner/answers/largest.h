@@ -1,4 +1,4 @@
-/* Within planner/answers/questions.c: the questions whose answer is a size. As question_answer. */
+/* The questions whose answer is a size, for questions.c. They behave like question_answer. */
 #ifndef PSTAR_PLANNER_ANSWERS_LARGEST_H
 #define PSTAR_PLANNER_ANSWERS_LARGEST_H
 

@@ -32,7 +32,7 @@ const char *question_usage(const struct question_options *options)
     return NULL;
 }
 
-/* "5%" or "5", of at least 0. */
+/* Parses "5%" or "5"; at least 0. */
 static bool parse_share(const char *text, double *share, GError **error)
 {
     char *end;
@@ -45,7 +45,7 @@ static bool parse_share(const char *text, double *share, GError **error)
     return false;
 }
 
-/* The best plan for the budgets as they are. */
+/* Returns the best plan for the given budgets. */
 static struct search_result *reference(const struct question *question, bool *stopped,
                                        GError **error)
 {
@@ -58,7 +58,7 @@ static struct search_result *reference(const struct question *question, bool *st
     return NULL;
 }
 
-/* Of the device's memory, the arena and what libraries hold. */
+/* Returns the arena together with what libraries hold on the device. */
 static uint64_t device_memory(const struct question *question, uint64_t arena_bytes)
 {
     return arena_bytes + question->trace->library_bytes;
@@ -75,7 +75,7 @@ static void print_plan(const struct question *question, const char *what, const 
             100 * (seconds / base - 1));
 }
 
-/* One memory's least; where none below the best plan's does, that plan's. */
+/* Prints the least budget of one memory, or that of the best plan if no smaller one suffices. */
 static bool answer_least(const struct question *question, const struct plan *best,
                          enum min_memory_kind memory, double most_seconds, FILE *out)
 {
@@ -136,7 +136,7 @@ static void print_sensitivity(const struct sensitivity *s, uint64_t device_budge
     }
 }
 
-/* NULL entries where reading failed. */
+/* Entries are NULL if reading failed. */
 static bool read_links(const struct question *question, struct costs **costs, GError **error)
 {
     for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++) {

@@ -100,7 +100,7 @@ bool plan_replay_write(const struct plan *plan, const struct trace *trace,
     return ok;
 }
 
-/* Fits may differ in their last digits from machine to machine. */
+/* Fits may differ in their last digits between machines. */
 #define SAME_SECONDS 1e-9
 
 static bool same_figures(const struct plan_figures *of_plan, const struct plan_figures *replayed,
@@ -166,7 +166,8 @@ static bool check_times(const struct plan *plan, const struct trace *trace, GErr
     return same_times(&plan->predicted, &steady, error);
 }
 
-/* The bounds of the plan's own choice and of the others, from the trace as it was recorded. */
+/* Checks the bounds of the plan's own choices and of the others, from the trace as it was recorded.
+ */
 static bool check_bounds(const struct plan *plan, const struct trace *trace,
                          const struct trace *recorded, GError **error)
 {

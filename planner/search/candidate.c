@@ -78,7 +78,8 @@ static void predict(const struct candidate *candidate, struct plan *plan)
     plan->predicted = replay(plan, &view).steady;
 }
 
-/* What must live on the device, and what stays there throughout and no host operator uses. */
+/* Chunks that must live on the device, and those that never leave it and that no host operator
+ * uses. */
 static struct homes *settle_homes(const struct candidate *candidate,
                                   const struct intervals *intervals)
 {
@@ -94,7 +95,7 @@ static struct homes *settle_homes(const struct candidate *candidate,
     return homes_assign(candidate->trace, candidate->layout, on_device);
 }
 
-/* Replays it; its pace. */
+/* Replays the plan and returns its moment times. */
 static struct moment_times *predict_times(const struct candidate *candidate, struct plan *plan)
 {
     struct replay_view view = {candidate->trace, candidate->accesses, candidate->job->costs};
@@ -103,7 +104,7 @@ static struct moment_times *predict_times(const struct candidate *candidate, str
     return moment_times_new(issue_ns, candidate->trace, plan->predicted.iteration_seconds);
 }
 
-/* [chunk_count] what a copy of each takes. */
+/* Returns the duration of a copy of each chunk. */
 static uint64_t *copy_times(const struct candidate *candidate, const struct cost *cost)
 {
     uint64_t *ns = g_new(uint64_t, candidate->layout->chunk_count);
@@ -112,8 +113,8 @@ static uint64_t *copy_times(const struct candidate *candidate, const struct cost
     return ns;
 }
 
-/* With addresses by which nothing moves within the device; where there are none, NULL, or if
- * `moves` with others. */
+/* Uses addresses by which nothing moves within the device. If none are found, returns NULL or, with
+ * `moves`, a plan with other addresses. */
 static struct plan *schedule_plan(const struct candidate *candidate,
                                   const struct intervals *intervals, bool moves)
 {
@@ -173,7 +174,7 @@ struct plan *candidate_plan_still(const struct candidate *candidate,
     return make_plan(candidate, options, false, times);
 }
 
-/* What the operators of an iteration take. */
+/* How long the operators of an iteration keep each resource busy. */
 struct busy_times {
     uint64_t device_ns, host_ns, h2d_ns, d2h_ns;
     uint64_t backward_ns; /* on the device, and on the host between two backwards */
@@ -185,8 +186,8 @@ static uint64_t copy_ns(const struct costs *costs, enum mover_queue queue, uint6
     return costs_copy(costs, queue, bytes, 0).alone_ns;
 }
 
-/* The device uses what the operator wrote before this moment, counted from the iteration's start.
- */
+/* Returns whether the device uses what the operator wrote before this moment, which counts from the
+ * iteration's start. */
 static bool is_used_before(const struct accesses *accesses, uint32_t operator_moment,
                            uint32_t moment)
 {
@@ -197,8 +198,8 @@ static bool is_used_before(const struct accesses *accesses, uint32_t operator_mo
     return false;
 }
 
-/* The work in order: operators on the host after the last of backward, as updates are, begin when
- * that has ended, and are over before the next one begins if forward uses what they wrote. */
+/* Operators of the host after the end of backward, such as updates, begin when backward has ended.
+ * They end before the next backward begins if forward uses what they wrote. */
 static void count_backward(const struct replay_view *view, struct busy_times *busy)
 {
     const struct trace *trace = view->trace;

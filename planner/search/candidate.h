@@ -1,4 +1,4 @@
-/* One layout of the search with its optimizer placed, and the plans that are made for them. */
+/* A candidate: one layout with its optimizer placed, and the plans that are made for it. */
 #ifndef PSTAR_PLANNER_SEARCH_CANDIDATE_H
 #define PSTAR_PLANNER_SEARCH_CANDIDATE_H
 
@@ -10,14 +10,15 @@
 #include "sim/costs.h"
 #include "sim/replay.h"
 
-/* What the whole search is about. */
+/* What all candidates of a search share. */
 struct candidate_job {
     const struct trace *trace;
     const struct non_model *non_model;
     const struct costs *costs;
-    const struct platform *platform; /* of updates that are placed elsewhere; may be NULL */
-    const char *digest;     /* that plans get, for those who digest the trace of the best one alone;
-                               NULL: their trace's */
+    const struct platform
+        *platform;      /* for updates that are placed on the other side; may be NULL */
+    const char *digest; /* for the plans, if only the best one's trace is worth hashing; NULL means
+                           that of their trace */
     uint64_t device_budget; /* of the arena */
     uint64_t host_budget;   /* budget */
 };
@@ -25,43 +26,42 @@ struct candidate_job {
 struct candidate {
     const struct candidate_job *job;
     struct layout *layout;
-    struct trace *placed;      /* NULL: updates stay where they were traced */
-    const struct trace *trace; /* that the plans are for: `placed`, or the job's */
+    struct trace *placed;      /* NULL if updates stay where they were traced */
+    const struct trace *trace; /* of the plans: `placed`, or the job's */
     struct accesses *accesses;
-    struct homes *homes; /* the least that must live on the device */
+    struct homes *homes; /* with the fewest chunks that must live on the device */
     struct reuses *reuses;
     struct retention *retention;
 };
 
-/* NULL where the layout does not fit: the error says what would; *needed is the device memory that
- * would, UINT64_MAX where it is the host's that lacks. `job` outlives the result. */
+/* Returns NULL if the layout does not fit; the error says what would. *needed receives the device
+ * memory that would fit, UINT64_MAX if host memory is what lacks. `job` outlives the result. */
 struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
                                 const struct placement *placement, uint64_t *needed,
                                 GError **error);
 void candidate_free(struct candidate *candidate);
 
-/* The plan of what is kept, replayed: chunks that never leave live on the device. `pace` (may be
- * NULL) receives its pace, which the caller frees. Copies take what the candidate knows, whatever
- * the options say. */
+/* Returns the replayed plan of what is retained. Chunks that never leave live on the device.
+ * `times` (may be NULL) receives its moment times, which the caller frees. Copy times come from the
+ * candidate, not from the options. */
 struct plan *candidate_plan(const struct candidate *candidate,
                             const struct interval_options *options, struct moment_times **times);
 
-/* The same; NULL where no addresses are found by which nothing moves within the device. */
+/* Like candidate_plan, but returns NULL if no addresses are found by which nothing moves within the
+ * device. */
 struct plan *candidate_plan_still(const struct candidate *candidate,
                                   const struct interval_options *options,
                                   struct moment_times **times);
 
-/* What a candidate promises before its schedule is made, and a plan before it is replayed: figures
- * that are not beaten, for a fraction of the time. The search leaves out what promises too little.
- */
-
-/* Of any schedule of what is kept: its bytes are known; its time is at least that of the device's
- * operators, of the copies of either direction, of the host's operators, and of backward and those
- * of them that follow it and whose results the next forward uses. */
+/* Returns a lower bound of the objective for any schedule of what is retained, much faster than a
+ * schedule. The bytes are known. The time is at least that of the device's operators, of the copies
+ * in either direction, of the host's operators, and of backward with the host's operators that
+ * follow it and whose results the next forward uses. The search skips candidates whose bound is
+ * poor. */
 double candidate_lower_bound(const struct candidate *candidate, enum objective objective);
 
-/* Of a plan that fetches nothing ahead: the device computes nothing while an operator's chunks are
- * fetched. */
+/* Returns a lower bound for a plan without prefetches: the device computes nothing while it fetches
+ * the chunks of an operator. */
 double on_demand_lower_bound(const struct replay_view *view, const struct plan *plan,
                              enum objective objective);
 

@@ -7,7 +7,7 @@
 
 enum { BETWEEN = 4 /* sizes an octave */, COMMON_TENSORS = 4 };
 
-/* Of the mean tensor: smaller ones are packed together. */
+/* Smaller tensors, in mean tensors, are packed together. */
 #define SMALL_SHARE 0.125
 
 static uint8_t widest(const struct trace *trace)
@@ -18,8 +18,8 @@ static uint8_t widest(const struct trace *trace)
     return width;
 }
 
-/* Takes `layout`. Where another has the same chunks it is of use only to what looks at the size
- * that they were to have. */
+/* Takes ownership of `layout`. If another one has the same chunks, it is only of use to strategies
+ * that depend on the requested chunk size. */
 static void add_choice(struct layout_choices *choices, struct layout *layout, bool swept)
 {
     struct layout_choice choice = {.spec = {.given = layout}, .swept = swept};
@@ -36,7 +36,7 @@ static void add_choice(struct layout_choices *choices, struct layout *layout, bo
     g_array_append_val(choices->items, choice);
 }
 
-/* `bytes` in the widest list; in the others as many, or as many as the same elements take. */
+/* Adds chunks of `bytes` in the widest list, and in the others of equal bytes or equal elements. */
 static void add_size(const struct trace *trace, struct layout_choices *choices, uint64_t bytes,
                      bool swept)
 {
@@ -84,7 +84,8 @@ static int by_value(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Sizes of tensors in the widest list, those first that make up the most of the model. */
+/* Returns the sizes of tensors in the widest list; those that make up most of the model come first.
+ */
 static GArray *common_sizes(const struct trace *trace)
 {
     g_autofree uint64_t *bytes = g_new(uint64_t, trace->tensor_count);

@@ -53,15 +53,15 @@ bool requirement_is_met(const struct trace *trace, const struct search_options *
 }
 
 enum {
-    SHORTLISTED_LAYOUTS = 16, /* of all layouts, those whose first schedules are best */
-    PLACED_LAYOUTS = 3,       /* that are tried with the optimizer in every other place */
-    REFINED_LAYOUTS = 6,      /* whose share is refined */
-    FINALISTS_2 = 12,         /* layouts with their placements that did best at a glance */
-    FINALISTS_3 = 4,          /* and of those */
+    SHORTLISTED_LAYOUTS = 16, /* with the best first schedules of all layouts */
+    PLACED_LAYOUTS = 3,       /* whose optimizer is tried in all coarse places */
+    REFINED_LAYOUTS = 6,      /* whose placement is refined */
+    FINALISTS_2 = 12,         /* layouts with placements that did best with effort 1 */
+    FINALISTS_3 = 4,          /* of those, with effort 2 */
     COARSE_PARTS = PLACEMENT_PARTS / 8,
-    DESCENTS_MOST = 4, /* with steps of one size */
+    DESCENTS_MOST = 4, /* for each step size */
     MIX_MORE = 5,      /* shares of a mix, from its own on */
-    SPREAD_LESS = 4,   /* shares with what leaves spread, likewise */
+    SPREAD_LESS = 4,   /* shares with evictions spread */
 };
 
 static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
@@ -69,7 +69,7 @@ static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
 static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
 static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2, 0, NULL};
 
-/* The best outcomes so far once more, with more effort. */
+/* Repeats the best trials with more effort. */
 static void try_again(struct search *search, enum effort_level effort, uint32_t most)
 {
     g_autofree uint32_t *best = g_new(uint32_t, most);
@@ -83,7 +83,7 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
     search_run(search, search_run_plans);
 }
 
-/* The best of the best layouts with other gaps in favour: `step` more and less, and so on. */
+/* Tries other biases with the best layouts: up to `most` more and less, in steps. */
 static void try_biases(struct search *search, uint32_t layouts, int step, int most)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
@@ -105,7 +105,7 @@ static const struct layout_choice *choice_at(const struct search *search, guint 
     return &g_array_index(search->choices->items, struct layout_choice, index);
 }
 
-/* Each has its first schedules; the best have others. */
+/* Makes first schedules for all layouts, and more schedules for the best. */
 static void try_layouts(struct search *search, struct placement placement)
 {
     g_autofree uint32_t *best = g_new(uint32_t, SHORTLISTED_LAYOUTS);
@@ -135,7 +135,8 @@ static void add_swept(struct search *search, struct placement placement)
             search_add(search, i, placement, EFFORT_1);
 }
 
-/* What others do with the sizes of a sweep: first, and to the end, so that no search is worse. */
+/* Runs the baselines first and to their end, with the sizes of a sweep, so that no search is worse
+ * than they are. */
 static void try_baselines(struct search *search)
 {
     search->certain = true;
@@ -146,7 +147,7 @@ static void try_baselines(struct search *search)
     search->certain = false;
 }
 
-/* The best layouts with the optimizer in parts on the host. */
+/* Tries the best layouts with parts of the optimizer on the host. */
 static void try_placements(struct search *search)
 {
     uint32_t best[PLACED_LAYOUTS];
@@ -166,7 +167,7 @@ static void try_placements(struct search *search)
     search_run(search, search_run_plans);
 }
 
-/* More or less on the host, of all groups or of the last. */
+/* Tries more or less on the host, of all groups or of the last. */
 static void add_neighbours(struct search *search, uint32_t layout, struct placement placement,
                            int step)
 {
@@ -184,7 +185,7 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
     }
 }
 
-/* About the best share of each of the best layouts. */
+/* Refines the placement of each of the best layouts. */
 static void refine_placements(struct search *search, uint32_t layouts, int step)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
@@ -197,7 +198,7 @@ static void refine_placements(struct search *search, uint32_t layouts, int step)
     search_run(search, search_run_plans);
 }
 
-/* The best plan's that has its optimizer placed so; NULL: there is none. */
+/* Returns the best trial with this placement pattern, or NULL. */
 static const struct trial *best_of_pattern(const struct search *search, uint8_t pattern)
 {
     const struct trial *best = NULL;
@@ -210,7 +211,7 @@ static const struct trial *best_of_pattern(const struct search *search, uint8_t 
     return best;
 }
 
-/* Patterns are compared at their best: which one that is shows late. */
+/* Refines the best trial of each pattern, because which pattern is best shows late. */
 static void refine_patterns(struct search *search, int step)
 {
     for (uint8_t pattern = PLACEMENT_SPREAD; pattern < PLACEMENT_PATTERNS; pattern++) {
@@ -223,7 +224,7 @@ static void refine_patterns(struct search *search, int step)
     search_run(search, search_run_plans);
 }
 
-/* As long as that helps, but not for ever. */
+/* Repeats while that helps, a limited number of times. */
 static void descend(struct search *search, int step)
 {
     for (int i = 0; i < DESCENTS_MOST; i++) {
@@ -235,8 +236,8 @@ static void descend(struct search *search, int step)
     }
 }
 
-/* The best layouts' best with what leaves spread: the link serves the device better then, so that
- * less on the host may be better than what was best until now. */
+/* Tries the best layouts with evictions spread over the iteration. The link then serves the device
+ * better, so fewer updates on the host may be best. */
 static void try_spread(struct search *search)
 {
     uint32_t best[PLACED_LAYOUTS];
@@ -263,8 +264,8 @@ static void add_mixed(struct search *search, uint32_t layout, int parts, const d
                         (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
 }
 
-/* The best plan's layout with what the host has in the mix that its bound comes from, and a little
- * more: whole groups cannot be mixed. */
+/* Tries the best layout with the mix of places behind its bound, and with a little more on the
+ * host, since whole groups cannot be mixed. */
 static void try_mix(struct search *search)
 {
     const struct trace *traced = search->job.trace;
@@ -293,8 +294,8 @@ static void try_mix(struct search *search)
     search_run(search, search_run_plans);
 }
 
-/* Which layout is best depends on where the optimizer runs, and the other way round: the sizes of a
- * sweep find a place for it, and with that all layouts are tried. */
+/* The best layout depends on where the optimizer runs, and the other way round. The sizes of a
+ * sweep find a place for the optimizer; with that, all layouts are tried. */
 static void place_optimizer(struct search *search)
 {
     uint32_t best;
@@ -325,7 +326,7 @@ static void measure_task(void *data, uint32_t index)
                                  &trial->placement, &trial->needed, &trial->error));
 }
 
-/* From now on the budget is the least with which any layout fits, if that is below it. */
+/* Lowers the budget to the least with which any layout fits. */
 static void tighten_budget(struct search *search)
 {
     for (guint i = 0; i < search->choices->items->len; i++) {
@@ -384,7 +385,7 @@ static struct search_result *result_of(struct search *search, GError **error)
     return result;
 }
 
-/* The optimizer's place, and the layout. */
+/* Finds a place for the optimizer, and a layout. */
 static void search_broad(struct search *search)
 {
     bool traffic = search->options.objective == OBJECTIVE_TRAFFIC;
@@ -399,7 +400,7 @@ static void search_broad(struct search *search)
         try_layouts(search, as_traced);
 }
 
-/* About the best of those. */
+/* Searches around the best of those. */
 static void search_deep(struct search *search)
 {
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)

@@ -71,26 +71,26 @@ struct plan *baselines_strategy(const struct baselines *baselines, const struct 
     return replay_strategy(strategy, &of_layout, job->costs, NULL, &needed, NULL);
 }
 
-/* How much less than the best plan so far a candidate may promise for its schedules to be tried,
- * and its first schedule bring for others to be tried. */
+/* Candidates whose lower bound is more than 5 % worse than the incumbent's are pruned, and further
+ * schedules are made only if the first is at most 15 % worse. */
 #define PRUNE_RATIO 1.05
 #define VARY_RATIO  1.15
 
-/* Moments that a schedule fetches ahead where no other has shown a pace; with one, margins are
- * these parts of an iteration. */
+/* How many moments ahead to fetch if no moment times are known. With them, margins are these
+ * fractions of an iteration. */
 enum { LOOK_AHEAD = 64, FIRST_MARGIN = 16, LAST_MARGIN = 64, TIMED_MOST = 6 };
 
-/* Times that room is set aside for what addresses waste, where schedules take moves without. */
+/* How often room is reserved for what addresses waste, if schedules need moves without. */
 enum { RESERVES_MOST = 3 };
 
-/* Stretches of local search, each twice as long as the one before. It is for the least traffic, and
- * what moves less is not always faster: schedules are tried after each. */
+/* Local search runs in stages, each twice as long as the one before. It minimises traffic, and less
+ * traffic is not always faster, so schedules are made after each stage. */
 static const struct effort_budget {
     uint32_t stretches, rounds; /* of the first */
 } effort_budgets[] = {
     [EFFORT_0] = {1, 40}, [EFFORT_1] = {1, 40}, [EFFORT_2] = {2, 150}, [EFFORT_3] = {4, 150}};
 
-/* What the next policy's plan has to beat. */
+/* Returns the figure that the next policy's plan has to beat. */
 static double best_policy(const struct trial_context *context, const struct trial *trial)
 {
     double incumbent = trial->policy ? objective_of_plan(context->objective, trial->policy)
@@ -119,7 +119,7 @@ void trial_run_baselines(const struct trial_context *context, const struct layou
     baselines_free(baselines);
 }
 
-/* Takes `plan`, with its pace, if it is better than those before; says whether it is. */
+/* Takes ownership of `plan` and its times. Returns whether it is better than those before. */
 static bool take_plan(const struct trial_context *context, struct plan *plan,
                       struct moment_times *times, struct trial *trial)
 {
@@ -144,7 +144,7 @@ static struct interval_options timed_options(const struct moment_times *times, u
                                      .margin_ns = times->period_ns / margin};
 }
 
-/* Whether it is better than those before. */
+/* Returns whether the new plan is better than those before. */
 static bool try_timed(const struct trial_context *context, const struct candidate *candidate,
                       uint32_t margin, bool flush_early, struct trial *trial)
 {
@@ -162,7 +162,8 @@ static uint64_t largest_chunk(const struct candidate *candidate)
     return largest;
 }
 
-/* The best plan's of this candidate, or else that of where it starts; NULL: none. */
+/* Returns the times of the candidate's best plan, of where it starts, or of the incumbent; or NULL.
+ */
 static struct moment_times *first_times(const struct trial_context *context,
                                         const struct candidate *candidate,
                                         const struct trial *trial)
@@ -173,8 +174,8 @@ static struct moment_times *first_times(const struct trial_context *context,
     return times ? moment_times_for(times, candidate->trace) : NULL;
 }
 
-/* By that pace; says whether chunks lie still. What moves them within the device counts only if
- * `moves`. */
+/* Makes a plan with these times; returns whether no chunk moves within the device. A plan that
+ * moves chunks counts only with `moves`. */
 static bool try_first(const struct trial_context *context, const struct candidate *candidate,
                       bool moves, struct trial *trial)
 {
@@ -191,7 +192,7 @@ static bool try_first(const struct trial_context *context, const struct candidat
     return still;
 }
 
-/* Where no addresses are found by which chunks lie still, more and more room is set aside. */
+/* Reserves more and more room if no addresses are found by which nothing moves. */
 static void try_reserves(const struct trial_context *context, const struct candidate *candidate,
                          struct trial *trial)
 {
@@ -202,8 +203,8 @@ static void try_reserves(const struct trial_context *context, const struct candi
     }
 }
 
-/* Each schedule shows how fast the next may be. A fetch that is issued early is not late, but the
- * room that it holds may be what another lacks: margins are halved where they do not help. */
+/* Each schedule shows how fast the next may be. A fetch that is issued early is in time, but
+ * another chunk may need its room. Margins are halved when they do not help. */
 static void try_schedules(const struct trial_context *context, const struct candidate *candidate,
                           struct trial *trial)
 {
@@ -233,7 +234,7 @@ static void search_locally(const struct trial_context *context, const struct can
         try_timed(context, candidate, FIRST_MARGIN, false, trial);
 }
 
-/* A mix comes with a bound that is near what it promises, so that schedules tell more. */
+/* A mix comes with a bound close to what it can reach, so its schedules are worth more. */
 static bool may_improve(const struct trial_context *context, const struct trial *trial)
 {
     if (!context->incumbent || trial->effort > EFFORT_1)

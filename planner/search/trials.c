@@ -60,7 +60,7 @@ static bool alike(const struct trial *a, const struct trial *b, bool layouts)
     return a->layout == b->layout && (layouts || placement_same(&a->placement, &b->placement));
 }
 
-/* The best outcome that is not like one of those ranked; the number of outcomes: there is none. */
+/* Returns the best trial that is unlike those ranked, or the number of trials if there is none. */
 static guint next_best(const GArray *trials, enum objective objective, bool layouts,
                        const uint32_t *ranked, uint32_t count)
 {
@@ -116,10 +116,11 @@ void trials_refuse(const GArray *trials, GError **error)
                     "stopped before any plan was found");
 }
 
-/* Tasks that know of the same best plan, whatever the number of threads. */
+/* Trials that run with the same incumbent, whatever the number of threads. This makes the result
+ * independent of it. */
 enum { ROUND = 16 };
 
-/* A plan that is so near to its bound is good enough. */
+/* A plan this close to the bound is good enough. */
 #define CLOSE_ENOUGH 1.005
 
 struct trial *search_trial(const struct search *search, uint32_t index)

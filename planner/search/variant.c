@@ -41,7 +41,7 @@ static struct plan *plan_quickly(const struct trace *trace, const struct layout 
 enum {
     COARSE_STEP = PLACEMENT_PARTS / 8,
     FINE_STEP = PLACEMENT_PARTS / 32,
-    SEEN_SHARE = 32, /* of the device: less of it is not worth looking at */
+    SEEN_SHARE = 32, /* changes of less than this fraction of the device are ignored */
 };
 
 void variant_free(void *data)
@@ -122,7 +122,7 @@ void variants_take_plan(struct variant_search *c, struct variant *variant, struc
         c->best = variant;
 }
 
-/* Of as many elements. */
+/* Returns chunk sizes with as many elements. */
 static uint64_t chunk_bytes(const struct layout *layout, const struct trace *of,
                             const struct trace *trace, int list)
 {
@@ -152,7 +152,8 @@ static void free_named(void *data)
     g_free(named);
 }
 
-/* The options' layouts, which are of the trace `of`, made for this trace; NULL: they name none. */
+/* Returns the options' layouts, which belong to the trace `of`, converted for this trace; or NULL.
+ */
 static GPtrArray *own_layouts(const struct search_options *options, const struct trace *of,
                               const struct trace *trace)
 {
@@ -184,15 +185,15 @@ struct search_result *variants_search_fully(const struct trace *trace, const str
     return search_plan(trace, &own, error);
 }
 
-/* ---- a glance ---- */
+/* ---- plans with low effort ---- */
 
 enum { AT_ONCE = 3 };
 
-/* Placements that are looked at together, beside the best plan so far. */
+/* Placements that are tried at once, beside the best plan so far. */
 struct quick_plans {
     const struct variant_search *choices;
     const struct layout *layout;
-    struct trace *placed[AT_ONCE]; /* NULL: there is none */
+    struct trace *placed[AT_ONCE]; /* elements may be NULL */
     struct plan *plans[AT_ONCE];
 };
 
@@ -215,7 +216,7 @@ static void make_quick_plans(struct quick_plans *quick_plans)
     workers_run(&job);
 }
 
-/* Returns whether the plan is this choice's best. Takes `plan`, which may be NULL. */
+/* Takes ownership of `plan`, which may be NULL. Returns whether it is the variant's best. */
 static bool take(struct variant_search *c, struct variant *variant, struct plan *plan)
 {
     bool better = plan && variants_prefers(c, plan, variant->plan);
@@ -223,7 +224,7 @@ static bool take(struct variant_search *c, struct variant *variant, struct plan 
     return better;
 }
 
-/* Of PLACEMENT_PARTS, what the host updates. */
+/* Returns what the host updates, in PLACEMENT_PARTS. */
 static int host_parts(const struct variant_search *c, const struct plan *plan)
 {
     double on_host = 0, all = 0;
@@ -235,7 +236,8 @@ static int host_parts(const struct variant_search *c, const struct plan *plan)
     return (int)lround(PLACEMENT_PARTS * on_host / all);
 }
 
-/* With so many parts of the optimizer on the host; NULL where there are not as many. */
+/* Returns the trace with this many parts of the optimizer on the host, or NULL if that is
+ * impossible. */
 static struct trace *place(const struct variant_search *c, const struct variant *variant,
                            const struct layout *layout, int parts)
 {
@@ -246,8 +248,8 @@ static struct trace *place(const struct variant_search *c, const struct variant 
     return placement_trace(&placement, variant->trace, layout, c->options->platform);
 }
 
-/* A step less on the host and one more, and on the better side as many as help. Takes `placed`,
- * which is looked at first; NULL: nothing is. */
+/* Tries one step less on the host and one more, then further steps on the better side while they
+ * help. Takes ownership of `placed`, which is tried first; it may be NULL. */
 static void shift_updates(struct variant_search *c, struct variant *variant,
                           const struct layout *layout, struct trace *placed, int *parts, int step)
 {
@@ -270,7 +272,7 @@ static void shift_updates(struct variant_search *c, struct variant *variant,
     }
 }
 
-/* Where the host embeds, it updates what it embeds with, too: so that never comes and goes. */
+/* A host that embeds also updates the embedding, so that it never crosses the link. */
 static void keep_embedding(const struct trace *trace, uint8_t *on_host)
 {
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -316,7 +318,7 @@ static uint64_t most_non_model(const struct trace *trace)
     return most;
 }
 
-/* The most that chunks hold of activations at a time. */
+/* Returns the most activation bytes that chunks hold at a time. */
 static uint64_t most_held(const struct trace *trace)
 {
     g_autofree uint8_t *held = trace_held_buffers(trace);
@@ -334,8 +336,8 @@ static uint64_t most_held(const struct trace *trace)
     return most;
 }
 
-/* What is alive at a time and exceeds the device crosses the link in both directions: whether a
- * plan may be better than the best so far. */
+/* Offloaded bytes that are alive together and exceed the device cross the link in both directions.
+ * Returns whether a plan may still be better than the best so far. */
 static bool link_permits(const struct variant_search *c, const struct trace *trace)
 {
     const struct search_options *o = c->options;

@@ -9,7 +9,7 @@
 
 enum {
     SHARES = 4,   /* of the layers, tried first */
-    HALVINGS = 3, /* of a share, about the best */
+    HALVINGS = 3, /* of a share, around the best */
 };
 
 static void judge_by_time(struct variant_search *c, struct variant *variant)
@@ -24,7 +24,7 @@ static void judge_by_time(struct variant_search *c, struct variant *variant)
         variants_plan_quickly(c, variant);
 }
 
-/* What needs more than the best plan's budget is no better; what does not, is searched wholly. */
+/* A variant that needs more than the best plan's budget is no better; others are searched fully. */
 static void judge_by_memory(struct variant_search *c, struct variant *variant)
 {
     struct search_options options = variants_remaining(c, 1);
@@ -49,8 +49,7 @@ static bool may_go_on(struct variant_search *c)
     return !c->stopped;
 }
 
-/* Tries the choices `rest` with the first layers computed again, as many as `first`, and the others
- * kept. */
+/* Tries the choices `rest` with the first `first` layers recomputed and the others kept. */
 static void consider(struct variant_search *c, int64_t first, const struct run_choices *rest)
 {
     if (first < 0 || first > c->layers || !may_go_on(c))
@@ -69,13 +68,13 @@ static void consider(struct variant_search *c, int64_t first, const struct run_c
         judge_by_time(c, variant);
 }
 
-/* What is between none and all needs what is between theirs. */
+/* Memory need grows monotonically with the number of recomputed layers, so none and all suffice. */
 static uint32_t first_step(const struct variant_search *c)
 {
     return c->options->objective == OBJECTIVE_MEMORY ? c->layers : MAX(1, c->layers / SHARES);
 }
 
-/* Backward runs twice with one micro-batch alone. */
+/* Backward runs twice with one micro-batch only. */
 static struct run_choices *as_traced(const struct variant_search *c, uint32_t batch)
 {
     struct run_choices *run = run_choices_copy(c->traced);
@@ -111,7 +110,7 @@ static void refine_layers(struct variant_search *c)
     }
 }
 
-/* As in the best plan, but on the other side. */
+/* Tries the best choices with the embedding on the other side. */
 static void explore_embedding(struct variant_search *c)
 {
     struct run_choices *other = as_best(c);
@@ -120,16 +119,16 @@ static void explore_embedding(struct variant_search *c)
     run_choices_free(other);
 }
 
-/* Frameworks that fuse nothing have no halves of masters; and a trace of halves with one backward
- * is of a run without clipping, to which a second one adds nothing. */
+/* Frameworks without fused operators have no split masters. A trace of split masters with one
+ * backward belongs to a run without clipping, which gains nothing from a second backward. */
 static bool variants_may_split_masters(const struct variant_search *c, unsigned scope)
 {
     return scope & RUN_MASTERS && !c->recognised->iteration->job.unfused &&
            (c->traced->second_backward || !c->traced->split_masters);
 }
 
-/* Backward twice over split masters where the best plan has it once, or the other way round: with
- * the layers computed again that it has, with none, and with all. */
+/* Tries backward twice over split masters, or once over whole ones, whichever the best plan does
+ * not have: with its recomputed layers, with none and with all. */
 static void explore_masters(struct variant_search *c)
 {
     const struct variant *best = c->best;
@@ -174,17 +173,17 @@ static void variants_explore_offload(struct variant_search *c)
         refine_layers(c);
 }
 
-/* How much worse than the first choice's plan another's may be at a glance to be searched. What is
- * offloaded makes for as many chunks again, and its searches take several times as long. */
+/* How much worse than the first variant's plan another one may be, with low effort, to be searched.
+ * Offloading doubles the number of chunks, and the search takes several times as long. */
 #define NEARLY           1.05
 #define NEARLY_OFFLOADED 1.0
 
-/* An iteration of so few operators is searched in no time. */
+/* An iteration with fewer operators is searched quickly. */
 enum { FEW_OPERATORS = 500 };
 
-#define FIRST_SHARE 0.6 /* of a limited time, for the choice that is searched first */
+#define FIRST_SHARE 0.6 /* of a limited time, for the variant that is searched first */
 
-/* The best of the choices that have had a glance only, if it is good enough; NULL: none is. */
+/* Returns the best of the variants with low effort, or NULL if it is not good enough. */
 static struct variant *find_contender(const struct variant_search *c)
 {
     struct variant *best = NULL;
@@ -200,7 +199,7 @@ static struct variant *find_contender(const struct variant_search *c)
     return best;
 }
 
-/* Takes `result`, which may be NULL. */
+/* Takes ownership of `result`, which may be NULL. */
 static void take_result(struct variant_search *c, struct variant *variant,
                         struct search_result *result)
 {
@@ -212,7 +211,7 @@ static void take_result(struct variant_search *c, struct variant *variant,
     search_result_free(result);
 }
 
-/* From the layout that it has, and to others where that is affordable. */
+/* Searches from the layout that the variant has, and tries others if that is affordable. */
 static struct search *search_from(struct variant_search *c, const struct variant *variant)
 {
     g_autoptr(GPtrArray) layouts = g_ptr_array_new();
@@ -227,7 +226,7 @@ static struct search *search_from(struct variant_search *c, const struct variant
     return search_new(variant->trace, &options);
 }
 
-/* The first part of the search for the best of the others. */
+/* Runs the first part of the search for the best of the other variants. */
 static void begin_contender(struct variant_search *c)
 {
     struct variant *contender = find_contender(c);
@@ -238,7 +237,7 @@ static void begin_contender(struct variant_search *c)
     take_result(c, contender, search_begin(contender->search, NULL));
 }
 
-/* The second part of a search that was begun. */
+/* Runs the second part of a search that was begun. */
 static void go_on(struct variant_search *c, struct variant *variant)
 {
     const struct search_options options = variants_remaining(c, 1);
@@ -248,8 +247,8 @@ static void go_on(struct variant_search *c, struct variant *variant)
     g_clear_pointer(&variant->search, search_free);
 }
 
-/* The best choice's, unless that had a glance only; where it costs little, the others' too: which
- * one is best may show only then. */
+/* Finishes the best variant's search, unless it had low effort only. In small iterations it
+ * finishes the others' too, since only then it shows which is best. */
 static void go_on_with_best(struct variant_search *c)
 {
     go_on(c, c->best);
@@ -257,7 +256,7 @@ static void go_on_with_best(struct variant_search *c)
         go_on(c, g_ptr_array_index(c->variants, i));
 }
 
-/* The search for the choice that the others are compared with; takes `trace`. */
+/* Searches the variant that the others are compared with. Takes ownership of `trace`. */
 static bool search_first(struct variant_search *c, struct trace *trace, GError **error)
 {
     struct run_choices *own = run_choices_of(trace);
@@ -278,7 +277,7 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     return true;
 }
 
-/* The whole search for what needs little, where the traced choice does not fit. */
+/* Searches a variant that needs little memory, if the traced one does not fit. */
 static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, bool twice,
                         GError **error)
 {
@@ -297,8 +296,8 @@ static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, 
     return search_first(c, trace, error);
 }
 
-/* With all layers computed again; where that does not fit, with all of them offloaded too; then the
- * same with split masters; and then with the smallest micro-batches. */
+/* Tries all layers recomputed; then also offloaded; then the same with split masters; then with the
+ * smallest micro-batches. */
 static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
 {
     uint32_t batch = c->trace->batch;
@@ -311,7 +310,7 @@ static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
             search_lean(c, scope & RUN_OFFLOAD, 1, twice && batch == 1, error));
 }
 
-/* As traced, or where that does not fit with what needs less. */
+/* Searches the traced variant or, if that does not fit, one that needs less memory. */
 static bool begin(struct variant_search *c, unsigned scope, GError **error)
 {
     return search_first(c, trace_copy(c->trace), error) ||
