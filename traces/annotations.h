@@ -1,4 +1,4 @@
-/* How a program annotates its iteration with NVTX: docs/formats.md has the whole protocol. */
+/* How a program annotates its iteration with NVTX. docs/formats.md describes the protocol. */
 #ifndef PSTAR_TRACES_ANNOTATIONS_H
 #define PSTAR_TRACES_ANNOTATIONS_H
 
@@ -6,13 +6,13 @@
 
 /* Categories of the domain. */
 enum annotation_category {
-    ANNOTATION_DECLARATION = 1, /* a mark: a line of text and a number */
-    ANNOTATION_ITERATION = 2,   /* a range; payload: the step */
-    ANNOTATION_OPERATOR = 3,    /* a range; payload: its moment */
-    ANNOTATION_COPY = 4         /* a range; its text is one of those below; payload: bytes */
+    ANNOTATION_DECLARATION = 1, /* a mark with a line of text and a number */
+    ANNOTATION_ITERATION = 2,   /* a range; the payload is the step */
+    ANNOTATION_OPERATOR = 3,    /* a range; the payload is its moment */
+    ANNOTATION_COPY = 4         /* a range; the text is one of those below, the payload is bytes */
 };
 
-/* Which way a copy goes. */
+/* Direction of a copy. */
 #define ANNOTATION_H2D "H2D"
 #define ANNOTATION_D2H "D2H"
 

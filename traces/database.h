@@ -1,5 +1,5 @@
-/* The SQLite database under a trace file: opening with checks, statements, errors that name the
- * file. Used by the files of this folder alone. */
+/* The SQLite database under a trace file: opening with checks, statements, and errors that name the
+ * file. Internal to traces/. */
 #ifndef PSTAR_TRACES_DATABASE_H
 #define PSTAR_TRACES_DATABASE_H
 
@@ -13,56 +13,56 @@
 
 struct database {
     sqlite3 *handle;
-    char *path;      /* of the trace */
-    char *temporary; /* where a new one lies until it is published; NULL: published */
-    int descriptor;  /* of a file opened for writing; -1: not known */
-    dev_t device;    /* with the inode: which file that is */
+    char *path;      /* path of the trace */
+    char *temporary; /* path of a new file until it is published; NULL if published */
+    int descriptor;  /* of a file opened for writing; -1 if unknown */
+    dev_t device;    /* identifies the file, together with the inode */
     ino_t inode;
 };
 
-/* Opens an existing trace for reading. Refuses by name what is no SQLite database, is shorter than
- * its header says, is not a trace, or has another schema version. */
+/* Opens an existing trace for reading. Fails, naming the reason, if the file is not an SQLite
+ * database, is shorter than its header says, is not a trace, or has another schema version. */
 struct database *database_open(const char *path, GError **error);
 
-/* The same for adding to it. */
+/* Opens an existing trace for adding to it, with the checks of database_open. */
 struct database *database_open_for_writing(const char *path, GError **error);
 
-/* Whether a database that was opened for writing still has its file: a program that closes all
- * descriptors takes ours too, and what it opens then may get the number. */
+/* Returns whether a database opened for writing still has its file. A program that closes all
+ * descriptors closes ours too, and its next file may get the same number. */
 bool database_has_file(const struct database *database, GError **error);
 
-/* A new, empty trace in a temporary file beside `path`, in a transaction. */
+/* Creates an empty trace in a temporary file beside `path` and begins a transaction. */
 struct database *database_create(const char *path, GError **error);
 
-/* Commits a new trace and moves it to its path, in place of what was there. The database is closed
- * and freed, on error as well: then the temporary file is gone and `path` is as it was. */
+/* Commits a new trace and moves it to its path, replacing an existing file. Closes and frees the
+ * database, also on error; then the temporary file is removed and `path` is unchanged. */
 bool database_publish(struct database *database, GError **error);
 
-/* Closes; a new trace that was not published vanishes. What has lost its file is left as it is.
- * NULL is allowed. */
+/* Closes and frees the database, which may be NULL. A new trace that was not published is removed.
+ * A file that the program has closed is left as it is. */
 void database_close(struct database *database);
 
-/* Executes statements that yield no rows. */
+/* Executes statements that return no rows. */
 bool database_execute(const struct database *database, const char *sql, GError **error);
 
-/* NULL on error. Free with sqlite3_finalize. */
+/* Prepares a statement. Returns NULL on error. Free with sqlite3_finalize. */
 sqlite3_stmt *database_prepare(const struct database *database, const char *sql, GError **error);
 
-/* Executes a prepared statement that yields no rows, and makes it ready for the next. */
+/* Executes a prepared statement that returns no rows, and resets it. */
 bool database_insert(const struct database *database, sqlite3_stmt *statement, GError **error);
 
-/* Sets what SQLite says of the last call on the database, with the file's name: a damaged file is
- * TRACE_ERROR_NOT_OURS, all else TRACE_ERROR_IO. */
+/* Sets SQLite's message for the last call on the database, with the file name. The code is
+ * TRACE_ERROR_NOT_OURS for a damaged file and TRACE_ERROR_IO for everything else. */
 void database_set_error(const struct database *database, GError **error);
 
 bool database_has_table(const struct database *database, const char *table);
 
-/* The tables of a trace file, as SQL; docs/formats.md describes them. */
+/* The tables of a trace file in SQL. docs/formats.md describes them. */
 
-/* In SQLite's header at offset 68: "pstr". */
+/* "pstr", at offset 68 of SQLite's header. */
 #define SCHEMA_APPLICATION_ID 0x70737472
 
-/* What a training iteration is. An id counts from 0 without gaps; an operator's is its moment. */
+/* The training iteration. Ids count from 0 without gaps; an operator's id is its moment. */
 #define SCHEMA_META "CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value) WITHOUT ROWID;"
 #define SCHEMA_ITERATION                                                                        \
     "CREATE TABLE tensors ("                                                                    \
@@ -82,8 +82,8 @@ bool database_has_table(const struct database *database, const char *table);
     "CREATE TABLE moments ("                                                                    \
     " id INTEGER PRIMARY KEY REFERENCES operators, non_model_bytes INTEGER NOT NULL);"
 
-/* What was recorded while it ran. Names and columns are those of Nsight Systems' export, but for
- * `samples` and parentRangeId, which are ours. */
+/* The records of the run. Names and columns are those of Nsight Systems' export, except `samples`
+ * and parentRangeId, which are our own. */
 #define SCHEMA_PROCESSES "PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT)"
 #define SCHEMA_CUDA_DEVICES                                                            \
     "TARGET_INFO_CUDA_DEVICE (gpuId INTEGER, cudaId INTEGER, pid INTEGER, uuid TEXT, " \
@@ -108,12 +108,12 @@ bool database_has_table(const struct database *database, const char *table);
     " parentRangeId INTEGER);"                                                              \
     "CREATE TABLE samples (time INTEGER NOT NULL, counter TEXT NOT NULL, value INTEGER NOT NULL);"
 
-/* A trace's iteration, into a database that is being made. */
+/* Writing the iteration into a new database. */
 
-/* Creates and fills all tables but the records of a run. `trace` has passed trace_check. */
+/* Creates and fills all tables of the iteration. `trace` must have passed trace_check. */
 bool trace_store(const struct database *database, const struct trace *trace, GError **error);
 
-/* The meta table and what `trace` has for it; a trace without an iteration has this table alone. */
+/* Creates and fills the meta table, the only table of a trace without an iteration. */
 bool trace_store_meta(const struct database *database, const struct trace *trace, GError **error);
 
 #endif

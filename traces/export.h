@@ -1,4 +1,4 @@
-/* Traces for other tools. `trace` is NULL where the file holds no iteration. */
+/* Exports traces for other tools. `trace` is NULL if the file holds no iteration. */
 #ifndef PSTAR_TRACES_EXPORT_H
 #define PSTAR_TRACES_EXPORT_H
 
@@ -7,13 +7,13 @@
 
 #include <stdio.h>
 
-/* JSON lines: one object a line, of the kinds that docs/formats.md lists. Errors of writing are the
- * stream's, for the caller to ask. */
+/* Writes JSON lines, one object per line, of the kinds that docs/formats.md lists. The caller
+ * checks the stream for errors. */
 void export_json_lines(const struct trace *trace, const struct records *records, FILE *out);
 
-/* Chrome trace events, which Perfetto and chrome://tracing open: the iteration with its operators
- * one after the other, a row a phase, and the non-model bytes; and beside it, each thread's
- * recorded ranges, as they were. */
+/* Writes Chrome trace events, which Perfetto and chrome://tracing open. They show the iteration
+ * with its operators in sequence, one row per phase, and the non-model bytes; beside it, the
+ * recorded ranges of each thread as they were. */
 void export_chrome(const struct trace *trace, const struct records *records, FILE *out);
 
 #endif

@@ -1,19 +1,17 @@
-/* Files that are read whole. */
+/* Checks files before they are read, and finds our own libraries. */
 #ifndef PSTAR_TRACES_FILES_H
 #define PSTAR_TRACES_FILES_H
 
 #include <glib.h>
 #include <stdbool.h>
 
-/* Fails with G_FILE_ERROR_INVAL where there is something other than a regular file: a device or a
- * pipe may never end, or never begin. What is missing, or is a folder, is left to who opens it. */
+/* Fails with G_FILE_ERROR_INVAL if `path` is not a regular file, because a device or a pipe may
+ * never end. Accepts missing files and folders: opening them fails with a better message. */
 bool input_file_check(const char *path, GError **error);
 
-/* Where libraries of ours lie that programs load when they are needed. */
-
-/* The path of the library of that file name: beside this program in a build folder, or where it was
- * installed. Free with g_free. NULL where it is in neither: a G_FILE_ERROR that names the latter.
- */
+/* Returns the path of one of our libraries that are loaded at run time: beside this program in a
+ * build folder, or in the installed folder. Free with g_free. Returns NULL with a G_FILE_ERROR that
+ * names the installed path if it is in neither. */
 char *library_file_find(const char *name, GError **error);
 
 #endif

@@ -1,12 +1,12 @@
-/* What was recorded while a traced program ran, in the trace file beside its iteration: NVTX
- * events, in the tables of Nsight Systems' export, samples of counters, and what the device did. */
+/* The records of a traced run, stored beside its iteration in the trace file: NVTX events (in the
+ * tables of Nsight Systems' export), samples of counters, and device activity. */
 #ifndef PSTAR_TRACES_RECORDS_H
 #define PSTAR_TRACES_RECORDS_H
 
 #include "traces/activity/activity.h"
 #include "traces/trace.h"
 
-/* As in Nsight Systems' ENUM_NSYS_EVENT_TYPE. */
+/* Values of Nsight Systems' ENUM_NSYS_EVENT_TYPE. */
 enum record_type {
     RECORD_CATEGORY = 33, /* names a category of a domain */
     RECORD_MARK = 34,
@@ -15,7 +15,7 @@ enum record_type {
     RECORD_DOMAIN = 75 /* names a domain */
 };
 
-/* As in NVTX's nvtxPayloadType_t. */
+/* Values of NVTX's nvtxPayloadType_t. */
 enum record_payload {
     RECORD_NO_PAYLOAD,
     RECORD_UINT64,
@@ -28,14 +28,14 @@ enum record_payload {
 
 struct record {
     uint64_t start_ns;
-    uint64_t end_ns;  /* 0: it has none */
-    uint64_t payload; /* its bytes, the first in memory first */
+    uint64_t end_ns;  /* 0 if the event has no end */
+    uint64_t payload; /* raw bytes in memory order */
     uint64_t range_id;
-    uint64_t parent; /* range_id of the range around it; 0: none, or not known. Not read back */
+    uint64_t parent; /* range_id of the enclosing range; 0 if none or unknown. Not read back */
     uint32_t process, thread;
-    uint32_t domain;   /* 0: the default one */
-    uint32_t category; /* 0: none */
-    uint32_t text;     /* id of a string; 0: none */
+    uint32_t domain;   /* 0 for the default domain */
+    uint32_t category; /* 0 if none */
+    uint32_t text;     /* id of a string; 0 if none */
     uint8_t type;      /* enum record_type */
     uint8_t payload_type;
 };
@@ -47,84 +47,84 @@ struct record_string {
 
 struct record_sample {
     uint64_t time_ns;
-    const char *counter; /* "resident_bytes": a literal or g_intern_string */
+    const char *counter; /* "resident_bytes"; a literal or from g_intern_string */
     uint64_t value;
 };
 
-/* All that a program recorded; `strings` in order of id. */
+/* All records of a run. */
 struct records {
-    struct record *events; /* by start */
+    struct record *events; /* ordered by start */
     struct record_string *strings;
-    struct record_sample *samples;   /* by time */
-    const struct activity *activity; /* for writing; NULL: none. It is read by activity_read */
-    char
-        *iterations_by; /* how the collector found iterations; NULL: they were annotated, or none */
-    char *unknown;      /* what an import could not know, a line each; NULL: not imported */
+    struct record_sample *samples;   /* ordered by time */
+    const struct activity *activity; /* only for writing, may be NULL; activity_read reads it */
+    char *iterations_by; /* how the collector found iterations; NULL if they were annotated or there
+                            are none */
+    char *unknown; /* what an import could not know, one item per line; NULL if not imported */
     uint32_t event_count, string_count, sample_count;
-    bool has_iteration; /* the file holds one, which trace_read reads */
+    bool has_iteration; /* the file also holds an iteration for trace_read */
 };
 
-/* Reads what was recorded: all counts are 0 for a trace that was not collected. It may hold no
- * iteration: trace_read refuses such a file, this does not. */
+/* Reads the records. All counts are 0 for a trace that was not collected. Accepts a file without an
+ * iteration, which trace_read refuses. */
 struct records *records_read(const char *path, GError **error);
 void records_free(struct records *records);
 
-/* Adds what an import could not know (char *). */
+/* Appends what an import could not know (char *) to `missing`. */
 void records_missing(const struct records *records, GPtrArray *missing);
 
-/* "" for 0 and for ids that are not there. */
+/* Returns the text of a string; "" for 0 and for unknown ids. */
 const char *records_text(const struct records *records, uint32_t string);
 
-/* A trace that grows while the program runs. */
+/* A trace file that grows while the program runs. */
 struct record_file;
 
-/* Writes the trace at `path` as trace_write does, marked partial, and keeps it open. `trace` NULL:
- * the program did not annotate an iteration. */
+/* Writes the trace to `path` as trace_write does, marks it partial and keeps it open. `trace` may
+ * be NULL if the program did not annotate an iteration. */
 struct record_file *record_file_new(const char *path, const struct trace *trace, GError **error);
 
-/* The run that is recorded. */
+/* Describes the recorded run. */
 struct record_session {
-    int64_t realtime_ns; /* the time of day, since 1970, when the trace's clock was at 0 */
+    int64_t realtime_ns; /* time of day (since 1970) at which the trace's clock was 0 */
     uint32_t process;
-    const char *program; /* its name */
+    const char *program; /* name of the program */
 };
 
-/* Says so in the file: once, at its beginning. */
+/* Writes the session into the file. Call it once, at the beginning. */
 bool record_file_describe(struct record_file *file, const struct record_session *session,
                           GError **error);
 
-/* Adds all that `more` holds in one transaction: a program that is killed leaves all of it or
- * nothing. */
+/* Adds the records `more` in one transaction, so that a program that is killed leaves all of them
+ * or none. */
 bool record_file_add(struct record_file *file, const struct records *more, GError **error);
 
-/* Sets a text in meta. */
+/* Sets a text of the meta table. */
 bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error);
 
-/* Puts what operators took of a device in place of the host's times in durations_ns
- * [operator_count], where the file tells (traces/activity/device_times.h). */
+/* Replaces the host's times in durations_ns [operator_count] by the device's times, if the file has
+ * them (device_times_take in traces/activity/activity_file.h). */
 bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
                               uint32_t operator_count, GError **error);
 
-/* Sets the operators' durations (0: unknown) and whether the trace is partial. */
+/* Sets the durations of the operators (0 means unknown) and whether the trace is partial. */
 bool record_file_complete(struct record_file *file, const uint64_t *durations_ns,
                           uint32_t operator_count, bool partial, GError **error);
 
-/* NULL is allowed. */
+/* `file` may be NULL. */
 void record_file_free(struct record_file *file);
 
-/* Texts that occur again and again, each once, as the trace file's StringIds. */
+/* Stores repeated texts once, as StringIds of the trace file does. */
 
 struct string_table;
 
 struct string_table *string_table_new(void);
 void string_table_free(struct string_table *table);
 
-/* The id of a text, > 0: the same for the same text. What is no UTF-8 is made so. */
+/* Returns the id (> 0) of a text; equal texts have equal ids. Invalid UTF-8 is repaired. */
 uint32_t string_table_id(struct string_table *table, const char *text);
 
 const char *string_table_text(const struct string_table *table, uint32_t id);
 
-/* All of them, in order of id; their texts stay the table's, the array is the caller's. */
+/* Returns all strings ordered by id. The caller frees the array; the table keeps the texts. */
 struct record_string *string_table_strings(const struct string_table *table, uint32_t *count);
 
 #endif

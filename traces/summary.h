@@ -1,4 +1,4 @@
-/* What a trace comes to, for people and for programs. */
+/* Summarises a trace for people (a table) and for programs (JSON). */
 #ifndef PSTAR_TRACES_SUMMARY_H
 #define PSTAR_TRACES_SUMMARY_H
 
@@ -17,49 +17,50 @@ struct summary {
         uint64_t duration_ns;
     } phases[TRACE_UPDATE_PHASE + 1];
     uint64_t list_bytes[TRACE_LISTS];
-    uint64_t model_bytes; /* their sum */
-    uint64_t duration_ns; /* of all operators */
+    uint64_t model_bytes; /* sum of list_bytes */
+    uint64_t duration_ns; /* sum over all operators */
     uint64_t flops;
     uint64_t non_model_peak_bytes;
-    uint32_t non_model_peak_moment; /* the first that reaches it */
-    uint32_t unknown_durations;     /* operators */
+    uint32_t non_model_peak_moment; /* the first moment that reaches the peak */
+    uint32_t unknown_durations;     /* number of operators without a duration */
     uint32_t longest[SUMMARY_LONGEST];
-    uint32_t
-        longest_count;  /* moments in it, the longest first; those of unknown duration are out */
-    GArray *iterations; /* of struct summary_iteration: those that were recorded */
-    struct activity_summary *activity; /* NULL: none was recorded */
-    GPtrArray *missing;                /* of char *: what this trace cannot tell, a sentence each */
+    uint32_t longest_count; /* number of moments in `longest`, which is ordered by falling duration
+                               and leaves out unknown ones */
+    GArray *iterations;     /* struct summary_iteration, the recorded iterations */
+    struct activity_summary *activity; /* NULL if none was recorded */
+    GPtrArray *missing; /* char *, one sentence for each thing that this trace cannot tell */
 };
 
 struct summary_iteration {
     uint64_t step;
-    uint64_t duration_ns; /* from its beginning to its end, waiting included */
+    uint64_t duration_ns; /* from begin to end, including waits */
 };
 
-/* Whether an event is the range around an iteration. */
+/* Returns whether an event is the range around an iteration. */
 bool summary_is_iteration(const struct records *records, const struct record *event);
 
-/* Those that were recorded: of struct summary_iteration, the array is the caller's. Their table,
- * and a list for programs. */
+/* Returns the recorded iterations (struct summary_iteration). The caller owns the array.
+ * summary_print_iterations prints them as a table, summary_iterations_json lists them for programs.
+ */
 GArray *summary_iterations(const struct records *records);
 void summary_print_iterations(const GArray *iterations, FILE *out);
 json_t *summary_iterations_json(const GArray *iterations);
 
-/* `records` and `activity` (of which ACTIVITY_SUMMARY_PARTS are read) may hold nothing; they
- * outlive the summary. Free with summary_free. */
+/* Summarises a trace. `records` and `activity` (read with ACTIVITY_SUMMARY_PARTS) may be empty;
+ * they must outlive the summary. Free with summary_free. */
 struct summary *summary_new(const struct trace *trace, const struct records *records,
                             const struct activity *activity);
 void summary_free(struct summary *summary);
 
-/* A table. */
+/* Prints the summary as a table. */
 void summary_print(const struct summary *summary, const struct trace *trace,
                    const struct records *records, const char *path, FILE *out);
 
-/* "1.234 ms": in the unit in which it has one to three digits before the point. Free with g_free.
- */
+/* Formats a time as "1.234 ms", in the unit that leaves one to three digits before the point. Free
+ * with g_free. */
 char *summary_format_time(uint64_t ns);
 
-/* One object, described in docs/formats.md. The caller owns the reference. */
+/* Returns the object that docs/formats.md describes. The caller owns the reference. */
 json_t *summary_to_json(const struct summary *summary, const struct trace *trace,
                         const struct records *records, const struct activity *activity,
                         const char *path);

@@ -1,4 +1,5 @@
-/* How much memory allocations held, from the records of a profiler. */
+/* Summarises device activity: which device did what and for how long, and how much memory was
+ * allocated. */
 #ifndef PSTAR_TRACES_ACTIVITY_ACTIVITY_SUMMARY_H
 #define PSTAR_TRACES_ACTIVITY_ACTIVITY_SUMMARY_H
 
@@ -12,46 +13,45 @@
 struct memory_level {
     uint64_t live_bytes; /* at the end */
     uint64_t peak_bytes;
-    uint64_t peak_ns; /* the first time it is reached */
+    uint64_t peak_ns; /* time at which the peak is first reached */
 };
 
 struct device_memory {
     uint32_t device;
-    struct memory_level allocated; /* device memory and arrays; managed memory is apart */
-    uint64_t pool_peak_bytes;      /* the most that one pool had reserved */
+    struct memory_level allocated; /* device memory and arrays, without managed memory */
+    uint64_t pool_peak_bytes;      /* the most bytes that one pool had reserved */
 };
 
 struct memory_use {
-    GArray *devices; /* of struct device_memory, by device */
+    GArray *devices; /* struct device_memory, ordered by device */
     struct memory_level pinned, managed;
-    uint32_t unseen; /* frees of what no record allocated: it was there before */
-    uint32_t reused; /* allocations where something lies already: its free is not recorded */
+    uint32_t unseen; /* frees of allocations made before the recording */
+    uint32_t reused; /* allocations at an address already in use: the free was not recorded */
 };
 
-/* The memory that was there before the recording began is not in it. The caller frees the result
- * with memory_use_free. */
+/* Sums up allocations. Memory that was allocated before the recording is not counted. Free with
+ * memory_use_free. */
 struct memory_use *memory_use_of(const struct activity *activity);
 void memory_use_free(struct memory_use *use);
 
-/* What the activity of a trace comes to: which device did what, and for how long. */
-
-/* What it is made from: how kernels were launched, and by which calls, is not. */
+/* The parts of the activity that a summary reads. */
 #define ACTIVITY_SUMMARY_PARTS                                                             \
     (ACTIVITY_GPUS | ACTIVITY_KERNELS | ACTIVITY_COPIES | ACTIVITY_SETS | ACTIVITY_SYNCS | \
      ACTIVITY_OVERHEADS | ACTIVITY_MEMORY)
 
 struct device_summary {
     uint32_t device;
-    const struct gpu_record *gpu; /* of the activity; NULL: not described */
+    const struct gpu_record *gpu; /* owned by the activity; NULL if not described */
     uint32_t kernel_count, copy_count, set_count;
-    uint64_t kernel_ns;         /* sum */
-    uint64_t busy_ns;           /* at least one kernel ran */
-    uint64_t first_ns, last_ns; /* of its kernels, copies and sets */
-    struct period steps;        /* of the kernels in its busiest stream; length 0: none was found */
-    uint64_t step_ns;           /* from a step's first kernel to the next one's, the median */
+    uint64_t kernel_ns;         /* sum over its kernels */
+    uint64_t busy_ns;           /* time in which at least one kernel ran */
+    uint64_t first_ns, last_ns; /* over its kernels, copies and memsets */
+    struct period
+        steps;        /* found in the kernels of its busiest stream; length 0 if none was found */
+    uint64_t step_ns; /* median time from a step's first kernel to the next step's */
 };
 
-/* All kernels of one name. */
+/* All kernels with one name. */
 struct kernel_summary {
     const char *name;
     uint32_t count;
@@ -66,27 +66,28 @@ struct traffic_summary {
 };
 
 struct activity_summary {
-    uint64_t first_ns; /* of everything */
-    GArray *devices;   /* of struct device_summary, by device */
-    GArray *kernels;   /* of struct kernel_summary, the most time first */
-    GArray *traffic;   /* of struct traffic_summary, the most bytes first */
+    uint64_t first_ns; /* of all activity */
+    GArray *devices;   /* struct device_summary, ordered by device */
+    GArray *kernels;   /* struct kernel_summary, the longest total time first */
+    GArray *traffic;   /* struct traffic_summary, the most bytes first */
     uint64_t kernel_ns;
-    uint64_t wait_ns; /* the host waited for events, streams, contexts */
+    uint64_t wait_ns; /* time for which the host waited for events, streams or contexts */
     uint32_t wait_count;
-    uint64_t overhead_ns; /* the profiler's own */
+    uint64_t overhead_ns; /* time taken by the profiler */
     struct memory_use *memory;
 };
 
-/* NULL where no activity was recorded. The activity and the records outlive the summary. */
+/* Returns NULL if no activity was recorded. Activity and records must outlive the summary. */
 struct activity_summary *activity_summary_new(const struct activity *activity,
                                               const struct records *records);
-void activity_summary_free(struct activity_summary *summary); /* NULL is allowed */
+void activity_summary_free(struct activity_summary *summary); /* may be NULL */
 
-/* Adds to `missing` what was not recorded, a sentence each; `summary` may be NULL. */
+/* Appends a sentence to `missing` for everything that was not recorded. `summary` may be NULL. */
 void activity_summary_missing(const struct activity_summary *summary,
                               const struct activity *activity, GPtrArray *missing);
 
-/* A table, and an object that docs/formats.md describes; of NULL nothing, and null. */
+/* Print a table, or return the object that docs/formats.md describes. If `summary` is NULL, nothing
+ * is printed and the object is null. */
 void activity_summary_print(const struct activity_summary *summary, FILE *out);
 json_t *activity_summary_json(const struct activity_summary *summary,
                               const struct activity *activity);

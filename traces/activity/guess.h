@@ -1,5 +1,5 @@
-/* An iteration that nobody annotated: its phases and its memory, from the kernels' names and from
- * when memory is allocated and freed. */
+/* Guesses the phases and the memory of an iteration that nobody annotated, from kernel names and
+ * from when memory is allocated and freed. */
 #ifndef PSTAR_TRACES_ACTIVITY_GUESS_H
 #define PSTAR_TRACES_ACTIVITY_GUESS_H
 
@@ -8,55 +8,56 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* What says where a phase begins. */
+/* The evidence for the begin of a phase. */
 enum guessed_by {
     GUESSED_NOT = 0,
-    GUESSED_NAMES = 1 << 0, /* the first kernel that is named so, after the phase before; of a later
-                                  micro-batch: kernels of the same names as in the first's forward,
-                                  to the same end */
-    GUESSED_MEMORY = 1 << 1, /* what was allocated within the iteration begins to be freed, or is
-                                   free again */
-    GUESSED_BOTH = GUESSED_NAMES | GUESSED_MEMORY /* and they agree */
+    GUESSED_NAMES = 1 << 0, /* the first kernel with such a name after the previous phase; for a
+                               later micro-batch, the same kernel names as in the first forward */
+    GUESSED_MEMORY =
+        1 << 1, /* memory allocated within the iteration begins to be freed, or is free again */
+    GUESSED_BOTH = GUESSED_NAMES | GUESSED_MEMORY /* both, and they agree */
 };
 
 struct guessed_phase {
-    uint32_t first;   /* kernel, in the order of their launches */
+    uint32_t first;   /* index of its first kernel in launch order */
     uint32_t kernels; /* > 0 */
-    uint64_t ns;      /* of the kernels, together */
+    uint64_t ns;      /* sum over its kernels */
     uint8_t phase;    /* enum trace_phase */
-    uint8_t by;       /* enum guessed_by: of its begin */
+    uint8_t by;       /* enum guessed_by, the evidence for its begin */
 };
 
 struct guessed_iteration {
     uint32_t device;
-    uint32_t kernels; /* of the iteration: its moments */
-    GArray *phases;   /* of struct guessed_phase: forward, backward, again for each micro-batch,
-                            update; without what is not there, or not known */
+    uint32_t kernels; /* kernels of the iteration, which are its moments */
+    GArray *phases; /* struct guessed_phase: forward and backward of each micro-batch, then update.
+                       Phases that are absent or unknown are left out */
     uint32_t micro_batches;
-    /* As often the kernels come again between which forward and backward lie, and non-model data
-     * rises and falls; 0: not known. Where these differ from micro_batches the phases are in doubt.
-     */
+    /* How often the kernels between forward and backward come again, and how often non-model data
+     * rises and falls. 0 if unknown. If one of them differs from micro_batches, the phases are in
+     * doubt. */
     uint32_t turns, rises;
-    /* Allocations of device memory that live through the iteration: model data, and what an
-     * allocator holds; that come and go within: non-model data; that come and stay. */
+    /* Allocations of device memory. Lasting ones live through the iteration (model data, and what
+     * an allocator holds). Passing ones come and go within it (non-model data). New ones come and
+     * stay. */
     uint32_t lasting_count, passing_count, new_count;
     uint64_t lasting_bytes, passing_peak_bytes, new_bytes;
-    uint32_t passing_peak_kernel; /* the next that is launched */
-    double
-        alike; /* share of the kernels that come again an iteration later; 0: only one is there */
+    uint32_t passing_peak_kernel; /* the kernel that is launched next */
+    double alike; /* share of kernels that come again one iteration later; 0 if there is only one
+                     iteration */
 };
 
-/* The first iteration that was recorded, or the first of those that repeat
- * (traces/activity/period.h), on the device with most kernels. NULL where neither is there. Wants
- * the kernels, calls and allocations. */
+/* Guesses the first recorded iteration, or the first of those that repeat
+ * (traces/activity/steps.h), on the device with the most kernels. Returns NULL if there is neither.
+ * Needs kernels, calls and allocations. */
 struct guessed_iteration *guess_iteration(const struct activity *activity,
                                           const struct records *records);
-void guess_free(struct guessed_iteration *guessed); /* NULL is allowed */
+void guess_free(struct guessed_iteration *guessed); /* may be NULL */
 
-/* Why the phases are in doubt, as a sentence's end, to be freed with g_free. NULL: they are not. */
+/* Returns why the phases are in doubt, as the end of a sentence; NULL if they are not. Free with
+ * g_free. */
 char *guess_doubt(const struct guessed_iteration *guessed);
 
-/* A table, and an object that docs/formats.md describes. */
+/* Print a table, or return the object that docs/formats.md describes. */
 void guess_print(const struct guessed_iteration *guessed, FILE *out);
 json_t *guess_json(const struct guessed_iteration *guessed);
 

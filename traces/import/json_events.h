@@ -1,4 +1,4 @@
-/* Chrome trace events, as profilers write them: one large JSON file, gzipped or not. */
+/* Reads Chrome trace events from one large JSON file, gzipped or not. */
 #ifndef PSTAR_TRACES_IMPORT_JSON_EVENTS_H
 #define PSTAR_TRACES_IMPORT_JSON_EVENTS_H
 
@@ -6,15 +6,15 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Takes one event, an object that is freed after the call. False, with the error set, ends the
- * reading. */
+/* Takes one event, which is freed after the call. Returns false with the error set to stop reading.
+ */
 typedef bool json_events_take(void *data, const json_t *event, GError **error);
 
-/* Hands out the members of the array `key` of the top object ("traceEvents"), or of an array that
- * is the whole file, in the order of the file, one in memory at a time. Whole numbers arrive as
- * reals: identifiers may exceed 63 bits, and reals hold 53 exactly. Returns the other members of
- * the top object, which the caller owns; NULL, with an error that names the file and the place in
- * it (TRACE_ERROR), where it cannot be read or is no such file. */
+/* Calls `take` for each member of the array `key` of the top object ("traceEvents"), or of an array
+ * that is the whole file. Members come in file order, one in memory at a time. Integers arrive as
+ * reals, because identifiers may exceed 63 bits; reals hold 53 bits exactly. Returns the other
+ * members of the top object, owned by the caller. Returns NULL with TRACE_ERROR, naming the file
+ * and the byte, if the file cannot be read or is not such a file. */
 json_t *json_events_read(const char *path, const char *key, json_events_take *take, void *data,
                          GError **error);
 

@@ -1,5 +1,5 @@
-/* The JSON of PyTorch's profiler (Kineto): Chrome trace events whose categories tell operators,
- * kernels, copies, calls and allocations apart. */
+/* Reads the JSON of PyTorch's profiler (Kineto) and makes a training iteration of it. Chakra
+ * execution traces are read into the same structs. Internal to traces/import/. */
 #ifndef PSTAR_TRACES_IMPORT_KINETO_H
 #define PSTAR_TRACES_IMPORT_KINETO_H
 
@@ -14,132 +14,132 @@
 
 #define KINETO_NO_SEQUENCE UINT64_MAX
 
-/* How names of ranges begin: the execution of a node of autograd, the optimizer's step. */
+/* Prefixes of range names: the execution of an autograd node, and the optimizer's step. */
 #define KINETO_NODE      "autograd::engine::evaluate_function: "
 #define KINETO_OPTIMIZER "Optimizer.step#"
 
-/* A range of a host thread: an operator of PyTorch, or what the program annotated. */
+/* A range of a host thread: a PyTorch operator or an annotation of the program. */
 struct kineto_range {
     uint64_t start_ns, end_ns;
-    uint64_t number; /* of the operator in its process, by which an execution trace has it, too; 0:
+    uint64_t number; /* of the operator in its process; an execution trace has the same number. 0 if
                         unknown */
-    uint64_t sequence; /* of the autograd node that it makes or executes; or KINETO_NO_SEQUENCE */
+    uint64_t sequence; /* of the autograd node that it creates or executes, or KINETO_NO_SEQUENCE */
     uint32_t process, thread;
     uint32_t name; /* string */
     uint32_t
-        shape; /* string, "[512, 64]": of its first input, where shapes were recorded; else 0 */
-    uint32_t second_shape; /* of its second */
-    uint32_t type;         /* string, "float": of its first input */
-    uint64_t elements;     /* of its first input; 0 where no shapes were recorded */
+        shape; /* string, "[512, 64]", shape of its first input if shapes were recorded, else 0 */
+    uint32_t second_shape; /* shape of its second input */
+    uint32_t type;         /* string, "float", type of its first input */
+    uint64_t elements;     /* of its first input; 0 if shapes were not recorded */
     bool annotation;
 };
 
-/* A change of what PyTorch's allocator hands out. */
+/* An allocation or a deallocation of PyTorch's allocator. */
 struct kineto_memory {
     uint64_t time_ns;
     uint64_t address;
-    int64_t bytes;        /* < 0: a deallocation */
-    uint64_t total_bytes; /* handed out then; counted since profiling began, on some devices */
-    int32_t device_type;  /* 0: the host, 1: CUDA */
+    int64_t bytes; /* < 0 for a deallocation */
+    uint64_t
+        total_bytes;     /* allocated at that time; on some devices counted since profiling began */
+    int32_t device_type; /* 0 for the host, 1 for CUDA */
     uint32_t device;
     uint32_t process;
 };
 
-/* An operator's input or output lies in a storage. */
+/* Use of a storage as an input or output of an operator. */
 struct kineto_use {
-    uint64_t time_ns; /* of the operator's start */
+    uint64_t time_ns; /* start of the operator */
     uint64_t storage;
-    uint64_t bytes; /* of the storage, as far as it is used here */
-    bool output;    /* the operator made the storage */
+    uint64_t bytes; /* of the storage, as far as this use reaches */
+    bool output;    /* the operator returned it */
 };
 
 struct kineto {
     struct string_table *strings;
-    GArray *ranges;  /* struct kineto_range, by start, the longer first */
-    GArray *memory;  /* struct kineto_memory, by time */
-    GArray *kernels; /* struct kernel_record, by start; and so on */
+    GArray *ranges;  /* struct kineto_range, ordered by start, longer ones first */
+    GArray *memory;  /* struct kineto_memory, ordered by time */
+    GArray *kernels; /* struct kernel_record, ordered by start; the next arrays likewise hold
+                        activity records */
     GArray *launches;
     GArray *copies;
     GArray *sets;
     GArray *syncs;
     GArray *calls;
-    GArray *allocations; /* struct memory_record: of `memory`, those on devices */
+    GArray *allocations; /* struct memory_record, the part of `memory` on devices */
     GArray *gpus;        /* struct gpu_record, which own their strings */
-    GArray *uses;        /* struct kineto_use, by time; empty where storages were not recorded */
-    bool shapes;         /* were recorded */
-    bool untimed;        /* times are places in the order of starts and ends alone */
-    GPtrArray *notes;    /* char *: what the file says that it lacks */
-    GHashTable *ignored; /* categories of ranges that are not read (char *), and how many */
+    GArray *uses;     /* struct kineto_use, ordered by time; empty if storages were not recorded */
+    bool shapes;      /* shapes were recorded */
+    bool untimed;     /* times only give the order of starts and ends */
+    GPtrArray *notes; /* char *, what the file says that it lacks */
+    GHashTable *ignored; /* ignored categories of ranges (char *) with their counts */
 };
 
 struct kineto *kineto_new(void);
 
-/* Fails with TRACE_ERROR on what is no such file. Free with kineto_free. */
+/* Fails with TRACE_ERROR if the file is not such a file. Free with kineto_free. */
 struct kineto *kineto_read(const char *path, GError **error);
 void kineto_free(struct kineto *kineto);
 
-/* What the device did; the arrays stay those of `kineto`. */
+/* Returns the device activity. `kineto` keeps the arrays. */
 struct activity kineto_activity(const struct kineto *kineto);
 
-/* Sorts the ranges and the memory's events, whose order is that of a file. */
+/* Sorts ranges and memory events, which arrive in file order. */
 void kineto_sort(struct kineto *kineto);
 
-/* The id of the text of a list's member of a list, "[512, 64]", and how many elements that shape
- * has; 0: there is none. */
+/* Return the string id of the shape in shapes[index], such as "[512, 64]", and its number of
+ * elements. 0 if there is no shape. */
 uint32_t kineto_shape(struct kineto *kineto, const json_t *shapes, size_t index);
 uint64_t kineto_elements(const json_t *shapes, size_t index);
 
-/* The fields of one event of a PyTorch profiler's JSON. */
-
-/* ns of a member in microseconds; 0 where there is none. */
+/* Converts a member in microseconds to ns; 0 if it is missing. */
 uint64_t kineto_event_ns(const json_t *event, const char *key);
 
-/* Where the event ends. */
+/* Returns the end of the event. */
 uint64_t kineto_event_end_ns(const json_t *event);
 
-/* A whole number; 0 where there is none, or none that fits. */
+/* Return a non-negative integer; 0 if it is missing or too large. */
 uint64_t kineto_event_number(const json_t *object, const char *key);
 uint32_t kineto_event_number32(const json_t *object, const char *key);
 
-/* "" where there is none. */
+/* Returns "" if the text is missing. */
 const char *kineto_event_text(const json_t *object, const char *key);
 
-/* The training steps in a PyTorch profiler's trace: which operators each consists of. */
-
-/* An operator that is not part of another: of forward, a node of backward, or of the update. */
+/* An outermost operator: of forward, a backward node, or of the update. */
 struct kineto_work {
     const struct kineto_range *range;
-    uint64_t start_ns;    /* of the host; it lasts until the next one's */
-    uint64_t end_ns;      /* of the device's work, and of all before it */
-    uint64_t sequence;    /* or KINETO_NO_SEQUENCE */
+    uint64_t start_ns;    /* of the host; it lasts until the next work begins */
+    uint64_t end_ns;      /* when the device had finished it and everything before it */
+    uint64_t sequence;    /* of the autograd node, or KINETO_NO_SEQUENCE */
     uint32_t micro_batch; /* from 0 */
     uint8_t phase;        /* enum trace_phase */
-    bool works;           /* the device had something to do for it */
+    bool works;           /* it asked the device for work */
 };
 
-/* A gradient that was added to its parameter's. */
+/* A gradient added to that of its parameter. */
 struct kineto_gradient {
-    uint64_t sequence; /* of the node that it came from */
+    uint64_t sequence; /* of the node that computed it */
     uint64_t elements;
-    uint32_t work; /* that node's, or the last before it: an index */
+    uint32_t work; /* index of that node's work, or of the last work before it */
     uint32_t shape, type;
 };
 
 struct kineto_step {
     uint64_t start_ns, end_ns; /* of the host */
-    uint64_t begin_ns;         /* of the device: when it had done all that came before */
-    uint64_t highest_forward;  /* sequence number in any part of forward; 0: none has a number */
+    uint64_t begin_ns;         /* when the device had finished everything before the step */
+    uint64_t highest_forward;  /* highest sequence number in any part of forward; 0 if none has a
+                                  number */
     uint32_t micro_batches;
     GArray *works;     /* struct kineto_work */
-    GArray *gradients; /* struct kineto_gradient, as they were added */
+    GArray *gradients; /* struct kineto_gradient, in the order in which they were added */
 };
 
-/* The steps that have a backward pass, in order: GPtrArray of struct kineto_step, which
- * g_ptr_array_unref frees. *marked_by is what told them apart, a literal. `kineto` outlives it. */
+/* Finds the steps that have a backward pass, in order. Returns an array of struct kineto_step,
+ * freed by g_ptr_array_unref. Sets *marked_by to a literal that says what marked the steps.
+ * `kineto` must outlive the result. */
 GPtrArray *kineto_steps(const struct kineto *kineto, const char **marked_by);
 
-/* Sets end_ns and `works` of all works, and begin_ns. Where no kernel was recorded the host does
- * all work. */
+/* Sets end_ns and `works` of all works, and begin_ns. If no kernel was recorded, the host does all
+ * the work. */
 void kineto_step_times(const struct kineto *kineto, struct kineto_step *step);
 
 static inline struct kineto_work *kineto_work_at(const struct kineto_step *step, uint32_t index)
@@ -147,18 +147,17 @@ static inline struct kineto_work *kineto_work_at(const struct kineto_step *step,
     return &g_array_index(step->works, struct kineto_work, index);
 }
 
-/* The parts that an iteration is put together from. For traces/kineto_*.c alone. */
-
-/* An iteration that is being made of a step. Arrays with an entry a work have NULL-free indices of
+/* An iteration that is being made from a step. Arrays [works] have one entry per element of
  * step->works. */
 struct kineto_parts {
     const struct kineto *kineto;
     const struct kineto_step *step;
     struct trace *trace;
-    GPtrArray *notes;  /* char * */
-    uint32_t *moment;  /* [works] of the operator that it became part of; the update's: the first */
-    uint64_t *time_ns; /* [works] that it took */
-    uint32_t update;   /* the first work of the update; the number of works: there is none */
+    GPtrArray *notes; /* char * */
+    uint32_t *moment; /* [works] index of the operator that the work became part of; for the update,
+                         the first operator of the update */
+    uint64_t *time_ns; /* [works] duration */
+    uint32_t update;   /* first work of the update; the number of works if there is no update */
     GArray *accesses;  /* struct kineto_access */
 };
 
@@ -167,28 +166,25 @@ struct kineto_access {
     struct trace_access access;
 };
 
-/* Finds the parameters by the gradients that were added to theirs, and who uses them: tensors, list
- * widths, and accesses of forward and backward. False after a note where sizes are not known. */
+/* Finds parameters by the gradients added to theirs, and the operators that use them. Sets tensors,
+ * list widths, and the accesses of forward and backward. Returns false after a note if the sizes
+ * are unknown. */
 bool kineto_find_tensors(struct kineto_parts *parts);
 
-/* Non-model data, by what the allocator handed out and took back. */
+/* Finds non-model data from allocations and deallocations. */
 void kineto_find_buffers(struct kineto_parts *parts);
 
-/* A training iteration from a PyTorch profiler's trace. */
-
-/* The last step, with the median times of all that consist of the same operators. Adds to `notes`
- * (char *) how it was recognised and what could not be. NULL, with the reason among the notes,
- * where no iteration can be made of what was recorded. Free with trace_free. */
+/* Makes an iteration of the last step, with the median times of all steps that consist of the same
+ * operators. Appends to `notes` (char *) how it was found and what is missing. Returns NULL, with
+ * the reason in the notes, if the recording does not allow it. Free with trace_free. */
 struct trace *kineto_iteration(const struct kineto *kineto, GPtrArray *notes);
 
-/* Execution traces of PyTorch in JSON (Chakra): operators with their tensors' storages, in the
- * order in which they ran, without times. */
-
-/* As a profiler would have recorded it: a storage is handed out when an operator first yields it
- * and taken back after its last use. Operators have the times that `times`, a profiler's file of
- * the same run, has for them; those that are not in it are left out, which the notes say. `times`
- * NULL: places in the order of starts and ends stand for times. Fails with TRACE_ERROR on what is
- * no such file, and where `times` has none of its operators. Free with kineto_free. */
+/* Reads an execution trace of PyTorch in JSON (Chakra), which has operators with the storages of
+ * their tensors in execution order, but no times. A storage is allocated when an operator first
+ * returns it and freed after its last use. Operators get their times from `times`, a profiler's
+ * file of the same run; operators that are not in it are left out, with a note. If `times` is NULL,
+ * positions in the order of starts and ends replace times. Fails with TRACE_ERROR if the file is
+ * not such a file, or if `times` has none of its operators. Free with kineto_free. */
 struct kineto *chakra_read(const char *path, const struct kineto *times, GError **error);
 
 #endif
