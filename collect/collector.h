@@ -1,7 +1,6 @@
-/* What the injected library does with a program's NVTX annotations, and with what its devices do:
- * it records those of the window into a trace file. All calls may come from any thread. Nothing
- * here ends or delays the program because of an error: the reason is printed once and recording
- * stops. */
+/* Handles a program's NVTX annotations and its device activity in the injected library, and records
+ * those of the window into a trace file. All functions may be called from any thread. An error
+ * never ends or delays the program: the reason is printed once and recording stops. */
 #ifndef PSTAR_COLLECT_COLLECTOR_H
 #define PSTAR_COLLECT_COLLECTOR_H
 
@@ -13,43 +12,45 @@ struct collector;
 /* An NVTX domain. */
 struct collector_domain {
     uint32_t id;
-    bool pstar; /* of the annotation protocol */
+    bool pstar; /* domain of the annotation protocol */
 };
 
-/* An event's attributes. */
+/* Attributes of an event. */
 struct annotation {
-    const char *text;                       /* not registered; NULL: none */
-    const struct record_string *registered; /* NULL: none */
+    const char *text;                       /* unregistered text, may be NULL */
+    const struct record_string *registered; /* may be NULL */
     uint32_t category;
     uint8_t payload_type; /* enum record_payload */
     uint64_t payload;
 };
 
-/* Records the window's iterations into the file `output`, unless it has changed since `launch_ns`
- * (window_launch_time): then it is another process's of the same run. `range` is a pattern with *
- * and ?: the program's ranges that match are its iterations; NULL: they are found as
- * docs/formats.md has it. */
+/* Creates a collector that records the window's iterations into the file `output`, unless the file
+ * has changed since `launch_ns` (window_launch_time) because another process of the run writes it.
+ * `range` is a pattern with * and ?; ranges that match it are the iterations. If it is NULL,
+ * iterations are found as docs/collector.md says. */
 struct collector *collector_new(const char *output, struct window window, const char *range,
                                 int64_t launch_ns);
 
-/* The program begins to use CUDA: what its devices do in the window is recorded, too. */
+/* Called when the program begins to use CUDA. Device activity in the window is recorded from then
+ * on. */
 void collector_use_device(struct collector *collector);
 
-/* The program ends: completes the trace, or says why there is none. Later calls do nothing. */
+/* Called when the program ends. Completes the trace, or says why there is none. Later calls do
+ * nothing. */
 void collector_close(struct collector *collector);
 
-/* Around a fork, so that the child finds nothing half done. The child is not traced: there, later
- * calls record nothing. */
+/* Call these around a fork, so that the child finds a consistent state. The child is not traced:
+ * its calls record nothing. */
 void collector_before_fork(struct collector *collector);
 void collector_after_fork(struct collector *collector, bool in_child);
 
-/* The same text has the same address, for as long as the program runs. */
+/* Returns a string; equal texts have the same address for as long as the program runs. */
 const struct record_string *collector_string(struct collector *collector, const char *text);
 
-/* The same for domains; several shared objects may each create one of a name. */
+/* Returns a domain; equal names have the same domain, even if several shared objects create it. */
 const struct collector_domain *collector_domain(struct collector *collector, const char *name);
 
-/* The domain of annotations that name none. */
+/* Returns the domain of annotations that name none. */
 const struct collector_domain *collector_default_domain(void);
 
 void collector_name_category(struct collector *collector, const struct collector_domain *domain,
@@ -57,12 +58,12 @@ void collector_name_category(struct collector *collector, const struct collector
 void collector_mark(struct collector *collector, const struct collector_domain *domain,
                     const struct annotation *annotation);
 
-/* A range of the calling thread; the result is the number of ranges around it. */
+/* Begins a range of the calling thread. Returns the number of ranges around it. */
 int collector_push(struct collector *collector, const struct collector_domain *domain,
                    const struct annotation *annotation);
 int collector_pop(struct collector *collector, const struct collector_domain *domain);
 
-/* A range that may end in another thread; the result names it. */
+/* Begins a range that may end in another thread. Returns its id. */
 uint64_t collector_start(struct collector *collector, const struct collector_domain *domain,
                          const struct annotation *annotation);
 void collector_end(struct collector *collector, uint64_t range);

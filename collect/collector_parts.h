@@ -1,4 +1,5 @@
-/* Shared by the files of the collector alone. */
+/* Internal header of the collector: its state, the open ranges of threads, and the sampling thread.
+ */
 #ifndef PSTAR_COLLECT_COLLECTOR_PARTS_H
 #define PSTAR_COLLECT_COLLECTOR_PARTS_H
 
@@ -12,13 +13,13 @@
 #include <stdbool.h>
 
 enum state {
-    PLAIN,     /* nothing has marked an iteration: every range is recorded */
-    WAITING,   /* for the window's first iteration */
+    PLAIN,     /* nothing has marked an iteration; every range is recorded */
+    WAITING,   /* waiting for the window's first iteration */
     RECORDING, /* the window is open */
     OVER       /* nothing more is recorded */
 };
 
-/* What marks iterations; what tells more of them comes later here, and takes over. */
+/* What marks iterations. A later source knows more, and replaces an earlier one. */
 enum source {
     NOTHING_MARKS,
     REPEATED_LAUNCHES,
@@ -29,33 +30,35 @@ enum source {
 };
 
 struct collector {
-    GMutex lock; /* harmless_lock: of all that follows, but `state` may be read without it */
+    GMutex lock; /* guards all fields below (harmless_lock); `state` may be read without it */
     gint state;  /* enum state; atomic */
     char *output;
     struct window window;
     int64_t launch_ns;
     struct recording *recording;
     struct declarations *declarations;
-    struct declared declared;      /* beside the trace in the file */
-    struct device_session *device; /* NULL: the program uses none, or it cannot be recorded */
-    struct sampler *sampler;       /* runs where there is a device */
-    char *unrecorded;              /* why the device is not recorded; NULL: it is */
-    struct record_file *file;      /* NULL: not begun */
-    uint32_t operator_count;       /* of the trace in the file; 0: it has no iteration */
-    char *range; /* of the program's ranges those that match are iterations; NULL: not asked for */
+    struct declared declared; /* declarations beside the trace in the file */
+    struct device_session
+        *device;              /* NULL if the program uses no device, or it cannot be recorded */
+    struct sampler *sampler;  /* exists if there is a device */
+    char *unrecorded;         /* reason why the device is not recorded; NULL if it is */
+    struct record_file *file; /* NULL until the file is begun */
+    uint32_t operator_count;  /* of the trace in the file; 0 if it has no iteration */
+    char *range;              /* pattern of ranges that are iterations; NULL if not given */
     enum source source;
-    uint32_t step_thread; /* whose ranges are the iterations */
-    uint64_t begun;       /* iterations */
+    uint32_t step_thread; /* the thread whose ranges are iterations */
+    uint64_t begun;       /* iterations begun */
     bool in_iteration, closing;
-    bool paused;           /* the window: between its iterations the program does something else */
-    uint64_t iteration_ns; /* when the last one began */
+    bool paused; /* the window is paused, because the program does something else between two
+                    iterations */
+    uint64_t iteration_ns; /* begin of the last iteration */
     uint32_t process;
-    uint64_t window_ns; /* what began before is not recorded */
+    uint64_t window_ns; /* ranges that began earlier are not recorded */
     uint64_t flushed_ns;
     uint64_t last_range;
-    GHashTable *started; /* of struct open_range by id: ranges that any thread may end */
-    GMutex pattern_lock; /* of what follows; the other lock is never taken while it is held */
-    struct launch_pattern *pattern; /* NULL: launches are not watched */
+    GHashTable *started; /* struct open_range by id, for ranges that any thread may end */
+    GMutex pattern_lock; /* guards the fields below; never take the other lock while holding it */
+    struct launch_pattern *pattern; /* NULL if launches are not watched */
 };
 
 static inline enum state collector_state(struct collector *collector)
@@ -73,82 +76,81 @@ static inline bool collector_has_device(const struct collector *collector)
     return collector->device && !collector->unrecorded;
 }
 
-/* All of these with the lock. */
+/* The caller of the following functions holds the lock. */
 
-/* Says why, and stops for good. Takes the error. */
+/* Prints the error, frees it and stops recording for good. */
 void collector_give_up(struct collector *collector, GError *error);
 
-/* The device goes on unrecorded: says why, and keeps it for the file. Takes the error. */
+/* Stops recording the device: prints the error, frees it, and keeps the reason for the file. */
 void collector_leave_out_device(struct collector *collector, GError *error);
 
-/* Into the file: what the program could not tell, and what of it we could not record. */
+/* Writes into the file what the program could not tell and what could not be recorded. */
 bool collector_note_unknown(const struct collector *collector, GError **error);
 
-/* The file has been begun: records the device, where there is one. */
+/* Begins recording the device, if there is one. The file must exist. */
 void collector_open_device(struct collector *collector);
 
-/* Writes the rest of what was recorded, and stops for good. `waited` as of device_session_close. */
+/* Writes the remaining records and stops for good. See device_session_close for `waited`. */
 void collector_complete(struct collector *collector, uint64_t waited, bool partial);
 
-/* Whether `source` is to be heard. What was counted by a lower one is forgotten. */
+/* Makes `source` the source of iterations if it knows more than the current one, and forgets what
+ * the lower one counted. Returns whether `source` is the current one. */
 bool collector_takes_over(struct collector *collector, enum source source);
 
-/* The first annotation of ours: from here on only the window counts. */
+/* Handles the first annotation of the protocol: from then on only the window is recorded. */
 void collector_expect_iterations(struct collector *collector);
 
-/* An iteration begins, ends, or both, as `source` has it: of lower ones than the highest that was
- * seen nothing is heard. */
+/* Handle the begin or end of an iteration found by `source`. Sources below the highest one seen are
+ * ignored. */
 void collector_begin_iteration(struct collector *collector, enum source source);
 void collector_end_iteration(struct collector *collector, enum source source);
 
-/* The iteration that has begun is none: the window waits for the next. */
+/* Rejects the current iteration. The window waits for the next one. */
 void collector_pause(struct collector *collector);
 
-/* Opens a window that is to hold the whole run. */
+/* Opens a window that covers the whole run. */
 void collector_open_at_once(struct collector *collector);
 
-/* Moves the annotations that were recorded into the file, which it begins where there is none. */
+/* Moves the recorded annotations into the file. Creates the file if necessary. */
 void collector_flush_annotations(struct collector *collector);
 
-/* Ranges that have begun and not ended: those of a thread, one within the other. */
+/* A range that has begun and not ended. A thread's ranges nest. */
 
 struct open_range {
     const struct collector_domain *domain;
-    int marks;            /* enum source: what it is to the iterations */
+    int marks;            /* enum source, its meaning for iterations */
     bool correlated;      /* the device session knows that it is open */
-    struct record record; /* its end still missing */
+    struct record record; /* without its end */
 };
 
-/* The calling thread's id, as the kernel has it. */
+/* Returns the calling thread's id in the kernel. */
 uint32_t open_ranges_thread(void);
 
-/* Begins a range of the calling thread; the result is the number of its ranges around it. */
+/* Begins a range of the calling thread. Returns the number of ranges around it. */
 int open_ranges_push(const struct open_range *range);
 
-/* Ends the calling thread's innermost range of the domain, into *range; *place is where it lay
- * among the open ones, and those behind it have moved there. The result is the number of the
- * thread's ranges that are still open, or -1 if there was none to end. */
+/* Ends the calling thread's innermost range of the domain and stores it in *range. *place is its
+ * former index among the open ranges; later ones have moved down by one. Returns the number of
+ * ranges that the thread still has open, or -1 if there was none to end. */
 int open_ranges_pop(const struct collector_domain *domain, struct open_range *range,
                     uint32_t *place);
 
-/* The calling thread's open ranges, the innermost last. */
+/* Return the calling thread's open ranges, the innermost last. */
 uint32_t open_ranges_count(void);
 const struct open_range *open_ranges_at(uint32_t place);
 
-/* A thread that does a little work again and again while a window is open, and on demand. It takes
- * none of the program's signals. */
+/* A thread that works periodically while a window is open, and on demand. It blocks all signals. */
 
 struct sampler;
 
-/* `work` is called 20 times a second while sampling is on, and after sampler_wake. NULL: no thread
- * can be started. */
+/* Starts the thread, which calls `work` 20 times a second while sampling is on, and after
+ * sampler_wake. Returns NULL if no thread can be started. */
 struct sampler *sampler_new(void (*work)(void *data), void *data);
 
 void sampler_turn(struct sampler *sampler, bool on);
 void sampler_wake(struct sampler *sampler);
 
-/* Waits until a call of `work` that is under way has ended; there is none later. NULL is allowed.
- */
+/* Waits for a running call of `work` and ends the thread. `sampler` may be NULL. */
 void sampler_stop(struct sampler *sampler);
 
 #endif

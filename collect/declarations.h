@@ -1,5 +1,8 @@
-/* Operators that a program could annotate with one range alone: an optimizer's step that goes over
- * all parameters at once. The range has the first operator's moment, and its time is divided among
+/* Turns the declarations that a program makes in NVTX's domain "pstar" (docs/formats.md) into a
+ * trace. Any program may make them, so each is checked.
+ *
+ * Operators are fused if a program can annotate them only with one range, such as an optimizer step
+ * over all parameters. The range has the moment of the first operator. Its time is divided among
  * them by their bytes. */
 #ifndef PSTAR_COLLECT_DECLARATIONS_H
 #define PSTAR_COLLECT_DECLARATIONS_H
@@ -8,46 +11,43 @@
 
 struct fused {
     uint32_t first, count; /* moments [first, first + count) */
-    uint64_t *bytes;       /* [count] of the operators; NULL before fused_weigh */
+    uint64_t *bytes;       /* [count] bytes of each operator; NULL before fused_weigh */
 };
 
-/* Elements are struct fused. Free with g_array_unref. */
+/* Returns an array of struct fused. Free with g_array_unref. */
 GArray *fused_new(void);
 
-/* Takes the operators' bytes from the trace. Fails (TRACE_ERROR_INVALID) where a moment is not
- * there. */
+/* Sets the operators' bytes from the trace. Fails with TRACE_ERROR_INVALID if a moment does not
+ * exist. */
 bool fused_weigh(GArray *fused, const struct trace *trace, GError **error);
 
-/* Divides `durations_ns`, an entry an operator, of which those in `fused` have theirs in their
- * first. */
+/* Divides the durations of fused operators in durations_ns [operator_count]. On entry, the first of
+ * them has the time of all. */
 void fused_divide(const GArray *fused, uint64_t *durations_ns);
-
-/* From the declarations that a program makes in NVTX's domain "pstar" (docs/formats.md) to a trace.
- * Programs of all kinds make them: each is checked. */
 
 struct declarations;
 
 struct declarations *declarations_new(void);
 
-/* NULL is allowed. */
+/* `declarations` may be NULL. */
 void declarations_free(struct declarations *declarations);
 
-/* One mark. After a declaration that cannot be understood the rest is ignored. */
+/* Adds one mark. After an invalid declaration the following ones are ignored. */
 void declarations_add(struct declarations *declarations, const char *text, uint64_t payload);
 
-/* What was declared beside the trace. */
+/* Declarations that are not part of the trace. */
 struct declared {
-    GArray *fused; /* of struct fused, weighed */
-    char *unknown; /* what the program cannot tell, a line each; NULL: nothing */
+    GArray *fused; /* struct fused, with bytes */
+    char *unknown; /* what the program cannot tell, one item per line; may be NULL */
 };
 
-/* The trace of all that was declared, with durations of 0; to be freed with trace_free. Fails
- * (TRACE_ERROR_INVALID) with the reason where a declaration was bad, or where they are incomplete
- * or contradict each other; *declared is empty then. `declarations` is empty afterwards. */
+/* Returns the declared trace with durations of 0; free it with trace_free. Fails with
+ * TRACE_ERROR_INVALID if a declaration was invalid, or if they are incomplete or contradict each
+ * other; *declared is then empty. Empties `declarations`. */
 struct trace *declarations_take(struct declarations *declarations, struct declared *declared,
                                 GError **error);
 
-/* Frees what *declared holds, and empties it. */
+/* Frees the contents of *declared and empties it. */
 void declared_clear(struct declared *declared);
 
 #endif

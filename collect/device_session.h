@@ -1,9 +1,9 @@
-/* The recording of what the devices do, in this process: CUPTI's subscription, what it is asked to
- * record, and when. Without CUPTI's headers (PSTAR_CUPTI in cmake/cupti.cmake) there is none.
+/* Records device activity in this process: subscribes to CUPTI, and decides what CUPTI records and
+ * when. Without CUPTI's headers (PSTAR_CUPTI in cmake/cupti.cmake) it only reports an error.
  *
- * The caller's lock guards all functions but wait, push and pop, which act on the calling thread,
- * and sample. No function ends or changes the program: on error the reason is given, and the
- * devices go on unrecorded. */
+ * The caller's lock guards all functions except wait, push and pop, which act on the calling
+ * thread, and sample. No function ends or changes the program: on error it gives the reason, and
+ * devices are no longer recorded. */
 #ifndef PSTAR_COLLECT_DEVICE_SESSION_H
 #define PSTAR_COLLECT_DEVICE_SESSION_H
 
@@ -13,59 +13,60 @@
 struct device_session;
 
 struct device_hooks {
-    /* Many records wait for device_session_read. From any thread, with locks of CUPTI's held: it
-     * must not wait for a thread that calls functions of the session. */
+    /* Many records wait for device_session_read. May be called from any thread, while CUPTI holds
+     * locks: it must not wait for a thread that calls functions of the session. */
     void (*records_wait)(void *data);
-    /* A kernel was launched, or (NULL) the host has waited; in the thread that did, without the
-     * caller's lock. Only while launches are watched. */
+    /* A kernel was launched or, if `kernel` is NULL, the host has waited. Called in the launching
+     * thread, without the caller's lock, only while launches are watched. */
     void (*launched)(void *data, const char *kernel);
     void *data;
 };
 
-/* In a program that begins to use CUDA. From here on allocations are recorded and nothing else, so
- * that what is allocated is known when a window opens. NULL on error. Names become strings of the
- * recording. */
+/* Starts a session when the program begins to use CUDA. Until a window opens only allocations are
+ * recorded, so that live allocations are known then. Names become strings of the recording. Returns
+ * NULL on error. */
 struct device_session *device_session_new(struct recording *recording,
                                           const struct device_hooks *hooks, GError **error);
 
-/* Begins or ends to tell of launches. Where CUPTI refuses none is told of. */
+/* Turns reports of launches on or off. If CUPTI refuses, there are none. */
 void device_session_watch(struct device_session *session, bool on);
 
-/* Reads what CUPTI has handed back. */
+/* Reads the buffers that CUPTI has handed back. */
 void device_session_read(struct device_session *session);
 
-/* A window opens, or goes on: all is recorded. On error nothing is from here on. */
+/* Opens a window or continues a paused one: all activity is recorded. On error nothing is recorded
+ * any more. */
 bool device_session_open(struct device_session *session, GError **error);
 
-/* Something begins with the next call that is watched; it turns out to be none of the window's, and
- * until that is opened again allocations alone are recorded. */
+/* device_session_begin notes that an iteration begins with the next watched call.
+ * device_session_pause rejects that iteration: until the window is opened again only allocations
+ * are recorded. */
 void device_session_begin(struct device_session *session);
 void device_session_pause(struct device_session *session);
 
-/* What is known to be complete since the window opened or since the last time, to be freed with
- * activity_free. */
+/* Returns what is complete since the window opened or since the last call. Free with activity_free.
+ */
 struct activity *device_session_take(struct device_session *session);
 
-/* Waits until the devices have done what was asked of them; the result is for
- * device_session_close. Without the caller's lock: what they do may call functions of the program
- * that take it. */
+/* Waits until the devices have done all their work. Returns a value for device_session_close. Call
+ * it without the lock, because device work may call functions of the program that take it. */
 uint64_t device_session_wait(struct device_session *session);
 
-/* The window closes. The rest of the records is the result: up to those of the wait, or, `waited`
- * 0, where the program may be ending, without what runs still, which is counted as unfinished.
- * Later calls of the other functions do nothing. */
+/* Closes the window. Returns the remaining records, up to those of the wait. If `waited` is 0, the
+ * program may be ending: work that still runs is counted as unfinished. Later calls of the other
+ * functions do nothing. */
 struct activity *device_session_close(struct device_session *session, uint64_t waited);
 
-/* What the calling thread asks of a device from now on lies in the range, until the last pop. */
+/* Assign the calling thread's device work to `range` until it is popped. */
 void device_session_push(struct device_session *session, uint64_t range);
 void device_session_pop(struct device_session *session);
 
-/* Bytes of the host's memory that were pinned at each of `count` times of the trace's clock, which
- * ascend. After close. */
+/* Sets bytes[count] to the pinned host memory at the ascending times_ns[count] of the trace's
+ * clock. Call it after device_session_close. */
 void device_session_pinned(struct device_session *session, const uint64_t *times_ns, uint32_t count,
                            uint64_t *bytes);
 
-/* Samples what the management library says of the devices (collect/nvml.h). */
+/* Samples the management library's counters of the devices (collect/driver.h). */
 void device_session_sample(struct device_session *session,
                            void (*take)(void *data, const char *counter, uint64_t value),
                            void *data);

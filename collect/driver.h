@@ -1,4 +1,4 @@
-/* What the collector asks of CUDA's driver, in a program that has loaded it. */
+/* Asks CUDA's driver and NVIDIA's management library (NVML) about devices and memory. */
 #ifndef PSTAR_COLLECT_DRIVER_H
 #define PSTAR_COLLECT_DRIVER_H
 
@@ -15,57 +15,57 @@
                     entry(cuDeviceGetPCIBusId)
 
 struct cuda_driver {
-#define CUDA_DRIVER_FIELD(function) __typeof__ (&(function))(function); /* NULL: not there */
+#define CUDA_DRIVER_FIELD(function) __typeof__ (&(function))(function); /* NULL if missing */
     CUDA_DRIVER_FUNCTIONS(CUDA_DRIVER_FIELD)
 #undef CUDA_DRIVER_FIELD
 };
 
-/* Of the driver that the program has loaded: none is loaded here. */
+/* Finds the functions of the driver that the program has loaded. Does not load a driver. */
 void cuda_driver_find(struct cuda_driver *driver);
 
-/* Waits for all that was asked of a context. A stream that is being captured stays so. */
+/* Waits for all work of a context. A stream that is being captured stays in capture mode. */
 void cuda_driver_synchronize(const struct cuda_driver *driver, CUcontext context);
 
-/* A context's device, and its bytes that are free; false: not known. */
+/* Sets the device of a context and its free bytes. Returns false if they are unknown. */
 bool cuda_driver_free_bytes(const struct cuda_driver *driver, CUcontext context, uint32_t *device,
                             uint64_t *bytes);
 
-/* The devices that the program sees: *count rows, to be freed with g_free, their texts too. */
+/* Returns *count devices that the program sees. Free the array and its texts with g_free. */
 struct gpu_record *cuda_driver_devices(const struct cuda_driver *driver, uint32_t *count);
 
-/* Device memory that the recording takes itself: what is free before it is turned on, and no more
- * when it has been. */
+/* Measures the device memory that recording itself takes, as the drop in free memory when it is
+ * turned on. */
 
 struct own_memory;
 
 struct own_memory *own_memory_new(void);
 
-/* Before and after it is turned on; `contexts` of CUcontext, the same ones. The result is in bytes,
- * of all devices together. */
+/* Call these before and after turning recording on, with the same `contexts` (CUcontext).
+ * own_memory_after returns the bytes of all devices together. */
 void own_memory_before(struct own_memory *own, const struct cuda_driver *driver,
                        const GPtrArray *contexts);
 uint64_t own_memory_after(struct own_memory *own, const struct cuda_driver *driver,
                           const GPtrArray *contexts);
 
-/* Of one device, from any thread; 0 until after. */
+/* Returns the bytes of one device; 0 before own_memory_after. May be called from any thread. */
 uint64_t own_memory_of(struct own_memory *own, uint32_t device);
 
-/* What NVIDIA's management library says of the devices that a program sees. */
+/* Counters of the devices that the program sees, from NVML. */
 
 struct nvml;
 
-/* NULL where there is no library, or it does not work. */
+/* Returns NULL if there is no library or it does not work. */
 struct nvml *nvml_new(void);
-void nvml_free(struct nvml *nvml); /* NULL is allowed */
+void nvml_free(struct nvml *nvml); /* may be NULL */
 
-/* Adds the device that lies at a place of the PCI bus ("0000:65:00.0"), by the number that the
- * program has for it; `own_bytes` of its memory are the collector's. */
+/* Adds the device at a PCI address ("0000:65:00.0") under the program's number for it. `own_bytes`
+ * of its memory belong to the collector. */
 void nvml_add(struct nvml *nvml, uint32_t device, const char *bus, uint64_t own_bytes);
 
-/* Calls `take` for each counter of each device that the library knows: "device0_busy_percent" (a
- * kernel ran, over the library's own period), "device0_memory_busy_percent",
- * "device0_used_bytes" (of all processes, less the collector's own), "device0_pcie_sent_bytes" and
- * "device0_pcie_received_bytes" (since some time; they wrap). The names stay valid. */
+/* Calls `take` for each counter of each device that the library knows: "device0_busy_percent"
+ * (share of the library's own period in which a kernel ran), "device0_memory_busy_percent",
+ * "device0_used_bytes" (all processes, without the collector), "device0_pcie_sent_bytes" and
+ * "device0_pcie_received_bytes" (since an unknown time; they wrap). The names stay valid. */
 void nvml_sample(struct nvml *nvml, void (*take)(void *data, const char *counter, uint64_t value),
                  void *data);
 

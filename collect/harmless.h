@@ -1,4 +1,4 @@
-/* What the collector does in a thread of the program's must not be seen there, but for its time. */
+/* Hides the collector's work from the program's threads: signals, errno, cancellation and locks. */
 #ifndef PSTAR_COLLECT_HARMLESS_H
 #define PSTAR_COLLECT_HARMLESS_H
 
@@ -6,25 +6,25 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Around writing: where a file has reached its limit (RLIMIT_FSIZE), or nobody reads a pipe, that
- * fails, and the program gets no signal. Pairs may lie within one another. */
+/* Protects a block that writes. If a file has reached its limit (RLIMIT_FSIZE) or a pipe has no
+ * reader, the write fails without a signal for the program. Blocks may nest. */
 struct harmless {
-    sigset_t mask, pending; /* before */
+    sigset_t mask, pending; /* as they were before */
 };
 
 void harmless_begin(struct harmless *before);
 void harmless_end(const struct harmless *before);
 
-/* "pstar-collect: " and a line on standard error. */
+/* Prints "pstar-collect: " and a line on standard error. */
 void harmless_say(const char *format, ...) G_GNUC_PRINTF(1, 2);
 
-/* A lock that also keeps the thread's errno as it was, and the thread from being cancelled while it
- * has it. No thread has two. */
+/* Locks, keeps the thread's errno, and prevents its cancellation until it is unlocked. A thread
+ * holds at most one such lock. */
 void harmless_lock(GMutex *lock);
 void harmless_unlock(GMutex *lock);
 
-/* Whether the calling thread has a lock, or is about to: in a signal's handler, which must not wait
- * for what it interrupted. */
+/* Returns whether the calling thread holds or takes a lock. A signal handler asks this, because it
+ * must not wait for the code that it interrupted. */
 bool harmless_is_locked(void);
 
 #endif

@@ -10,18 +10,17 @@ enum launch_error {
 #define LAUNCH_ERROR launch_error_quark()
 GQuark launch_error_quark(void);
 
-/* Starts `command` (NULL-terminated, found by PATH) so that the library records `iterations`, which
- * are the ranges named `range` (NULL: found), into `output` (see collect/window.h), passes signals
- * on to it, and waits for its end. `launch_ns` is window_launch_time. The result is waitpid's
- * status, or -1 on error: also where the library is not found (library_file_find). */
+/* Runs `command` (NULL-terminated, found by PATH) with the library injected, passes signals on to
+ * it and waits for its end. The library records `iterations` into `output` (see collect/window.h);
+ * `range` names the ranges that are iterations, or is NULL to find them. `launch_ns` is
+ * window_launch_time. Returns waitpid's status, or -1 on error, also if the library is not found
+ * (library_file_find). */
 int launch(char **command, const char *output, const char *iterations, const char *range,
            gint64 launch_ns, GError **error);
 
-/* Which allocator PyTorch takes in the command. */
-
-/* Asks PyTorch, by this process's environment, for the allocator that gets each tensor from the
- * driver (cudaMallocAsync), where a profiler sees it; what else the user has configured stays. Says
- * so on stderr. Not safe once there are threads. */
+/* Sets the environment so that PyTorch in the command allocates each tensor from the driver
+ * (cudaMallocAsync), where a profiler sees it. Keeps the user's other settings and prints a note on
+ * stderr. Not thread-safe. */
 void allocator_show_tensors(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* The recorded events and samples that are not yet in the file, and all strings and domains. Not
- * safe for several threads: the collector's lock guards it. */
+/* Holds recorded events and samples until they are written to the file, and all strings and
+ * domains. Not thread-safe: the collector's lock guards it. */
 #ifndef PSTAR_COLLECT_RECORDING_H
 #define PSTAR_COLLECT_RECORDING_H
 
@@ -18,36 +18,37 @@ void recording_name_category(struct recording *recording, const struct collector
                              uint32_t category, const char *name);
 void recording_add(struct recording *recording, const struct record *event);
 
-/* A counter's value at a time; its name is a literal or interned. */
+/* Adds a sample of a counter, whose name is a literal or interned. */
 void recording_add_sample(struct recording *recording, uint64_t time_ns, const char *counter,
                           uint64_t value);
 
-/* Samples the process: resident bytes, its processor time, and the time of day. */
+/* Samples the process: resident bytes, processor time, and the time of day. */
 void recording_sample(struct recording *recording);
 
-/* [*count] when it was sampled, since the last restart, in order. Valid until the next sample. */
+/* Returns the *count times of samples since the last restart, in order. Valid until the next
+ * sample. */
 const uint64_t *recording_sampled(const struct recording *recording, uint32_t *count);
 
-/* Operator durations of the window, for recording_durations. */
+/* Adds a measured duration of an operator, for recording_durations. */
 void recording_add_duration(struct recording *recording, uint64_t moment, uint64_t duration_ns);
 
-/* [operator_count] the median over what was added for each operator, 0 where nothing was. Free with
+/* Returns [operator_count] the median duration of each operator, 0 if it has none. Free with
  * g_free. */
 uint64_t *recording_durations(const struct recording *recording, uint32_t operator_count);
 
 uint32_t recording_event_count(const struct recording *recording);
 
-/* Drops events and samples that are not in the file yet. */
+/* Drops events and samples that are not written yet. */
 void recording_drop(struct recording *recording);
 
-/* Drops events, samples and durations; what follows goes to a new file. */
+/* Drops events, samples and durations. What follows goes to a new file. */
 void recording_restart(struct recording *recording);
 
-/* Moves what is not yet in the file into it, and adds what the devices did (NULL: nothing). */
+/* Moves events and samples into the file, and adds device activity, which may be NULL. */
 bool recording_flush(struct recording *recording, const struct activity *activity,
                      struct record_file *file, GError **error);
 
-/* Nanoseconds of CLOCK_MONOTONIC. */
+/* Returns nanoseconds of CLOCK_MONOTONIC. */
 uint64_t recording_now(void);
 
 #endif

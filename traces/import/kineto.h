@@ -58,7 +58,7 @@ struct kineto {
     struct string_table *strings;
     GArray *ranges;  /* struct kineto_range, ordered by start, longer ones first */
     GArray *memory;  /* struct kineto_memory, ordered by time */
-    GArray *kernels; /* struct kernel_record, ordered by start; the next arrays likewise hold
+    GArray *kernels; /* struct kernel_record, ordered by start; the next arrays hold other
                         activity records */
     GArray *launches;
     GArray *copies;
