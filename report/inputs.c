@@ -253,25 +253,25 @@ static bool add_file(struct report_inputs *inputs, const char *path, GError **er
     struct sweep_file *sweep = NULL;
     struct logged_run *log = NULL;
     struct tracks *tracks = NULL;
-    bool good = false;
+    bool ok = false;
     switch (kind_of_file(path, &root, error)) {
     case KIND_TRACE:
-        good = add_trace(inputs, path, error);
+        ok = add_trace(inputs, path, error);
         break;
     case KIND_PLAN:
-        good = add_plan(inputs, path, error);
+        ok = add_plan(inputs, path, error);
         break;
     case KIND_SWEEP:
-        good = (sweep = sweep_file_read(root, path, error)) != NULL;
+        ok = (sweep = sweep_file_read(root, path, error)) != NULL;
         break;
     case KIND_RUN_LOG:
-        good = (log = run_log_read(path, error)) != NULL;
+        ok = (log = run_log_read(path, error)) != NULL;
         break;
     case KIND_TIMELINE:
-        good = (tracks = tracks_of_timeline(root, path, error)) != NULL;
+        ok = (tracks = tracks_of_timeline(root, path, error)) != NULL;
         break;
     case KIND_PLATFORM:
-        good = add_platform(inputs, path, error);
+        ok = add_platform(inputs, path, error);
         break;
     case KIND_UNKNOWN:
         break;
@@ -283,7 +283,7 @@ static bool add_file(struct report_inputs *inputs, const char *path, GError **er
     if (log)
         g_ptr_array_add(inputs->runs, log);
     json_decref(root);
-    return good;
+    return ok;
 }
 
 /* Derives the trace that the plan was made for from a trace of the same model. */
@@ -382,16 +382,16 @@ struct report_inputs *inputs_read(const char *const *paths, GError **error)
     inputs->faster = g_ptr_array_new_with_free_func((GDestroyNotify)sweep_file_free);
     inputs->runs = g_ptr_array_new_with_free_func((GDestroyNotify)run_log_free);
     inputs->tracks = g_ptr_array_new_with_free_func((GDestroyNotify)tracks_free);
-    bool good = true;
-    for (size_t i = 0; good && paths[i]; i++)
-        good = add_file(inputs, paths[i], error);
-    for (guint p = 0; good && p < inputs->plans->len; p++)
-        good = pair_plan(inputs, g_ptr_array_index(inputs->plans, p), error);
-    if (good && !inputs->tracks->len)
+    bool ok = true;
+    for (size_t i = 0; ok && paths[i]; i++)
+        ok = add_file(inputs, paths[i], error);
+    for (guint p = 0; ok && p < inputs->plans->len; p++)
+        ok = pair_plan(inputs, g_ptr_array_index(inputs->plans, p), error);
+    if (ok && !inputs->tracks->len)
         add_operators(inputs);
     set_faster_apart(inputs);
     tell_links(inputs);
-    if (good && check_any(inputs, error))
+    if (ok && check_any(inputs, error))
         return inputs;
     inputs_free(inputs);
     return NULL;

@@ -33,28 +33,27 @@ static double length_of(const struct track_span *span)
     return span->end - span->start;
 }
 
-static void begin_piece(struct timeline_bar *piece, const GArray *spans, guint index)
+static void begin_bar(struct timeline_bar *bar, const GArray *spans, guint index)
 {
     const struct track_span *span = &g_array_index(spans, struct track_span, index);
-    *piece = (struct timeline_bar){span->start, span->end, length_of(span), index, 1, index};
+    *bar = (struct timeline_bar){span->start, span->end, length_of(span), index, 1, index};
 }
 
 /* Returns whether the next span is so narrow and so near that it joins this bar. */
-static bool joins(const struct timeline_bar *piece, const struct track_span *next,
-                  double resolution)
+static bool joins(const struct timeline_bar *bar, const struct track_span *next, double resolution)
 {
-    return length_of(next) < resolution && piece->end - piece->start < resolution &&
-           next->start - piece->end < resolution;
+    return length_of(next) < resolution && bar->end - bar->start < resolution &&
+           next->start - bar->end < resolution;
 }
 
-static void join(struct timeline_bar *piece, const GArray *spans, guint index)
+static void join(struct timeline_bar *bar, const GArray *spans, guint index)
 {
     const struct track_span *span = &g_array_index(spans, struct track_span, index);
-    piece->busy += MAX(0, span->end - MAX(span->start, piece->end));
-    piece->end = MAX(piece->end, span->end);
-    piece->count++;
-    if (length_of(span) > length_of(&g_array_index(spans, struct track_span, piece->longest)))
-        piece->longest = index;
+    bar->busy += MAX(0, span->end - MAX(span->start, bar->end));
+    bar->end = MAX(bar->end, span->end);
+    bar->count++;
+    if (length_of(span) > length_of(&g_array_index(spans, struct track_span, bar->longest)))
+        bar->longest = index;
 }
 
 static void append_number(GString *html, const char *attribute, double value)
@@ -66,43 +65,42 @@ static void append_number(GString *html, const char *attribute, double value)
 
 /* Appends "backward h.3.mlp · 12.3 ms, from 401 ms on, 4 MiB". The page takes the text before " · "
  * as the name. */
-static void append_name(GString *html, const struct timeline_bar *piece,
+static void append_name(GString *html, const struct timeline_bar *bar,
                         const struct track_span *longest)
 {
-    g_autofree char *length = text_seconds(piece->end - piece->start);
-    g_autofree char *start = text_seconds(piece->start);
+    g_autofree char *length = text_seconds(bar->end - bar->start);
+    g_autofree char *start = text_seconds(bar->start);
     text_append_html(html, longest->name);
-    if (piece->count > 1)
-        g_string_append_printf(html, " and %u more", piece->count - 1);
+    if (bar->count > 1)
+        g_string_append_printf(html, " and %u more", bar->count - 1);
     g_string_append_printf(html, " · %s, from %s on", length, start);
-    if (piece->count > 1)
+    if (bar->count > 1)
         g_string_append_printf(html, ", busy for %.0f %% of it",
-                               100 * piece->busy / (piece->end - piece->start));
-    if (piece->count == 1 && longest->bytes) {
+                               100 * bar->busy / (bar->end - bar->start));
+    if (bar->count == 1 && longest->bytes) {
         g_autofree char *bytes = size_format(longest->bytes);
         g_string_append_printf(html, ", %s", bytes);
     }
 }
 
-static void append_piece(GString *html, const struct tracks *tracks, enum track track,
-                         const struct timeline_bar *piece, unsigned top)
+static void append_bar(GString *html, const struct tracks *tracks, enum track track,
+                       const struct timeline_bar *bar, unsigned top)
 {
     double scale = WIDE / tracks->seconds;
     g_string_append(html, "<rect");
-    append_number(html, "x", piece->start * scale);
-    append_number(html, "width", MAX((piece->end - piece->start) * scale, 0.01));
+    append_number(html, "x", bar->start * scale);
+    append_number(html, "width", MAX((bar->end - bar->start) * scale, 0.01));
     g_string_append_printf(html, " y=\"%u\" height=\"%d\"", top + BAR_TOP, BAR);
     const struct track_span *longest = &g_array_index(tracks->spans[track], struct track_span,
-                                                      piece->longest);
+                                                      bar->longest);
     if (track == TRACK_WAIT)
         g_string_append_printf(html, " fill=\"%s\"", palette_wait(longest->cause));
     if (track == TRACK_WAIT && longest->cause == TRACK_HOST) /* its name is white */
         g_string_append(html, " class=\"dark\"");
-    if (piece->count > 1 && piece->busy < 0.99 * (piece->end - piece->start))
-        append_number(html, "fill-opacity",
-                      0.25 + 0.75 * piece->busy / (piece->end - piece->start));
+    if (bar->count > 1 && bar->busy < 0.99 * (bar->end - bar->start))
+        append_number(html, "fill-opacity", 0.25 + 0.75 * bar->busy / (bar->end - bar->start));
     g_string_append(html, "><title>");
-    append_name(html, piece, longest);
+    append_name(html, bar, longest);
     g_string_append(html, "</title></rect>\n");
 }
 
@@ -110,21 +108,21 @@ static void append_track(GString *html, const struct tracks *tracks, enum track 
 {
     const GArray *spans = tracks->spans[track];
     double resolution = spans->len > FEW ? tracks->seconds / RESOLUTION : 0;
-    struct timeline_bar piece = {0};
+    struct timeline_bar bar = {0};
     g_string_append_printf(html, "<g data-row=\"track%d\" fill=\"%s\">\n", track,
                            palette_track(track));
     for (guint i = 0; i < spans->len; i++) {
         const struct track_span *next = &g_array_index(spans, struct track_span, i);
-        if (piece.count && joins(&piece, next, resolution)) {
-            join(&piece, spans, i);
+        if (bar.count && joins(&bar, next, resolution)) {
+            join(&bar, spans, i);
             continue;
         }
-        if (piece.count)
-            append_piece(html, tracks, track, &piece, top);
-        begin_piece(&piece, spans, i);
+        if (bar.count)
+            append_bar(html, tracks, track, &bar, top);
+        begin_bar(&bar, spans, i);
     }
-    if (piece.count)
-        append_piece(html, tracks, track, &piece, top);
+    if (bar.count)
+        append_bar(html, tracks, track, &bar, top);
     g_string_append(html, "</g>\n");
 }
 

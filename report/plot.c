@@ -225,11 +225,11 @@ bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnu
     GString *script = text_script_of(plot);
     g_autofree char *drawn = NULL, *title = text_printable(plot->title);
     g_autofree char *caption = text_printable(plot->caption);
-    bool good = write_file(folder, plot->name, ".dat", plot->data, error) &&
-                write_file(folder, plot->name, ".gp", script, error) &&
-                run_gnuplot(gnuplot, folder, plot->name, &drawn, error);
+    bool ok = write_file(folder, plot->name, ".dat", plot->data, error) &&
+              write_file(folder, plot->name, ".gp", script, error) &&
+              run_gnuplot(gnuplot, folder, plot->name, &drawn, error);
     g_string_free(script, TRUE);
-    if (!good)
+    if (!ok)
         return false;
     g_string_append_printf(text, "%s\n", title);
     g_auto(GStrv) lines = g_strsplit(drawn, "\n", -1);

@@ -106,16 +106,16 @@ static bool move_files(const char *from, const char *to, GError **error)
 {
     GDir *dir = g_dir_open(from, 0, error);
     const char *name;
-    bool good = dir != NULL;
-    while (good && (name = g_dir_read_name(dir))) {
+    bool ok = dir != NULL;
+    while (ok && (name = g_dir_read_name(dir))) {
         g_autofree char *source = g_build_filename(from, name, NULL);
         g_autofree char *target = g_build_filename(to, name, NULL);
         if (!g_file_test(source, G_FILE_TEST_IS_DIR) && g_rename(source, target) != 0)
-            good = fail_to_write(error, target);
+            ok = fail_to_write(error, target);
     }
     if (dir)
         g_dir_close(dir);
-    return good;
+    return ok;
 }
 
 /* Moves everything into place. Plots of an earlier report that are not among the new ones are
@@ -144,43 +144,43 @@ static bool write_page(const struct contents *contents, const struct folder *fol
     g_autofree char *path = g_build_filename(folder->temporary, "index.html", NULL);
     GString *page = page_new(contents);
     GError *inner = NULL;
-    bool good = g_file_set_contents(path, page->str, (gssize)page->len, &inner);
-    if (!good)
+    bool ok = g_file_set_contents(path, page->str, (gssize)page->len, &inner);
+    if (!ok)
         g_set_error_literal(error, REPORT_ERROR, REPORT_ERROR_FAILED, inner->message);
     g_clear_error(&inner);
     g_string_free(page, TRUE);
-    return good;
+    return ok;
 }
 
 static bool write_folder(const struct contents *contents, const char *path, const char *gnuplot,
                          GError **error)
 {
     struct folder *folder = folder_begin(path, error);
-    bool good = folder != NULL;
-    for (guint i = 0; good && i < contents->plots->len; i++)
-        good = plot_draw(g_ptr_array_index(contents->plots, i), folder->figures, gnuplot, error);
-    for (guint i = 0; good && i < contents->inputs->tracks->len; i++)
-        good = timeline_write(g_ptr_array_index(contents->inputs->tracks, i), folder->figures, i,
-                              error);
-    good = good && write_page(contents, folder, error) && folder_publish(folder, error);
+    bool ok = folder != NULL;
+    for (guint i = 0; ok && i < contents->plots->len; i++)
+        ok = plot_draw(g_ptr_array_index(contents->plots, i), folder->figures, gnuplot, error);
+    for (guint i = 0; ok && i < contents->inputs->tracks->len; i++)
+        ok = timeline_write(g_ptr_array_index(contents->inputs->tracks, i), folder->figures, i,
+                            error);
+    ok = ok && write_page(contents, folder, error) && folder_publish(folder, error);
     folder_end(folder);
-    return good;
+    return ok;
 }
 
 static char *text_of(const struct contents *contents, const char *gnuplot, GError **error)
 {
     g_autofree char *folder = g_dir_make_tmp("pstar-report-XXXXXX", error);
     GString *text = folder ? g_string_new(NULL) : NULL;
-    bool good = text != NULL;
-    for (guint i = 0; good && i < contents->plots->len; i++)
-        good = plot_draw_text(g_ptr_array_index(contents->plots, i), folder, gnuplot, text, error);
-    if (good) {
+    bool ok = text != NULL;
+    for (guint i = 0; ok && i < contents->plots->len; i++)
+        ok = plot_draw_text(g_ptr_array_index(contents->plots, i), folder, gnuplot, text, error);
+    if (ok) {
         g_autofree char *summary = summary_text(contents, NULL);
         g_string_append(text, summary);
     }
     if (folder)
         folder_remove(folder);
-    return text ? g_string_free(text, !good) : NULL;
+    return text ? g_string_free(text, !ok) : NULL;
 }
 
 char *report_text(const char *const *files, GError **error)

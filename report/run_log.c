@@ -104,9 +104,9 @@ struct logged_run *run_log_read(const char *path, GError **error)
     log->unigram_entropy = NAN;
     log->configuration.look_ahead = -1;
     log->steps = g_array_new(FALSE, TRUE, sizeof(struct run_step));
-    bool good = read_lines(log, file, error);
+    bool ok = read_lines(log, file, error);
     fclose(file);
-    if (good)
+    if (ok)
         return log;
     run_log_free(log);
     return NULL;

@@ -34,7 +34,8 @@ char *drawn_path(const struct sample *sample, const char *name, const char *suff
     return sample_path(sample, file);
 }
 
-/* Eight magic bytes, then a chunk IHDR of 13 bytes that begins with the size, big endian. */
+/* Eight magic bytes are followed by the chunk IHDR of 13 bytes. It begins with the size, big
+ * endian. */
 static void check_png(const struct sample *sample, const char *name)
 {
     g_autofree char *path = drawn_path(sample, name, ".png");
@@ -49,7 +50,7 @@ static void check_png(const struct sample *sample, const char *name)
     g_free(bytes);
 }
 
-/* Well-formed XML with something drawn. */
+/* Checks for well-formed XML with some content. */
 static void check_svg(const struct sample *sample, const char *name, const char *suffix)
 {
     g_autofree char *path = drawn_path(sample, name, suffix);
@@ -78,7 +79,7 @@ void drawn_check(const struct sample *sample, const char *name)
     g_assert_cmpuint(strlen(data_text), >, 20);
 }
 
-/* The page's own script, and no other, is allowed to run. */
+/* Only the page's own script may run. */
 static void check_script(const char *page)
 {
     const char *script = strstr(page, "<script>");

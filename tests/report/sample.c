@@ -167,7 +167,7 @@ static void append_event(GString *text, const char *name, int row, int start_ms,
     json_decref(quoted);
 }
 
-/* As pstar-sim --timeline writes it: what the first operator waits for begins before 0. */
+/* Writes what pstar-sim --timeline would. The wait of the first operator begins before 0. */
 static char *timeline_text(const struct trace *trace)
 {
     static const char *const rows[] = {"compute", "H2D", "D2H", "host", "stalls"};

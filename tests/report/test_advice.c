@@ -1,5 +1,4 @@
-/* What the report says of a step under a plain offload that waits for every copy: the openings that
- * a study of such steps found. */
+/* Advice about a step under plain offloading that waits for every copy. */
 #include "report/contents.h"
 #include "tests/report/sample.h"
 
@@ -48,7 +47,7 @@ static void test_openings(void)
     sample_free(sample);
 }
 
-/* A step that computes all of the time needs none of it. */
+/* A step that always computes gets no advice about waiting. */
 static void test_busy(void)
 {
     struct sample *sample = sample_new("");
@@ -69,7 +68,7 @@ static void test_busy(void)
     sample_free(sample);
 }
 
-/* Where a plan is there, what it brings; where a sweep is, its best. */
+/* With a plan, the advice says what it gains. With a sweep, it names the best entry. */
 static void test_choices(void)
 {
     struct sample *sample = sample_new("");

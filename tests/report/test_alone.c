@@ -1,9 +1,9 @@
-/* Reports of one file, and of one after another into the same folder. */
+/* Reports of a single file, and two reports in the same folder. */
 #include "tests/report/drawn.h"
 
 #include <string.h>
 
-/* Each kind alone: its figure, and for the others the command that makes what is missing. */
+/* Each kind of file alone gives its figure, and a command for each missing figure. */
 static void check_alone(const char *file, const struct sample *sample, const char *plot,
                         unsigned count, const char *command)
 {
@@ -34,7 +34,7 @@ static void test_alone(void)
     sample_free(sample);
 }
 
-/* A trace that has recorded nothing but its operators: what they take, and no word of waiting. */
+/* A trace that has only operators shows their times and says nothing about waiting. */
 static void test_operators(void)
 {
     if (!drawn_has_gnuplot())
@@ -51,7 +51,7 @@ static void test_operators(void)
     sample_free(sample);
 }
 
-/* A second report takes the place of the first, and leaves what is not a figure of its own. */
+/* A second report replaces the first and keeps files that are not figures. */
 static void test_twice(void)
 {
     if (!drawn_has_gnuplot())
@@ -70,7 +70,7 @@ static void test_twice(void)
     g_autofree char *folder = sample_path(sample, "out");
     g_autofree char *drawn = sample_path(sample, "out/figures");
     g_assert_cmpuint(sample_count(folder), ==, 3); /* page, figures, notes */
-    g_assert_cmpuint(sample_count(drawn), ==, 6);  /* loss in five files, mine */
+    g_assert_cmpuint(sample_count(drawn), ==, 6);  /* the loss in five files, and mine */
     g_assert_true(g_file_test(mine, G_FILE_TEST_EXISTS));
     g_assert_true(g_file_test(notes, G_FILE_TEST_EXISTS));
     sample_free(sample);

@@ -1,5 +1,5 @@
-/* The page in a real browser: a headless Chromium looks at it light and dark, wide and as narrow as
- * a phone. Skipped where there is none. */
+/* Opens the page in a headless Chromium, in light and dark mode, wide and as narrow as a phone.
+ * Skipped without Chromium. */
 #include "tests/report/drawn.h"
 
 #include <jansson.h>
@@ -24,7 +24,7 @@ static char *find_browser(void)
     return path;
 }
 
-/* The page that holds the report in a frame: frames may be narrower than windows. */
+/* Writes a page that holds the report in a frame, because a frame can be narrower than a window. */
 static char *write_harness(const struct sample *sample, int width)
 {
     g_autofree char *script = sample_read(BROWSER_SCRIPT);
@@ -36,7 +36,7 @@ static char *write_harness(const struct sample *sample, int width)
     return sample_file(sample, "harness.html", html);
 }
 
-/* What the script has found: the contents of <pre>, unescaped. */
+/* Returns what the script found: the unescaped contents of <pre>. */
 static json_t *found_in(const char *dump)
 {
     const char *start = strstr(dump, "<pre id=\"found\">");
@@ -57,7 +57,7 @@ static json_t *found_in(const char *dump)
     return found;
 }
 
-/* Requests that the browser made, by its own log. */
+/* Checks the browser's log for requests. */
 static void check_network(const char *log)
 {
     g_autofree char *text = sample_read(log);
@@ -75,7 +75,7 @@ static json_t *look(const struct sample *sample, const char *browser, int width,
     g_autofree char *profile = g_strconcat("--user-data-dir=", profile_path, NULL);
     g_autofree char *log = sample_path(sample, "net.json");
     g_autofree char *log_option = g_strconcat("--log-net-log=", log, NULL);
-    /* preferredColorScheme: 0 is dark, 1 light. */
+    /* preferredColorScheme: 0 is dark, 1 is light. */
     const char *const command[] = {browser,
                                    "--headless",
                                    "--no-sandbox",
@@ -142,7 +142,7 @@ static void check_texts(const json_t *found)
                    string_of(texts, "palestText"));
     g_assert_cmpfloat(number_of(texts, "count"), >, 100);
     g_assert_cmpfloat(number_of(texts, "smallest"), >=, 10.5);
-    g_assert_cmpfloat(number_of(texts, "palest"), >=, 4.5); /* WCAG's level AA */
+    g_assert_cmpfloat(number_of(texts, "palest"), >=, 4.5); /* level AA of WCAG */
     g_assert_cmpfloat(number_of(found, "scrollWidth"), <=, number_of(found, "width"));
 }
 
@@ -170,7 +170,7 @@ static void check_zoom(const json_t *found)
     check_span(step_of(seen, 2, "wheel"), 15, 25);
     check_span(step_of(seen, 3, "left"), 10, 20);
     check_span(step_of(seen, 4, "all"), 0, 40);
-    /* Nearer, more spans are wide enough for their names. */
+    /* After zooming in, more spans are wide enough for their names. */
     const json_t *whole = json_object_get(json_array_get(seen, 0), "names");
     const json_t *near = json_object_get(json_array_get(seen, 3), "names"), *name;
     size_t index;
@@ -179,7 +179,7 @@ static void check_zoom(const json_t *found)
     json_array_foreach (near, index, name)
         backward = backward || strstr(json_string_value(name), "backward layer.");
     g_assert_true(backward);
-    /* The longest wait is the update's. */
+    /* The longest wait is that of the update. */
     check_span(step_of(seen, 5, "link"), 14.8, 40);
     g_assert_nonnull(strstr(string_of(zoom, "said"), "forward"));
 }

@@ -1,9 +1,9 @@
-/* Files that hold very little, or very much. */
+/* Files with very little or very much content. */
 #include "tests/report/drawn.h"
 
 #include <string.h>
 
-/* Files that hold little, or nothing that can be drawn to scale. */
+/* Files with little content, or with nothing that can be drawn to scale. */
 static void test_extremes(void)
 {
     if (!drawn_has_gnuplot())

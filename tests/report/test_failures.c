@@ -1,11 +1,11 @@
-/* Where something is wrong, the message says what, and nothing is left behind. */
+/* A failure gives a message that names the cause, and leaves nothing behind. */
 #include "report/report.h"
 #include "tests/report/drawn.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
 
-/* A bad file among good ones: no folder, and nothing in an existing one changes. */
+/* With one bad file among good ones no folder is made, and an existing folder does not change. */
 static void test_bad_input_writes_nothing(void)
 {
     struct sample *sample = sample_new("");
@@ -26,7 +26,7 @@ static void test_bad_input_writes_nothing(void)
     sample_free(sample);
 }
 
-/* Runs with a PATH of one folder, in which gnuplot may be a script of ours. */
+/* Runs with a PATH of one folder, in which gnuplot may be a test's script. */
 static void write_without(const struct sample *sample, const char *path, const char *message)
 {
     g_autofree char *saved = g_strdup(g_getenv("PATH"));
@@ -59,7 +59,7 @@ static void test_without_gnuplot(void)
     sample_free(sample);
 }
 
-/* A folder that cannot be: its parent is a file. */
+/* The folder cannot be made because its parent is a file. */
 static void test_bad_folder(void)
 {
     if (!drawn_has_gnuplot())

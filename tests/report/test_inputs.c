@@ -1,5 +1,5 @@
-/* Files are recognised by what is in them, paired where they belong together, and refused with the
- * place and the reason where they are damaged. */
+/* Files are recognised by their contents and matched with each other. Damaged files are refused
+ * with the place and the reason. */
 #include "chunks/figures.h"
 #include "models/place_updates.h"
 #include "report/analysis.h"
@@ -38,8 +38,8 @@ static void test_kinds(void)
     sample_free(sample);
 }
 
-/* A plan that moves the optimizer to the host is executed over another trace than the one that it
- * was made from: that one is made again. */
+/* A plan that moves the optimizer to the host needs another trace than the recorded one. It is
+ * derived. */
 static void test_derived(void)
 {
     struct sample *sample = sample_new("");
@@ -68,7 +68,7 @@ static void test_derived(void)
     sample_free(sample);
 }
 
-/* Medians of the steady steps, and what nine of ten of them lie between. */
+/* Medians and quantiles of the steady steps. */
 static void test_range(void)
 {
     struct sample *sample = sample_new("");
@@ -86,7 +86,7 @@ static void test_range(void)
     sample_free(sample);
 }
 
-/* By content, not by name: names say nothing here, and lie. */
+/* File names are misleading on purpose. */
 static void test_names_do_not_matter(void)
 {
     struct sample *sample = sample_new("");
@@ -126,7 +126,7 @@ static void test_pairs(void)
     unsigned of, equal = prediction_equal_counts(swept, &of);
     g_assert_cmpuint(equal, ==, 10);
     g_assert_cmpuint(of, ==, 10);
-    /* Medians of the third to the sixth step: 19, 20, 21, 22 ms. */
+    /* The median of the third to the sixth step: 19, 20, 21, 22 ms. */
     g_assert_cmpfloat_with_epsilon(swept->measured.iteration_seconds, 0.0205, 1e-9);
     g_array_unref(predictions);
     inputs_free(inputs);
@@ -158,7 +158,7 @@ static void test_configurations(void)
     g_assert_false(configuration_same(&unknown, &other));
 }
 
-/* A run without a budget states none. */
+/* A run without a budget has unlimited memory. */
 static void test_unlimited(void)
 {
     json_t *object = json_pack("{s:s, s:i}", "made_by", "policy opt", "chunk_bytes", 1024);
@@ -177,7 +177,7 @@ static void test_unlimited(void)
     json_decref(object);
 }
 
-/* Writes `text` as a file, which must be refused with `message` in the reason. */
+/* Writes `text` to a file that must be refused with `message`. */
 static void refuse(const char *text, const char *message)
 {
     struct sample *sample = sample_new("");
@@ -254,7 +254,7 @@ static void test_truncated(void)
     sample_free(sample);
 }
 
-/* A run that was killed while it wrote, or that goes on, or that diverged. */
+/* A run that was killed while writing or is still going on, and one that diverged. */
 static void test_unfinished_run(void)
 {
     struct sample *sample = sample_new("");
@@ -274,7 +274,7 @@ static void test_unfinished_run(void)
     sample_free(sample);
 }
 
-/* A plan that names the trace's digest and does not suit it is damaged. */
+/* A plan with the trace's digest that cannot be executed over it is damaged. */
 static void test_damaged_plan(void)
 {
     struct sample *sample = sample_new("");

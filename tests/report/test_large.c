@@ -1,5 +1,5 @@
-/* A recording of a million kernels gives a page that a phone can load: in size it does not grow
- * with the recording. */
+/* A recording of a million kernels gives a page that a phone can load. The size of the page does
+ * not grow with the recording. */
 #include "tests/report/drawn.h"
 #include "traces/records.h"
 
@@ -12,8 +12,8 @@ enum { KERNELS = 1000000, KERNELS_A_COPY = 50, NAMES = 300 };
 
 #define PAGE_BYTES 5000000
 
-/* Of this process and of gnuplot's, together. CPU time, since others' work does not change how much
- * this one takes; and only of what the compiler has made fast. */
+/* For this process and gnuplot together. CPU time is measured because other programs do not change
+ * it, and only optimised builds are held to it. */
 #define CPU_SECONDS 10
 #if defined __OPTIMIZE__ && !defined __SANITIZE_ADDRESS__
 #define FAST true
@@ -40,7 +40,7 @@ static void make_names(struct record_string *strings)
         strings[i] = (struct record_string){i + 1, g_strdup_printf("kernel_%u<float>", i)};
 }
 
-/* Kernels of 5 to 55 us in one stream with gaps between them, and a copy behind every fiftieth. */
+/* Kernels of 5 to 55 us in one stream with gaps, and a copy after every fiftieth. */
 static struct activity make_activity(void)
 {
     struct activity activity = {.kernels = g_new0(struct kernel_record, KERNELS),
@@ -101,7 +101,7 @@ static char *write_recording(const struct sample *sample)
     return path;
 }
 
-/* The Chrome trace has every kernel: an event a line, beside one of metadata a row and the ends. */
+/* The Chrome trace has one line per kernel, one per row, and the two ends. */
 static unsigned count_lines(const char *path)
 {
     gzFile file = gzopen(path, "rb");

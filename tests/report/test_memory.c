@@ -1,4 +1,4 @@
-/* The replay of a plan shows what the plan counted by itself. */
+/* The replay of a plan gives the figures that the plan states. */
 #include "report/memory.h"
 #include "tests/report/sample.h"
 
@@ -7,8 +7,8 @@ static uint64_t sum_of(const uint64_t *by_phase)
     return by_phase[TRACE_FORWARD] + by_phase[TRACE_BACKWARD] + by_phase[TRACE_UPDATE_PHASE];
 }
 
-/* With room for all, nothing moves: three lists of four chunks, and one activation more with each
- * forward, one fewer with each backward. */
+/* If everything fits, nothing moves. There are three lists of four chunks. Each forward adds an
+ * activation and each backward frees one. */
 static void test_everything_resident(void)
 {
     struct trace *trace = sample_trace("");
@@ -32,7 +32,7 @@ static void test_everything_resident(void)
     trace_free(trace);
 }
 
-/* Every slot of the pool belongs to a chunk on the device, or to one that is not. */
+/* Every slot of the pool belongs to a chunk that is on the device or to one that is not. */
 static void check_host(const struct memory_moment *moment, const struct plan *plan)
 {
     uint64_t slots = 0, counted = moment->host_twice_bytes, on_device = 0;
@@ -46,7 +46,7 @@ static void check_host(const struct memory_moment *moment, const struct plan *pl
     g_assert_cmpuint(moment->host_twice_bytes, <=, on_device);
 }
 
-/* The chunks' own count, made at placement, is independent of the replay. */
+/* The figures of the plan were counted at placement, independently of the replay. */
 static void test_little_room(void)
 {
     struct trace *trace = sample_trace("");

@@ -1,5 +1,5 @@
-/* A step of one rank of several, as PyTorch's profiler writes it: collectives are kernels by name
- * only, in a stream of their own, and what runs behind them is no wait. */
+/* A step of one of several ranks, as PyTorch's profiler writes it. Collectives are kernels in a
+ * stream of their own, recognised by name only. Compute that overlaps them is no wait. */
 #include "report/contents.h"
 #include "tests/report/drawn.h"
 #include "traces/import/import.h"
@@ -11,8 +11,8 @@
 
 enum { STEPS = 3, STEP_US = 1000 };
 
-/* All-gathered parameters before forward, of which nothing is computed meanwhile; reduce-scattered
- * gradients half behind backward; the update waits for them. From the start of a step, in us. */
+/* Times in us from the start of a step. Parameters are gathered before forward while nothing is
+ * computed. Half of the gradients' reduction overlaps backward. The update waits for it. */
 static const struct kernel {
     const char *name;
     unsigned stream, start, us;
@@ -51,7 +51,7 @@ static void append_step(GString *json, unsigned step)
     }
 }
 
-/* Returns the trace's path, to g_free. */
+/* Returns the path of the trace. Free with g_free. */
 static char *import_profile(const struct sample *sample)
 {
     g_autoptr(GString) events = g_string_new(NULL);
@@ -78,7 +78,8 @@ static void check_tracks(const struct tracks *tracks)
     CLOSE(tracks->seconds, STEP_US * US);
     CLOSE(all.busy[TRACK_NETWORK], 480 * US);
     CLOSE(all.busy[TRACK_COMPUTE], 600 * US);
-    CLOSE(all.busy[TRACK_WAIT], 400 * US); /* from one step's collective to the next one's, too */
+    CLOSE(all.busy[TRACK_WAIT],
+          400 * US); /* including the gap before the collective of the next step */
     CLOSE(all.wait_for[TRACK_NETWORK], 380 * US);
     CLOSE(all.wait_for[TRACK_UNKNOWN], 20 * US);
 }

@@ -1,5 +1,5 @@
-/* gnuplot's SVG becomes part of the page: of its colours, its identifiers, and of nothing outside.
- */
+/* gnuplot's SVG becomes part of the page: it takes the page's colours, has unique identifiers and
+ * refers to nothing outside. */
 #include "report/output.h"
 #include "report/plot.h"
 
@@ -50,7 +50,7 @@ static void test_inline(void)
     g_string_free(html, TRUE);
 }
 
-/* A thing keeps its colour, and the known ones differ. */
+/* Known makers have distinct colours and points. */
 static void check_differ(const char *const *makers, size_t count)
 {
     for (size_t a = 0; a < count; a++)
@@ -79,7 +79,7 @@ static void test_palette(void)
     }
 }
 
-/* The style sheet repeats the light colours that figures take over by name. */
+/* The style sheet repeats the light colours that plots take over by name. */
 static void test_style_sheet(void)
 {
     g_assert_nonnull(strstr(page_css, "--ink: " PALETTE_INK ";"));

@@ -1,4 +1,4 @@
-/* The program: options, what it prints where, and its exit statuses. */
+/* The program: its options, its output and its exit statuses. */
 #include "tests/report/sample.h"
 
 #include <glib/gstdio.h>
@@ -39,7 +39,7 @@ static void clear(struct outcome *outcome)
     g_free(outcome->err);
 }
 
-/* One line, on stderr, and nothing on stdout. */
+/* Expects one line on stderr and nothing on stdout. */
 static void check_refused(const char *const *arguments, const char *path, int status,
                           const char *message)
 {
@@ -73,7 +73,7 @@ static void test_usage(void)
     clear(&outcome);
 }
 
-/* Runs a command of a shell in the root folder; its exit status. */
+/* Runs a shell command in the root folder and returns its exit status. */
 static int run_shell(const char *format, const char *path)
 {
     g_autofree char *text = g_strdup_printf(format, path);
@@ -87,7 +87,7 @@ static int run_shell(const char *format, const char *path)
     return WEXITSTATUS(wait_status);
 }
 
-/* A figure's script draws it again, from whatever folder it is called. */
+/* The script of a figure draws it again, from any folder. */
 static void check_redraws(const char *out)
 {
     g_autofree char *svg = g_build_filename(out, "figures", "loss.svg", NULL);
@@ -103,14 +103,14 @@ static void test_statuses(void)
 {
     struct sample *sample = sample_new("");
     g_autofree char *out = sample_path(sample, "out"), *bad = sample_file(sample, "bad", "bad");
-    const char *const good[] = {sample->run, sample->sweep, "-o", out, NULL};
+    const char *const ok[] = {sample->run, sample->sweep, "-o", out, NULL};
     const char *const damaged[] = {sample->run, bad, "-o", out, NULL};
     check_refused(damaged, NULL, 2, bad);
-    check_refused(good, sample->folder, 1, "gnuplot is not in PATH");
+    check_refused(ok, sample->folder, 1, "gnuplot is not in PATH");
     g_assert_false(g_file_test(out, G_FILE_TEST_EXISTS));
     g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
     if (gnuplot) {
-        struct outcome outcome = run(good, NULL);
+        struct outcome outcome = run(ok, NULL);
         g_assert_cmpint(outcome.status, ==, 0);
         g_assert_cmpstr(outcome.err, ==, "");
         g_assert_nonnull(strstr(outcome.out, "Best of the sweep"));

@@ -1,4 +1,4 @@
-/* Whole reports: every figure in every form, and a page that needs nothing but itself. */
+/* Whole reports: every figure in every form, and a page that needs no other file. */
 #include "tests/report/drawn.h"
 
 #include <glib/gstdio.h>
@@ -52,7 +52,7 @@ static void test_page(void)
     g_assert_cmpuint(alternatives, ==, pictures);
     g_assert_nonnull(strstr(page, "prefers-color-scheme: dark"));
     g_assert_nonnull(strstr(page, "width=device-width"));
-    /* Every link leads to a file of the report, or to a part of the page. */
+    /* Every link leads to a file of the report or to a part of the page. */
     for (const char *at = page; (at = strstr(at, "href=\"")); at++) {
         const char *start = at + strlen("href=\"");
         g_autofree char *target = g_strndup(start, (gsize)(strchr(start, '"') - start));
@@ -68,7 +68,7 @@ static void test_page(void)
     sample_free(sample);
 }
 
-/* Names that anyone may have chosen stay text. */
+/* Hostile names are shown as text. */
 static void test_hostile_names(void)
 {
     if (!drawn_has_gnuplot())
@@ -92,7 +92,7 @@ static void test_hostile_names(void)
     sample_free(sample);
 }
 
-/* The scripts draw the same picture again by themselves. */
+/* Each script draws the same picture again. */
 static void test_redraw(void)
 {
     if (!drawn_has_gnuplot())

@@ -1,12 +1,11 @@
-/* What more memory or a faster link would buy, from sweeps that differ in the link; and what says
- * how fast the link is. */
+/* What more memory or a faster link would buy, from sweeps with different links. */
 #include "report/contents.h"
 #include "report/report.h"
 #include "tests/report/drawn.h"
 
 #include <string.h>
 
-/* Steps by budget: 1 GiB and 2 GiB. All but a second of each is waiting. */
+/* Writes steps with 1 GiB and with 2 GiB. All but one second of each is waiting. */
 static char *write_sweep(const struct sample *sample, const char *name, double rate, double small,
                          double large)
 {
@@ -50,7 +49,7 @@ static const struct advice *find_advice(const struct contents *contents, const c
     g_error("no advice \"%s\"", claim);
 }
 
-/* The slower link is the one that is, whichever file comes first. */
+/* The slower link is the current one, in any order of the files. */
 static void check_both(const char *first, const char *second)
 {
     struct report_inputs *inputs = read_both(first, second);
@@ -100,7 +99,7 @@ static void test_drawn(void)
     sample_free(sample);
 }
 
-/* A platform's file says what the link of a recording can do; alone it says nothing. */
+/* A platform's file states the peak of a recording's link. Alone it gives no report. */
 static void test_platform(void)
 {
     if (!drawn_has_gnuplot())

@@ -1,4 +1,4 @@
-/* What is printed: figures as characters, and two steps side by side. */
+/* Printed output: figures as characters, and two steps side by side. */
 #include "report/analysis.h"
 #include "report/contents.h"
 #include "tests/report/drawn.h"
@@ -37,14 +37,14 @@ static void test_text(void)
     }
     g_assert_nonnull(strstr(text, "device waits  70 %"));
     g_assert_nonnull(strstr(text, "XXXXXXXXXX"));                    /* an area */
-    g_assert_nonnull(strstr(text, "\n policy opt, 1 KiB chunks\n")); /* a bar's label */
+    g_assert_nonnull(strstr(text, "\n policy opt, 1 KiB chunks\n")); /* the label of a bar */
     g_assert_nonnull(strstr(text, " operator time, ms\n"));          /* above the key */
     g_assert_null(strchr(text, '\x1b'));
     g_assert_null(strchr(text, '\f'));
     sample_free(sample);
 }
 
-/* The same step, but that the host updates in 2 ms each, and nobody waits for it. */
+/* The same step, except that each update on the host takes 2 ms and nothing waits for it. */
 static char *write_faster(const struct sample *sample)
 {
     g_autofree char *timeline = sample_read(sample->timeline);
@@ -69,8 +69,7 @@ static void test_compare(void)
     g_assert_true(compare_steps(inputs, &a, &b));
     g_assert_cmpstr(a->origin, ==, sample->timeline);
     g_autoptr(GArray) changes = compare_names(a, b);
-    /* Differences sum to that of the wholes; the two span different iterations, but all is in both.
-     */
+    /* The differences by name sum to the difference of the steps, because the sums cover both. */
     double differ = 0,
            whole = tracks_sum_all(b).busy[TRACK_COMPUTE] + tracks_sum_all(b).busy[TRACK_HOST] -
                    tracks_sum_all(a).busy[TRACK_COMPUTE] - tracks_sum_all(a).busy[TRACK_HOST];
@@ -92,7 +91,7 @@ static void test_compare(void)
     sample_free(sample);
 }
 
-/* One step has nothing beside it. */
+/* A single step is compared with nothing. */
 static void test_alone(void)
 {
     struct sample *sample = sample_new("");

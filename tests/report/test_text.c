@@ -1,4 +1,4 @@
-/* Untrusted text comes out harmless, and figures come out short. */
+/* Untrusted text comes out harmless, and numbers come out short. */
 #include "report/plot.h"
 #include "report/text.h"
 
@@ -17,7 +17,7 @@ static void test_printable(void)
     check(text_printable("h.0.attn µ"), "h.0.attn µ");
     check(text_printable("a\x1b[31mb\nc"), "a\uFFFD[31mb\uFFFDc");
     check(text_printable("bad \xff byte"), "bad \uFFFD byte");
-    /* Right-to-left override would turn the rest of the line round. */
+    /* A right-to-left override would reverse the rest of the line. */
     check(text_printable("a\u202Eb"), "a\uFFFDb");
     check(text_shortened("abcdefghij", 10), "abcdefghij");
     check(text_shortened("abcdefghijk", 7), "abc…ijk");

@@ -1,4 +1,4 @@
-/* Who was busy when: read from timelines and recordings, summed, and joined. */
+/* Tracks: read from timelines and recordings, summed, and joined. */
 #include "report/inputs.h"
 #include "report/report.h"
 #include "report/tracks.h"
@@ -30,7 +30,7 @@ static void check_phase(const struct tracks *tracks, guint index, enum trace_pha
     CLOSE(part->end, end);
 }
 
-/* The sample's step, as its header describes it. */
+/* The sample's step, as sample.h describes it. */
 static void test_timeline(void)
 {
     struct sample *sample = sample_new("");
@@ -87,8 +87,8 @@ static void test_refused(void)
     sample_free(sample);
 }
 
-/* Spans at random: sums by column are sums of the whole, and busy seconds are those of a slow
- * count, instant by instant. */
+/* Random spans: sums by column equal sums of the whole, and busy seconds equal a slow count,
+ * instant by instant. */
 static void test_sums(void)
 {
     const char *given = g_getenv("PSTAR_SEED");
@@ -160,7 +160,7 @@ static char *write_recording(const struct sample *sample, const struct trace *tr
     return path;
 }
 
-/* Two iterations of ranges: the one of median length is shown, and gaps are waits. */
+/* Of two annotated iterations the one of median length is shown, and gaps are waits. */
 static void test_ranges(void)
 {
     struct sample *sample = sample_new("");
@@ -196,8 +196,8 @@ static void test_ranges(void)
     sample_free(sample);
 }
 
-/* A device that no profiler watches annotates its copies: the gap before each operator is for one
- * from the host, which ends when the operator begins. */
+/* Without a profiler of the device, the program annotates its copies. The gap before each operator
+ * is a wait for a copy from the host that ends when the operator begins. */
 static void test_copies(void)
 {
     struct sample *sample = sample_new("");
@@ -235,7 +235,7 @@ static void test_copies(void)
     sample_free(sample);
 }
 
-/* Times in ms, and values, in turn. */
+/* Times in ms and values, alternating. */
 static void check_curve(const struct tracks *tracks, enum curve curve, guint count,
                         const double *expected)
 {
@@ -248,9 +248,9 @@ static void check_curve(const struct tracks *tracks, enum curve curve, guint cou
     }
 }
 
-/* What a profiler saw of a program that marks its phases in its own words and annotates no
- * iteration: the device runs 2 ms behind the host. Iterations are PyTorch's marks, or the ones that
- * the collector has written. */
+/* A profiler recorded a program that names its phases in its own words and annotates no iteration.
+ * The device runs 2 ms behind the host. Iterations come from PyTorch's marks or from the collector.
+ */
 static void check_device(bool marked_by_collector)
 {
     struct sample *sample = sample_new("");
@@ -327,7 +327,7 @@ static void check_device(bool marked_by_collector)
     CLOSE(all.bytes[TRACK_D2H], 4 << 20);
     CLOSE(all.wait_for[TRACK_D2H], 1 * MS);
     CLOSE(all.wait_for[TRACK_HOST], 15 * MS);
-    /* The window begins at 3 ms, with what was allocated until then. */
+    /* The window begins at 3 ms, with what was allocated before. */
     check_curve(tracks, CURVE_ALLOCATED, 3, (const double[]){0, 1 << 20, 2, 3 << 20, 6, 2 << 20});
     check_curve(tracks, CURVE_PINNED, 1, (const double[]){0, 3000});
     check_curve(tracks, CURVE_RESIDENT, 1, (const double[]){0, 5000});
@@ -343,7 +343,7 @@ static void test_device(void)
     check_device(true);
 }
 
-/* Nothing but kernels with telling names in marked iterations: a phase begins with its first. */
+/* Only kernels with telling names in annotated iterations: a phase begins with its first kernel. */
 static void test_names(void)
 {
     struct sample *sample = sample_new("");
