@@ -1,5 +1,4 @@
-#include "policies/queue.h"
-#include "policies/reuse.h"
+#include "policies/lists.h"
 
 #include <glib.h>
 
@@ -8,7 +7,7 @@
  * youngest. The hand passes over pinned chunks and leaves their bits. */
 struct clock_state {
     struct policy_queue *queue;
-    int8_t *reuse; /* [chunk_count] see reuse.h */
+    int8_t *reuse; /* [chunk_count] see lists.h */
 };
 
 static void *clock_open(const struct pstar_policy_view *view)

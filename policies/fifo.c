@@ -1,4 +1,4 @@
-#include "policies/queue.h"
+#include "policies/lists.h"
 
 const struct pstar_policy_ops policy_fifo = {
     .name = "fifo",

@@ -1,5 +1,4 @@
-#include "policies/policy.h"
-#include "policies/ring.h"
+#include "policies/lists.h"
 
 #include <glib.h>
 

@@ -1,4 +1,4 @@
-#include "policies/queue.h"
+#include "policies/lists.h"
 
 static void lru_touch(void *state, uint32_t chunk)
 {

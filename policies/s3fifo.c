@@ -1,5 +1,4 @@
 #include "policies/lists.h"
-#include "policies/reuse.h"
 
 #include <glib.h>
 
@@ -17,7 +16,7 @@ enum { PROMOTION = 2, MOST_USES = 3 };
 
 struct s3fifo {
     struct policy_lists lists;
-    int8_t *reuse;      /* [chunk_count] see reuse.h */
+    int8_t *reuse;      /* [chunk_count] see lists.h */
     uint32_t victim;    /* the last answer */
     uint32_t returning; /* the incoming chunk, if it was a ghost; NO_INDEX */
 };

@@ -1,5 +1,4 @@
-#include "policies/queue.h"
-#include "policies/reuse.h"
+#include "policies/lists.h"
 
 #include <glib.h>
 
@@ -9,7 +8,7 @@
  * it leaves by itself, it moves on to the next younger one. */
 struct sieve {
     struct policy_queue *queue;
-    int8_t *reuse; /* [chunk_count] see reuse.h */
+    int8_t *reuse; /* [chunk_count] see lists.h */
     uint32_t hand; /* a resident chunk, or the head of the queue: start from the oldest */
     uint32_t count;
 };
