@@ -1,5 +1,5 @@
 #include "policies/next_use.h"
-#include "policies/stays.h"
+#include "policies/opt_retention.h"
 
 /* Farthest next use that knows that a clean chunk leaves free, and that a dirty one which stays
  * until it is written again is never written back. With write-backs the optimum is NP-complete

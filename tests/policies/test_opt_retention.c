@@ -1,5 +1,5 @@
 /* The plan of opt-dirty beside every plan there is, on iterations small enough to try them all. */
-#include "policies/stays.h"
+#include "policies/opt_retention.h"
 #include "tests/policies/requests.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "policies/stays.h"
+#include "policies/opt_retention.h"
 
 #include "policies/headroom.h"
 #include "policies/next_use.h"

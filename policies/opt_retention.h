@@ -1,7 +1,7 @@
 /* Which chunks stay between which of their uses, planned for a whole iteration that repeats: the
  * least traffic, write-backs included, as far as two sweeps and a fill find it. */
-#ifndef PSTAR_POLICIES_STAYS_H
-#define PSTAR_POLICIES_STAYS_H
+#ifndef PSTAR_POLICIES_OPT_RETENTION_H
+#define PSTAR_POLICIES_OPT_RETENTION_H
 
 #include "policies/policy.h"
 
@@ -12,7 +12,7 @@ struct policy_gap {
     uint32_t chunk;
     uint32_t moment; /* of the use before */
     uint32_t next;   /* of the use after, from the start of the same iteration; NO_INDEX: never */
-    uint8_t ahead;   /* PSTAR_AHEAD_... */
+    uint8_t ahead;   /* POLICY_AHEAD_... */
     uint8_t stays;   /* the answer */
 };
 
