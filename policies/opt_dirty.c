@@ -1,29 +1,29 @@
 #include "policies/next_use.h"
 #include "policies/opt_retention.h"
 
-/* Farthest next use that knows that a clean chunk leaves free, and that a dirty one which stays
+/* Farthest next use that knows that a clean chunk leaves free, and that a dirty one that stays
  * until it is written again is never written back. With write-backs the optimum is NP-complete
  * (Beckmann et al. 2020). Weighing distance against write-backs at each choice saves less than a
- * hundredth and loses to opt in two cases of five, because which gaps are worth their room shows
- * only over the whole iteration. So the warm-up iteration, in which the farthest next use leaves,
- * is written down; from it stays.h plans through which gaps each chunk stays, every iteration
- * alike; and from then on those that the plan gives up leave first. docs/policies.md has the
- * measurements. */
+ * hundredth and loses to opt in two cases of five, because which intervals are worth their room
+ * shows only over the whole iteration. So the warm-up iteration, in which the farthest next use
+ * leaves, is written down; from it opt_retention.h plans through which intervals each chunk
+ * stays, every iteration alike; and from then on those that the plan gives up leave first.
+ * docs/policies.md has the measurements. */
 struct opt_dirty {
     const struct pstar_policy_view *view;
-    GArray *gaps;    /* struct policy_gap: of the warm-up, then planned */
-    uint32_t cursor; /* the gap that the next use begins */
+    GArray *intervals; /* struct policy_interval: of the warm-up, then planned */
+    uint32_t cursor;   /* the interval that the next use begins */
     uint32_t iteration;
     struct policy_next_use *set[2]; /* resident chunks that are to leave, and to stay */
-    uint8_t *stays;                 /* [chunk_count] a resident chunk's set */
+    uint8_t *retained;              /* [chunk_count] a resident chunk's set */
 };
 
 static void *opt_dirty_open(const struct pstar_policy_view *view)
 {
     struct opt_dirty *state = g_new0(struct opt_dirty, 1);
     state->view = view;
-    state->gaps = g_array_new(FALSE, FALSE, sizeof(struct policy_gap));
-    state->stays = g_new(uint8_t, view->chunk_count);
+    state->intervals = g_array_new(FALSE, FALSE, sizeof(struct policy_interval));
+    state->retained = g_new(uint8_t, view->chunk_count);
     for (int i = 0; i < 2; i++)
         state->set[i] = policy_next_use_open(view);
     return state;
@@ -32,8 +32,8 @@ static void *opt_dirty_open(const struct pstar_policy_view *view)
 static void opt_dirty_close(void *opaque)
 {
     struct opt_dirty *state = opaque;
-    g_array_free(state->gaps, TRUE);
-    g_free(state->stays);
+    g_array_free(state->intervals, TRUE);
+    g_free(state->retained);
     for (int i = 0; i < 2; i++)
         policy_next_use_close(state->set[i]);
     g_free(state);
@@ -42,7 +42,7 @@ static void opt_dirty_close(void *opaque)
 static void start_iteration(struct opt_dirty *state)
 {
     if (state->iteration == 0)
-        policy_stays_plan(state->view, state->gaps);
+        policy_retain(state->view, state->intervals);
     state->iteration = *state->view->iteration;
     state->cursor = 0;
 }
@@ -51,40 +51,40 @@ static void start_iteration(struct opt_dirty *state)
 static void opt_dirty_admit(void *opaque, uint32_t chunk)
 {
     struct opt_dirty *state = opaque;
-    state->stays[chunk] = 1;
+    state->retained[chunk] = 1;
     policy_next_use_admit(state->set[1], chunk);
 }
 
 static void opt_dirty_remove(void *opaque, uint32_t chunk)
 {
     struct opt_dirty *state = opaque;
-    policy_next_use_remove(state->set[state->stays[chunk]], chunk);
+    policy_next_use_remove(state->set[state->retained[chunk]], chunk);
 }
 
-static uint8_t begin_gap(struct opt_dirty *state, uint32_t chunk)
+static uint8_t begin_interval(struct opt_dirty *state, uint32_t chunk)
 {
     const struct pstar_policy_view *view = state->view;
     if (*view->iteration != state->iteration)
         start_iteration(state);
     if (state->iteration > 0) {
-        const struct policy_gap *gap = &g_array_index(state->gaps, struct policy_gap,
-                                                      state->cursor++);
-        g_assert(gap->chunk == chunk);
-        return gap->stays;
+        const struct policy_interval *interval =
+            &g_array_index(state->intervals, struct policy_interval, state->cursor++);
+        g_assert(interval->chunk == chunk);
+        return interval->retained;
     }
-    struct policy_gap gap = {.chunk = chunk,
-                             .moment = *view->moment,
-                             .next = view->next_use[chunk],
-                             .ahead = view->ahead[chunk]};
-    g_array_append_val(state->gaps, gap);
+    struct policy_interval interval = {.chunk = chunk,
+                                       .moment = *view->moment,
+                                       .next = view->next_use[chunk],
+                                       .ahead = view->ahead[chunk]};
+    g_array_append_val(state->intervals, interval);
     return 1;
 }
 
 static void opt_dirty_touch(void *opaque, uint32_t chunk)
 {
     struct opt_dirty *state = opaque;
-    uint8_t before = state->stays[chunk], after = begin_gap(state, chunk);
-    state->stays[chunk] = after;
+    uint8_t before = state->retained[chunk], after = begin_interval(state, chunk);
+    state->retained[chunk] = after;
     if (before == after) {
         policy_next_use_touch(state->set[after], chunk);
     } else {

@@ -5,121 +5,122 @@
 
 #include <string.h>
 
-/* An epoch: the gaps of a chunk from one use that writes it to the next. If it leaves in any of
- * them, one write-back is due; if the host uses it in any, in any case. */
-struct plan {
+/* An epoch: the intervals of a chunk from one use that writes it to the next. If it leaves in any
+ * of them, one write-back is due; if the host uses it in any, in any case. */
+struct retention_plan {
     const struct pstar_policy_view *view;
-    struct policy_gap *gaps;
+    struct policy_interval *intervals;
     uint32_t count;
-    uint32_t *epoch; /* [count] the epoch's first gap, if the write-back can be avoided; NO_INDEX */
-    uint32_t *longest; /* [count] of an epoch: its longest gap that costs a fetch */
-    uint32_t *order;   /* [saving] gaps that save something: the most for its room first */
+    uint32_t
+        *epoch; /* [count] the epoch's first interval, if the write-back can be avoided; NO_INDEX */
+    uint32_t *longest; /* [count] of an epoch: its longest interval that costs a fetch */
+    uint32_t *order;   /* [saving] intervals that save something: the most for its room first */
     uint32_t saving;
     int64_t *room; /* [moment_count] beside the chunks in use */
 };
 
 /* Staying saves something, and takes room. */
-static bool saves(const struct policy_gap *gap)
+static bool saves(const struct policy_interval *interval)
 {
-    return gap->next != NO_INDEX && gap->ahead & PSTAR_AHEAD_READ;
+    return interval->next != NO_INDEX && interval->ahead & PSTAR_AHEAD_READ;
 }
 
 /* Moments strictly between the uses. */
-static uint32_t span(const struct policy_gap *gap)
+static uint32_t span(const struct policy_interval *interval)
 {
-    return gap->next - gap->moment - 1;
+    return interval->next - interval->moment - 1;
 }
 
 /* ---- what staying is worth ---- */
 
-/* Twice round, so that the first gap of a chunk follows its last. */
-static void find_epochs(struct plan *plan)
+/* Twice round, so that the first interval of a chunk follows its last. */
+static void find_epochs(struct retention_plan *plan)
 {
     g_autofree uint32_t *last = g_new(uint32_t, plan->view->chunk_count);
     g_autofree uint8_t *used_by_host = g_new0(uint8_t, plan->count);
     memset(last, 0xff, plan->view->chunk_count * sizeof *last);
     for (uint32_t i = 0; i < 2 * plan->count; i++) {
-        uint32_t g = i % plan->count, before = last[plan->gaps[g].chunk];
+        uint32_t g = i % plan->count, before = last[plan->intervals[g].chunk];
         if (before == NO_INDEX)
             plan->epoch[g] = NO_INDEX;
-        else if (plan->gaps[before].ahead & PSTAR_AHEAD_WRITE)
+        else if (plan->intervals[before].ahead & PSTAR_AHEAD_WRITE)
             plan->epoch[g] = g;
         else
             plan->epoch[g] = plan->epoch[before];
-        last[plan->gaps[g].chunk] = g;
+        last[plan->intervals[g].chunk] = g;
     }
     for (uint32_t g = 0; g < plan->count; g++)
-        if (plan->epoch[g] != NO_INDEX && plan->gaps[g].ahead & PSTAR_AHEAD_HOST)
+        if (plan->epoch[g] != NO_INDEX && plan->intervals[g].ahead & PSTAR_AHEAD_HOST)
             used_by_host[plan->epoch[g]] = 1;
     for (uint32_t g = 0; g < plan->count; g++)
         if (plan->epoch[g] != NO_INDEX && used_by_host[plan->epoch[g]])
             plan->epoch[g] = NO_INDEX;
 }
 
-/* An epoch's write-back is counted to its longest gap, the last to find room. */
-static bool saves_write_back(const struct plan *plan, uint32_t gap)
+/* An epoch's write-back is counted to its longest interval, the last to find room. */
+static bool saves_write_back(const struct retention_plan *plan, uint32_t interval)
 {
-    return plan->epoch[gap] != NO_INDEX && plan->longest[plan->epoch[gap]] == gap;
+    return plan->epoch[interval] != NO_INDEX && plan->longest[plan->epoch[interval]] == interval;
 }
 
-static void find_longest(struct plan *plan)
+static void find_longest(struct retention_plan *plan)
 {
     for (uint32_t g = 0; g < plan->count; g++)
         plan->longest[g] = NO_INDEX;
     for (uint32_t g = 0; g < plan->count; g++) {
-        if (plan->epoch[g] == NO_INDEX || !saves(&plan->gaps[g]))
+        if (plan->epoch[g] == NO_INDEX || !saves(&plan->intervals[g]))
             continue;
         uint32_t *longest = &plan->longest[plan->epoch[g]];
-        if (*longest == NO_INDEX || span(&plan->gaps[g]) > span(&plan->gaps[*longest]))
+        if (*longest == NO_INDEX || span(&plan->intervals[g]) > span(&plan->intervals[*longest]))
             *longest = g;
     }
 }
 
 /* The fewer moments of room a saved copy takes, the lower; of equals, two copies before one. */
-static uint32_t price(const struct plan *plan, uint32_t gap)
+static uint32_t price(const struct retention_plan *plan, uint32_t interval)
 {
-    uint32_t moments = span(&plan->gaps[gap]);
-    return saves_write_back(plan, gap) ? 2 * moments : 4 * moments + 1;
+    uint32_t moments = span(&plan->intervals[interval]);
+    return saves_write_back(plan, interval) ? 2 * moments : 4 * moments + 1;
 }
 
-/* Counts how many gaps have each price: there are few prices. */
-static void rank(struct plan *plan)
+/* Counts how many intervals have each price: there are few prices. */
+static void rank(struct retention_plan *plan)
 {
     uint32_t prices = 4 * plan->view->moment_count + 2;
-    g_autofree uint32_t *before = g_new0(uint32_t, prices + 1); /* gaps of lower prices */
+    g_autofree uint32_t *before = g_new0(uint32_t, prices + 1); /* intervals of lower prices */
     for (uint32_t g = 0; g < plan->count; g++)
-        if (saves(&plan->gaps[g]))
+        if (saves(&plan->intervals[g]))
             before[price(plan, g) + 1]++;
     for (uint32_t i = 0; i < prices; i++)
         before[i + 1] += before[i];
     plan->saving = before[prices];
     for (uint32_t g = 0; g < plan->count; g++)
-        if (saves(&plan->gaps[g]))
+        if (saves(&plan->intervals[g]))
             plan->order[before[price(plan, g)]++] = g;
 }
 
 /* ---- a sweep: Belady's rule over two iterations, to find who would leave ---- */
 
-struct sweep {
-    struct plan *plan;
+struct belady_sweep {
+    struct retention_plan *plan;
     struct pstar_policy_view view;  /* of the two sets: both iterations are one */
     uint32_t iteration;             /* of that view: 0 */
-    uint32_t *next;                 /* [chunk_count] of the gap that a chunk is in */
+    uint32_t *next;                 /* [chunk_count] of the interval that a chunk is in */
     uint8_t *pinned;                /* [chunk_count] all 0 */
-    uint32_t *gap;                  /* [chunk_count] that a chunk is in and takes room for */
-    struct policy_next_use *set[2]; /* chunks in a gap that costs one copy, or two */
+    uint32_t *interval;             /* [chunk_count] that a chunk is in and takes room for */
+    struct policy_next_use *set[2]; /* chunks in a interval that costs one copy, or two */
     uint64_t used;                  /* bytes of both sets */
     uint8_t *leaves;                /* [count] the result of the second iteration */
 };
 
-static void sweep_open(struct sweep *sweep, struct plan *plan, uint8_t *leaves)
+static void sweep_open(struct belady_sweep *sweep, struct retention_plan *plan, uint8_t *leaves)
 {
     uint32_t chunks = plan->view->chunk_count;
-    *sweep = (struct sweep){.plan = plan, .leaves = leaves};
+    *sweep = (struct belady_sweep){.plan = plan, .leaves = leaves};
     sweep->next = g_new(uint32_t, chunks);
     sweep->pinned = g_new0(uint8_t, chunks);
-    sweep->gap = g_new(uint32_t, chunks);
-    memset(sweep->gap, 0xff, chunks * sizeof *sweep->gap);
+    sweep->interval = g_new(uint32_t, chunks);
+    memset(sweep->interval, 0xff, chunks * sizeof *sweep->interval);
     sweep->view = *plan->view;
     sweep->view.moment_count *= 2;
     sweep->view.iteration = &sweep->iteration;
@@ -129,42 +130,42 @@ static void sweep_open(struct sweep *sweep, struct plan *plan, uint8_t *leaves)
         sweep->set[i] = policy_next_use_open(&sweep->view);
 }
 
-static void sweep_close(struct sweep *sweep)
+static void sweep_close(struct belady_sweep *sweep)
 {
     for (int i = 0; i < 2; i++)
         policy_next_use_close(sweep->set[i]);
     g_free(sweep->next);
     g_free(sweep->pinned);
-    g_free(sweep->gap);
+    g_free(sweep->interval);
 }
 
-static int set_of(const struct sweep *sweep, uint32_t gap, bool weigh)
+static int set_of(const struct belady_sweep *sweep, uint32_t interval, bool weigh)
 {
-    return weigh && saves_write_back(sweep->plan, gap);
+    return weigh && saves_write_back(sweep->plan, interval);
 }
 
-static void leave(struct sweep *sweep, uint32_t chunk, bool weigh)
+static void leave(struct belady_sweep *sweep, uint32_t chunk, bool weigh)
 {
-    int set = set_of(sweep, sweep->gap[chunk], weigh);
+    int set = set_of(sweep, sweep->interval[chunk], weigh);
     policy_next_use_remove(sweep->set[set], chunk);
     sweep->used -= sweep->plan->view->chunk_bytes[chunk];
-    sweep->gap[chunk] = NO_INDEX;
+    sweep->interval[chunk] = NO_INDEX;
 }
 
-static void stay(struct sweep *sweep, uint32_t gap, uint32_t time, bool weigh)
+static void retain(struct belady_sweep *sweep, uint32_t interval, uint32_t time, bool weigh)
 {
-    const struct policy_gap *item = &sweep->plan->gaps[gap];
-    sweep->leaves[gap] = 0;
+    const struct policy_interval *item = &sweep->plan->intervals[interval];
+    sweep->leaves[interval] = 0;
     if (!saves(item))
         return;
-    sweep->gap[item->chunk] = gap;
+    sweep->interval[item->chunk] = interval;
     sweep->next[item->chunk] = time + (item->next - item->moment);
     sweep->used += sweep->plan->view->chunk_bytes[item->chunk];
-    policy_next_use_admit(sweep->set[set_of(sweep, gap, weigh)], item->chunk);
+    policy_next_use_admit(sweep->set[set_of(sweep, interval, weigh)], item->chunk);
 }
 
 /* The farthest next use, where two copies count as half the distance. */
-static uint32_t farthest(const struct sweep *sweep, uint32_t time)
+static uint32_t farthest(const struct belady_sweep *sweep, uint32_t time)
 {
     uint32_t one = policy_next_use_farthest(sweep->set[0]);
     uint32_t two = policy_next_use_farthest(sweep->set[1]);
@@ -174,34 +175,34 @@ static uint32_t farthest(const struct sweep *sweep, uint32_t time)
     return 2 * distance >= of_two ? one : two;
 }
 
-static void sweep_moment(struct sweep *sweep, uint32_t begin, uint32_t end, uint32_t time,
+static void sweep_moment(struct belady_sweep *sweep, uint32_t begin, uint32_t end, uint32_t time,
                          bool weigh)
 {
-    const struct plan *plan = sweep->plan;
+    const struct retention_plan *plan = sweep->plan;
     uint64_t in_use = 0, capacity = plan->view->capacity[time % plan->view->moment_count];
     for (uint32_t g = begin; g < end; g++) {
-        uint32_t chunk = plan->gaps[g].chunk;
+        uint32_t chunk = plan->intervals[g].chunk;
         in_use += plan->view->chunk_bytes[chunk];
-        if (sweep->gap[chunk] != NO_INDEX)
+        if (sweep->interval[chunk] != NO_INDEX)
             leave(sweep, chunk, weigh);
     }
     while (sweep->used && sweep->used + in_use > capacity) {
         uint32_t chunk = farthest(sweep, time);
-        sweep->leaves[sweep->gap[chunk]] = 1;
+        sweep->leaves[sweep->interval[chunk]] = 1;
         leave(sweep, chunk, weigh);
     }
     for (uint32_t g = begin; g < end; g++)
-        stay(sweep, g, time, weigh);
+        retain(sweep, g, time, weigh);
 }
 
-static void sweep_run(struct plan *plan, bool weigh, uint8_t *leaves)
+static void sweep_run(struct retention_plan *plan, bool weigh, uint8_t *leaves)
 {
-    struct sweep sweep;
+    struct belady_sweep sweep;
     sweep_open(&sweep, plan, leaves);
     for (uint32_t time = 0, g = 0; time < 2 * plan->view->moment_count; time++) {
         uint32_t moment = time % plan->view->moment_count;
         uint32_t begin = moment ? g : 0;
-        for (g = begin; g < plan->count && plan->gaps[g].moment == moment;)
+        for (g = begin; g < plan->count && plan->intervals[g].moment == moment;)
             g++;
         sweep_moment(&sweep, begin, g, time, weigh);
     }
@@ -220,51 +221,55 @@ static bool take_room(struct headroom *room, uint32_t first, uint32_t length, in
 }
 
 /* Those that the sweep kept, then any that still fit. */
-static void fill(struct plan *plan, const uint8_t *leaves, uint8_t *stays)
+static void fill(struct retention_plan *plan, const uint8_t *leaves, uint8_t *retained)
 {
     struct headroom *room = headroom_new(plan->room, plan->view->moment_count);
     for (int others = 0; others < 2; others++)
         for (uint32_t i = 0; i < plan->saving; i++) {
             uint32_t g = plan->order[i];
-            const struct policy_gap *gap = &plan->gaps[g];
+            const struct policy_interval *interval = &plan->intervals[g];
             if (leaves[g] == others)
-                stays[g] = take_room(room, (gap->moment + 1) % plan->view->moment_count, span(gap),
-                                     (int64_t)plan->view->chunk_bytes[gap->chunk]);
+                retained[g] = take_room(room, (interval->moment + 1) % plan->view->moment_count,
+                                        span(interval),
+                                        (int64_t)plan->view->chunk_bytes[interval->chunk]);
         }
     headroom_free(room);
 }
 
-static uint64_t traffic(const struct plan *plan, const uint8_t *stays)
+static uint64_t traffic(const struct retention_plan *plan, const uint8_t *retained)
 {
     g_autofree uint8_t *written_back = g_new0(uint8_t, plan->count);
     uint64_t bytes = 0;
     for (uint32_t g = 0; g < plan->count; g++) {
-        const struct policy_gap *gap = &plan->gaps[g];
-        if (stays[g] || !saves(gap))
+        const struct policy_interval *interval = &plan->intervals[g];
+        if (retained[g] || !saves(interval))
             continue;
-        bytes += plan->view->chunk_bytes[gap->chunk];
+        bytes += plan->view->chunk_bytes[interval->chunk];
         if (plan->epoch[g] == NO_INDEX || written_back[plan->epoch[g]])
             continue;
         written_back[plan->epoch[g]] = 1;
-        bytes += plan->view->chunk_bytes[gap->chunk];
+        bytes += plan->view->chunk_bytes[interval->chunk];
     }
     return bytes;
 }
 
 /* Beside the chunks in use. */
-static void find_room(struct plan *plan)
+static void find_room(struct retention_plan *plan)
 {
     const struct pstar_policy_view *view = plan->view;
     for (uint32_t m = 0; m < view->moment_count; m++)
         plan->room[m] = (int64_t)view->capacity[m];
     for (uint32_t g = 0; g < plan->count; g++)
-        plan->room[plan->gaps[g].moment] -= (int64_t)view->chunk_bytes[plan->gaps[g].chunk];
+        plan->room[plan->intervals[g].moment] -=
+            (int64_t)view->chunk_bytes[plan->intervals[g].chunk];
 }
 
-static void plan_open(struct plan *plan, const struct pstar_policy_view *view, GArray *gaps)
+static void plan_open(struct retention_plan *plan, const struct pstar_policy_view *view,
+                      GArray *intervals)
 {
-    *plan =
-        (struct plan){.view = view, .gaps = (struct policy_gap *)gaps->data, .count = gaps->len};
+    *plan = (struct retention_plan){.view = view,
+                                    .intervals = (struct policy_interval *)intervals->data,
+                                    .count = intervals->len};
     plan->epoch = g_new(uint32_t, plan->count);
     plan->longest = g_new(uint32_t, plan->count);
     plan->order = g_new(uint32_t, plan->count);
@@ -275,7 +280,7 @@ static void plan_open(struct plan *plan, const struct pstar_policy_view *view, G
     rank(plan);
 }
 
-static void plan_close(struct plan *plan)
+static void plan_close(struct retention_plan *plan)
 {
     g_free(plan->epoch);
     g_free(plan->longest);
@@ -283,21 +288,21 @@ static void plan_close(struct plan *plan)
     g_free(plan->room);
 }
 
-uint64_t policy_stays_plan(const struct pstar_policy_view *view, GArray *gaps)
+uint64_t policy_retain(const struct pstar_policy_view *view, GArray *intervals)
 {
-    struct plan plan;
+    struct retention_plan plan;
     uint64_t least = UINT64_MAX;
-    plan_open(&plan, view, gaps);
+    plan_open(&plan, view, intervals);
     g_autofree uint8_t *leaves = g_new0(uint8_t, plan.count);
-    g_autofree uint8_t *stays = g_new(uint8_t, plan.count);
+    g_autofree uint8_t *retained = g_new(uint8_t, plan.count);
     for (int weigh = 0; weigh < 2; weigh++) {
-        memset(stays, 0, plan.count);
+        memset(retained, 0, plan.count);
         sweep_run(&plan, weigh, leaves);
-        fill(&plan, leaves, stays);
-        uint64_t bytes = traffic(&plan, stays);
+        fill(&plan, leaves, retained);
+        uint64_t bytes = traffic(&plan, retained);
         if (bytes < least)
             for (uint32_t g = 0; g < plan.count; g++)
-                plan.gaps[g].stays = stays[g];
+                plan.intervals[g].retained = retained[g];
         least = MIN(least, bytes);
     }
     plan_close(&plan);
