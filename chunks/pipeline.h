@@ -13,7 +13,7 @@
  *   mover_ops        residency/mover.h       copies bytes, or advances a virtual clock
  *
  * dry_run, below, goes from a trace and a layout to a plan. Other makers of plans replace decide:
- * strategies by rules (strategies/script.h), the planner by a search (planner/schedule/), which may
+ * strategies by rules (strategies/preset.h), the planner by a search (planner/schedule/), which may
  * also find the addresses itself. The simulator (sim/replay.c) and the engine (engine/engine.c)
  * take the last steps, with the same manager and different movers. */
 #ifndef PSTAR_CHUNKS_PIPELINE_H

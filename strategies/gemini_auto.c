@@ -1,5 +1,4 @@
-#include "strategies/budget.h"
-#include "strategies/updates.h"
+#include "strategies/preset.h"
 
 /* steady_cuda_cap_ratio: of the device's memory, what the steady state uses. */
 #define STEADY_SHARE 0.9

@@ -1,4 +1,4 @@
-#include "strategies/updates.h"
+#include "strategies/preset.h"
 
 static void place(const struct strategy_context *context, uint8_t *on_host)
 {

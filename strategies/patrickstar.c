@@ -1,5 +1,4 @@
-#include "strategies/budget.h"
-#include "strategies/updates.h"
+#include "strategies/preset.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "strategies/strategy.h"
+#include "strategies/preset.h"
 
 static struct script_rule rule(const struct strategy_context *context, uint32_t chunk)
 {

@@ -1,4 +1,4 @@
-#include "strategies/strategy.h"
+#include "strategies/preset.h"
 
 #include "chunks/plan_make.h"
 #include "models/place_updates.h"

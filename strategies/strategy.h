@@ -2,26 +2,16 @@
  *
  * A strategy decides where the optimizer of each tensor runs, which chunks stay on the device, when
  * the others come and go, and which copies block. Each is one const struct in one small file; what
- * they share is in strategy.c, script.c, updates.c and budget.c. docs/strategies.md says where each
+ * they share is in strategy.c, schedules.c and updates.c. docs/strategies.md says where each
  * comes from and what its plan cannot express. */
 #ifndef PSTAR_STRATEGIES_STRATEGY_H
 #define PSTAR_STRATEGIES_STRATEGY_H
 
 #include "chunks/decide.h"
 #include "platforms/platform.h"
-#include "strategies/script.h"
 
-/* What a strategy sees. */
-struct strategy_context {
-    const struct trace *trace; /* its updates where the strategy placed them; before, as it came */
-    const struct layout *layout;
-    const struct accesses *accesses; /* NULL while updates are placed */
-    const uint64_t *non_model;       /* [operator_count] extents (chunks/non_model.h) */
-    const uint8_t *host_used; /* [chunk_count] nonzero: a host operator uses the chunk; NULL while
-                                 updates are placed */
-    uint64_t device_budget, host_budget; /* budgets */
-    double value;                        /* of the strategy's parameter */
-};
+struct strategy_context; /* strategies/preset.h */
+struct script_rule;
 
 struct strategy_ops {
     const char *name;          /* "twinflow" */
@@ -83,9 +73,5 @@ struct strategy_job {
  * device memory that fits, 0 where that is unknown. Stall and time are left 0. */
 struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
                            struct trace **placed, uint64_t *needed, GError **error);
-
-/* Sets PLAN_ERROR_DOES_NOT_FIT: the moment needs `needed` bytes of device memory. */
-void strategy_refuse(const struct strategy_context *context, uint32_t moment, uint64_t needed,
-                     GError **error);
 
 #endif

@@ -1,4 +1,4 @@
-#include "strategies/updates.h"
+#include "strategies/preset.h"
 
 #include <string.h>
 

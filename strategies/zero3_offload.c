@@ -1,4 +1,4 @@
-#include "strategies/updates.h"
+#include "strategies/preset.h"
 
 const struct strategy_ops strategy_zero3_offload = {
     .name = "zero3-offload",

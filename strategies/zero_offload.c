@@ -1,4 +1,4 @@
-#include "strategies/updates.h"
+#include "strategies/preset.h"
 
 const struct strategy_ops strategy_zero_offload = {
     .name = "zero-offload",

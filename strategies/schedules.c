@@ -1,0 +1,453 @@
+#include "strategies/preset.h"
+
+#include <math.h>
+
+/* ---- by rules: when each chunk is on the device ---- */
+
+/* A chunk's time on the device, at the moments [enter, last_use]. Moments are counted from the
+ * start of an iteration; below 0: in the one before, moment_count and more: in the next. */
+struct script_stay {
+    uint32_t chunk;
+    int64_t first_use; /* in [0, moment_count) */
+    int64_t last_use;  /* < first_use + moment_count */
+    int64_t earliest;  /* that it may enter: it has left before, and the host has written it */
+    int64_t enter;     /* <= first_use */
+    bool fetch;        /* else: allocated */
+};
+
+struct script_flush {
+    uint32_t chunk, moment;
+};
+
+struct script_stays {
+    GArray *items;   /* struct script_stay: chunks that come and go */
+    GArray *flushes; /* struct script_flush: of what stays while a host operator reads it */
+    uint8_t *always; /* [chunk_count] nonzero: never leaves */
+};
+
+/* A chunk's accesses, in the order of moments. */
+struct use {
+    uint32_t moment, flags;
+};
+
+struct maker {
+    const struct strategy_context *context;
+    const struct script_rule *rules;
+    struct script_stays *stays;
+    const struct use *uses; /* of the current chunk, on the device and on the host */
+    uint32_t use_count;
+    uint32_t chunk;
+    int64_t moments; /* of an iteration */
+};
+
+static bool on_host(const struct use *use)
+{
+    return use->flags & ACCESS_ON_HOST;
+}
+
+/* Uses are numbered on through the iterations: the moments of those before the one of `index`. */
+static int64_t round_of(const struct maker *maker, uint32_t index)
+{
+    return (int64_t)(index / maker->use_count) * maker->moments;
+}
+
+static int64_t moment_of(const struct maker *maker, uint32_t index)
+{
+    return maker->uses[index % maker->use_count].moment + round_of(maker, index);
+}
+
+static const struct use *use_at(const struct maker *maker, uint32_t index)
+{
+    return &maker->uses[index % maker->use_count];
+}
+
+/* The next use on the device after `index`; there is one, if only itself. */
+static uint32_t next_on_device(const struct maker *maker, uint32_t index)
+{
+    do
+        index++;
+    while (on_host(use_at(maker, index)));
+    return index;
+}
+
+/* Whether no operator but those of the two uses' layers runs in between. */
+static bool is_one_visit(const struct maker *maker, int64_t from, int64_t to)
+{
+    const struct trace_operator *operators = maker->context->trace->operators;
+    if (to >= maker->moments)
+        return false;
+    int32_t first = operators[from].layer, last = operators[to].layer;
+    if (operators[from].phase != operators[to].phase && (first >= 0 || last >= 0))
+        return false;
+    for (int64_t m = from + 1; m < to; m++)
+        if (operators[m].layer != first && operators[m].layer != last)
+            return false;
+    return true;
+}
+
+/* Whether the chunk stays between two uses on the device that follow each other. */
+static bool is_kept(const struct maker *maker, uint32_t from, uint32_t to)
+{
+    const struct script_rule *rule = &maker->rules[maker->chunk];
+    for (uint32_t i = from + 1; i < to; i++)
+        if (rule->offloads || use_at(maker, i)->flags & ACCESS_WRITES)
+            return false;
+    int64_t round = round_of(maker, from);
+    return rule->stays ||
+           is_one_visit(maker, moment_of(maker, from) - round, moment_of(maker, to) - round);
+}
+
+static void flush_between(struct maker *maker, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from + 1; i < to; i++) {
+        struct script_flush flush = {maker->chunk, use_at(maker, i)->moment};
+        if (on_host(use_at(maker, i)))
+            g_array_append_val(maker->stays->flushes, flush);
+    }
+}
+
+/* The first moment after the use `before` left and the last host operator wrote. */
+static int64_t earliest_after(const struct maker *maker, uint32_t before, uint32_t first)
+{
+    int64_t earliest = moment_of(maker, before) + 1;
+    for (uint32_t i = before + 1; i < first; i++)
+        if (use_at(maker, i)->flags & ACCESS_WRITES)
+            earliest = moment_of(maker, i) + 1;
+    return earliest;
+}
+
+/* The stay that begins with use `first`, after `before`; returns its last use. */
+static uint32_t add_stay(struct maker *maker, uint32_t before, uint32_t first)
+{
+    uint32_t last = first, next;
+    while (next = next_on_device(maker, last), is_kept(maker, last, next)) {
+        flush_between(maker, last, next);
+        last = next;
+    }
+    int64_t round = round_of(maker, first);
+    struct script_stay stay = {.chunk = maker->chunk,
+                               .first_use = moment_of(maker, first) - round,
+                               .last_use = moment_of(maker, last) - round,
+                               .earliest = earliest_after(maker, before, first) - round,
+                               .enter = moment_of(maker, first) - round,
+                               .fetch = !(use_at(maker, first)->flags & ACCESS_FRESH)};
+    g_array_append_val(maker->stays->items, stay);
+    return last;
+}
+
+static void add_chunk(struct maker *maker)
+{
+    uint32_t first = 0;
+    while (first < maker->use_count && on_host(&maker->uses[first]))
+        first++;
+    if (first == maker->use_count)
+        return;
+    /* A use after which it leaves: the stays begin after it. */
+    uint32_t before = first, next;
+    while (next = next_on_device(maker, before), is_kept(maker, before, next)) {
+        before = next;
+        if (before >= first + maker->use_count) {
+            maker->stays->always[maker->chunk] = 1;
+            flush_between(maker, first, first + maker->use_count);
+            return;
+        }
+    }
+    for (uint32_t end = before + maker->use_count; before < end;)
+        before = add_stay(maker, before, next_on_device(maker, before));
+}
+
+/* The accesses by chunk: first[c] to first[c + 1]. */
+static struct use *sort_by_chunk(const struct accesses *accesses, uint32_t *first)
+{
+    struct use *uses = g_new(struct use, accesses->count);
+    uint32_t chunks = accesses->chunk_count;
+    for (uint32_t a = 0; a < accesses->count; a++)
+        first[accesses->items[a].chunk + 1]++;
+    for (uint32_t c = 0; c < chunks; c++)
+        first[c + 1] += first[c];
+    g_autofree uint32_t *next = g_memdup2(first, chunks * sizeof *first);
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            uses[next[accesses->items[a].chunk]++] = (struct use){m, accesses->items[a].flags};
+    return uses;
+}
+
+/* As late as possible: each enters when it is first used. */
+static struct script_stays *script_stays_new(const struct strategy_context *context,
+                                             const struct script_rule *rules)
+{
+    uint32_t chunks = context->layout->chunk_count;
+    struct script_stays *stays = g_new(struct script_stays, 1);
+    stays->items = g_array_new(FALSE, FALSE, sizeof(struct script_stay));
+    stays->flushes = g_array_new(FALSE, FALSE, sizeof(struct script_flush));
+    stays->always = g_new0(uint8_t, chunks);
+
+    g_autofree uint32_t *first = g_new0(uint32_t, chunks + 1);
+    g_autofree struct use *uses = sort_by_chunk(context->accesses, first);
+    struct maker maker = {.context = context,
+                          .rules = rules,
+                          .stays = stays,
+                          .moments = context->accesses->moment_count};
+    for (uint32_t c = 0; c < chunks; c++) {
+        maker.chunk = c;
+        maker.uses = uses + first[c];
+        maker.use_count = first[c + 1] - first[c];
+        add_chunk(&maker);
+    }
+    return stays;
+}
+
+static void script_stays_free(struct script_stays *stays)
+{
+    if (!stays)
+        return;
+    g_array_free(stays->items, TRUE);
+    g_array_free(stays->flushes, TRUE);
+    g_free(stays->always);
+    g_free(stays);
+}
+
+/* ---- by rules: the schedule ---- */
+
+struct scripting {
+    const struct strategy_context *context;
+    const struct script *script;
+    const struct homes *homes;
+    struct script_stays *stays;
+    int64_t *room;   /* [moment_count] that is left; negative: too little */
+    int64_t moments; /* of an iteration */
+};
+
+static uint32_t wrap(const struct scripting *s, int64_t moment)
+{
+    return (uint32_t)((moment % s->moments + s->moments) % s->moments);
+}
+
+static int64_t slot(const struct scripting *s, uint32_t chunk)
+{
+    return (int64_t)s->context->layout->chunks[chunk].slot_bytes;
+}
+
+/* ---- room ---- */
+
+static void take_room(struct scripting *s)
+{
+    int64_t always = 0;
+    for (uint32_t c = 0; c < s->context->layout->chunk_count; c++)
+        always += s->stays->always[c] || s->homes->on_device[c] ? slot(s, c) : 0;
+    for (int64_t m = 0; m < s->moments; m++)
+        s->room[m] = (int64_t)s->context->device_budget - always -
+                     (int64_t)s->context->accesses->non_model[m];
+    for (guint i = 0; i < s->stays->items->len; i++) {
+        const struct script_stay *stay = &g_array_index(s->stays->items, struct script_stay, i);
+        for (int64_t m = stay->enter; m <= stay->last_use; m++)
+            s->room[wrap(s, m)] -= slot(s, stay->chunk);
+    }
+}
+
+static bool check_room(const struct scripting *s, uint64_t *needed, GError **error)
+{
+    int64_t tightest = 0;
+    for (int64_t m = 1; m < s->moments; m++)
+        if (s->room[m] < s->room[tightest])
+            tightest = m;
+    *needed = (uint64_t)((int64_t)s->context->device_budget - s->room[tightest]);
+    if (s->room[tightest] >= 0)
+        return true;
+    strategy_refuse(s->context, (uint32_t)tightest, *needed, error);
+    return false;
+}
+
+static gint by_first_use(gconstpointer left, gconstpointer right)
+{
+    const struct script_stay *a = left, *b = right;
+    if (a->first_use != b->first_use)
+        return a->first_use < b->first_use ? -1 : 1;
+    return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
+}
+
+/* Each fetch earlier than its use, as far as its rule lets it and there is room throughout. */
+static void fetch_ahead(struct scripting *s)
+{
+    g_array_sort(s->stays->items, by_first_use);
+    for (guint i = 0; i < s->stays->items->len; i++) {
+        struct script_stay *stay = &g_array_index(s->stays->items, struct script_stay, i);
+        int64_t from = stay->earliest;
+        if (!s->script->rules[stay->chunk].early)
+            from = MAX(from, MAX(0, stay->first_use - (int64_t)s->script->look_ahead));
+        while (stay->fetch && stay->enter > from &&
+               s->room[wrap(s, stay->enter - 1)] >= slot(s, stay->chunk)) {
+            stay->enter--;
+            s->room[wrap(s, stay->enter)] -= slot(s, stay->chunk);
+        }
+    }
+}
+
+/* ---- the schedule ---- */
+
+/* Of one moment's actions: flushes, departures, a wait, arrivals, a wait. */
+enum turn { TURN_FLUSH, TURN_LEAVE, TURN_WAIT_OUT, TURN_ENTER, TURN_WAIT_IN };
+
+struct timed {
+    uint32_t index; /* of the actions: a moment, or moment_count */
+    uint32_t turn;
+    int64_t first_use; /* orders arrivals */
+    struct plan_action action;
+};
+
+static gint by_time(gconstpointer left, gconstpointer right)
+{
+    const struct timed *a = left, *b = right;
+    if (a->index != b->index)
+        return a->index < b->index ? -1 : 1;
+    if (a->turn != b->turn)
+        return a->turn < b->turn ? -1 : 1;
+    if (a->first_use != b->first_use)
+        return a->first_use < b->first_use ? -1 : 1;
+    return a->action.chunk < b->action.chunk ? -1 : a->action.chunk > b->action.chunk;
+}
+
+static void append(GArray *timed, uint32_t index, enum turn turn, enum plan_action_kind kind,
+                   const struct script_stay *stay)
+{
+    struct timed item = {index, turn, stay->first_use, {stay->chunk, (uint8_t)kind, NO_ADDRESS}};
+    if (kind == PLAN_WAIT)
+        item.action.chunk = 0, item.first_use = 0;
+    g_array_append_val(timed, item);
+}
+
+/* What may come back before the first operator does so at the end of the iteration before. */
+static bool ends_before(const struct scripting *s, const struct script_stay *stay)
+{
+    return s->script->rules[stay->chunk].early && stay->enter == 0 && stay->earliest <= 0;
+}
+
+static uint32_t enter_index(const struct scripting *s, const struct script_stay *stay)
+{
+    return ends_before(s, stay) ? (uint32_t)s->moments : wrap(s, stay->enter);
+}
+
+static void append_stay(const struct scripting *s, const struct script_stay *stay, GArray *timed)
+{
+    const struct script_rule *rule = &s->script->rules[stay->chunk];
+    uint32_t enter = enter_index(s, stay);
+    /* What leaves after the last operator leaves in this iteration, not before the next. */
+    uint32_t leave = wrap(s, stay->last_use) + 1;
+    append(timed, enter, TURN_ENTER, stay->fetch ? PLAN_FETCH : PLAN_ALLOCATE, stay);
+    if (rule->blocks_in && stay->fetch)
+        append(timed, enter, TURN_WAIT_IN, PLAN_WAIT, stay);
+    append(timed, leave, TURN_LEAVE, PLAN_WRITE_BACK, stay);
+    if (rule->blocks_out)
+        append(timed, leave, TURN_WAIT_OUT, PLAN_WAIT, stay);
+}
+
+static GArray *list_actions(const struct scripting *s)
+{
+    GArray *timed = g_array_new(FALSE, FALSE, sizeof(struct timed));
+    for (guint i = 0; i < s->stays->items->len; i++)
+        append_stay(s, &g_array_index(s->stays->items, struct script_stay, i), timed);
+    for (guint i = 0; i < s->stays->flushes->len; i++) {
+        const struct script_flush *flush = &g_array_index(s->stays->flushes, struct script_flush,
+                                                          i);
+        const struct script_stay of_chunk = {.chunk = flush->chunk};
+        append(timed, flush->moment, TURN_FLUSH, PLAN_FLUSH, &of_chunk);
+    }
+    g_array_sort(timed, by_time);
+    return timed;
+}
+
+static bool begins_there(const struct scripting *s, const struct script_stay *stay)
+{
+    return stay->enter < 0 || stay->last_use >= s->moments || ends_before(s, stay);
+}
+
+static struct decisions *make_decisions(const struct scripting *s)
+{
+    struct decisions *decisions = decisions_new(s->context->accesses);
+    GArray *timed = list_actions(s);
+    guint next = 0;
+    for (uint32_t c = 0; c < s->context->layout->chunk_count; c++)
+        decisions->initial[c] = s->stays->always[c] || s->homes->on_device[c];
+    for (guint i = 0; i < s->stays->items->len; i++) {
+        const struct script_stay *stay = &g_array_index(s->stays->items, struct script_stay, i);
+        if (begins_there(s, stay))
+            decisions->initial[stay->chunk] = 1;
+    }
+    for (uint32_t m = 0; m <= decisions->moment_count; m++) {
+        decisions->first[m] = decisions->actions->len;
+        for (; next < timed->len; next++) {
+            const struct timed *item = &g_array_index(timed, struct timed, next);
+            if (item->index != m)
+                break;
+            bool again = item->action.kind == PLAN_WAIT && next > 0 &&
+                         item[-1].action.kind == PLAN_WAIT && item[-1].index == m;
+            if (!again)
+                g_array_append_val(decisions->actions, item->action);
+        }
+    }
+    decisions->first[decisions->moment_count + 1] = decisions->actions->len;
+    g_array_free(timed, TRUE);
+    decisions_settle(decisions, s->context->accesses);
+    return decisions;
+}
+
+static struct homes *choose_homes(const struct strategy_context *context,
+                                  const struct script_stays *stays)
+{
+    g_autofree uint8_t *on_device = g_new0(uint8_t, context->layout->chunk_count);
+    for (uint32_t c = 0; c < context->layout->chunk_count; c++)
+        on_device[c] = stays->always[c] && !context->host_used[c];
+    return homes_assign(context->trace, context->layout, on_device);
+}
+
+struct decisions *script_decide(const struct strategy_context *context, const struct script *script,
+                                struct homes **homes, uint64_t *needed, GError **error)
+{
+    struct script_stays *stays = script_stays_new(context, script->rules);
+    struct decisions *decisions = NULL;
+    *homes = choose_homes(context, stays);
+    g_autofree int64_t *room = g_new(int64_t, context->accesses->moment_count);
+    struct scripting s = {.context = context,
+                          .script = script,
+                          .homes = *homes,
+                          .stays = stays,
+                          .room = room,
+                          .moments = context->accesses->moment_count};
+    take_room(&s);
+    if (check_room(&s, needed, error)) {
+        fetch_ahead(&s);
+        decisions = make_decisions(&s);
+    }
+    script_stays_free(stays);
+    return decisions;
+}
+
+/* ---- by a policy ---- */
+
+struct decisions *budget_decide(const struct strategy_context *context, const struct budget *budget,
+                                struct homes **homes, uint64_t *needed, GError **error)
+{
+    /* To the policy, what is reserved is as good as taken. */
+    struct accesses reserved = *context->accesses;
+    uint32_t moment = 0;
+    reserved.non_model = (uint64_t *)budget->reserve;
+    *homes = homes_choose(context->trace, context->layout, context->accesses, context->host_budget,
+                          error);
+    if (!*homes)
+        return NULL;
+    const struct plan_inputs inputs = {.trace = context->trace,
+                                       .layout = context->layout,
+                                       .accesses = &reserved,
+                                       .homes = *homes,
+                                       .device_budget = budget->bytes,
+                                       .host_budget = context->host_budget};
+    uint64_t least = decide_least_bytes(&inputs, &moment);
+    *needed = (uint64_t)ceil((double)least / budget->share);
+    if (least > budget->bytes) {
+        strategy_refuse(context, moment, *needed, error);
+        return NULL;
+    }
+    const struct decide_options options = {.policy = budget->policy,
+                                           .look_ahead = budget->look_ahead};
+    return decide(&inputs, &options);
+}
