@@ -4,7 +4,7 @@ static struct script_rule rule(const struct strategy_context *context, uint32_t 
 {
     struct script_rule rule = updates_offload_rule(context, chunk);
     if (context->layout->chunks[chunk].list == TRACE_PARAM)
-        rule.stays = rule.early = false;
+        rule.retained = rule.early = false;
     return rule;
 }
 

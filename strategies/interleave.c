@@ -10,7 +10,7 @@ static struct script_rule rule(const struct strategy_context *context, uint32_t 
     struct script_rule rule = updates_offload_rule(context, chunk);
     /* Optimizer states live on the host, and visit the device where it updates them. */
     if (context->layout->chunks[chunk].list >= TRACE_MASTER)
-        rule.stays = rule.early = false;
+        rule.retained = rule.early = false;
     return rule;
 }
 

@@ -29,8 +29,8 @@ void strategy_refuse(const struct strategy_context *context, uint32_t moment, ui
 /* A chunk that a host operator writes leaves the device after its last use before that, whatever
  * its rule. */
 struct script_rule {
-    bool stays;      /* between its uses; else it leaves after each visit: the operators of a layer,
-                        in forward, backward or update, that use it without others in between */
+    bool retained;   /* between its uses; else it leaves after each visit: the operators of a layer,
+                     in forward, backward or update, that use it without others in between */
     bool offloads;   /* leaves for host operators that read it too; else it is flushed for them */
     bool early;      /* comes back as soon as the host has written it and there is room */
     bool blocks_out; /* the operator after it left waits for the copy */

@@ -4,7 +4,7 @@ static struct script_rule rule(const struct strategy_context *context, uint32_t 
 {
     (void)context;
     (void)chunk;
-    return (struct script_rule){.stays = true};
+    return (struct script_rule){.retained = true};
 }
 
 const struct strategy_ops strategy_resident = {

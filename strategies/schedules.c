@@ -6,7 +6,7 @@
 
 /* A chunk's time on the device, at the moments [enter, last_use]. Moments are counted from the
  * start of an iteration; below 0: in the one before, moment_count and more: in the next. */
-struct script_stay {
+struct script_interval {
     uint32_t chunk;
     int64_t first_use; /* in [0, moment_count) */
     int64_t last_use;  /* < first_use + moment_count */
@@ -19,8 +19,8 @@ struct script_flush {
     uint32_t chunk, moment;
 };
 
-struct script_stays {
-    GArray *items;   /* struct script_stay: chunks that come and go */
+struct script_intervals {
+    GArray *items;   /* struct script_interval: chunks that come and go */
     GArray *flushes; /* struct script_flush: of what stays while a host operator reads it */
     uint8_t *always; /* [chunk_count] nonzero: never leaves */
 };
@@ -33,7 +33,7 @@ struct use {
 struct maker {
     const struct strategy_context *context;
     const struct script_rule *rules;
-    struct script_stays *stays;
+    struct script_intervals *intervals;
     const struct use *uses; /* of the current chunk, on the device and on the host */
     uint32_t use_count;
     uint32_t chunk;
@@ -93,7 +93,7 @@ static bool is_kept(const struct maker *maker, uint32_t from, uint32_t to)
         if (rule->offloads || use_at(maker, i)->flags & ACCESS_WRITES)
             return false;
     int64_t round = round_of(maker, from);
-    return rule->stays ||
+    return rule->retained ||
            is_one_visit(maker, moment_of(maker, from) - round, moment_of(maker, to) - round);
 }
 
@@ -102,7 +102,7 @@ static void flush_between(struct maker *maker, uint32_t from, uint32_t to)
     for (uint32_t i = from + 1; i < to; i++) {
         struct script_flush flush = {maker->chunk, use_at(maker, i)->moment};
         if (on_host(use_at(maker, i)))
-            g_array_append_val(maker->stays->flushes, flush);
+            g_array_append_val(maker->intervals->flushes, flush);
     }
 }
 
@@ -116,8 +116,8 @@ static int64_t earliest_after(const struct maker *maker, uint32_t before, uint32
     return earliest;
 }
 
-/* The stay that begins with use `first`, after `before`; returns its last use. */
-static uint32_t add_stay(struct maker *maker, uint32_t before, uint32_t first)
+/* The interval that begins with use `first`, after `before`; returns its last use. */
+static uint32_t add_interval(struct maker *maker, uint32_t before, uint32_t first)
 {
     uint32_t last = first, next;
     while (next = next_on_device(maker, last), is_kept(maker, last, next)) {
@@ -125,13 +125,13 @@ static uint32_t add_stay(struct maker *maker, uint32_t before, uint32_t first)
         last = next;
     }
     int64_t round = round_of(maker, first);
-    struct script_stay stay = {.chunk = maker->chunk,
-                               .first_use = moment_of(maker, first) - round,
-                               .last_use = moment_of(maker, last) - round,
-                               .earliest = earliest_after(maker, before, first) - round,
-                               .enter = moment_of(maker, first) - round,
-                               .fetch = !(use_at(maker, first)->flags & ACCESS_FRESH)};
-    g_array_append_val(maker->stays->items, stay);
+    struct script_interval interval = {.chunk = maker->chunk,
+                                       .first_use = moment_of(maker, first) - round,
+                                       .last_use = moment_of(maker, last) - round,
+                                       .earliest = earliest_after(maker, before, first) - round,
+                                       .enter = moment_of(maker, first) - round,
+                                       .fetch = !(use_at(maker, first)->flags & ACCESS_FRESH)};
+    g_array_append_val(maker->intervals->items, interval);
     return last;
 }
 
@@ -142,18 +142,18 @@ static void add_chunk(struct maker *maker)
         first++;
     if (first == maker->use_count)
         return;
-    /* A use after which it leaves: the stays begin after it. */
+    /* A use after which it leaves: the intervals begin after it. */
     uint32_t before = first, next;
     while (next = next_on_device(maker, before), is_kept(maker, before, next)) {
         before = next;
         if (before >= first + maker->use_count) {
-            maker->stays->always[maker->chunk] = 1;
+            maker->intervals->always[maker->chunk] = 1;
             flush_between(maker, first, first + maker->use_count);
             return;
         }
     }
     for (uint32_t end = before + maker->use_count; before < end;)
-        before = add_stay(maker, before, next_on_device(maker, before));
+        before = add_interval(maker, before, next_on_device(maker, before));
 }
 
 /* The accesses by chunk: first[c] to first[c + 1]. */
@@ -173,20 +173,20 @@ static struct use *sort_by_chunk(const struct accesses *accesses, uint32_t *firs
 }
 
 /* As late as possible: each enters when it is first used. */
-static struct script_stays *script_stays_new(const struct strategy_context *context,
-                                             const struct script_rule *rules)
+static struct script_intervals *script_intervals_new(const struct strategy_context *context,
+                                                     const struct script_rule *rules)
 {
     uint32_t chunks = context->layout->chunk_count;
-    struct script_stays *stays = g_new(struct script_stays, 1);
-    stays->items = g_array_new(FALSE, FALSE, sizeof(struct script_stay));
-    stays->flushes = g_array_new(FALSE, FALSE, sizeof(struct script_flush));
-    stays->always = g_new0(uint8_t, chunks);
+    struct script_intervals *intervals = g_new(struct script_intervals, 1);
+    intervals->items = g_array_new(FALSE, FALSE, sizeof(struct script_interval));
+    intervals->flushes = g_array_new(FALSE, FALSE, sizeof(struct script_flush));
+    intervals->always = g_new0(uint8_t, chunks);
 
     g_autofree uint32_t *first = g_new0(uint32_t, chunks + 1);
     g_autofree struct use *uses = sort_by_chunk(context->accesses, first);
     struct maker maker = {.context = context,
                           .rules = rules,
-                          .stays = stays,
+                          .intervals = intervals,
                           .moments = context->accesses->moment_count};
     for (uint32_t c = 0; c < chunks; c++) {
         maker.chunk = c;
@@ -194,17 +194,17 @@ static struct script_stays *script_stays_new(const struct strategy_context *cont
         maker.use_count = first[c + 1] - first[c];
         add_chunk(&maker);
     }
-    return stays;
+    return intervals;
 }
 
-static void script_stays_free(struct script_stays *stays)
+static void script_intervals_free(struct script_intervals *intervals)
 {
-    if (!stays)
+    if (!intervals)
         return;
-    g_array_free(stays->items, TRUE);
-    g_array_free(stays->flushes, TRUE);
-    g_free(stays->always);
-    g_free(stays);
+    g_array_free(intervals->items, TRUE);
+    g_array_free(intervals->flushes, TRUE);
+    g_free(intervals->always);
+    g_free(intervals);
 }
 
 /* ---- by rules: the schedule ---- */
@@ -213,7 +213,7 @@ struct scripting {
     const struct strategy_context *context;
     const struct script *script;
     const struct homes *homes;
-    struct script_stays *stays;
+    struct script_intervals *intervals;
     int64_t *room;   /* [moment_count] that is left; negative: too little */
     int64_t moments; /* of an iteration */
 };
@@ -234,14 +234,15 @@ static void take_room(struct scripting *s)
 {
     int64_t always = 0;
     for (uint32_t c = 0; c < s->context->layout->chunk_count; c++)
-        always += s->stays->always[c] || s->homes->on_device[c] ? slot(s, c) : 0;
+        always += s->intervals->always[c] || s->homes->on_device[c] ? slot(s, c) : 0;
     for (int64_t m = 0; m < s->moments; m++)
         s->room[m] = (int64_t)s->context->device_budget - always -
                      (int64_t)s->context->accesses->non_model[m];
-    for (guint i = 0; i < s->stays->items->len; i++) {
-        const struct script_stay *stay = &g_array_index(s->stays->items, struct script_stay, i);
-        for (int64_t m = stay->enter; m <= stay->last_use; m++)
-            s->room[wrap(s, m)] -= slot(s, stay->chunk);
+    for (guint i = 0; i < s->intervals->items->len; i++) {
+        const struct script_interval *interval = &g_array_index(s->intervals->items,
+                                                                struct script_interval, i);
+        for (int64_t m = interval->enter; m <= interval->last_use; m++)
+            s->room[wrap(s, m)] -= slot(s, interval->chunk);
     }
 }
 
@@ -260,7 +261,7 @@ static bool check_room(const struct scripting *s, uint64_t *needed, GError **err
 
 static gint by_first_use(gconstpointer left, gconstpointer right)
 {
-    const struct script_stay *a = left, *b = right;
+    const struct script_interval *a = left, *b = right;
     if (a->first_use != b->first_use)
         return a->first_use < b->first_use ? -1 : 1;
     return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
@@ -269,16 +270,17 @@ static gint by_first_use(gconstpointer left, gconstpointer right)
 /* Each fetch earlier than its use, as far as its rule lets it and there is room throughout. */
 static void fetch_ahead(struct scripting *s)
 {
-    g_array_sort(s->stays->items, by_first_use);
-    for (guint i = 0; i < s->stays->items->len; i++) {
-        struct script_stay *stay = &g_array_index(s->stays->items, struct script_stay, i);
-        int64_t from = stay->earliest;
-        if (!s->script->rules[stay->chunk].early)
-            from = MAX(from, MAX(0, stay->first_use - (int64_t)s->script->look_ahead));
-        while (stay->fetch && stay->enter > from &&
-               s->room[wrap(s, stay->enter - 1)] >= slot(s, stay->chunk)) {
-            stay->enter--;
-            s->room[wrap(s, stay->enter)] -= slot(s, stay->chunk);
+    g_array_sort(s->intervals->items, by_first_use);
+    for (guint i = 0; i < s->intervals->items->len; i++) {
+        struct script_interval *interval = &g_array_index(s->intervals->items,
+                                                          struct script_interval, i);
+        int64_t from = interval->earliest;
+        if (!s->script->rules[interval->chunk].early)
+            from = MAX(from, MAX(0, interval->first_use - (int64_t)s->script->look_ahead));
+        while (interval->fetch && interval->enter > from &&
+               s->room[wrap(s, interval->enter - 1)] >= slot(s, interval->chunk)) {
+            interval->enter--;
+            s->room[wrap(s, interval->enter)] -= slot(s, interval->chunk);
         }
     }
 }
@@ -308,57 +310,60 @@ static gint by_time(gconstpointer left, gconstpointer right)
 }
 
 static void append(GArray *timed, uint32_t index, enum turn turn, enum plan_action_kind kind,
-                   const struct script_stay *stay)
+                   const struct script_interval *interval)
 {
-    struct timed item = {index, turn, stay->first_use, {stay->chunk, (uint8_t)kind, NO_ADDRESS}};
+    struct timed item = {
+        index, turn, interval->first_use, {interval->chunk, (uint8_t)kind, NO_ADDRESS}};
     if (kind == PLAN_WAIT)
         item.action.chunk = 0, item.first_use = 0;
     g_array_append_val(timed, item);
 }
 
 /* What may come back before the first operator does so at the end of the iteration before. */
-static bool ends_before(const struct scripting *s, const struct script_stay *stay)
+static bool ends_before(const struct scripting *s, const struct script_interval *interval)
 {
-    return s->script->rules[stay->chunk].early && stay->enter == 0 && stay->earliest <= 0;
+    return s->script->rules[interval->chunk].early && interval->enter == 0 &&
+           interval->earliest <= 0;
 }
 
-static uint32_t enter_index(const struct scripting *s, const struct script_stay *stay)
+static uint32_t enter_index(const struct scripting *s, const struct script_interval *interval)
 {
-    return ends_before(s, stay) ? (uint32_t)s->moments : wrap(s, stay->enter);
+    return ends_before(s, interval) ? (uint32_t)s->moments : wrap(s, interval->enter);
 }
 
-static void append_stay(const struct scripting *s, const struct script_stay *stay, GArray *timed)
+static void append_interval(const struct scripting *s, const struct script_interval *interval,
+                            GArray *timed)
 {
-    const struct script_rule *rule = &s->script->rules[stay->chunk];
-    uint32_t enter = enter_index(s, stay);
+    const struct script_rule *rule = &s->script->rules[interval->chunk];
+    uint32_t enter = enter_index(s, interval);
     /* What leaves after the last operator leaves in this iteration, not before the next. */
-    uint32_t leave = wrap(s, stay->last_use) + 1;
-    append(timed, enter, TURN_ENTER, stay->fetch ? PLAN_FETCH : PLAN_ALLOCATE, stay);
-    if (rule->blocks_in && stay->fetch)
-        append(timed, enter, TURN_WAIT_IN, PLAN_WAIT, stay);
-    append(timed, leave, TURN_LEAVE, PLAN_WRITE_BACK, stay);
+    uint32_t leave = wrap(s, interval->last_use) + 1;
+    append(timed, enter, TURN_ENTER, interval->fetch ? PLAN_FETCH : PLAN_ALLOCATE, interval);
+    if (rule->blocks_in && interval->fetch)
+        append(timed, enter, TURN_WAIT_IN, PLAN_WAIT, interval);
+    append(timed, leave, TURN_LEAVE, PLAN_WRITE_BACK, interval);
     if (rule->blocks_out)
-        append(timed, leave, TURN_WAIT_OUT, PLAN_WAIT, stay);
+        append(timed, leave, TURN_WAIT_OUT, PLAN_WAIT, interval);
 }
 
 static GArray *list_actions(const struct scripting *s)
 {
     GArray *timed = g_array_new(FALSE, FALSE, sizeof(struct timed));
-    for (guint i = 0; i < s->stays->items->len; i++)
-        append_stay(s, &g_array_index(s->stays->items, struct script_stay, i), timed);
-    for (guint i = 0; i < s->stays->flushes->len; i++) {
-        const struct script_flush *flush = &g_array_index(s->stays->flushes, struct script_flush,
-                                                          i);
-        const struct script_stay of_chunk = {.chunk = flush->chunk};
+    for (guint i = 0; i < s->intervals->items->len; i++)
+        append_interval(s, &g_array_index(s->intervals->items, struct script_interval, i), timed);
+    for (guint i = 0; i < s->intervals->flushes->len; i++) {
+        const struct script_flush *flush = &g_array_index(s->intervals->flushes,
+                                                          struct script_flush, i);
+        const struct script_interval of_chunk = {.chunk = flush->chunk};
         append(timed, flush->moment, TURN_FLUSH, PLAN_FLUSH, &of_chunk);
     }
     g_array_sort(timed, by_time);
     return timed;
 }
 
-static bool begins_there(const struct scripting *s, const struct script_stay *stay)
+static bool begins_there(const struct scripting *s, const struct script_interval *interval)
 {
-    return stay->enter < 0 || stay->last_use >= s->moments || ends_before(s, stay);
+    return interval->enter < 0 || interval->last_use >= s->moments || ends_before(s, interval);
 }
 
 static struct decisions *make_decisions(const struct scripting *s)
@@ -367,11 +372,12 @@ static struct decisions *make_decisions(const struct scripting *s)
     GArray *timed = list_actions(s);
     guint next = 0;
     for (uint32_t c = 0; c < s->context->layout->chunk_count; c++)
-        decisions->initial[c] = s->stays->always[c] || s->homes->on_device[c];
-    for (guint i = 0; i < s->stays->items->len; i++) {
-        const struct script_stay *stay = &g_array_index(s->stays->items, struct script_stay, i);
-        if (begins_there(s, stay))
-            decisions->initial[stay->chunk] = 1;
+        decisions->initial[c] = s->intervals->always[c] || s->homes->on_device[c];
+    for (guint i = 0; i < s->intervals->items->len; i++) {
+        const struct script_interval *interval = &g_array_index(s->intervals->items,
+                                                                struct script_interval, i);
+        if (begins_there(s, interval))
+            decisions->initial[interval->chunk] = 1;
     }
     for (uint32_t m = 0; m <= decisions->moment_count; m++) {
         decisions->first[m] = decisions->actions->len;
@@ -392,25 +398,25 @@ static struct decisions *make_decisions(const struct scripting *s)
 }
 
 static struct homes *choose_homes(const struct strategy_context *context,
-                                  const struct script_stays *stays)
+                                  const struct script_intervals *intervals)
 {
     g_autofree uint8_t *on_device = g_new0(uint8_t, context->layout->chunk_count);
     for (uint32_t c = 0; c < context->layout->chunk_count; c++)
-        on_device[c] = stays->always[c] && !context->host_used[c];
+        on_device[c] = intervals->always[c] && !context->host_used[c];
     return homes_assign(context->trace, context->layout, on_device);
 }
 
 struct decisions *script_decide(const struct strategy_context *context, const struct script *script,
                                 struct homes **homes, uint64_t *needed, GError **error)
 {
-    struct script_stays *stays = script_stays_new(context, script->rules);
+    struct script_intervals *intervals = script_intervals_new(context, script->rules);
     struct decisions *decisions = NULL;
-    *homes = choose_homes(context, stays);
+    *homes = choose_homes(context, intervals);
     g_autofree int64_t *room = g_new(int64_t, context->accesses->moment_count);
     struct scripting s = {.context = context,
                           .script = script,
                           .homes = *homes,
-                          .stays = stays,
+                          .intervals = intervals,
                           .room = room,
                           .moments = context->accesses->moment_count};
     take_room(&s);
@@ -418,7 +424,7 @@ struct decisions *script_decide(const struct strategy_context *context, const st
         fetch_ahead(&s);
         decisions = make_decisions(&s);
     }
-    script_stays_free(stays);
+    script_intervals_free(intervals);
     return decisions;
 }
 

@@ -129,7 +129,7 @@ static uint8_t *find_host_used(const struct accesses *accesses)
 
 /* Where they may leave, they do so behind their layer, and come back for its backward: as offloaded
  * checkpoints do in systems that put the optimizer on the host. */
-static const struct script_rule activations_rule = {.stays = false};
+static const struct script_rule activations_rule = {.retained = false};
 
 static struct decisions *decide_by_rules(const struct strategy_context *context,
                                          const struct strategy_ops *ops, uint32_t look_ahead,

@@ -80,7 +80,7 @@ struct script_rule updates_offload_rule(const struct strategy_context *context, 
 {
     (void)context;
     (void)chunk;
-    return (struct script_rule){.stays = true, .offloads = true, .early = true};
+    return (struct script_rule){.retained = true, .offloads = true, .early = true};
 }
 
 struct script_rule updates_blocking_rule(const struct strategy_context *context, uint32_t chunk)
