@@ -1,6 +1,6 @@
-/* AdamW with decoupled weight decay (Loshchilov, Hutter, ICLR 2019), one element: the one body that
- * every device and every variant runs. Explicit fmaf, IEEE division and square root: the same bits
- * wherever it runs and however a tensor is cut. */
+/* AdamW with decoupled weight decay (Loshchilov, Hutter, ICLR 2019), for one element. Every device
+ * and every variant compiles this function. It uses explicit fmaf, IEEE division and square root,
+ * so it gives the same bits wherever it runs and however a tensor is cut. */
 #ifndef PSTAR_ENGINE_ADAMW_H
 #define PSTAR_ENGINE_ADAMW_H
 
@@ -15,8 +15,7 @@ struct adamw_options {
 };
 
 /* What one step needs, computed once on the host in fp64 and rounded once. No factor is negated
- * later: processors that can do so within a fused product do it to a NaN's sign too, or not,
- * depending on the instruction. */
+ * later: some processors' fused products would negate a NaN's sign too, others would not. */
 struct adamw_step {
     float gradient_scale;
     float beta1, one_minus_beta1;
@@ -27,8 +26,8 @@ struct adamw_step {
     float epsilon;
 };
 
-/* The factor of clip_grad_norm_ (PyTorch): clip / (norm + 1e-6), at most 1, where `squares` is the
- * norm's square. */
+/* Returns the factor of clip_grad_norm_ (PyTorch): clip / (norm + 1e-6), at most 1. `squares` is
+ * the square of the norm. */
 HOST_DEVICE static inline double adamw_clip(double squares, double clip)
 {
     double scale = clip / (sqrt(squares) + 1e-6);
@@ -51,7 +50,7 @@ static inline struct adamw_step adamw_step_of(const struct adamw_options *option
     };
 }
 
-/* The new value of a parameter; its moments are updated in place. */
+/* Returns the new value of a parameter, and updates its moments in place. */
 HOST_DEVICE static inline float adamw_element(const struct adamw_step *s, float param,
                                               float gradient, float *exp_avg, float *exp_avg_sq)
 {

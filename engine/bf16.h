@@ -1,5 +1,5 @@
-/* bf16: the upper half of an fp32. Rounding is to nearest, ties away from zero in magnitude, so
- * that the half kept and the half dropped together give the fp32 back exactly. */
+/* bf16 is the upper half of an fp32. Rounding is to nearest, ties away from zero in magnitude, so
+ * that the half that is kept and the half that is dropped together give the fp32 back exactly. */
 #ifndef PSTAR_ENGINE_BF16_H
 #define PSTAR_ENGINE_BF16_H
 
@@ -17,8 +17,9 @@ HOST_DEVICE static inline float bf16_widen(uint16_t half)
     return value;
 }
 
-/* A NaN stays a NaN (made quiet): adding to its bits could carry into an infinity or a number. The
- * halves are computed on apart, here and in bf16_join: registers hold twice as many of them. */
+/* A NaN stays a NaN and becomes quiet, because adding to its bits could carry into an infinity or a
+ * number. Here and in bf16_join the halves are computed separately, since registers hold twice as
+ * many of them. */
 HOST_DEVICE static inline uint16_t bf16_round(float value)
 {
     uint32_t bits;
@@ -28,7 +29,7 @@ HOST_DEVICE static inline uint16_t bf16_round(float value)
     return isnan(value) ? quiet : rounded;
 }
 
-/* The half that rounding drops. */
+/* Returns the half that rounding drops. */
 HOST_DEVICE static inline uint16_t bf16_rest(float value)
 {
     uint32_t bits;
@@ -36,9 +37,9 @@ HOST_DEVICE static inline uint16_t bf16_rest(float value)
     return (uint16_t)bits;
 }
 
-/* The fp32 that bf16_round and bf16_rest came from: where the rest is half or more, rounding went
- * up. Exact for every number and both infinities; a NaN comes back quiet, as arithmetic would make
- * it. */
+/* Returns the fp32 that bf16_round and bf16_rest came from. Where the rest is half or more,
+ * rounding went up. Exact for every number and both infinities; a NaN comes back quiet, as
+ * arithmetic would make it. */
 HOST_DEVICE static inline float bf16_join(uint16_t half, uint16_t rest)
 {
     bool is_nan = (half & 0x7fffu) > 0x7f80u;

@@ -1,9 +1,11 @@
-/* A device: memory that operators reach, host memory that they do not, and what connects the two.
+/* A device: memory that operators reach, host memory that they do not reach, and the link between
+ * the two.
  *
- * One vtable a device. Work goes into the queues of chunks/residency/mover.h, each in order; a
- * ticket is the place of a piece of work in its queue, from 1. Addresses are bytes from the start
- * of the arena or of the host pool: pointers stay inside the device. Unless said otherwise
- * functions are called by one thread, the one that opened the device. */
+ * Each device is one table of functions. Work goes into the queues of chunks/residency/mover.h, and
+ * each queue runs in order; a ticket is the place of a piece of work in its queue, from 1.
+ * Addresses are bytes from the start of the arena or of the host pool: pointers stay inside the
+ * device. Functions are called by one thread, the one that opened the device, unless their comment
+ * says otherwise. */
 #ifndef PSTAR_ENGINE_DEVICE_H
 #define PSTAR_ENGINE_DEVICE_H
 
@@ -17,28 +19,28 @@ struct annotate;
 
 struct device_options {
     uint64_t arena_bytes, host_pool_bytes;
-    double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
-    uint32_t threads;          /* for operators on the device; 0: all that may be used for them */
-    /* [host_cut_count] where things begin in the host pool, ascending: on a machine whose memory
-     * lies in several places each of them is spread by itself (engine/host/cores.h). The caller's.
-     */
+    double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
+    uint32_t threads;          /* for operators on the device; 0 for all that may be used */
+    /* [host_cut_count] where tensors begin in the host pool, ascending. On a machine whose memory
+     * lies in several places each of them is spread on its own (engine/host/cores.h). The caller
+     * owns the array. */
     const uint64_t *host_cuts;
     uint32_t host_cut_count;
-    /* For copies, by a device that no profiler watches; NULL: nobody listens. Outlives it. */
+    /* Told of copies by a device that no profiler watches. May be NULL; must outlive the device. */
     const struct annotate *annotate;
 };
 
-/* What went over the link since the device was opened, counted by those who copied, at the end of
- * each copy. */
+/* What went over the link since the device was opened. A copy is counted when it ends, by the code
+ * that makes it. */
 struct device_traffic {
     uint64_t bytes[MOVER_QUEUES], copies[MOVER_QUEUES];
 };
 
 /* A device's own memory, in bytes. */
 struct device_capacity {
-    uint64_t bytes; /* that an arena can have at most */
-    /* Of the rest: what the driver, libraries and other programs hold, and the device's buffers
-     * beside the arena. 0 where memory is the host's. */
+    uint64_t bytes; /* the most that an arena can have */
+    /* The rest: what the driver, libraries and other programs hold, and the device's buffers beside
+     * the arena. 0 if the memory is the host's. */
     uint64_t library_bytes;
 };
 
@@ -47,9 +49,9 @@ struct device {
 };
 
 enum device_error {
-    DEVICE_ERROR_NONE_HERE, /* no such device, or no driver for it */
+    DEVICE_ERROR_NONE_HERE, /* there is no such device, or no driver for it */
     DEVICE_ERROR_MEMORY,
-    DEVICE_ERROR_MODEL, /* no operators for such a model */
+    DEVICE_ERROR_MODEL, /* the device has no operators for the model */
     DEVICE_ERROR_WORK   /* queued work failed */
 };
 #define DEVICE_ERROR device_error_quark()
@@ -58,60 +60,62 @@ GQuark device_error_quark(void);
 struct device_ops {
     const char *name; /* as in --device */
 
-    /* Whether the device has operators for the model; fails with DEVICE_ERROR_MODEL where not. */
+    /* Returns whether the device has operators for the model. Fails with DEVICE_ERROR_MODEL if not.
+     */
     bool (*supports)(const struct model_config *config, GError **error);
-    /* The device's name, free with g_free, and its memory as measured now. DEVICE_ERROR_NONE_HERE
-     * where there is no such device. */
+    /* Returns the device's name, free with g_free, and measures its memory. Fails with
+     * DEVICE_ERROR_NONE_HERE if there is no such device. */
     char *(*describe)(struct device_capacity *capacity, GError **error);
-    /* Takes all memory at once, zeroed. DEVICE_ERROR_MEMORY where the machine has not that much. */
+    /* Takes all memory at once, zeroed. Fails with DEVICE_ERROR_MEMORY if the machine has less. */
     struct device *(*open)(const struct device_options *options, GError **error);
-    /* Completes what is queued first. */
+    /* Completes the queued work first. */
     void (*close)(struct device *device);
 
     /* Queues a copy in the direction of `queue`, MOVER_H2D or MOVER_D2H. */
     mover_ticket (*copy)(struct device *device, enum mover_queue queue, uint64_t device_address,
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after);
-    /* Within the arena, in the compute queue; the ranges may overlap. */
+    /* Queues a move within the arena, in the compute queue. The ranges may overlap. */
     mover_ticket (*move)(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
                          const struct mover_after *after);
-    /* Bytes that the caller has go to the arena, in the compute queue; they are taken at once. */
+    /* Queues, in the compute queue, a copy of the caller's bytes to the arena. It takes the bytes
+     * before it returns. */
     mover_ticket (*send)(struct device *device, uint64_t to, uint64_t bytes, const void *from,
                          const struct mover_after *after);
-    /* Runs an operator on the arena, in the compute queue; its scalar results are valid when the
-     * ticket is complete, and lie in memory of `scalars`. */
+    /* Runs an operator on the arena, in the compute queue. Its scalar results lie in memory of
+     * `scalars`, and are valid when the ticket is complete. */
     mover_ticket (*compute)(struct device *device, const struct operation *operation,
                             const struct mover_after *after);
-    /* The same on the host pool, in the host's queue. The operation is copied. */
+    /* Runs an operator on the host pool, in the host's queue. Copies the operation. */
     mover_ticket (*compute_on_host)(struct device *device, const struct operation *operation,
                                     const struct mover_after *after);
-    /* Queues, in the compute queue, what adamw_clip gives for the sum of squares[count], in order:
-     * *scale is valid when the ticket is complete, and for updates on the device that are queued
-     * later. All are memory of `scalars`. */
+    /* Queues, in the compute queue, adamw_clip of the sum of squares[count], in order. *scale is
+     * valid when the ticket is complete, and for updates on the device that are queued later. All
+     * three are memory of `scalars`. */
     mover_ticket (*clip)(struct device *device, const double *squares, uint32_t count, double clip,
                          double *scale, const struct mover_after *after);
-    /* A place in the host's queue that is reached when `after` is complete. */
+    /* Returns a ticket of the host's queue that is complete when `after` is. */
     mover_ticket (*join_on_host)(struct device *device, const struct mover_after *after);
     /* Returns when the work is complete. */
     void (*wait)(struct device *device, const struct mover_after *after);
-    /* Returns when all work is. */
+    /* Returns when all work is complete. */
     void (*drain)(struct device *device);
 
-    /* `count` numbers for the results of operators, 0 at first; the device's, until it is closed.
-     */
+    /* Returns `count` numbers for the results of operators, 0 at first. The device owns them until
+     * it is closed. */
     double *(*scalars)(struct device *device, uint32_t count);
-    /* Fails with DEVICE_ERROR_WORK where work that was waited for has failed. */
+    /* Fails with DEVICE_ERROR_WORK if work that was waited for has failed. */
     bool (*check)(struct device *device, GError **error);
 
-    /* Seconds in which the compute queue, or the caller of wait, waited for others, since the
-     * device was opened; of waits that are over. Does not wait itself. */
+    /* Returns the seconds since the device was opened in which the compute queue, or the caller of
+     * wait, waited for other queues. Counts waits that are over, and does not wait itself. */
     double (*stall_seconds)(struct device *device);
-    /* Nothing may be queued. */
+    /* Call only while nothing is queued. */
     struct device_traffic (*traffic)(const struct device *device);
-    /* Operations a second of a large matrix product: what the device can do at best; 0 where that
-     * cannot be tried. Takes a fraction of a second. */
+    /* Returns the operations a second of a large matrix product, which is the best that the device
+     * can do, or 0 if that cannot be measured. Takes a fraction of a second. */
     double (*peak_flops)(struct device *device, enum model_precision precision);
 
-    /* Direct access for loading and saving; queued work on these bytes must be complete. */
+    /* Direct access, for loading and saving. Queued work on these bytes must be complete. */
     void (*read)(struct device *device, enum device_memory memory, uint64_t address, uint64_t bytes,
                  void *to);
     void (*write)(struct device *device, enum device_memory memory, uint64_t address,

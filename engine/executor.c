@@ -41,7 +41,8 @@ static uint64_t staging_address(const struct executor *x, uint32_t moment)
     return x->plan->staging_address + x->staging.offset[x->staging.place[moment]];
 }
 
-/* An update on the host finds a gradient that is a buffer where it was copied to. */
+/* Returns where the operator finds or leaves the gradient. An update on the host finds a gradient
+ * that is a buffer in its staging place. */
 static uint64_t gradient_address(const struct executor *x, uint32_t moment, int i,
                                  const struct operation_tensor *tensor)
 {
@@ -92,8 +93,8 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
     operation->masked = buffer_address(x, op->masked);
 }
 
-/* On the host the embedding has buffers: its output, or that one's gradient, is staged; and updates
- * may have one, their gradient: gradient_address. */
+/* On the host the embedding has a buffer, its output or the gradient of its output, which is
+ * staged. An update may have one, its gradient: see gradient_address. */
 static void stage_buffers(const struct executor *x, uint32_t moment, struct operation *operation)
 {
     for (int i = 0; i < 4; i++)
@@ -131,7 +132,7 @@ static struct operation describe(struct executor *x, uint32_t moment, bool on_ho
 
 /* ---- between operators ---- */
 
-/* The micro-batch's tokens go to the device with its first operator. */
+/* Sends the micro-batch's tokens to the device with its first operator. */
 static void send_tokens(struct executor *x, const struct model_operator *op,
                         const struct mover_after *after)
 {
@@ -140,7 +141,8 @@ static void send_tokens(struct executor *x, const struct model_operator *op,
                       x->step.tokens + 2 * rows(x) * op->micro_batch, after);
 }
 
-/* Before the first update. The norm is the device's to wait for: what follows can be queued. */
+/* Called before the first update. The device waits for the norm, so that later work can be
+ * queued. */
 static void begin_update(struct executor *x)
 {
     struct device *device = device_of(x);
@@ -153,7 +155,8 @@ static void begin_update(struct executor *x)
 
 /* ---- running ---- */
 
-/* A collector's range is the caller's: with one, every operator is waited for. */
+/* A collector's ranges are those of the calling thread. With a collector, the thread therefore
+ * waits for every operator. */
 static mover_ticket run_on_device(struct executor *x, uint32_t moment,
                                   const struct mover_after *after)
 {
@@ -172,8 +175,8 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     return done.queue[MOVER_COMPUTE];
 }
 
-/* The gradient of the embedding's output, or of an update's tensor, comes down before the operator
- * runs. */
+/* Brings the gradient of the embedding's output, or of an update's tensor, to the host before the
+ * operator runs. */
 static struct mover_after bring_down(struct executor *x, uint32_t moment,
                                      const struct mover_after *after, mover_ticket *received)
 {
@@ -189,7 +192,7 @@ static struct mover_after bring_down(struct executor *x, uint32_t moment,
     return arrived;
 }
 
-/* The output goes up after it; the ticket covers that. */
+/* Sends the output to the device after the operator. The returned ticket covers the copy. */
 static mover_ticket send_up(struct executor *x, uint32_t moment, mover_ticket computed,
                             const struct mover_after *after)
 {

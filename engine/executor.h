@@ -1,6 +1,6 @@
-/* Runs the operators of an iteration on a device: resolves their tensors through the residency
- * manager and their buffers through the activations, and keeps what passes between them outside of
- * both: losses, the gradient's norm, the step's constants. */
+/* Runs the operators of an iteration on a device. It resolves their tensors through the residency
+ * manager and their buffers through the activations, and keeps what operators pass on outside of
+ * both: losses, the gradient's norm and the step's constants. */
 #ifndef PSTAR_ENGINE_EXECUTOR_H
 #define PSTAR_ENGINE_EXECUTOR_H
 
@@ -11,15 +11,16 @@
 #include "engine/tensor_use.h"
 #include "engine/train/annotate.h"
 
-/* What one iteration, or one forward pass, depends on besides the model. */
+/* What an iteration or a forward pass depends on besides the model. */
 struct executor_step {
-    const uint32_t *tokens;     /* [micro_batches][2, N]: inputs, then targets */
-    uint64_t seed;              /* of dropout */
-    uint32_t first_pass;        /* micro-batches since the start of training */
-    bool training;              /* false: forward only, without dropout */
-    struct adamw_options adamw; /* its gradient_scale is 1: clipping has one beside */
-    uint64_t update;            /* of AdamW: steps, this one included */
-    double clip;                /* greatest norm of the gradient; 0: none */
+    const uint32_t *tokens; /* [micro_batches][2, N]: inputs, then targets */
+    uint64_t seed;          /* of dropout */
+    uint32_t first_pass;    /* micro-batches since the start of training */
+    bool training;          /* false: forward only, without dropout */
+    struct adamw_options
+        adamw;       /* its gradient_scale is 1, because clipping has a factor of its own */
+    uint64_t update; /* AdamW's steps, this one included */
+    double clip;     /* greatest norm of the gradient; 0 for no clipping */
 };
 
 struct executor {
@@ -30,28 +31,28 @@ struct executor {
     struct chunk_mover *mover;
     struct activations *activations;
     struct tensor_use *use;
-    struct annotate *annotate; /* NULL: nobody listens */
+    struct annotate *annotate; /* may be NULL */
 
     struct executor_step step;
-    double *norms;  /* [tensor_count] sums of squares of finished gradients; the device's */
-    double *losses; /* [micro_batches]; the device's */
+    double *norms;  /* [tensor_count] sums of squares of finished gradients; the device owns them */
+    double *losses; /* [micro_batches]; the device owns them */
     struct adamw_step adamw;
-    double *gradient_scale;      /* of clipping; the device's */
-    mover_ticket clipped;        /* gradient_scale is this step's */
-    bool updating;               /* adamw and gradient_scale are this step's, or will be */
+    double *gradient_scale;      /* of clipping; the device owns it */
+    mover_ticket clipped;        /* when it is complete, gradient_scale is this step's */
+    bool updating;               /* adamw is this step's, and gradient_scale is or will be */
     struct mover_after computed; /* the last operators of forward and backward */
-    GError *error;               /* the first; operators after it do nothing */
+    GError *error;               /* the first error; later operators do nothing */
 };
 
 /* For chunk_mover.run; `executor` is a struct executor. */
 mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after,
                           mover_ticket *received);
 
-/* The norm of the whole gradient, over tensors in the model's order, once every operator that
- * finishes one has been waited for. */
+/* Returns the norm of the whole gradient, summed over tensors in the model's order. Every operator
+ * that finishes a gradient must have been waited for. */
 double executor_gradient_norm(const struct executor *executor);
 
-/* Returns when the losses and the activations of what ran so far are there. */
+/* Returns when the losses and the activations of all operators so far are there. */
 void executor_wait(const struct executor *executor);
 
 #endif

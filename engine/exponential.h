@@ -1,5 +1,5 @@
-/* exp in fp32 without a library call, so that loops over it vectorise: within 2 units in the last
- * place. */
+/* exp in fp32 without a library call, so that loops over it vectorise. The result is within 2 units
+ * in the last place. */
 #ifndef PSTAR_ENGINE_EXPONENTIAL_H
 #define PSTAR_ENGINE_EXPONENTIAL_H
 
@@ -8,12 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 
-/* 0 below the smallest normal number; defined for x <= 88 and for minus infinity. exp(x) =
- * 2^n exp(r), r = x - n ln 2 in [-ln 2 / 2, ln 2 / 2], exp(r) by its Taylor polynomial of degree 7
- * (remainder below 6e-9). */
+/* Returns 0 below the smallest normal number. Defined for x <= 88 and for minus infinity. exp(x) =
+ * 2^n exp(r), where r = x - n ln 2 lies in [-ln 2 / 2, ln 2 / 2] and exp(r) is its Taylor
+ * polynomial of degree 7 (remainder below 6e-9). */
 HOST_DEVICE static inline float exponential(float x)
 {
-    const float shift = 0x1.8p23f; /* adding it rounds to an integer, in the low bits */
+    const float shift = 0x1.8p23f; /* adding it rounds to an integer in the low bits */
     const float smallest = -87.3365448f;
     float clamped = x < smallest ? smallest : x;
     float shifted = fmaf(clamped, 0x1.715476p0f, shift);

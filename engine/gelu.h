@@ -1,6 +1,6 @@
-/* GELU in its tanh form (Hendrycks, Gimpel 2016): with u = sqrt(2/pi) (x + 0.044715 x^3),
- * (1 + tanh u) / 2 = 1 / (1 + exp(-2u)) = s, so y = x s and y' = s + x s (1 - s) 2u'. The one body
- * of all devices. */
+/* GELU in its tanh form (Hendrycks, Gimpel 2016). With u = sqrt(2/pi) (x + 0.044715 x^3) and s = (1
+ * + tanh u) / 2 = 1 / (1 + exp(-2u)), y = x s and y' = s + x s (1 - s) 2u'. All devices compile
+ * these functions. */
 #ifndef PSTAR_ENGINE_GELU_H
 #define PSTAR_ENGINE_GELU_H
 

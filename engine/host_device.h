@@ -1,4 +1,4 @@
-/* Marks the functions of headers that kernels of the CUDA device call too. */
+/* Marks functions in headers that the CUDA device's kernels call too. */
 #ifndef PSTAR_ENGINE_HOST_DEVICE_H
 #define PSTAR_ENGINE_HOST_DEVICE_H
 

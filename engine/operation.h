@@ -1,4 +1,4 @@
-/* One operator with its operands resolved to addresses, as a device is handed it. */
+/* One operator with its operands resolved to addresses, as a device receives it. */
 #ifndef PSTAR_ENGINE_OPERATION_H
 #define PSTAR_ENGINE_OPERATION_H
 
@@ -10,11 +10,12 @@ struct operation_tensor {
     uint64_t address[TRACE_LISTS];
     uint64_t gradient; /* in TRACE_GRAD, over the parameter, or a buffer: see model_gradient */
     uint64_t elements;
-    double *norm; /* where the sum of the squares of its finished gradient goes; NULL: not due */
+    double *norm; /* where the sum of the squares of its finished gradient goes; NULL if it is not
+                     due */
 };
 
-/* Addresses are bytes from the start of the arena, or of the host pool for an operator on the host;
- * all but tensors' are NO_ADDRESS where the operator has no such operand. */
+/* Addresses are bytes from the start of the arena, or of the host pool for an operator on the host.
+ * An address is NO_ADDRESS if the operator has no such operand. */
 struct operation {
     const struct model_operator *op;
     const struct model_config *config;
@@ -24,14 +25,15 @@ struct operation {
     uint64_t in[4], out[2]; /* buffers */
     uint64_t workspace, masked;
 
-    const uint32_t *tokens;  /* [B, T] for operators on the host; others have a buffer */
+    const uint32_t *
+        tokens; /* [2, B, T]: inputs and targets, for operators on the host; others have a buffer */
     uint64_t seed;           /* of dropout */
     uint32_t pass;           /* micro-batches since the start of training */
-    bool training;           /* false: no dropout, and the logits stay what they are */
+    bool training;           /* false: no dropout, and the logits stay as they are */
     double *loss;            /* MODEL_LOSS: mean over the micro-batch's rows */
     struct adamw_step adamw; /* MODEL_UPDATE */
-    /* MODEL_UPDATE: where `clip` of the device leaves the factor of the gradient, read when the
-     * operator runs; NULL: adamw's own. */
+    /* MODEL_UPDATE: where `clip` of the device leaves the gradient's factor, which is read when the
+     * operator runs. NULL: the factor is adamw's. */
     const double *gradient_scale;
 };
 

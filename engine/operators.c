@@ -2,8 +2,8 @@
 
 #include <glib.h>
 
-/* An operation with what its model, its job and its kind say of it. N rows, H width. It must not
- * move: `dropout` points into it. */
+/* An operation, with what its model and its job say of it. N rows, H width. It must not move,
+ * because `dropout` points into it. */
 struct call {
     struct operators *operators;
     const struct kernels *kernels;
@@ -15,7 +15,7 @@ struct call {
     enum model_gradient layout;
     uint32_t B, T, N, H;
     struct kernel_dropout storage;
-    const struct kernel_dropout *dropout; /* NULL without */
+    const struct kernel_dropout *dropout; /* may be NULL */
 };
 
 typedef void run_kind(const struct call *call);
@@ -59,15 +59,15 @@ static enum kernel_gradient gradient_kind(const struct call *call, bool add)
     return add ? KERNEL_GRADIENT_ADD_BF16 : KERNEL_GRADIENT_SET_BF16;
 }
 
-/* Inputs of the micro-batch, which its targets follow. They come from buffer `i`, or on the host
- * from the operation. */
+/* Returns the micro-batch's inputs, which its targets follow: buffer `i`, or on the host the
+ * operation's tokens. */
 static const uint32_t *tokens(const struct call *call, int i)
 {
     const uint32_t *buffer = in(call, i);
     return buffer ? buffer : call->operation->tokens;
 }
 
-/* Sums the squares of a complete gradient where its norm is due. */
+/* Sums the squares of a complete gradient if its norm is due. */
 static void sum_squares(const struct call *call, int i)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[i];
@@ -87,7 +87,7 @@ static void embed_forward(const struct call *call)
                                  call->dropout, out(call, 0));
 }
 
-/* On the host the order is no part of any budget: it is as small as the tokens. */
+/* On the host the order is part of no budget, because it is as small as the tokens. */
 static uint64_t *order_of_tokens(const struct call *call)
 {
     struct operators *operators = call->operators;
@@ -103,7 +103,7 @@ static uint64_t *order_of_tokens(const struct call *call)
 
 static void embed_backward(const struct call *call)
 {
-    /* The classifier's gradient of tied weights is there already. */
+    /* With tied weights the classifier's gradient is there already. */
     bool add_tokens = call->op->accumulate || call->config->tied;
     uint64_t *order = order_of_tokens(call);
     call->kernels->embed_order(call->context, call->N, tokens(call, 1), order);

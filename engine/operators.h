@@ -5,10 +5,10 @@
 #include "engine/kernels.h"
 #include "engine/operation.h"
 
-/* For one thread at a time. Begin with the first three set and the others zero. */
+/* For one thread at a time. Set the first three fields and begin with zeros in the others. */
 struct operators {
     const struct kernels *kernels;
-    const void *context; /* of the kernels */
+    const void *context; /* the kernels' context */
     uint8_t *memory;     /* the arena, or the host pool for operators on the host */
     uint64_t *order;     /* [order_rows] workspace of the embedding's backward on the host; grows
                             with the first use. Free with g_free */

@@ -21,7 +21,7 @@ uint32_t random_word(const struct random_stream *stream, uint64_t element)
     return words[within / LANES];
 }
 
-/* 2^-32 (word + 1/2): never 0 nor 1. */
+/* Returns 2^-32 (word + 1/2), which is never 0 or 1. */
 static double unit(uint32_t word)
 {
     return (word + 0.5) * 0x1p-32;
@@ -47,7 +47,7 @@ static void normal_tile(const struct random_stream *stream, uint64_t tile, doubl
     }
 }
 
-/* The tile's elements that lie in [first, first + count). */
+/* Copies the tile's elements that lie in [first, first + count). */
 static void copy_tile(const struct random_stream *stream, uint64_t tile, double deviation,
                       uint64_t first, uint64_t count, float *values)
 {

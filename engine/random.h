@@ -1,6 +1,6 @@
 /* Random words by counter (Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as
  * easy as 1, 2, 3", SC 2011). A word depends on its stream and its place in it alone, so any
- * thread, any order of execution and a recomputation draw the same ones. */
+ * thread, any order of execution and a recomputation draw the same words. */
 #ifndef PSTAR_ENGINE_RANDOM_H
 #define PSTAR_ENGINE_RANDOM_H
 
@@ -9,7 +9,7 @@
 
 enum { RANDOM_TILE = 64 }; /* words that are drawn together */
 
-/* Philox4x32's constants, for those who compute tiles of words at once. */
+/* Philox4x32's constants, for code that computes tiles of words at once. */
 #define RANDOM_ROUNDS       10
 #define RANDOM_MULTIPLIER_0 0xD2511F53u
 #define RANDOM_MULTIPLIER_1 0xCD9E8D57u
@@ -19,10 +19,11 @@ enum { RANDOM_TILE = 64 }; /* words that are drawn together */
 struct random_stream {
     uint64_t seed; /* of the run */
     uint32_t pass; /* micro-batches since the start of training; 0 for initialisation */
-    uint32_t site; /* what draws: an operator's dropout_site, a tensor's index; unique in a pass */
+    uint32_t
+        site; /* what draws: an operator's dropout_site or a tensor's index; unique in a pass */
 };
 
-/* Philox's ten rounds on one counter. */
+/* Runs Philox's ten rounds on one counter. */
 HOST_DEVICE static inline void random_philox(const uint32_t counter[4], const uint32_t key[2],
                                              uint32_t out[4])
 {
@@ -43,13 +44,13 @@ HOST_DEVICE static inline void random_philox(const uint32_t counter[4], const ui
     out[3] = c3;
 }
 
-/* The word of one element. Element e lies in tile e / 64, at 16*w + l within it: word w of the
- * counter {16*tile + l, site, pass}, the order in which vector registers produce a tile of 64. */
+/* Returns the word of one element. Element e lies in tile e / 64 at 16*w + l, and has word w of the
+ * counter {16*tile + l, site, pass}. Vector registers produce a tile of 64 in this order. */
 uint32_t random_word(const struct random_stream *stream, uint64_t element);
 
-/* `count` values of the normal distribution with mean 0, for the elements first, first + 1, ...:
- * Box-Muller in fp64 on the words of the element's tile, rounded to fp32. A value depends on its
- * stream and its element alone. */
+/* Draws `count` values of the normal distribution with mean 0, for the elements first, first + 1,
+ * ... It uses Box-Muller in fp64 on the words of the element's tile, rounded to fp32. A value
+ * depends on its stream and its element alone. */
 void random_normal(const struct random_stream *stream, uint64_t first, uint64_t count,
                    double deviation, float *values);
 

@@ -100,7 +100,7 @@ void cpu_parallel(const struct cpu_context *cpu, simd_loop *loop, const void *ar
     for (uint64_t part = 0; part < threads; part++) {
         uint64_t first = part * grains / threads * grain;
         uint64_t end = (part + 1) * grains / threads * grain;
-        /* Each time: which thread has which part is the runtime's choice. */
+        /* Binds at every call, because OpenMP chooses which thread has which part. */
         if (cpu->nodes)
             cores_bind(&cpu->nodes->cores[nodes_of_part(cpu->nodes, part, threads)]);
         loop(arguments, first, end < items ? end : items);

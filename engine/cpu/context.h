@@ -1,4 +1,4 @@
-/* The inside of struct cpu_context, for the files of this folder and their tests. */
+/* What the files of this folder and their tests know of a struct cpu_context. */
 #ifndef PSTAR_ENGINE_CPU_CONTEXT_H
 #define PSTAR_ENGINE_CPU_CONTEXT_H
 
@@ -12,18 +12,18 @@ struct cpu_context {
     struct matmul_library *matmul;
 };
 
-/* A context with one of cpu_simd_list's tables. */
+/* Makes a context that uses one of cpu_simd_list's tables. */
 struct cpu_context *cpu_context_with(unsigned threads, const struct cpu_simd *simd);
 
 /* Runs `loop` over [0, items), each thread on one range that begins at a multiple of `grain`. */
 void cpu_parallel(const struct cpu_context *cpu, simd_loop *loop, const void *arguments,
                   uint64_t items, uint64_t grain);
 
-/* The same where items differ in work: a free thread takes the next. */
+/* Runs `loop` over [0, items) where items differ in work: a free thread takes the next item. */
 void cpu_parallel_uneven(const struct cpu_context *cpu, simd_loop *loop, const void *arguments,
                          uint64_t items);
 
-/* NULL: none. */
+/* `dropout` may be NULL. */
 struct simd_dropout cpu_dropout_of(const struct kernel_dropout *dropout);
 
 #endif

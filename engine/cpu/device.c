@@ -1,4 +1,5 @@
-/* The device of a machine without one: an arena in its memory, and threads that copy. */
+/* The CPU device: for machines without a GPU. It has an arena in the host's memory, and threads
+ * that copy. */
 #include "engine/device.h"
 
 #include "engine/cpu/kernels.h"
@@ -19,7 +20,7 @@ struct cpu_device {
     struct nodes *nodes; /* of the host's cores */
     struct queues *queues;
     struct link link[MOVER_QUEUES];        /* H2D and D2H */
-    struct host_operators *compute, *host; /* on the arena, on the host pool */
+    struct host_operators *compute, *host; /* of the arena, of the host pool */
     uint32_t threads;                      /* of compute */
     GPtrArray *scalars;                    /* of double arrays */
     const struct annotate *annotate;
@@ -87,7 +88,7 @@ static char *describe(struct device_capacity *capacity, GError **error)
     return cpu_describe(&capacity->bytes);
 }
 
-/* Threads inherit their creator's cores: the kernels' are created at the first operator. */
+/* Threads inherit their creator's cores. The kernels' threads are created at the first operator. */
 static struct device *cpu_open(const struct device_options *options, GError **error)
 {
     struct cpu_device *cpu = g_new0(struct cpu_device, 1);
@@ -208,7 +209,7 @@ static double *cpu_scalars(struct device *device, uint32_t count)
     return scalars;
 }
 
-/* Nothing here can fail and leave the program running. */
+/* On this device nothing fails without ending the program. */
 static bool cpu_check(struct device *device, GError **error)
 {
     (void)device, (void)error;
@@ -238,7 +239,7 @@ static double seconds_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The best of a few products of matrices that fit the caches' last level. */
+/* Takes the best of a few products of matrices that fit the last level of the caches. */
 static double cpu_peak_flops(struct device *device, enum model_precision precision)
 {
     enum { N = 1024, TRIES = 8 };

@@ -1,6 +1,5 @@
-/* The kernels: each is a loop of engine/cpu/simd over the threads of a context, or a matrix
- * product.
- */
+/* Each kernel runs a loop of engine/cpu/simd on the threads of a context, or calls a matrix
+ * product. */
 #include "engine/cpu/context.h"
 
 /* ---- embedding ---- */
@@ -28,7 +27,7 @@ static void sift_down(uint64_t *heap, uint32_t root, uint32_t count)
     heap[root] = value;
 }
 
-/* Heap sort: in place, where the C library's qsort may allocate. */
+/* Heap sort, because it sorts in place; the C library's qsort may allocate. */
 void cpu_embed_order(const void *context, uint32_t N, const uint32_t *tokens, uint64_t *order)
 {
     (void)context;
@@ -44,7 +43,7 @@ void cpu_embed_order(const void *context, uint32_t N, const uint32_t *tokens, ui
     }
 }
 
-/* Rows [first, V) of a gradient that is set become zero. */
+/* Clears rows [first, rows) of a gradient that is overwritten. */
 static void clear_rows(enum kernel_gradient gradient, uint32_t first, uint32_t rows, uint32_t H,
                        void *rows_of)
 {
@@ -131,7 +130,8 @@ void cpu_linear_backward_input(const void *context, enum model_precision precisi
     matmul_run(cpu->matmul, &shape, dy, weight, NULL, dx);
 }
 
-/* c = a b in fp32: in `gradient`, or in the workspace for a gradient that is rounded once. */
+/* Computes c = a^T b in fp32, either in dweight or in the workspace. The sums in the workspace are
+ * then rounded into dweight. */
 static void weight_gradient(const struct cpu_context *cpu, struct matmul_shape shape, const void *a,
                             const void *b, enum kernel_gradient gradient, float *workspace,
                             void *dweight, double *squares)
@@ -293,7 +293,9 @@ void cpu_attention_backward(const void *context, enum model_precision precision,
 
 /* ---- loss ---- */
 
-enum { LOSS_BLOCKS = 64 }; /* of rows: the order of the sum, whatever the threads */
+enum {
+    LOSS_BLOCKS = 64
+}; /* of rows: the order of the sum does not depend on the number of threads */
 
 static double mean_loss(const struct cpu_context *cpu, simd_loop *loop, struct simd_loss arguments)
 {
@@ -340,7 +342,7 @@ void cpu_loss_backward(const void *context, enum model_precision precision, uint
 
 enum { GRAIN = 1024 }; /* elements that a thread takes at least */
 
-/* Blocks depend on the number of elements alone: so does the order of the sum. */
+/* The blocks depend on the number of elements alone, and so does the order of the sum. */
 static double sum_of_blocks(const struct cpu_context *cpu, simd_loop *loop,
                             struct simd_squares arguments)
 {

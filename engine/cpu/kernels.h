@@ -1,28 +1,30 @@
-/* The kernels of the CPU device and of operators on the host: see engine/kernels.h. They run when
- * they are called. */
+/* The kernels of the CPU device and of operators on the host (see engine/kernels.h). They have run
+ * when they return. */
 #ifndef PSTAR_ENGINE_CPU_KERNELS_H
 #define PSTAR_ENGINE_CPU_KERNELS_H
 
 #include "engine/host/cores.h"
 #include "engine/kernels.h"
 
-/* Threads, the vector extension in use, and the matrix products made so far, one a shape. For one
- * caller at a time; callers on several threads (device, host optimizer) each make their own. */
+/* The threads, the vector extension in use, and the matrix products made so far, one for each
+ * shape. Only one thread may call with a context at a time; the device and the host's optimizer
+ * each have their own. */
 struct cpu_context;
 
 /* `threads` >= 1. Free with cpu_context_free. */
 struct cpu_context *cpu_context_new(unsigned threads);
-/* From now on threads run on the nodes that their parts are for, which outlive the context. NULL:
- * wherever the system has them. */
+/* Runs threads on the nodes that their parts are for, from now on. `nodes` must outlive the
+ * context; NULL leaves threads where the system puts them. */
 void cpu_context_keep_near(struct cpu_context *cpu, const struct nodes *nodes);
 void cpu_context_free(struct cpu_context *cpu);
 
 unsigned cpu_context_threads(const struct cpu_context *cpu);
-/* "avx512", "avx2", "neon", "generic": what this machine has of what was compiled. */
+/* Returns the best vector extension that was compiled and that this machine has: "avx512", "avx2",
+ * "neon" or "generic". */
 const char *cpu_context_simd(const struct cpu_context *cpu);
-/* Bytes that the context holds for the bf16 matrix products met so far: grows with the first use of
- * a shape and never after. About 2 MiB for GPT-2; part of what libraries hold, not of any arena. In
- * fp32 the library takes and frees at most 10 MiB a thread during a product. */
+/* Returns the bytes that the context holds for its bf16 matrix products. They grow with the first
+ * use of a shape and never after: about 2 MiB for GPT-2. They count as memory of libraries, not of
+ * an arena. In fp32 the library takes and frees at most 10 MiB a thread during a product. */
 uint64_t cpu_context_scratch_bytes(const struct cpu_context *cpu);
 
 extern const struct kernels cpu_kernels;
@@ -56,18 +58,18 @@ kernel_adamw cpu_adamw;
 /* The greatest D of attention: tiles lie on the threads' stacks, of at most 1 MiB. */
 enum { CPU_HEAD_LIMIT = 512 };
 
-/* ---- beside the table ---- */
+/* ---- kernels beside the table ---- */
 
 /* dy becomes dy * gelu'(pre). */
 void cpu_gelu_backward(const struct cpu_context *cpu, enum model_precision precision,
                        uint64_t elements, const void *pre, void *dy);
 
-/* rounded[i] = bf16_round(values[i]). Returns what cpu_sum_squares gives for the rounded values.
- * The arrays do not overlap. */
+/* Sets rounded[i] to bf16_round(values[i]). Returns the sum of the squares of the rounded values,
+ * as cpu_sum_squares computes it. The arrays do not overlap. */
 double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, const float *values,
                           uint16_t *rounded);
 
-/* bf16 parameters from their fp32 masters, and fp32 from bf16: for loading and saving. */
+/* Convert bf16 parameters from their fp32 masters, and fp32 from bf16, for loading and saving. */
 void cpu_round(const struct cpu_context *cpu, uint64_t elements, const float *values,
                uint16_t *rounded);
 void cpu_widen(const struct cpu_context *cpu, uint64_t elements, const uint16_t *halves,

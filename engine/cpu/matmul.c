@@ -24,9 +24,9 @@ static uint32_t matmul_c_row(const struct matmul_shape *shape)
     return shape->c_row ? shape->c_row : shape->N;
 }
 
-/* ---- the part of oneDNN's C interface that versions 2 and 3 spell differently ---- */
+/* ---- oneDNN: versions 2 and 3 of its C interface differ here and nowhere else ---- */
 
-/* Ends the program where oneDNN fails: its arguments are ours, not a user's. */
+/* Ends the program if oneDNN fails: users cannot cause that, only our arguments can. */
 static void onednn_check(dnnl_status_t status)
 {
     if (status != dnnl_success)
@@ -77,7 +77,7 @@ static dnnl_status_t describe(dnnl_memory_desc_t *matrix, const dnnl_dims_t dims
     return dnnl_memory_desc_init_by_strides(matrix, 2, dims, type, strides);
 }
 
-/* Version 2 describes by value. */
+/* In version 2 a description is a value, which needs no freeing. */
 static void onednn_matrix_free(dnnl_memory_desc_t *matrix)
 {
     (void)matrix;
@@ -107,8 +107,8 @@ static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_
 
 #endif
 
-/* A matrix of [rows, columns], row-major, or stored transposed; stored rows are `row` elements
- * apart. Free with onednn_matrix_free. */
+/* Describes a row-major matrix [rows, columns] that may be stored transposed. Stored rows are `row`
+ * elements apart. Free with onednn_matrix_free. */
 static dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, uint32_t row,
                                         bool transposed, dnnl_data_type_t type)
 {
@@ -134,8 +134,8 @@ static dnnl_primitive_attr_t matmul_attributes(bool add)
     return attributes;
 }
 
-/* c = a b + bias, or c += a b; `bias` may be NULL. The primitive takes its scratch from the caller.
- * False where oneDNN has no such product on this machine. */
+/* Prepares c = a b + bias, or c += a b; `bias` may be NULL. The caller provides the scratch.
+ * Returns false if oneDNN has no such product on this machine. */
 static bool onednn_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
                           const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
                           const dnnl_memory_desc_t *c, bool add, dnnl_primitive_desc_t *matmul)
@@ -149,7 +149,8 @@ static bool onednn_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
     return true;
 }
 
-/* A memory for the primitive's scratch; returns how many bytes it must have. */
+/* Makes a memory object for the primitive's scratch. Returns the bytes that the scratch must
+ * have. */
 static uint64_t onednn_scratch(dnnl_engine_t engine, const_dnnl_primitive_desc_t matmul,
                                dnnl_memory_t *scratch)
 {
@@ -159,11 +160,11 @@ static uint64_t onednn_scratch(dnnl_engine_t engine, const_dnnl_primitive_desc_t
     return dnnl_memory_desc_get_size(description);
 }
 
-/* ---- bf16 products by fp32 ones of widened tiles, for machines whose library has no bf16 ---- */
+/* ---- bf16 products by fp32 products of widened tiles, where the library has no bf16 ---- */
 
 enum { TILE = WIDENED_MATMUL_TILE };
 
-/* A piece of a stored matrix: `rows` and `columns` as stored. */
+/* A piece of a stored matrix. `rows` and `columns` count as it is stored. */
 struct matrix_piece {
     uint32_t row, column, rows, columns;
 };
@@ -173,7 +174,7 @@ static uint32_t least(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-/* The tile at [row, column] of a matrix of [rows, columns] that may be stored transposed. */
+/* Returns the tile at [row, column] of a matrix [rows, columns] that may be stored transposed. */
 static struct matrix_piece piece_at(uint32_t row, uint32_t column, uint32_t rows, uint32_t columns,
                                     bool transposed)
 {
@@ -182,7 +183,7 @@ static struct matrix_piece piece_at(uint32_t row, uint32_t column, uint32_t rows
                       : (struct matrix_piece){row, column, high, wide};
 }
 
-/* Into rows of TILE elements. */
+/* Widens a piece into rows of TILE elements. */
 static void widen(const uint16_t *from, uint64_t stride, struct matrix_piece piece, float *to)
 {
 #pragma omp parallel for
@@ -233,7 +234,7 @@ void widened_matmul(const struct matmul_shape *shape, const uint16_t *a, const u
 
 enum { SCRATCH_ALIGNMENT = 64, ARGUMENTS_MAX = 5 };
 
-/* One shape's primitive with the memories that its arguments are set in; no primitive where the
+/* The primitive of one shape, with the memory objects of its arguments. `primitive` is NULL if the
  * library has none. */
 struct matmul_product {
     dnnl_primitive_t primitive;
@@ -276,8 +277,8 @@ static void product_free(gpointer data)
     g_free(product);
 }
 
-/* A context may be made and used on different threads: the number of threads is the caller's own
- * setting in OpenMP. */
+/* A context may be made on one thread and used on another, but OpenMP keeps the number of threads
+ * for each calling thread. */
 static void use_threads(const struct matmul_library *library)
 {
     omp_set_num_threads((int)library->threads);
@@ -330,7 +331,7 @@ static void add_argument(struct matmul_product *product, int id, dnnl_memory_t m
     product->arguments[product->count++] = (dnnl_exec_arg_t){id, memory};
 }
 
-/* `bias` is NULL where the shape has none. */
+/* `bias` is NULL if the shape has none. */
 static void make_product(struct matmul_library *library, bool add, const dnnl_memory_desc_t *a,
                          const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
                          const dnnl_memory_desc_t *c, struct matmul_product *product)
@@ -380,7 +381,7 @@ static struct matmul_product *find_product(struct matmul_library *library,
     return product;
 }
 
-/* oneDNN's memories take pointers to what may be written. */
+/* oneDNN's memory objects take pointers without const. */
 static void set_argument(struct matmul_product *product, int argument, const void *data)
 {
     onednn_check(dnnl_memory_set_data_handle(product->arguments[argument].memory, (void *)data));
@@ -393,8 +394,8 @@ static void fill_rows(uint32_t rows, uint64_t stride, uint32_t columns, const fl
         memcpy(c + r * stride, row, columns * sizeof *row);
 }
 
-/* In fp32 oneDNN's sgemm is up to twice as fast as its matmul primitive, which reads b unpacked:
- * rows that lie a multiple of 4 KiB apart then share cache sets. */
+/* In fp32 oneDNN's sgemm is up to twice as fast as its matmul primitive. The primitive reads b
+ * unpacked, and rows that lie a multiple of 4 KiB apart share cache sets. */
 static void run_fp32(const struct matmul_shape *s, const float *a, const float *b,
                      const float *bias, float *c)
 {

@@ -37,7 +37,7 @@ static bool check_available(uint64_t arena_bytes, uint64_t host_pool_bytes, GErr
     return false;
 }
 
-/* Every page is there afterwards: large ones where the kernel has them. */
+/* Makes sure that every page exists, in large pages if the system has them. */
 static bool populate(uint8_t *start, uint64_t bytes, const struct nodes_spread *spread)
 {
     madvise(start, bytes, MADV_HUGEPAGE);
@@ -47,7 +47,7 @@ static bool populate(uint8_t *start, uint64_t bytes, const struct nodes_spread *
         return true;
     if (errno != EINVAL)
         return false;
-    /* Linux before 5.14. */
+    /* Linux before 5.14 has no MADV_POPULATE_WRITE. */
     for (uint64_t page = 0; page < bytes; page += 4096)
         ((volatile uint8_t *)start)[page] = 0;
     return true;
@@ -58,7 +58,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Address space for both, of which nothing can be accessed yet. */
+/* Reserves address space for both memories. Nothing in it can be accessed yet. */
 static bool reserve(struct cpu_memory *memory, GError **error)
 {
     uint64_t span = round_up(memory->arena_bytes, HUGE_PAGE);
@@ -133,7 +133,7 @@ void cpu_memory_close(struct cpu_memory *memory)
 
 enum {
     SLICE = 256 << 10,     /* bytes copied between two looks at the clock */
-    SHORTEST_SLEEP = 20000 /* ns; what a sleep costs */
+    SHORTEST_SLEEP = 20000 /* in ns: what a sleep costs */
 };
 
 void link_enter(void)
@@ -155,8 +155,8 @@ static void sleep_until(uint64_t ns)
         continue;
 }
 
-/* In slices, each no earlier than its share of the whole copy's time: memory traffic is spread as
- * a slow link's is. */
+/* Copies in slices, none earlier than its share of the whole copy's time, so that memory traffic is
+ * spread over time as on a slow link. */
 static void copy_paced(struct link *link, uint8_t *to, const uint8_t *from, uint64_t bytes,
                        bool at_once)
 {
@@ -172,7 +172,8 @@ static void copy_paced(struct link *link, uint8_t *to, const uint8_t *from, uint
     }
     uint64_t due = start + (uint64_t)((double)bytes * ns_a_byte);
     uint64_t now = now_ns();
-    /* Where memory is slower than the link, the link is what memory makes it. */
+    /* Where memory is slower than the link, the next copy starts from now: lost time is not made
+     * up. */
     link->free_ns = due + SHORTEST_SLEEP * 10 > now ? due : now;
 }
 

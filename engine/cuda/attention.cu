@@ -1,7 +1,6 @@
 /* Attention in fp32 arithmetic, and the choice between it and tensor cores
- * (engine/cuda/attention_half.h). Products of tiles are by 16 x 16 threads: thread (y, x) holds
- * rows 4 y + i and columns x + 16 j of a result. Terms are added in ascending order, as the CPU
- * device adds them. */
+ * (engine/cuda/attention_half.h). 16 x 16 threads multiply tiles: thread (y, x) holds rows 4 y + i
+ * and columns x + 16 j of a result. Terms are added in ascending order, as on the CPU device. */
 #include "engine/cuda/attention.h"
 #include "engine/exponential.h"
 #include <glib.h>
@@ -9,13 +8,13 @@
 /* ---- products of tiles ---- */
 
 enum {
-    SIDE = 16, /* of the square of threads: as many as a tile has counters */
+    SIDE = 16, /* of the square of threads: the number of a tile's counters */
     ATTENTION_THREADS = SIDE * SIDE,
     ROWS_EACH = TILE / SIDE,
     SCORES_EACH = TILE / SIDE,
 };
 
-/* Rows of an odd length lie in different banks. */
+/* An odd length of rows puts them into different banks. */
 template <int WIDTH> struct tile_rows {
     float at[TILE][WIDTH + 1];
 };
@@ -24,7 +23,7 @@ struct tile_scores {
     float at[TILE][TILE + 1];
 };
 
-/* Of a thread: [row, column]. */
+/* A thread's scores: [row, column]. */
 struct thread_scores {
     float at[ROWS_EACH][SCORES_EACH];
 };
@@ -43,8 +42,8 @@ __device__ static inline unsigned thread_x()
     return threadIdx.x % SIDE;
 }
 
-/* Rows of tile `tile`, of `stride` elements each from `first` on, times `scale`; zeros behind the
- * sequence's end and behind D. */
+/* Loads rows of tile `tile`, of `stride` elements each from `first` on, times `scale`, with zeros
+ * behind the sequence's end and behind D. */
 template <int WIDTH, typename T>
 __device__ inline void tile_rows_load(const struct attention &a, const T *first, uint64_t stride,
                                       uint32_t tile, float scale, struct tile_rows<WIDTH> &rows)
@@ -102,7 +101,7 @@ __device__ static inline void tile_scores_store(const struct thread_scores &s,
             scores.at[thread_y() * ROWS_EACH + i][thread_x() + j * SIDE] = s.at[i][j];
 }
 
-/* Row i of the thread times `scale` goes to the head's row of tile `tile`. */
+/* Stores row i of the thread, times `scale`, in the head's row of tile `tile`. */
 template <int WIDTH, typename T>
 __device__ inline void thread_row_store(const struct attention &a, T *first, uint64_t stride,
                                         uint32_t tile, int i, float scale,
@@ -146,7 +145,8 @@ template <int WIDTH> struct forward_shared {
 };
 
 /* What the thread's rows have seen so far: the greatest score, the sum of the exponentials relative
- * to it, and the values weighted by them. The 16 threads of a row hold the same max and sum. */
+ * to it, and the sum of the values weighted by them. The 16 threads of a row hold the same max and
+ * sum. */
 template <int WIDTH> struct thread_progress {
     float max[ROWS_EACH], sum[ROWS_EACH];
     struct thread_rows<WIDTH> o;
@@ -160,7 +160,7 @@ __device__ static inline float row_max(const float s[SCORES_EACH])
     return max;
 }
 
-/* Pairs 32, 16, ..., 1 apart. */
+/* Returns the sum: pairs 32, 16, ..., 1 apart. */
 __device__ static inline float row_sum(const float s[SCORES_EACH])
 {
     float sum = (s[0] + s[2]) + (s[1] + s[3]);
@@ -169,8 +169,8 @@ __device__ static inline float row_sum(const float s[SCORES_EACH])
     return sum;
 }
 
-/* The scores of row i become exponentials relative to the new maximum, under the dropout; what was
- * summed relative to the old one is scaled. */
+/* Turns the scores of row i into exponentials relative to the new maximum, under the dropout, and
+ * scales earlier sums, which were relative to the old one. */
 template <int WIDTH>
 __device__ inline void advance(const struct attention &a, const struct attention_head &h,
                                uint32_t queries, uint32_t keys, int i, float s[SCORES_EACH],
@@ -206,7 +206,7 @@ __device__ inline void store(const struct attention &a, const struct attention_h
     }
 }
 
-/* The last queries first: they have most keys. */
+/* The last queries come first, because they have the most keys. */
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(ATTENTION_THREADS) forward_kernel(struct attention a)
 {
@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) forward_kernel(struct atten
         for (int i = 0; i < ROWS_EACH; i++)
             advance(a, h, queries, keys, i, s.at[i], p);
         tile_scores_store(s, shared->scores);
-        __syncthreads(); /* the scores are there, the keys have been read */
+        __syncthreads(); /* the scores are stored, and the keys have been read */
         tile_qkv_load<WIDTH, T>(a, h, KERNEL_V, keys, 1, shared->kv);
         __syncthreads();
         tile_product_add<false>(shared->scores, shared->kv, p.o);
@@ -253,12 +253,12 @@ static void attention_forward_launch(const struct cuda_context *cuda, const stru
 
 /* ---- backward ---- */
 
-/* With P the probabilities, M the dropout's mask and scale, O = (M P) V: dV = (M P)^T dO,
- * dP = M (dO V^T), dS = P (dP - delta), delta the row sums of dO O, dQ = scale dS K,
- * dK = dS^T (scale Q). */
+/* With P the probabilities, M the dropout's mask times its scale, and O = (M P) V: dV = (M P)^T dO,
+ * dP = M (dO V^T), dS = P (dP - delta), where delta is the row sums of dO O, dQ = scale dS K, dK =
+ * dS^T (scale Q). */
 
 template <int WIDTH> struct backward_shared {
-    struct tile_rows<WIDTH> q, dout, k, v; /* q times the scale */
+    struct tile_rows<WIDTH> q, dout, k, v; /* q is scaled */
     struct tile_scores p, ds;              /* M P, and dS */
 };
 
@@ -279,7 +279,8 @@ __device__ inline void load_keys(const struct attention &a, const struct attenti
     tile_qkv_load<WIDTH, T>(a, h, KERNEL_V, tile, 1, shared->v);
 }
 
-/* Of row i of the thread: p holds the scores and ds the gradient of what was dropped out of. */
+/* For row i of the thread: p holds the scores, and ds the gradient after the dropout. They become M
+ * P and dS. */
 __device__ static inline void compute_row(const struct attention &a, const struct attention_head &h,
                                           uint32_t query, uint32_t keys, float p[SCORES_EACH],
                                           float ds[SCORES_EACH])
@@ -299,7 +300,7 @@ __device__ static inline void compute_row(const struct attention &a, const struc
     }
 }
 
-/* Leaves p and ds of a tile of queries and one of keys in shared memory. */
+/* Stores p and ds of a tile of queries and a tile of keys in shared memory. */
 template <int WIDTH>
 __device__ inline void compute_pair(const struct attention &a, const struct attention_head &h,
                                     uint32_t queries, uint32_t keys,
@@ -314,7 +315,7 @@ __device__ inline void compute_pair(const struct attention &a, const struct atte
     tile_scores_store(ds, shared->ds);
 }
 
-/* The last queries first: they have most keys. */
+/* The last queries come first, because they have the most keys. */
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(ATTENTION_THREADS) queries_kernel(struct attention a)
 {
@@ -380,7 +381,7 @@ static void attention_backward_launch(const struct cuda_context *cuda, const str
 
 enum { WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
 
-/* A warp a row of a head, by the lanes of the CPU device. */
+/* A warp computes a row of a head, with the lanes of the CPU device. */
 template <typename T> __global__ void __launch_bounds__(THREADS) delta_kernel(struct attention a)
 {
     struct attention_head h = attention_head_of(a, blockIdx.y);
@@ -454,7 +455,7 @@ void cuda_attention_forward(const void *context, enum model_precision precision,
     }
 }
 
-/* As many sequences at a time as the scratch holds deltas of. */
+/* Computes the sequences in parts, as the scratch has room for deltas. */
 void cuda_attention_backward(const void *context, enum model_precision precision, uint32_t B,
                              uint32_t T, uint32_t A, uint32_t D, const void *dout, const void *qkv,
                              const void *o, const float *lse, const struct kernel_dropout *dropout,

@@ -1,9 +1,9 @@
 /* Attention's products on tensor cores, for bf16 with D a multiple of 8. A block has BANDS * 64
- * rows, of queries or of keys; a warp has a quarter of them, BANDS of 16, kept as fragments
- * (engine/cuda/gpu/kernel_target.h). What it loads of a tile's 64 columns serves all its bands: by
- * the instructions' rates, reckoned and not measured, shared memory gives columns for one band
- * about as fast as tensor cores multiply them. Heads are padded with zeros to WIDTH. The bits are
- * the same, whatever BANDS is. */
+ * rows, of queries or of keys. A warp has a quarter of them, BANDS bands of 16 rows, kept as
+ * fragments (engine/cuda/gpu/kernel_target.h). What it loads of a tile's 64 columns serves all its
+ * bands: by the instructions' rates, computed and not measured, shared memory delivers columns for
+ * one band about as fast as tensor cores multiply them. Heads are padded with zeros to WIDTH. The
+ * bits do not depend on BANDS. */
 #ifndef PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 #define PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 
@@ -13,9 +13,9 @@ enum {
     HALF_WARPS = 4,
     HALF_THREADS = HALF_WARPS * WARP,
     BAND = 16,
-    STEP = 16,     /* of a product's depth */
+    STEP = 16,     /* of the depth of a product */
     FRAGMENT = 8,  /* columns of a fragment of sums */
-    LANE_ROWS = 2, /* of a fragment, that a lane has elements of */
+    LANE_ROWS = 2, /* rows of a fragment in which a lane has elements */
 };
 
 /* The most shared memory that a block can have on every GPU from sm_80 on. */
@@ -23,7 +23,8 @@ enum {
 
 #define LOG2_E 1.44269504088896341f
 
-/* Rows are 16 bytes longer than a multiple of all banks: eight of them lie in different ones. */
+/* Rows are 16 bytes longer than a multiple of all banks, so that eight of them lie in different
+ * banks. */
 template <int ROWS, int WIDTH> struct half_rows {
     alignas(16) uint16_t at[ROWS][WIDTH + 8];
 };
@@ -33,8 +34,9 @@ template <int BANDS, int WIDTH> struct warp_rows {
     uint32_t at[BANDS][WIDTH / STEP][4];
 };
 
-/* A warp's sums: element 2 i + e of a lane's fragment is in row lane_row(band, i) of the block and
- * column lane_column(fragment) + e; of scores, score_column(slice, fragment) + e. */
+/* A warp's sums. Element 2 i + e of a lane's fragment is in row lane_row(band, i) of the block, and
+ * in column lane_column(fragment) + e, or for scores in column score_column(slice, fragment) +
+ * e. */
 template <int BANDS, int COLUMNS> struct warp_sums {
     float at[BANDS][COLUMNS / FRAGMENT][4];
 };
@@ -54,8 +56,9 @@ __device__ static inline unsigned lane_column(int fragment)
     return fragment * FRAGMENT + threadIdx.x % 4 * 2;
 }
 
-/* Scores are of COLUMNS of a tile's 64 at a time, a slice, of which fragment f begins here: they
- * are as far apart as they can be, so that a slice has whole counters of dropout. */
+/* Scores are computed for COLUMNS of a tile's 64 columns at a time, a slice. Returns where fragment
+ * f of a slice begins: fragments are as far apart as possible, so that a slice has whole counters
+ * of dropout. */
 template <int COLUMNS> __device__ inline unsigned slice_column(int slice, int f)
 {
     return f * (TILE * FRAGMENT / COLUMNS) + slice * FRAGMENT;
@@ -66,8 +69,8 @@ template <int COLUMNS> __device__ inline unsigned score_column(int slice, int fr
     return slice_column<COLUMNS>(slice, fragment) + threadIdx.x % 4 * 2;
 }
 
-/* Starts copying rows of `stride` elements each, from row `first` on. Where a thread copies from is
- * computed at every call: the kernels have no registers to keep it in. */
+/* Starts copying rows of `stride` elements each, from row `first` on. The address that a thread
+ * copies from is computed at every call, because the kernels have no registers to keep it in. */
 template <int ROWS, int WIDTH>
 __device__ inline void half_rows_copy(const struct attention &a, const uint16_t *from,
                                       uint32_t stride, uint32_t first,
@@ -113,7 +116,7 @@ __device__ inline void warp_rows_load(const struct half_rows<BANDS * TILE, WIDTH
                           rows.at[band][k / STEP]);
 }
 
-/* The warp's rows times a slice of the columns, of which each is a row here. */
+/* Multiplies the warp's rows by a slice of the columns. Each column is a row here. */
 template <int COLUMNS, int BANDS, int WIDTH>
 __device__ inline struct warp_sums<BANDS, COLUMNS>
 warp_product(const struct warp_rows<BANDS, WIDTH> &rows,
@@ -137,7 +140,7 @@ warp_product(const struct warp_rows<BANDS, WIDTH> &rows,
     return sums;
 }
 
-/* sums += scores times the rows that the slice's columns are, the scores rounded to bf16. */
+/* sums += scores times the rows that the slice's columns are. The scores are rounded to bf16. */
 template <int COLUMNS, int BANDS, int WIDTH>
 __device__ inline void warp_product_add(const struct warp_sums<BANDS, COLUMNS> &scores,
                                         const struct half_rows<TILE, WIDTH> &rows, int slice,
@@ -166,7 +169,7 @@ __device__ inline void warp_product_add(const struct warp_sums<BANDS, COLUMNS> &
     }
 }
 
-/* The lane's row i of a band, times `scale`, goes to the head's row t. */
+/* Stores the lane's row i of a band, times `scale`, in the head's row t. */
 template <int BANDS, int WIDTH>
 __device__ inline void half_row_store(const struct attention &a, uint16_t *to, uint64_t stride,
                                       uint32_t t, int band, int i, float scale,
@@ -198,8 +201,8 @@ __device__ inline void half_qkv_store(const struct attention &a, const struct at
 
 enum { FEW_BLOCKS = 1 }; /* for each multiprocessor */
 
-/* Large blocks have two bands. Where T and the heads are few, they would leave multiprocessors
- * without any: then they are small. */
+/* Large blocks have two bands. Where T and the heads are few, large blocks would leave
+ * multiprocessors idle, so blocks are small. */
 static inline bool half_blocks_small(const struct cuda_context *cuda, const struct attention &a)
 {
     return launch_blocks(a.T, 2 * TILE) * a.heads < FEW_BLOCKS * cuda->multiprocessors;
@@ -210,7 +213,7 @@ template <int BANDS> static inline dim3 half_grid(const struct attention &a)
     return dim3(launch_blocks(a.T, BANDS * TILE) * a.heads);
 }
 
-/* A block's head, and of the head's blocks how many take longer and how many less. */
+/* A block's head, and how many of the head's blocks take longer and how many less. */
 struct half_block {
     struct attention_head head;
     uint32_t longer, shorter;
@@ -218,9 +221,9 @@ struct half_block {
 
 #define LONGEST_FIRST_BYTES (16u << 20)
 
-/* Blocks start in the order of their numbers. The heads come one after the other, so that what the
- * blocks of one read stays in the L2 cache; but as many of the last ones as fit it together, their
- * longest blocks first, so that the last blocks to end are short. */
+/* Blocks start in the order of their numbers. The heads come one after the other, so that what one
+ * head's blocks read stays in the L2 cache. The last heads, those that fit the cache together,
+ * start their longest blocks first, so that the last blocks to end are short. */
 __device__ static inline struct half_block half_block_of(const struct attention &a)
 {
     uint32_t blocks = gridDim.x / a.heads, index = blockIdx.x;
@@ -253,9 +256,9 @@ __device__ inline void half_keys_copy(const struct attention &a, const struct at
     copy_group();
 }
 
-/* Of a warp's rows and a tile's columns, from those on: by how many the latest key is later than
- * the earliest query, and the earliest key than the latest query. Above 0, some or all are masked.
- */
+/* How late keys are in a warp's rows and a tile's columns: `most` is by how many positions the
+ * latest key is later than the earliest query, `least` by how many the earliest key is later than
+ * the latest query. Above 0, some or all scores are masked. */
 struct half_lateness {
     int most, least;
 };
@@ -274,8 +277,8 @@ __device__ inline struct half_lateness keys_lateness(uint32_t keys, uint32_t que
     return {later + BANDS * BAND - 1, later - TILE + 1};
 }
 
-/* The scores of keys that are later than the query become -infinity. `ahead` is by how many the
- * column of the lane's first element is later than its row. */
+/* Scores of keys that are later than the query become -infinity. `ahead` is by how many positions
+ * the column of the lane's first element is later than its row. */
 template <bool KEYS_ARE_ROWS, int COLUMNS, int BANDS>
 __device__ inline void scores_mask(int ahead, struct warp_sums<BANDS, COLUMNS> &s)
 {
@@ -296,13 +299,14 @@ __device__ inline int scores_ahead(uint32_t rows, uint32_t columns, int slice)
     return (int)(columns + score_column<COLUMNS>(slice, 0) - rows - lane_row<BANDS>(0, 0));
 }
 
-/* The dropout's factors on queries' rows. A counter's four elements, 16 apart, are a lane's. */
+/* Applies the dropout's factors to queries' rows. A counter's four elements, 16 apart, belong to
+ * one lane. */
 template <int COLUMNS, int BANDS>
 __device__ inline void queries_drop(const struct attention &a, const struct attention_head &h,
                                     uint32_t queries, uint32_t keys, int slice,
                                     struct warp_sums<BANDS, COLUMNS> &s)
 {
-    const int counters = COLUMNS / FRAGMENT / 4; /* fragments, of each 16 columns */
+    const int counters = COLUMNS / FRAGMENT / 4; /* fragments of each 16 columns */
     if (a.dropout.scale == 0)
         return;
 #pragma unroll

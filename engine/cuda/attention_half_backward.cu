@@ -1,11 +1,11 @@
-/* See engine/cuda/attention.cu. For dk and dv the products are of keys by queries, so that
- * P and dS transposed are rows of a warp. */
+/* The backward on tensor cores; engine/cuda/attention.cu has the formulas. For dk and dv the
+ * products are of keys by queries, so that P and dS transposed are rows of a warp. */
 #include "engine/cuda/attention_half.h"
 
-/* Columns at a time, as many as there are registers for. */
+/* Columns at a time. Registers allow no more. */
 enum { QUERIES_SLICE = 32, KEYS_SLICE = 16 };
 
-/* The rows are soon in registers: then the tiles come there. */
+/* The rows soon go to registers, and the tiles then take their place. */
 template <int BANDS, int WIDTH> union half_queries_shared {
     struct {
         struct half_rows<BANDS * TILE, WIDTH> q, dout;
@@ -13,7 +13,7 @@ template <int BANDS, int WIDTH> union half_queries_shared {
     struct half_keys<WIDTH> keys[2];
 };
 
-/* Of the lane's rows. */
+/* Values of the lane's rows. */
 template <int BANDS> struct row_values {
     float lse[BANDS][LANE_ROWS], delta[BANDS][LANE_ROWS]; /* lse times log2(e) */
 };
@@ -35,7 +35,7 @@ row_values_of(const struct attention &a, const struct attention_head &h, uint32_
     return values;
 }
 
-/* dS of the scores and of the gradient of what was dropped out of. */
+/* Computes dS of the scores and of the gradient after the dropout. */
 template <int COLUMNS, int BANDS>
 __device__ inline void queries_gradient(float scale, const struct row_values<BANDS> &values,
                                         const struct warp_sums<BANDS, COLUMNS> &s,
@@ -51,7 +51,7 @@ __device__ inline void queries_gradient(float scale, const struct row_values<BAN
             }
 }
 
-/* dq += dS K of a slice of a tile of keys. */
+/* Adds dS K of a slice of a tile of keys to dq. */
 template <int BANDS, int WIDTH>
 __device__ inline void
 queries_slice(const struct attention &a, const struct attention_head &h,
@@ -69,8 +69,8 @@ queries_slice(const struct attention &a, const struct attention_head &h,
     warp_product_add(ds, tile.k, slice, dq);
 }
 
-/* The last queries take longest: they have most keys. The next keys are on their way while these
- * are computed. */
+/* The last queries take longest, because they have the most keys. The next keys are copied while
+ * these are computed. */
 template <int BANDS, int WIDTH>
 __global__ void __launch_bounds__(HALF_THREADS) half_queries_kernel(struct attention a)
 {
@@ -108,11 +108,11 @@ __global__ void __launch_bounds__(HALF_THREADS) half_queries_kernel(struct atten
     half_qkv_store(a, h, KERNEL_Q, queries, a.scale, dq);
 }
 
-/* A tile of queries, and what is theirs. */
+/* A tile of queries, with their values. */
 template <int BANDS, int WIDTH> struct half_queries {
     struct half_rows<TILE, WIDTH> q, dout;
     float lse[TILE], delta[TILE];
-    uint32_t stays[TILE / 2][HALF_WARPS * BANDS]; /* of two queries and 16 keys, a bit each */
+    uint32_t stays[TILE / 2][HALF_WARPS * BANDS]; /* one bit for each of two queries and 16 keys */
 };
 
 template <int BANDS, int WIDTH> union half_keys_shared {
@@ -138,7 +138,7 @@ __device__ inline void half_queries_copy(const struct attention &a, const struct
     copy_group();
 }
 
-/* A warp draws for two queries and 64 keys at a time, each lane one counter: of four keys 16
+/* A warp draws for two queries and 64 keys at a time. Each lane draws one counter, for four keys 16
  * apart. */
 template <int BANDS, int WIDTH>
 __device__ inline void draw(struct attention a, const struct attention_head &h, uint32_t queries,
@@ -160,7 +160,7 @@ __device__ inline void draw(struct attention a, const struct attention_head &h, 
     }
 }
 
-/* The dropout's factors on keys' rows. */
+/* Applies the dropout's factors to keys' rows. */
 template <int COLUMNS, int BANDS, int WIDTH>
 __device__ inline void keys_drop(const struct attention &a,
                                  const struct half_queries<BANDS, WIDTH> &tile, int slice,
@@ -181,7 +181,7 @@ __device__ inline void keys_drop(const struct attention &a,
         }
 }
 
-/* The scores become P, transposed. */
+/* Turns the scores into P, transposed. */
 template <int COLUMNS, int BANDS>
 __device__ inline void keys_probabilities(float scale, const float lse[TILE], int slice,
                                           struct warp_sums<BANDS, COLUMNS> &s)
@@ -197,7 +197,7 @@ __device__ inline void keys_probabilities(float scale, const float lse[TILE], in
         }
 }
 
-/* The gradient of what was dropped out of becomes dS, transposed. */
+/* Turns the gradient after the dropout into dS, transposed. */
 template <int COLUMNS, int BANDS>
 __device__ inline void keys_gradient(const float delta[TILE], int slice,
                                      const struct warp_sums<BANDS, COLUMNS> &p,
@@ -214,7 +214,7 @@ __device__ inline void keys_gradient(const float delta[TILE], int slice,
         }
 }
 
-/* dv += (M P)^T dO and dk += dS^T Q of a slice of a tile of queries. */
+/* Adds (M P)^T dO to dv and dS^T Q to dk, of a slice of a tile of queries. */
 template <int BANDS, int WIDTH>
 __device__ inline void
 keys_slice(const struct attention &a, const struct warp_rows<BANDS, WIDTH> &k,
@@ -235,7 +235,7 @@ keys_slice(const struct attention &a, const struct warp_rows<BANDS, WIDTH> &k,
     warp_product_add(ds, tile.q, slice, dk);
 }
 
-/* The first keys take longest: most queries see them. */
+/* The first keys take longest, because most queries see them. */
 template <int BANDS, int WIDTH>
 __global__ void __launch_bounds__(HALF_THREADS) half_keys_kernel(struct attention a)
 {
@@ -288,7 +288,7 @@ static void launch_width(const struct cuda_context *cuda, const struct attention
 
 void attention_half_backward_launch(const struct cuda_context *cuda, const struct attention &a)
 {
-    /* Wider heads leave no registers for two bands. */
+    /* Heads wider than 64 leave no registers for two bands. */
     if (a.D > 64)
         launch_width<1, 128>(cuda, a);
     else if (half_blocks_small(cuda, a))

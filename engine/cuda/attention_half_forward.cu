@@ -1,6 +1,6 @@
 #include "engine/cuda/attention_half.h"
 
-/* The queries come where the second keys will: they are soon in registers. */
+/* The queries lie where the second keys will come: they soon go to registers. */
 template <int BANDS, int WIDTH> union half_forward_shared {
     struct half_keys<WIDTH> keys[2];
     struct {
@@ -9,9 +9,9 @@ template <int BANDS, int WIDTH> union half_forward_shared {
     } start;
 };
 
-/* What the lane's rows have seen so far: the greatest score before its scaling, of the whole row;
- * the sum of the exponentials relative to it, of the lane's own columns; the values weighted by
- * them. */
+/* What the lane's rows have seen so far: the greatest score of the whole row before its scaling,
+ * the sum of the exponentials relative to it in the lane's own columns, and the sum of the values
+ * weighted by them. */
 template <int BANDS, int WIDTH> struct half_progress {
     float max[BANDS][LANE_ROWS], sum[BANDS][LANE_ROWS];
     struct warp_sums<BANDS, WIDTH> o;
@@ -29,8 +29,8 @@ __device__ static inline float quad_sum(float sum)
     return sum + __shfl_xor_sync(WHOLE_WARP, sum, 2);
 }
 
-/* The scores of the lane's row i of a band become exponentials relative to the new maximum; what
- * was summed relative to the old one is scaled. */
+/* Turns the scores of the lane's row i of a band into exponentials relative to the new maximum, and
+ * scales earlier sums, which were relative to the old one. */
 template <int BANDS, int WIDTH>
 __device__ inline void advance(float scale, int band, int i, struct warp_sums<BANDS, TILE> &s,
                                struct half_progress<BANDS, WIDTH> &p)
@@ -93,8 +93,8 @@ __device__ inline void compute(const struct attention &a, const struct attention
     warp_product_add(s, tile.v, 0, p.o);
 }
 
-/* The last queries take longest: they have most keys. The next keys are on their way while these
- * are computed. */
+/* The last queries take longest, because they have the most keys. The next keys are copied while
+ * these are computed. */
 template <int BANDS, int WIDTH>
 __global__ void __launch_bounds__(HALF_THREADS) half_forward_kernel(struct attention a)
 {
@@ -135,7 +135,7 @@ static void launch_width(const struct cuda_context *cuda, const struct attention
 
 void attention_half_forward_launch(const struct cuda_context *cuda, const struct attention &a)
 {
-    /* Wider heads leave no registers for two bands. */
+    /* Heads wider than 64 leave no registers for two bands. */
     if (a.D > 64)
         launch_width<1, 128>(cuda, a);
     else if (half_blocks_small(cuda, a))

@@ -1,31 +1,31 @@
-/* Sums over rows, of the biases' and the norms' parameters' gradients: blocks of 64 rows are summed
- * into the scratch, and the blocks then, in the order of engine/cpu/simd/rows.c. As many blocks
- * a round as the scratch holds. */
+/* Sums over rows, for the gradients of biases and of the norms' parameters. Blocks of 64 rows are
+ * summed into the scratch, and then the blocks are summed, in the order of engine/cpu/simd/rows.c.
+ * A round takes the blocks that the scratch has room for. */
 #include "engine/cuda/kernel_code.h"
 #include "engine/gelu.h"
 #include <glib.h>
 
 enum { ROWS = 64, WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
 
-/* What is summed of dy: itself, for a bias; dy times GELU's slope, which takes dy's place; itself
- * and, beside, dy times normalised x, for a norm. */
+/* What is summed. OF_DY: dy, for a bias. OF_GELU: dy times GELU's slope, which replaces dy.
+ * OF_NORM: dy, and also dy times normalised x. */
 enum columns_of { OF_DY, OF_GELU, OF_NORM };
 
 template <typename T> struct column_blocks {
     uint32_t N, columns;
     uint32_t first, blocks; /* of the round */
-    T *dy;                  /* written for OF_GELU alone */
+    T *dy;                  /* written for OF_GELU only */
     const T *x;             /* or GELU's input; NULL for OF_DY */
-    const float *stats;     /* NULL but for OF_NORM */
+    const float *stats;     /* for OF_NORM only, else NULL */
     float *sums;            /* [arrays, blocks, columns]: of dy, of the products */
 };
 
-/* Rows whose loads are under way together, and blocks of a multiprocessor, which must leave each
- * other registers for that. */
+/* AHEAD rows load at once. A multiprocessor's blocks must leave each other registers for that, so
+ * there are at most TOGETHER. */
 template <enum columns_of OF> constexpr int rows_ahead = OF == OF_DY ? 16 : 8;
 enum { TOGETHER = 6 };
 
-/* As it is stored. */
+/* Rounds as storing does. */
 __device__ static inline struct pair pair_rounded(const float *, struct pair pair)
 {
     return pair;
@@ -37,7 +37,7 @@ __device__ static inline struct pair pair_rounded(const uint16_t *, struct pair 
 }
 
 /* A warp sums a tile of columns. In place of rows beyond the block's, -0 changes no sum, and the
- * last row is loaded again: loads on a condition would come one after the other. */
+ * last row is loaded again: conditional loads would come one after the other. */
 template <typename T, bool EVEN, enum columns_of OF>
 __global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct column_blocks<T> a)
 {
@@ -87,16 +87,16 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct
 
 struct column_totals {
     uint32_t columns, blocks;
-    bool first, last;  /* rounds */
+    bool first, last;  /* whether it is this round */
     const float *sums; /* [arrays, blocks, columns] */
     float *totals;     /* [arrays, columns], between rounds */
     enum kernel_gradient gradient;
     void *gradients[2]; /* of each array */
 };
 
-enum { TOTALS_AHEAD = 64 }; /* blocks whose loads are under way together */
+enum { TOTALS_AHEAD = 64 }; /* blocks whose loads overlap */
 
-/* A thread a column, the block's y its array. Blocks beyond the last are -0. */
+/* Each thread sums a column, and the block's y is its array. Blocks beyond the last count as -0. */
 __global__ static void __launch_bounds__(THREADS, 1) column_totals_kernel(struct column_totals a)
 {
     uint32_t column = blockIdx.x * THREADS + threadIdx.x, array = blockIdx.y;
@@ -120,7 +120,7 @@ __global__ static void __launch_bounds__(THREADS, 1) column_totals_kernel(struct
         *between = total;
 }
 
-/* Of the sums' N, columns, dy, x and stats alone are set. */
+/* Of `of`, only N, columns, dy, x and stats are set. */
 template <typename T, enum columns_of OF>
 static void column_sums(const struct cuda_context *cuda, struct column_blocks<T> of,
                         enum kernel_gradient gradient, void *dbias, void *dweight)

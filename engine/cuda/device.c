@@ -1,5 +1,5 @@
-/* The CUDA device: one GPU, whose copies and operators are queued on streams, and the host's
- * threads for the operators that the plan leaves there. */
+/* The CUDA device: one GPU, whose copies and operators are queued on streams, and threads of the
+ * host for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
 #include "engine/cuda/memory.h"
@@ -20,14 +20,14 @@ struct cuda_device {
     struct cuda_operators *compute;
     struct host_operators *host;
     struct nodes *nodes;   /* of the host's cores */
-    struct queues *queues; /* of the host's operators alone */
+    struct queues *queues; /* of the host's operators only */
     mover_ticket host_done;
     GPtrArray *scalars; /* of pinned double arrays */
     GArray *loaded;     /* of struct kernel_key */
     struct device_traffic traffic;
 };
 
-/* What says which kernels an operator calls, in one run. */
+/* Which kernels an operator calls, within one run. */
 struct kernel_key {
     uint32_t kind, inputs, outputs, training;
 };
@@ -58,7 +58,7 @@ static void run_on_host(void *self, const void *work, bool at_once)
     cuda_streams_host_done(cuda->streams, ++cuda->host_done);
 }
 
-/* A driver that is not there is one whose version is 0. */
+/* The version of a driver that is not installed is 0. */
 static const char *why_none(cudaError_t failed)
 {
     int driver = 0;
@@ -68,7 +68,7 @@ static const char *why_none(cudaError_t failed)
     return cudaGetErrorString(failed);
 }
 
-/* Who waits for the GPU leaves the core to the host's operators, which have all of them. */
+/* A thread that waits for the GPU yields its core, because the host's operators use all cores. */
 static bool find_device(GError **error)
 {
     int count = 0;
@@ -201,9 +201,8 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
                              bytes, from, after);
 }
 
-/* CUDA loads a kernel when it is first called, and may wait for all streams to do so. None of them
- * may then be waiting for the host's thread, which has its own calls to make: they may not come
- * through meanwhile. */
+/* CUDA loads a kernel when it is first called, and may wait for all streams to do so. No stream may
+ * then be waiting for the host's thread, whose own calls might not return in the meantime. */
 static void before_loading(struct cuda_device *cuda, struct kernel_key kernels)
 {
     for (guint i = 0; i < cuda->loaded->len; i++)
@@ -232,13 +231,13 @@ static mover_ticket cuda_clip_gradient(struct device *device, const double *squa
                                        double clip, double *scale, const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
-    before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS}); /* it is of no operator */
+    before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS}); /* no operator */
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_clip(cuda->compute, squares, count, clip, scale));
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
 }
 
-/* What it waits for on streams it waits for itself, in the host's thread. */
+/* The host's thread itself waits for the streams. */
 static mover_ticket put_on_host(struct device *device, struct host_work *work,
                                 const struct mover_after *after)
 {
@@ -268,7 +267,8 @@ static void cuda_wait(struct device *device, const struct mover_after *after)
     queues_wait(cuda->queues, &host);
 }
 
-/* The host's work first: it waits for streams, which may wait for it. */
+/* Waits for streams and for the host's work; streams may wait for the host, and the host for
+ * streams. */
 static void cuda_drain(struct device *device)
 {
     struct cuda_device *cuda = cuda_of(device);
@@ -327,8 +327,8 @@ static void cuda_read(struct device *device, enum device_memory memory, uint64_t
              cudaMemcpy(to, locate(device, memory, address, bytes), bytes, cudaMemcpyDefault));
 }
 
-/* From pageable memory cudaMemcpy returns when it has taken the bytes. They must be there before
- * what is queued next, on streams that do not wait for the default one. */
+/* From pageable memory cudaMemcpy returns when it has taken the bytes. The bytes must arrive before
+ * later work, on streams that do not wait for the default one. */
 static void cuda_write(struct device *device, enum device_memory memory, uint64_t address,
                        uint64_t bytes, const void *from)
 {

@@ -8,13 +8,13 @@ extern const struct device_ops device_cuda;
 
 /* ---- for the device itself ---- */
 
-/* Measured with the device open and a matrix product of each precision done, so that the context,
- * the libraries' kernels and workspaces and the device's own buffers are there; the device is
- * closed again. Errors are those of opening it, or DEVICE_ERROR_WORK. */
+/* Measures the room for an arena with the device open and a matrix product of each precision done,
+ * so that the context, the libraries' kernels and workspaces and the device's own buffers exist.
+ * Closes the device again. Errors are those of opening it, or DEVICE_ERROR_WORK. */
 bool cuda_capacity_measure(struct device_capacity *capacity, GError **error);
 
-/* Operations a second of a large matrix product on random numbers, the best of a few, on the
- * current device and in memory of its own; 0 where there is not enough. */
+/* Returns the operations a second of a large matrix product on random numbers, the best of a few,
+ * on the current device and in memory of its own. Returns 0 if there is not enough memory. */
 double cuda_peak_flops(enum model_precision precision);
 
 #endif

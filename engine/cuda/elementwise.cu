@@ -44,13 +44,13 @@ void cuda_gelu_forward(const void *context, enum model_precision precision, uint
 
 template <typename T> struct residual_arguments {
     uint32_t N, H;
-    const T *residual; /* NULL: y = dropout(from) */
+    const T *residual; /* NULL for y = dropout(from) */
     const T *from;     /* y = residual + dropout(from) */
     struct tile_dropout dropout;
     T *y;
 };
 
-/* Eight threads a tile of a row. */
+/* Eight threads compute a tile of a row. */
 template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS) residual_kernel(struct residual_arguments<T> a)
 {

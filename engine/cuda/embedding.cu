@@ -1,9 +1,10 @@
-/* Eight threads a tile of a row. */
+/* The embedding's kernels. Eight threads compute a tile of a row. */
 #include "engine/cuda/kernel_code.h"
 
 enum { THREADS = 256 };
 
-/* The tile that a thread works on, of rows with `tiles` each, and its place within. */
+/* The tile that a thread works on, of rows with `tiles` tiles each, and the thread's place within
+ * it. */
 struct tile_place {
     uint64_t row;
     uint32_t tile;
@@ -74,8 +75,8 @@ struct embed_order_shared {
     uint32_t tokens[THREADS];
 };
 
-/* A row's rank is the number of rows before it: those of lesser tokens, and the earlier ones of its
- * own. */
+/* A row's rank is the number of rows before it: those of lesser tokens, and earlier rows of its own
+ * token. */
 __global__ static void __launch_bounds__(THREADS) embed_order_kernel(struct embed_order a)
 {
     struct embed_order_shared *shared = (struct embed_order_shared *)shared_memory();
@@ -119,12 +120,13 @@ __device__ inline void store_gradient(const struct embed_backward<T> &a, uint64_
         gradient_store_pair(a.gradient, a.dtable, row, tile_column(tile, t, w), a.H, sum.at[w]);
 }
 
-/* Rows of one token whose loads are under way together, of a text's most frequent token hundreds;
- * and blocks of a multiprocessor, which must leave each other registers for that. */
+/* ROWS_AHEAD rows of one token load at once; a text's most frequent token has hundreds of rows. A
+ * multiprocessor's blocks must leave each other registers for that, so there are at most
+ * TOGETHER. */
 enum { ROWS_AHEAD = 8, TOGETHER = 2 };
 
-/* A place in the order is worked on where a token's first row is, to its last. In place of rows
- * beyond, the first is loaded again: loads on a condition would come one after the other. */
+/* The threads at a token's first place in the order sum all its rows. In place of rows beyond the
+ * last, the first is loaded again: conditional loads would come one after the other. */
 template <typename T, bool WHOLE>
 __global__ void __launch_bounds__(THREADS, TOGETHER) embed_tokens_kernel(struct embed_backward<T> a)
 {
@@ -178,7 +180,7 @@ __global__ void __launch_bounds__(THREADS) embed_positions_kernel(struct embed_b
     store_gradient(a, p.row, p.tile, p.t, sum);
 }
 
-/* Rows [first, rows) of a gradient that is set become zero. */
+/* Clears rows [first, rows) of a gradient that is overwritten. */
 static void clear_rows(const struct cuda_context *cuda, enum kernel_gradient gradient,
                        uint32_t first, uint32_t rows, uint32_t H, void *table)
 {

@@ -12,7 +12,7 @@
 enum { WARP = 32 };
 #define WHOLE_WARP 0xffffffffu
 
-/* Blocks that give each of `items` one of their `each` places. */
+/* Returns the number of blocks that gives each of `items` one of their `each` places. */
 static inline unsigned launch_blocks(uint64_t items, unsigned each)
 {
     return (unsigned)((items + each - 1) / each);
@@ -24,12 +24,12 @@ static inline unsigned launch_blocks(uint64_t items, unsigned each)
 
 /* ---- sums over blocks within a launch ---- */
 
-/* The end of a sum over blocks within their own launch: every block leaves its part, and the last
- * to come adds them in the order of the parts. */
+/* Every block stores its part of the sum, and the last block to finish adds the parts in their
+ * order. */
 
-/* Whether all other blocks of the launch, whose grid has one dimension, have been here: it then
- * sees what they wrote before, by volatile reads. Called by all threads of a block, which get the
- * same answer. `flag` is shared memory; `counter` is 0 before and after the launch. */
+/* Returns whether all other blocks of the launch, whose grid has one dimension, have called it. The
+ * last block then sees what they wrote before, by volatile reads. All threads of a block call it
+ * and get the same answer. `flag` is shared memory; `counter` is 0 before and after the launch. */
 __device__ static inline bool last_block(uint32_t *counter, uint32_t *flag)
 {
     __threadfence();
@@ -44,8 +44,9 @@ __device__ static inline bool last_block(uint32_t *counter, uint32_t *flag)
     return *flag;
 }
 
-/* The sum of `count` parts, a power of two and at least the block's number of threads, in thread 0:
- * pairs count / 2, ..., 2, 1 apart. `part(i)` is part i; `sums` is shared memory, one a thread. */
+/* Returns in thread 0 the sum of `count` parts: pairs count / 2, ..., 2, 1 apart. `count` is a
+ * power of two and at least the number of threads. `part(i)` is part i; `sums` is shared memory,
+ * one number a thread. */
 template <typename Part>
 __device__ inline double pairwise_sum(unsigned threads, unsigned count, double *sums, Part part)
 {
@@ -65,8 +66,8 @@ __device__ inline double pairwise_sum(unsigned threads, unsigned count, double *
 
 /* ---- elements ---- */
 
-/* Elements of either precision as fp32: pairs and octets, the widths in which threads access
- * memory. Where columns are not a multiple of a width its elements go one by one. */
+/* Elements of either precision as fp32, in pairs and octets: the widths in which threads access
+ * memory. Where columns are not a multiple of a width, elements go one by one. */
 
 enum { OCTET = 8 };
 
@@ -108,7 +109,7 @@ __device__ static inline struct pair halves_unpack(uint32_t halves)
     return {bf16_widen((uint16_t)halves), bf16_widen((uint16_t)(halves >> 16))};
 }
 
-/* At a multiple of two elements. */
+/* The address is a multiple of two elements. */
 __device__ static inline struct pair pair_load_whole(const float *from)
 {
     float2 both = *(const float2 *)from;
@@ -130,7 +131,7 @@ __device__ static inline void pair_store_whole(uint16_t *to, struct pair pair)
     *(uint32_t *)to = halves_pack(pair.a, pair.b);
 }
 
-/* Elements `column` and the next of a row of `columns`; `padding` for those beyond it. */
+/* Loads elements `column` and the next of a row of `columns`, with `padding` beyond the row. */
 template <typename T>
 __device__ inline struct pair pair_load(const T *row, uint32_t column, uint32_t columns,
                                         float padding)
@@ -141,8 +142,8 @@ __device__ inline struct pair pair_load(const T *row, uint32_t column, uint32_t 
             column + 1 < columns ? element_load(row + column + 1) : padding};
 }
 
-/* The same where the compiler knows whether columns are even: without branches, loads of an
- * unrolled loop can be under way together. */
+/* As pair_load, where the compiler knows whether columns are even. Without branches, an unrolled
+ * loop's loads overlap. */
 template <bool EVEN, typename T>
 __device__ inline struct pair pair_load_known(const T *row, uint32_t column, uint32_t columns,
                                               float padding)
@@ -169,7 +170,7 @@ __device__ inline void pair_store(T *row, uint32_t column, uint32_t columns, str
         element_store(row + column + 1, pair.b);
 }
 
-/* At a multiple of 16 bytes. */
+/* The address is a multiple of 16 bytes. */
 __device__ static inline struct octet octet_load_whole(const float *from)
 {
     float4 low = ((const float4 *)from)[0], high = ((const float4 *)from)[1];
@@ -198,7 +199,8 @@ __device__ static inline void octet_store_whole(uint16_t *to, const struct octet
                     halves_pack(at[6], at[7])};
 }
 
-/* The octet at `first`, a multiple of 8, of an array that ends at `end`; `padding` beyond. */
+/* Loads the octet at `first`, a multiple of 8, of an array that ends at `end`, with `padding`
+ * beyond. */
 template <typename T>
 __device__ inline struct octet octet_load(const T *array, uint64_t first, uint64_t end,
                                           float padding)
@@ -240,7 +242,7 @@ __device__ static inline void gradient_store(enum kernel_gradient gradient, void
         gradient_store_as((float *)to + element, kernel_gradient_adds(gradient), value);
 }
 
-/* Elements `column` and the next, of a row of `columns`. */
+/* Stores elements `column` and the next of a row of `columns`. */
 __device__ static inline void gradient_store_pair(enum kernel_gradient gradient, void *to,
                                                   uint64_t row, uint32_t column, uint32_t columns,
                                                   struct pair pair)
@@ -253,15 +255,15 @@ __device__ static inline void gradient_store_pair(enum kernel_gradient gradient,
 
 /* ---- tiles ---- */
 
-/* Rows by tiles of 64 elements, as the CPU device computes them. Its 64 lanes are two a thread of a
- * warp where rows are summed, so that sums have its bits; with dropout they are eight a thread,
- * because one counter gives the words of four of a tile's elements. */
+/* Rows by tiles of 64 elements, as the CPU device computes them. Where rows are summed, a thread of
+ * a warp has two of the 64 lanes, so that sums have the CPU device's bits. With dropout a thread
+ * has eight lanes, because one counter gives the words of four of a tile's elements. */
 
 enum {
     TILE = RANDOM_TILE,
-    TILE_COUNTERS = TILE / 4,         /* of a tile's random words */
-    TILE_THREADS = TILE_COUNTERS / 2, /* that share a tile with dropout */
-    TILE_PAIRS = 4,                   /* of such a thread: at 16 w + 2 t, w = 0 ... 3 */
+    TILE_COUNTERS = TILE / 4,         /* counters of a tile's random words */
+    TILE_THREADS = TILE_COUNTERS / 2, /* threads that share a tile with dropout */
+    TILE_PAIRS = 4,                   /* pairs of such a thread: at 16 w + 2 t, w = 0 ... 3 */
 };
 
 __host__ __device__ static inline uint32_t tiles_of(uint32_t columns)
@@ -269,8 +271,8 @@ __host__ __device__ static inline uint32_t tiles_of(uint32_t columns)
     return (columns + TILE - 1) / TILE;
 }
 
-/* The sum of a warp's 64 lanes, in all threads: pairs 32, 16, 8, 4, 2, 1 apart, thread t holding
- * lanes 2 t and 2 t + 1. */
+/* Returns the sum of a warp's 64 lanes in all threads: pairs 32, 16, 8, 4, 2, 1 apart. Thread t
+ * holds lanes 2 t and 2 t + 1. */
 template <typename T> __device__ inline T lanes_sum(T a, T b)
 {
     for (int apart = WARP / 2; apart > 0; apart /= 2) {
@@ -282,7 +284,7 @@ template <typename T> __device__ inline T lanes_sum(T a, T b)
     return __shfl_sync(WHOLE_WARP, a + b, 0);
 }
 
-/* A dropout ready for use; scale 0: none. */
+/* A dropout that is ready for use; scale 0 for none. */
 struct tile_dropout {
     struct random_stream stream;
     uint32_t threshold; /* a word below it drops its element */
@@ -297,8 +299,8 @@ static inline struct tile_dropout tile_dropout_of(const struct kernel_dropout *d
             (float)(1 / (1 - dropout->probability))};
 }
 
-/* The factors of elements counter, 16 + counter, 32 + counter and 48 + counter of tile `tile`,
- * counted over the rows. */
+/* Computes the factors of elements counter, 16 + counter, 32 + counter and 48 + counter of tile
+ * `tile`, where tiles are counted over all rows. */
 __device__ static inline void tile_factors(const struct tile_dropout &dropout, uint64_t tile,
                                            unsigned counter, float factors[4])
 {
@@ -317,14 +319,14 @@ struct tile_part {
     struct pair at[TILE_PAIRS];
 };
 
-/* Column of pair w of thread t of a tile. */
+/* Returns the column of pair w of thread t of a tile. */
 __device__ static inline uint32_t tile_column(uint32_t tile, unsigned t, int w)
 {
     return tile * TILE + w * TILE_COUNTERS + 2 * t;
 }
 
-/* WHOLE: of rows that are whole tiles. Without conditions on columns, loads of several parts can be
- * under way together. */
+/* WHOLE says that rows are whole tiles. Without conditions on columns, the loads of several parts
+ * overlap. */
 template <bool WHOLE, typename T>
 __device__ inline struct tile_part tile_part_load(const T *row, uint32_t tile, unsigned t,
                                                   uint32_t columns)
@@ -358,7 +360,7 @@ __device__ static inline void tile_part_add(struct tile_part &sum, const struct 
     }
 }
 
-/* Of row `row`, rows having `tiles` of them. */
+/* Applies the dropout to a part of row `row`, where rows have `tiles` tiles. */
 __device__ static inline void tile_part_drop(const struct tile_dropout &dropout, uint64_t row,
                                              uint32_t tiles, uint32_t tile, unsigned t,
                                              struct tile_part &part)

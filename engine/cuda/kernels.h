@@ -1,9 +1,10 @@
-/* The kernels of the CUDA device: see engine/kernels.h. They are queued on the context's stream.
- * Pointers are device memory; the results `loss`, `sum`, `squares` and `scale` are memory that the
- * device writes. Tensors and buffers start at multiples of 16 bytes at least.
+/* The kernels of the CUDA device (see engine/kernels.h), queued on the context's stream. Pointers
+ * are device memory. The results `loss`, `sum`, `squares` and `scale` are memory that the device
+ * writes. Tensors and buffers start at multiples of 16 bytes at least.
  *
  * Bits: sums run in an order that shapes alone fix, and keep the lanes, the blocks and the orders
- * of the CPU device. So all but the matrix products, the loss and attention in bf16 give its bits.
+ * of the CPU device. So all kernels give its bits, except the matrix products, the loss and
+ * attention in bf16.
  *
  * The bytes beside a function are what it moves through device memory when caches hold a block's
  * own rows; E is an element's bytes. A function is one launch unless its comment says otherwise. */
@@ -16,7 +17,7 @@
 extern "C" {
 #endif
 
-struct CUstream_st; /* cudaStream_t points to one */
+struct CUstream_st; /* cudaStream_t points to this */
 struct cuda_products;
 
 enum { CUDA_SCRATCH_LEAST = 8192 };
@@ -58,13 +59,13 @@ kernel_norm_backward_input cuda_norm_backward_input;
  * 2 N H E bytes. */
 kernel_norm_backward_parameters cuda_norm_backward_parameters;
 
-/* ---- matrix products: cuBLASLt's ---- */
+/* ---- matrix products, by cuBLASLt ---- */
 
 kernel_linear_forward cuda_linear_forward;
 kernel_linear_gelu cuda_linear_gelu;
 kernel_linear_residual cuda_linear_residual;
 kernel_linear_backward_input cuda_linear_backward_input;
-/* Rounds as it stores and leaves the workspace as it is. */
+/* Rounds as it stores, and does not use the workspace. */
 kernel_linear_backward_weight cuda_linear_backward_weight;
 kernel_classifier_forward cuda_classifier_forward;
 kernel_classifier_backward_input cuda_classifier_backward_input;
@@ -88,7 +89,7 @@ kernel_dropout_backward cuda_dropout_backward;
 
 enum { CUDA_HEAD_LIMIT = 128 }; /* the greatest D: tiles lie in shared memory */
 
-/* 4 N H E bytes; the tiles of keys come from caches beside. */
+/* 4 N H E bytes; the tiles of keys come from caches in addition. */
 kernel_attention_forward cuda_attention_forward;
 /* Three launches for each part of the sequences whose sums fit the scratch: 4 A T bytes a sequence,
  * which must hold one at least. */
@@ -104,7 +105,7 @@ kernel_loss_backward cuda_loss_backward;
 /* ---- gradients and their use ---- */
 
 kernel_sum_squares cuda_sum_squares;
-/* The result goes to the context's scale too, where cuda_adamw reads it. */
+/* Stores the result in the context's scale too, where cuda_adamw reads it. */
 kernel_clip cuda_clip;
 /* 28 bytes an element in fp32, 28 in bf16 with the gradient in the parameter, 32 with a gradient of
  * its own. */

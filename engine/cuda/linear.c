@@ -1,7 +1,7 @@
-/* Matrix products by cuBLASLt, all matrices row-major: c[M,N] = a[M,K] b[K,N], with
- * an epilogue. An algorithm is ok once a shape, by the library's heuristic, and kept: it
- * depends on the shape and the GPU alone. In fp32 without TF32; sums in fp32 whatever the
- * precision. */
+/* Matrix products by cuBLASLt, all matrices row-major: c[M,N] = a[M,K] b[K,N], with an epilogue.
+ * The library's heuristic chooses an algorithm once for each shape, and the choice is kept, so that
+ * it depends on the shape and the GPU alone. fp32 is computed without TF32; sums are in fp32 in
+ * either precision. */
 #include "engine/cuda/operators.h"
 
 #include "engine/cuda/kernels.h"
@@ -10,35 +10,35 @@
 
 enum product_epilogue {
     PRODUCT_PLAIN,
-    PRODUCT_ADD,      /* to what c holds */
-    PRODUCT_BIAS,     /* of `in`, added to each row */
-    PRODUCT_RESIDUAL, /* c = residual + product with the bias, rounded once */
-    PRODUCT_GELU /* c = gelu(pre), pre with the bias, stored too; gelu is of pre before its rounding
-                  */
+    PRODUCT_ADD,      /* adds to what c holds */
+    PRODUCT_BIAS,     /* adds a bias of `in` to each row */
+    PRODUCT_RESIDUAL, /* c = residual + the product with the bias, rounded once */
+    PRODUCT_GELU      /* stores pre, the product with the bias, and c = gelu(pre) of pre before its
+                         rounding */
 };
 
 struct product_shape {
     uint32_t M, N, K;
-    uint32_t a_row, c_row; /* elements from one stored row to the next; 0: they are contiguous */
-    uint8_t transposed_a, transposed_b; /* stored [K,M], [N,K] */
+    uint32_t a_row, c_row; /* elements from one stored row to the next; 0 if rows are contiguous */
+    uint8_t transposed_a, transposed_b; /* a is stored as [K,M], b as [N,K] */
     uint8_t in, out; /* enum model_precision: of a, b and bias; of c, residual and pre */
     uint8_t epilogue;
 };
 
 struct product_operands {
-    const void *a, *b, *bias, *residual; /* bias, residual: NULL where there is none */
+    const void *a, *b, *bias, *residual; /* bias and residual may be NULL */
     void *c, *pre;
 };
 
-/* cuBLASLt's matrices are column-major, and a row-major matrix is the transposed one there: so it
- * is asked for c^T = b^T a^T, b first, of M and N exchanged. */
+/* cuBLASLt's matrices are column-major, so a row-major matrix is a transposed one there. It
+ * therefore computes c^T = b^T a^T: b comes first, and M and N are exchanged. */
 struct product_plan {
     struct product_shape shape;
     cublasLtMatmulDesc_t operation;
     cublasLtMatrixLayout_t b, a, c;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
-    bool found; /* the algorithm */
+    bool found; /* whether there is an algorithm */
 };
 
 struct cuda_products {
@@ -89,8 +89,8 @@ static cudaDataType_t data_type(uint8_t precision)
     return precision == MODEL_BF16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/* The row-major matrix [rows, columns] as the library sees it; `row` elements from one row to the
- * next, 0: as many as columns. */
+/* Describes the row-major matrix [rows, columns] as the library sees it. `row` is the elements from
+ * one row to the next; 0 if rows are contiguous. */
 static bool make_layout(cublasLtMatrixLayout_t *layout, uint8_t precision, uint32_t rows,
                         uint32_t columns, uint32_t row)
 {
@@ -153,7 +153,8 @@ static bool describe(struct product_plan *plan)
            make_layout(&plan->c, shape->out, M, N, shape->c_row);
 }
 
-/* Split sums are added in the workspace, in fp32: neither by atomics nor rounded between. */
+/* Parts of a split sum are added in the workspace, in fp32, without atomics and without rounding
+ * between. */
 static bool limit(cublasLtMatmulPreference_t preference, uint64_t workspace_bytes)
 {
     size_t bytes = workspace_bytes;
@@ -194,9 +195,10 @@ static bool same(const struct product_shape *p, const struct product_shape *q)
            p->epilogue == q->epilogue;
 }
 
-/* The shape's plan, made when it is first met. The heuristic assumes pointers at multiples of 256
- * bytes, which all tensors and buffers are: an algorithm does not depend on where they lie. Those
- * of the epilogue it may look at, so that it is given one as good as theirs. */
+/* Returns the shape's plan, which is made at its first use. The heuristic assumes that pointers are
+ * multiples of 256 bytes, as those of all tensors and buffers are, so an algorithm does not depend
+ * on addresses. It may look at the pointers of the epilogue, so it is given one that is as aligned
+ * as theirs. */
 static struct product_plan *plan_of(struct cuda_products *products,
                                     const struct product_shape *shape)
 {
@@ -213,7 +215,8 @@ static struct product_plan *plan_of(struct cuda_products *products,
     return &g_array_index(products->plans, struct product_plan, products->plans->len - 1);
 }
 
-/* Whether the library has an algorithm for the shape. PRODUCT_GELU is not for all. */
+/* Returns whether the library has an algorithm for the shape. PRODUCT_GELU does not exist for all
+ * shapes. */
 static bool have(struct cuda_products *products, const struct product_shape *shape)
 {
     return plan_of(products, shape)->found;
@@ -237,8 +240,8 @@ static cudaError_t queue(struct cuda_products *products, const struct product_sh
     return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
 }
 
-/* Queues one launch, or two where the library splits K: the parts are added in the workspace in one
- * order. An error is kept for cuda_products_take_error; without an algorithm it is
+/* Queues one launch, or two where the library splits K; the parts are then added in the workspace
+ * in one order. Keeps an error for cuda_products_take_error: without an algorithm it is
  * cudaErrorNotSupported. */
 static void run(struct cuda_products *products, const struct product_shape *shape,
                 const struct product_operands *product)

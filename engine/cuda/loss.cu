@@ -1,23 +1,23 @@
-/* Cross-entropy of a softmax, a block a row at a time: see engine/cpu/simd/elements.c. One pass
- * finds the greatest logit and the sum of exponentials together, a second writes the gradient. */
+/* Cross-entropy of a softmax, a block a row at a time (see engine/cpu/simd/elements.c). One pass
+ * finds the greatest logit and the sum of exponentials together; a second writes the gradient. */
 #include "engine/cuda/kernel_code.h"
 #include "engine/exponential.h"
 
-/* Blocks of rows, at most; each leaves the sum of its rows' losses. */
+/* The most blocks. Each stores the sum of its rows' losses. */
 enum { THREADS = 512, WARPS = THREADS / WARP, BLOCKS = 1024 };
 
 template <typename T> struct loss_arguments {
     uint32_t N, V, row; /* row: elements from one to the next */
     const uint32_t *targets;
     const T *logits;
-    T *gradient; /* the logits again; NULL: not wanted */
+    T *gradient; /* the logits again; NULL if not wanted */
     float scale; /* of the gradient */
     double *parts;
     uint32_t *counter;
     double *loss;
 };
 
-/* Of some logits: the greatest, and the sum of the exponentials relative to it. */
+/* The greatest of some logits, and the sum of the exponentials relative to it. */
 struct softmax_part {
     float max, sum;
 };
@@ -28,7 +28,7 @@ struct loss_shared {
     uint32_t last;
 };
 
-/* Logits of no one have maximum -infinity and sum 0. */
+/* Joins two parts of a row. A part without logits has maximum -infinity and sum 0. */
 __device__ static inline struct softmax_part softmax_join(struct softmax_part p,
                                                           struct softmax_part q)
 {
@@ -55,7 +55,7 @@ __device__ static inline uint64_t first_octet(uint64_t begin)
     return begin + threadIdx.x * OCTET;
 }
 
-/* Of a row, in all threads. */
+/* Returns a row's softmax, in all threads. */
 template <typename T>
 __device__ inline struct softmax_part row_softmax(const struct loss_arguments<T> &a, uint64_t begin,
                                                   uint64_t end, struct loss_shared *shared)

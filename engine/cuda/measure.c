@@ -11,8 +11,8 @@
 
 enum {
     CAPACITY_WIDTH = 512,
-    ARENA_BYTES = 8 << 20, /* a multiple of what the driver gives out at a time */
-    LATER_BYTES = 64 << 20 /* for kernels that are loaded when a shape first asks for them */
+    ARENA_BYTES = 8 << 20, /* a multiple of what the driver hands out at a time */
+    LATER_BYTES = 64 << 20 /* for kernels that are loaded at the first use of a shape */
 };
 
 static void multiply(struct device *device, enum model_precision precision)
@@ -59,13 +59,13 @@ bool cuda_capacity_measure(struct device_capacity *capacity, GError **error)
 enum { PEAK_WIDTH = 4096, TRIES = 20 };
 
 struct peak_trial {
-    uint8_t *memory; /* of a struct probe_product */
+    uint8_t *memory; /* as a struct probe_product uses it */
     cudaStream_t stream;
     cudaEvent_t begin, end;
     struct cuda_operators *operators;
 };
 
-/* The operands, one after the other, as random numbers. */
+/* Fills the operands, which lie one after the other, with random numbers. */
 static bool fill(uint8_t *operands, enum model_precision precision)
 {
     uint64_t count = 2 * (uint64_t)PEAK_WIDTH * PEAK_WIDTH;
@@ -106,7 +106,7 @@ static void finish(struct peak_trial *trial)
     if (trial->stream)
         cudaStreamDestroy(trial->stream);
     cudaFree(trial->memory);
-    (void)cudaGetLastError(); /* a trial that could not be made is no failure of the run */
+    (void)cudaGetLastError(); /* a trial that cannot be made is no failure of the run */
 }
 
 static double best_rate(const struct peak_trial *trial, const struct operation *product)

@@ -14,7 +14,8 @@ static bool refuse(GError **error, const char *what, uint64_t bytes, const char 
     return false;
 }
 
-/* Zeroed when it returns: the streams do not wait for the default one, which does that. */
+/* The memory is zeroed when it returns: the default stream clears it, and our streams do not wait
+ * for that one. */
 static bool take_on_device(uint8_t **memory, const char *what, uint64_t bytes, GError **error)
 {
     cudaError_t failed = cudaMalloc((void **)memory, bytes);
@@ -40,8 +41,8 @@ static void *touch(void *data)
     return NULL;
 }
 
-/* Whether the system has that much; by several threads, because it clears every page. On Linux
- * before 5.14 pages come later. */
+/* Returns whether the system has so much memory. Several threads touch it, because the system
+ * clears every page. On Linux before 5.14 pages come later. */
 static bool populate(uint8_t *pool, uint64_t bytes)
 {
     uint32_t count = MIN(g_get_num_processors(), MOST_TOUCHERS);
@@ -71,8 +72,8 @@ static bool check_available(const char *what, uint64_t bytes, GError **error)
     return bytes <= available || refuse(error, what, bytes, why);
 }
 
-/* Mapped rather than allocated by CUDA, so that several threads fault it in, and its size is the
- * plan's to the page. */
+/* The pool is mapped, not allocated by CUDA, so that several threads fault it in and its size is
+ * the plan's to the page. */
 static bool take_on_host(struct cuda_memory *memory, const struct nodes_spread *spread,
                          GError **error)
 {
@@ -114,7 +115,7 @@ void cuda_memory_close(struct cuda_memory *memory)
         cudaHostUnregister(memory->host);
         munmap(memory->host, memory->host_pool_bytes);
     }
-    (void)cudaGetLastError(); /* of memory that was never pinned */
+    (void)cudaGetLastError(); /* for memory that was never pinned */
     *memory = (struct cuda_memory){0};
 }
 
@@ -123,8 +124,8 @@ static cudaError_t copy(uint8_t *to, const uint8_t *from, uint64_t bytes, cudaSt
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
 }
 
-/* A piece at a time, from the end that is not written over. Pieces as long as the distance lie
- * apart; where that is short they go by way of the bounce. */
+/* Moves a piece at a time, from the end that is not overwritten. Pieces as long as the distance do
+ * not overlap; where the distance is short, pieces go through the bounce buffer. */
 cudaError_t cuda_memory_move(const struct cuda_memory *memory, uint64_t to, uint64_t from,
                              uint64_t bytes, cudaStream_t stream)
 {

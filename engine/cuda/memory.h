@@ -1,5 +1,5 @@
 /* The CUDA device's memories, all taken when it is opened: the arena, a pinned pool on the host of
- * the very size that the plan asks for, and what moves within the arena pass through. */
+ * exactly the plan's size, and a buffer for moves within the arena. */
 #ifndef PSTAR_ENGINE_CUDA_MEMORY_H
 #define PSTAR_ENGINE_CUDA_MEMORY_H
 
@@ -9,17 +9,17 @@
 enum { CUDA_MEMORY_BOUNCE = 16 << 20 };
 
 struct cuda_memory {
-    uint8_t *arena;  /* device memory, zeroed; NULL where arena_bytes is 0 */
-    uint8_t *host;   /* pinned, zeroed; NULL where host_pool_bytes is 0 */
+    uint8_t *arena;  /* device memory, zeroed; NULL if arena_bytes is 0 */
+    uint8_t *host;   /* pinned, zeroed; NULL if host_pool_bytes is 0 */
     uint8_t *bounce; /* device memory, CUDA_MEMORY_BOUNCE bytes */
     uint64_t arena_bytes, host_pool_bytes;
 };
 
-/* The pinned pool is spread as `spread` says; NULL: it comes as the system gives it.
- * DEVICE_ERROR_MEMORY where the device or the machine has less. */
+/* `spread` says how the pinned pool is spread over nodes; NULL leaves that to the system. Fails
+ * with DEVICE_ERROR_MEMORY if the device or the machine has less. */
 bool cuda_memory_open(struct cuda_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
                       const struct nodes_spread *spread, GError **error);
-/* Nothing may be queued on them. */
+/* Call only while nothing is queued on them. */
 void cuda_memory_close(struct cuda_memory *memory);
 
 /* Queues a copy within the arena; the ranges may overlap. */

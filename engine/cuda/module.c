@@ -1,5 +1,5 @@
-/* The library that holds the CUDA device: programs load it when a run asks for that device, and
- * need no CUDA where none does (engine/devices.h). */
+/* The library that holds the CUDA device. Programs load it when a run asks for that device
+ * (engine/devices.h), so they need no CUDA otherwise. */
 #include "engine/cuda/device.h"
 #include "engine/devices.h"
 

@@ -1,5 +1,5 @@
-/* Layer norm, a warp a row: see engine/cpu/simd/rows.c, whose lanes and order of sums these are. A
- * row is read again for each of its passes: it stays in the L1 cache. */
+/* Layer norm, a warp a row, with the lanes and the order of sums of engine/cpu/simd/rows.c. Each
+ * pass reads the row again, from the L1 cache. */
 #include "engine/cuda/kernel_code.h"
 
 enum { WARPS = 4, THREADS = WARPS * WARP };
@@ -23,8 +23,8 @@ template <typename T> struct norm_forward {
     float *stats;
 };
 
-/* Tiles of a row whose loads are under way together. Sums are of all of them: those beyond the row
- * are padding, which changes no sum. */
+/* Tiles of a row whose loads overlap. Sums include those beyond the row: they are padding, which
+ * changes no sum. */
 enum { TILES_AHEAD = 8, TILES_OF_THREE = 4 /* of three arrays */ };
 
 template <typename T, bool EVEN>
@@ -122,7 +122,7 @@ template <typename T> struct norm_input {
     T *dx;
 };
 
-/* Of some tiles of a row: g = dy weight, and x normalised. */
+/* Some tiles of a row: g = dy weight, and normalised x. */
 struct norm_terms {
     struct pair g[TILES_OF_THREE], normal[TILES_OF_THREE];
 };

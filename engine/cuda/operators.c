@@ -5,8 +5,8 @@
 #include "engine/operators.h"
 
 enum {
-    WORKSPACE_BYTES = 32 << 20, /* of the matrix products */
-    SCRATCH_BYTES = 16 << 20,   /* of the kernels */
+    WORKSPACE_BYTES = 32 << 20, /* for the matrix products */
+    SCRATCH_BYTES = 16 << 20,   /* for the kernels */
     COUNTER_BYTES = 256,
     SCALE_BYTES = 256
 };

@@ -1,5 +1,5 @@
-/* The model's operators on a CUDA device: an operation's addresses become pointers into the arena,
- * and its kind the kernels of engine/cuda/kernels.h and matrix products of cuBLASLt. */
+/* A model's operators on a CUDA device: the dispatch of engine/operators.h over the kernels of
+ * engine/cuda/kernels.h. */
 #ifndef PSTAR_ENGINE_CUDA_OPERATORS_H
 #define PSTAR_ENGINE_CUDA_OPERATORS_H
 
@@ -13,28 +13,29 @@ extern "C" {
 struct cuda_operators;
 struct cuda_products;
 
-/* Whether there are kernels for the model; fails with DEVICE_ERROR_MODEL where not. */
+/* Returns whether there are kernels for the model. Fails with DEVICE_ERROR_MODEL if not. */
 bool cuda_operators_support(const struct model_config *config, GError **error);
 
 /* For one stream and one thread at a time, on the current device. `arena` is device memory. Takes
- * what the libraries and reductions need beside the arena once: nothing is allocated later.
- * DEVICE_ERROR_MEMORY where there is not that much. Free with cuda_operators_free. */
+ * once what the libraries and sums need beside the arena; nothing is allocated later. Fails with
+ * DEVICE_ERROR_MEMORY if there is less. Free with cuda_operators_free. */
 struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, GError **error);
 void cuda_operators_free(struct cuda_operators *operators);
 
-/* Queues the operator on the stream. `operation` may go when it returns; the pointers to scalars in
- * it (loss, norm) are memory that the device writes, valid when the stream has come that far. */
+/* Queues the operator on the stream. `operation` is not needed after the call. Its pointers to
+ * scalars (loss, norm) are memory that the device writes; they are valid when the stream has come
+ * that far. */
 cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation);
 
-/* Queues the clip of engine/device.h: updates that are run later and have a gradient_scale take
- * the last that was queued. `squares` and `scale` as the scalars of cuda_operators_run. */
+/* Queues the clip of engine/device.h. Updates that run later and have a gradient_scale take the
+ * last one queued. `squares` and `scale` are memory that the device reads and writes. */
 cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,
                                 uint32_t count, double clip, double *scale);
 
-/* ---- matrix products by cuBLASLt, for cuda_operators itself ---- */
+/* ---- matrix products by cuBLASLt, for engine/cuda/operators.c ---- */
 
-/* `workspace` is device memory that products share, at a multiple of 256 bytes; queued products use
- * it, one after the other on the stream. NULL where the library does not start. */
+/* `workspace` is device memory at a multiple of 256 bytes; queued products share it, one after the
+ * other on the stream. Returns NULL if the library does not start. */
 struct cuda_products *cuda_products_new(cudaStream_t stream, void *workspace,
                                         uint64_t workspace_bytes);
 void cuda_products_free(struct cuda_products *products);

@@ -34,13 +34,13 @@ bool cuda_failure_check(struct cuda_failure *failure, enum device_error code, GE
 
 /* ---- stalls: how long a stream waits between pairs of events ---- */
 
-/* More than a stream has queued, of which every piece may wait once. */
+/* More than the pieces that a stream can have queued; each of them may wait once. */
 enum { STALLS = 512 };
 
 struct stalls {
     struct cuda_failure *failure;
     cudaEvent_t begin[STALLS], end[STALLS];
-    uint64_t first, next; /* those that are not in the sum yet */
+    uint64_t first, next; /* stalls that are not in the sum yet */
     double seconds;
 };
 
@@ -95,7 +95,7 @@ static bool first_is_over(const struct stalls *stalls)
 {
     cudaError_t state = cudaEventQuery(stalls->end[stalls->first % STALLS]);
     if (state == cudaErrorNotReady)
-        (void)cudaGetLastError(); /* it is no error */
+        (void)cudaGetLastError(); /* this is no error */
     return state != cudaErrorNotReady;
 }
 
@@ -108,9 +108,9 @@ static double stalls_seconds(struct stalls *stalls)
 
 /* ---- streams ---- */
 
-/* Pieces that may be queued on a stream, and how many are free again when a full one has been
- * waited for. A stream takes about a thousand kernels, of which a piece has two or three; then
- * calls wait within the driver, and do not yield. */
+/* RING pieces may be queued on a stream; a caller that finds the ring full waits until FREED are
+ * free again. A stream takes about a thousand kernels, two or three a piece; beyond that, calls
+ * wait within the driver and do not yield. */
 enum { RING = 256, FREED = RING / 4 };
 
 typedef CUresult CUDAAPI wait_value(CUstream stream, CUdeviceptr address, cuuint64_t value,
@@ -118,17 +118,17 @@ typedef CUresult CUDAAPI wait_value(CUstream stream, CUdeviceptr address, cuuint
 
 struct stream {
     cudaStream_t stream;
-    cudaEvent_t behind[RING]; /* of ticket t: t % RING */
+    cudaEvent_t behind[RING]; /* ticket t has event t % RING */
     uint32_t waiting[RING];   /* threads in cudaEventSynchronize */
-    mover_ticket put;         /* of the thread that queues */
-    mover_ticket complete;    /* known to be */
-    /* Of other queues: what it waits for already, or need not wait for. */
+    mover_ticket put;         /* by the thread that queues */
+    mover_ticket complete;    /* known to be complete */
+    /* Tickets of other queues that this stream waits for already, or need not wait for. */
     mover_ticket passed[MOVER_QUEUES];
 };
 
 struct cuda_streams {
     struct cuda_failure *failure;
-    struct stream stream[MOVER_QUEUES]; /* not MOVER_HOST's */
+    struct stream stream[MOVER_QUEUES]; /* MOVER_HOST has none */
     struct stalls *stalls;
     _Atomic uint64_t *host_done; /* pinned, and mapped at the same address on the device */
     wait_value *wait_value;
@@ -136,9 +136,9 @@ struct cuda_streams {
     GCond changed;
 };
 
-/* The thread that queues sleeps while it waits for compute or for fetches: what has been queued is
- * enough meanwhile, and every core is the host's operators'. Their thread waits for copies down, of
- * gradients, and the sooner it goes on the better. */
+/* The thread that queues sleeps while it waits for compute or for fetches: enough work is queued in
+ * the meantime, and the host's operators use every core. The host's thread waits for copies of
+ * gradients to the host, and should go on as soon as possible. */
 static bool open_stream(struct cuda_streams *streams, enum mover_queue queue)
 {
     struct stream *stream = &streams->stream[queue];
@@ -240,7 +240,7 @@ static bool known_complete(struct cuda_streams *streams, enum mover_queue queue,
         return true;
     cudaError_t state = cudaEventQuery(stream->behind[ticket % RING]);
     if (state == cudaErrorNotReady)
-        (void)cudaGetLastError(); /* it is no error */
+        (void)cudaGetLastError(); /* this is no error */
     else if (cuda_failure_note(streams->failure, state, "cudaEventQuery"))
         note_complete(streams, stream, ticket);
     return state == cudaSuccess;
@@ -281,8 +281,8 @@ void cuda_streams_begin(struct cuda_streams *streams, enum mover_queue queue,
         stalls_end(streams->stalls, stream->stream);
 }
 
-/* Until it is complete. While threads wait for its event, that is not used for another ticket: they
- * would wait for work that may need what they do next. */
+/* Returns when the ticket is complete. While threads wait for an event, it is not used for another
+ * ticket: they would wait for work that may depend on what they do next. */
 static void wait_for(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
 {
     uint32_t place = (uint32_t)(ticket % RING);
@@ -309,7 +309,7 @@ static bool is_full(struct cuda_streams *streams, const struct stream *stream, m
     return full;
 }
 
-/* Who waits for a full ring is woken once for many pieces, and enough of them stay queued. */
+/* A caller that waits for a full ring wakes once for many pieces, and enough pieces stay queued. */
 static void make_place(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
 {
     if (is_full(streams, stream, ticket))

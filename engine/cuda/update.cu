@@ -1,7 +1,7 @@
-/* What becomes of gradients: the sums of their squares, clipping and the optimizer. */
+/* Sums of gradients' squares, clipping and the optimizer. */
 #include "engine/cuda/kernel_code.h"
 
-/* ---- sums of squares: a warp a block of engine/cpu/kernels.c, whose order of sums it is ---- */
+/* ---- sums of squares: a warp sums a block of engine/cpu/kernels.c, in the same order ---- */
 
 enum { WARPS = 8, SQUARES_THREADS = WARPS * WARP, SQUARES_BLOCKS = KERNEL_SQUARES_BLOCKS };
 
@@ -18,12 +18,12 @@ struct squares_shared {
     uint32_t last;
 };
 
-/* Tiles whose loads are under way together. A multiprocessor has no more than one block, which may
- * use all registers for that. */
+/* TILES_AHEAD tiles load at once. A multiprocessor has no more than one block, which may use all
+ * registers for that. */
 enum { TILES_AHEAD = 32, TOGETHER = 1 };
 
-/* Pairs beyond the last are 0, which changes no sum, and the first is loaded again: loads on a
- * condition would come one after the other. */
+/* Pairs beyond the last count as 0, which changes no sum, and the first is loaded again:
+ * conditional loads would come one after the other. */
 template <typename T> __device__ inline double warp_squares(const struct squares<T> &a, uint64_t w)
 {
     uint64_t begin = w * a.block, end = begin + a.block < a.elements ? begin + a.block : a.elements;
@@ -105,7 +105,7 @@ struct clip_shared {
     double squares[CLIP_THREADS];
 };
 
-/* One thread sums, in order, what all of them load: the host's memory is far. */
+/* One thread sums, in order, what all threads load, because the host's memory is far. */
 __global__ static void __launch_bounds__(CLIP_THREADS) clip_kernel(struct clip a)
 {
     struct clip_shared *shared = (struct clip_shared *)shared_memory();
@@ -140,13 +140,14 @@ struct quartet {
     float at[QUARTET];
 };
 
-/* Bits, not numbers: what rounding dropped may look like a NaN, which a store of bf16 would change.
- */
+/* Bits, not numbers: what rounding dropped may look like a NaN, which a store of bf16 would
+ * change. */
 struct halves {
     uint16_t at[QUARTET];
 };
 
-/* WHOLE: all of it lies within the array, which ends at `end`; else what lies beyond is 0. */
+/* WHOLE says that all elements lie within the array, which ends at `end`. Otherwise those beyond it
+ * are 0. */
 template <bool WHOLE>
 __device__ inline struct quartet quartet_load(const float *array, uint64_t first, uint64_t end)
 {
@@ -200,7 +201,7 @@ __device__ inline void halves_store(uint16_t *array, uint64_t first, uint64_t en
             array[first + i] = at[i];
 }
 
-/* Halves as numbers. */
+/* Loads halves as numbers. */
 template <bool WHOLE>
 __device__ inline struct quartet quartet_load(const uint16_t *array, uint64_t first, uint64_t end)
 {
@@ -231,7 +232,7 @@ static unsigned blocks_of(uint64_t elements)
     return launch_blocks(elements, THREADS * QUARTET);
 }
 
-/* The step, with the scale that is in device memory; NULL: its own. */
+/* Returns the step with the scale that lies in device memory; NULL keeps its own. */
 __device__ static inline struct adamw_step step_of(struct adamw_step step, const double *scale)
 {
     if (scale)
@@ -244,8 +245,8 @@ template <typename T> struct adamw_arguments {
     const double *scale;
     uint64_t elements;
     T *param;
-    const float *gradient; /* NULL: in the parameter's place */
-    float *master;         /* NULL: the parameter is its own */
+    const float *gradient; /* NULL: it is in the parameter's place */
+    float *master;         /* NULL: the parameter is its own master */
     float *exp_avg, *exp_avg_sq;
 };
 
@@ -290,7 +291,7 @@ static void adamw_launch(const struct cuda_context *cuda, const struct adamw_ste
     launch(adamw_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
 }
 
-/* T: of the gradient. */
+/* T is the gradient's type. */
 template <typename T> struct split_arguments {
     struct adamw_step step;
     const double *scale;
@@ -343,7 +344,7 @@ static void split_launch(const struct cuda_context *cuda, const struct adamw_ste
     launch(split_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
 }
 
-/* A master stands beside bf16 parameters alone. */
+/* Only bf16 parameters have a master beside them. */
 void cuda_adamw(const void *context, const struct adamw_step *step, const double *scale,
                 const struct adamw_tensor *tensor)
 {

@@ -51,7 +51,7 @@ static void add_cores(const char *list, cpu_set_t *cores)
     }
 }
 
-/* Those of a node that are allowed; none where it has no such file. */
+/* Returns the node's cores that are allowed; none if it has no such file. */
 static cpu_set_t read_cores(const char *folder, const char *node, const cpu_set_t *allowed)
 {
     g_autofree char *path = g_build_filename(folder, node, "cpulist", NULL);
@@ -99,7 +99,7 @@ struct nodes *nodes_read(const char *folder, const cpu_set_t *allowed)
         g_autofree char *name = g_strdup_printf("node%u", g_array_index(numbers, uint32_t, i));
         cpu_set_t cores = read_cores(folder, name, allowed);
         if (CPU_COUNT(&cores) == 0)
-            continue; /* memory alone, or cores that are others' */
+            continue; /* it has memory alone, or cores of others */
         nodes->cores[nodes->count] = cores;
         nodes->before[nodes->count + 1] = nodes->before[nodes->count] + (uint32_t)CPU_COUNT(&cores);
         nodes->count++;
@@ -146,7 +146,7 @@ static void touch_share(const struct toucher *toucher, uint64_t piece, uint64_t 
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     uint64_t first = (piece + nodes_share(nodes, toucher->node, bytes)) / page * page;
     uint64_t end = piece + nodes_share(nodes, toucher->node + 1, bytes);
-    /* A page on the border is the next one's, but for the pool's last. */
+    /* A page on a border belongs to the next share, except the pool's last page. */
     if (end < toucher->bytes)
         end = end / page * page;
     if (first < end)

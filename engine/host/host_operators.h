@@ -1,5 +1,5 @@
-/* Operators that the host's cores compute, in memory of the host: the CPU device's, and on every
- * device those that a plan leaves on the host. */
+/* Operators that the host's cores compute in the host's memory: those of the CPU device, and on
+ * every device those that a plan leaves on the host. */
 #ifndef PSTAR_ENGINE_HOST_HOST_OPERATORS_H
 #define PSTAR_ENGINE_HOST_HOST_OPERATORS_H
 
@@ -8,10 +8,10 @@
 
 struct host_operators;
 
-/* For one calling thread at a time, on `threads` threads. Operations' addresses count from the
- * start of `memory`. Threads run near their part of the memory on `nodes`, which outlive the
- * result; NULL leaves them where the system puts them. Free with host_operators_free, which takes
- * NULL. */
+/* Operators run on `threads` threads, for one caller at a time. Addresses of operations count from
+ * the start of `memory`. Threads run near their part of the memory on `nodes`, which must outlive
+ * the result; NULL leaves threads where the system puts them. Free with host_operators_free, which
+ * takes NULL. */
 struct host_operators *host_operators_new(unsigned threads, uint8_t *memory,
                                           const struct nodes *nodes);
 void host_operators_free(struct host_operators *operators);

@@ -8,7 +8,7 @@
 
 G_DEFINE_QUARK(pstar_device_error, device_error)
 
-/* What the system would give without swapping; UINT64_MAX where it does not say. */
+/* Returns what the system would give without swapping, or UINT64_MAX if it does not say. */
 static uint64_t free_bytes(void)
 {
     FILE *file = fopen("/proc/meminfo", "re");
@@ -22,7 +22,7 @@ static uint64_t free_bytes(void)
     return kilobytes * 1024;
 }
 
-/* What a container may have in all; UINT64_MAX outside of one. */
+/* Returns what a container may have in all, or UINT64_MAX outside of a container. */
 static uint64_t allowed_bytes(void)
 {
     FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
@@ -39,7 +39,7 @@ uint64_t available_bytes(void)
     return MIN(free_bytes(), allowed_bytes());
 }
 
-/* "Intel(R) Xeon(R) Processor", as the kernel names it. */
+/* Returns the processor's name as the kernel knows it, like "Intel(R) Xeon(R) Processor". */
 static char *processor(void)
 {
     g_autofree char *text = NULL;

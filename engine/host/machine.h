@@ -4,12 +4,13 @@
 
 #include <stdint.h>
 
-/* What the system would give without swapping, and what is left to a container in all. Who touches
- * more is not refused: the kernel kills someone. UINT64_MAX where nothing says. */
+/* Returns the bytes that the system would give without swapping, at most what a container may have.
+ * A program that touches more is not refused: the kernel kills some process. Returns UINT64_MAX if
+ * nothing is known. */
 uint64_t available_bytes(void);
 
-/* "CPU, 2 cores, AMD EPYC 7543P"; free with g_free. *bytes: what may be called the device's memory,
- * half of the machine's. */
+/* Returns a description like "CPU, 2 cores, AMD EPYC 7543P"; free with g_free. Sets *bytes to what
+ * counts as the device's memory, which is half of the machine's. */
 char *cpu_describe(uint64_t *bytes);
 
 #endif

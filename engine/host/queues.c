@@ -10,17 +10,17 @@ struct queued_work {
 
 struct queue {
     struct queues *queues;
-    GThread *thread; /* NULL: the caller's */
+    GThread *thread; /* NULL: the caller does this queue's work */
     queues_run *run;
     void (*enter)(void *self);
     void *self;
-    GQueue waiting; /* of struct queued_work */
+    GQueue waiting; /* struct queued_work */
     mover_ticket put;
     _Atomic mover_ticket done;
 };
 
 struct queues {
-    GMutex lock; /* of everything but `done`, which is written under it and read without */
+    GMutex lock; /* protects everything; `done` is written under it and read without */
     GCond changed;
     bool ending;
     struct queue queue[MOVER_QUEUES];
@@ -54,7 +54,7 @@ static void finish(struct queues *queues, struct queue *queue)
     g_mutex_unlock(&queues->lock);
 }
 
-/* The next piece, once all that it waits for is complete; NULL at the end. */
+/* Returns the next piece once everything that it waits for is complete, or NULL at the end. */
 static struct queued_work *take(struct queue *queue, bool *at_once)
 {
     struct queues *queues = queue->queues;

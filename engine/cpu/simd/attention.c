@@ -1,23 +1,24 @@
-/* Attention by tiles of 64 queries and 64 keys of one head, in fp32 on the thread's stack
- * (Dao et al., FlashAttention, NeurIPS 2022; the backward in two passes, by tiles of queries for dq
- * and by tiles of keys for dk and dv, so that nothing is summed across threads). */
+/* Attention by tiles of 64 queries and 64 keys of one head, in fp32 on the thread's stack (Dao et
+ * al., FlashAttention, NeurIPS 2022). The backward takes two passes, by tiles of queries for dq and
+ * by tiles of keys for dk and dv, so that nothing is summed across threads. */
 #include "engine/cpu/simd/loops.h"
 #include "engine/exponential.h"
 
 /* ---- products of small fp32 matrices that lie in a thread's cache ---- */
 
 enum {
-    PRODUCT_VECTORS = 2,                              /* of a row, held in registers */
+    PRODUCT_VECTORS = 2, /* vectors of a row that are held in registers */
     PRODUCT_COLUMNS = PRODUCT_VECTORS * VECTOR_LANES, /* divides 32 */
 };
 
-/* One operand: element [row, column] is data[row * row_stride + column * column_stride]. */
+/* Element [row, column] of an operand is data[row * row_stride + column * column_stride]. */
 struct product_operand {
     const float *data;
     uint32_t row_stride, column_stride;
 };
 
-/* `rows` <= PRODUCT_ROWS, a constant at each place of use, of one step of columns. */
+/* Computes `rows` <= PRODUCT_ROWS rows and one step of columns. `rows` is a constant at each place
+ * of use. */
 static inline __attribute__((always_inline)) void product_block(int rows, uint32_t depth,
                                                                 struct product_operand a,
                                                                 const float *b, uint32_t b_stride,
@@ -42,8 +43,8 @@ static inline __attribute__((always_inline)) void product_block(int rows, uint32
             vector_store(c + r * c_stride + v * VECTOR_LANES, sum[r][v]);
 }
 
-/* c[rows, columns] += a[rows, depth] b[depth, columns], the terms in ascending order; `columns` is
- * a multiple of 32, rows of b and c are contiguous. */
+/* Computes c[rows, columns] += a[rows, depth] b[depth, columns], adding terms in ascending order.
+ * `columns` is a multiple of 32; rows of b and c are contiguous. */
 static inline void product_add(uint32_t rows, uint32_t columns, uint32_t depth,
                                struct product_operand a, const float *b, uint32_t b_stride,
                                float *c, uint32_t c_stride)
@@ -65,7 +66,7 @@ static inline void product_add(uint32_t rows, uint32_t columns, uint32_t depth,
     }
 }
 
-/* The transpose of a 4 x 4 square of fp32, in registers that every machine has. */
+/* A 4 x 4 square of fp32 is transposed in registers that every machine has. */
 enum { SQUARE = 4 };
 
 typedef float square_row __attribute__((vector_size(16)));
@@ -111,14 +112,14 @@ struct simd_head {
     uint32_t padded, tiles;
 };
 
-/* Rows of a tile in fp32: [64, padded], zeros behind the sequence's end and behind D. */
+/* Rows of a tile in fp32: [64, padded], with zeros behind the sequence's end and behind D. */
 typedef float attention_rows[SIMD_TILE * HEAD_LIMIT] __attribute__((aligned(64)));
 
-/* The same transposed: [padded, 64]. */
+/* Such rows transposed: [padded, 64]. */
 typedef float attention_columns[SIMD_TILE * HEAD_LIMIT] __attribute__((aligned(64)));
 
 struct attention_scores {
-    _Alignas(64) float at[SIMD_TILE][SIMD_TILE]; /* query, key */
+    _Alignas(64) float at[SIMD_TILE][SIMD_TILE]; /* [query][key] */
 };
 
 static inline float attention_scale(const struct simd_attention *a)
@@ -126,7 +127,7 @@ static inline float attention_scale(const struct simd_attention *a)
     return 1 / sqrtf((float)a->D);
 }
 
-/* The head and the tile of an item. */
+/* Returns an item's head, and its tile. */
 static inline struct simd_head attention_head_of(const struct simd_attention *arguments,
                                                  uint64_t item, uint32_t *tile)
 {
@@ -142,7 +143,7 @@ static inline struct simd_head attention_head_of(const struct simd_attention *ar
     };
 }
 
-/* The first element of the head's part in row `t` of the sequence, of qkv and of o. */
+/* Return the first element of the head's part in row `t` of the sequence, in qkv and in o. */
 static inline uint64_t attention_qkv_at(const struct simd_head *h, enum kernel_qkv part, uint32_t t)
 {
     const struct simd_attention *a = h->arguments;
@@ -155,7 +156,7 @@ static inline uint64_t attention_o_at(const struct simd_head *h, uint32_t t)
     return (h->row + t) * a->A * a->D + h->head % a->A * a->D;
 }
 
-/* One row of D elements, times `scale`, with zeros to `padded`. */
+/* Loads a row of D elements, times `scale`, and pads it with zeros to `padded`. */
 static inline void attention_load_row(const struct simd_head *h, const void *from, uint64_t element,
                                       float scale, float *row)
 {
@@ -209,7 +210,7 @@ static inline void attention_transpose(const struct simd_head *h, const attentio
                              SIMD_TILE);
 }
 
-/* scores = rows columns, of the first `count` rows. */
+/* scores = rows columns, for the first `count` rows. */
 static inline void attention_product(const struct simd_head *h, uint32_t count,
                                      const attention_rows rows, const attention_columns columns,
                                      struct attention_scores *scores)
@@ -219,13 +220,13 @@ static inline void attention_product(const struct simd_head *h, uint32_t count,
                 columns, SIMD_TILE, scores->at[0], SIMD_TILE);
 }
 
-/* How many keys of tile `keys` the query in row `r` of tile `queries` attends to. */
+/* Returns how many keys of tile `keys` the query in row `r` of tile `queries` attends to. */
 static inline uint32_t attention_visible(uint32_t queries, uint32_t r, uint32_t keys)
 {
     return keys < queries ? SIMD_TILE : r + 1;
 }
 
-/* The dropout's factors for the probabilities of one query and a tile of keys. */
+/* Computes the dropout's factors for the probabilities of one query and a tile of keys. */
 static inline void attention_factors(const struct simd_head *h, uint32_t query, uint32_t keys,
                                      float factors[SIMD_TILE])
 {
@@ -236,14 +237,14 @@ static inline void attention_factors(const struct simd_head *h, uint32_t query, 
 /* ---- forward ---- */
 
 /* What a tile of queries has seen so far: the greatest score, the sum of the exponentials relative
- * to it, and the values weighted by them. */
+ * to it, and the sum of the values weighted by them. */
 struct query_progress {
     tile_fp32 max, sum;
     attention_rows o;
 };
 
-/* The scores of row r become exponentials relative to the new maximum; what was summed relative to
- * the old one is scaled. */
+/* Turns the scores of row r into exponentials relative to the new maximum, and scales earlier sums,
+ * which were relative to the old one. */
 static void advance(const struct simd_head *h, struct query_progress *p, uint32_t queries,
                     uint32_t r, uint32_t keys, float scores[SIMD_TILE])
 {
@@ -312,13 +313,13 @@ void SIMD(attention_forward)(const void *arguments, uint64_t first, uint64_t end
 
 /* ---- backward ---- */
 
-/* With P the probabilities, M the dropout's mask and scale, O = (M P) V: dV = (M P)^T dO,
- * dP = M (dO V^T), dS = P (dP - delta), delta the row sums of dO O, dQ = scale dS K,
- * dK = dS^T (scale Q). */
+/* With P the probabilities, M the dropout's mask times its scale, and O = (M P) V: dV = (M P)^T dO,
+ * dP = M (dO V^T), dS = P (dP - delta), where delta is the row sums of dO O, dQ = scale dS K, dK =
+ * dS^T (scale Q). */
 
 struct query_tile {
     uint32_t tile, count;
-    attention_rows q, dout; /* q times the scale */
+    attention_rows q, dout; /* q is scaled */
     tile_fp32 delta, lse;
 };
 
@@ -327,9 +328,9 @@ struct key_tile {
     attention_columns k, v;
 };
 
-/* Of a tile of queries and one of keys. */
+/* Scores of a tile of queries and a tile of keys. */
 struct pair_scores {
-    struct attention_scores p, ds; /* M P and dS */
+    struct attention_scores p, ds; /* M P, and dS */
 };
 
 static float row_delta(const struct simd_head *h, const float *dout, uint64_t o)
@@ -361,7 +362,7 @@ static void load_queries(const struct simd_head *h, uint32_t tile, struct query_
     }
 }
 
-/* k in rows, too. */
+/* Loads k in rows, too. */
 static void load_keys(const struct simd_head *h, uint32_t tile, struct key_tile *keys, float *k)
 {
     float *v = k;
@@ -373,7 +374,8 @@ static void load_keys(const struct simd_head *h, uint32_t tile, struct key_tile 
     attention_transpose(h, k, keys->k);
 }
 
-/* Of one query: p holds the scores and ds the gradient of what was dropped out of. */
+/* For one query: p holds the scores, and ds the gradient after the dropout. They become M P and
+ * dS. */
 static void compute_row(const struct simd_head *h, const struct query_tile *queries, uint32_t r,
                         uint32_t keys, float p[SIMD_TILE], float ds[SIMD_TILE])
 {

@@ -105,8 +105,8 @@ void SIMD(round_squares)(const void *arguments, uint64_t first, uint64_t end)
 
 /* ---- loss ---- */
 
-/* Cross-entropy of a softmax: log(sum of exp(l - max)) + max - l[target]; its gradient is
- * exp(l - max) / sum, less 1 at the target. */
+/* The loss of a row is log(sum of exp(l - max)) + max - l[target]. Its gradient is exp(l - max) /
+ * sum, less 1 at the target. */
 
 struct softmax_row {
     float max;

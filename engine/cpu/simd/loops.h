@@ -5,7 +5,7 @@
 #include "engine/bf16.h"
 #include "engine/cpu/simd/simd.h"
 
-/* The name of what one compilation of this folder makes: SIMD_NAME is given by the build. */
+/* SIMD(x) names what this compilation of the folder makes. The build defines SIMD_NAME. */
 #define SIMD_JOIN_(a, b) a##_##b
 #define SIMD_JOIN(a, b)  SIMD_JOIN_(a, b)
 #define SIMD(symbol)     SIMD_JOIN(symbol, SIMD_NAME)
@@ -21,8 +21,8 @@ simd_loop SIMD(squares), SIMD(round_squares), SIMD(round), SIMD(widen);
 simd_loop SIMD(adamw);
 extern const struct cpu_simd SIMD(cpu_simd);
 
-/* Vector registers of the extension that this compilation is for: of fp32, and of 64-bit words of
- * which a product takes the lower halves. */
+/* Vector registers of the extension that is compiled for: of fp32, and of 64-bit words whose lower
+ * halves are multiplied. */
 
 #if defined(__AVX512F__)
 
@@ -80,13 +80,13 @@ typedef uint64_t words __attribute__((vector_size(8)));
 
 enum { WORDS_LANES = sizeof(words) / sizeof(uint64_t) };
 
-/* Tiles: 64 elements in fp32, whatever the precision they are stored in. Loops compute on whole
- * tiles, so that a tensor's last elements go the same way as the others. */
+/* A tile is 64 elements in fp32, whatever precision they are stored in. Loops compute on whole
+ * tiles, so that a tensor's last elements are computed like the others. */
 
-/* Aligned, or each access to a register's width would touch two cache lines. */
+/* The alignment keeps accesses of a register's width within one cache line. */
 typedef float tile_fp32[SIMD_TILE] __attribute__((aligned(64)));
 
-/* The first of the elements' tile `tile` of a row of `columns`, and how many are there. */
+/* The first element of tile `tile` of a row of `columns`, and the number of elements in it. */
 struct tile_span {
     uint32_t first, count;
 };
@@ -142,7 +142,7 @@ static inline void tile_store_fp32(float *to, uint32_t count, const float tile[S
             to[i] = tile[i];
 }
 
-/* `count` elements from `element` on, and `padding` behind them. */
+/* Loads `count` elements from `element` on, and `padding` behind them. */
 static inline void tile_load(enum model_precision precision, const void *from, uint64_t element,
                              uint32_t count, float padding, float tile[SIMD_TILE])
 {
@@ -175,7 +175,7 @@ static inline void tile_multiply(float product[SIMD_TILE], const float tile[SIMD
         product[i] *= tile[i];
 }
 
-/* The sum of a tile's elements: pairs 32, 16, 8, 4, 2, 1 apart. */
+/* Returns the sum of a tile's elements: pairs 32, 16, 8, 4, 2, 1 apart. */
 static inline float tile_sum(const float tile[SIMD_TILE])
 {
     tile_fp32 lanes;
@@ -196,7 +196,7 @@ static inline float tile_max(const float tile[SIMD_TILE])
     return lanes[0];
 }
 
-/* A gradient's tile goes where `gradient` says. */
+/* Stores a tile of a gradient as `gradient` says. */
 static inline void tile_store_gradient(enum kernel_gradient gradient, void *to, uint64_t element,
                                        uint32_t count, const float tile[SIMD_TILE])
 {
@@ -211,12 +211,12 @@ static inline void tile_store_gradient(enum kernel_gradient gradient, void *to, 
     tile_store(precision, to, element, count, sum);
 }
 
-/* Dropout of a tile by its 64 random words. */
+/* Dropout of a tile, by its 64 random words. */
 
 enum { DROPOUT_LANES = 16 }; /* counters of a tile, four words each */
 
-/* Philox on the counters {first + lane, site, pass} of some of a tile's lanes. Only the lower
- * halves of the 64-bit words count: what is above them is not cleared between rounds. */
+/* Runs Philox on the counters {first + lane, site, pass} of some of a tile's lanes. Only the lower
+ * halves of the 64-bit words count; the upper halves are not cleared between rounds. */
 static inline void dropout_philox(const struct random_stream *stream, words index, words c[4])
 {
     uint32_t k0 = (uint32_t)stream->seed, k1 = (uint32_t)(stream->seed >> 32);
@@ -236,7 +236,7 @@ static inline void dropout_philox(const struct random_stream *stream, words inde
     }
 }
 
-/* The words of the elements of a tile, as random_word gives each. */
+/* Draws the words of a tile's elements, each as random_word gives it. */
 static inline void dropout_words(const struct random_stream *stream, uint64_t tile,
                                  uint32_t drawn[SIMD_TILE])
 {
@@ -256,8 +256,8 @@ static inline bool dropout_drops(const struct simd_dropout *dropout)
     return dropout->scale != 0;
 }
 
-/* Tile `tile` of row `row`, rows having `tiles` of them: the scale, or 0 where the element drops.
- */
+/* Computes the factors of tile `tile` of row `row`, where rows have `tiles` tiles: the scale, or 0
+ * for an element that is dropped. */
 static inline void dropout_factors(const struct simd_dropout *dropout, uint64_t row, uint32_t tiles,
                                    uint32_t tile, float factors[SIMD_TILE])
 {

@@ -21,7 +21,7 @@ void SIMD(embed_forward)(const void *arguments, uint64_t first, uint64_t end)
     }
 }
 
-/* Tile `t` of one row of dx, under the forward's mask, is added to `sum`. */
+/* Adds tile `t` of one row of dx, under the forward's mask, to `sum`. */
 static void add_gradient(enum model_precision precision, uint32_t H, const void *dx,
                          const struct simd_dropout *dropout, uint64_t row, uint32_t t,
                          float sum[SIMD_TILE])
@@ -87,11 +87,11 @@ void SIMD(residual)(const void *arguments, uint64_t first, uint64_t end)
 
 /* ---- sums of columns ---- */
 
-/* The sum of a tile of columns over many rows: rows are summed in blocks, and the blocks then,
- * which keeps the error of a long sum small. */
+/* The sum of a tile of columns over many rows. Rows are summed in blocks and then the blocks are
+ * summed, which keeps the error of a long sum small. */
 enum { COLUMN_BLOCK = 64 };
 
-/* Begins as all zero; `total` is complete after column_sum_end. */
+/* Begin with all zeros. `total` is complete after column_sum_end. */
 struct column_sum {
     tile_fp32 block, total;
     uint32_t rows; /* in the block */
@@ -176,7 +176,7 @@ void SIMD(norm_forward)(const void *arguments, uint64_t first, uint64_t end)
     }
 }
 
-/* Of one tile: g = dy weight, and x normalised. */
+/* Computes one tile of g = dy weight, and of x normalised. */
 static void input_tile(const struct simd_norm_input *a, uint64_t n, struct tile_span span,
                        float g[SIMD_TILE], float normal[SIMD_TILE])
 {

@@ -1,10 +1,10 @@
-/* The vectorised loops of the kernels. The files of this folder are compiled once a vector
- * extension, from the same source, and one table holds what one of them made. Every loop gives each
- * element the same bits in all of them: fused products are explicit, sums run over lanes that the
- * source fixes, in the order that it fixes.
+/* The vectorised loops of the kernels. The files of this folder are compiled once for each vector
+ * extension, from the same source, and one table holds the loops of one compilation. Every loop
+ * gives each element the same bits in all of them: fused products are explicit, and sums run over
+ * lanes and in an order that the source fixes.
  *
- * A loop is handed its arguments and a range of items, whose meaning stands beside the arguments.
- */
+ * A loop takes its arguments and a range of items. A comment beside the arguments says what an item
+ * is. */
 #ifndef PSTAR_ENGINE_CPU_SIMD_H
 #define PSTAR_ENGINE_CPU_SIMD_H
 
@@ -12,14 +12,14 @@
 
 enum { SIMD_TILE = RANDOM_TILE }; /* elements that are computed together */
 
-/* Tiles in a row; the last may be partial. */
+/* Returns the number of tiles in a row. The last may be partial. */
 static inline uint32_t simd_tiles(uint32_t columns)
 {
     return (columns + SIMD_TILE - 1) / SIMD_TILE;
 }
 
-/* The sum of `count` values, a power of two, in the order that every device keeps: pairs count / 2,
- * ..., 2, 1 apart, as a GPU adds them at once. The values are overwritten. */
+/* Returns the sum of `count` values, a power of two, in the order that every device keeps: pairs
+ * count / 2, ..., 2, 1 apart, as a GPU adds them in parallel. Overwrites the values. */
 static inline double pairwise_sum(unsigned count, double *values)
 {
     for (unsigned apart = count / 2; apart > 0; apart /= 2)
@@ -30,7 +30,7 @@ static inline double pairwise_sum(unsigned count, double *values)
 
 typedef void simd_loop(const void *arguments, uint64_t first, uint64_t end);
 
-/* A dropout ready for use; scale 0: none. */
+/* A dropout that is ready for use; scale 0 for none. */
 struct simd_dropout {
     struct random_stream stream;
     uint32_t threshold; /* a word below it drops its element */
@@ -100,16 +100,16 @@ struct simd_column_sums { /* items: tiles of O */
     void *dbias;
 };
 
-struct simd_gelu { /* items: elements, `first` a multiple of SIMD_TILE */
+struct simd_gelu { /* items: elements; `first` is a multiple of SIMD_TILE */
     enum model_precision precision;
     const void *pre;
-    void *y; /* of the forward; dy of the backward */
+    void *y; /* forward: y; backward: dy */
 };
 
 struct simd_residual { /* items: rows */
     enum model_precision precision;
     uint32_t H;
-    const void *residual; /* NULL: y = dropout(y) */
+    const void *residual; /* NULL for y = dropout(from) */
     const void *from;     /* y = residual + dropout(from) */
     struct simd_dropout dropout;
     void *y;
@@ -129,11 +129,11 @@ struct simd_attention { /* items: tiles of queries or of keys, [B, A, tiles of T
 
 struct simd_loss { /* items: blocks of rows */
     enum model_precision precision;
-    uint32_t N, V, row, blocks; /* row: elements from one to the next */
+    uint32_t N, V, row, blocks; /* row: elements from one row to the next */
     const uint32_t *targets;
     float scale; /* of the gradient */
     const void *logits;
-    void *gradient; /* the logits again; of the backward */
+    void *gradient; /* backward: the logits again */
     double *losses; /* [blocks]: sums over their rows */
 };
 
@@ -141,7 +141,7 @@ struct simd_squares { /* items: blocks of `block` elements */
     enum model_precision precision;
     uint64_t elements, block;
     const void *values;
-    uint16_t *rounded; /* of round_squares: values are fp32 */
+    uint16_t *rounded; /* of round_squares, whose values are fp32 */
     double *sums;      /* [blocks] */
 };
 
@@ -168,8 +168,7 @@ struct cpu_simd {
     simd_loop *adamw;
 };
 
-/* The tables there are, the best first; those that this machine cannot run are left out. NULL at
- * the end. */
+/* Returns the tables that this machine can run, the best first, with NULL at the end. */
 const struct cpu_simd *const *cpu_simd_list(void);
 
 #endif

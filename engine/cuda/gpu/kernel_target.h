@@ -1,9 +1,7 @@
-/* What kernels need of the machine that they are compiled for: here a GPU, by nvcc. The same
- * sources are compiled for the host too, with another kernel_target.h that emulates the threads of
- * a block, so that tests run them where no GPU is; the include path decides. Kernels are called by
- * launch() alone, take one struct of arguments, and find their block's shared memory with
- * shared_memory().
- */
+/* What kernels need of the machine that they are compiled for: here a GPU, by nvcc. The tests
+ * compile the same sources for the host, with a kernel_target.h that emulates the threads of a
+ * block; the include path decides. Kernels are called by launch() only, take one struct of
+ * arguments, and find their block's shared memory with shared_memory(). */
 #ifndef PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
 #define PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
 
@@ -11,10 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* More dynamic shared memory than this must be asked for by kernel. */
+/* A kernel must ask for more dynamic shared memory than this. */
 #define LAUNCH_SHARED_LIMIT (48 * 1024)
 
-/* An error stays for the caller of cudaGetLastError. */
+/* cudaGetLastError returns an error to the caller. */
 template <typename Arguments>
 void launch(void (*kernel)(Arguments), dim3 blocks, unsigned threads, size_t shared_bytes,
             cudaStream_t stream, const Arguments &arguments)
@@ -38,12 +36,12 @@ __device__ static inline unsigned char *shared_memory()
 
 /* ---- tensor cores and asynchronous copies, by the instructions of GPUs from sm_80 on ----
  *
- * Fragments belong to a warp: of a product's sums c[16,8], lane l holds elements (l / 4,
- * 2 (l % 4) + {0, 1}) and those 8 rows below. */
+ * A warp holds fragments. Of a product's sums c[16,8], lane l holds elements (l / 4, 2 (l % 4) +
+ * {0, 1}) and those 8 rows below. */
 
-/* c[16,8] += a[16,16] b[16,8], in bf16. a holds the quarters (0, 0), (8, 0), (0, 8), (8, 8) of its
- * matrix by first row and column; b those at rows 0 and 8, transposed: lane l's are of column
- * l / 4. */
+/* c[16,8] += a[16,16] b[16,8], in bf16. a holds the quarters of its matrix that begin at (0, 0),
+ * (8, 0), (0, 8), (8, 8). b holds those that begin at rows 0 and 8, transposed: lane l's elements
+ * are of column l / 4. */
 __device__ static inline void mma_add(float c[4], const uint32_t a[4], const uint32_t b[2])
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -52,8 +50,9 @@ __device__ static inline void mma_add(float c[4], const uint32_t a[4], const uin
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Four 8 x 8 matrices from shared memory, lane l giving where row l % 8 of matrix l / 8 begins, at
- * a multiple of 16 bytes. Lane l gets elements 2 (l % 4) + {0, 1} of row l / 4 of each. */
+/* Loads four 8 x 8 matrices from shared memory. Lane l says where row l % 8 of matrix l / 8 begins,
+ * at a multiple of 16 bytes. Lane l gets elements 2 (l % 4) + {0, 1} of row l / 4 of each
+ * matrix. */
 __device__ static inline void matrices_load(const uint16_t *row, uint32_t matrices[4])
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
@@ -63,7 +62,7 @@ __device__ static inline void matrices_load(const uint16_t *row, uint32_t matric
                  : "memory");
 }
 
-/* The same of the matrices transposed. */
+/* Loads the transposed matrices. */
 __device__ static inline void matrices_load_transposed(const uint16_t *row, uint32_t matrices[4])
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(row);
@@ -73,7 +72,7 @@ __device__ static inline void matrices_load_transposed(const uint16_t *row, uint
                  : "memory");
 }
 
-/* Two bf16, rounded to nearest even. */
+/* Returns two bf16, rounded to nearest even. */
 __device__ static inline uint32_t halves_even(float low, float high)
 {
     uint32_t halves;
@@ -81,7 +80,7 @@ __device__ static inline uint32_t halves_even(float low, float high)
     return halves;
 }
 
-/* 2^x, within 2 units in the last place. */
+/* Returns 2^x, within 2 units in the last place. */
 __device__ static inline float power_of_two(float x)
 {
     float power;
@@ -89,8 +88,8 @@ __device__ static inline float power_of_two(float x)
     return power;
 }
 
-/* Starts copying 16 bytes to shared memory; zeros where `from`, which may then lie anywhere, is not
- * `there`. */
+/* Starts copying 16 bytes to shared memory, or clears them if not `there`; `from` may then be any
+ * address. */
 __device__ static inline void copy_start(void *shared, const void *from, bool there)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
@@ -100,7 +99,7 @@ __device__ static inline void copy_start(void *shared, const void *from, bool th
                  : "memory");
 }
 
-/* The same of 4 bytes. */
+/* As copy_start, for 4 bytes. */
 __device__ static inline void copy_start_word(void *shared, const void *from, bool there)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
@@ -110,20 +109,20 @@ __device__ static inline void copy_start_word(void *shared, const void *from, bo
                  : "memory");
 }
 
-/* The thread's copies started since the last call are a group. */
+/* Makes a group of the copies that the thread started since the last call. */
 __device__ static inline void copy_group()
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Waits for all of the thread's groups but the last `LEFT`. */
+/* Waits for all of the thread's groups except the last `LEFT`. */
 template <int LEFT> __device__ inline void copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-/* x, as something that the compiler knows nothing of: what is computed from it in a loop is
- * computed there, and takes no register beyond it. */
+/* Returns x, but hides its value from the compiler. What a loop computes from it is then computed
+ * there, and takes no register outside of the loop. */
 __device__ static inline uint32_t afresh(uint32_t x)
 {
     asm volatile("" : "+r"(x));
