@@ -1,26 +1,24 @@
-# pstar.pc offers what describes and decides; pstar-sim.pc adds what links GSL (GPL), so that a
-# program that only reads traces and plans stays free of it.
-set(PSTAR_FREE_LIBRARIES strategies chunks policies models platforms traces) # users before used
-set(PSTAR_GSL_LIBRARIES planner sim)
+# One header, and two packages. pstar-core reads, lays out, checks and executes; pstar adds the
+# simulator and the planner, which link GSL and GLPK (GPL), so that a program that links CUDA can do
+# without them.
+set(PSTAR_CORE_LIBRARIES api_core strategies chunks policies models platforms traces) # users first
+set(PSTAR_GPL_LIBRARIES api planner sim)
 
+set(PSTAR_CORE_LIBS)
 set(PSTAR_LIBS)
-set(PSTAR_SIM_LIBS)
-foreach(folder ${PSTAR_FREE_LIBRARIES} ${PSTAR_GSL_LIBRARIES})
-  if(TARGET pstar_${folder})
-    install(TARGETS pstar_${folder} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/pstar)
-    install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/pstar
-      FILES_MATCHING PATTERN "*.h")
-    if(folder IN_LIST PSTAR_GSL_LIBRARIES)
-      string(APPEND PSTAR_SIM_LIBS " -lpstar_${folder}")
-    else()
-      string(APPEND PSTAR_LIBS " -lpstar_${folder}")
-    endif()
+foreach(folder ${PSTAR_GPL_LIBRARIES} ${PSTAR_CORE_LIBRARIES})
+  install(TARGETS pstar_${folder} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/pstar)
+  if(folder IN_LIST PSTAR_GPL_LIBRARIES)
+    string(APPEND PSTAR_LIBS " -lpstar_${folder}")
+  else()
+    string(APPEND PSTAR_CORE_LIBS " -lpstar_${folder}")
   endif()
 endforeach()
+install(FILES include/pstar.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 # Found from where the file lies, so that `cmake --install --prefix` and moved folders work.
 file(RELATIVE_PATH PSTAR_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
-foreach(package pstar pstar-sim)
+foreach(package pstar pstar-core)
   configure_file(cmake/${package}.pc.in ${PROJECT_BINARY_DIR}/${package}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()

@@ -48,7 +48,7 @@ static const struct pstar_policy_ops *find_exported(void *object, char **reason)
                                   abi ? "pstar_policy" : "pstar_policy_abi");
     else if (*abi != PSTAR_POLICY_ABI)
         *reason = g_strdup_printf("made for version %u of the policy interface, not for %u: "
-                                  "compile it again with this version's policies/policy.h",
+                                  "compile it again with this version's pstar.h",
                                   *abi, PSTAR_POLICY_ABI);
     else if (missing_part(ops))
         *reason = g_strdup_printf("its pstar_policy has no `%s`", missing_part(ops));

@@ -1,7 +1,7 @@
 /* A policy of one's own: the chunk used last leaves first. docs/policies.md says how to write one.
  *     cc -O2 -shared -fPIC $(pkg-config --cflags pstar) mru.c -o mru.so
  *     pstar-sim run.pstar --policy opt,./mru.so */
-#include <policies/policy.h>
+#include <pstar.h>
 #include <stdlib.h>
 
 struct mru {
@@ -38,10 +38,10 @@ static void mru_remove(void *state, uint32_t chunk)
 static uint32_t mru_victim(void *state)
 {
     const struct mru *mru = state;
-    uint32_t victim = NO_INDEX;
+    uint32_t victim = PSTAR_NO_INDEX;
     for (uint32_t c = 0; c < mru->view->chunk_count; c++)
         if (mru->used[c] && !mru->view->pinned[c] &&
-            (victim == NO_INDEX || mru->used[c] > mru->used[victim]))
+            (victim == PSTAR_NO_INDEX || mru->used[c] > mru->used[victim]))
             victim = c;
     return victim;
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `cmake --install` leaves works on its own: programs run from there, every header compiles by
-# itself, and pkg-config links a program. Usage: installed.sh BUILD_DIR
+# Checks that what `cmake --install` leaves works on its own: the programs run, pstar.h compiles by
+# itself, pkg-config builds programs and policies with it. Usage: installed.sh BUILD_DIR
 set -euo pipefail
 
 build_dir=$1
@@ -20,29 +20,47 @@ for program in "$build_dir"/pstar-*; do
     "$installed" --help >/dev/null
 done
 
-read -ra flags < <(pkg-config --cflags pstar pstar-sim)
-while read -r header; do
-    cc -std=c11 -Wall -Wextra -Werror -fsyntax-only "${flags[@]}" -x c "$header"
-done < <(find "$prefix/include/pstar" -name '*.h')
+# One header, which needs nothing else, in C and in C++.
+[ "$(find "$prefix/include" -type f)" = "$prefix/include/pstar.h" ]
+read -ra flags < <(pkg-config --cflags pstar)
+cc -std=c11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c "$prefix/include/pstar.h"
+if command -v c++ >/dev/null; then
+    c++ -Wall -Wextra -Werror -fsyntax-only -x c++ "$prefix/include/pstar.h"
+fi
 
-cat >links.c <<'C'
-#include <chunks/plan.h>
-#include <sim/sweep.h>
+examples=$(dirname "$(find "$prefix" -name replay.c)")
+"$prefix/bin/pstar-trace" synth --model "$prefix/share/pstar/models/demo-11m.json" --batch 1 \
+    --seq 32 --precision bf16 -o synthesised.pstar >/dev/null
+
+# The example, with everything.
+read -ra libraries < <(pkg-config --libs pstar)
+cc -std=c11 -Wall -Wextra -Werror "$examples/replay.c" "${flags[@]}" "${libraries[@]}" -o replay
+./replay synthesised.pstar | grep -q 'the plan .* over the link'
+if ./replay missing.pstar 2>message; then exit 1; fi
+grep -q missing.pstar message
+
+# A program that reads and checks plans, without GPL libraries.
+cat >core.c <<'C'
+#include <pstar.h>
 #include <stdio.h>
-#include <traces/trace_file.h>
 
 int main(int argc, char **argv)
 {
-    GError *error = NULL;
-    struct trace *trace = trace_read(argv[argc - 1], &error);
-    trace_free(trace);
-    printf("%s\n", error ? error->message : plan_action_name(PLAN_FETCH));
-    return error == NULL;
+    struct pstar_error error = {0};
+    struct pstar_plan *plan = pstar_plan_read(argv[argc - 1], &error);
+    puts(error.message);
+    pstar_plan_free(plan);
+    return 0;
 }
 C
-read -ra libraries < <(pkg-config --libs pstar pstar-sim)
-cc -std=c11 links.c "${flags[@]}" "${libraries[@]}" -o links
-./links missing.pstar | grep -q missing.pstar
+read -ra libraries < <(pkg-config --libs pstar-core)
+if printf '%s\n' "${libraries[@]}" | grep -E 'gsl|glpk'; then exit 1; fi
+cc -std=c11 core.c "${flags[@]}" "${libraries[@]}" -o core
+./core missing.json | grep -q missing.json
+
+# A policy of one's own.
+cc -std=c11 -Wall -Wextra -Werror -shared -fPIC "${flags[@]}" "$examples/policy/mru.c" -o mru.so
+"$prefix/bin/pstar-sim" synthesised.pstar --device-memory 30% --policy opt,./mru.so | grep -q mru
 
 "$prefix/bin/pstar-collect" -o run.pstar --iterations 0:1 -- "$prefix/bin/pstar-run" \
     --model "$prefix/share/pstar/models/demo-11m.json" --data "$prefix/bin/pstar-run" \
