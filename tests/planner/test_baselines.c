@@ -1,5 +1,5 @@
-/* What the search knows of policies and strategies is what a sweep says of them, to the byte and
- * the nanosecond: only then is a plan that beats the one never worse than the other. */
+/* The search's plans of policies and strategies equal the rows of a sweep to the byte and the
+ * nanosecond. Only then is a plan that beats them never worse than the sweep. */
 #include "planner/search/trials.h"
 #include "sim/sizes.h"
 #include "sim/sweep.h"

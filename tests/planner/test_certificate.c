@@ -35,7 +35,7 @@ static struct plan *search(const struct trace *trace, GRand *random, struct trac
     return plan;
 }
 
-/* A trace and a plan that fits, in files. */
+/* Writes a trace and a plan that fits to files. */
 static void set_up(struct fixture *f, GRand *random)
 {
     struct plan *plan;
@@ -67,7 +67,7 @@ static void tear_down(struct fixture *f)
     g_free(f->trace_path);
 }
 
-/* As pstar-plan --verify does. */
+/* Verifies as pstar-plan --verify does. */
 static bool verify_files(const struct fixture *f, GError **error)
 {
     struct plan *plan = plan_read(f->plan_path, error);
@@ -99,7 +99,7 @@ static void test_what_is_written_is_verified(void)
     }
 }
 
-/* Another byte in the place of one; then the file as it was. */
+/* Replaces one byte, verifies, and restores the file. */
 static void flip(const struct fixture *f, const char *path, GRand *random)
 {
     g_autofree char *contents = NULL;
@@ -125,7 +125,7 @@ static void test_changed_bytes_are_caught(void)
     tear_down(&f);
 }
 
-/* Whoever seals a plan anew does not get by: the figures are recomputed. */
+/* A plan that is sealed again with a wrong figure is refused, because figures are recomputed. */
 static void check_refused(const struct fixture *f, uint64_t *figure)
 {
     g_autoptr(GError) error = NULL;

@@ -1,4 +1,5 @@
-/* Settings of other systems: what they say holds of the plan, and what they cannot say is named. */
+/* Settings of other systems: what they say is true of the plan, and what they cannot express is
+ * named. */
 #include "planner/answers/emit.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
@@ -24,7 +25,7 @@ static void tear_down(struct fixture *f)
     trace_free(f->trace);
 }
 
-/* A plan for `share` of the model data on the device, where the iteration has one. */
+/* Makes a plan for `share` of the model data on the device, if the iteration has one. */
 static bool try_set_up(struct fixture *f, GRand *random, const char *share)
 {
     f->trace = random_iteration(random);
@@ -62,7 +63,7 @@ static json_int_t count(const json_t *object, const char *key)
     return json_integer_value(value);
 }
 
-/* The most parameters that any operator on the device uses. */
+/* Returns the most parameters that any operator of the device uses. */
 static uint64_t most_used(const struct trace *trace)
 {
     uint64_t most = 0;
@@ -131,7 +132,7 @@ static bool uses_host(const struct trace *trace)
     return false;
 }
 
-/* Where everything lives on the device and nothing runs on the host, nothing ever leaves. */
+/* If everything lives on the device and nothing runs on the host, nothing ever leaves. */
 static void test_resident(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());

@@ -1,4 +1,4 @@
-/* What --explain prints holds the plan's own figures, and more when it has the trace. */
+/* --explain prints the plan's own figures, and more with the trace. */
 #include "planner/answers/explain.h"
 #include "planner/proof/certificate.h"
 #include "planner/search/search.h"

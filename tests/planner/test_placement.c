@@ -1,4 +1,4 @@
-/* Where the optimizer runs: each pattern's groups, and how near its share they come. */
+/* Where the optimizer runs: the groups of each pattern, and how close they come to their share. */
 #include "planner/schedule/placement.h"
 #include "tests/chunks/random_iteration.h"
 
@@ -11,7 +11,7 @@ struct fixture {
     struct platform *platform;
     struct layout *layout;
     uint64_t *elements; /* [group_count] */
-    uint8_t *on_host;   /* [group_count] after placing; 2: the group has no update */
+    uint8_t *on_host;   /* [group_count] after placing; 2 if the group has no update */
     uint64_t total, largest;
     double *mix; /* [tensor_count] */
 };
@@ -21,7 +21,7 @@ static uint32_t group_of(const struct fixture *f, uint32_t tensor)
     return f->layout->chunks[f->layout->places[TRACE_PARAM][tensor].chunk].group;
 }
 
-/* An iteration whose updates can be placed. */
+/* Makes an iteration whose updates can be placed. */
 static void set_up(struct fixture *f, GRand *random)
 {
     *f = (struct fixture){.platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL)};
@@ -57,7 +57,7 @@ static void tear_down(struct fixture *f)
     g_free(f->mix);
 }
 
-/* Where the operators are, by group; all of a group's agree. */
+/* Finds the place of each group's operators, which must agree within a group. */
 static void place(struct fixture *f, const struct placement *placement)
 {
     struct trace *placed = placement_trace(placement, f->trace, f->layout, f->platform);
@@ -74,7 +74,7 @@ static void place(struct fixture *f, const struct placement *placement)
     trace_free(placed);
 }
 
-/* From some group on, all are on the host; before it, as many as the share says. */
+/* From some group on, all are on the host; their number follows from the share. */
 static void check_tail(const struct fixture *f, const struct placement *placement)
 {
     double tail = (double)placement->tail / PLACEMENT_PARTS * (double)f->total, after = 0;
@@ -85,15 +85,15 @@ static void check_tail(const struct fixture *f, const struct placement *placemen
     }
 }
 
-/* The whole is no more than two groups off its share, one at each end of what is not spread; what
- * is spread without a tail is no more than one off, anywhere. */
+/* The whole differs from its share by at most two groups, one at each end of the spread part. A
+ * spread part without a tail differs by at most one anywhere. */
 static void check_share(const struct fixture *f, const struct placement *placement)
 {
     double share = (double)placement->parts / PLACEMENT_PARTS, before = 0, host = 0;
     bool anywhere = placement->pattern == PLACEMENT_SPREAD && !placement->tail;
     for (uint32_t g = 0; g < f->layout->group_count; g++) {
         if (f->on_host[g] == 2)
-            return; /* what this group would have been is not to be seen */
+            return; /* what this group would have been cannot be seen */
         before += (double)f->elements[g];
         host += f->on_host[g] ? (double)f->elements[g] : 0;
         if (anywhere)
@@ -103,7 +103,7 @@ static void check_share(const struct fixture *f, const struct placement *placeme
                       (anywhere ? 1 : 2) * (double)f->largest);
 }
 
-/* What is mixed without a tail is nowhere more than half a group off the mix in proportion. */
+/* A mix without a tail never differs from its proportional share by more than half a group. */
 static void check_mix(const struct fixture *f, const struct placement *placement)
 {
     g_autofree double *mixed = g_new0(double, f->layout->group_count);
@@ -164,7 +164,7 @@ static void test_all_or_none(void)
     tear_down(&f);
 }
 
-/* Every other tensor first, then the rest. */
+/* Packs every other tensor first, then the rest. */
 static struct layout *pack_apart(const struct fixture *f)
 {
     g_autofree uint32_t *order = g_new(uint32_t, f->trace->tensor_count);
@@ -177,7 +177,7 @@ static struct layout *pack_apart(const struct fixture *f)
     return layout_pack(f->trace, &spec, NULL);
 }
 
-/* Whoever shares a group with a tensor that is not its neighbour is updated on the device. */
+/* A tensor in a group with tensors that are not its neighbours is updated on the device. */
 static void test_scattered(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -203,8 +203,8 @@ static void test_scattered(void)
     g_assert_cmpuint(scattered, >, 0);
 }
 
-/* Without a platform, only a trace that has updates on both sides says what they take there. */
-/* An update that has several accesses; NULL where there is none. */
+/* Without a platform, only a trace with updates on both sides tells how long they take there. */
+/* Returns an update with several accesses, or NULL. */
 static const struct trace_operator *wide_update(const struct trace *trace)
 {
     for (uint32_t m = 0; m < trace->operator_count; m++)
@@ -213,8 +213,8 @@ static const struct trace_operator *wide_update(const struct trace *trace)
     return NULL;
 }
 
-/* Where one operator updates two tensors, whichever these are, none is placed, and a plan for the
- * trace as it is has the trace as it is. */
+/* If one operator updates two tensors, none is placed, and a plan for the trace as it is has that
+ * trace. */
 static void test_joined(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());

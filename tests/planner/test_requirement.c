@@ -1,4 +1,4 @@
-/* What is said to be needed is enough, and no layout does with less. */
+/* The reported memory requirement is enough, and no layout needs less. */
 #include "planner/search/candidate.h"
 #include "planner/search/search.h"
 #include "planner/search/trials.h"
@@ -49,7 +49,7 @@ static void test_no_layout_needs_less(void)
     g_rand_free(random);
 }
 
-/* Within a host budget too. */
+/* The requirement is also enough within a host budget. */
 static void test_enough(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());

@@ -1,5 +1,5 @@
-/* Gaps against plans: the traffic that the planner reckons with is the traffic that is replayed,
- * the bound is below every choice, and small iterations are searched through. */
+/* Reuse intervals against plans: the computed traffic equals the replayed one, the bound is below
+ * every retention, and small iterations are searched exhaustively. */
 #include "chunks/pipeline.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
@@ -35,8 +35,8 @@ static struct layout_spec random_spec(const struct trace *trace, GRand *random, 
     return spec;
 }
 
-/* A candidate with a budget between the least and everything; `candidate` NULL where the host's
- * budget does not fit. */
+/* Makes a candidate with a budget between the least and everything. `candidate` is NULL if the
+ * host's budget does not fit. */
 static void set_up(struct fixture *f, GRand *random)
 {
     uint32_t order[64];
@@ -106,7 +106,7 @@ static void check_plan(const struct fixture *f, struct plan *plan)
     g_assert_cmpuint(plan->predicted.peak_host_bytes, <=, f->job.host_budget);
 }
 
-/* What promises less than another plan is not even made. */
+/* Candidates are pruned by these bounds, so plans must not be better. */
 static void check_lower_bound(const struct plan *plan, double bytes, double seconds)
 {
     g_assert_cmpfloat(bytes, <=, (double)traffic(plan));
@@ -130,7 +130,7 @@ static void check_policies(const struct fixture *f)
     baselines_free(baselines);
 }
 
-/* By moments, or by the pace of the plan before, with any margin. */
+/* Schedules by moments, or by the moment times of the plan before, with any margin. */
 static struct interval_options random_options(GRand *random, const struct moment_times *times)
 {
     struct interval_options options = {.look_ahead = (uint32_t)g_rand_int_range(random, 0, 50),
@@ -195,7 +195,7 @@ static void test_plans_move_what_is_reckoned(void)
             check_times(next, plan);
             check_lower_bound(plan, candidate_lower_bound(f.candidate, OBJECTIVE_TRAFFIC),
                               candidate_lower_bound(f.candidate, OBJECTIVE_TIME));
-            /* Where no addresses are found beforehand, making way may go through the host. */
+            /* If no addresses are found in advance, making room may evict chunks. */
             g_assert_cmpuint(traffic(plan), >=, f.candidate->retention->traffic);
             straight += traffic(plan) == f.candidate->retention->traffic;
             planned++;
@@ -211,7 +211,7 @@ static void test_plans_move_what_is_reckoned(void)
     g_assert_cmpint(straight * 10, >=, planned * 9);
 }
 
-/* Least traffic over every choice of gaps that fits. */
+/* Returns the least traffic over every retention that fits. */
 static uint64_t enumerate(const struct reuses *reuses, const GArray *order)
 {
     uint64_t least = UINT64_MAX;
@@ -238,8 +238,8 @@ static uint64_t enumerate(const struct reuses *reuses, const GArray *order)
     return least;
 }
 
-/* The bound is never above the least traffic there is, whatever the prices; returns it for the best
- * prices. */
+/* Checks that the bound is never above the least traffic, whatever the prices. Returns the bound
+ * for the best prices. */
 static uint64_t check_bound(const struct reuses *reuses, uint64_t least, GRand *random)
 {
     g_autofree uint64_t *best = traffic_prices_find(reuses);
@@ -282,8 +282,8 @@ static void test_small_iterations_against_enumeration(void)
 
 enum { USED_ONCE = 100, STRETCH = 16, UNEVEN_MOST = 2 };
 
-/* Chunk after chunk is used, once each, as states are in an update; room for `kept` of them beside
- * the one that is used. */
+/* Each chunk is used once, one after the other, like optimizer states in an update. There is room
+ * for `retained` of them beside the one in use. */
 static void use_each_once(struct reuses *reuses, uint32_t retained)
 {
     for (uint32_t c = 0; c < USED_ONCE; c++) {

@@ -1,5 +1,5 @@
-/* The search: never worse than any policy or strategy with any size of the default sweep, the same
- * plan for the same seed, and what it says where nothing fits. */
+/* The search is never worse than any policy or strategy with any size of the default sweep, gives
+ * the same plan for the same seed, and says what would fit if nothing does. */
 #include "planner/answers/verify.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
@@ -47,7 +47,8 @@ static uint64_t traffic(const struct plan_figures *figures)
     return figures->h2d_bytes + figures->d2h_bytes;
 }
 
-/* The rows of the default sweep at the search's budget; with a platform also of all strategies. */
+/* Makes the rows of the default sweep at the search's budget, with a platform also those of all
+ * strategies. */
 static struct sweep *default_sweep(const struct fixture *f)
 {
     g_autoptr(GPtrArray) layouts = layout_list_parse(NULL, NULL, f->trace, NULL);
@@ -139,7 +140,7 @@ static void test_same_seed_same_plan(void)
     }
 }
 
-/* The message's last figure is the least that fits: it does, and a byte less does not. */
+/* The last figure of the message is the least that fits: it fits, and one byte less does not. */
 static void test_what_would_fit(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -161,7 +162,7 @@ static void test_what_would_fit(void)
     tear_down(&f);
 }
 
-/* The budget that the objective finds fits, and a byte less does not. */
+/* The budget that the objective finds fits, and one byte less does not. */
 static void test_least_memory(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -181,7 +182,7 @@ static void test_least_memory(void)
     }
 }
 
-/* A search whose plan has something to do. */
+/* Runs a search whose plan has actions. */
 static struct search_result *search_something(struct fixture *f, GRand *random)
 {
     for (;;) {

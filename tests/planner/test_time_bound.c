@@ -1,5 +1,5 @@
-/* The lower bound of an iteration's time against the clock: below every plan of policies, of the
- * planner, and of every choice of what stays, wherever the optimizer runs. */
+/* The lower bound of an iteration's time is below every plan of policies, of the planner, and of
+ * every retention, wherever the optimizer runs. */
 #include "chunks/pipeline.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/prices.h"
@@ -10,19 +10,19 @@
 #include <math.h>
 #include <string.h>
 
-/* Whose clocks differ: queues, threads that share cores, directions that slow each other. */
+/* The kinds of clocks: queues, threads that share cores, directions that slow each other. */
 enum { QUEUES, THREADS, DIRECTIONS, CLOCKS };
 static const char *const clocks[CLOCKS] = {"queues", "threads", "directions"};
 
 #define CLOSE 1.01
 enum { CASES = 200, REUSES_ENUMERATED = 7, PLACEMENTS = 2 };
 
-/* One layout and budget, and the bounds for it. */
+/* One layout and budget, and their bounds. */
 struct fixture {
     struct trace *trace;
     struct costs *costs;
     int clock;
-    struct platform *platform; /* NULL: none, and updates stay where they are */
+    struct platform *platform; /* may be NULL; then updates stay where they are */
     struct layout_spec spec;
     uint64_t device_budget;
     bool either_side;
@@ -31,7 +31,7 @@ struct fixture {
     double bound; /* seconds, with the best prices */
 };
 
-/* With every update on the host, or on the device. */
+/* Returns the trace with every update on the host, or on the device. */
 static struct trace *place_all(const struct fixture *f, bool on_host)
 {
     const struct placement placement = {PLACEMENT_SPREAD, on_host ? PLACEMENT_PARTS : 0, 0, NULL};
@@ -43,7 +43,7 @@ static double bound_of(const struct time_model *model, const struct certificate_
     return (double)time_model_bound(model, prices, NULL) * 1e-9 / BOUND_PRICE_SCALE;
 }
 
-/* Of prices at random, it is a bound all the same. */
+/* The bound also holds for random prices. */
 static double random_bound(const struct time_model *model, GRand *random)
 {
     uint32_t count = model->windows->count;
@@ -57,7 +57,8 @@ static double random_bound(const struct time_model *model, GRand *random)
     return bound_of(model, prices);
 }
 
-/* As a certificate's, of the trace's own layout and budget; NULL where no window can begin. */
+/* Makes the model of a certificate for the trace's own layout and budget, or returns NULL if no
+ * window can begin. */
 static struct time_model *new_model(const struct fixture *f)
 {
     struct plan plan = {.layout = f->layout, .device_budget = f->device_budget};
@@ -85,7 +86,7 @@ static void find_bound(struct fixture *f, GRand *random)
     time_model_free(model);
 }
 
-/* Nanoseconds a byte: from a link that everything waits for to one that is hardly noticed. */
+/* Nanoseconds a byte: from a link that everything waits for to one that hardly matters. */
 static double random_times(GRand *random)
 {
     return 5 * pow(0.01, g_rand_double(random));
@@ -97,7 +98,7 @@ static char *curve(const char *name, double ns)
                            ns);
 }
 
-/* Rates that do not depend on the amount; of the kind of clock that is wanted. */
+/* Makes a platform of this kind of clock, with rates that do not depend on the amount. */
 static struct platform *random_platform(int clock, GRand *random)
 {
     static const char threads[] =
@@ -187,7 +188,7 @@ static void check(const struct fixture *f, struct plan *plan, double *least)
     plan_free(plan);
 }
 
-/* Keeps one gap more; false where it does not fit. */
+/* Retains one more interval; returns false if it does not fit. */
 static bool retain_reuse(struct retention *retention, uint32_t g)
 {
     const struct reuses *reuses = retention->reuses;
@@ -203,7 +204,7 @@ static bool retain_reuse(struct retention *retention, uint32_t g)
     return fits;
 }
 
-/* Keeps the gaps of a set; false where they do not fit. */
+/* Retains a set of intervals; returns false if it does not fit. */
 static bool retain_set(struct candidate *candidate, uint32_t set)
 {
     bool fits = true;
@@ -216,8 +217,8 @@ static bool retain_set(struct candidate *candidate, uint32_t set)
     return fits;
 }
 
-/* Every choice of gaps where they are few, else some of local search; each with several schedules.
- */
+/* Tries every retention if there are few, otherwise some of local search, each with several
+ * schedules. */
 static void check_schedules(const struct fixture *f, struct candidate *candidate, GRand *random,
                             double *least)
 {
@@ -255,7 +256,7 @@ static struct plan *random_policy_plan(const struct fixture *f, const struct can
     return plan;
 }
 
-/* With the updates of groups here and there, where the bound is of that. */
+/* Checks a random placement of the groups' updates, if the bound covers it. */
 static void check_placement(const struct fixture *f, const struct placement *placement,
                             GRand *random, double *least)
 {
@@ -307,7 +308,7 @@ static void test_no_schedule_is_faster(void)
     g_assert_cmpint(bounded, >=, CASES / 2);
 }
 
-/* Of operators that are on the host wherever the optimizer runs. */
+/* Returns the time of operators that are on the host wherever the optimizer runs. */
 static uint64_t fixed_host_ns(const struct trace *trace)
 {
     uint64_t ns = 0;
@@ -319,8 +320,8 @@ static uint64_t fixed_host_ns(const struct trace *trace)
     return ns;
 }
 
-/* Where the host's time alone has a price, the bound is at least that work, also where the
- * optimizer may run on either side. */
+/* If only the host's time has a price, the bound is at least that work, even if the optimizer may
+ * run on either side. */
 static void test_host_operators_count(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());

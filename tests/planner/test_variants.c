@@ -1,5 +1,5 @@
-/* Which layers are computed again and offloaded, chosen by the planner: never worse than as traced,
- * and what is said of the other choices holds when they are searched. */
+/* The planner chooses which layers are recomputed and offloaded. The result is never worse than the
+ * traced variant, and what is said of the other variants holds when they are searched. */
 #include "models/derive.h"
 #include "models/synth.h"
 #include "planner/answers/verify.h"
@@ -63,7 +63,7 @@ static struct trace *synthesise(const struct fixture *f, uint32_t batch, uint32_
     return model_synthesise(&f->config, &job, f->platform, NULL);
 }
 
-/* Between what the choices need and what all of them and the model data take. */
+/* Returns a budget between what the variants need and what all of them and the model data take. */
 static uint64_t some_budget(const struct fixture *f, GRand *random)
 {
     uint8_t every[LAYERS];
@@ -132,7 +132,7 @@ static void tear_down(struct fixture *f)
     platform_free(f->platform);
 }
 
-/* What write_result of pstar-plan does, without files. */
+/* Does what request_plan does, without files. */
 static void certify(struct variants_result *result)
 {
     struct plan *plan = result->best->plan;
@@ -167,7 +167,7 @@ static void check_plan(const struct fixture *f, const struct variants_result *re
     trace_free(traced);
 }
 
-/* A search of its own for each of the others. */
+/* Runs a search for each of the other variants. */
 static void check_alternatives(const struct fixture *f, const struct plan *plan)
 {
     struct recognised *recognised = recognise(f->trace, NULL);
@@ -244,7 +244,7 @@ static void test_property(void)
         g_autoptr(GError) error = NULL;
         struct fixture f;
         set_up(&f, random);
-        /* One size of chunks, to be quick. */
+        /* one chunk size, to be quick */
         g_autoptr(GPtrArray) sizes = layout_list_parse("24KiB", NULL, f.trace, &error);
         f.options.layouts = sizes;
         struct variants_result *result = variants_search(f.trace, &f.options, f.scope, &error);
@@ -303,7 +303,7 @@ static void test_room_pays(void)
     platform_free(platform);
 }
 
-/* Where activations that are kept do not fit, those that are computed again may. */
+/* If kept activations do not fit, recomputed ones may. */
 static void test_only_way(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
@@ -337,7 +337,7 @@ static void test_only_way(void)
     tear_down(&f);
 }
 
-/* The least host memory with which a plan fits. */
+/* Returns the least host memory with which a plan fits. */
 static uint64_t least_host(const struct trace *trace, struct search_options options)
 {
     uint64_t low = 0, high = 2 * trace_model_bytes(trace); /* high fits */
@@ -352,7 +352,7 @@ static uint64_t least_host(const struct trace *trace, struct search_options opti
     return high;
 }
 
-/* Where host and device cannot hold 14 bytes a parameter, they may hold 12. */
+/* If host and device cannot hold 14 bytes a parameter, they may hold 12. */
 static void test_split_masters(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
@@ -387,7 +387,7 @@ static void test_split_masters(void)
     tear_down(&f);
 }
 
-/* Where they do not fit either, those that may leave do; and in the plan they come back. */
+/* If recomputed activations do not fit either, offloaded ones do; the plan fetches them back. */
 static void test_offload_only(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
@@ -425,8 +425,8 @@ static void test_offload_only(void)
     tear_down(&f);
 }
 
-/* Smaller micro-batches take less room; what is in between is weighed, and a measured run's is not
- * known. */
+/* Smaller micro-batches take less room. Sizes in between are compared, and those of a measured run
+ * are unknown. */
 static void test_micro_batches(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(7);
