@@ -191,30 +191,29 @@ static void lose_schedule(struct emitted *emitted, const struct plan *plan)
     uint32_t moves = plan->action_count;
     if (moves)
         lose(emitted,
-             "the schedule: %u actions, each at its moment; its own prefetching decides instead",
+             "the schedule of %u actions: the other system's own prefetching decides instead",
              moves);
-    lose(emitted, "the device budget of %s: nothing keeps the other system within it", budget);
+    lose(emitted, "the device budget of %s: the other system does not enforce it", budget);
 }
 
 static void lose_choices(struct emitted *emitted, const struct plan_summary *summary)
 {
     if (summary->recomputed_layers)
-        lose(emitted, "recomputation of %u of %u layers: the model's code says which",
+        lose(emitted, "recomputation of %u of %u layers: set it in the model's code",
              summary->recomputed_layers, summary->layers);
     if (summary->offloaded_bytes) {
         g_autofree char *bytes = size_format(summary->offloaded_bytes);
-        lose(emitted, "which activations leave the device: %s a step; the model's code says it",
-             bytes);
+        lose(emitted, "offloaded activations, %s a step: set them in the model's code", bytes);
     }
     if (summary->host_embedding)
-        lose(emitted, "the embedding on the host: the model's code says so");
+        lose(emitted, "the embedding on the host: set it in the model's code");
 }
 
 static void lose_layout(struct emitted *emitted, const struct plan *plan, const struct trace *trace)
 {
     if (!trace->list_element_bytes[TRACE_GRAD])
         lose(emitted,
-             "gradients over the parameters' bytes: its own take 2 bytes a parameter more");
+             "gradients in place of parameters: the other system's take 2 bytes a parameter more");
     lose(emitted, "the order of tensors in %u chunks", plan->layout->chunk_count);
 }
 
@@ -233,10 +232,11 @@ static void lose_optimizer(struct emitted *emitted, const struct plan_summary *s
     double ratio = offload_ratio(summary);
     if (ratio - summary->updated_on_host > 0.01)
         lose(emitted,
-             "%.0f %% of the optimizer that visits the device for its update: it runs on the host",
+             "%.0f %% of the optimizer is updated on the device, but lives on the host: the "
+             "other system updates it on the host",
              (ratio - summary->updated_on_host) * 100);
     if (ratio > 0 && ratio < 1)
-        lose(emitted, "which part of the optimizer runs on the host: its share alone is set");
+        lose(emitted, "which part of the optimizer runs on the host: only its share is set");
 }
 
 static json_t *on_cpu(void)
@@ -306,12 +306,12 @@ static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
     emitted->file_name = "fsdp_config.json";
     if (offload && summary->updated_on_host < 0.99)
         lose(emitted,
-             "%.0f %% of the optimizer that runs on the device: with offloading all of it runs on "
+             "%.0f %% of the optimizer that runs on the device: with offloading, all of it runs on "
              "the host",
              (1 - summary->updated_on_host) * 100);
     if (offload && summary->stay_elements)
         lose(emitted,
-             "parameters that stay on the device (those of at most %" G_GUINT64_FORMAT
+             "parameters that stay on the device (those with at most %" G_GUINT64_FORMAT
              " elements): all leave",
              summary->stay_elements);
     return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "compute_environment", "LOCAL_MACHINE",
@@ -376,7 +376,8 @@ bool emit_beside(const char *plan_path, const char *format, const struct plan *p
     g_autofree char *path = g_build_filename(folder, emitted->file_name, NULL);
     bool ok = output_file_write(path, emitted->text, error);
     if (ok)
-        fprintf(out, "%s is the nearest that these settings come to the plan. Lost are:\n", path);
+        fprintf(out, "%s has the settings that come closest to the plan. They cannot express:\n",
+                path);
     for (guint i = 0; ok && i < emitted->lost->len; i++)
         fprintf(out, "  - %s\n", (const char *)g_ptr_array_index(emitted->lost, i));
     emitted_free(emitted);

@@ -12,7 +12,7 @@ static void print_size(FILE *out, const char *label, uint64_t bytes)
 static void print_purpose(const struct plan *plan, FILE *out)
 {
     fprintf(out, "Plan for %s, %s, batch %u, sequence %u, %u micro-batch%s a step\n",
-            plan->model ? plan->model : "a model without a name",
+            plan->model ? plan->model : "an unnamed model",
             plan->precision ? plan->precision : "unknown precision", plan->batch, plan->sequence,
             plan->micro_batches, plan->micro_batches == 1 ? "" : "es");
     fprintf(out, "  %-28s %s%s%s\n", "made by", plan->made_by, plan->policy ? ", eviction by " : "",
@@ -87,7 +87,7 @@ static void print_lists(const struct plan *plan, FILE *out)
                 100.0 * (double)s->copy_bytes / (double)s->slot_bytes, bytes, s->throughout,
                 throughout, s->at_home, h2d, d2h);
     }
-    fputs("  throughout: never leaves the device; at home: has no place in host memory\n", out);
+    fputs("  throughout: never leaves the device; at home: needs no host memory\n", out);
 }
 
 static void print_figures(const struct plan_figures *f, FILE *out)
@@ -211,7 +211,7 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
         fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
     } else {
         fputs(a->outcome == CERTIFICATE_DOES_NOT_FIT ? "; does not fit"
-              : a->outcome == CERTIFICATE_BOUNDED    ? "; so no better"
+              : a->outcome == CERTIFICATE_BOUNDED    ? "; proved no better"
                                                      : "; nothing found",
               out);
     }
@@ -221,9 +221,9 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
 static void print_alternatives(const struct certificate *certificate, FILE *out)
 {
     if (certificate->alternative_count)
-        fputs("  other layers computed again, and offloaded, the embedding's place, backward, "
-              "micro-batches "
-              "x sequences, with any chunks\n",
+        fputs("  other variants with any chunks: recomputed layers, offloaded layers, the "
+              "embedding's "
+              "place, backward, micro-batches x sequences\n",
               out);
     for (uint32_t i = 0; i < certificate->alternative_count; i++)
         print_alternative(&certificate->alternatives[i], out);
@@ -298,11 +298,9 @@ static void print_run_choices(const struct plan *plan, FILE *out)
                                                 plan->choices->layer_count);
     g_autofree char *offloaded = run_layers_format(plan->choices->offload,
                                                    plan->choices->layer_count);
-    fprintf(
-        out,
-        "  layers whose activations are computed again: %s; may leave the device: %s; a step is "
-        "%u x %u sequences\n",
-        layers, offloaded, plan->micro_batches, plan->batch);
+    fprintf(out,
+            "  recomputed layers: %s; layers that may offload: %s; a step is %u x %u sequences\n",
+            layers, offloaded, plan->micro_batches, plan->batch);
 }
 
 void explain_result(const struct search_result *result, FILE *out)

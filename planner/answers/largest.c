@@ -106,7 +106,8 @@ static bool add_files(struct family *family, const char *prefix, GError **error)
             ok = add_file(family, path, error);
         }
     if (ok && !family->members->len) {
-        g_set_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG, "%s*.json: there are none", prefix);
+        g_set_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG, "%s*.json: there are no such files",
+                    prefix);
         ok = false;
     }
     g_ptr_array_sort(family->members, by_parameters);
@@ -328,9 +329,9 @@ static struct trace *make_batch(void *data, uint32_t value, enum largest_way way
 static const struct {
     const char *in_words, *options; /* of pstar-trace synth */
 } ways[LARGEST_WAYS] = {
-    {"nothing computed again", ""},
-    {"all layers computed again", " --recompute all"},
-    {"all layers computed again and offloaded", " --recompute all --offload-activations all"}};
+    {"no layer recomputed", ""},
+    {"all layers recomputed", " --recompute all"},
+    {"all layers recomputed and offloaded", " --recompute all --offload-activations all"}};
 
 /* Prints how the model is trained, and what that takes. */
 static void print_plan(const struct question *question, const struct model_config *config,
@@ -391,7 +392,7 @@ bool question_max_model(const struct question *question, FILE *out, bool *stoppe
             fprintf(out, "%s would not fit: %s\n", next->name, largest.beyond->message);
             family_member_free(next);
         } else if (!family->members) {
-            fprintf(out, "Deeper ones are not tried\n");
+            fprintf(out, "Deeper models are not tried\n");
         }
         if (member->path)
             print_commands(question, member->path, &largest, out);

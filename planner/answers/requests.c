@@ -81,13 +81,13 @@ bool request_verify(const struct plan_paths *paths, GError **error)
               (!plan->certificate ||
                verify_certificate(plan, paths->plan, trace, paths->trace, error));
     if (ok)
-        printf("%s: possible, and moves what it predicts; a step takes %.4f s, %.4f s of it "
+        printf("%s: valid, and moves the bytes that it predicts; a step takes %.4f s, %.4f s of it "
                "stalled\n",
                paths->plan, figures.iteration_seconds, figures.stall_seconds);
     if (ok && plan->certificate)
         explain_certificate(plan->certificate, stdout);
     else if (ok)
-        puts("It has no certificate.");
+        puts("The plan has no certificate.");
     if (ok && paths->timeline)
         ok = plan_replay_write(plan, trace, costs, paths->timeline, error);
     plan_free(plan);

@@ -19,17 +19,17 @@ static const char *what_is_wrong(const struct plan *plan, const struct certifica
                                            .costs = costs,
                                            .platform = platform};
     if (a->host_price > BOUND_PRICE_SCALE || work_bound(trace, platform, a->host_price) != a->bound)
-        return "a lower bound that its price does not give";
+        return "its lower bound does not follow from its price";
     switch ((enum certificate_outcome)a->outcome) {
     case CERTIFICATE_SEARCHED:
-        return a->achieved && a->achieved < a->bound ? "a plan below its bound" : NULL;
+        return a->achieved && a->achieved < a->bound ? "its plan is below its bound" : NULL;
     case CERTIFICATE_BOUNDED:
-        return a->bound < plan->certificate->time.achieved ? "left out, though it may be better"
+        return a->bound < plan->certificate->time.achieved ? "it was left out, but may be better"
                                                            : NULL;
     case CERTIFICATE_DOES_NOT_FIT:
-        return requirement_is_met(trace, &options, NULL) ? "left out, though it fits" : NULL;
+        return requirement_is_met(trace, &options, NULL) ? "it was left out, but fits" : NULL;
     }
-    return "an outcome that is none";
+    return "its outcome is unknown";
 }
 
 static bool refuse(const struct certificate_alternative *a, const char *wrong, GError **error)
@@ -37,11 +37,12 @@ static bool refuse(const struct certificate_alternative *a, const char *wrong, G
     const struct run_choices *c = a->choices;
     g_autofree char *recompute = run_layers_format(c->recompute, c->layer_count);
     g_autofree char *offload = run_layers_format(c->offload, c->layer_count);
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "certificate: the alternative that computes layers again: %s, offloads: %s, "
-                "embeds on the %s, runs backward %s: %s",
-                recompute, offload, c->host_embedding ? "host" : "device",
-                c->second_backward ? "twice" : "once", wrong);
+    g_set_error(
+        error, PLAN_ERROR, PLAN_ERROR_INVALID,
+        "certificate: the alternative that recomputes layers %s, offloads layers %s, embeds "
+        "on the %s and runs backward %s: %s",
+        recompute, offload, c->host_embedding ? "host" : "device",
+        c->second_backward ? "twice" : "once", wrong);
     return false;
 }
 
@@ -52,7 +53,7 @@ static bool check_alternative(const struct plan *plan, const struct certificate_
 {
     struct run_choices choices = *a->choices;
     if (choices.layer_count != recognised->config->layers)
-        return refuse(a, "layers that the model has not", error);
+        return refuse(a, "the model has another number of layers", error);
     model_choose_backward(&choices, &recognised->iteration->job.choices, choices.second_backward);
     struct trace *derived = model_derive(recognised, trace, &choices, platform, error);
     if (!derived)
@@ -137,8 +138,7 @@ static bool check_trace_file(const struct certificate *certificate, const char *
     if (!g_strcmp0(hash, certificate->trace_sha256))
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "%s: not the file that the plan's certificate is about: a byte of it has changed",
-                path);
+                "%s: the plan's certificate is about other contents of this file", path);
     return false;
 }
 

@@ -141,15 +141,15 @@ static bool time_proof_check(const struct time_proof_job *job, GError **error)
     uint64_t achieved = achieved_ns(job->plan), bound = 0;
     const char *wrong = NULL;
     if (!prices_are_possible(time))
-        wrong = "prices of more than a window's time";
+        wrong = "the prices of a window exceed its time";
     else if (time->either_side && !covers_either_side(job))
-        wrong = "an optimizer that cannot be placed";
+        wrong = "the optimizer cannot be placed on either side";
     else if (time->window_count && (bound = recompute(job, time)) == UINT64_MAX)
-        wrong = "windows that do not begin where they may";
+        wrong = "windows begin at invalid moments";
     else if (bound != time->bound)
-        wrong = "a lower bound of the time that its prices do not give";
+        wrong = "the lower bound of the time does not follow from the prices";
     else if (achieved != time->achieved)
-        wrong = "another time than the plan's";
+        wrong = "the time is not that of the plan";
     if (wrong)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                     "certificate: %s (time %" G_GUINT64_FORMAT " ns, at least %" G_GUINT64_FORMAT
@@ -292,7 +292,7 @@ static bool check_traffic(const struct plan *plan, const struct trace *trace, GE
     reuses_free(reuses);
     if (!price) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "certificate: a price of a moment that the run has not");
+                    "certificate: a price names a moment that the run does not have");
         return false;
     }
     return same("the lower bound of the traffic", traffic->bound, bound, error) &&

@@ -27,9 +27,9 @@ struct trace *derived_for_plan(const struct plan *plan, const struct trace *trac
                                 ? model_derive(recognised, trace, plan->choices, platform, error)
                                 : NULL;
     if (!derived)
-        g_prefix_error(error,
-                       "the plan computes again, or offloads, other layers than the trace, or "
-                       "has the embedding or masters elsewhere, or other micro-batches: ");
+        g_prefix_error(
+            error, "the plan has other recomputed or offloaded layers, another embedding, other "
+                   "masters or other micro-batches than the trace: ");
     recognised_free(recognised);
     return derived;
 }

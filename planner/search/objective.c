@@ -9,7 +9,7 @@ bool objective_parse(const char *name, enum objective *objective, GError **error
             return true;
     }
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "objective '%s': not time, traffic or memory", name);
+                "the objective must be time, traffic or memory, not '%s'", name);
     return false;
 }
 

@@ -346,9 +346,10 @@ static bool can_rebatch(const struct variant_search *c, GError **error)
     if (c->recognised && c->options->platform &&
         model_is_synthesised(c->recognised, c->trace, c->options->platform))
         return true;
-    g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                "what other micro-batches take is not known of a measured run: collect one with "
-                "each, or synthesise one for the platform");
+    g_set_error(
+        error, TRACE_ERROR, TRACE_ERROR_INVALID,
+        "how long other micro-batches take is unknown for a measured run: collect one trace "
+        "for each size, or synthesise one for the platform");
     return false;
 }
 

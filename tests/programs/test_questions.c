@@ -76,7 +76,7 @@ static void test_max_batch(void)
     g_assert_cmpint(answer.status, ==, DONE);
     unsigned batch = (unsigned)number_after(answer.out, "The largest micro-batch that fits: ");
     g_assert_cmpuint(batch, >=, 2);
-    g_assert_nonnull(strstr(answer.out, "all layers computed again and offloaded"));
+    g_assert_nonnull(strstr(answer.out, "all layers recomputed and offloaded"));
     make_its_plan(workshop, answer.out);
     expect_too_large(workshop, "model", batch + 1, budgets);
     outcome_clear(&answer);
