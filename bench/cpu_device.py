@@ -1,4 +1,4 @@
-"""A small model's training runs on this machine's CPU device, for the benches that measure it."""
+"""Training runs of a small model on this machine's CPU device, shared by the benches."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ BATCH, SEQUENCE = 2, 128
 
 
 class CpuDevice:
-    """Our programs, called within a folder that holds the model and its data."""
+    """Runs our programs in a folder that holds the model and its data."""
 
     def __init__(self, programs, folder, prefix=""):
         self.programs = pathlib.Path(programs).resolve()
@@ -27,7 +27,7 @@ class CpuDevice:
         (self.folder / "data.txt").write_bytes(bytes(words.randrange(32, 127) for _ in range(1 << 18)))
 
     def call(self, program, *arguments, timed=False, allowed=(0,)):
-        """Whoever is timed runs behind the prefix, as in nice -n -10."""
+        """Runs a program. A timed one runs behind the prefix, as in nice -n -10."""
         command = [*(self.prefix if timed else []), str(self.programs / program), *map(str, arguments)]
         done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
         if done.returncode not in allowed:
@@ -45,13 +45,13 @@ class CpuDevice:
                 "--precision", precision, *step]
 
     def collect(self, path, first, last, job):
-        """A trace of the job's iterations first to last, of last + 1."""
+        """Traces iterations first to last of the job, which runs last + 1 steps."""
         self.call("pstar-collect", "-o", path, "--iterations", f"{first}:{last}", "--",
                   self.programs / "pstar-run", *job, "--steps", last + 1, timed=True)
         return path
 
     def steps(self, job, steps, uncounted):
-        """What each iteration after the uncounted ones logs."""
+        """Returns the log of each iteration after the uncounted ones."""
         self.call("pstar-run", *job, "--steps", steps, "--log", "run.jsonl", timed=True)
         lines = map(json.loads, (self.folder / "run.jsonl").read_text().splitlines())
         return [line for line in lines if "step" in line][uncounted:]

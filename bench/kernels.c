@@ -1,7 +1,8 @@
-/* Speed of the CPU's kernels at the shapes of GPT-2 124M: matrix products (dnnl_sgemm in fp32,
- * oneDNN's primitives in bf16), and loops over memory beside a triad. Best of many, since other
- * work may disturb any one. An error stands beside each bf16 product: the greatest difference from
- * the fp32 one, relative to its greatest element.
+/* Measures the CPU kernels at the shapes of GPT-2 124M: matrix products (dnnl_sgemm in fp32,
+ * oneDNN primitives in bf16) and loops over memory. Rival: none; a triad shows the rate of this
+ * machine's memory. There is no goal. The best of many runs counts, because other work may disturb
+ * any of them. Each bf16 product also has its error: the greatest difference from the fp32
+ * product, relative to its greatest element.
  *
  *   bench_kernels [--batch B] [--seq T] [--threads N] [--repeat R] */
 #include "engine/cpu/kernels.h"
@@ -15,25 +16,25 @@ static gint batch = 4, sequence = 64, threads, repeat = 10;
 
 static const GOptionEntry options[] = {
     {"batch", 0, 0, G_OPTION_ARG_INT, &batch, "Sequences (4)", "B"},
-    {"seq", 0, 0, G_OPTION_ARG_INT, &sequence, "Tokens a sequence (64)", "T"},
+    {"seq", 0, 0, G_OPTION_ARG_INT, &sequence, "Tokens per sequence (64)", "T"},
     {"threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N"},
-    {"repeat", 0, 0, G_OPTION_ARG_INT, &repeat, "Runs of each, of which the best counts (10)", "R"},
+    {"repeat", 0, 0, G_OPTION_ARG_INT, &repeat, "Runs of each; the best counts (10)", "R"},
     {0},
 };
 
 enum { WIDTH = 768, HEADS = 12, INNER = 3072, VOCABULARY = 50257, LAYERS = 12 };
 
-struct memory {
+struct loop_memory {
     float *fp32;
     uint16_t *bf16;
     uint64_t elements;
 };
 
-static struct memory memory_new(struct cpu_context *cpu, uint64_t elements)
+static struct loop_memory memory_new(struct cpu_context *cpu, uint64_t elements)
 {
     static uint32_t site;
-    struct memory m = {aligned_alloc(256, (elements * 4 + 255) / 256 * 256),
-                       aligned_alloc(256, (elements * 2 + 255) / 256 * 256), elements};
+    struct loop_memory m = {aligned_alloc(256, (elements * 4 + 255) / 256 * 256),
+                            aligned_alloc(256, (elements * 2 + 255) / 256 * 256), elements};
     struct random_stream stream = {1, 0, site++};
     uint64_t drawn = MIN(elements, 1 << 20);
     random_normal(&stream, 0, drawn, 1, m.fp32);
@@ -43,7 +44,7 @@ static struct memory memory_new(struct cpu_context *cpu, uint64_t elements)
     return m;
 }
 
-static void memory_free(struct memory m)
+static void memory_free(struct loop_memory m)
 {
     free(m.fp32);
     free(m.bf16);
@@ -64,23 +65,23 @@ static double best_seconds(struct cpu_context *cpu, task *run, void *argument)
     return best;
 }
 
-struct product {
+struct timed_product {
     const char *name;
     struct matmul_shape shape;
     int count; /* in one step */
-    struct memory a, b, c;
+    struct loop_memory a, b, c;
 };
 
 static void run_product(struct cpu_context *cpu, void *argument)
 {
-    const struct product *p = argument;
+    const struct timed_product *p = argument;
     bool half = p->shape.in == MODEL_BF16;
     matmul_run(cpu->matmul, &p->shape, half ? (void *)p->a.bf16 : p->a.fp32,
                half ? (void *)p->b.bf16 : p->b.fp32, NULL,
                p->shape.out == MODEL_BF16 ? (void *)p->c.bf16 : p->c.fp32);
 }
 
-static double relative_error(const struct memory *c, bool half, const float *expected)
+static double relative_error(const struct loop_memory *c, bool half, const float *expected)
 {
     double error = 0, greatest = 0;
     for (uint64_t i = 0; i < c->elements; i++) {
@@ -91,8 +92,8 @@ static double relative_error(const struct memory *c, bool half, const float *exp
     return error / greatest;
 }
 
-/* Adds the seconds of all such products in a step, by precision. */
-static void bench_product(struct cpu_context *cpu, struct product p, double seconds[2])
+/* Adds the time of all products of this shape in a step, by precision. */
+static void bench_product(struct cpu_context *cpu, struct timed_product p, double seconds[2])
 {
     double flops = 2.0 * p.shape.M * p.shape.N * p.shape.K;
     uint64_t a_rows = p.shape.transposed_a ? p.shape.K : p.shape.M;
@@ -164,7 +165,7 @@ static void bench_products(struct cpu_context *cpu)
     for (unsigned l = 0; l < G_N_ELEMENTS(layers); l++)
         for (unsigned pass = 0; pass < G_N_ELEMENTS(passes); pass++) {
             char *name = g_strdup_printf("%s %s", layers[l].name, suffixes[pass]);
-            struct product p = {.name = name, .count = layers[l].count};
+            struct timed_product p = {.name = name, .count = layers[l].count};
             p.shape = passes[pass](N, layers[l].I, layers[l].O, layers[l].O == VOCABULARY);
             bench_product(cpu, p, seconds);
             g_free(name);
@@ -175,13 +176,13 @@ static void bench_products(struct cpu_context *cpu)
 struct loops {
     enum model_precision precision;
     uint32_t N;
-    struct memory x, y, z, logits, qkv, dqkv, weight, big[4];
+    struct loop_memory x, y, z, logits, qkv, dqkv, weight, big[4];
     uint32_t *targets;
     struct kernel_dropout dropout;
     struct adamw_step step;
 };
 
-static void *of(const struct loops *l, struct memory m)
+static void *of(const struct loops *l, struct loop_memory m)
 {
     return l->precision == MODEL_BF16 ? (void *)m.bf16 : m.fp32;
 }
@@ -278,7 +279,7 @@ static void run_attention_backward(struct cpu_context *cpu, void *argument)
                            l->dropout.probability > 0 ? &l->dropout : NULL, of(l, l->dqkv));
 }
 
-/* `bytes`: what one run must move; 0: no such figure. `count`: runs in a step. */
+/* `bytes` is what one run must move, or 0 if unknown. `count` is the number of runs in a step. */
 static double bench_loop(struct cpu_context *cpu, struct loops *l, const char *name, task *run,
                          double bytes, int count)
 {
@@ -342,8 +343,8 @@ int main(int argc, char **argv)
     l.targets = g_new0(uint32_t, l.N);
     for (l.precision = MODEL_FP32; l.precision <= MODEL_BF16; l.precision++)
         bench_loops(cpu, &l);
-    struct memory all[] = {l.x,      l.y,      l.z,      l.logits, l.qkv,   l.dqkv,
-                           l.weight, l.big[0], l.big[1], l.big[2], l.big[3]};
+    struct loop_memory all[] = {l.x,      l.y,      l.z,      l.logits, l.qkv,   l.dqkv,
+                                l.weight, l.big[0], l.big[1], l.big[2], l.big[3]};
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
         memory_free(all[i]);
     g_free(l.targets);

@@ -1,14 +1,14 @@
-/* AdamW on the host beside what this machine's memory gives: bytes read and written a second, of
- * every layout of model data, and of four loops that do next to nothing else. All take turns
- * within each round, so that other work disturbs all alike; medians of the rounds count.
+/* Measures AdamW on the host, in bytes read and written per second, for every layout of model
+ * data. Rival: four loops that do almost nothing else and show the rate of this machine's memory.
+ * Goal: 90 % of the fastest loop (docs/architecture.md has the results). All take turns within
+ * each round, so that other work disturbs all of them; medians over the rounds count.
  *
- *   triad     a = b + s c: a's lines are read before they are written, which is not counted
- *   copy      a = b, likewise
+ *   triad     a = b + s c: the lines of a are read before they are written, which is not counted
+ *   copy      a = b; the same holds
  *   in place  four arrays, each element times s: everything that is read is written, as in AdamW
- *   ahead     in place, with lines fetched before their turn, as AdamW's are
+ *   ahead     in place, with lines fetched ahead, as in AdamW
  *
- * The share is of the fastest of the four. An element of each layout is checked against the body
- * of AdamW for one, bit for bit.
+ * One element of each layout is compared, bit for bit, with the body of AdamW.
  *
  *   bench_optimizer [--threads N] [--elements MILLIONS] [--rounds R] */
 #include "engine/bf16.h"
@@ -22,14 +22,15 @@ static gint threads, millions = 32, rounds = 9;
 
 static const GOptionEntry options[] = {
     {"threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads (all cores)", "N"},
-    {"elements", 0, 0, G_OPTION_ARG_INT, &millions, "Of 2^20 parameters (32)", "MILLIONS"},
-    {"rounds", 0, 0, G_OPTION_ARG_INT, &rounds, "Of which the median counts (9)", "R"},
+    {"elements", 0, 0, G_OPTION_ARG_INT, &millions, "Millions (2^20) of parameters (32)",
+     "MILLIONS"},
+    {"rounds", 0, 0, G_OPTION_ARG_INT, &rounds, "Rounds; the median counts (9)", "R"},
     {0},
 };
 
 enum { ARRAYS = 4, LOOPS = 4, MOST_ROUNDS = 1000 };
 
-struct bench {
+struct optimizer_bench {
     struct cpu_context *cpu;
     struct adamw_step step;
     uint64_t elements;
@@ -37,11 +38,11 @@ struct bench {
     uint16_t *bf16[3];
 };
 
-typedef void task(const struct bench *b);
+typedef void task(const struct optimizer_bench *b);
 
 /* ---- what memory gives ---- */
 
-static void triad(const struct bench *b)
+static void triad(const struct optimizer_bench *b)
 {
     float *restrict to = b->fp32[0];
     const float *restrict x = b->fp32[1], *restrict y = b->fp32[2];
@@ -50,7 +51,7 @@ static void triad(const struct bench *b)
         to[i] = x[i] + 0.5F * y[i];
 }
 
-static void copy(const struct bench *b)
+static void copy(const struct optimizer_bench *b)
 {
     float *restrict to = b->fp32[0];
     const float *restrict from = b->fp32[1];
@@ -59,7 +60,7 @@ static void copy(const struct bench *b)
         to[i] = from[i];
 }
 
-static void in_place(const struct bench *b)
+static void in_place(const struct optimizer_bench *b)
 {
     float *restrict a0 = b->fp32[0], *restrict a1 = b->fp32[1];
     float *restrict a2 = b->fp32[2], *restrict a3 = b->fp32[3];
@@ -72,8 +73,8 @@ static void in_place(const struct bench *b)
     }
 }
 
-/* As much as the processor fetches by itself and what it is told to beside that. */
-static void in_place_ahead(const struct bench *b)
+/* What the processor fetches by itself, and what it is told to fetch. */
+static void in_place_ahead(const struct optimizer_bench *b)
 {
     enum { LINE = 16, AHEAD = 5 * LINE };
     float *restrict a0 = b->fp32[0], *restrict a1 = b->fp32[1];
@@ -96,7 +97,7 @@ static void in_place_ahead(const struct bench *b)
 
 /* ---- AdamW, by bytes of model data a parameter ---- */
 
-static void update(const struct bench *b, struct adamw_tensor tensor)
+static void update(const struct optimizer_bench *b, struct adamw_tensor tensor)
 {
     tensor.elements = b->elements;
     tensor.exp_avg = b->fp32[0];
@@ -104,29 +105,29 @@ static void update(const struct bench *b, struct adamw_tensor tensor)
     cpu_adamw(b->cpu, &b->step, NULL, &tensor);
 }
 
-static void update_fp32(const struct bench *b)
+static void update_fp32(const struct optimizer_bench *b)
 {
     update(b, (struct adamw_tensor){.param = b->fp32[2], .gradient = b->fp32[3]});
 }
 
-static void update_12(const struct bench *b)
+static void update_12(const struct optimizer_bench *b)
 {
     update(b, (struct adamw_tensor){
                   .param = b->bf16[0], .rest = b->bf16[1], .gradient_bf16 = b->bf16[2]});
 }
 
-static void update_14(const struct bench *b)
+static void update_14(const struct optimizer_bench *b)
 {
     update(b, (struct adamw_tensor){.param = b->bf16[0], .master = b->fp32[2]});
 }
 
-static void update_16(const struct bench *b)
+static void update_16(const struct optimizer_bench *b)
 {
     update(b,
            (struct adamw_tensor){.param = b->bf16[0], .rest = b->bf16[1], .gradient = b->fp32[3]});
 }
 
-static void update_18(const struct bench *b)
+static void update_18(const struct optimizer_bench *b)
 {
     update(b, (struct adamw_tensor){
                   .param = b->bf16[0], .master = b->fp32[2], .gradient = b->fp32[3]});
@@ -135,7 +136,7 @@ static void update_18(const struct bench *b)
 static const struct {
     const char *name;
     task *run;
-    uint32_t bytes; /* an element, read and written */
+    uint32_t bytes; /* bytes read and written per element */
 } tasks[] = {
     {"triad", triad, 12},
     {"copy", copy, 8},
@@ -154,7 +155,7 @@ struct element {
     float master, gradient, exp_avg, exp_avg_sq;
 };
 
-static struct element element_at(const struct bench *b, task *run, uint64_t i)
+static struct element element_at(const struct optimizer_bench *b, task *run, uint64_t i)
 {
     bool split = run == update_12 || run == update_16;
     float gradient = run == update_12   ? bf16_widen(b->bf16[2][i])
@@ -164,7 +165,7 @@ static struct element element_at(const struct bench *b, task *run, uint64_t i)
                             gradient, b->fp32[0][i], b->fp32[1][i]};
 }
 
-static bool is_right(const struct bench *b, task *run, uint64_t i)
+static bool is_right(const struct optimizer_bench *b, task *run, uint64_t i)
 {
     struct element before = element_at(b, run, i);
     before.master = adamw_element(&b->step, before.master, before.gradient, &before.exp_avg,
@@ -184,14 +185,14 @@ static int compare(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static double seconds_of(const struct bench *b, task *run)
+static double seconds_of(const struct optimizer_bench *b, task *run)
 {
     gint64 before = g_get_monotonic_time();
     run(b);
     return (double)(g_get_monotonic_time() - before) * 1e-6;
 }
 
-static void measure(const struct bench *b)
+static void measure(const struct optimizer_bench *b)
 {
     static double seconds[G_N_ELEMENTS(tasks)][MOST_ROUNDS];
     double best = 0;
@@ -212,13 +213,14 @@ static void measure(const struct bench *b)
     }
 }
 
-static void fill(struct bench *b)
+static void fill(struct optimizer_bench *b)
 {
     for (int a = 0; a < ARRAYS; a++)
         b->fp32[a] = aligned_alloc(4096, b->elements * sizeof(float));
     for (int a = 0; a < 3; a++)
         b->bf16[a] = aligned_alloc(4096, b->elements * sizeof(uint16_t));
-        /* By the threads that will use it: memory is where it is first written. */
+        /* Done by the threads that will use it, because memory is placed where it is first written.
+         */
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (uint64_t i = 0; i < b->elements; i++) {
         float value = (float)((i * 2654435761U) % 1000003) * 1e-6F - 0.5F;
@@ -232,7 +234,7 @@ static void fill(struct bench *b)
 int main(int argc, char **argv)
 {
     GError *error = NULL;
-    GOptionContext *context = g_option_context_new("- AdamW beside the memory's rate");
+    GOptionContext *context = g_option_context_new("- AdamW beside the rate of memory");
     threads = (gint)g_get_num_processors();
     g_option_context_add_main_entries(context, options, NULL);
     if (!g_option_context_parse(context, &argc, &argv, &error) || threads < 1 || millions < 1 ||
@@ -242,9 +244,9 @@ int main(int argc, char **argv)
     }
     g_option_context_free(context);
     const struct adamw_options adamw = {1e-3, 0.9, 0.95, 1e-8, 0.1, 1};
-    struct bench b = {.cpu = cpu_context_new((unsigned)threads),
-                      .step = adamw_step_of(&adamw, 10),
-                      .elements = (uint64_t)millions << 20};
+    struct optimizer_bench b = {.cpu = cpu_context_new((unsigned)threads),
+                                .step = adamw_step_of(&adamw, 10),
+                                .elements = (uint64_t)millions << 20};
     fill(&b);
     printf("%s, %d threads, %d Mi parameters, medians of %d\n", cpu_context_simd(b.cpu), threads,
            millions, rounds);

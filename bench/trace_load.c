@@ -1,12 +1,14 @@
-/* How long a trace with many kernel records takes to load, cached by the system. The records are
- * added to the iteration of TRACE, in a file that is removed afterwards: N kernels of 300 names,
- * how each was launched, the call that launched each, and a copy and two allocations for each 50.
+/* Measures how long a trace with many kernel records takes to load from the page cache. Rival:
+ * none. Goal: at most one second per million kernels for the iteration and everything about the
+ * kernels. The records are added to the iteration of TRACE in a temporary file: N kernels with 300
+ * names, how each was launched, the call that launched each, and a copy and two allocations for
+ * every 50.
  *
  *   bench_trace_load TRACE [--kernels N] [--repeat R]
  *
- * A row a way of loading: median seconds of R, the process's own seconds, and whether what was read
- * is what was written. Exit status 1 where it is not, or where the iteration and all that is known
- * of the kernels take more than a second for each million. */
+ * Prints a row for each way of loading: the median seconds of R loads, the process's own seconds,
+ * and whether the records that were read equal those that were written. Exit status 1 if they
+ * differ or the goal is missed. */
 #include "traces/records.h"
 #include "traces/trace_file.h"
 
@@ -20,8 +22,8 @@ enum { NAMES = 300, KERNELS_A_COPY = 50 };
 static gint kernels = 1000000, repeat = 5;
 
 static const GOptionEntry options[] = {
-    {"kernels", 0, 0, G_OPTION_ARG_INT, &kernels, "Records (1000000)", "N"},
-    {"repeat", 0, 0, G_OPTION_ARG_INT, &repeat, "Loads of which the median counts (5)", "R"},
+    {"kernels", 0, 0, G_OPTION_ARG_INT, &kernels, "Kernel records (1000000)", "N"},
+    {"repeat", 0, 0, G_OPTION_ARG_INT, &repeat, "Loads; the median counts (5)", "R"},
     {0},
 };
 
@@ -94,18 +96,18 @@ static bool write_file(const char *path, const struct trace *trace, const struct
     for (uint32_t i = 0; i < NAMES; i++)
         strings[i] = (struct record_string){i + 1, g_strdup_printf("void kernel_%u<float>()", i)};
     const struct records more = {.strings = strings, .string_count = NAMES, .activity = all};
-    bool good = record_file_add(file, &more, error);
+    bool ok = record_file_add(file, &more, error);
     for (uint32_t i = 0; i < NAMES; i++)
         g_free(strings[i].text);
     record_file_free(file);
-    return good;
+    return ok;
 }
 
 struct way {
     const char *name;
-    bool iteration; /* what the simulator reads, and the strings */
+    bool iteration; /* read what the simulator reads, and the strings */
     uint32_t parts;
-    double limit; /* seconds a million kernels; 0: none */
+    double limit; /* seconds per million kernels; 0 if unlimited */
 };
 
 static bool same(const struct activity *read, const struct activity *all, uint32_t parts)
@@ -126,7 +128,7 @@ static double seconds_of(clockid_t clock)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Returns whether all was read as it was written; the time does not include the comparison. */
+/* Returns whether everything was read as written. The time excludes the comparison. */
 static bool load(const char *path, const struct way *way, const struct activity *all, double *wall,
                  double *own)
 {
@@ -137,12 +139,12 @@ static bool load(const char *path, const struct way *way, const struct activity 
     struct activity *activity = activity_read(path, way->parts, NULL);
     *wall = seconds_of(CLOCK_MONOTONIC) - wall_before;
     *own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - own_before;
-    bool good = activity && same(activity, all, way->parts) &&
-                (!way->iteration || (trace && records && records->string_count == NAMES));
+    bool ok = activity && same(activity, all, way->parts) &&
+              (!way->iteration || (trace && records && records->string_count == NAMES));
     activity_free(activity);
     records_free(records);
     trace_free(trace);
-    return good;
+    return ok;
 }
 
 static int ascending(const void *left, const void *right)
@@ -154,16 +156,16 @@ static int ascending(const void *left, const void *right)
 static bool measure(const char *path, const struct way *way, const struct activity *all)
 {
     g_autofree double *wall = g_new(double, repeat), *own = g_new(double, repeat);
-    bool good = true;
+    bool ok = true;
     for (int i = 0; i < repeat; i++)
-        good &= load(path, way, all, &wall[i], &own[i]);
+        ok &= load(path, way, all, &wall[i], &own[i]);
     qsort(wall, (size_t)repeat, sizeof *wall, ascending);
     qsort(own, (size_t)repeat, sizeof *own, ascending);
     double median = wall[repeat / 2];
     bool late = way->limit > 0 && median > way->limit * MAX(kernels, 1000000) / 1e6;
     printf("%-46s %8.3f %8.3f   %s%s\n", way->name, median, own[repeat / 2],
-           good ? "same" : "DIFFERS", late ? ", TOO LONG" : "");
-    return good && !late;
+           ok ? "same" : "DIFFERS", late ? ", TOO LONG" : "");
+    return ok && !late;
 }
 
 static bool run(const char *path, const struct trace *trace, GError **error)
@@ -176,13 +178,13 @@ static bool run(const char *path, const struct trace *trace, GError **error)
         {"everything: calls, copies, allocations too", true, ACTIVITY_ALL, 0},
     };
     struct activity *all = make_activity();
-    bool good = write_file(path, trace, all, error);
-    if (good)
+    bool ok = write_file(path, trace, all, error);
+    if (ok)
         printf("%d kernels\n%-46s %8s %8s   %s\n", kernels, "median", "s", "own s", "as written");
     for (size_t i = 0; !*error && i < G_N_ELEMENTS(ways); i++)
-        good &= measure(path, &ways[i], all);
+        ok &= measure(path, &ways[i], all);
     activity_free(all);
-    return good;
+    return ok;
 }
 
 int main(int argc, char **argv)
@@ -193,14 +195,14 @@ int main(int argc, char **argv)
     if (!g_option_context_parse(context, &argc, &argv, &error) || argc != 2 ||
         kernels < KERNELS_A_COPY || repeat < 1) {
         fprintf(stderr, "bench_trace_load: %s\n",
-                error ? error->message : "one TRACE is needed; see --help");
+                error ? error->message : "give one TRACE; see --help");
         return 2;
     }
     g_option_context_free(context);
     struct trace *trace = trace_read(argv[1], &error);
     char *folder = g_dir_make_tmp("bench-trace-load-XXXXXX", NULL);
     char *path = g_build_filename(folder, "run.pstar", NULL);
-    bool good = trace && run(path, trace, &error);
+    bool ok = trace && run(path, trace, &error);
     if (error)
         fprintf(stderr, "bench_trace_load: %s\n", error->message);
     g_unlink(path);
@@ -208,5 +210,5 @@ int main(int argc, char **argv)
     g_free(path);
     g_free(folder);
     trace_free(trace);
-    return good ? 0 : 1;
+    return ok ? 0 : 1;
 }

@@ -1,6 +1,6 @@
-# Cross-compiles for 64-bit ARM; the tests then run under qemu-aarch64. PSTAR_AARCH64_ROOT in the
-# environment is a folder with the libraries' arm64 packages unpacked; without it they are the
-# system's own, of Debian's second architecture.
+# Cross-compiles for 64-bit ARM; the tests then run under qemu-aarch64. The environment variable
+# PSTAR_AARCH64_ROOT names a folder with the unpacked arm64 packages of the libraries. Without it the
+# system's own arm64 packages are used (Debian's multiarch).
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -1,5 +1,5 @@
-# The CUDA device's kernels need its compiler. C++ is for them, and for the tests that run them on
-# the host: everything else is C.
+# The kernels of the CUDA device need CUDA's compiler. C++ is used for them and for the tests that run
+# them on the host. Everything else is C.
 include(CheckLanguage)
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -8,7 +8,7 @@ if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
 endif()
 
-# Machine code for the A100 and the H100, and what later GPUs' drivers compile.
+# Machine code for the A100 and the H100, and code that the drivers of later GPUs compile.
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
 if(CUDAToolkit_FOUND)
@@ -24,5 +24,5 @@ endif()
 if(CMAKE_CUDA_COMPILER)
   message(STATUS "pstar-run --device cuda is built (nvcc: ${CMAKE_CUDA_COMPILER})")
 else()
-  message(STATUS "Left out: the CUDA device (no CUDA compiler here)")
+  message(STATUS "Left out: the CUDA device (there is no CUDA compiler)")
 endif()

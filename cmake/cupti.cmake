@@ -1,10 +1,10 @@
-# CUPTI's headers, where they are: the CUDA toolkit has them, and so have the wheels nvidia-cuda-cupti
-# and nvidia-cuda-runtime. The library itself is loaded when a traced program runs, never linked.
+# Finds CUPTI's headers in the CUDA toolkit or in the wheels nvidia-cuda-cupti and nvidia-cuda-runtime.
+# The library is never linked; it is loaded when a traced program runs.
 find_path(CUPTI_INCLUDE_DIR cupti_activity.h
   PATHS /usr/local/cuda/extras/CUPTI /usr/local/cuda ENV CUDA_HOME PATH_SUFFIXES include)
 find_path(CUDA_INCLUDE_DIR cuda.h PATHS /usr/local/cuda ENV CUDA_HOME PATH_SUFFIXES include)
 
-# Records grow from version to version: the newest of each that the collector reads.
+# Records grow from version to version. This is the newest kernel record that the collector reads.
 if(CUPTI_INCLUDE_DIR AND CUDA_INCLUDE_DIR)
   include(CheckTypeSize)
   set(CMAKE_REQUIRED_INCLUDES ${CUPTI_INCLUDE_DIR} ${CUDA_INCLUDE_DIR})

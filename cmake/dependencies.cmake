@@ -12,8 +12,8 @@ find_library(GLPK_LIBRARY glpk REQUIRED)
 find_package(dnnl CONFIG REQUIRED)
 find_program(GNUPLOT gnuplot)
 
-# NVTX is headers only. CUDA carries them; elsewhere tools/dependencies unpacks them into the build
-# folder, and the other presets look there too.
+# NVTX has headers only. CUDA includes them; without CUDA, tools/dependencies unpacks them into the build
+# folder, where the other presets also look.
 find_path(NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
   HINTS ${CMAKE_BINARY_DIR}/nvtx/nvidia/nvtx/include ${CMAKE_SOURCE_DIR}/build/nvtx/nvidia/nvtx/include
   PATHS /usr/local/cuda/include ENV CUDA_HOME PATH_SUFFIXES include)

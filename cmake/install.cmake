@@ -16,7 +16,7 @@ foreach(folder ${PSTAR_GPL_LIBRARIES} ${PSTAR_CORE_LIBRARIES})
 endforeach()
 install(FILES include/pstar.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-# Found from where the file lies, so that `cmake --install --prefix` and moved folders work.
+# Paths are relative to the file, so that `cmake --install --prefix` and moved folders work.
 file(RELATIVE_PATH PSTAR_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 foreach(package pstar pstar-core)
   configure_file(cmake/${package}.pc.in ${PROJECT_BINARY_DIR}/${package}.pc @ONLY)

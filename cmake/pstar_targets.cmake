@@ -7,8 +7,7 @@ function(pstar_library name)
   target_link_libraries(pstar_${name} PUBLIC PkgConfig::GLIB ${ARG_LINK} PRIVATE m)
 endfunction()
 
-# pstar_program(NAME MAIN.c LINK targets...): an installed program, built into the root of the build
-# folder.
+# pstar_program(NAME MAIN.c LINK targets...): an installed program in the root of the build folder.
 function(pstar_program name main)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${main})
@@ -18,8 +17,8 @@ function(pstar_program name main)
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endfunction()
 
-# pstar_whole(PROGRAM FOLDERS...): the program and these folders' libraries are optimised as one, as
-# far as the compiler can. Whoever else links the libraries takes the ordinary code in them.
+# pstar_whole(PROGRAM FOLDERS...): the program and the libraries of these folders are optimised together,
+# if the compiler can. Other programs that link the libraries use their ordinary code.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
   add_link_options($<$<NOT:$<BOOL:$<TARGET_PROPERTY:PSTAR_WHOLE>>>:-fno-lto>)
 endif()
@@ -35,8 +34,8 @@ function(pstar_whole program)
   set_target_properties(${program} PROPERTIES PSTAR_WHOLE ON)
 endfunction()
 
-# pstar_test(NAME SOURCES... LINK targets...): a standalone program that returns 0, 1, or 77 where it
-# cannot run; registered with CTest under the same name.
+# pstar_test(NAME SOURCES... LINK targets...): a program that returns 0, 1, or 77 if it cannot run. CTest
+# knows it under the same name.
 function(pstar_test name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(test_${name} ${ARG_UNPARSED_ARGUMENTS})
@@ -48,8 +47,8 @@ function(pstar_test name)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900)
 endfunction()
 
-# pstar_embed(FOLDER FILES...): the folder's library holds these text files as C strings. A file
-# page.css is `extern const char page_css[]`.
+# pstar_embed(FOLDER FILES...): embeds text files into the library of the folder as C strings. The file
+# page.css becomes `extern const char page_css[]`.
 function(pstar_embed name)
   foreach(file ${ARGN})
     string(MAKE_C_IDENTIFIER "${file}" symbol)

@@ -11,8 +11,8 @@ endif()
 option(PSTAR_TESTS "Build the tests" ON)
 option(PSTAR_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
 
-# No -ffast-math and no contraction: the same source line must give the same bits in every build,
-# on the host and on the device.
+# No -ffast-math and no contraction: a source line must give the same bits in every build, on the host
+# and on the device.
 add_compile_options(
   $<$<COMPILE_LANGUAGE:C>:-Wall> $<$<COMPILE_LANGUAGE:C>:-Wextra> $<$<COMPILE_LANGUAGE:C>:-Werror>
   $<$<COMPILE_LANGUAGE:C>:-Wshadow> $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
@@ -22,24 +22,23 @@ add_compile_options(
   $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 add_compile_definitions(_GNU_SOURCE)
 
-# GLib is used as it was in the oldest release that will do: nothing younger, and what later ones
-# deprecate is no warning.
+# Only functions of the oldest supported GLib are used. Later deprecations give no warnings.
 add_compile_definitions(GLIB_VERSION_MIN_REQUIRED=GLIB_VERSION_2_72 GLIB_VERSION_MAX_ALLOWED=GLIB_VERSION_2_72)
 
 if(PSTAR_SANITIZE)
-  # nvcc's host code is not: it knows none of these.
+  # Not for nvcc, which does not know these options.
   add_compile_options(
     $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=address,undefined>
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined>
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    # GCC 13.2's fake stack aligns to 32 bytes what AVX-512 needs at 64.
+    # GCC 13.2's fake stack aligns to 32 bytes, but AVX-512 needs 64.
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:--param=asan-use-after-return=0>)
   endif()
   add_link_options(-fsanitize=address,undefined)
 endif()
 
-# Installed programs find libraries that lie beside them (tools/bundle), and those find each other:
-# what the old tag says holds for the libraries' own needs, what the new one says does not.
+# Installed programs find the libraries beside them (tools/bundle), and these find each other. That needs
+# the old tag RPATH: RUNPATH does not apply to the dependencies of libraries.
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 add_link_options(-Wl,--disable-new-dtags)

@@ -18,7 +18,7 @@ import traceback
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 
-# GPT-2's four sizes, and what stands for each where there is no GPU: layers, width, heads.
+# Layers, width and heads of GPT-2's four sizes, and of tiny models that replace them without a GPU.
 SIZES = {"124M": (12, 768, 12), "355M": (24, 1024, 16), "774M": (36, 1280, 20), "1.5B": (48, 1600, 25)}
 TINY = (2, 64, 2)
 TINY_BATCH, TINY_SEQUENCE = 2, 32
@@ -29,7 +29,7 @@ class Failed(Exception):
 
 
 def start(command, **how):
-    """In a process group of its own, so that whatever it starts can be ended with it."""
+    """Starts a process in a group of its own, so that everything it starts can be ended with it."""
     return subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True, process_group=0, **how)
 
 
@@ -44,29 +44,29 @@ def end(process):
 
 
 def cuda_folders():
-    """Of the libraries of CUDA that PyTorch's packages bring: a machine may have no others."""
+    """Returns the folders of CUDA's libraries in PyTorch's packages, because a machine may have no others."""
     packages = importlib.util.find_spec("nvidia")
     places = packages.submodule_search_locations if packages else []
     return [str(folder) for place in places for folder in sorted(pathlib.Path(place).glob("*/lib"))]
 
 
 def keep_awake():
-    """The driver shuts a GPU down that nobody has open: of programs that come one after the other each
-    would wait for it to start, some seconds."""
+    """Keeps the GPU open. The driver shuts down a GPU that no program has open, and each program that
+    follows would wait some seconds for it to start."""
     with contextlib.suppress(OSError):
         os.open("/dev/nvidia0", os.O_RDWR)  # until this process ends
 
 
 class Bench:
-    """One run of the bench. A part fills `found`; what it has found so far is in the results' file
-    whenever `show` was called."""
+    """One run of the bench. A part fills `found`, and `show` writes what it has found so far to the
+    results file."""
 
     def __init__(self, programs, output, device):
         self.programs, self.output, self.device = programs.resolve(), output.resolve(), device
         self.gpu = device == "cuda"
         if self.gpu:
             keep_awake()
-        self.rounds = 5 if self.gpu else 1  # in which one thing and another are measured in turns
+        self.rounds = 5 if self.gpu else 1  # rounds of measurements in turns
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pstar-gpu-"))
         self.results = self.output / "results.json"
         self.parts = json.loads(self.results.read_text()) if self.results.exists() else {}
@@ -76,7 +76,7 @@ class Bench:
         self.text = " ".join(draws.choice(words) for _ in range(200_000))
         (self.folder / "data.txt").write_text(self.text)
         libraries = [os.environ.get("LD_LIBRARY_PATH"), *cuda_folders()]
-        os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))  # of whatever is started
+        os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))  # for all started processes
 
     # ---- parts ----
 
@@ -85,7 +85,7 @@ class Bench:
         self.deadline = time.monotonic() + limit
 
     def left(self):
-        """Seconds that the part has."""
+        """Returns the seconds that the part has left."""
         return self.deadline - time.monotonic()
 
     def show(self, text):
@@ -98,7 +98,7 @@ class Bench:
         fresh.replace(self.results)
 
     def goal(self, text, kept):
-        """Judged where there is a GPU; elsewhere only what must hold of any figures."""
+        """Records a goal. It is judged only on a GPU, unless it must hold for any figures."""
         self.found["goals"][text] = bool(kept)
 
     def goal_of_speed(self, text, kept):
@@ -107,8 +107,8 @@ class Bench:
 
     @contextlib.contextmanager
     def going_on(self, name):
-        """What fails within ends there and does not keep the part from what comes after: time on a GPU is
-        dear. The part has failed all the same."""
+        """Ends a failure inside the block, so that it does not stop what follows: time on a GPU is
+        expensive. The part counts as failed."""
         try:
             yield
         except Exception as error:
@@ -120,8 +120,8 @@ class Bench:
     # ---- processes ----
 
     def call(self, *command, allowed=(0,), environment=None):
-        """What it printed. Fails with what it said where it ends otherwise than allowed, and where the
-        part has no time left."""
+        """Runs a program and returns its output. Fails with its messages if it exits with another
+        status than allowed, or if the part has no time left."""
         limit = self.left()
         process = start(command, cwd=self.folder, stderr=subprocess.PIPE, env=environment)
         try:
@@ -139,7 +139,7 @@ class Bench:
 
     @contextlib.contextmanager
     def server(self, command):
-        """A program that answers each line with a line of JSON; ask(line) returns that."""
+        """Starts a program that answers each line with one line of JSON. ask(line) returns the answer."""
         with open(self.folder / "server.txt", "w+") as said:
             process = start(command, cwd=self.folder, stdin=subprocess.PIPE, stderr=said)
             stop = threading.Timer(max(self.left(), 0.1), kill, [process])
@@ -182,12 +182,12 @@ class Bench:
                 "--device", self.device, *options]
 
     def torch(self, *arguments, environment=None, **shape):
-        """What torch_gpt.py says of itself."""
+        """Returns the JSON that torch_gpt.py prints."""
         done = self.call(*self.torch_command(*arguments, **shape), environment=environment)
         return json.loads(done.stdout.splitlines()[-1])
 
     def model(self, size, layers=None, positions=1024):
-        """A config.json of the size, with other layers where said."""
+        """Writes a config.json of the size, with another number of layers if given."""
         layers, width, heads = self.shape(size, layers)
         config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], activation_function="gelu_new",
                       n_layer=layers, n_embd=width, n_head=heads, n_positions=positions, vocab_size=self.vocabulary,
@@ -202,12 +202,12 @@ class Bench:
                 sequence, "--precision", precision, *options]
 
     def steps(self, job, steps=10, uncounted=3):
-        """What each counted step logged."""
+        """Returns the log of each counted step."""
         self.program("pstar-run", *job, "--steps", steps, "--log", "run.jsonl")
         return self.log()[uncounted:]
 
     def log(self):
-        """Of the last run, a step an entry."""
+        """Returns the log of the last run, one entry per step."""
         lines = map(json.loads, (self.folder / "run.jsonl").read_text().splitlines())
         return [line for line in lines if "step" in line]
 
@@ -215,7 +215,7 @@ class Bench:
         return json.loads(self.program("pstar-run", *job, "--dry-run", "--json").stdout)
 
     def budget(self, job, share):
-        """--device-memory between the least that fits and everything resident."""
+        """Returns a --device-memory between the least that fits and everything resident."""
         dry = self.dry_run(job)
         least, most = dry["least_device_bytes"], dry["device_bytes"]
         return dry["library_bytes"] + int(least + (most - least) * share)
@@ -226,11 +226,11 @@ class Bench:
         return json.loads((self.folder / name).read_text())
 
     def keep(self, name):
-        """A file of the folder, into the results."""
+        """Copies a file of the folder into the results."""
         (self.output / name).write_bytes((self.folder / name).read_bytes())
 
     def rows(self, trace, query):
-        """Of a trace, which is SQLite; its tables are Nsight Systems'."""
+        """Queries a trace, which is an SQLite file with the tables of Nsight Systems."""
         with contextlib.closing(sqlite3.connect(self.folder / trace)) as database:
             return database.execute(query).fetchall()
 

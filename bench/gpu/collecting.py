@@ -1,4 +1,4 @@
-"""The collector on a GPU: whole traces of programs that nobody changed, and what they cost."""
+"""The collector on a GPU: whole traces of unchanged programs, and the cost of collecting."""
 
 import collections
 import json
@@ -17,7 +17,7 @@ PEAK_GOAL, OVERHEAD_GOAL, LONG_KERNELS, SAMPLE_BYTES = 0.01, 0.02, 50e-6, 5_000_
 def said_by(*command):
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=90)
-        return done.stdout.strip() or "".join(done.stderr.strip().splitlines()[-1:])  # why there is nothing
+        return done.stdout.strip() or "".join(done.stderr.strip().splitlines()[-1:])  # the reason
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
 
@@ -27,7 +27,7 @@ def processor():
         return next((line.split(":", 1)[1].strip() for line in file if "model name" in line), "")
 
 
-# What pinning host memory takes: of time, and of the device's memory for page tables.
+# Measures what pinning host memory costs: time, and device memory for page tables.
 PINNING = """
 import json, time, torch
 pool = torch.ones(8 << 30, dtype=torch.uint8)
@@ -59,7 +59,7 @@ def annotated_environment():
 
 
 def collected(bench, trace, command, *options, environment=None):
-    """The trace's summary, once it has been checked, and what the command printed."""
+    """Checks the trace. Returns its summary and the output of the command."""
     done = bench.program("pstar-collect", "-o", trace, *options, "--", *command, environment=environment)
     bench.program("pstar-trace", "check", trace)
     return json.loads(bench.program("pstar-trace", "info", trace, "--json").stdout), done
@@ -73,7 +73,7 @@ def first_device(summary):
 
 
 def collect_whole_run(bench, size):
-    """Nothing annotated, every record kept: what PyTorch counts itself must be in it."""
+    """Nothing is annotated and every record is kept. The trace must contain what PyTorch itself counts."""
     told = bench.torch(size, "--count-kernels", steps=6)
     command = bench.torch_command(size, steps=6)
     summary, done = collected(bench, "plain.pstar", command, "--iterations", "all")
@@ -97,7 +97,7 @@ def collect_tensors(bench, size):
 
 
 def collect_annotated(bench, size):
-    """Names for everything; the model's bytes are the parameters' and their states'."""
+    """Everything is named. The model's bytes must be those of parameters and their states."""
     command = bench.torch_command(size, "--annotate", steps=5)
     summary, done = collected(bench, "annotated.pstar", command, environment=annotated_environment())
     parameters = json.loads(done.stdout.splitlines()[-1])["parameters"]
@@ -116,7 +116,8 @@ def collect_ours(bench, size):
 
 
 def collect(bench):
-    """A PyTorch run, as it is and annotated, and one of pstar-run; the two small traces are kept."""
+    """Collects a PyTorch run, unchanged and annotated, and a run of pstar-run. The two small traces
+    are kept."""
     size = "124M"
     for trace, collect_it in {"annotated.pstar": collect_annotated, "ours.pstar": collect_ours}.items():
         with bench.going_on(trace):
@@ -133,12 +134,13 @@ def collect(bench):
 # ---- overhead ----
 
 STEPS, WINDOW = 20, (10, 15)
-BEFORE, INSIDE = slice(4, 9), slice(11, 14)  # steps that lie wholly outside of the window, and within
+BEFORE, INSIDE = slice(4, 9), slice(11, 14)  # steps completely outside the window, and inside it
 SHAPES = dict(long=("355M", 16, 1024), short=("124M", 1, 64))
 
 
 def overhead_round(bench, shape, times):
-    """Steps without the collector; with it, around a window that ranges mark; around one that is found."""
+    """Returns the steps without the collector, with it and a window marked by ranges, and with it and
+    a window that it finds."""
     size, batch, sequence = shape
     for way in ("alone", "marked", "found"):
         marks = ["--marks"] if way == "marked" else []
@@ -146,7 +148,7 @@ def overhead_round(bench, shape, times):
         if way != "alone":
             command = [bench.programs / "pstar-collect", "-o", f"{way}.pstar", "--iterations",
                        "{}:{}".format(*WINDOW), "--", *command]
-        done = bench.call(*command, allowed=(0, 1))  # 1: no trace was written
+        done = bench.call(*command, allowed=(0, 1))  # 1 means that no trace was written
         if not done.stdout:
             raise Failed(f"{way}: {done.stderr.strip()[-1500:]}")
         seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
@@ -155,7 +157,7 @@ def overhead_round(bench, shape, times):
 
 
 def kernels_of(bench, trace):
-    """Of a step, and their mean time; None where nothing was recorded."""
+    """Returns the kernels of a step and their mean time, or None if nothing was recorded."""
     try:
         (count, mean), = bench.rows(trace, "SELECT COUNT(*), AVG(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL")
     except sqlite3.OperationalError:
@@ -174,7 +176,8 @@ def judge_overhead(bench, name, times):
 
 
 def overhead(bench):
-    """Of long kernels and of short ones, round by round, so that what a run is cut off at is balanced."""
+    """Measures steps of long and of short kernels round by round, so that a run that is cut off stays
+    balanced."""
     for name, shape in SHAPES.items():
         bench.found[name] = dict(shape=shape, times=collections.defaultdict(list))
     for number in range(bench.rounds):
@@ -187,13 +190,13 @@ def overhead(bench):
                    >= LONG_KERNELS)
 
 
-# ---- what could not be known without a GPU ----
+# ---- what cannot be known without a GPU ----
 
 MEMORY_TABLE = "CUDA_GPU_MEMORY_USAGE_EVENTS"
 
 
 def allocations(bench):
-    """When they and frees are reported, and with what."""
+    """Records when allocations and frees are reported, and with which values."""
     small = bench.torch_command("124M", steps=4)
     collected(bench, "unknowns.pstar", small, "--iterations", "all")
     columns = [row[1] for row in bench.rows("unknowns.pstar", f"PRAGMA table_info({MEMORY_TABLE})")]
@@ -214,7 +217,7 @@ def beside_a_profiler(bench):
 
 
 def ends(bench):
-    """Of 1000 kernels, how many are kept where the program ends at once."""
+    """Counts how many of 1000 kernels are kept if the program ends at once."""
     kept = bench.found["kernels_of_1000_kept_at"] = {}
     for name, code in dict(exit="sys.exit(0)", _exit="os._exit(0)", kill="os.kill(os.getpid(), 9)").items():
         program = ("import os, sys, torch\nx = torch.ones(1 << 20, device='cuda')\n"
@@ -229,8 +232,8 @@ def ends(bench):
 
 
 def unknowns(bench):
-    """What nobody could know without a GPU: when and with what an allocation is reported, whose CUPTI it
-    is that is asked first, and whether the end of the program loses records."""
+    """Answers what cannot be known without a GPU: when and how an allocation is reported, which CUPTI
+    client is asked first, and whether the end of the program loses records."""
     if not bench.gpu:
         bench.found["skipped"] = "needs a GPU"
         return

@@ -1,4 +1,4 @@
-"""The CUDA device computes what the CPU's and PyTorch do, and the same under every plan."""
+"""The CUDA device computes what the CPU device and PyTorch compute, and the same under every plan."""
 
 import json
 import random
@@ -8,9 +8,9 @@ from bench import HERE
 
 STEPS, PLANNED_STEPS = 50, 6
 ALLOWED = dict(fp32=1e-4, bf16=1e-2)
-SHAPE = dict(batch=2, sequence=256)  # attention goes over several of its tiles
-# What other kernels or other ends of tiles take: width, heads, vocabulary; with dropout, in two micro-batches.
-# The last has so many heads that attention in bf16 takes its large blocks.
+SHAPE = dict(batch=2, sequence=256)  # attention needs several of its tiles
+# Width, heads and vocabulary of models that need other kernels or other ends of tiles, with dropout and two
+# micro-batches. The last has enough heads for attention in bf16 to use its large blocks.
 OTHERS = ((256, 2, 1000), (320, 4, 1001), (512, 8, 50257), (120, 6, 257), (640, 80, 1000))
 OTHER_SHAPE, OTHER_STEPS = dict(batch=2, sequence=200), 10
 
@@ -20,12 +20,12 @@ def losses(bench, job, steps):
 
 
 def worst(ours, theirs):
-    """Greatest relative difference."""
+    """Returns the greatest relative difference."""
     return max(abs(a / b - 1) for a, b in zip(ours, theirs, strict=True))
 
 
 def initial_weights(bench, config):
-    """A folder with weights that all start from: those of a step that changes next to nothing."""
+    """Returns a folder with weights that all runs start from, made by a step that changes almost nothing."""
     bench.program("pstar-run", *bench.job(config, "--lr", "1e-30", "--weight-decay", "0", precision="fp32", **SHAPE),
                   "--steps", 1, "--save", "start")
     return bench.folder / "start"
@@ -36,7 +36,7 @@ def of_cpu(bench, job, steps=STEPS):
 
 
 def of_pytorch(bench, model, precision):
-    """With the rates of the last run."""
+    """Runs PyTorch with the learning rates of the last run."""
     batch, sequence = bench.scaled(**SHAPE)
     followed = bench.call(sys.executable, HERE / "torch_follow.py", "--model", model, "--log", "run.jsonl", "--data",
                           "data.txt", "--batch", batch, "--seq", sequence, "--precision", precision, "--device",
@@ -45,7 +45,7 @@ def of_pytorch(bench, model, precision):
 
 
 def beside_others(bench, model, precision):
-    """Fifty steps of the device, of the CPU device and of PyTorch, of one start and over one text."""
+    """Compares fifty steps of the device, the CPU device and PyTorch, with one start and one text."""
     job = bench.job(model, "--data-order", "sequential", precision=precision, **SHAPE)
     found = bench.found[precision] = dict(losses=losses(bench, job, STEPS), others={}, worst={})
     others = {"the CPU device": lambda: of_cpu(bench, job), "PyTorch": lambda: of_pytorch(bench, model, precision)}
@@ -68,7 +68,7 @@ def other_model(bench, width, heads, vocabulary):
 
 
 def other_shapes(bench, precision):
-    """Heads of other widths, beside the CPU device: dropout draws the same words on both."""
+    """Compares heads of other widths with the CPU device; dropout draws the same random words on both."""
     found = bench.found["other shapes"][precision] = {}
     steps = OTHER_STEPS if bench.gpu else 2
     for width, heads, vocabulary in OTHERS:
@@ -87,7 +87,7 @@ def layers_of(draw, layers):
 
 
 def draw_placement(bench, draw, job, layers):
-    """Options of a run that move its bytes differently, and must not change a bit of its losses."""
+    """Returns options of a run that move its bytes differently and must not change a bit of its losses."""
     sizes = ["256KiB", "1MiB", "4MiB"] if bench.gpu else ["16KiB", "64KiB", "256KiB"]
     choices = ["--recompute", layers_of(draw, layers), "--offload-activations", layers_of(draw, layers)]
     choices += ["--host-update"] * draw.randrange(2)
@@ -110,7 +110,8 @@ def under_plans(bench, config, precision, seed):
 
 
 def twelve_bytes(bench, config):
-    """A parameter's upper half is the model's, its lower half the optimizer's: losses are the 14 bytes'."""
+    """With 12 bytes per parameter the upper half of a parameter is the model's and the lower half the
+    optimizer's. The losses must be those of 14 bytes."""
     job = bench.job(config, "--clip", 0, **SHAPE)
     fourteen = losses(bench, job, STEPS)
     split = [*job, "--bytes-per-parameter", 12]

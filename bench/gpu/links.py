@@ -1,8 +1,8 @@
-"""What a link did in each phase of an iteration, from a trace; and what a plan's timeline says of it.
+"""What a link did in each phase of an iteration, from a trace, and what the timeline of a plan predicts.
 
-Of a GPU the times are those of kernels and copies: phases begin and end with the kernels of the embedding
-and of the loss. So they can be had from a run that was not annotated, in which no operator is waited for.
-Of the CPU device they are those of the annotations.
+On a GPU the times are those of kernels and copies. Phases begin and end with the kernels of the embedding
+and of the loss, so the run need not be annotated; in annotated runs every operator is waited for.
+On the CPU device the times are those of the annotations.
 """
 
 import json
@@ -10,20 +10,20 @@ import json
 ITERATION, OPERATOR, COPY = 2, 3, 4  # categories of annotations
 DIRECTIONS = ("h2d", "d2h")
 RESOURCES = ("compute", *DIRECTIONS, "host")
-FIRST, LOSS, LAST_OF_BACKWARD = "embed_forward", "loss_kernel", "embed_positions"  # in names of the device's kernels
+FIRST, LOSS, LAST_OF_BACKWARD = "embed_forward", "loss_kernel", "embed_positions"  # parts of kernel names
 
 
 class Iteration:
-    """phases: (name, begin, end); copies: {direction: [(begin, end, bytes)]}; compute: [(begin, end)]; all
-    in nanoseconds."""
+    """phases: (name, begin, end); copies: {direction: [(begin, end, bytes)]}; compute: [(begin, end)].
+    All times are in nanoseconds."""
 
     def __init__(self, phases, copies, compute):
         self.phases, self.copies, self.compute = phases, copies, compute
 
 
 def of_kernels(kernels, copies):
-    """kernels: (begin, end, name), copies: (begin, end, bytes, CUPTI's kind), both in the order of their
-    begin. Iterations that were recorded whole."""
+    """Returns the iterations that were recorded whole. kernels: (begin, end, name); copies: (begin,
+    end, bytes, CUPTI's kind); both ordered by begin."""
     begins = [begin for begin, _, name in kernels if FIRST in name]
     losses = [end for _, end, name in kernels if LOSS in name]
     backwards = [end for _, end, name in kernels if LAST_OF_BACKWARD in name]
@@ -44,7 +44,7 @@ def of_annotations(ranges, phase_of_moment):
         if category != ITERATION:
             continue
         inside = [(b, e, phase) for b, e, phase in operators if begin <= b and e <= end]
-        # Updates on the host may come first: the device's phases are those of what follows.
+        # Updates on the host may come first. The device's phases begin after them.
         starts = {phase: min(b for b, _, p in inside if p == phase) for phase in ("forward", "backward")}
         done = max(e for _, e, p in inside if p == "backward")
         yield Iteration([("forward", starts["forward"], starts["backward"]), ("backward", starts["backward"], done),
@@ -64,7 +64,8 @@ def iterations(bench, trace):
 
 
 def busy(spans, begin, end):
-    """Nanoseconds of the window in which any of the spans, in the order of their begin, was on."""
+    """Returns the nanoseconds of the window in which at least one span was active. Spans are ordered
+    by begin."""
     total, until = 0, begin
     for span in spans:
         first, last = max(span[0], until), min(span[1], end)
@@ -74,12 +75,13 @@ def busy(spans, begin, end):
 
 
 def carried(copies, begin, end):
-    """Bytes within the window; of a copy that its ends cut, in proportion."""
+    """Returns the bytes within the window. Copies that cross its ends count in proportion."""
     return sum(n * max(0, min(e, end) - max(b, begin)) / max(e - b, 1) for b, e, n in copies)
 
 
 def by_phase(found):
-    """Of iterations: {phase: {seconds, compute_seconds, h2d: {bytes, busy_seconds}, d2h: ...}}, a mean."""
+    """Returns the mean over iterations: {phase: {seconds, compute_seconds, h2d: {bytes, busy_seconds},
+    d2h: ...}}."""
     sums = {}
     for iteration in found:
         for phase, begin, end in iteration.phases:
@@ -95,7 +97,7 @@ def by_phase(found):
 
 
 def peak(curve):
-    """Bytes a second of the fastest copy."""
+    """Returns the rate of the fastest copy, in bytes per second."""
     return max(amount / seconds for amount, seconds in points_of(curve))
 
 
@@ -104,8 +106,9 @@ def points_of(curve):
 
 
 def rates(phases, platform, host_seconds):
-    """Adds to each phase the rates that were reached beside the probe's, and which resource has most to do
-    there. Where the other direction is busy half of the time the probe's rate is that of both at once."""
+    """Adds to each phase the rates that were reached, the probe's rates, and the resource with the
+    most work. If the other direction is busy for half of the time, the probe's rate is that of both
+    directions at once."""
     alone = {d: peak(platform[d]) for d in DIRECTIONS}
     both = {d: peak(platform.get(f"{d}_both", platform[d])) for d in DIRECTIONS}
     for name, phase in phases.items():
@@ -125,7 +128,8 @@ def rates(phases, platform, host_seconds):
 
 
 def timeline_work(path):
-    """Seconds that each resource works in a plan's timeline: {resource: {phase: seconds}}."""
+    """Returns the seconds that each resource works in the timeline of a plan: {resource: {phase:
+    seconds}}."""
     events = json.loads(path.read_text())
     events = events["traceEvents"] if isinstance(events, dict) else events
     rows = {event["tid"]: event["args"]["name"].lower() for event in events if event["ph"] == "M"}

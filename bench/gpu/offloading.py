@@ -1,4 +1,4 @@
-"""Models larger than the device: beside the planner's bound, and beside PyTorch's ways."""
+"""Models larger than the device, beside the planner's bound and beside PyTorch."""
 
 import json
 import os
@@ -13,7 +13,8 @@ BATCH = 8
 
 
 def large_model(bench):
-    """Its layers, and the device's memory: a quarter of the model data, 14 bytes a parameter."""
+    """Returns the layers of a model and the device memory: a quarter of the model data, at 14 bytes
+    per parameter."""
     if not bench.gpu:
         layers = 4
         job = bench.job(bench.model("1.5B", layers=layers), "--recompute", "all", batch=BATCH)
@@ -23,8 +24,8 @@ def large_model(bench):
 
 
 def collect_planned(bench, job):
-    """A trace of the planned run. On a GPU it is not annotated, so that nothing is waited for that would not
-    be otherwise: the collector then waits for every operator."""
+    """Traces the planned run. On a GPU it is not annotated, because the collector waits for every
+    annotated operator."""
     run = [bench.programs / "pstar-run", *job, "--plan", "plan.json", "--steps", 5]
     if bench.gpu:
         bench.program("pstar-collect", "-o", "planned.pstar", "--iterations", "all", "--", "env", "-u",
@@ -35,7 +36,7 @@ def collect_planned(bench, job):
 
 
 def measure_links(bench, job):
-    """Those of the third iteration and later."""
+    """Measures the third iteration and later ones."""
     found = collect_planned(bench, job)
     phases = links.by_phase(found[2 if bench.gpu else 0:])
     work = links.timeline_work(bench.folder / "timeline.json")
@@ -49,7 +50,7 @@ def measure_links(bench, job):
 
 
 def offloaded(bench):
-    """A model of four times the budget, by the planner's plan."""
+    """Trains a model of four times the budget with the planner's plan."""
     layers, budget = large_model(bench)
     job = bench.job(bench.model("1.5B", layers=layers), batch=BATCH)
     bench.found |= dict(layers=layers, device_memory_bytes=budget, batch=BATCH)
@@ -74,7 +75,7 @@ def offloaded(bench):
 
 
 def compare_with_torch(bench):
-    """Where both parts have their figures."""
+    """Compares the two parts if both have figures."""
     ours = bench.parts.get("offloaded", {}).get("plan")
     fsdp = bench.parts.get("offloaded-torch", {}).get("fsdp", {}).get("median_seconds")
     if ours and fsdp:
@@ -83,10 +84,11 @@ def compare_with_torch(bench):
 
 
 def offloaded_torch(bench):
-    """The same model by PyTorch under the same cap, activations computed again: CPU-Adam, and FSDP."""
+    """Trains the same model with PyTorch under the same cap, with recomputation: AdamW on the host,
+    and FSDP."""
     layers, budget = large_model(bench)
     batch, sequence = bench.scaled(BATCH, 1024)
-    # Without it the cap would be reached sooner, by what lies between tensors.
+    # Without this, fragmentation would reach the cap sooner.
     whole = os.environ | {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
     for way in ("fsdp", "adam"):
         with bench.going_on(way):
@@ -99,13 +101,13 @@ def offloaded_torch(bench):
 
 
 def available_bytes():
-    """Of the host's memory, what a run may pin."""
+    """Returns the host memory that a run may pin."""
     with open("/proc/meminfo") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
 
 
 def wide_model(bench):
-    """A config whose number of layers is what is looked for, and both budgets."""
+    """Returns a config for the search over the number of layers, and both budgets."""
     width, heads = (4096, 32) if bench.gpu else (64, 2)
     config = json.loads(bench.model("1.5B").read_text()) | dict(n_layer=48, n_embd=width, n_head=heads)
     (bench.folder / "wide.json").write_text(json.dumps(config))
@@ -116,7 +118,7 @@ def wide_model(bench):
 
 
 def largest(bench):
-    """The largest model that the planner finds for the machine: its plan, and steps of it."""
+    """Trains the largest model that the planner finds for the machine for some steps."""
     config, device, host = wide_model(bench)
     sequence = bench.scaled(1, 1024)[1]
     said = bench.program("pstar-plan", "--max-model", config, "--platform", platform_of(bench), "--batch", 1, "--seq",

@@ -1,14 +1,14 @@
-"""The CUDA device's kernels under compute-sanitizer: accesses where nothing is, races in shared memory."""
+"""The CUDA device's kernels under compute-sanitizer: invalid accesses, and races in shared memory."""
 
 import json
 import os
 import shutil
 
-SANITIZER, FOUND_SOMETHING = "compute-sanitizer", 99  # exit status that no program of ours has
+SANITIZER, FOUND_SOMETHING = "compute-sanitizer", 99  # an exit status that none of our programs uses
 TOOLS, PRECISIONS = ("memcheck", "racecheck"), ("bf16", "fp32")
-# Width, heads, batch: attention's kernels for heads of 64, few and many of them, of 80 and of 20.
+# Width, heads, batch: for attention's kernels with heads of 64 (few and many), of 80 and of 20.
 SHAPES = ((128, 2, 2), (128, 2, 100), (160, 2, 2), (60, 3, 2))
-SEQUENCE, VOCABULARY = 100, 1000  # no multiples of any tile
+SEQUENCE, VOCABULARY = 100, 1000  # not multiples of any tile
 
 
 def small_model(bench, width, heads):
@@ -29,7 +29,7 @@ def check(bench, sanitizer, tool, name, job):
 
 
 def sanitized(bench):
-    """Two steps of small models with dropout, by every kernel."""
+    """Runs two steps of small models with dropout, so that every kernel runs."""
     sanitizer = shutil.which(SANITIZER, path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
     if not bench.gpu or not sanitizer:
         bench.found["skipped"] = f"needs a GPU and {SANITIZER}"

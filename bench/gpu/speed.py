@@ -1,5 +1,6 @@
-"""How fast the CUDA device is: the probe, everything resident beside PyTorch, and plans beside what was
-predicted of them."""
+"""How fast the CUDA device is: the probe, resident training beside PyTorch, and plans beside their
+predictions.
+"""
 
 import statistics
 
@@ -14,7 +15,7 @@ def median_of(steps, key="iteration_seconds"):
 
 
 def probe(bench):
-    """This machine's platform file, which the parts after it predict from."""
+    """Makes this machine's platform file, from which the later parts predict."""
     bench.program("pstar-run", "--device", bench.device, "--probe", "-o", "machine.json")
     bench.keep("machine.json")
     bench.found["largest points"] = {key: curve["points"][-1] for key, curve in bench.read("machine.json").items()
@@ -22,7 +23,7 @@ def probe(bench):
 
 
 def platform_of(bench):
-    """Of this run, or of one before into the same folder."""
+    """Returns the platform file of this run or of an earlier run into the same folder."""
     if not (bench.folder / "machine.json").exists():
         kept = bench.output / "machine.json"
         if kept.exists():
@@ -39,14 +40,15 @@ def speed_of(seconds, tokens):
 
 
 def resident_beside_pytorch(bench, size):
-    """Both take the steps of a round in turns: PyTorch's process stays, so that it compiles once."""
+    """Both programs take the steps of a round in turns. PyTorch's process stays alive, so that it
+    compiles once."""
     batch = BATCHES[size]
     compiled = ["--compile"] if bench.gpu else []
     seconds = dict(ours=[], torch=[])
     found = bench.found[size] = dict(batch=batch, rounds=seconds)
     batch_here, sequence = bench.scaled(batch, 1024)
     with bench.server(bench.torch_command(size, "--clip", "--serve", *compiled, batch=batch, steps=STEPS)) as ask:
-        first = ask("")  # with what it compiles
+        first = ask("")  # includes compilation
         for _ in range(bench.rounds):
             seconds["ours"].append(median_of(bench.steps(bench.job(bench.model(size), batch=batch), STEPS, UNCOUNTED)))
             seconds["torch"].append(ask("")["median_seconds"])
@@ -75,7 +77,7 @@ def resident_large(bench):
 # ---- plans ----
 
 def placed(plan):
-    """What the plan leaves to the host, and what may leave the device."""
+    """Returns what the plan leaves on the host, and what may leave the device."""
     choices = plan.get("choices", {})
     updates = choices.get("host_update") or [False]
     return dict(tensors_updated_on_the_host=sum(updates) / len(updates),
@@ -83,7 +85,7 @@ def placed(plan):
 
 
 def compare(plan, steps):
-    """Steps that the plan took, beside what it says of them."""
+    """Compares the measured steps of a plan with its predictions."""
     told, seconds = plan["predicted"], median_of(steps)
     return dict(predicted=told["iteration_seconds"], measured=seconds,
                 error=told["iteration_seconds"] / seconds - 1,
@@ -107,7 +109,7 @@ def run_plan(bench, job, command, way):
 
 
 def ways_of(bench):
-    """Of each trace, the commands that make plans from it."""
+    """Returns, for each trace, the commands that make plans from it."""
     small, large = ("16MiB", "64MiB") if bench.gpu else ("64KiB", "256KiB")
     policies = [("--policy", policy, "--look-ahead", ahead, "--chunk-size", chunk)
                 for policy, ahead, chunk in (("opt", 8, small), ("opt", 8, large), ("lru", 0, large))]
@@ -122,7 +124,7 @@ def ways_of(bench):
 
 
 def predicted(bench):
-    """Plans of policies, strategies and the planner, beside what they take."""
+    """Compares plans of policies, strategies and the planner with their measured steps."""
     job = bench.job(bench.model("355M"), batch=8)
     rows = bench.found["rows"] = []
     traced(bench, job, "kept.pstar")

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """PyTorch takes the steps that pstar-run took: from the same weights, over the same sequences, with the
-same rates.
+same learning rates.
 
     torch_follow.py --model FOLDER --log run.jsonl --data FILE --batch B --seq T --precision P --device D
 
-FOLDER has a Hugging Face config.json and model.safetensors; the run took sequences in their order
-(--data-order sequential). Prints one JSON object: the losses. With bf16 the model's parameters are the
-fp32 ones of the optimizer, rounded as pstar rounds.
+FOLDER has a Hugging Face config.json and model.safetensors. The run must have taken its sequences in order
+(--data-order sequential). Prints one JSON object with the losses. With bf16 the parameters of the model are
+the optimizer's fp32 parameters, rounded as pstar rounds them.
 """
 
 import argparse
@@ -33,7 +33,7 @@ def parse():
 
 
 def read_weights(path):
-    """Of a safetensors file in fp32, by name."""
+    """Returns the tensors of a safetensors file in fp32, by name."""
     data = bytearray(path.read_bytes())
     (length,) = struct.unpack_from("<Q", data)
     header = json.loads(data[8:8 + length])
@@ -52,14 +52,14 @@ def model_of(folder):
         linear = any(part in name for part in NAMES)
         for theirs, ours in NAMES.items():
             name = name.replace(theirs, ours)
-        # Hugging Face keeps these [inputs, outputs], PyTorch the other way.
+        # Hugging Face stores these as [inputs, outputs], PyTorch the other way round.
         state[name] = values.t() if linear and values.dim() == 2 else values
     model.load_state_dict(state)
     return model
 
 
 def round_to_bf16(values):
-    """To the nearest, ties away from zero."""
+    """Rounds to the nearest value, ties away from zero."""
     bits = values.detach().view(torch.int32)
     return ((bits + 0x8000) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
 
@@ -75,7 +75,7 @@ class Follower:
         self.text = torch.frombuffer(bytearray(options.data.read_bytes()), dtype=torch.uint8).long()
 
     def batch(self, step):
-        """Sequences one after the other, from the start again where no whole one is left."""
+        """Returns the next sequences. Starts again when no whole sequence is left."""
         rows, length = self.options.batch, self.options.seq
         whole = (len(self.text) - 1) // length
         starts = [(step * rows + row) % whole * length for row in range(rows)]

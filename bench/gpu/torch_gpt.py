@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A GPT-2 trained by PyTorch on bytes of a file: what the GPU bench collects and compares with.
+"""Trains a GPT-2 with PyTorch on the bytes of a file. The GPU bench collects it and compares with it.
 
-Prints one JSON object: the losses, the seconds of each step, and the device's memory as PyTorch counts
-it. Parameters and optimizer states are fp32, products bf16 with --precision bf16, as training in
-PyTorch mostly is; with --offload as torch_offload.py says.
+Prints one JSON object: the losses, the seconds of each step, and the device memory as PyTorch counts it.
+Parameters and optimizer states are fp32. With --precision bf16 matrix products are bf16, as is common in
+PyTorch. --offload is described in torch_offload.py.
 
-With --serve it trains --steps steps for each line that it reads, and answers each with such an object.
+With --serve it trains --steps steps for each line that it reads, and answers each line with such an object.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-LOSS_ROWS = 1024  # of which logits are there at a time, where activations are computed again
+LOSS_ROWS = 1024  # rows of logits in memory at a time, with recomputation
 
 
 def parse():
@@ -30,13 +30,13 @@ def parse():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="bf16")
     parser.add_argument("--compile", action="store_true")
-    parser.add_argument("--clip", action="store_true", help="gradients by their norm, at 1")
-    parser.add_argument("--recompute", action="store_true", help="every layer's activations are computed again")
-    parser.add_argument("--offload", choices=("fsdp", "adam"), help="optimizer on the host; with fsdp parameters too")
+    parser.add_argument("--clip", action="store_true", help="clip gradients to a norm of 1")
+    parser.add_argument("--recompute", action="store_true", help="recompute the activations of every layer")
+    parser.add_argument("--offload", choices=("fsdp", "adam"), help="optimizer on the host; with fsdp also parameters")
     parser.add_argument("--memory", type=float, help="GiB of device memory that PyTorch may take")
     parser.add_argument("--annotate", action="store_true", help="name tensors and operators for pstar-collect")
     parser.add_argument("--marks", action="store_true", help="an NVTX range around each step")
-    parser.add_argument("--count-kernels", action="store_true", help="of the last step, by PyTorch's profiler")
+    parser.add_argument("--count-kernels", action="store_true", help="count the kernels of one more step with PyTorch's profiler")
     parser.add_argument("--serve", action="store_true")
     return parser.parse_args()
 
@@ -62,8 +62,8 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """`settle` is called for each block, and what it returns is kept: a model may be larger than the
-    device on which its blocks are made."""
+    """`settle` is called for each block, and its result is kept: a model may be larger than the device
+    on which its blocks are made."""
 
     def __init__(self, layers, width, heads, vocab, positions, recompute=False, device="cpu",
                  settle=lambda block: block):
@@ -88,7 +88,7 @@ class Gpt(nn.Module):
         return module
 
     def loss_of(self, x, targets):
-        """Summed over the rows."""
+        """Returns the sum over the rows."""
         return F.cross_entropy(F.linear(x, self.wte.weight).float(), targets, reduction="sum")
 
     def forward(self, tokens, targets):
@@ -152,7 +152,7 @@ class Run:
             torch.cuda.synchronize()
 
     def timed(self):
-        """A step and its seconds, without the data's, which pstar-run does not count either."""
+        """Takes a step and returns its seconds. Loading data is excluded, as in pstar-run."""
         batch = self.batch()
         self.wait()
         begin = time.perf_counter()
@@ -166,7 +166,7 @@ class Run:
         return loss.item(), time.perf_counter() - begin
 
     def kernels(self):
-        """Of one more step, by PyTorch's profiler."""
+        """Counts the kernels of one more step with PyTorch's profiler."""
         from torch.profiler import ProfilerActivity, profile
         with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
             self.timed()
@@ -174,7 +174,7 @@ class Run:
         return sum(not name.startswith(("Memcpy", "Memset")) for name in kinds)
 
     def train(self):
-        """Some steps, and what they were."""
+        """Takes some steps and returns their results."""
         losses, seconds = zip(*(self.timed() for _ in range(self.options.steps)))
         result = dict(losses=losses, seconds=seconds, parameters=self.parameters,
                       median_seconds=statistics.median(seconds[self.options.uncounted:]))
@@ -192,7 +192,7 @@ def main():
     for _ in sys.stdin if options.serve else range(1):
         result = run.train()
         if run.cuda:
-            torch.cuda.empty_cache()  # whoever has the device meanwhile needs room
+            torch.cuda.empty_cache()  # other programs use the device in the meantime
         print(json.dumps(result), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""PyTorch's ways to train what does not fit the device: each makes a model and its optimizer."""
+"""Ways of PyTorch to train a model that does not fit on the device. Each makes a model and its optimizer."""
 
 import os
 
@@ -8,8 +8,8 @@ from torch_gpt import fused_adamw
 
 
 def fsdp(make, shape, cuda):
-    """Parameters, gradients and optimizer on the host; a block's parameters on the device in bf16 while it
-    computes."""
+    """Parameters, gradients and optimizer are on the host. A block's parameters are on the device in
+    bf16 while it computes."""
     from torch.distributed import init_process_group
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
     os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
@@ -24,8 +24,8 @@ def fsdp(make, shape, cuda):
 
 
 class HostAdam:
-    """AdamW on the host. Each gradient is copied down when backward has finished it; when all are there
-    they are applied to fp32 parameters, which go back in bf16."""
+    """AdamW on the host. Each gradient is copied to the host when backward has finished it. When all
+    have arrived, they update fp32 parameters, which return in bf16."""
 
     def __init__(self, model, cuda):
         self.model_parameters = list(model.parameters())
@@ -62,11 +62,11 @@ class HostAdam:
             parameter.copy_(half, non_blocking=True)
 
     def zero_grad(self):
-        """Backward left none."""
+        """Does nothing, because backward leaves no gradients."""
 
 
 def adam(make, shape, cuda):
-    """Parameters and a layer's gradients on the device in bf16, the optimizer on the host."""
+    """Parameters and the gradients of one layer are on the device in bf16, the optimizer on the host."""
     model = make(*shape, settle=lambda block: block.bfloat16()).bfloat16()
     return model, HostAdam(model, cuda)
 

@@ -1,12 +1,13 @@
-/* Requests a second of the dry run (chunks/decide.h) on a long iteration: one tensor a chunk of one
- * unit, one chunk an operator. bench_policies runs it beside another program, and says more.
+/* Measures the requests per second of the dry run (chunks/decide.h) on a long iteration: one
+ * tensor per chunk of one unit, one chunk per operator. bench_policies runs it beside its rival
+ * and holds the goals.
  *
  *   bench_decide_rate ORDER [--accesses N] --policy NAME [--count]
  *   bench_decide_rate ORDER [--accesses N] --write FILE.oracleGeneral
  *
- * ORDER: there-and-back, forward, shuffled (anew in each pass). decide() goes through an iteration
- * three times; the iteration here is as long as three of them need to be to make N accesses.
- * Prints what it did and how long decide() took, all of it, as JSON. */
+ * ORDER is there-and-back, forward or shuffled (anew in each pass). decide() goes through an
+ * iteration three times, so the iteration here makes a third of N accesses. Prints as JSON what it
+ * did and how long decide() took. */
 #include "chunks/decide.h"
 
 #include <stdio.h>
@@ -19,10 +20,11 @@ static gchar *policy_name, *path;
 static gboolean counts;
 
 static const GOptionEntry options[] = {
-    {"accesses", 0, 0, G_OPTION_ARG_INT64, &accesses_wanted, "In all, at least (20000000)", "N"},
-    {"policy", 0, 0, G_OPTION_ARG_STRING, &policy_name, "To run", "NAME"},
+    {"accesses", 0, 0, G_OPTION_ARG_INT64, &accesses_wanted, "Least number of accesses (20000000)",
+     "N"},
+    {"policy", 0, 0, G_OPTION_ARG_STRING, &policy_name, "Policy to run", "NAME"},
     {"count", 0, 0, G_OPTION_ARG_NONE, &counts, "Count the misses, in a second run", NULL},
-    {"write", 0, 0, G_OPTION_ARG_FILENAME, &path, "Write the requests", "FILE"},
+    {"write", 0, 0, G_OPTION_ARG_FILENAME, &path, "Write the requests to this file", "FILE"},
     {0},
 };
 
@@ -56,13 +58,15 @@ static void shuffled(uint32_t *pass, uint32_t index, GRand *random)
         swap(pass, i, (uint32_t)g_rand_int_range(random, 0, (gint32)i + 1));
 }
 
-/* Each makes a pass, a use of every chunk, of the one before; the first, of all chunks in order. */
+/* Each order makes a pass, one use of every chunk, from the pass before. The first pass uses all
+ * chunks in order. */
 static const struct {
     const char *name;
     void (*next)(uint32_t *pass, uint32_t index, GRand *random);
 } orders[] = {{"there-and-back", there_and_back}, {"forward", forward}, {"shuffled", shuffled}};
 
-/* One iteration's requests, an even number of passes; NULL: no such order. */
+/* Returns the requests of one iteration, an even number of passes, or NULL if the order is unknown.
+ */
 static uint32_t *draw(const char *order, uint32_t *count)
 {
     size_t o = 0;
@@ -87,7 +91,8 @@ static uint32_t *draw(const char *order, uint32_t *count)
 
 /* ---- as the other program reads them ---- */
 
-/* Time passes once in CHUNKS requests, at the last of them: a report each time is about as many. */
+/* Time advances once per CHUNKS requests, at the last of them, so each of the peer's reports covers
+ * about that many. */
 static void write_requests(FILE *file, const uint32_t *chunks, uint32_t count)
 {
     uint64_t all = (uint64_t)count * ITERATIONS;
@@ -130,16 +135,16 @@ static struct trace *trace_of(const uint32_t *chunks, uint32_t count)
     return trace;
 }
 
-struct job {
+struct rate_job {
     struct layout *layout;
     struct accesses *accesses;
     struct homes *homes;
 };
 
-static struct job job_of(const uint32_t *chunks, uint32_t count)
+static struct rate_job job_of(const uint32_t *chunks, uint32_t count)
 {
     struct trace *trace = trace_of(chunks, count);
-    struct job job = {.layout = layout_pack_uniform(trace, UNIT, NULL)};
+    struct rate_job job = {.layout = layout_pack_uniform(trace, UNIT, NULL)};
     g_assert(job.layout->chunk_count == CHUNKS);
     job.accesses = accesses_new(trace, job.layout, trace->non_model_bytes);
     job.homes = homes_choose(trace, job.layout, job.accesses, UINT64_MAX, NULL);
@@ -147,14 +152,14 @@ static struct job job_of(const uint32_t *chunks, uint32_t count)
     return job;
 }
 
-static void job_clear(struct job *job)
+static void job_clear(struct rate_job *job)
 {
     layout_free(job->layout);
     accesses_free(job->accesses);
     homes_free(job->homes);
 }
 
-static struct decisions *run(const struct job *job, const struct pstar_policy_ops *policy)
+static struct decisions *run(const struct rate_job *job, const struct pstar_policy_ops *policy)
 {
     const struct plan_inputs inputs = {.layout = job->layout,
                                        .accesses = job->accesses,
@@ -164,8 +169,8 @@ static struct decisions *run(const struct job *job, const struct pstar_policy_op
     return decide(&inputs, &(struct decide_options){.policy = policy});
 }
 
-/* ---- the misses: a policy that counts what another admits, but for what decide() fetches after
- * the last operator to end as it began ---- */
+/* Counts misses with a policy that counts what another admits. What decide() fetches after the last
+ * operator, to end as it began, is not counted. */
 
 static const struct pstar_policy_ops *counted;
 static const struct pstar_policy_view *counted_view;
@@ -193,7 +198,7 @@ static void check_equal(const struct decisions *a, const struct decisions *b)
     }
 }
 
-static void count_misses(const struct job *job, const struct pstar_policy_ops *policy,
+static void count_misses(const struct rate_job *job, const struct pstar_policy_ops *policy,
                          const struct decisions *decisions)
 {
     struct pstar_policy_ops counting = *policy;
@@ -212,7 +217,7 @@ static double cpu_seconds(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-static void measure(const struct job *job, const struct pstar_policy_ops *policy)
+static void measure(const struct rate_job *job, const struct pstar_policy_ops *policy)
 {
     double cpu_start = cpu_seconds();
     gint64 start = g_get_monotonic_time();
@@ -240,7 +245,7 @@ static int run_or_write(const uint32_t *chunks, uint32_t count)
     const struct pstar_policy_ops *policy = policy_find(policy_name);
     if (!policy)
         return 2;
-    struct job job = job_of(chunks, count);
+    struct rate_job job = job_of(chunks, count);
     measure(&job, policy);
     job_clear(&job);
     return 0;
