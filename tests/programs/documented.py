@@ -21,7 +21,7 @@ import sys
 import tempfile
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
-LINKED = ("models", "platforms", "collect", "docs", "examples", "policies", "strategies", "tools")
+LINKED = ("models", "platforms", "collect", "examples", "tools")
 READY = """
 cat /usr/include/*.h > text.txt
 shape="--model models/configs/demo-11m.json --data text.txt --batch 4 --seq 64 --steps 3"
