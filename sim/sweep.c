@@ -1,17 +1,12 @@
 #include "sim/sweep.h"
 
-#include "chunks/pipeline.h"
-#include "chunks/slots.h"
-#include "sim/replay.h"
-#include "sim/replay_strategy.h"
+#include "sim/baselines.h"
 #include "sim/sizes.h"
 #include "sim/workers.h"
 
 /* What the configurations of one layout share. */
 struct shared_layout {
-    const struct layout *layout;
-    struct layout *slots;      /* the same, of few sizes; NULL where it is like another */
-    struct accesses *accesses; /* likewise */
+    struct baselines baselines; /* not open if `like` is another layout */
     uint64_t least_device_bytes;
     uint32_t like; /* index of the first layout with the same chunks: its own, or lower */
 };
@@ -47,21 +42,19 @@ static uint32_t layout_index(const struct sweep_job *job, uint32_t row)
     return row / ways(job->options) % job->options->layouts->len;
 }
 
-static struct shared_layout layout_of(const struct sweep_job *job, const struct named_layout *named)
+static struct shared_layout layout_of(const struct sweep_job *job, const struct layout *layout)
 {
-    struct shared_layout shared = {.layout = named->layout,
-                                   .slots = slots_round(named->layout),
-                                   .accesses = accesses_new_digested(job->trace, job->digest,
-                                                                     named->layout,
-                                                                     job->non_model->extent)};
-    shared.least_device_bytes = accesses_least_arena_bytes(shared.accesses, named->layout, NULL);
+    struct shared_layout shared = {.baselines = {.trace = job->trace,
+                                                 .digest = job->digest,
+                                                 .layout = layout,
+                                                 .non_model = job->non_model->extent,
+                                                 .costs = job->options->costs,
+                                                 .platform = job->options->platform}};
+    baselines_open(&shared.baselines);
+    shared.least_device_bytes = accesses_least_arena_bytes(shared.baselines.accesses, layout,
+                                                           NULL) +
+                                job->trace->library_bytes;
     return shared;
-}
-
-static void clear_layout(struct shared_layout *shared)
-{
-    layout_free(shared->slots);
-    accesses_free(shared->accesses);
 }
 
 static const struct layout *layout_at(const struct sweep_job *job, uint32_t index)
@@ -78,8 +71,7 @@ static void make_layout(void *data, uint32_t index)
     while (!layout_same_chunks(layout_at(job, like), layout_at(job, index)))
         like++;
     if (like == index)
-        *shared = layout_of(job, g_ptr_array_index(job->options->layouts, index));
-    shared->layout = layout_at(job, index);
+        *shared = layout_of(job, layout_at(job, index));
     shared->like = like;
 }
 
@@ -93,6 +85,12 @@ static uint32_t row_like(const struct sweep_job *job, uint32_t row)
                : row;
 }
 
+/* What the row's layout shares with others that have the same chunks. */
+static const struct shared_layout *shared_of(const struct sweep_job *job, uint32_t row)
+{
+    return &job->layouts[job->layouts[layout_index(job, row)].like];
+}
+
 static struct plan *plan_policy(const struct sweep_job *job, const struct shared_layout *shared,
                                 struct sweep_row *row, GError **error)
 {
@@ -101,41 +99,38 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
         .host_budget = job->options->host_budget,
         .policy = row->policy,
         .look_ahead = row->look_ahead};
-    struct replay_view view = {job->trace, shared->accesses, job->options->costs};
-    row->least_device_bytes = shared->least_device_bytes + job->trace->library_bytes;
-    struct plan *plan = dry_run_accesses(job->trace, shared->layout, shared->slots,
-                                         shared->accesses, &options, error);
+    row->least_device_bytes = shared->least_device_bytes;
+    struct plan *plan = baselines_policy(&shared->baselines, &options, error);
     if (plan)
-        row->figures = replay_with(plan, &view, job->timeline).steady;
+        baselines_time(&shared->baselines, plan, job->timeline);
     return plan;
 }
 
+/* A strategy may look at the size that chunks were to have, which layouts that are alike need not
+ * share. */
 static struct plan *plan_strategy(const struct sweep_job *job, const struct shared_layout *shared,
                                   struct sweep_row *row, GError **error)
 {
-    const struct strategy_job of_row = {
-        .trace = job->trace,
-        .platform = job->options->platform,
-        .layout = shared->layout,
-        .non_model = job->non_model->extent,
-        .device_budget = sizes_arena(row->device_budget, job->trace),
-        .host_budget = job->options->host_budget};
-    struct plan *plan = replay_strategy(row->strategy, &of_row, job->options->costs, job->timeline,
-                                        &row->least_device_bytes, error);
+    struct baselines baselines = shared->baselines;
+    baselines.layout = row->layout->layout;
+    struct plan *plan = baselines_strategy(
+        &baselines, row->strategy, sizes_arena(row->device_budget, job->trace),
+        job->options->host_budget, job->timeline, &row->least_device_bytes, error);
     if (row->least_device_bytes)
         row->least_device_bytes += job->trace->library_bytes;
-    if (!plan)
-        return NULL;
-    row->figures = plan->predicted;
-    row->look_ahead = plan->look_ahead;
+    if (plan)
+        row->look_ahead = plan->look_ahead;
     return plan;
 }
 
 static struct plan *plan_row(const struct sweep_job *job, const struct shared_layout *shared,
                              struct sweep_row *row, GError **error)
 {
-    return row->policy ? plan_policy(job, shared, row, error)
-                       : plan_strategy(job, shared, row, error);
+    struct plan *plan = row->policy ? plan_policy(job, shared, row, error)
+                                    : plan_strategy(job, shared, row, error);
+    if (plan)
+        row->figures = plan->predicted;
+    return plan;
 }
 
 static struct phases *copy_phases(struct phases phases)
@@ -151,7 +146,7 @@ static void run_row(void *data, uint32_t index)
     if (row_like(&job, index) != index)
         return;
     job.timeline = job.options->phases ? timeline_new() : NULL;
-    struct plan *plan = plan_row(&job, &job.layouts[layout_index(&job, index)], row, &error);
+    struct plan *plan = plan_row(&job, shared_of(&job, index), row, &error);
 
     if (plan && job.timeline)
         row->phases = copy_phases(phases_of(job.timeline, job.trace));
@@ -192,13 +187,11 @@ struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *o
                             .non_model = non_model,
                             .digest = digest,
                             .timeline = timeline};
-    struct shared_layout shared = layout_of(&job, row->layout);
+    struct shared_layout shared = layout_of(&job, row->layout->layout);
     struct sweep_row again = *row;
     struct plan *plan = plan_row(&job, &shared, &again, NULL);
 
-    if (plan)
-        plan->predicted = again.figures;
-    clear_layout(&shared);
+    baselines_close(&shared.baselines);
     non_model_free(non_model);
     return plan;
 }
@@ -262,7 +255,7 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
                                       .progress_data = options->progress_data});
     copy_rows(&job);
     for (uint32_t s = 0; s < sizes; s++)
-        clear_layout(&job.layouts[s]);
+        baselines_close(&job.layouts[s].baselines);
     g_free(job.layouts);
     non_model_free(non_model);
     return sweep;

@@ -1,75 +1,7 @@
-#include "chunks/pipeline.h"
-#include "chunks/slots.h"
 #include "planner/search/candidate.h"
 #include "planner/search/trials.h"
-#include "sim/replay.h"
-#include "sim/replay_strategy.h"
 
 #include <math.h>
-
-struct baselines {
-    const struct candidate_job *job;
-    struct layout *layout;
-    struct layout *slots;
-    struct accesses *accesses;
-};
-
-static struct accesses *accesses_of(const struct candidate_job *job, const struct layout *layout)
-{
-    return job->digest
-               ? accesses_new_digested(job->trace, job->digest, layout, job->non_model->extent)
-               : accesses_new(job->trace, layout, job->non_model->extent);
-}
-
-struct baselines *baselines_new(const struct candidate_job *job, const struct layout_spec *spec)
-{
-    struct baselines *baselines = g_new(struct baselines, 1);
-    struct layout *layout = layout_pack(job->trace, spec, NULL);
-    g_assert(layout);
-    *baselines = (struct baselines){.job = job,
-                                    .layout = layout,
-                                    .slots = slots_round(layout),
-                                    .accesses = accesses_of(job, layout)};
-    return baselines;
-}
-
-void baselines_free(struct baselines *baselines)
-{
-    accesses_free(baselines->accesses);
-    layout_free(baselines->slots);
-    layout_free(baselines->layout);
-    g_free(baselines);
-}
-
-struct plan *baselines_policy(const struct baselines *baselines,
-                              const struct pstar_policy_ops *policy, enum objective objective,
-                              double most)
-{
-    const struct candidate_job *job = baselines->job;
-    const struct dry_run_options options = {
-        .device_budget = job->device_budget, .host_budget = job->host_budget, .policy = policy};
-    const struct replay_view view = {job->trace, baselines->accesses, job->costs};
-    struct plan *plan = dry_run_accesses(job->trace, baselines->layout, baselines->slots,
-                                         baselines->accesses, &options, NULL);
-    if (plan && on_demand_lower_bound(&view, plan, objective) > most)
-        g_clear_pointer(&plan, plan_free);
-    if (plan)
-        plan->predicted = replay(plan, &view).steady;
-    return plan;
-}
-
-struct plan *baselines_strategy(const struct baselines *baselines, const struct strategy *strategy)
-{
-    const struct candidate_job *job = baselines->job;
-    const struct strategy_job of_layout = {.trace = job->trace,
-                                           .platform = job->platform,
-                                           .layout = baselines->layout,
-                                           .non_model = job->non_model->extent,
-                                           .device_budget = job->device_budget,
-                                           .host_budget = job->host_budget};
-    uint64_t needed;
-    return replay_strategy(strategy, &of_layout, job->costs, NULL, &needed, NULL);
-}
 
 /* Candidates whose lower bound is more than 5 % worse than the incumbent's are pruned, and further
  * schedules are made only if the first is at most 15 % worse. */
@@ -90,6 +22,41 @@ static const struct effort_budget {
 } effort_budgets[] = {
     [EFFORT_0] = {1, 40}, [EFFORT_1] = {1, 40}, [EFFORT_2] = {2, 150}, [EFFORT_3] = {4, 150}};
 
+void trial_open_baselines(const struct candidate_job *job, const struct layout *layout,
+                          struct baselines *baselines)
+{
+    *baselines = (struct baselines){.trace = job->trace,
+                                    .digest = job->digest,
+                                    .layout = layout,
+                                    .non_model = job->non_model->extent,
+                                    .costs = job->costs,
+                                    .platform = job->platform};
+    baselines_open(baselines);
+}
+
+struct plan *trial_plan_policy(const struct candidate_job *job, const struct baselines *baselines,
+                               const struct pstar_policy_ops *policy, enum objective objective,
+                               double most)
+{
+    const struct dry_run_options options = {
+        .device_budget = job->device_budget, .host_budget = job->host_budget, .policy = policy};
+    const struct replay_view view = {job->trace, baselines->accesses, job->costs};
+    struct plan *plan = baselines_policy(baselines, &options, NULL);
+    if (plan && on_demand_lower_bound(&view, plan, objective) > most)
+        g_clear_pointer(&plan, plan_free);
+    if (plan)
+        baselines_time(baselines, plan, NULL);
+    return plan;
+}
+
+struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
+                                 const struct strategy *strategy)
+{
+    uint64_t needed;
+    return baselines_strategy(baselines, strategy, job->device_budget, job->host_budget, NULL,
+                              &needed, NULL);
+}
+
 /* Returns the figure that the next policy's plan has to beat. */
 static double best_policy(const struct trial_context *context, const struct trial *trial)
 {
@@ -102,21 +69,26 @@ static double best_policy(const struct trial_context *context, const struct tria
 void trial_run_baselines(const struct trial_context *context, const struct layout_spec *spec,
                          struct trial *trial)
 {
-    struct baselines *baselines = baselines_new(context->job, spec);
+    const struct candidate_job *job = context->job;
+    struct layout *layout = layout_pack(job->trace, spec, NULL);
+    struct baselines baselines;
+    g_assert(layout);
+    trial_open_baselines(job, layout, &baselines);
     for (guint i = 0; context->strategies && i < context->strategies->len; i++) {
         const struct strategy *strategy = g_ptr_array_index(context->strategies, i);
         trials_take_better(context->objective, &trial->strategy,
-                           baselines_strategy(baselines, strategy));
+                           trial_plan_strategy(job, &baselines, strategy));
         trial->plans++;
     }
     for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
-        trials_take_better(
-            context->objective, &trial->policy,
-            baselines_policy(baselines, *p, context->objective, best_policy(context, trial)));
+        trials_take_better(context->objective, &trial->policy,
+                           trial_plan_policy(job, &baselines, *p, context->objective,
+                                             best_policy(context, trial)));
         trial->plans++;
     }
     trial->done = true;
-    baselines_free(baselines);
+    baselines_close(&baselines);
+    layout_free(layout);
 }
 
 /* Takes ownership of `plan` and its times. Returns whether it is better than those before. */

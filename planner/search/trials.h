@@ -13,7 +13,7 @@
 #include "planner/search/objective.h"
 #include "planner/search/search.h"
 #include "policies/policy.h"
-#include "strategies/strategy.h"
+#include "sim/baselines.h"
 
 /* A layout to try. */
 
@@ -85,26 +85,21 @@ void trials_refuse(const GArray *trials, GError **error);
 /* Returns a GArray of struct trial. g_array_unref frees it and what its trials own. */
 GArray *trials_new(void);
 
-/* Baselines: what eviction policies and the strategies of other systems do with one layout. Their
- * plans equal the rows of a sweep to the byte and the nanosecond, so a search that tries them is
- * never worse than any row. */
-
-struct baselines;
-
-/* `job` outlives the result; free it with baselines_free. */
-struct baselines *baselines_new(const struct candidate_job *job, const struct layout_spec *spec);
-void baselines_free(struct baselines *baselines);
+/* Opens the baselines of the job with the layout, which outlives them: the plans of policies and
+ * strategies that the search is compared with. They are the rows of a sweep, to the byte and the
+ * nanosecond, so that a search that knows them is never worse than any row. */
+void trial_open_baselines(const struct candidate_job *job, const struct layout *layout,
+                          struct baselines *baselines);
 
 /* Returns the replayed plan of a policy that fetches on demand. Returns NULL if it does not fit, or
- * if a lower bound shows before the replay that it is worse than `most` (see objective_figure;
- * INFINITY accepts all). */
-struct plan *baselines_policy(const struct baselines *baselines,
-                              const struct pstar_policy_ops *policy, enum objective objective,
-                              double most);
+ * is known before the replay to be worse than `most` (an objective_of_plan; INFINITY for all). */
+struct plan *trial_plan_policy(const struct candidate_job *job, const struct baselines *baselines,
+                               const struct pstar_policy_ops *policy, enum objective objective,
+                               double most);
 
-/* Returns the replayed plan of a strategy, which places the optimizer itself, or NULL if it does
- * not fit. */
-struct plan *baselines_strategy(const struct baselines *baselines, const struct strategy *strategy);
+/* Returns the replayed plan of a strategy, or NULL if it does not fit. */
+struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
+                                 const struct strategy *strategy);
 
 /* What the trials of a round share. */
 struct trial_context {

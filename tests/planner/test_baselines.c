@@ -67,12 +67,12 @@ static struct sweep *sweep_all(const struct fixture *f)
 
 static struct plan *baseline_of(const struct fixture *f, const struct sweep_row *row)
 {
-    const struct layout_spec spec = {.given = row->layout->layout};
-    struct baselines *baselines = baselines_new(&f->job, &spec);
-    struct plan *plan = row->policy
-                            ? baselines_policy(baselines, row->policy, OBJECTIVE_TIME, INFINITY)
-                            : baselines_strategy(baselines, row->strategy);
-    baselines_free(baselines);
+    struct baselines baselines;
+    trial_open_baselines(&f->job, row->layout->layout, &baselines);
+    struct plan *plan = row->policy ? trial_plan_policy(&f->job, &baselines, row->policy,
+                                                        OBJECTIVE_TIME, INFINITY)
+                                    : trial_plan_strategy(&f->job, &baselines, row->strategy);
+    baselines_close(&baselines);
     return plan;
 }
 

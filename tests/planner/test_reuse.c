@@ -115,19 +115,21 @@ static void check_lower_bound(const struct plan *plan, double bytes, double seco
 
 static void check_policies(const struct fixture *f)
 {
-    const struct layout_spec spec = {.given = f->candidate->layout};
     const struct replay_view view = {f->trace, f->candidate->accesses, f->costs};
-    struct baselines *baselines = baselines_new(&f->job, &spec);
+    struct baselines baselines;
+
+    trial_open_baselines(&f->job, f->candidate->layout, &baselines);
     for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
-        struct plan *plan = baselines_policy(baselines, *p, OBJECTIVE_TIME, INFINITY);
+        struct plan *plan = trial_plan_policy(&f->job, &baselines, *p, OBJECTIVE_TIME, INFINITY);
         check_plan(f, plan);
         double least = on_demand_lower_bound(&view, plan, OBJECTIVE_TIME);
         check_lower_bound(plan, on_demand_lower_bound(&view, plan, OBJECTIVE_TRAFFIC), least);
         if (least > 0)
-            g_assert_null(baselines_policy(baselines, *p, OBJECTIVE_TIME, least * (1 - 1e-9)));
+            g_assert_null(
+                trial_plan_policy(&f->job, &baselines, *p, OBJECTIVE_TIME, least * (1 - 1e-9)));
         plan_free(plan);
     }
-    baselines_free(baselines);
+    baselines_close(&baselines);
 }
 
 /* Schedules by moments, or by the moment times of the plan before, with any margin. */

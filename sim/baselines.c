@@ -1,0 +1,51 @@
+#include "sim/baselines.h"
+
+#include "chunks/slots.h"
+
+void baselines_open(struct baselines *b)
+{
+    b->slots = slots_round(b->layout);
+    b->accesses = b->digest ? accesses_new_digested(b->trace, b->digest, b->layout, b->non_model)
+                            : accesses_new(b->trace, b->layout, b->non_model);
+}
+
+void baselines_close(struct baselines *b)
+{
+    layout_free(b->slots);
+    accesses_free(b->accesses);
+}
+
+struct plan *baselines_policy(const struct baselines *b, const struct dry_run_options *options,
+                              GError **error)
+{
+    return dry_run_accesses(b->trace, b->layout, b->slots, b->accesses, options, error);
+}
+
+void baselines_time(const struct baselines *b, struct plan *plan, struct timeline *timeline)
+{
+    const struct replay_view view = {b->trace, b->accesses, b->costs};
+    plan->predicted = replay_with(plan, &view, timeline).steady;
+}
+
+struct plan *baselines_strategy(const struct baselines *b, const struct strategy *strategy,
+                                uint64_t device_budget, uint64_t host_budget,
+                                struct timeline *timeline, uint64_t *needed, GError **error)
+{
+    const struct strategy_job job = {.trace = b->trace,
+                                     .platform = b->platform,
+                                     .layout = b->layout,
+                                     .non_model = b->non_model,
+                                     .device_budget = device_budget,
+                                     .host_budget = host_budget};
+    struct trace *placed = NULL;
+    struct plan *plan = strategy_plan(strategy, &job, &placed, needed, error);
+    if (plan) {
+        struct accesses *accesses = accesses_new_digested(placed, plan->digest, b->layout,
+                                                          b->non_model);
+        const struct replay_view view = {placed, accesses, b->costs};
+        plan->predicted = replay_with(plan, &view, timeline).steady;
+        accesses_free(accesses);
+    }
+    trace_free(placed);
+    return plan;
+}

@@ -1,0 +1,44 @@
+/* What eviction policies and the strategies of other systems do with one layout: their plans, timed
+ * by the simulator. A sweep lists them; the planner's own plan has to beat them. */
+#ifndef PSTAR_SIM_BASELINES_H
+#define PSTAR_SIM_BASELINES_H
+
+#include "chunks/pipeline.h"
+#include "sim/replay.h"
+#include "strategies/strategy.h"
+
+/* What the plans of one layout share. The pointers above `slots` belong to the caller. */
+struct baselines {
+    const struct trace *trace;
+    const char *digest; /* of the trace; NULL: found by baselines_open */
+    const struct layout *layout;
+    const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
+    const struct costs *costs;
+    const struct platform *platform; /* for updates that a strategy moves; NULL: not known */
+
+    struct layout *slots; /* the layout with rounded slots */
+    struct accesses *accesses;
+};
+
+/* Fills in the last two fields, which baselines_close frees. */
+void baselines_open(struct baselines *baselines);
+void baselines_close(struct baselines *baselines);
+
+/* Returns a policy's plan without predicted times, or NULL where dry_run_accesses fails. The caller
+ * frees it. */
+struct plan *baselines_policy(const struct baselines *baselines,
+                              const struct dry_run_options *options, GError **error);
+
+/* Replays a policy's plan, and puts the figures of its steady iteration into it. `timeline`
+ * receives what ran when; it may be NULL. */
+void baselines_time(const struct baselines *baselines, struct plan *plan,
+                    struct timeline *timeline);
+
+/* Returns a strategy's plan with the figures of its steady iteration, on the trace that the
+ * strategy has changed. Fails as strategy_plan does, and sets *needed then. The caller frees the
+ * plan. */
+struct plan *baselines_strategy(const struct baselines *baselines, const struct strategy *strategy,
+                                uint64_t device_budget, uint64_t host_budget,
+                                struct timeline *timeline, uint64_t *needed, GError **error);
+
+#endif
