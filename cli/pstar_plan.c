@@ -4,7 +4,6 @@
 #include "planner/answers/emit.h"
 #include "planner/answers/questions.h"
 #include "planner/answers/requests.h"
-#include "sim/layout_list.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
 #include "traces/failure.h"

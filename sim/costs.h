@@ -5,13 +5,32 @@
 
 #include "chunks/residency/mover.h"
 #include "platforms/platform.h"
-#include "sim/fit.h"
 
 /* Where neither a platform nor a link is given: the CPU device, copying at the speed of memory. One
  * core of a recent server copies about 8 GB/s, and reads as much as it writes. */
 #define COSTS_DEFAULT_COPY_RATE   8e9  /* bytes a second, each direction */
 #define COSTS_DEFAULT_MEMORY_RATE 16e9 /* bytes a second, read and written */
 #define COSTS_LEAST_RATE          1e5  /* bytes a second, of anything */
+
+struct fit_interval {
+    double low, high; /* 95 % of the resampled fits lie between */
+};
+
+/* A fit of measured copies: seconds = latency + bytes / rate. */
+struct fit {
+    uint32_t points; /* 0: too few for a fit */
+    double latency;  /* seconds, at least 0 */
+    double rate;     /* bytes a second */
+    struct fit_interval latency_interval, rate_interval;
+    double mean_error, worst_error; /* relative, over the points */
+};
+
+/* Weighted least squares: the squares of relative errors, so that small copies count as much as
+ * large ones. The intervals are of a bootstrap of 1,000 resamplings of the points, with a fixed
+ * seed. Fewer than three points have no fit. */
+struct fit fit_copies(const struct platform_curve *curve);
+
+double fit_seconds(const struct fit *fit, double bytes);
 
 /* Seconds by amount. Copies follow the fit of latency and rate where there are points enough for
  * one; everything else, whose rate depends on caches, its points. */

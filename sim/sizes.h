@@ -1,8 +1,8 @@
-/* Which chunk sizes and device budgets a person means on the command line. */
+/* Which chunk sizes, layouts and device budgets a person means on the command line. */
 #ifndef PSTAR_SIM_SIZES_H
 #define PSTAR_SIM_SIZES_H
 
-#include "traces/trace.h"
+#include "chunks/layout.h"
 
 enum sizes_error { SIZES_ERROR_INVALID };
 #define SIZES_ERROR sizes_error_quark()
@@ -29,5 +29,17 @@ GArray *sizes_parse_counts(const char *text, GError **error);
 
 /* What of a device's memory is left for the arena: less what driver and libraries hold. */
 uint64_t sizes_arena(uint64_t device_budget, const struct trace *trace);
+
+struct named_layout {
+    struct layout *layout;
+    char *name; /* a file's, or "param=64MiB,grad=32MiB"; NULL: one size for all lists */
+};
+
+/* What --chunk-size and --layout say; either may be NULL. A layout file is one layout, and leaves
+ * no chunk sizes. Chunk sizes are separated by ';': each is what sizes_parse_chunks takes, where
+ * NULL is its default, or a size a list, as chunk_sizes_parse takes it. Returns an array of struct
+ * named_layout, one at least, which the caller unrefs. */
+GPtrArray *layout_list_parse(const char *chunk_sizes, const char *layout_file,
+                             const struct trace *trace, GError **error);
 
 #endif

@@ -6,8 +6,8 @@
 #include "chunks/plan.h"
 #include "policies/policy.h"
 #include "sim/costs.h"
-#include "sim/layout_list.h"
 #include "sim/phases.h"
+#include "sim/sizes.h"
 #include "strategies/strategy.h"
 
 struct sweep_options {

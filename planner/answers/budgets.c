@@ -1,7 +1,7 @@
 #include "planner/answers/budgets.h"
 #include "chunks/plan.h"
 #include "planner/search/search.h"
-#include "sim/layout_list.h"
+#include "sim/sizes.h"
 #include "traces/output_file.h"
 #include "traces/size.h"
 

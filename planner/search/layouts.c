@@ -1,6 +1,5 @@
 #include "planner/search/trials.h"
 
-#include "sim/layout_list.h"
 #include "sim/sizes.h"
 
 #include <math.h>

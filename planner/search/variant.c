@@ -3,7 +3,7 @@
 #include "planner/proof/bound.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/trials.h"
-#include "sim/layout_list.h"
+#include "sim/sizes.h"
 #include "sim/workers.h"
 
 #include <math.h>

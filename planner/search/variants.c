@@ -2,8 +2,8 @@
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
 #include "planner/search/variant.h"
-#include "sim/layout_list.h"
 #include "sim/replay.h"
+#include "sim/sizes.h"
 
 #include <string.h>
 

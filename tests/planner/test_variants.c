@@ -8,7 +8,7 @@
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
 #include "planner/search/variant.h"
-#include "sim/layout_list.h"
+#include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Fits of copies: exact where the points are, honest where they are not. */
-#include "sim/fit.h"
+#include "sim/costs.h"
 
 #include <math.h>
 
