@@ -1,7 +1,7 @@
-#include "planner/answers/largest.h"
 #include "models/config.h"
 #include "models/synth.h"
 #include "planner/answers/budgets.h"
+#include "planner/answers/questions.h"
 #include "planner/search/search.h"
 #include "traces/size.h"
 

@@ -1,7 +1,6 @@
 #include "planner/answers/questions.h"
 
 #include "planner/answers/budgets.h"
-#include "planner/answers/largest.h"
 #include "traces/size.h"
 
 #include <math.h>

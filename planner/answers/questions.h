@@ -30,4 +30,8 @@ struct question {
  * bad input. Sets *stopped if a person stopped it. */
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error);
 
+/* Answer the questions about a size, in largest.c. They behave like question_answer. */
+bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error);
+bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error);
+
 #endif

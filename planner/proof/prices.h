@@ -1,9 +1,62 @@
-/* Finds prices that make lower bounds large, with linear programs (docs/bounds.md). */
+/* The time bound of a layout, and prices that make the bounds of time and traffic large.
+ *
+ * The model of the time says what any schedule must do in each window: routes of chunks, work on
+ * either side, room. docs/bounds.md proves that no schedule does less. Prices come from linear
+ * programs. */
 #ifndef PSTAR_PLANNER_PROOF_PRICES_H
 #define PSTAR_PLANNER_PROOF_PRICES_H
 
-#include "planner/proof/time_model.h"
+#include "chunks/plan.h"
+#include "planner/proof/routes.h"
 #include "planner/schedule/reuse.h"
+#include "sim/costs.h"
+
+/* Where updates may run. With one side, they are where the plan has them. */
+enum time_side { TIME_DEVICE, TIME_HOST, TIME_SIDES };
+
+/* Work that does not belong to a chunk: an update, or an operator of the host. */
+struct time_work {
+    uint64_t compute_ns; /* on the device, in `window` */
+    uint64_t host_ns, h2d_ns,
+        d2h_ns; /* each somewhere in `window` or the `span` windows after it */
+    uint16_t window, span;
+};
+
+/* What is placed together: the chunks of a group with their updates on each side, or one operator
+ * that is on the host in any case and has no chunks. */
+struct time_block {
+    GArray *chunks;           /* uint32_t */
+    GArray *work[TIME_SIDES]; /* struct time_work */
+};
+
+struct time_model {
+    struct time_windows *windows;
+    uint64_t *compute_ns; /* [window count] of operators that are on the device in any case */
+    uint32_t side_count, chunk_count, block_count;
+    struct route_chunk *chunks; /* [chunk_count] */
+    struct route *routes[TIME_SIDES];
+    struct time_block *blocks; /* [block_count] */
+    uint32_t longest;          /* most steps of a route */
+};
+
+struct time_job {
+    const struct plan *plan;
+    const struct trace *sides[TIME_SIDES]; /* with every update on the device, and on the host; or
+                                              the plan's own and NULL, if updates stay there */
+    const struct costs *costs;
+};
+
+/* `moments` satisfy time_windows_are_possible. */
+struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,
+                                  const uint32_t *moments, uint32_t count);
+void time_model_free(struct time_model *model);
+
+/* Returns the lower bound for these prices in nanoseconds times BOUND_PRICE_SCALE, exact in
+ * integers. In each window the prices of the resources sum to at most BOUND_PRICE_SCALE. `use`
+ * [block_count * window count] (may be NULL) receives what each block takes on its cheapest routes.
+ */
+scaled_ns time_model_bound(const struct time_model *model, const struct certificate_window *prices,
+                           uint64_t (*use)[WINDOW_USES]);
 
 /* How far the bound of a certificate may stay below the master program's optimum, as a share of it.
  */

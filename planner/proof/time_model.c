@@ -1,4 +1,4 @@
-#include "planner/proof/time_model.h"
+#include "planner/proof/prices.h"
 
 #include "planner/proof/bound.h"
 

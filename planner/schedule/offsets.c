@@ -1,4 +1,4 @@
-#include "planner/schedule/offsets.h"
+#include "planner/schedule/intervals.h"
 
 #include "policies/headroom.h"
 

@@ -1,6 +1,6 @@
 #include "planner/search/candidate.h"
 #include "chunks/plan_make.h"
-#include "planner/schedule/offsets.h"
+#include "planner/schedule/intervals.h"
 #include "sim/replay.h"
 
 static bool check_room(const struct candidate *candidate, uint64_t *needed, GError **error)
