@@ -22,7 +22,6 @@ struct headroom {
 static void find_least(struct headroom *headroom, uint32_t block)
 {
     int64_t least = INT64_MAX;
-
     for (uint32_t i = 0; i < BLOCK; i++)
         least = MIN(least, headroom->bytes[block * BLOCK + i]);
     headroom->least[block] = least - headroom->taken[block];
@@ -32,7 +31,6 @@ struct headroom *headroom_new(const int64_t *bytes, uint32_t moment_count)
 {
     struct headroom *headroom = g_new(struct headroom, 1);
     uint32_t blocks = (moment_count + BLOCK - 1) / BLOCK;
-
     *headroom = (struct headroom){.moment_count = moment_count,
                                   .block_count = blocks,
                                   .bytes = g_new(int64_t, (size_t)blocks * BLOCK),
@@ -99,7 +97,6 @@ static void take_between(struct headroom *headroom, uint32_t begin, uint32_t end
 void headroom_take(struct headroom *headroom, uint32_t first, uint32_t length, int64_t bytes)
 {
     uint32_t end = MIN(first + length, headroom->moment_count);
-
     take_between(headroom, first, end, bytes);
     take_between(headroom, 0, first + length - end, bytes);
 }
@@ -123,7 +120,6 @@ uint32_t headroom_first_below(const struct headroom *headroom, uint32_t first, u
 {
     uint32_t end = MIN(first + length, headroom->moment_count);
     uint32_t found = first_below_between(headroom, first, end, bytes);
-
     return found != NO_INDEX ? found
                              : first_below_between(headroom, 0, first + length - end, bytes);
 }
@@ -131,7 +127,6 @@ uint32_t headroom_first_below(const struct headroom *headroom, uint32_t first, u
 static int64_t least_between(const struct headroom *headroom, uint32_t begin, uint32_t end)
 {
     int64_t least = INT64_MAX;
-
     for (uint32_t m = begin; m < end;) {
         if (m % BLOCK == 0 && m + BLOCK <= end) {
             least = MIN(least, headroom->least[m / BLOCK]);
@@ -147,7 +142,6 @@ static int64_t least_between(const struct headroom *headroom, uint32_t begin, ui
 int64_t headroom_least(const struct headroom *headroom, uint32_t first, uint32_t length)
 {
     uint32_t end = MIN(first + length, headroom->moment_count);
-
     return MIN(least_between(headroom, first, end),
                least_between(headroom, 0, first + length - end));
 }

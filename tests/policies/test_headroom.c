@@ -28,7 +28,6 @@ static uint32_t first_below(const int64_t *left, uint32_t moments, struct range 
 static int64_t least(const int64_t *left, uint32_t moments, struct range range)
 {
     int64_t lowest = INT64_MAX;
-
     for (uint32_t i = 0; i < range.length; i++)
         lowest = MIN(lowest, left[(range.first + i) % moments]);
     return lowest;
@@ -52,7 +51,6 @@ static void check(const struct headroom *headroom, const int64_t *left, uint32_t
 static void test_updates(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(requests_seed());
-
     for (int i = 0; i < CASES; i++) {
         uint32_t moments = (uint32_t)g_rand_int_range(random, 1, MOMENTS_MOST);
         g_autofree int64_t *left = g_new(int64_t, moments), *bytes = g_new(int64_t, moments);
@@ -77,7 +75,6 @@ static void test_updates(void)
 static void test_ranges(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(requests_seed());
-
     for (int i = 0; i < CASES; i++) {
         uint32_t moments = (uint32_t)g_rand_int_range(random, 1, MOMENTS_MOST);
         g_autofree int64_t *bytes = g_new(int64_t, moments);
