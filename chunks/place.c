@@ -7,15 +7,16 @@
 
 /* ---- ceilings ---- */
 
-/* Goes backwards through two iterations, so that the first knows what the second does. */
+/* Goes backwards through two iterations, so that the ceilings of the first one know what the second
+ * one needs. */
 struct search {
     const uint64_t *non_model; /* [moment_count] */
     uint64_t budget;
     uint32_t moment_count;
-    /* Moments from now on, latest first, that no earlier one exceeds: the maximum up to any moment
-     * is that of the first of them before it. */
+    /* Moments from now on, latest first, whose non-model data exceeds that of every moment before
+     * them. The maximum up to any moment is that of the last of them before it. */
     uint32_t *maxima, count;
-    uint32_t *leave; /* [chunk_count] moment of its next departure; NO_INDEX: none */
+    uint32_t *leave; /* [chunk_count] the moment of its next departure; NO_INDEX if there is none */
 };
 
 static void step_back(struct search *s, uint32_t moment)
@@ -26,7 +27,7 @@ static void step_back(struct search *s, uint32_t moment)
     s->maxima[s->count++] = moment;
 }
 
-/* Of now until `end`. */
+/* Returns the ceiling that holds from now until `end`. */
 static uint64_t lowest_ceiling(const struct search *s, uint32_t end)
 {
     uint32_t low = 0, high = s->count;
@@ -41,7 +42,7 @@ static uint64_t lowest_ceiling(const struct search *s, uint32_t end)
     return (s->budget - most) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
 
-/* `arrival` NULL: only to know what comes after the iteration before. */
+/* If `arrival` is NULL, only finds what comes after the iteration before. */
 static void go_back_through(struct search *s, const struct decisions *decisions, uint32_t base,
                             uint64_t *arrival)
 {
@@ -93,27 +94,28 @@ void ceilings_free(struct ceilings *ceilings)
 
 /* ---- an iteration ---- */
 
-/* Rounds of the iteration, each from where the last one left the chunks, at most. They end when the
- * best one's addresses cost little beside the copies that were decided: this share; or with one
- * that is given up. */
+/* The most rounds of the iteration. Each starts from where the round before left the chunks. They
+ * end early when the best round's moves cost less than this share of the decided copies, or when a
+ * round is given up. */
 static const struct effort {
     int rounds;
     double little_share;
 } efforts[] = {[PLACE_QUICKLY] = {2, 0.1}, [PLACE_WELL] = {6, 0.001}};
 
-/* A byte that comes home through the host costs as much as so many that move within the device: it
- * takes a link twice, and memory is that much faster. */
+/* A byte that returns through the host costs as much as this number of bytes that move within the
+ * device. It crosses the link twice, and device memory is that much faster. */
 #define RETURN_COST 128
 
-enum { FIRST_ACTIONS = 1024 }; /* there is room for; it grows */
+enum { FIRST_ACTIONS = 1024 }; /* allocated at first; the array grows */
 
 struct job {
     const struct decisions *decisions;
     const struct plan_inputs *inputs;
     struct ceilings *ceilings;
-    uint32_t *last_leave; /* [chunk_count] index after the chunk's last departure; 0: none */
-    uint64_t copied;      /* bytes over the link, as decided */
-    uint64_t small_most;  /* bytes of small chunks on the device at once */
+    uint32_t *last_leave; /* [chunk_count] the index after the chunk's last departure; 0 if there is
+                             none */
+    uint64_t copied;      /* bytes that the decisions copy over the link */
+    uint64_t small_most;  /* the most bytes of small chunks on the device at once */
     uint32_t *first;      /* [moment_count + 2] as in a plan */
     uint64_t peak, peak_live;
 };
@@ -128,7 +130,7 @@ void placing_put(struct placing *p, uint32_t chunk, uint64_t address)
     uint64_t bytes = p->arena->slot_bytes[chunk];
     arena_put(p->arena, chunk, address);
     p->live += bytes;
-    /* Here, not only when the operator starts: the chunk may move on before that. */
+    /* Counted here as well as when the operator starts, because the chunk may move before that. */
     p->arena_bytes = MAX(p->arena_bytes, address + bytes + p->non_model);
 }
 
@@ -179,7 +181,7 @@ uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling)
     return address;
 }
 
-/* Whoever stays until the iteration's end is best placed where it began. */
+/* Prefers the chunk's start if it stays until the end of the iteration. */
 static uint64_t choose_address(struct placing *p, const struct job *job, uint32_t index,
                                uint64_t ceiling)
 {
@@ -213,14 +215,14 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
         break;
     case PLAN_WAIT:
         break;
-    case PLAN_MOVE: /* none is decided */
+    case PLAN_MOVE: /* decisions have no moves */
     case PLAN_ACTIONS:
         g_assert_not_reached();
     }
     placing_emit(p, action->kind, chunk, address);
 }
 
-/* Budgets need not be multiples of the alignment, addresses must. */
+/* Addresses are multiples of the alignment, while budgets need not be. */
 static uint64_t ceiling_beside(const struct job *job, uint64_t non_model)
 {
     return (job->inputs->device_budget - non_model) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
@@ -231,7 +233,8 @@ static double cost_of(const struct placing *p)
     return (double)p->moved + RETURN_COST * (double)p->returned;
 }
 
-/* False: given up, because it costs as much as the best one, `least`, already. */
+/* Returns false if the iteration is given up because it already costs as much as `least`, the best
+ * one. */
 static bool place_iteration(struct placing *p, struct job *job, double least)
 {
     uint32_t moments = job->inputs->accesses->moment_count;
@@ -266,7 +269,7 @@ static int lowest_ceiling_first(const void *left, const void *right, void *data)
 
 enum part { HOMED, SMALL, OTHERS, PARTS };
 
-/* One part's chunks from `address` upwards; returns where they end. */
+/* Places one part's chunks from `address` upwards and returns where they end. */
 static uint64_t place_part(struct placing *p, const struct job *job, enum part part,
                            uint64_t address)
 {
@@ -285,8 +288,8 @@ static uint64_t place_part(struct placing *p, const struct job *job, enum part p
     return address;
 }
 
-/* From the bottom: chunks at home on the device, small ones with room for as many as there will be,
- * the others. */
+/* From the bottom up: chunks at home on the device, small chunks with room for the most there will
+ * be, and the others. */
 static void place_start(struct placing *p, const struct job *job)
 {
     p->floor = place_part(p, job, HOMED, 0);
@@ -300,7 +303,7 @@ static void place_start(struct placing *p, const struct job *job)
     place_part(p, job, OTHERS, p->small_end);
 }
 
-/* Puts the chunks at `address` and nowhere else. */
+/* Empties the arena and puts the chunks at `address`. */
 static void place_at(struct placing *p, const uint64_t *address)
 {
     arena_clear(p->arena);
@@ -323,7 +326,8 @@ static void keep(const struct placing *p, const struct job *job, struct addresse
     best->peak_live_device_bytes = job->peak_live;
 }
 
-/* From where the chunks are, and back there; false: given up. */
+/* Places an iteration that begins and ends with the chunks where they are now. Returns false if it
+ * is given up. */
 static bool place_round(struct placing *p, struct job *job, double least)
 {
     size_t addresses = job->inputs->layout->chunk_count * sizeof(uint64_t);
@@ -354,7 +358,8 @@ static void place_rounds(struct placing *p, struct job *job, const struct effort
     }
 }
 
-/* What is small, how much of it there is at once, and when each chunk leaves for the last time. */
+/* Finds which chunks are small, how many bytes of them are there at once, and when each chunk
+ * leaves for the last time. */
 static void survey(struct placing *p, struct job *job)
 {
     const struct decisions *decisions = job->decisions;

@@ -1,4 +1,4 @@
-/* An iteration while its chunks are given addresses: what the steps of chunks/place.c share. */
+/* An iteration while its chunks get addresses. For place.c and place_moves.c alone. */
 #ifndef PSTAR_CHUNKS_PLACE_INTERNAL_H
 #define PSTAR_CHUNKS_PLACE_INTERNAL_H
 
@@ -6,41 +6,44 @@
 #include "chunks/decide.h"
 #include "chunks/plan.h"
 
-/* How far up each chunk may lie without having to make way for non-model data later. */
+/* The highest end that each chunk may have without moving aside for non-model data later. */
 struct ceilings {
-    uint64_t *arrival; /* [actions] of a fetch or an allocation: the lowest address at which
+    uint64_t *arrival; /* [actions] for a fetch or an allocation, the lowest address at which
                           non-model data begins until the chunk leaves */
-    uint64_t *initial; /* [chunk_count] likewise, from the iteration's start */
+    uint64_t *initial; /* [chunk_count] the same from the start of the iteration */
 };
 
-/* Addresses are multiples of LAYOUT_ALIGNMENT below `device_budget`. Time goes round: a chunk that
- * stays at the iteration's end stays into the next. */
+/* The ceilings are multiples of LAYOUT_ALIGNMENT and at most `device_budget`. Time is cyclic. A
+ * chunk that is there at the end of the iteration stays into the next one. */
 struct ceilings *ceilings_new(const struct decisions *decisions, const struct accesses *accesses,
                               uint64_t device_budget);
 void ceilings_free(struct ceilings *ceilings);
 
-/* Holes that are tried where there is room for a chunk in none: each grows both ways. */
+/* The number of holes that are tried if no hole is large enough. Each of them grows in both
+ * directions. */
 enum { PLACING_TRIED = 4 };
 
 struct placing {
     struct arena *arena;
-    struct plan_action *actions; /* [action_room]: action_count so far in this iteration */
+    struct plan_action *actions; /* [action_room] action_count of them in this iteration so far */
     uint32_t action_count, action_room;
-    uint64_t *start;      /* [chunk_count] where each was when the iteration began, and will end */
-    uint64_t *end;        /* [chunk_count] where the iteration had brought it before that */
-    uint64_t *ceiling;    /* [chunk_count] above which it should not lie: struct ceilings */
-    uint64_t floor;       /* below it lie the chunks at home on the device, which never move */
-    uint64_t small;       /* chunks of less bytes keep to themselves, for the holes that they leave
-                             are of no use to others: */
-    uint64_t small_end;   /* from the floor to here, while there is room */
-    uint64_t non_model;   /* extent at the current moment */
-    uint64_t arena_bytes; /* that the iteration has needed so far */
-    uint64_t live;        /* slots on the device */
-    uint64_t moved;       /* bytes, within the device */
-    uint64_t returned;    /* bytes that went to their start through the host */
+    uint64_t *start; /* [chunk_count] where each was at the start of the iteration, and will be at
+                        its end */
+    uint64_t *end;   /* [chunk_count] where each was after the last operator, before it returned to
+                        its start */
+    uint64_t *ceiling;  /* [chunk_count] see struct ceilings */
+    uint64_t floor;     /* the chunks at home on the device lie below it, and never move */
+    uint64_t small;     /* chunks with fewer bytes lie together, because others cannot use the holes
+                           that they leave */
+    uint64_t small_end; /* small chunks lie between the floor and here, as long as they fit */
+    uint64_t non_model; /* extent at the current moment */
+    uint64_t arena_bytes; /* needed by the iteration so far */
+    uint64_t live;        /* bytes of the slots on the device */
+    uint64_t moved;       /* bytes moved within the device */
+    uint64_t returned;    /* bytes that returned to their start through the host */
 
-    /* Scratch of place_moves.c: the holes [chunk_count + 1] of each search; chunks [chunk_count]
-     * that are to move, and where to. */
+    /* Scratch of place_moves.c: [chunk_count + 1] holes for each search, [chunk_count] chunks that
+     * move, and [chunk_count] addresses that they move to. */
     struct arena_hole *holes;
     uint32_t *chunks;
     uint64_t *targets;
@@ -49,22 +52,23 @@ struct placing {
 void placing_put(struct placing *p, uint32_t chunk, uint64_t address);
 void placing_take(struct placing *p, uint32_t chunk);
 void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address);
-/* Moves it in the arena and emits a PLAN_MOVE. */
+/* Moves the chunk in the arena and emits a PLAN_MOVE. */
 void placing_move(struct placing *p, uint32_t chunk, uint64_t address);
 
-/* The best fit for a chunk below `ceiling`: below its own ceiling and among chunks of its kind if
- * there is one; NO_ADDRESS. */
+/* Returns the best fit for a chunk below `ceiling`, or NO_ADDRESS. Prefers addresses below the
+ * chunk's own ceiling and among chunks of its kind. */
 uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling);
 
-/* Moves chunks, as few bytes as a short search finds, until a hole below `ceiling` holds `bytes`;
- * returns where it begins. The holes below the ceiling must hold as much together. */
+/* Moves chunks until a hole below `ceiling` holds `bytes`, and returns where the hole begins. A
+ * short search looks for the fewest bytes to move. The holes below the ceiling must hold `bytes`
+ * together. */
 uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling);
 
-/* Chunks make way for the non-model data above `ceiling`. All must fit below it. */
+/* Moves all chunks below `ceiling`, above which non-model data lies. They must fit there. */
 void placing_clear_above(struct placing *p, uint64_t ceiling);
 
-/* After the last operator: every chunk goes to where it began. Whoever stands in another's way and
- * finds no room within the device leaves through the host and comes back. */
+/* Returns every chunk to its start, after the last operator. A chunk that is in the way of another
+ * and fits nowhere else on the device leaves for the host and comes back. */
 void placing_go_home(struct placing *p, uint64_t ceiling);
 
 #endif

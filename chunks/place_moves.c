@@ -2,27 +2,28 @@
 
 /* ---- room ---- */
 
-/* A hole grows upwards or downwards, chunk by chunk: one that fits into a hole elsewhere goes
- * there, one that does not slides over to the other side of the growing hole, and a hole on the way
- * joins it. */
+/* A hole grows upwards or downwards, chunk by chunk. A chunk that fits into a hole elsewhere goes
+ * there. A chunk that does not slides to the other side of the growing hole. A hole on the way
+ * becomes a part of it. */
 struct growth {
-    uint32_t hole; /* index in the arena */
+    uint32_t hole; /* its index in the arena */
     bool upwards;
-    bool rehouses;            /* false: all slide */
-    uint64_t begin, end;      /* of the hole and all that it has met */
-    uint64_t slid, moved;     /* bytes: of those that slide, of all that move */
-    uint32_t chunk;           /* that it meets next; chunk_count: none */
-    uint32_t next;            /* index of the hole that it meets next */
-    struct arena_hole *holes; /* [hole_count] the arena's below the ceiling, less what is taken;
-                                 those before `first` are left out */
+    bool rehouses;            /* if false, all chunks slide */
+    uint64_t begin, end;      /* of the hole with all that it has met */
+    uint64_t slid, moved;     /* bytes of the chunks that slide, and of all that move */
+    uint32_t chunk;           /* the chunk that it meets next; chunk_count if there is none */
+    uint32_t next;            /* the index of the hole that it meets next */
+    struct arena_hole *holes; /* [hole_count] the arena's holes below the ceiling, without what
+                                 chunks were assigned to; those before `first` are not set */
     uint32_t first, hole_count;
-    uint64_t floor;   /* below it nobody moves, and no hole is used */
+    uint64_t floor;   /* below it no chunk moves and no hole is used */
     uint64_t largest; /* no hole is larger */
-    uint32_t count;   /* chunks that move: where recorded, in p->chunks, where to in p->targets */
+    uint32_t count;   /* of chunks that move; if they are recorded, they are in p->chunks and their
+                         new addresses in p->targets */
     bool records;
 };
 
-/* Holes below the ceiling, cut off there. */
+/* Lists the holes below the ceiling, cut off there. */
 static void list_holes(const struct placing *p, uint64_t ceiling, struct growth *g)
 {
     const struct arena_hole *holes = p->arena->holes;
@@ -38,7 +39,7 @@ static void list_holes(const struct placing *p, uint64_t ceiling, struct growth 
     }
 }
 
-/* The smallest of the holes that holds `bytes`, which it then has taken; NO_ADDRESS. */
+/* Assigns `bytes` to the smallest hole that holds them and returns their address, or NO_ADDRESS. */
 static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
 {
     struct arena_hole *best = NULL;
@@ -57,7 +58,8 @@ static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
     return best->begin - bytes;
 }
 
-/* Takes in the hole at the edge, if there is one; false: somebody was to go into it. */
+/* Absorbs the adjacent hole, if there is one. Returns false if a chunk is already assigned to it.
+ */
 static bool join_next(const struct placing *p, struct growth *g)
 {
     if (g->next < g->first || g->next >= g->hole_count)
@@ -73,7 +75,9 @@ static bool join_next(const struct placing *p, struct growth *g)
     else
         g->begin = left->begin;
     left->begin = left->end;
-    g->next += g->upwards ? 1 : UINT32_MAX; /* below the lowest: beyond all */
+    g->next += g->upwards
+                   ? 1
+                   : UINT32_MAX; /* below the lowest one it becomes UINT32_MAX, beyond all holes */
     return true;
 }
 
@@ -98,7 +102,7 @@ static bool take_chunk(struct placing *p, uint64_t ceiling, struct growth *g)
     return true;
 }
 
-/* One chunk more; false where it cannot. */
+/* Grows by one chunk. Returns false if it cannot. */
 static bool grow(struct placing *p, uint64_t ceiling, struct growth *g)
 {
     return g->chunk != p->arena->chunk_count && take_chunk(p, ceiling, g) && join_next(p, g);
@@ -121,7 +125,7 @@ static void begin_growth(const struct placing *p, uint64_t ceiling, struct growt
     g->holes[g->hole].begin = g->end;
 }
 
-/* The largest holes below the ceiling. */
+/* Chooses the largest holes below the ceiling, and returns how many. */
 static uint32_t choose_holes(const struct placing *p, uint64_t floor, uint64_t ceiling,
                              uint32_t chosen[PLACING_TRIED])
 {
@@ -144,7 +148,8 @@ static uint32_t choose_holes(const struct placing *p, uint64_t floor, uint64_t c
     return count;
 }
 
-/* Until it suffices, or has moved more than `limit`; false where it cannot. */
+/* Grows until the hole suffices, or more than `limit` bytes have moved. Returns false if it cannot
+ * grow. */
 static bool grow_up_to(struct placing *p, uint64_t bytes, uint64_t ceiling, uint64_t limit,
                        struct growth *g)
 {
@@ -154,7 +159,8 @@ static bool grow_up_to(struct placing *p, uint64_t bytes, uint64_t ceiling, uint
     return true;
 }
 
-/* The one that has moved the least so far; `*limit`: what the next one has moved. */
+/* Returns the growth that has moved the fewest bytes so far. *limit becomes what the second one has
+ * moved. */
 static struct growth *find_least(struct growth *growths, uint32_t count, uint64_t *limit)
 {
     struct growth *least = growths;
@@ -170,8 +176,8 @@ static struct growth *find_least(struct growth *growths, uint32_t count, uint64_
     return least;
 }
 
-/* Of the growths of the largest holes the one that moves the fewest bytes, recorded: always the one
- * that has moved the least so far goes on. False: none suffices. */
+/* Finds the growth of one of the largest holes that moves the fewest bytes, and records it. The
+ * growth that has moved the least so far always goes on. Returns false if none suffices. */
 static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, struct growth *best)
 {
     uint64_t floor = bytes < p->small ? p->floor : p->small_end;
@@ -207,7 +213,7 @@ static void rehouse(struct placing *p, const struct growth *g)
             placing_move(p, p->chunks[i], p->targets[i]);
 }
 
-/* The others, nearest first, to where the hole was. Returns where the room begins. */
+/* Slides the other chunks, nearest first, to where the hole was. Returns where the room begins. */
 static uint64_t slide_over(struct placing *p, const struct growth *g)
 {
     uint64_t cursor = g->upwards ? g->begin : g->end;
@@ -226,7 +232,7 @@ uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
 {
     struct growth best;
     if (!find_cheapest(p, bytes, ceiling, &best)) {
-        /* All holes together suffice: the lowest meets them all. */
+        /* All holes together suffice, and the lowest one meets them all. */
         best =
             (struct growth){.upwards = true, .floor = p->floor, .holes = p->holes, .records = true};
         begin_growth(p, ceiling, &best);
@@ -237,8 +243,8 @@ uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
     return slide_over(p, &best);
 }
 
-/* The highest chunks, downwards, until what fits into holes below has left `bytes` between them;
- * false: somebody was to go into a hole that is among them. */
+/* Takes chunks from the highest downwards, until those that fit into holes below have left `bytes`
+ * between the others. Returns false if a chunk was assigned to a hole among them. */
 static bool reach_down(struct placing *p, struct growth *g, uint64_t bytes, uint64_t ceiling)
 {
     list_holes(p, ceiling, g);
@@ -255,8 +261,8 @@ static bool reach_down(struct placing *p, struct growth *g, uint64_t bytes, uint
     return true;
 }
 
-/* Of the highest chunks some go into holes below, the others slide down, and end below the ceiling.
- */
+/* Some of the highest chunks go into holes below. The others slide down until they end below the
+ * ceiling. */
 static void press_below(struct placing *p, uint64_t ceiling)
 {
     struct growth g = {.rehouses = true, .floor = p->floor, .holes = p->holes, .records = true};
@@ -303,7 +309,7 @@ static int lowest_start_first(const void *left, const void *right, void *data)
     return (a > b) - (a < b);
 }
 
-/* Those away from where they began, in the order of these addresses. */
+/* Lists the chunks that are not at their start, in the order of their starts. */
 static GArray *list_away(const struct placing *p)
 {
     GArray *away = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -314,7 +320,7 @@ static GArray *list_away(const struct placing *p)
     return away;
 }
 
-/* Moves what can go straight home; keeps the others in the list. */
+/* Moves the chunks whose start is free, and keeps the others in the list. */
 static void move_straight(struct placing *p, GArray *away)
 {
     uint32_t before;
@@ -340,7 +346,7 @@ static void send_to_host(struct placing *p, uint32_t chunk, GArray *gone)
     g_array_append_val(gone, chunk);
 }
 
-/* A hole for the chunk that is not within [begin, end), where it stands in the way. */
+/* Finds a hole for the chunk outside of [begin, end), where it is in the way. */
 static uint64_t find_aside(const struct placing *p, uint32_t chunk, uint64_t begin, uint64_t end,
                            uint64_t ceiling)
 {
@@ -349,8 +355,7 @@ static uint64_t find_aside(const struct placing *p, uint32_t chunk, uint64_t beg
     return above != NO_ADDRESS ? above : arena_best_fit(p->arena, bytes, p->floor, begin);
 }
 
-/* Whoever stands where the chunk began steps aside; those for whom there is no room go to the host.
- */
+/* Moves the chunks that lie where this chunk began. Those that fit nowhere else go to the host. */
 static void make_way(struct placing *p, uint32_t chunk, uint64_t ceiling, GArray *gone)
 {
     const struct arena *arena = p->arena;
