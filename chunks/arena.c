@@ -111,7 +111,8 @@ void arena_take(struct arena *arena, uint32_t chunk)
     }
 }
 
-/* Down into the hole below, which ends where the chunk begins. `next` is the first hole above. */
+/* Moves the chunk down into the hole that ends where it begins. `next` is the first hole above it.
+ */
 static void slide_down(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
 {
     struct arena_hole *below = &arena->holes[next - 1], *above = below + 1;
@@ -130,7 +131,7 @@ static void slide_down(struct arena *arena, uint32_t chunk, uint64_t address, ui
     arena->address[chunk] = address;
 }
 
-/* Up into the hole `next`, which begins where the chunk ends. */
+/* Moves the chunk up into the hole `next`, which begins where it ends. */
 static void slide_up(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
 {
     struct arena_hole *above = &arena->holes[next];

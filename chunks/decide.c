@@ -1,10 +1,10 @@
 #include "chunks/decide.h"
 
-/* Iterations before the one that becomes the plan. */
+/* Iterations before the one that is recorded. */
 #define SETTLING_ITERATIONS 2
 
 /* Where a chunk is. */
-enum { RUN_ON_HOST, RUN_ON_DEVICE, RUN_AT_HOME /* on the device, for good */ };
+enum { RUN_ON_HOST, RUN_ON_DEVICE, RUN_AT_HOME /* always on the device */ };
 
 struct run {
     const struct accesses *accesses;
@@ -14,23 +14,23 @@ struct run {
     uint64_t *slot_bytes; /* [chunk_count] slots */
     uint8_t *place;       /* [chunk_count] RUN_... */
     uint8_t *pinned;      /* [chunk_count] all 0 between operators */
-    uint8_t *dirty;       /* [chunk_count] the device's copy is newer and alive */
+    uint8_t *dirty;       /* [chunk_count] the device's copy is newer, and alive */
     uint8_t *ahead;       /* [chunk_count] see struct pstar_policy_view */
-    uint32_t *next_use;   /* [chunk_count] likewise */
-    uint64_t *capacity;   /* [moment_count + 1] likewise */
-    uint64_t used;        /* slots on the device of chunks that are not at home there */
+    uint32_t *next_use;   /* [chunk_count] see struct pstar_policy_view */
+    uint64_t *capacity;   /* [moment_count + 1] see struct pstar_policy_view */
+    uint64_t used; /* bytes of the slots of chunks that are on the device but not at home there */
     uint32_t chunk_count, moment, iteration;
     uint32_t incoming; /* see struct pstar_policy_view */
     char *fault;       /* see struct decisions */
 
     uint32_t look_ahead;  /* moments */
-    uint32_t look_aheads; /* so far */
-    uint32_t *seen;       /* [chunk_count] the look-ahead that last met the chunk */
-    uint32_t *window;     /* [window_count] chunks that it has pinned */
+    uint32_t look_aheads; /* look-aheads so far */
+    uint32_t *seen;       /* [chunk_count] the last look-ahead that met the chunk */
+    uint32_t *window;     /* [window_count] chunks that the look-ahead has pinned */
     uint32_t window_count;
 
     struct decisions *record;    /* NULL while settling */
-    struct plan_action *actions; /* the record's, which has room for action_room of them */
+    struct plan_action *actions; /* the record's actions, with room for action_room of them */
     uint32_t action_count, action_room;
 };
 
@@ -51,8 +51,8 @@ static inline void emit(struct run *run, enum plan_action_kind kind, uint32_t ch
         (struct plan_action){.chunk = chunk, .kind = (uint8_t)kind, .address = NO_ADDRESS};
 }
 
-/* Chunks leave and enter the device, which has room for them: the policy hears of it, and the
- * record has it. */
+/* A chunk leaves or enters the device, which has room for it. Tells the policy and writes it to the
+ * record. */
 static void run_leave(struct run *run, uint32_t chunk)
 {
     emit(run, run->dirty[chunk] ? PLAN_WRITE_BACK : PLAN_DROP, chunk);
@@ -77,8 +77,8 @@ static inline bool may_leave(const struct run *run, uint32_t chunk)
     return chunk < run->chunk_count && run->place[chunk] == RUN_ON_DEVICE && !run->pinned[chunk];
 }
 
-/* Policies are plug-ins too: a wrong answer is noted, and the lowest chunk that may leave does.
- * Returns that, or NO_INDEX. */
+/* Notes a wrong answer of the policy, which may be a plug-in. Returns the lowest chunk that may
+ * leave instead, or NO_INDEX. */
 static uint32_t correct(struct run *run, uint32_t victim)
 {
     uint32_t chosen = 0;
@@ -95,8 +95,8 @@ static uint32_t correct(struct run *run, uint32_t victim)
     return chosen;
 }
 
-/* Evicts until the chunk `incoming` (NO_INDEX: nothing) fits into `capacity` beside the others;
- * false when what is left is pinned. */
+/* Evicts until the chunk `incoming` (or nothing, if it is NO_INDEX) fits into `capacity` beside the
+ * others. Returns false if all that is left is pinned. */
 static inline bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
 {
     uint64_t bytes = incoming == NO_INDEX ? 0 : run->slot_bytes[incoming];
@@ -130,7 +130,7 @@ static inline bool are_on_device(const struct run *run, const struct chunk_acces
     return all;
 }
 
-/* The operator's chunks on the device, and room for its non-model data. */
+/* Brings the operator's chunks to the device, and makes room for its non-model data. */
 static inline void serve_on_device(struct run *run, const struct chunk_access *begin,
                                    const struct chunk_access *end)
 {
@@ -149,8 +149,8 @@ static inline void serve_on_device(struct run *run, const struct chunk_access *b
     pin(run, begin, end, 0);
 }
 
-/* The host's copies valid, and the device's gone where the operator writes. A flush of a clean
- * chunk is taken out when the iteration is settled. */
+/* Makes the host's copies valid, and removes the device's if the operator writes. Flushes of clean
+ * chunks are removed later, by decisions_settle. */
 static void serve_on_host(struct run *run, const struct chunk_access *begin,
                           const struct chunk_access *end)
 {
@@ -168,7 +168,7 @@ static void serve_on_host(struct run *run, const struct chunk_access *begin,
     g_assert(made);
 }
 
-/* What an operator on the device leaves behind. */
+/* Updates what is known of the chunks that an operator on the device has used. */
 static inline void account(struct run *run, const struct chunk_access *begin,
                            const struct chunk_access *end)
 {
@@ -186,7 +186,7 @@ static inline void account(struct run *run, const struct chunk_access *begin,
     }
 }
 
-/* Chunks in which nothing is alive any more make room at once: it costs nothing. */
+/* Drops the chunks in which nothing is alive any more. That costs nothing. */
 static inline void drop_dead(struct run *run, const struct chunk_access *begin,
                              const struct chunk_access *end)
 {
@@ -197,8 +197,8 @@ static inline void drop_dead(struct run *run, const struct chunk_access *begin,
 
 /* ---- look-ahead ---- */
 
-/* Fetches what a later moment needs into the room that the moments until then leave; false: no more
- * room. */
+/* Fetches what a later moment needs into the room that all moments until then leave. Returns false
+ * if there is no more room. */
 static bool look_at(struct run *run, uint32_t moment, uint64_t capacity)
 {
     const struct accesses *accesses = run->accesses;
@@ -232,7 +232,8 @@ static void look_ahead(struct run *run)
     }
 }
 
-/* What it meets is pinned until its end, and what the operator uses, if that is on the device. */
+/* Fetches ahead. Meanwhile the chunks of the window are pinned, and those of the operator if it
+ * runs on the device. */
 static void prefetch(struct run *run, const struct chunk_access *begin,
                      const struct chunk_access *end, bool on_host)
 {
@@ -248,7 +249,7 @@ static void prefetch(struct run *run, const struct chunk_access *begin,
 
 /* ---- the iteration ---- */
 
-/* Of the current moment; at its end the next one has begun. */
+/* Runs the operator of the current moment and goes on to the next moment. */
 static inline void run_operator(struct run *run, const struct chunk_access *begin,
                                 const struct chunk_access *end)
 {
@@ -267,8 +268,8 @@ static inline void run_operator(struct run *run, const struct chunk_access *begi
     drop_dead(run, begin, end);
 }
 
-/* All operators of one iteration. Writes the record's actions and, but for the last one, its
- * `first`. */
+/* Runs all operators of one iteration. Writes the record's actions, and its `first` except for the
+ * last entry. */
 static void run_operators(struct run *run)
 {
     const uint32_t *first = run->accesses->first;
@@ -277,7 +278,7 @@ static void run_operators(struct run *run)
         run_operator(run, items + first[run->moment], items + first[run->moment + 1]);
 }
 
-/* Back to the chunks that the iteration began with. */
+/* Brings back the chunks that the iteration began with. */
 static void close_iteration(struct run *run)
 {
     struct decisions *record = run->record;
@@ -311,10 +312,10 @@ static void run_iteration(struct run *run)
 struct settling {
     struct decisions *decisions;
     const struct accesses *accesses;
-    uint8_t *dirty; /* [chunk_count] the device's copy is newer and alive */
+    uint8_t *dirty; /* [chunk_count] the device's copy is newer, and alive */
 };
 
-/* Returns whether the action does anything. */
+/* Updates what is dirty, and returns whether the action does anything. */
 static bool settle_action(struct settling *s, struct plan_action *action)
 {
     uint8_t *dirty = &s->dirty[action->chunk], was_dirty = *dirty;
@@ -337,8 +338,8 @@ static void settle_operator(struct settling *s, uint32_t moment)
     }
 }
 
-/* One pass over the iteration, from what is dirty now. The first only finds what is dirty at the
- * end. */
+/* Goes over the iteration once, from what is dirty now. The first pass only finds what is dirty at
+ * the end. */
 static void settle_pass(struct settling *s, bool rewrite)
 {
     struct decisions *d = s->decisions;
@@ -362,9 +363,9 @@ static void settle_pass(struct settling *s, bool rewrite)
     }
 }
 
-/* What is dirty at the start of the steady iteration is what the same iteration leaves dirty. The
- * first pass starts clean and finds it: a chunk that stays throughout keeps its state, one that
- * leaves forgets it. */
+/* At the start of an iteration in the steady state, those chunks are dirty that the iteration
+ * leaves dirty. The first pass starts with clean chunks and finds them, because a chunk's state at
+ * the end depends on its state at the start only if it never leaves. */
 void decisions_settle(struct decisions *decisions, const struct accesses *accesses)
 {
     g_autofree uint8_t *dirty = g_new0(uint8_t, accesses->chunk_count);
@@ -391,7 +392,7 @@ static void open_view(struct run *run)
     run->policy = run->ops->open(&run->view);
 }
 
-/* Bytes that the moment's operator needs of the policy's chunks at once. */
+/* Bytes of the policy's chunks that the moment's operator needs at once. */
 static uint64_t needed_at(const struct run *run, uint32_t moment)
 {
     const struct accesses *accesses = run->accesses;
@@ -412,7 +413,7 @@ static void set_capacity(struct run *run, const struct plan_inputs *inputs, uint
         uint64_t most = of_others - run->accesses->non_model[m];
         run->capacity[m] = MAX(most - MIN(most, spare_bytes), needed_at(run, m));
     }
-    run->capacity[moments] = run->capacity[moments - 1]; /* after the last operator as at it */
+    run->capacity[moments] = run->capacity[moments - 1]; /* the same after the last operator */
 }
 
 static void open_run(struct run *run, const struct plan_inputs *inputs,

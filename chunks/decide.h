@@ -1,5 +1,5 @@
-/* Which chunks come, go and stay: an eviction policy over one iteration's accesses, by place in the
- * trace and by bytes alone. Addresses come afterwards (chunks/place.h). */
+/* Decides which chunks come, go and stay. An eviction policy runs over one iteration's accesses,
+ * and sees places in the trace and bytes alone. Addresses come afterwards (chunks/place.h). */
 #ifndef PSTAR_CHUNKS_DECIDE_H
 #define PSTAR_CHUNKS_DECIDE_H
 
@@ -7,11 +7,11 @@
 #include "chunks/plan.h"
 #include "policies/policy.h"
 
-/* What is planned for. All of it outlives what is made from it. */
+/* What the steps from decisions to a plan read. The structs outlive what is made from them. */
 struct plan_inputs {
     const struct trace *trace;
     const struct layout *layout;
-    const struct accesses *accesses; /* of the trace, through the layout */
+    const struct accesses *accesses; /* made of the trace and the layout */
     const struct homes *homes;
     uint64_t device_budget; /* bytes, for chunks and non-model data together */
     uint64_t host_budget;   /* bytes; UINT64_MAX means unlimited */
@@ -25,10 +25,11 @@ struct decide_options {
 
 struct decisions {
     uint32_t moment_count;
-    uint8_t *initial; /* [chunk_count] nonzero: on the device at the start of every iteration */
+    uint8_t *initial; /* [chunk_count] nonzero if the chunk is on the device at the start of every
+                         iteration */
     uint32_t *first;  /* [moment_count + 2] into actions, as in a plan */
-    GArray *actions;  /* struct plan_action, addresses NO_ADDRESS; no moves */
-    char *fault;      /* an answer of the policy that broke its contract; NULL: none did */
+    GArray *actions;  /* struct plan_action, without addresses (NO_ADDRESS) and without moves */
+    char *fault;      /* says which answer of the policy broke its contract; NULL if none did */
 };
 
 /* Returns the least device budget with which decide() works: every operator finds its chunks there,
@@ -36,15 +37,16 @@ struct decisions {
  * needs it. */
 uint64_t decide_least_bytes(const struct plan_inputs *inputs, uint32_t *moment);
 
-/* The device's budget must be at least decide_least_bytes. The policy runs through two iterations
- * to settle; the third is recorded, and closed: it ends with the chunks it began with. */
+/* Runs the policy. The device's budget must be at least decide_least_bytes. The policy runs through
+ * two iterations to settle. The third one is recorded, and ends with the chunks that it began with.
+ * The caller frees the result. */
 struct decisions *decide(const struct plan_inputs *inputs, const struct decide_options *options);
 
-/* Gives each departure of the schedule its kind, a write-back of what is dirty and a drop of what
- * is not, and takes out flushes of clean chunks. */
+/* Makes each departure a write-back if the chunk is dirty and a drop if it is not, and removes
+ * flushes of clean chunks. */
 void decisions_settle(struct decisions *decisions, const struct accesses *accesses);
 
-/* Of nothing: no chunk on the device, no action. */
+/* Returns decisions without any action, and with no chunk on the device. */
 struct decisions *decisions_new(const struct accesses *accesses);
 void decisions_free(struct decisions *decisions);
 

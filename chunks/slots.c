@@ -1,23 +1,23 @@
 #include "chunks/slots.h"
 
-/* A chunk is small below this share of the largest. */
+/* Chunks below this share of the largest are small. */
 #define SMALL_SHARE 64
 
-/* Waste is below this share of the chunks that are rounded. */
+/* Rounding may waste this share of the bytes of the chunks that are rounded. */
 #define WASTE_SHARE 256
 
-/* What a grain may exceed its divisor by, so that a sum of tensors which is a little larger than a
- * multiple finds room in it: a quarter of the waste. */
+/* A grain may be wider than the divided size by this share, a quarter of the waste, so that chunks
+ * which are a little larger than a multiple fit too. */
 #define MARGIN_SHARE (4 * WASTE_SHARE)
 
 enum {
-    DIVISORS = 256, /* a size is divided by at most */
-    HEAVIEST = 4    /* sizes that are divided: those that have the most bytes */
+    DIVISORS = 256, /* the largest number that a size is divided by */
+    HEAVIEST = 4    /* how many sizes are divided, those with the most bytes in all */
 };
 
 /* Chunks of one size. */
 struct size {
-    uint64_t bytes, all; /* of one, of all of them */
+    uint64_t bytes, all; /* of one chunk, and of all of them */
 };
 
 static int by_bytes(const void *left, const void *right)
@@ -32,7 +32,8 @@ static int heaviest_first(const void *left, const void *right)
     return a->all != b->all ? (a->all < b->all) - (a->all > b->all) : by_bytes(left, right);
 }
 
-/* The sizes of chunks with at least `least` and less than `most` bytes, the heaviest first. */
+/* Lists the sizes of chunks with at least `least` and less than `most` bytes. Those with the most
+ * bytes in all come first. */
 static GArray *list_sizes(const struct layout *layout, uint64_t least, uint64_t most)
 {
     GArray *sizes = g_array_new(FALSE, FALSE, sizeof(struct size));
@@ -70,8 +71,8 @@ static bool wastes_little(const GArray *sizes, uint64_t grain, uint64_t limit)
     return waste <= limit;
 }
 
-/* For chunks with at least `least` and less than `most` bytes; LAYOUT_ALIGNMENT where no larger one
- * wastes little. */
+/* Returns the grain for chunks with at least `least` and less than `most` bytes; LAYOUT_ALIGNMENT
+ * if every larger one wastes too much. */
 static uint64_t choose_grain(const struct layout *layout, uint64_t least, uint64_t most)
 {
     g_autoptr(GArray) sizes = list_sizes(layout, least, most);
