@@ -2,11 +2,11 @@
 
 #include "chunks/packing.h"
 
-/* Where the longest-lived first leaves holes at the peak, a search is worth a second at most: the
- * more buffers, the longer takes each placement that it tries. */
+/* If placing the longest-lived first leaves holes at the peak, a search may take about a second.
+ * The more buffers there are, the longer each placement that it tries takes. */
 enum { BUFFERS_SEARCHED = 2000, BUFFERS_TIMES_TRIED = 10000000 };
 
-/* A buffer while offsets are given out. */
+/* A buffer while offsets are assigned. */
 struct lifetime {
     uint32_t buffer, first, last;
     uint64_t bytes;
@@ -23,9 +23,10 @@ static int longest_first(const void *left, const void *right)
     return a->buffer < b->buffer ? -1 : 1;
 }
 
-/* Those already placed, by time: a buffer stands in every block of moments that it lives in. */
+/* The placed buffers by time. A buffer is in every block of moments during which it lives. */
 struct blocks {
-    uint32_t *of; /* [moment_count] ascending, so that equally many buffers begin in each */
+    uint32_t *of; /* [moment_count] the block of each moment; ascending, so that about the same
+                     number of buffers begins in each block */
     uint32_t count;
     GArray **placed; /* [count] struct placed, by offset */
 };
@@ -63,7 +64,7 @@ static void blocks_clear(struct blocks *blocks)
     g_free(blocks->of);
 }
 
-/* Behind all that lies no higher. */
+/* Returns the position behind all that lie at or below `offset`. */
 static guint place_of(const GArray *placed, uint64_t offset)
 {
     guint low = 0, high = placed->len;
@@ -85,9 +86,8 @@ static void blocks_add(struct blocks *blocks, const struct placed *new)
     }
 }
 
-/* The next of a block, from `*at` on, that begins at a moment from `from` to `to` and lives at
- * `to`;
- * `*at` is then behind it. NULL: there is none. */
+/* Returns the next buffer of a block, from *at on, that begins at a moment from `from` to `to` and
+ * lives at `to`, or NULL. Moves *at behind it. */
 static const struct placed *next_alive(const GArray *placed, uint32_t from, uint32_t to, guint *at)
 {
     const struct placed *all = (const struct placed *)(const void *)placed->data;
@@ -99,8 +99,8 @@ static const struct placed *next_alive(const GArray *placed, uint32_t from, uint
     return NULL;
 }
 
-/* All that is placed lives at least as long as `life`: what lives beside it lives at its first
- * moment, or begins later and lives at its last. Two blocks hold all of that, by offset. */
+/* All placed buffers live at least as long as `life`. So those alive with it live at its first
+ * moment, or begin later and live at its last. Two blocks hold all of these, by offset. */
 static uint64_t lowest_free_offset(const struct blocks *blocks, const struct lifetime *life)
 {
     const GArray *begin = blocks->placed[blocks->of[life->first]];
@@ -193,7 +193,7 @@ static struct non_model *place_all(const struct trace *trace)
     return result;
 }
 
-/* Buffers that chunks hold lie where their chunks do. */
+/* Places the buffers that no chunk holds. */
 static struct non_model *place_others(const struct trace *trace, const uint8_t *held)
 {
     g_autofree struct trace_buffer *others = g_new(struct trace_buffer, trace->buffer_count);

@@ -14,7 +14,7 @@ struct event {
     bool begins;
 };
 
-/* Ends before begins: lifetimes are half open. */
+/* Ends come before begins, because lifetimes are half open. */
 static int by_time(const void *left, const void *right)
 {
     const struct event *a = left, *b = right;
@@ -50,7 +50,7 @@ static struct packing_sections *packing_sections_new(const struct packing_item *
 {
     struct packing_sections *sections = g_new0(struct packing_sections, 1);
     g_autofree struct event *events = count ? sort_events(items, count) : NULL;
-    bool grown = false; /* since the section began */
+    bool grown = false; /* whether an item began since the section did */
 
     sections->from = g_new(uint32_t, count);
     sections->to = g_new(uint32_t, count);
@@ -79,17 +79,18 @@ static void packing_sections_free(struct packing_sections *sections)
 
 /* ---- order ---- */
 
-/* In which order items are tried. No order is good for all inputs, so a search that takes long is
- * given up and begun again with another. */
+/* The order in which items are tried. No order is good for all inputs, so a search that takes long
+ * is given up and begins again with another order. */
 enum packing_order {
-    PACKING_BY_LOAD,       /* greatest load during its life, then lifetime, then bytes x lifetime */
+    PACKING_BY_LOAD, /* greatest load during the item's life, then lifetime, then bytes x lifetime
+                      */
     PACKING_BY_COLLISIONS, /* bytes x sections, then sections */
     PACKING_ORDERS
 };
 
 enum { KEYS = 3 };
 
-/* Greater keys first; bytes x time exceeds 64 bits. */
+/* Greater keys come first. They are doubles because bytes x time exceeds 64 bits. */
 struct ranked {
     uint32_t item;
     uint64_t failures;
@@ -129,8 +130,8 @@ static struct ranked describe(const struct packing_item *item, uint32_t index,
     return ranked;
 }
 
-/* Fills rank [count], 0 first. Items alive in the section of the most failures come first, before
- * those of the next; the order decides among them. */
+/* Sets rank [count]; rank 0 comes first. Items alive in the section with the most failures come
+ * first, then those of the next section. The order decides among equals. */
 static void packing_rank(const struct packing_item *items, uint32_t count,
                          const struct packing_sections *sections, enum packing_order order,
                          const uint64_t *failures, uint32_t *rank)
@@ -146,11 +147,11 @@ static void packing_rank(const struct packing_item *items, uint32_t count,
 
 /* ---- searches ---- */
 
-/* Placements that the first searches try at least, and the share by which each round of all orders
- * tries more than the one before. */
+/* The first searches try at least FIRST_NODES placements. Each round of all orders tries a
+ * GROWTH-th more than the round before. */
 enum { FIRST_NODES = 3000, GROWTH = 4 };
 
-/* Extents that packing_shrink tries. */
+/* The number of extents that packing_shrink tries. */
 enum { STEPS = 8 };
 
 struct packer {
@@ -188,7 +189,7 @@ static uint64_t greatest_load(const struct packing_sections *sections)
     return load;
 }
 
-/* What failed lately counts more than what failed long ago. */
+/* Recent failures count more than old ones. */
 static void fade(struct packer *packer, enum packing_order order)
 {
     for (uint32_t s = 0; s < packer->sections->count; s++)
@@ -202,7 +203,7 @@ static void forget(struct packer *packer)
             packer->failures[order][s] = 0;
 }
 
-/* Restarts, each with the sections first in which earlier ones failed. */
+/* Restarts the search. Each time, the sections in which earlier searches failed come first. */
 static enum packing_outcome fit(struct packer *packer, uint64_t capacity, uint64_t *nodes,
                                 uint64_t *offset)
 {
@@ -277,8 +278,8 @@ bool packing_is_apart(const struct packing_item *items, uint32_t count, const ui
     return true;
 }
 
-/* The bound first, with half of the nodes; then by halves between what was not found and what was.
- */
+/* Tries the lower bound first, with half of the nodes, and then bisects between the extents that
+ * were not found and those that were. */
 struct packing_figures packing_shrink(const struct packing_item *items, uint32_t count,
                                       uint64_t nodes, uint64_t *offset)
 {

@@ -1,6 +1,7 @@
-/* Static memory allocation: items whose lifetimes are known beforehand get fixed offsets in one
- * arena, so that items alive at the same time never overlap. NP-hard; docs/planner.md has how it is
- * searched. Everything here is deterministic: effort is counted in nodes, never in seconds. */
+/* Static memory allocation. Items whose lifetimes are known beforehand get fixed offsets in one
+ * arena, so that items alive at the same time never overlap. That is NP-hard; docs/planner.md
+ * describes the search. It is deterministic, because effort is counted in nodes, never in seconds.
+ */
 #ifndef PSTAR_CHUNKS_PACKING_H
 #define PSTAR_CHUNKS_PACKING_H
 
@@ -14,34 +15,35 @@ struct packing_item {
 
 enum packing_outcome {
     PACKING_FOUND,
-    PACKING_IMPOSSIBLE, /* proven: there are no such offsets */
+    PACKING_IMPOSSIBLE, /* there are no such offsets, which is proven */
     PACKING_UNDECIDED,  /* the nodes ran out */
 };
 
-/* Greatest sum of bytes alive at once: the least that any placement needs. */
+/* Returns the greatest sum of bytes alive at once, which is the least that any placement needs. */
 uint64_t packing_load(const struct packing_item *items, uint32_t count);
 
-/* Where the highest item ends; 0 of none. */
+/* Returns where the highest item ends; 0 if there are none. */
 uint64_t packing_extent(const struct packing_item *items, uint32_t count, const uint64_t *offset);
 
-/* True where no two items that are alive at once overlap; otherwise sets *one and *other (either
- * may be NULL) to two that do. */
+/* Returns true if no two items that are alive at once overlap. Otherwise sets *one and *other,
+ * either of which may be NULL, to two items that do. */
 bool packing_is_apart(const struct packing_item *items, uint32_t count, const uint64_t *offset,
                       uint32_t *one, uint32_t *other);
 
-/* Looks for offsets [count] with which everything ends at or below `capacity`, and fills them where
- * it returns PACKING_FOUND. Tries at most `*nodes` placements, and sets *nodes to those tried. */
+/* Looks for offsets [count] with which all items end at or below `capacity`, and sets them if it
+ * returns PACKING_FOUND. Tries at most *nodes placements, and sets *nodes to the number tried. */
 enum packing_outcome packing_fit(const struct packing_item *items, uint32_t count,
                                  uint64_t capacity, uint64_t *nodes, uint64_t *offset);
 
 struct packing_figures {
     uint64_t extent;      /* of the offsets */
-    uint64_t lower_bound; /* no placement has a smaller extent; equal to it: proven best */
+    uint64_t lower_bound; /* no placement has a smaller extent; if both are equal, the placement is
+                             proven best */
     uint64_t nodes;       /* placements tried */
 };
 
-/* Replaces the offsets [count] of a placement whose items are apart by those of the least extent
- * that it finds with about `nodes` placements; they stay as they are where it finds no smaller. */
+/* Replaces the offsets [count] of a valid placement by those of the least extent that about `nodes`
+ * tried placements find. They stay as they are if none is smaller. */
 struct packing_figures packing_shrink(const struct packing_item *items, uint32_t count,
                                       uint64_t nodes, uint64_t *offset);
 

@@ -1,6 +1,6 @@
-/* Offsets are given out from low to high. Only canonical placements are looked at: no item could be
- * moved down alone, so each begins at 0 or where another ends. If there is any placement, the one
- * with the least sum of offsets is canonical, and each cut below keeps it. */
+/* Offsets are assigned from low to high. The search looks at canonical placements only, in which no
+ * item could move down alone, so that each begins at 0 or where another ends. If there is any
+ * placement, the one with the least sum of offsets is canonical, and every cut below keeps it. */
 #include "chunks/packing_search.h"
 
 #include "traces/ids.h"
@@ -9,15 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A node is a set of items without offsets, connected by their lifetimes, and the place (offset and
- * rank) of the last item that got one: all that follow come after it in that order. */
+/* A node of the search is a set of items without offsets, connected by their lifetimes, and the
+ * place (offset and rank) of the last item that got an offset. All items that follow come after
+ * that place. */
 
 struct packing_node_item {
     uint64_t bytes;
-    uint64_t base; /* end of the highest placed item that is alive with it */
-    uint64_t low;  /* no canonical placement below this node has it lower */
+    uint64_t base; /* the end of the highest placed item that is alive with it */
+    uint64_t low;  /* no canonical placement below this node has the item lower */
     uint32_t from, to, rank;
-    uint32_t twin; /* the next lower rank of equal lifetime and bytes: goes below it */
+    uint32_t twin; /* the item of equal lifetime and bytes with the next lower rank, which goes
+                      below it */
     bool placed;
 };
 
@@ -26,7 +28,7 @@ struct packing_place {
     uint32_t rank;
 };
 
-/* A part of `active`. */
+/* A range of `active`. */
 struct packing_span {
     uint32_t begin, end;
 };
@@ -35,7 +37,7 @@ struct packing_change {
     uint64_t *where, before;
 };
 
-/* The two lowest of a section's lows, and whose the lowest is. */
+/* The two lowest values of `low` in a section, and the item that has the lowest. */
 struct packing_lowest {
     uint64_t first, second;
     uint32_t item;
@@ -51,10 +53,10 @@ struct packing_search {
     uint32_t *moved;              /* [count] scratch of split */
     uint64_t *sum;                /* [sections] scratch */
     struct packing_lowest *least; /* [sections] scratch */
-    int32_t *crossing;            /* [sections] scratch, as the next two */
+    int32_t *crossing;            /* [sections] scratch, like the next two */
     uint32_t *part, *part_items;
-    GArray *changes;    /* struct packing_change, to be undone */
-    GArray *candidates; /* uint32_t, a stack over the nodes */
+    GArray *changes;    /* struct packing_change, which undo reverts */
+    GArray *candidates; /* uint32_t, a stack shared by the nodes */
 };
 
 static inline struct packing_node_item *packing_item_at(const struct packing_search *s,
@@ -63,7 +65,8 @@ static inline struct packing_node_item *packing_item_at(const struct packing_sea
     return &s->items[s->active[index]];
 }
 
-/* It could have begun at its base, and others were preferred: something will lie below it. */
+/* Whether the item could have begun at its base, but others were preferred. Then something will lie
+ * below it. */
 static inline bool packing_is_passed(const struct packing_node_item *item,
                                      struct packing_place last)
 {
@@ -85,8 +88,8 @@ static void set(struct packing_search *s, uint64_t *where, uint64_t value)
     *where = value;
 }
 
-/* Gives the item at `index` of `active` its base for an offset, and takes it from the span's
- * beginning. */
+/* Assigns its base as offset to the item at `index` of `active`, and removes the item from the
+ * beginning of the span. */
 static void packing_put(struct packing_search *s, struct packing_span *span, uint32_t index)
 {
     uint32_t chosen = s->active[index];
@@ -147,7 +150,7 @@ static bool raise_by_support(struct packing_search *s, struct packing_span span,
     return raised;
 }
 
-/* By insertion: the order has changed little since the parent's node. */
+/* Sorts by insertion, because the order has changed little since the parent node. */
 static void sort_by_low(struct packing_search *s, struct packing_span span)
 {
     for (uint32_t i = span.begin + 1; i < span.end; i++) {
@@ -172,8 +175,8 @@ static bool refuse(struct packing_search *s, const struct packing_node_item *ite
     return false;
 }
 
-/* In every section and for every level, what cannot begin lower must fit above it: the bound of one
- * machine with release dates, which is exact for a section by itself. */
+/* In every section and above every level, the items that cannot begin lower must fit. This is the
+ * bound of one machine with release dates, which is exact for a single section. */
 static bool has_room(struct packing_search *s, struct packing_span span)
 {
     for (uint32_t i = span.begin; i < span.end; i++)
@@ -192,7 +195,7 @@ static bool has_room(struct packing_search *s, struct packing_span span)
     return true;
 }
 
-/* The span is sorted by low. */
+/* The span must be sorted by `low`. */
 static void find_lowest(struct packing_search *s, struct packing_span span)
 {
     for (uint32_t i = span.begin; i < span.end; i++)
@@ -210,7 +213,7 @@ static void find_lowest(struct packing_search *s, struct packing_span span)
     }
 }
 
-/* Wherever the others go, it could lie at its base. */
+/* Whether the item could lie at its base wherever the others go. */
 static bool is_free(const struct packing_search *s, uint32_t index)
 {
     const struct packing_node_item *item = &s->items[index];
@@ -224,8 +227,8 @@ static bool is_free(const struct packing_search *s, uint32_t index)
     return true;
 }
 
-/* Free items get their offset without a choice. One that was passed shows that the node has no
- * canonical placement: it could always be moved down. */
+/* Assigns offsets to free items, which need no choice. A free item that was passed shows that the
+ * node has no canonical placement, because it could always move down. */
 static bool settle(struct packing_search *s, struct packing_span *span, struct packing_place last,
                    bool *settled)
 {
@@ -242,8 +245,8 @@ static bool settle(struct packing_search *s, struct packing_span *span, struct p
     return true;
 }
 
-/* Raises lows, and takes from the span what gets its offset without a choice. False: there is no
- * canonical placement below this node. */
+/* Raises the values of `low`, and removes from the span the items whose offsets need no choice.
+ * Returns false if there is no canonical placement below this node. */
 static bool packing_tighten(struct packing_search *s, struct packing_span *span,
                             struct packing_place last)
 {
@@ -287,7 +290,8 @@ static int by_base(const void *left, const void *right, void *data)
     return a->rank < b->rank ? -1 : 1;
 }
 
-/* Those that could be next, onto the stack: none that would leave room for another below it. */
+/* Pushes the items that could be next. Leaves out those that would leave room for another item
+ * below them. */
 static void find_candidates(struct packing_search *s, struct packing_span span,
                             struct packing_place last)
 {
@@ -341,11 +345,11 @@ static enum packing_outcome branch(struct packing_search *s, struct packing_span
     return outcome;
 }
 
-/* Numbers the parts that no lifetime connects, section by section; returns how many. */
+/* Numbers the parts that no lifetime connects, section by section, and returns their number. */
 static uint32_t number_parts(struct packing_search *s, struct packing_span span)
 {
     uint32_t first = NO_INDEX, end = 0, parts = 0;
-    int32_t crossing = 0; /* lifetimes that go on after the section */
+    int32_t crossing = 0; /* lifetimes that continue after the section */
 
     for (uint32_t i = span.begin; i < span.end; i++) {
         first = MIN(first, packing_item_at(s, i)->from);
@@ -364,7 +368,8 @@ static uint32_t number_parts(struct packing_search *s, struct packing_span span)
     return parts;
 }
 
-/* Moves the part of fewest items, which fails soonest, to the span's beginning; returns its end. */
+/* Moves the part with the fewest items, which fails soonest, to the beginning of the span, and
+ * returns its end. */
 static uint32_t split(struct packing_search *s, struct packing_span span)
 {
     uint32_t parts = number_parts(s, span), least = 0, here = span.begin, later = 0;
@@ -386,7 +391,7 @@ static uint32_t split(struct packing_search *s, struct packing_span span)
     return here;
 }
 
-/* The parts do not hinder each other; one without a placement is enough to give up. */
+/* The parts are independent. One without a placement is enough to give up. */
 static enum packing_outcome descend(struct packing_search *s, struct packing_span span,
                                     struct packing_place last)
 {
