@@ -9,7 +9,7 @@
 
 /* Goes backwards through two iterations, so that the ceilings of the first one know what the second
  * one needs. */
-struct search {
+struct ceiling_search {
     const uint64_t *non_model; /* [moment_count] */
     uint64_t budget;
     uint32_t moment_count;
@@ -19,7 +19,7 @@ struct search {
     uint32_t *leave; /* [chunk_count] the moment of its next departure; NO_INDEX if there is none */
 };
 
-static void step_back(struct search *s, uint32_t moment)
+static void step_back(struct ceiling_search *s, uint32_t moment)
 {
     uint64_t bytes = s->non_model[moment % s->moment_count];
     while (s->count && s->non_model[s->maxima[s->count - 1] % s->moment_count] <= bytes)
@@ -28,7 +28,7 @@ static void step_back(struct search *s, uint32_t moment)
 }
 
 /* Returns the ceiling that holds from now until `end`. */
-static uint64_t lowest_ceiling(const struct search *s, uint32_t end)
+static uint64_t lowest_ceiling(const struct ceiling_search *s, uint32_t end)
 {
     uint32_t low = 0, high = s->count;
     while (low < high) {
@@ -43,8 +43,8 @@ static uint64_t lowest_ceiling(const struct search *s, uint32_t end)
 }
 
 /* If `arrival` is NULL, only finds what comes after the iteration before. */
-static void go_back_through(struct search *s, const struct decisions *decisions, uint32_t base,
-                            uint64_t *arrival)
+static void go_back_through(struct ceiling_search *s, const struct decisions *decisions,
+                            uint32_t base, uint64_t *arrival)
 {
     for (uint32_t m = s->moment_count + 1; m-- > 0;) {
         if (m < s->moment_count)
@@ -67,11 +67,11 @@ struct ceilings *ceilings_new(const struct decisions *decisions, const struct ac
     struct ceilings *ceilings = g_new(struct ceilings, 1);
     g_autofree uint32_t *maxima = g_new(uint32_t, 2 * (size_t)moments);
     g_autofree uint32_t *leave = g_new(uint32_t, chunks);
-    struct search search = {.non_model = accesses->non_model,
-                            .budget = device_budget,
-                            .moment_count = moments,
-                            .maxima = maxima,
-                            .leave = leave};
+    struct ceiling_search search = {.non_model = accesses->non_model,
+                                    .budget = device_budget,
+                                    .moment_count = moments,
+                                    .maxima = maxima,
+                                    .leave = leave};
 
     ceilings->arrival = g_new(uint64_t, decisions->actions->len);
     ceilings->initial = g_new(uint64_t, chunks);

@@ -3,7 +3,7 @@
 #include <string.h>
 
 /* A free range with work pending on it. */
-struct range {
+struct pending_range {
     uint64_t begin;
     struct mover_after after;
 };
@@ -20,8 +20,8 @@ struct address_map {
     struct entry *entries; /* [room]: [0, below) and [above, room) */
     uint32_t below, above; /* the gap is between */
     uint32_t room;
-    struct range *ranges; /* [room] */
-    uint32_t *unused;     /* [room] ranges of no entry, as many as the gap is wide */
+    struct pending_range *ranges; /* [room] */
+    uint32_t *unused;             /* [room] ranges of no entry, as many as the gap is wide */
 };
 
 enum { FIRST_ROOM = 64 };
@@ -35,7 +35,7 @@ struct address_map *address_map_new(void)
 {
     struct address_map *map = g_new(struct address_map, 1);
     *map = (struct address_map){.entries = g_new(struct entry, FIRST_ROOM),
-                                .ranges = g_new(struct range, FIRST_ROOM),
+                                .ranges = g_new(struct pending_range, FIRST_ROOM),
                                 .unused = g_new(uint32_t, FIRST_ROOM),
                                 .above = FIRST_ROOM,
                                 .room = FIRST_ROOM};
@@ -89,7 +89,7 @@ static void widen_gap(struct address_map *map)
 {
     uint32_t tail = map->room - map->above, room = 2 * map->room;
     map->entries = g_renew(struct entry, map->entries, room);
-    map->ranges = g_renew(struct range, map->ranges, room);
+    map->ranges = g_renew(struct pending_range, map->ranges, room);
     map->unused = g_renew(uint32_t, map->unused, room);
     memmove(map->entries + room - tail, map->entries + map->above, tail * sizeof *map->entries);
     for (uint32_t i = 0; i < map->room; i++)
@@ -108,7 +108,7 @@ void address_map_release(struct address_map *map, uint64_t begin, uint64_t end,
         widen_gap(map);
     g_assert(map->above == map->room || map->ranges[map->entries[map->above].range].begin >= end);
     uint32_t range = map->unused[gap(map) - 1];
-    map->ranges[range] = (struct range){begin, *after};
+    map->ranges[range] = (struct pending_range){begin, *after};
     map->entries[map->below++] = (struct entry){end, range};
 }
 
@@ -118,7 +118,7 @@ void address_map_take(struct address_map *map, uint64_t begin, uint64_t end,
     move_gap(map, begin);
     while (map->above < map->room) {
         const struct entry entry = map->entries[map->above];
-        const struct range range = map->ranges[entry.range];
+        const struct pending_range range = map->ranges[entry.range];
         if (range.begin >= end)
             break;
         mover_after_merge(after, &range.after);
