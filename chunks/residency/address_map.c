@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A free range with work pending on it. */
+/* A free range on which work is pending. */
 struct pending_range {
     uint64_t begin;
     struct mover_after after;
@@ -13,15 +13,15 @@ struct entry {
     uint32_t range; /* index */
 };
 
-/* Entries ascend, their ranges never overlap, and there is a gap among them where the last change
- * was: chunks that slide one after the other change the map along their way. Ranges stay where they
- * are, because they are large. */
+/* Entries ascend, and their ranges never overlap. A gap among them lies where the last change was,
+ * because chunks that slide one after another change neighbouring entries. Ranges are large, so
+ * they stay where they are in memory. */
 struct address_map {
-    struct entry *entries; /* [room]: [0, below) and [above, room) */
-    uint32_t below, above; /* the gap is between */
+    struct entry *entries; /* [room] used are [0, below) and [above, room) */
+    uint32_t below, above; /* the gap is between these */
     uint32_t room;
     struct pending_range *ranges; /* [room] */
-    uint32_t *unused;             /* [room] ranges of no entry, as many as the gap is wide */
+    uint32_t *unused; /* [room] ranges without an entry; their number is the width of the gap */
 };
 
 enum { FIRST_ROOM = 64 };
@@ -54,7 +54,7 @@ void address_map_free(struct address_map *map)
     g_free(map);
 }
 
-/* The first of [low, high) that ends after `address`; `high`. */
+/* Returns the first entry of [low, high) that ends after `address`; `high` if there is none. */
 static uint32_t first_after(const struct address_map *map, uint32_t low, uint32_t high,
                             uint64_t address)
 {
@@ -68,7 +68,8 @@ static uint32_t first_after(const struct address_map *map, uint32_t low, uint32_
     return low;
 }
 
-/* All that ends at or below `address` is below the gap then, the others are above. */
+/* Moves the gap so that all entries that end at or below `address` are below it, and the others
+ * above. */
 static void move_gap(struct address_map *map, uint64_t address)
 {
     if (map->below > 0 && map->entries[map->below - 1].end > address) {

@@ -11,10 +11,10 @@ struct address_map;
 struct address_map *address_map_new(void);
 void address_map_free(struct address_map *map);
 
-/* [begin, end) is free once `after` is complete. The range must not be in the map. */
+/* Frees [begin, end) as soon as `after` is complete. The range must not be in the map. */
 void address_map_release(struct address_map *map, uint64_t begin, uint64_t end,
                          const struct mover_after *after);
-/* [begin, end) is taken: adds what its new owner must wait for to `after`. */
+/* Takes [begin, end), and adds to `after` what the new owner must wait for. */
 void address_map_take(struct address_map *map, uint64_t begin, uint64_t end,
                       struct mover_after *after);
 

@@ -7,7 +7,7 @@
 struct holding {
     enum residency_state state;
     uint64_t address;              /* on the device; NO_ADDRESS */
-    struct mover_after before_use; /* its fetch, its move, or what its new room waits for */
+    struct mover_after before_use; /* its fetch or move, or what its new room waits for */
     mover_ticket last_compute;     /* the last operator on the device that used it */
     mover_ticket last_host;        /* the last operator on the host that used it */
     mover_ticket last_d2h;         /* its last write-back or flush */
@@ -23,15 +23,16 @@ struct residency {
     uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
     struct staging staging;
-    uint64_t non_model;                 /* extent of the last operator */
+    uint64_t non_model;                 /* the extent at the last operator */
     struct mover_after non_model_ready; /* what the room of non-model data waits for */
     mover_ticket last_compute, last_host;
-    mover_ticket last_gradient;          /* the last operator on the device before the update */
-    struct mover_after copies;           /* the last of each direction */
-    struct mover_after awaited;          /* what the next operator waits for besides */
-    mover_ticket activations_from_host;  /* the last host operator that sent some */
-    mover_ticket staged[STAGING_PLACES]; /* the last that sent or received some there */
-    mover_ticket received;               /* the last copy to one that received some */
+    mover_ticket last_gradient;         /* the last operator on the device before the update */
+    struct mover_after copies;          /* the last copy of each direction */
+    struct mover_after awaited;         /* what the next operator waits for in addition */
+    mover_ticket activations_from_host; /* the last host operator that sent activations */
+    mover_ticket
+        staged[STAGING_PLACES]; /* the last operator that sent or received activations there */
+    mover_ticket received;      /* the last copy to a host operator that received activations */
 };
 
 struct residency *residency_new(const struct plan *plan, const struct accesses *accesses,
@@ -111,7 +112,7 @@ static void allocate(struct residency *r, uint32_t chunk, uint64_t address)
     r->ops->allocate(r->mover, &copy);
 }
 
-/* All that still reads or writes the chunk's room. */
+/* Returns everything that still reads or writes the chunk's room. */
 static struct mover_after users_of(const struct holding *h)
 {
     struct mover_after after = h->before_use;
@@ -128,7 +129,7 @@ static void leave_room(struct residency *r, uint32_t chunk)
     h->address = NO_ADDRESS;
 }
 
-/* Device to host; the host's copy may still be read by an operator there. */
+/* Copies the chunk to the host, after operators there that may still read the host's copy. */
 static void copy_to_host(struct residency *r, uint32_t chunk, bool leaves)
 {
     struct holding *h = &r->holdings[chunk];
@@ -159,7 +160,8 @@ static void move(struct residency *r, uint32_t chunk, uint64_t address)
     h->last_compute = r->ops->move(r->mover, &copy, from, &after);
     h->before_use = (struct mover_after){.queue = {[MOVER_COMPUTE] = h->last_compute}};
     h->address = address;
-    /* What the old room has beyond the new: below it, above it, or all of it. */
+    /* Releases what the old room has beyond the new one: the part below it, the part above it, or
+     * all. */
     struct mover_after left = users_of(h);
     address_map_release(r->map, from, MIN(from + bytes, MAX(from, address)), &left);
     address_map_release(r->map, MAX(from, MIN(from + bytes, address + bytes)), from + bytes, &left);
@@ -202,8 +204,9 @@ static void perform_all(struct residency *r, uint32_t index)
         perform(r, &r->plan->actions[i]);
 }
 
-/* Non-model data gives room back, for the copies that the next moment's actions start. Operators on
- * the host use it only as activations: who takes the room does not wait for their updates. */
+/* Non-model data gives room back for the copies that the next moment's actions start. Operators on
+ * the host use non-model data only as activations, so whoever takes the room does not wait for
+ * their updates. */
 static void shrink_non_model(struct residency *r, uint64_t extent)
 {
     uint64_t top = r->plan->arena_bytes;
@@ -216,9 +219,9 @@ static void shrink_non_model(struct residency *r, uint64_t extent)
     r->non_model = extent;
 }
 
-/* It grows down from the top of the arena, once the actions have made room. What the room waits for
- * is for every operator that uses it, not only for the one that takes it: the next may run in
- * another queue. */
+/* Non-model data grows down from the top of the arena, after the actions have made room. Every
+ * operator that uses the room waits for its former users, not only the operator that takes it,
+ * because the next one may run in another queue. */
 static void grow_non_model(struct residency *r, uint64_t extent, struct mover_after *after)
 {
     uint64_t top = r->plan->arena_bytes;
@@ -251,13 +254,13 @@ static void run(struct residency *r, uint32_t moment)
     bool on_host = op->place == TRACE_ON_HOST;
     struct mover_after after = {.queue = {[MOVER_HOST] = r->activations_from_host}};
     bool updates = op->phase == TRACE_UPDATE_PHASE;
-    /* A host operator uses what earlier ones computed: activations, the gradients' norm. Of the
-     * updates on the device it needs none. */
-    if (!on_host) /* what an operator on the host receives may still be read */
+    /* A host operator uses activations and the norm of the gradients, which earlier operators
+     * computed. It needs no result of the updates on the device. */
+    if (!on_host) /* a copy to an operator on the host may still be reading */
         after.queue[MOVER_D2H] = r->received;
     else
         after.queue[MOVER_COMPUTE] = updates ? r->last_gradient : r->last_compute;
-    /* What it receives is copied to where an earlier one read what it received. */
+    /* What the operator receives is copied to a place from which an earlier one may still read. */
     mover_ticket *staged = &r->staged[r->staging.place[moment]];
     if (on_host && op->d2h_bytes)
         after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], *staged);
@@ -316,8 +319,8 @@ static bool is_homed(const struct residency *r, uint32_t chunk)
     return r->plan->host_address[chunk] == NO_ADDRESS;
 }
 
-/* Host-homed chunks that are not as they were leave; their bytes are the host's, or were dead, or
- * are activations of the forward pass, which nobody reads any more. */
+/* Removes a host-homed chunk that is not as it was. Its bytes are on the host, or were dead, or are
+ * activations of the forward pass, which nobody reads any more. */
 static void rewind_host_homed(struct residency *r, uint32_t chunk)
 {
     struct holding *h = &r->holdings[chunk];
@@ -344,7 +347,8 @@ static bool is_free_of_homed(const struct residency *r, uint32_t chunk)
     return true;
 }
 
-/* Device-homed chunks never left: those that moved go back, each once its place is free. */
+/* Device-homed chunks never left the device. Those that moved go back, each as soon as its place is
+ * free. */
 static void rewind_device_homed(struct residency *r)
 {
     uint32_t left, before = NO_INDEX;

@@ -2,7 +2,7 @@
 
 #include "chunks/accesses.h"
 
-/* Each entry is the next state + 1; 0 is illegal. */
+/* Each entry is the next state + 1. 0 means that the event is illegal. */
 #define TO(state) (RESIDENCY_##state + 1)
 
 const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {

@@ -1,5 +1,5 @@
-/* Where a chunk's valid bytes are, and which events may change that. One table, for the residency
- * manager and for the check of a plan. */
+/* Where a chunk's valid bytes are, and which events may change that. The residency manager and the
+ * check of a plan share the table. */
 #ifndef PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
 #define PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
 
@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 enum residency_state {
-    RESIDENCY_NOWHERE,      /* nothing alive in it, no room on the device */
-    RESIDENCY_EMPTY,        /* has room on the device, nothing alive in it */
+    RESIDENCY_NOWHERE,      /* nothing in it is alive, and it has no room on the device */
+    RESIDENCY_EMPTY,        /* has room on the device, but nothing in it is alive */
     RESIDENCY_HOST,         /* host only */
-    RESIDENCY_FETCHING,     /* host valid, device on the way */
+    RESIDENCY_FETCHING,     /* valid on the host, on its way to the device */
     RESIDENCY_BOTH,         /* host and device agree */
     RESIDENCY_DEVICE,       /* device only, dirty */
-    RESIDENCY_WRITING_BACK, /* on the way to the host */
+    RESIDENCY_WRITING_BACK, /* on its way to the host */
     RESIDENCY_STATES
 };
 
@@ -25,8 +25,8 @@ enum residency_event {
     RESIDENCY_FLUSH,
     RESIDENCY_MOVE,
     RESIDENCY_READ,        /* by an operator on the device */
-    RESIDENCY_WRITE,       /* likewise, some old bytes still count */
-    RESIDENCY_FRESH_WRITE, /* likewise, no old byte counts */
+    RESIDENCY_WRITE,       /* by an operator on the device; some old bytes are still valid */
+    RESIDENCY_FRESH_WRITE, /* by an operator on the device; no old byte is needed */
     RESIDENCY_DIE,         /* after the last use of its bytes, on the device or on the host */
     RESIDENCY_HOST_READ,   /* by an operator on the host */
     RESIDENCY_HOST_WRITE,
@@ -34,11 +34,11 @@ enum residency_event {
     RESIDENCY_EVENTS
 };
 
-/* The next state + 1; 0 where the event is illegal. */
+/* The next state + 1; 0 if the event is illegal. */
 extern const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS];
 
-/* The state after `event`; false where it is illegal: bytes would be lost, or used where they are
- * not. */
+/* Sets *next to the state after `event`. Returns false if the event is illegal, because bytes would
+ * be lost, or used where they are not. */
 static inline bool residency_state_next(enum residency_state state, enum residency_event event,
                                         enum residency_state *next)
 {
@@ -48,7 +48,8 @@ static inline bool residency_state_next(enum residency_state state, enum residen
     return entry != 0;
 }
 
-/* The event that an access is, from its flags (chunks/accesses.h), but for its end of life. */
+/* Returns the event for an access with these flags (chunks/accesses.h), without the end of its
+ * life. */
 enum residency_event residency_event_of(uint32_t access_flags);
 
 bool residency_on_device(enum residency_state state);
