@@ -97,9 +97,10 @@ static void bench_product(struct cpu_context *cpu, struct timed_product p, doubl
 {
     double flops = 2.0 * p.shape.M * p.shape.N * p.shape.K;
     uint64_t a_rows = p.shape.transposed_a ? p.shape.K : p.shape.M;
-    p.a = memory_new(cpu, a_rows * matmul_a_row(&p.shape));
+    uint64_t a_row = p.shape.transposed_a ? p.shape.M : p.shape.K;
+    p.a = memory_new(cpu, a_rows * MAX(a_row, p.shape.a_row));
     p.b = memory_new(cpu, (uint64_t)p.shape.K * p.shape.N);
-    p.c = memory_new(cpu, (uint64_t)p.shape.M * matmul_c_row(&p.shape));
+    p.c = memory_new(cpu, (uint64_t)p.shape.M * MAX(p.shape.N, p.shape.c_row));
     double fp32 = best_seconds(cpu, run_product, &p);
     float *expected = g_memdup2(p.c.fp32, p.c.elements * sizeof(float));
     p.shape.in = MODEL_BF16;
