@@ -19,7 +19,7 @@ static const struct device_ops *load(const char *name, GError **error)
     g_autofree char *file = g_strdup_printf("libpstar-%s.so", name);
     g_autofree char *path = library_file_find(file, &missing);
     if (!path)
-        return refuse(error, "pstar-run was built without it");
+        return refuse(error, "this build of pstar-run has no such device");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, "pstar_device") : NULL;
     if (!found)
@@ -35,5 +35,5 @@ const struct device_ops *devices_find(const char *name, GError **error)
         return &device_cpu;
     if (strcmp(name, "cuda") == 0)
         return load(name, error);
-    return refuse(error, "not one of cpu, cuda");
+    return refuse(error, "the device must be cpu or cuda");
 }

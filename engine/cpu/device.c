@@ -76,7 +76,7 @@ static bool cpu_supports(const struct model_config *config, GError **error)
     if (head_width <= CPU_HEAD_LIMIT)
         return true;
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                "n_embd / n_head is %u: the CPU device computes attention heads of at most %d",
+                "n_embd / n_head is %u; the CPU device computes attention heads of at most %d",
                 head_width, CPU_HEAD_LIMIT);
     return false;
 }

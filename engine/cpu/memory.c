@@ -15,8 +15,8 @@ enum { HUGE_PAGE = 2 << 20 };
 static bool refuse(GError **error, const char *what, uint64_t bytes)
 {
     g_autofree char *size = size_format(bytes);
-    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY, "%s of %s cannot be had: %s", what, size,
-                g_strerror(errno));
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY, "cannot allocate %s of %s: %s", what,
+                size, g_strerror(errno));
     return false;
 }
 
@@ -28,12 +28,10 @@ static bool check_available(uint64_t arena_bytes, uint64_t host_pool_bytes, GErr
     g_autofree char *arena = size_format(arena_bytes), *host = size_format(host_pool_bytes);
     g_autofree char *there = size_format(available);
     g_autofree char *excess = size_format(arena_bytes + host_pool_bytes - available);
-    g_set_error(
-        error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
-        "this machine's memory: the device's %s and the host pool's %s together are %s more "
-        "than the %s that are available; less would fit with a smaller model or batch, in "
-        "bf16, or with recomputation",
-        arena, host, excess, there);
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
+                "not enough memory: the device's %s and the host pool's %s are %s more than the %s "
+                "available on this machine; try a smaller model or batch, bf16, or recomputation",
+                arena, host, excess, there);
     return false;
 }
 

@@ -10,7 +10,8 @@
 static bool refuse(GError **error, const char *what, uint64_t bytes, const char *why)
 {
     g_autofree char *size = size_format(bytes);
-    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY, "no %s of %s: %s", what, size, why);
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY, "cannot allocate %s of %s: %s", what,
+                size, why);
     return false;
 }
 
@@ -66,8 +67,8 @@ static bool check_available(const char *what, uint64_t bytes, GError **error)
 {
     uint64_t available = available_bytes();
     g_autofree char *there = size_format(available);
-    g_autofree char *why = g_strdup_printf("this machine has %s available; less would fit with "
-                                           "--host-memory, or a smaller model",
+    g_autofree char *why = g_strdup_printf("this machine has %s available; try --host-memory or "
+                                           "a smaller model",
                                            there);
     return bytes <= available || refuse(error, what, bytes, why);
 }

@@ -53,11 +53,11 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
     uint64_t deltas = (uint64_t)config->heads * config->positions * sizeof(float);
     if (head > CUDA_HEAD_LIMIT)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                    "heads of %u elements: the CUDA device has kernels for %d at most", head,
-                    CUDA_HEAD_LIMIT);
+                    "n_embd / n_head is %u; the CUDA device computes attention heads of at most %d",
+                    head, CUDA_HEAD_LIMIT);
     else if (deltas > SCRATCH_BYTES)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                    "%u heads of %u positions: more than the CUDA device's attention has room for",
+                    "the CUDA device's attention has no room for %u heads of %u positions",
                     config->heads, config->positions);
     else
         return true;
@@ -96,7 +96,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, G
     if (operators->cuda.products)
         return operators;
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
-                "no %d MiB of device memory for the operators' sums, or cuBLASLt does not start",
+                "cannot take %d MiB of device memory for the operators, or cannot start cuBLASLt",
                 (WORKSPACE_BYTES + SCRATCH_BYTES) >> 20);
     cuda_operators_free(operators);
     return NULL;
