@@ -1,5 +1,5 @@
-# The CUDA device's arithmetic. No fused multiply-add but explicit ones: the same bits as the CPU's.
-# glib.h declares formats that nvcc does not know (1217).
+# The CUDA device's kernels. Only explicit fused multiply-adds, so that results have the CPU's bits.
+# nvcc does not know some formats that glib.h declares (1217).
 if(CMAKE_CUDA_COMPILER)
   pstar_library(cuda_operators
     cuda/linear.c cuda/operators.c
@@ -10,6 +10,6 @@ if(CMAKE_CUDA_COMPILER)
   target_compile_options(pstar_cuda_operators PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Werror=all-warnings -diag-suppress=1217
                                -Xcompiler=-Wall,-Wextra,-Werror>)
-  # The runtime comes by name: the static one would be linked beside it.
+  # The runtime is linked by name; otherwise CMake would link the static one as well.
   set_target_properties(pstar_cuda_operators PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
 endif()

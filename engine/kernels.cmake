@@ -1,5 +1,5 @@
-# The loops of cpu/simd/ are compiled once a vector extension and chosen where they run. Neither flag
-# changes a result: they allow square roots and comparisons in vector registers.
+# The loops of cpu/simd/ are compiled once for each vector extension, and chosen when they run. The two
+# flags change no result: they allow square roots and comparisons in vector registers.
 set(simd_sources adamw attention elements rows table)
 list(TRANSFORM simd_sources PREPEND ${CMAKE_CURRENT_LIST_DIR}/cpu/simd/)
 list(TRANSFORM simd_sources APPEND .c)
@@ -15,7 +15,7 @@ endfunction()
 add_simd(generic)
 set(simd_objects $<TARGET_OBJECTS:simd_generic>)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
-  # Every such processor has NEON: scalar code is what the tests hold it against.
+  # Every such processor has NEON; the tests compare it with scalar code.
   target_compile_options(simd_generic PRIVATE -march=armv8-a+nosimd)
   add_simd(neon)
   list(APPEND simd_objects $<TARGET_OBJECTS:simd_neon>)
@@ -26,8 +26,8 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   list(APPEND simd_objects $<TARGET_OBJECTS:simd_avx2> $<TARGET_OBJECTS:simd_avx512>)
   set(simd_definition PSTAR_X86_SIMD)
   if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    # AdamW waits for memory, and what the processor fetches ahead by itself leaves some of the rate
-    # unused (bench_optimizer): every array is fetched about 100 elements ahead.
+    # AdamW waits for memory, and the processor's own fetching leaves some of the rate unused
+    # (bench_optimizer), so every array is fetched about 100 elements ahead.
     set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/cpu/simd/adamw.c PROPERTIES COMPILE_OPTIONS
       "-fprefetch-loop-arrays;--param=simultaneous-prefetches=100;--param=prefetch-latency=400")
   endif()
@@ -40,7 +40,7 @@ pstar_library(engine_kernels
   LINK pstar_engine_host DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})
 
-# Not built unless asked for: cmake --build ... --target bench_kernels
+# Built only on request: cmake --build ... --target bench_kernels
 foreach(name kernels optimizer)
   add_executable(bench_${name} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/${name}.c)
   target_link_libraries(bench_${name} PRIVATE pstar_engine_kernels OpenMP::OpenMP_C m)

@@ -1,7 +1,7 @@
-/* cuBLASLt's products on the host, as its documentation has them: column-major matrices with
- * leading dimensions, transpositions, epilogues. So a wrong transposition, dimension, type or
- * pointer in what engine/cuda/linear.c asks for gives other numbers, or stops here. And as much
- * of the CUDA runtime as the operators use. */
+/* A model of cuBLASLt's products on the host, as its documentation describes them: column-major
+ * matrices with leading dimensions, transpositions, epilogues. A wrong transposition, dimension,
+ * type or pointer in engine/cuda/linear.c gives other numbers, or stops here. It also has the part
+ * of the CUDA runtime that the operators use. */
 #include "engine/bf16.h"
 #include "engine/gelu.h"
 
@@ -146,7 +146,7 @@ static bool has_aux(const struct operation *operation)
     return operation->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 }
 
-/* No algorithm where the auxiliary matrix' leading dimension is not as documented. */
+/* Returns no algorithm if the auxiliary matrix' leading dimension is not as documented. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulDesc_t description,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
@@ -178,7 +178,7 @@ static float value_at(cudaDataType_t type, const void *data, uint64_t i)
     return type == CUDA_R_16BF ? bf16_widen(((const uint16_t *)data)[i]) : ((const float *)data)[i];
 }
 
-/* To nearest, ties to even. */
+/* Rounds to nearest, ties to even. */
 static uint16_t to_even(float value)
 {
     uint32_t bits;
@@ -194,7 +194,7 @@ static void put(cudaDataType_t type, void *data, uint64_t i, float value)
         ((float *)data)[i] = value;
 }
 
-/* Element [row, column] of op(matrix). */
+/* Returns element [row, column] of op(matrix). */
 static double operand(cublasOperation_t op, const struct matrix *matrix, const void *data,
                       uint64_t row, uint64_t column)
 {

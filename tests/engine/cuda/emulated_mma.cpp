@@ -22,7 +22,7 @@ struct operands {
     uint32_t a[4], b[2];
 };
 
-/* Elements [row, k] of a and [k, column] of b, from the lanes that hold them. */
+/* Return elements [row, k] of a and [k, column] of b, from the lanes that hold them. */
 float a_at(const operands *lanes, unsigned row, unsigned k)
 {
     return half_of(lanes[row % 8 * 4 + k % 8 / 2].a[row / 8 + k / 8 * 2], k % 2);

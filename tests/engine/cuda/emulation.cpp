@@ -22,7 +22,7 @@ namespace
 constexpr size_t stack_bytes = 256 * 1024, lanes = 32, exchange_bytes = 64;
 constexpr size_t shared_limit = 227 * 1024, threads_limit = 1024, grid_y_limit = 65535;
 
-/* Those who meet: all arrive before one goes on. */
+/* Fibers that meet: all arrive before one goes on. */
 struct meeting {
     unsigned members = 0, arrived = 0;
     uint64_t generation = 0;
@@ -33,7 +33,7 @@ struct warp {
     unsigned char exchanged[2][lanes * exchange_bytes];
 };
 
-/* From nowhere: zeros. */
+/* `from` is nullptr to clear. */
 struct copy {
     void *to;
     const void *from;
@@ -41,8 +41,8 @@ struct copy {
     unsigned group;
 };
 
-/* Runs one thread after the other, of block after block. The first switch to it is ucontext's; the
- * others are jumps, which make no system call. */
+/* One thread of a block; its stack serves block after block. The first switch to it is ucontext's;
+ * later switches are jumps, which make no system call. */
 struct fiber {
     ucontext_t start;
     jmp_buf place;
@@ -70,7 +70,7 @@ struct block {
 block current;
 std::minstd_rand orders(1);
 
-/* The sanitizer is told of every switch, before it and after it. */
+/* The sanitizer must hear of every switch, before it and after it. */
 #ifdef __SANITIZE_ADDRESS__
 void before_switch(void **keep, const void *stack, size_t bytes)
 {
@@ -165,7 +165,7 @@ void prepare_block(unsigned threads, size_t shared_bytes)
         memset(current.shared.get(), 0xff, shared_bytes);
 }
 
-/* Lets each thread of a warp go on once; the number of those that have not ended. */
+/* Lets each thread of a warp go on once. Returns the number of threads that have not ended. */
 size_t visit(const std::vector<unsigned> &threads)
 {
     size_t left = 0;
@@ -189,7 +189,7 @@ std::vector<std::vector<unsigned>> warps_of(unsigned threads)
     return warps;
 }
 
-/* The warps by turns, or each as far as it comes before the others move: by chance. */
+/* Runs the warps by turns, or each as far as it can go before the others move, by chance. */
 void run_block(unsigned threads)
 {
     const std::vector<std::vector<unsigned>> warps = warps_of(threads);

@@ -1,8 +1,8 @@
-/* A GPU's blocks on the host, one after the other: a block's threads are fibers that run in turn
- * until they meet at a barrier or exchange values within a warp. What a kernel gets wrong shows:
+/* Emulates a GPU's blocks on the host, one after the other. A block's threads are fibers that run
+ * in turn until they meet at a barrier or exchange values within a warp. Mistakes of a kernel show:
  * - threads run in an order that changes from block to block, and warps together or one far ahead
- * of the others, so a missing barrier changes results;
- * - barriers that not all threads of a block, or of a warp, reach stop the program;
+ *   of the others, so a missing barrier changes results;
+ * - a barrier that not all threads of a block or warp reach stops the program;
  * - shared memory is as large as the launch says, on the heap where the address sanitizer sees
  *   accesses beside it, and full of NaN when a block starts. */
 #ifndef PSTAR_TESTS_CUDA_KERNEL_TARGET_H
@@ -42,7 +42,7 @@ struct alignas(16) uint4 {
 
 typedef struct CUstream_st *cudaStream_t;
 
-/* Of the fiber that runs. */
+/* of the fiber that runs */
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 unsigned char *shared_memory();
@@ -51,8 +51,8 @@ void __syncthreads();
 void __syncwarp(uint32_t mask);
 void __threadfence();
 
-/* Of a warp: every lane gives `bytes`, and all have those of all, [32][bytes], until the warp's
- * next but one exchange. */
+/* Every lane of a warp gives `bytes`, and all lanes get the bytes of all, [32][bytes]. They are
+ * valid until the warp's next exchange but one. */
 const void *emulation_exchange(const void *mine, size_t bytes);
 
 template <typename T> T emulation_shuffle(T value, unsigned from)
@@ -78,7 +78,7 @@ template <typename T> T __shfl_sync(uint32_t, T value, unsigned from)
     return emulation_shuffle(value, from);
 }
 
-/* Of whole warps. */
+/* For whole warps. */
 static inline uint32_t __ballot_sync(uint32_t, int predicate)
 {
     const int *values = (const int *)emulation_exchange(&predicate, sizeof predicate);
@@ -112,8 +112,8 @@ static inline void launch_clear(void *memory, size_t bytes, cudaStream_t)
 
 /* ---- tensor cores and asynchronous copies ----
  *
- * A copy is made when it is started or when it is waited for, by chance: reading too early, or
- * overwriting what others still read, changes results. */
+ * A copy is made when it is started or when it is waited for, by chance, so that reading too early,
+ * or overwriting what others still read, changes results. */
 
 void mma_add(float c[4], const uint32_t a[4], const uint32_t b[2]);
 void matrices_load(const uint16_t *row, uint32_t matrices[4]);

@@ -1,5 +1,5 @@
-/* Attention in fp32 arithmetic: bit for bit the CPU's. On tensor cores: within the rounding of the
- * probabilities, and of their gradients, to bf16. */
+/* Attention in fp32 arithmetic has the CPU's bits. On tensor cores it is within the rounding of the
+ * probabilities and their gradients to bf16. */
 #include "tests/engine/kernels/fixture.h"
 #include "twins.h"
 
@@ -80,15 +80,15 @@ static void exact(enum model_precision precision)
     check_exact(precision, (struct shape){1, 80, 1, 15}, 12, NULL);
 }
 
-/* More sequences than the tests' scratch holds sums of at a time. */
+/* More sequences than the tests' scratch holds sums of. */
 static void in_groups(void)
 {
     struct kernel_dropout dropout = random_dropout();
     check_exact(MODEL_FP32, (struct shape){3, 64, 32, 1}, 1, &dropout);
 }
 
-/* Runs twice, from the CPU's o and lse, the second time in blocks as small as on a device that is
- * far larger than the model: the same bits. */
+/* Runs twice from the CPU's o and lse. The second run has blocks as small as on a device that is
+ * far larger than the model, and must give the same bits. */
 static void check_close(struct shape s, double deviation, const struct kernel_dropout *dropout)
 {
     struct twins t = twins_new();
@@ -132,7 +132,7 @@ static void tensor_cores(void)
     check_close((struct shape){1, 80, 1, 16}, 5, NULL);
 }
 
-/* Lengths around a block's and a tile's end, and any. */
+/* Draws a length, often around the end of a block or a tile. */
 static uint32_t random_length(void)
 {
     uint32_t near = 64 * (1 + random_token(3)) - 2 + random_token(5);

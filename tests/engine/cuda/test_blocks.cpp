@@ -14,7 +14,7 @@ static std::vector<half_block> blocks_of(const struct attention &a)
     return blocks;
 }
 
-/* Every block of every head once; of a head the longest first. */
+/* Every block of every head occurs once, and the longest of a head come first. */
 static void check_heads(const struct attention &a, const std::vector<half_block> &blocks)
 {
     uint32_t each = launch_blocks(a.T, 2 * TILE);
@@ -28,7 +28,7 @@ static void check_heads(const struct attention &a, const std::vector<half_block>
     }
 }
 
-/* From block `first` on the longest come first; before it, one head after the other. */
+/* From block `first` on the longest come first; before it, heads come one after the other. */
 static void check_order(const std::vector<half_block> &blocks, size_t first)
 {
     for (size_t i = 1; i < blocks.size(); i++) {

@@ -1,4 +1,4 @@
-/* The loss, and what becomes of gradients. Bit for bit the CPU's but for the loss, whose sums run
+/* The loss, and what becomes of gradients. All have the CPU's bits except the loss, whose sums run
  * in another order. */
 #include "tests/engine/kernels/fixture.h"
 #include "twins.h"
@@ -39,8 +39,8 @@ static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, d
     g_assert_true(run_loss(&t, precision, N, V, targets, again, true) == cuda);
     g_assert_cmpmem(logits->cuda, logits->bytes, again->cuda, again->bytes);
     twins_assert_guards(&t, "loss backward");
-    /* Where a probability is almost 1 its gradient at the target is what two numbers of 1/(3 N)
-     * leave. */
+    /* Where a probability is almost 1, its gradient at the target is the difference of two numbers
+     * near 1/(3 N). */
     twin_assert_close(logits, precision, precision == MODEL_BF16 ? 1e-4 : 2e-6,
                       sqrt(N) / (3.0 * N));
     twins_free(&t);
@@ -66,7 +66,7 @@ static void many_rows(void)
     twins_free(&t);
 }
 
-/* Elements: fewer than a tile, one block and several, more than 1,024 tiles. */
+/* Numbers of elements: fewer than a tile, one block, several blocks, more than 1,024 tiles. */
 static const uint64_t lengths[] = {1, 63, 64, 130, 1000, 64 * 1024, 64 * 1024 + 1, 130003};
 
 static void squares(enum model_precision precision)
@@ -96,8 +96,8 @@ static void check_clip(uint32_t count, double clip)
     twins_free(&t);
 }
 
-/* One tensor, some, more than a block has threads; clipped and not; and of what is no number, as
- * clip_grad_norm_ does not. */
+/* One tensor, some tensors, and more than a block has threads, clipped and not. A NaN is not
+ * clipped, as in clip_grad_norm_. */
 static void clips(void)
 {
     static const uint32_t counts[] = {1, 148, 512, 580, 1200};
@@ -114,7 +114,7 @@ static void clips(void)
 
 enum layout { IN_FP32, GRADIENT_IN_PARAM, GRADIENT_APART, SPLIT, SPLIT_GRADIENT_FP32 };
 
-/* Rests of any pattern, those that look like NaNs among them. */
+/* Draws rests of any pattern, some of which look like NaNs. */
 static struct twin *random_bits(struct twins *t, uint64_t elements)
 {
     struct twin *rest = twin_random(t, "rest", MODEL_BF16, elements, 1);

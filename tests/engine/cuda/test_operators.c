@@ -1,11 +1,11 @@
-/* Every operator of whole iterations, by the CUDA device's dispatch, its emulated kernels and a
- * model of cuBLASLt, beside the CPU device's: each from the memory that the CPU's left. */
+/* Runs every operator of whole iterations on the CUDA device, with its emulated kernels and a model
+ * of cuBLASLt, and on the CPU device. Each starts from the memory that the CPU device left. */
 #include "engine/cuda/operators.h"
 #include "engine/host/host_operators.h"
 #include "tests/engine/kernels/fixture.h"
 #include <math.h>
 
-enum { GAP = 256 }; /* between regions: nothing writes there */
+enum { GAP = 256 }; /* between regions, where nothing may write */
 
 /* A tensor in a list, or a buffer. */
 struct region {
@@ -67,7 +67,7 @@ static void fill(struct run *run, const struct region *region, uint64_t elements
     tensor_free(values);
 }
 
-/* Parameters and masters are drawn, moments zero, all else NaN. */
+/* Draws parameters and masters, clears moments, and sets the rest to NaN. */
 static void fill_arena(struct run *run)
 {
     const struct trace *trace = run->iteration->trace;
@@ -164,7 +164,7 @@ static bool is_among(uint32_t buffer, const struct run *run, const struct region
     return buffer != NO_INDEX && buffer_region(run, buffer) == region;
 }
 
-/* Sums and statistics are fp32 whatever the precision. */
+/* Sums and statistics are fp32 in either precision. */
 static enum model_precision precision_of(const struct run *run, const struct model_operator *op,
                                          const struct region *region)
 {
@@ -265,7 +265,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
         assert_near(run, op, run->cpu_loss, run->cuda_loss);
 }
 
-/* Inputs and targets of the micro-batch, into its buffer. */
+/* Draws inputs and targets of the micro-batch into its buffer. */
 static void draw_tokens(struct run *run, const struct model_operator *op)
 {
     uint32_t count = 2 * run->iteration->job.choices.batch * run->iteration->job.sequence;
@@ -292,7 +292,7 @@ static void check(const struct model_config *config, const struct model_job *job
     model_iteration_free(iteration);
 }
 
-/* Half of the variants in each precision: each would take as long again under a sanitizer. */
+/* Half of the variants run in each precision, because each takes long under a sanitizer. */
 static void iterations(enum model_precision precision)
 {
     static const int variants[][2] = {[MODEL_FP32] = {1, 2}, [MODEL_BF16] = {0, 3}};

@@ -1,8 +1,8 @@
-/* Kernels by rows: embedding, norm, sums of columns, residual, GELU. Bit for bit the CPU's. */
+/* Kernels by rows: embedding, norm, sums of columns, residual, GELU. They have the CPU's bits. */
 #include "tests/engine/kernels/fixture.h"
 #include "twins.h"
 
-/* Rows and columns: one of each, odd ones, whole tiles, many rows. */
+/* Rows and columns: one, odd numbers, whole tiles, many rows. */
 static const uint32_t sizes[][2] = {{1, 1},   {3, 60},  {2, 64},  {5, 66}, {7, 127},
                                     {65, 70}, {130, 8}, {300, 3}, {9, 768}};
 
@@ -69,7 +69,7 @@ static void columns(enum model_precision precision)
             check_columns(precision, sizes[i][0], sizes[i][1], (enum kernel_gradient)gradient);
 }
 
-/* More sums than the tests' scratch holds: in rounds. */
+/* More sums than the tests' scratch holds, so that several rounds are needed. */
 static void columns_in_rounds(enum model_precision precision)
 {
     check_columns(precision, 300, 650, KERNEL_GRADIENT_ADD);

@@ -13,7 +13,7 @@
 
 enum { GUARD = 256, GUARD_BYTE = 0xa5, SCRATCH_BYTES = 16 * 1024 };
 
-/* What lies before an array and behind it. */
+/* The memory before an array and behind it. */
 struct guards {
     uint8_t *before, *behind;
     uint64_t behind_bytes;

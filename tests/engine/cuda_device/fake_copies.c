@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Of device memory: returns before it is done. */
+/* For device memory it returns before the memory is set. */
 cudaError_t cudaMemset(void *memory, int value, size_t bytes)
 {
     cudaError_t error;
@@ -13,8 +13,8 @@ cudaError_t cudaMemset(void *memory, int value, size_t bytes)
     return cudaSuccess;
 }
 
-/* From pageable memory to the device it returns when the bytes have been taken, which is before
- * they are there. */
+/* From pageable memory to the device it returns when it has taken the bytes, which is before they
+ * arrive. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     cudaError_t error;

@@ -41,7 +41,7 @@ void fake_cuda_hold(uint64_t bytes)
     g_mutex_unlock(&fake.lock);
 }
 
-/* Whether the call goes through. */
+/* Returns whether the call succeeds. */
 bool fake_enter(cudaError_t *error)
 {
     g_mutex_lock(&fake.lock);
@@ -101,7 +101,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
     return error;
 }
 
-/* Of what the engine asks: an H100's multiprocessors. */
+/* The engine asks for the number of multiprocessors; an H100's. */
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
     cudaError_t error;

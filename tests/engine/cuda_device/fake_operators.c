@@ -1,4 +1,4 @@
-/* The CUDA device's operators without a GPU: the CPU's, queued on the stream. */
+/* The CUDA device's operators without a GPU: those of the CPU, queued on the stream. */
 #include "fake_operators.h"
 
 #include "engine/cpu/kernels.h"
@@ -9,7 +9,7 @@
 struct cuda_operators {
     struct host_operators *cpu;
     cudaStream_t stream;
-    void *loaded;                 /* what libraries take when they are first used */
+    void *loaded;                 /* what libraries take at their first use */
     bool called[MODEL_KINDS + 1]; /* the last: clipping */
 };
 
@@ -68,7 +68,7 @@ cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *
     return fake_cuda_launch(operators->stream, run_clip, launch);
 }
 
-/* The tokens in the operation are the caller's: on a GPU they are gone when the kernel runs. */
+/* The tokens in the operation belong to the caller; on a GPU they are gone when the kernel runs. */
 cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
 {
     if (!operators->loaded) {

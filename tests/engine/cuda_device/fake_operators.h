@@ -1,10 +1,10 @@
-/* The operators of fake_operators.c, in the place of engine/cuda/operators.c. */
+/* The operators of fake_operators.c, which replace engine/cuda/operators.c. */
 #ifndef PSTAR_TESTS_FAKE_OPERATORS_H
 #define PSTAR_TESTS_FAKE_OPERATORS_H
 
 #include "engine/cuda/operators.h"
 
-/* Device memory that their libraries take at the first operator, not before. */
+/* Device memory that the libraries take at the first operator, and not before. */
 enum { FAKE_OPERATORS_BYTES = 3 << 20 };
 
 #endif

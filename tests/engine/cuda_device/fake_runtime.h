@@ -1,4 +1,4 @@
-/* What the parts of the CUDA runtime of fake_cuda.h share: its state, and the queues of streams. */
+/* What the parts of the runtime of fake_cuda.h share: its state, and the streams' queues. */
 #ifndef PSTAR_TESTS_FAKE_RUNTIME_H
 #define PSTAR_TESTS_FAKE_RUNTIME_H
 
@@ -29,7 +29,7 @@ struct piece {
 struct CUstream_st {
     GThread *thread;
     GQueue pieces;
-    struct piece *running; /* NULL: none */
+    struct piece *running; /* NULL: no piece runs */
     bool ending;
     uint64_t put, done;
 };
@@ -40,7 +40,7 @@ extern struct fake_runtime {
     GArray *ranges; /* of allocations */
     int objects;    /* streams and events */
     GList *streams;
-    struct CUstream_st *legacy; /* the default stream; NULL: not used yet */
+    struct CUstream_st *legacy; /* the default stream; NULL until it is used */
     uint64_t calls, calls_until_failure;
     cudaError_t failure; /* what calls return from now on */
     cudaError_t to_come;
@@ -50,19 +50,19 @@ extern struct fake_runtime {
     uint32_t random;
 } fake;
 
-/* Whether the call goes through. */
+/* Returns whether the call succeeds. */
 bool fake_enter(cudaError_t *error);
 
 void fake_maybe_wait(void);
 
-/* Whether all of it lies in one allocation, which is on the device or is not. */
+/* Returns whether all bytes lie in one allocation, which is on the device or not. */
 bool fake_is_kind(const void *start, size_t bytes, bool on_device);
 
-/* Queues a copy of the piece; the first with the lock held. */
+/* Queue a copy of the piece. fake_put is called with the lock held. */
 void fake_put(cudaStream_t stream, const struct piece *piece);
 cudaError_t fake_queue(cudaStream_t stream, const struct piece *piece);
 
-/* The default stream's. */
+/* Queue a piece on the default stream, and finish its work. */
 void fake_queue_default(const struct piece *piece);
 void fake_finish_default(void);
 

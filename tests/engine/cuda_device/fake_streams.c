@@ -15,7 +15,7 @@ static bool ready(const struct piece *piece)
     }
 }
 
-/* A value changes without a signal. */
+/* A value changes without a signal, so this thread polls it. */
 static void wait_until_ready(const struct piece *piece)
 {
     while (!ready(piece)) {
@@ -127,7 +127,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return fake.failure;
 }
 
-/* NULL is the default stream, for which streams that do not block do not wait. */
+/* NULL is the default stream, which non-blocking streams do not wait for. */
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     if (!stream)

@@ -1,5 +1,5 @@
-/* What driver and libraries hold of the device's memory is measured, no part of any arena, and
- * recorded, over a runtime that needs no GPU. */
+/* The device's memory that the driver and libraries hold is measured, is part of no arena, and is
+ * recorded. The runtime needs no GPU. */
 #include "engine/cuda/device.h"
 #include "engine/cuda/memory.h"
 #include "engine/probe/probe.h"
@@ -53,7 +53,7 @@ static struct device_capacity measure(void)
     return capacity;
 }
 
-/* The options of a run of the model on the device. The model's path stays the fixture's. */
+/* Returns the options of a run of the model on the device. The fixture keeps the model's path. */
 static struct run_options options_of(const struct fixture *f)
 {
     struct run_options options = run_options_default();
@@ -67,7 +67,7 @@ static struct run_options options_of(const struct fixture *f)
     return options;
 }
 
-/* Fails with DOES_NOT_FIT, and a message that has `says`, where that is not NULL. */
+/* If `says` is not NULL, fails with DOES_NOT_FIT and a message that contains it. */
 static void prepare(struct run_plan *run, const struct fixture *f, uint64_t budget,
                     const char *says)
 {
@@ -85,7 +85,8 @@ static void prepare(struct run_plan *run, const struct fixture *f, uint64_t budg
     g_assert_no_error(error);
 }
 
-/* The context, the device's own buffers, and what libraries take when they are used. */
+/* Measured are the context, the device's own buffers, and what libraries take when they are
+ * used. */
 static void test_measured(struct fixture *f, gconstpointer data)
 {
     enum { OTHERS = 50 << 20 };
@@ -101,7 +102,7 @@ static void test_measured(struct fixture *f, gconstpointer data)
     g_assert_cmpuint(measure().bytes, ==, 0);
 }
 
-/* Whichever call fails, nothing leaks. */
+/* Nothing leaks, whichever call fails. */
 static void test_failures(struct fixture *f, gconstpointer data)
 {
     struct device_capacity capacity;
@@ -139,7 +140,7 @@ static void test_budget(struct fixture *f, gconstpointer data)
     prepare(&run, f, held, "hold");
 }
 
-/* Without a budget as much is resident as there is room for; what is asked for must be there. */
+/* Without a budget the run uses all room; a budget must fit into the room. */
 static void test_room(struct fixture *f, gconstpointer data)
 {
     struct run_plan run;
@@ -159,7 +160,7 @@ static void test_room(struct fixture *f, gconstpointer data)
     prepare(&run, f, RUN_UNLIMITED, "budget of 0");
 }
 
-/* Of what there is room for some is left for the page tables of what the host pins. */
+/* A part of the room is left for the page tables of what the host pins. */
 static void test_page_tables(struct fixture *f, gconstpointer data)
 {
     enum { ROOMS = 16 };
@@ -193,7 +194,7 @@ static void test_no_driver(struct fixture *f, gconstpointer data)
     g_clear_error(&error);
 }
 
-/* A dry run shows what would be, and takes what others hold for granted. */
+/* A dry run shows the plan, and ignores what other programs hold. */
 static void test_dry_run(struct fixture *f, gconstpointer data)
 {
     struct run_options options = options_of(f);
@@ -222,7 +223,7 @@ static int64_t number_of(json_t *object, const char *key)
     return json_integer_value(value);
 }
 
-/* The log says the budget as it was given, and what of it was not the arena's. */
+/* The log has the budget as it was given, and the part of it that was not the arena's. */
 static void test_log(struct fixture *f, gconstpointer data)
 {
     g_autofree char *path = g_build_filename(f->folder, "run.jsonl", NULL);

@@ -42,7 +42,7 @@ static uint8_t *draw_bytes(size_t count)
     return bytes;
 }
 
-/* Chains across the queues, far more of them than there are events. */
+/* Chains across the queues, with far more pieces than events. */
 static void test_round_trips(void)
 {
     enum { TRIPS = 3000, BYTES = 256, PLACES = 64 };
@@ -67,7 +67,7 @@ static void test_round_trips(void)
     close_device(device);
 }
 
-/* A stream waits for a piece once: later pieces that need it too come behind. */
+/* A stream waits for a piece once: later work that needs the piece comes behind that wait. */
 static void test_waits_once(void)
 {
     enum { PIECES = 10 };
@@ -81,7 +81,7 @@ static void test_waits_once(void)
     uint64_t calls = fake_cuda_calls();
     for (int i = 0; i < PIECES; i++)
         device_cuda.move(device, 8192, 0, 64, &copied);
-    g_assert_cmpuint(fake_cuda_calls() - calls, ==, 2 * PIECES); /* the copy, and its event */
+    g_assert_cmpuint(fake_cuda_calls() - calls, ==, 2 * PIECES); /* the copy and its event */
     fake_cuda_stop(false);
     close_device(device);
 }
@@ -103,7 +103,7 @@ static void test_stalls(void)
     close_device(device);
 }
 
-/* Work on the host may come to wait for a piece whose event would long have been taken again. */
+/* Work on the host may wait for a piece whose event is long due to be used again. */
 static void test_late_host(void)
 {
     enum { PIECES = 2500 };
@@ -113,14 +113,14 @@ static void test_late_host(void)
         struct mover_after copied = nothing;
         copied.queue[MOVER_D2H] = device_cuda.copy(device, MOVER_D2H, 0, 0, 64, &nothing);
         last.queue[MOVER_HOST] = device_cuda.join_on_host(device, &copied);
-        if (i % 100 == 0) /* the copies after this one wait for the host to come so far */
+        if (i % 100 == 0) /* the copies after this one wait for the host to come this far */
             device_cuda.copy(device, MOVER_D2H, 0, 0, 64, &last);
     }
     device_cuda.wait(device, &last);
     close_device(device);
 }
 
-/* While streams wait for the host no kernel is loaded. */
+/* No kernel is loaded while streams wait for the host. */
 static void test_first_kernel(void)
 {
     enum { PIECES = 200, WIDTH = 8 };
@@ -150,7 +150,7 @@ static void check_move(struct device *device, uint64_t to, uint64_t from, uint64
     g_assert_true(memcmp(there, model, ARENA) == 0);
 }
 
-/* As memmove, however far the ranges lie apart. */
+/* Moves as memmove does, whatever the distance. */
 static void test_moves(void)
 {
     static const uint64_t distances[] = {0, 256, 4096, 1 << 20, 17 << 20};
@@ -166,7 +166,7 @@ static void test_moves(void)
     close_device(device);
 }
 
-/* The arena's zeros, and what was written to it, are there before what is queued next. */
+/* The arena's zeros, and what was written to it, arrive before later work. */
 static void test_before_queues(void)
 {
     enum { BYTES = 1 << 20, LAST = ARENA - BYTES, ROUNDS = 40 };
@@ -189,7 +189,7 @@ static void test_before_queues(void)
     close_device(device);
 }
 
-/* More than the staging places hold, from memory that is written over at once. */
+/* Sends more than the staging places hold, from memory that is overwritten at once. */
 static void test_send(void)
 {
     enum { BYTES = (7 << 20) + 12 };
@@ -234,7 +234,8 @@ static void test_failures(void)
     }
 }
 
-/* Said, where touching it would have the kernel kill someone. */
+/* A request beyond the memory is refused, because the kernel would kill a process that touches
+ * it. */
 static void test_more_than_there_is(void)
 {
     const struct device_options options = {
@@ -247,7 +248,7 @@ static void test_more_than_there_is(void)
     fake_cuda_check_all_freed();
 }
 
-/* The probe's figures are the machine's; which there are is not. */
+/* The probe measures figures of this machine, so only which figures there are is known. */
 static void test_probe(void)
 {
     g_autofree char *folder = g_dir_make_tmp("pstar-probe-XXXXXX", NULL);
@@ -272,7 +273,7 @@ static void test_probe(void)
     g_rmdir(folder);
 }
 
-/* Law 3, and the plan's own figures, whatever runs late. */
+/* Law 3, and the plan's own figures, hold whatever runs late. */
 static void test_training(gconstpointer data)
 {
     enum { TRIALS = 3 };

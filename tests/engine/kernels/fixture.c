@@ -90,7 +90,8 @@ void assert_close(struct tensor *tensor, const double *expected, double toleranc
                 what, sqrt(error / norm), greatest_error / greatest, tolerance);
 }
 
-/* In turn: before the first run the contents are kept, after it the results are. */
+/* Runs the kernel in one context, from the outputs' first contents. The first run's results are
+ * kept, and later runs must give the same. */
 static void run_in(struct cpu_context *cpu, kernel_run *run, void *argument,
                    struct tensor *const *outputs, unsigned count, void **before, void **after)
 {

@@ -9,14 +9,14 @@ struct attention {
     struct tensor *qkv, *o, *lse, *dout, *dqkv;
 };
 
-/* Element d of part p (0 q, 1 k, 2 v) of a row of qkv. */
+/* Returns the index of element d of part p (0 for q, 1 for k, 2 for v) in a row of qkv. */
 static uint64_t at(const struct attention *c, uint32_t b, uint32_t a, uint32_t t, uint32_t p,
                    uint32_t d)
 {
     return (((uint64_t)b * c->T + t) * 3 + p) * c->A * c->D + a * c->D + d;
 }
 
-/* The probabilities of one query, and the logarithm of the sum of exponentials. */
+/* Computes the probabilities of one query. Returns the logarithm of the sum of exponentials. */
 static double probabilities_of(const struct attention *c, const double *qkv, uint32_t b, uint32_t a,
                                uint32_t i, double *p)
 {
@@ -55,7 +55,7 @@ static void reference_forward(const struct attention *c, const double *qkv, cons
     g_free(p);
 }
 
-/* Of one query: dout, o and mask are its rows. Adds to dqkv. */
+/* Computes one query's part and adds it to dqkv. dout, o and mask are the query's rows. */
 static void reference_query(const struct attention *c, const double *qkv, const double *mask,
                             const double *dout, const double *o, uint32_t b, uint32_t a, uint32_t i,
                             double *p, double *dp, double *dqkv)
@@ -79,7 +79,8 @@ static void reference_query(const struct attention *c, const double *qkv, const 
         }
 }
 
-/* From o as it is stored: rounded to bf16 it is another function than from exact values. */
+/* Takes o as it is stored, because with o rounded to bf16 the gradient is another than with exact
+ * values. */
 static void reference_backward(const struct attention *c, const double *qkv, const double *mask,
                                const double *dout, const double *o, double *dqkv)
 {
@@ -195,8 +196,8 @@ static void attentions(enum model_precision precision)
     }
 }
 
-/* Scores of hundreds: exponentials overflow unless the greatest is taken off. An error of half a
- * unit in the last place of such a score is one of 3e-5 in its exponential. */
+/* Scores of hundreds: exponentials overflow unless the greatest score is subtracted. An error of
+ * half a unit in the last place of such a score is an error of 3e-5 in its exponential. */
 static void great_scores(enum model_precision precision)
 {
     check((struct attention){.precision = precision, .B = 1, .T = 80, .A = 1, .D = 16}, 12, 1e-4);

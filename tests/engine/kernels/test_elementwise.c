@@ -46,7 +46,7 @@ static void run_gelu_backward(struct cpu_context *cpu, void *argument)
     cpu_gelu_backward(cpu, e->y->precision, e->y->elements, e->from->data, e->y->data);
 }
 
-/* One value alone is no less than 0: the slope is 0 at -0.75, where any rounding is many times the
+/* A single value is at least 0: at -0.75 the slope is 0, and any rounding is many times the
  * result. */
 static struct tensor *gelu_values(enum model_precision precision, uint64_t elements,
                                   double deviation)
@@ -135,7 +135,7 @@ static void residuals(enum model_precision precision)
     }
 }
 
-/* Far from zero the gate is 0 or 1, never anything else. */
+/* Far from zero the gate is exactly 0 or 1. */
 static void gelu_has_its_limits(void)
 {
     float x[] = {-1e30f, -100, -20, 20, 100, 1e10f, 0, -0.0f}, y[8];

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* c[M,N] = a b + bias, with strides of a's and b's elements. */
+/* Returns c[M,N] = a b + bias; a and b may be stored transposed. */
 static double *reference(uint32_t M, uint32_t N, uint32_t K, const double *a, bool transposed_a,
                          const double *b, bool transposed_b, const double *bias)
 {
@@ -67,7 +67,7 @@ static void linear_layers(enum model_precision precision)
         check_linear(precision, shapes[i].N, shapes[i].I, shapes[i].O);
 }
 
-/* The rows of logits, which lie apart, one behind the other. */
+/* Puts the rows of logits, which lie apart, one behind the other. */
 static struct tensor *gather(struct tensor *logits, uint32_t N, uint32_t V)
 {
     double *values = zeros((uint64_t)N * V);
@@ -119,7 +119,7 @@ static void classifiers(enum model_precision precision)
         check_classifier(precision, shapes[i].N, shapes[i].I, shapes[i].O);
 }
 
-/* The same product again, and in another context, gives the same bits. */
+/* A product gives the same bits when it is repeated, and in another context. */
 static void products_repeat(enum model_precision precision)
 {
     enum { N = 70, I = 300, O = 200 };

@@ -7,7 +7,7 @@ struct loss {
     uint32_t *targets;
     struct tensor *logits;
     double divisor;
-    double result; /* of the first run; 0 before */
+    double result; /* the first run's; 0 before */
 };
 
 static double log_sum(uint32_t V, const double *logits)
@@ -17,7 +17,7 @@ static double log_sum(uint32_t V, const double *logits)
         max = fmax(max, logits[v]);
     for (uint32_t v = 0; v < V; v++)
         sum += exp(logits[v] - max);
-    return max + log(fmax(sum, 1)); /* the greatest adds 1 */
+    return max + log(fmax(sum, 1)); /* the greatest logit adds 1 */
 }
 
 static double reference(const struct loss *l, const double *logits, double *gradient)
@@ -51,7 +51,7 @@ static void reference_agrees_with_differences(void)
     tensor_free(l.logits);
 }
 
-/* The loss is the same bits everywhere, with and without the gradient. */
+/* The loss has the same bits everywhere, with and without the gradient. */
 static void run(struct cpu_context *cpu, void *argument)
 {
     struct loss *l = argument;

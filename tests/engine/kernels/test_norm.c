@@ -13,7 +13,7 @@ struct norm {
     struct tensor *dy, *dx, *dweight, *dbias;
 };
 
-/* y of one row, of fp64. */
+/* Computes y of one row in fp64. */
 static void reference_row(uint32_t H, const double *x, const double *weight, const double *bias,
                           double *y, double *mean, double *inverse)
 {

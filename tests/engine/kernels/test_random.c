@@ -1,4 +1,4 @@
-/* Random words and bf16, against published vectors and exhaustively. */
+/* Random words against published vectors, and bf16 exhaustively. */
 #include "engine/bf16.h"
 #include "engine/random.h"
 
@@ -98,7 +98,7 @@ static void every_bf16_survives(void)
     }
 }
 
-/* The half kept and the 16 bits left over, sign extended, give the fp32 back. */
+/* The half that is kept and the 16 bits that are left, sign extended, give the fp32 back. */
 static void rounding_loses_nothing_beside_the_low_half(void)
 {
     for (int i = 0; i < 1000000; i++) {
@@ -115,7 +115,7 @@ static void rounding_loses_nothing_beside_the_low_half(void)
         if (isfinite(bf16_widen(high)) && fabsf(value) > 1e-30f)
             g_assert_cmpfloat(error, <=, 0x1p-8 * fabs((double)value));
     }
-    g_assert_cmphex(bf16_round(float_of(0x3f808000)), ==, 0x3f81); /* a tie: away from zero */
+    g_assert_cmphex(bf16_round(float_of(0x3f808000)), ==, 0x3f81); /* a tie goes away from zero */
     g_assert_cmphex(bf16_round(float_of(0x3f818000)), ==, 0x3f82);
     g_assert_cmphex(bf16_round(INFINITY), ==, 0x7f80);
     g_assert_true(isnan(bf16_widen(bf16_round(float_of(0x7fffffff)))));

@@ -1,4 +1,4 @@
-/* Masters in two halves: nothing is lost, and updates are those of whole masters bit for bit. */
+/* Masters in two halves lose nothing, and updates have the bits of whole masters. */
 #include "engine/bf16.h"
 #include "fixture.h"
 
@@ -18,15 +18,16 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* Half the last place of the half that stays, one less, one more, the ends, and some between. */
+/* Draws half a unit in the last place of the upper half, one less, one more, the extremes, or a
+ * value between. */
 static uint32_t draw_rest(unsigned i)
 {
     static const uint32_t rests[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
     return i < G_N_ELEMENTS(rests) ? rests[i] : random_token(0x10000);
 }
 
-/* Every upper half, so zeros, denormals, numbers that overflow, infinities and NaNs of both signs.
- */
+/* Tries every upper half: zeros, denormals, numbers that overflow, infinities and NaNs of both
+ * signs. */
 static void halves_give_the_whole_back(void)
 {
     for (uint32_t upper = 0; upper < 0x10000; upper++)
@@ -39,9 +40,9 @@ static void halves_give_the_whole_back(void)
         }
 }
 
-/* One step of the same values in two layouts: the master whole, or in two halves. */
+/* One step of the same values in two layouts, with the master whole and in two halves. */
 struct both {
-    bool gradient_in_bf16; /* else in fp32 */
+    bool gradient_in_bf16; /* false: in fp32 */
     struct adamw_step step;
     struct tensor *gradient;
     struct tensor *param, *master, *exp_avg, *exp_avg_sq;
@@ -84,7 +85,7 @@ static struct tensor *copy_of(const struct tensor *tensor)
     return copy;
 }
 
-/* A bf16 or fp32 of any class. */
+/* Sets an element to a bf16 or fp32 of any class. */
 static void set_any(struct tensor *tensor, uint64_t i)
 {
     uint32_t bits = random_token(0x10000) << 16 | draw_rest(random_token(12));
@@ -94,8 +95,8 @@ static void set_any(struct tensor *tensor, uint64_t i)
         ((uint32_t *)tensor->data)[i] = bits;
 }
 
-/* Normal values, and of each 4 elements one master and one gradient of any class: not both, since
- * which of two NaNs an operation returns is nobody's promise. */
+/* Draws normal values. In each 4 elements one master or one gradient is of any class, but never
+ * both, because no standard says which of two NaNs an operation returns. */
 static struct both both_new(uint64_t elements, bool gradient_in_bf16)
 {
     const struct adamw_options options = {3e-3, 0.9, 0.95, 1e-8, 0.1, 0.7};

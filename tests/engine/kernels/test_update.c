@@ -9,7 +9,7 @@ enum layout { IN_FP32, GRADIENT_IN_PARAM, GRADIENT_LIST, LAYOUTS };
 struct update {
     enum layout layout;
     struct adamw_step step;
-    uint64_t cut; /* updated in two calls, [0, cut) and the rest */
+    uint64_t cut; /* the update is two calls, for [0, cut) and the rest */
     struct tensor *param, *gradient, *master, *exp_avg, *exp_avg_sq;
 };
 
@@ -49,7 +49,7 @@ static void run(struct cpu_context *cpu, void *argument)
     update_range(cpu, u, u->cut, u->param->elements);
 }
 
-/* AdamW as its paper has it, in fp64: the parameter and the moments in place. */
+/* AdamW as in its paper, in fp64. Updates the parameter and the moments in place. */
 static void reference(uint64_t step, double *param, double gradient, double *m, double *v)
 {
     double g = gradient * options.gradient_scale;
@@ -105,7 +105,7 @@ static void adamw(void)
         }
 }
 
-/* The same bits in two pieces as in one. */
+/* Two pieces give the same bits as one. */
 static void adamw_does_not_depend_on_the_cut(void)
 {
     enum { ELEMENTS = 3000 };
