@@ -6,7 +6,7 @@
 
 struct thread_ranges {
     uint32_t id;
-    GArray *open; /* of struct open_range, the innermost last */
+    GArray *open; /* struct open_range, the innermost last */
 };
 
 static void free_thread(void *data)
@@ -68,7 +68,7 @@ const struct open_range *open_ranges_at(uint32_t place)
 
 enum {
     MOST_EVENTS_IN_MEMORY = 1 << 16,
-    /* A program without iterations may be killed at any time: it loses no more than this. */
+    /* Limits what is lost if a program without iterations is killed. */
     PLAIN_FLUSH_NS = 1000000000
 };
 
@@ -124,7 +124,7 @@ void collector_name_category(struct collector *collector, const struct collector
     harmless_unlock(&collector->lock);
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static uint32_t text_id(struct collector *collector, const struct annotation *annotation)
 {
     if (annotation->registered)
@@ -147,7 +147,7 @@ static struct record make_record(const struct collector *collector, enum record_
     };
 }
 
-/* With the lock. */
+/* The caller holds the lock. */
 static void add(struct collector *collector, const struct record *record)
 {
     recording_add(collector->recording, record);
@@ -157,7 +157,7 @@ static void add(struct collector *collector, const struct record *record)
         collector_flush_annotations(collector);
 }
 
-/* What an annotation is to the program's iterations. */
+/* Returns what kind of iteration mark an annotation is. */
 static enum source marks_of(const struct collector *collector,
                             const struct collector_domain *domain,
                             const struct annotation *annotation)
@@ -174,7 +174,7 @@ static enum source marks_of(const struct collector *collector,
     return step_marks_is_optimizer(text) ? OPTIMIZER_STEPS : NOTHING_MARKS;
 }
 
-/* With the lock: one iteration ends where the next begins. */
+/* Ends an iteration and begins the next. The caller holds the lock. */
 static void pass_to_next_iteration(struct collector *collector, enum source source)
 {
     collector_end_iteration(collector, source);
@@ -223,7 +223,7 @@ static struct open_range begin_range(struct collector *collector, enum record_ty
     return range;
 }
 
-/* With the lock: a range has ended. */
+/* Records a range that has ended. The caller holds the lock. */
 static void end_range(struct collector *collector, struct open_range *range, uint64_t now)
 {
     const struct record *record = &range->record;
@@ -241,8 +241,8 @@ static void end_range(struct collector *collector, struct open_range *range, uin
         collector_end_iteration(collector, (enum source)range->marks);
 }
 
-/* Whether a range that begins is an iteration, which then begins: not one within another, nor of
- * another thread's. */
+/* Begins an iteration if the range marks one. Ranges within an iteration and ranges of other
+ * threads do not. */
 static bool begin_marked(struct collector *collector, enum source source)
 {
     harmless_lock(&collector->lock);
@@ -255,7 +255,7 @@ static bool begin_marked(struct collector *collector, enum source source)
     return !taken;
 }
 
-/* What the thread asks of a device from now on is the range's. */
+/* Assigns the thread's device work to the range. */
 static void correlate(struct collector *collector, struct open_range *range)
 {
     uint32_t around = open_ranges_count();
@@ -267,8 +267,8 @@ static void correlate(struct collector *collector, struct open_range *range)
     device_session_push(collector->device, range->record.range_id);
 }
 
-/* Ranges of different domains may end in any order, but CUPTI knows the innermost alone: those
- * within `range` are taken away with it, and put back. */
+/* Ranges of different domains may end in any order, but CUPTI knows only the innermost. So ranges
+ * within `range` are popped with it and pushed again. */
 static void end_correlation(struct collector *collector, const struct open_range *range,
                             uint32_t place)
 {
@@ -307,7 +307,7 @@ int collector_pop(struct collector *collector, const struct collector_domain *do
     struct open_range range;
     uint32_t place;
     int level = open_ranges_pop(domain, &range, &place);
-    if (level < 0) /* nothing was pushed, or before the collector came */
+    if (level < 0) /* nothing was pushed, or only before the collector was loaded */
         return level;
     end_correlation(collector, &range, place);
     harmless_lock(&collector->lock);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The first bytes of an SQLite file; numbers are big-endian. */
+/* Offsets in the first bytes of an SQLite file. Numbers are big-endian. */
 enum {
     HEADER_BYTES = 100,
     AT_PAGE_BYTES = 16,
@@ -24,7 +24,7 @@ static uint32_t big_endian_32(const uint8_t *bytes)
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-/* What a killed writer left of a transaction; SQLite undoes it when it opens the file. */
+/* Returns whether a killed writer left a journal. SQLite rolls it back when it opens the file. */
 static bool has_journal(const char *path)
 {
     char *journal = g_strconcat(path, "-journal", NULL);
@@ -92,7 +92,7 @@ static bool check_file(const char *path, GError **error)
            check_bytes(path, (uint64_t)file_bytes, header, error);
 }
 
-/* Takes `temporary`, which is NULL or the file to open instead of `path`. */
+/* Opens `temporary`, which it takes, or `path` if that is NULL. */
 static struct database *open_file(const char *path, char *temporary, int flags, GError **error)
 {
     struct database *database = g_new0(struct database, 1);
@@ -105,7 +105,7 @@ static struct database *open_file(const char *path, char *temporary, int flags, 
         database_close(database);
         return NULL;
     }
-    /* Files come from anywhere: nothing that a schema can hold is to be executed. */
+    /* Files come from anywhere: SQL in a schema must never be executed. */
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(database->handle, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
@@ -120,11 +120,11 @@ struct database *database_open(const char *path, GError **error)
     if (!check_file(path, error))
         return NULL;
     int flags = has_journal(path) ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
-    /* Who reads a file does it in one thread; a lock for each value costs a sixth of the time. */
+    /* Readers use one thread; locking each value would cost a sixth of the time. */
     return open_file(path, NULL, flags | SQLITE_OPEN_NOMUTEX, error);
 }
 
-/* SQLite does not say which descriptor it has. */
+/* Searches for the descriptor, because SQLite does not tell it. */
 static void find_descriptor(struct database *database)
 {
     struct stat file, open;
@@ -168,7 +168,7 @@ bool database_has_file(const struct database *database, GError **error)
     return false;
 }
 
-/* A file that is moved there must not replace a device or a pipe. */
+/* Refuses devices and pipes, which a file moved to `path` would replace. */
 static bool may_create(const char *path, GError **error)
 {
     struct stat status;
@@ -188,7 +188,7 @@ struct database *database_create(const char *path, GError **error)
                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error);
     if (!database)
         return NULL;
-    /* An unfinished file is thrown away: it needs no journal. */
+    /* An unfinished file is deleted, so it needs no journal. */
     char *sql = g_strdup_printf("PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE;"
                                 "PRAGMA application_id = %d; PRAGMA user_version = %d; BEGIN;",
                                 SCHEMA_APPLICATION_ID, TRACE_SCHEMA_VERSION);
@@ -202,8 +202,8 @@ struct database *database_create(const char *path, GError **error)
 
 static bool move_into_place(const struct database *database, GError **error)
 {
-    /* A journal that a killed writer left belongs to the old file, and would be played into the
-     * new one. */
+    /* A journal left by a killed writer belongs to the old file, but would be applied to the new
+     * one. */
     char *journal = g_strconcat(database->path, "-journal", NULL);
     unlink(journal);
     g_free(journal);
@@ -232,7 +232,7 @@ void database_close(struct database *database)
 {
     if (!database)
         return;
-    if (has_file(database)) /* else it would close a file of the program's */
+    if (has_file(database)) /* otherwise SQLite would close a file of the program */
         sqlite3_close(database->handle);
     if (database->temporary)
         unlink(database->temporary);

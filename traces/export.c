@@ -4,8 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The processes of the picture; recorded ones follow with their own ids, which are never this low.
- */
+/* Process of the iteration. Recorded processes have their own ids, which are never this low. */
 enum { ITERATION_PROCESS = 0 };
 
 struct writer {
@@ -22,7 +21,7 @@ static void draw_event(struct writer *writer, json_t *event)
     json_decref(event);
 }
 
-/* Names a process, or with its thread a row of it. */
+/* Names a process, or a row of it if `kind` names a thread. */
 static void draw_name(struct writer *writer, const char *kind, uint32_t process, uint32_t thread,
                       const char *name)
 {
@@ -96,7 +95,7 @@ static bool is_drawn(const struct record *event)
            event->type == RECORD_MARK;
 }
 
-/* Events are in order of time: the first that is drawn begins the picture. */
+/* Draws the records from the first visible event on. Events are ordered by time. */
 static void draw_records(struct writer *writer, const struct records *records)
 {
     uint64_t origin_ns = 0;
@@ -192,7 +191,7 @@ static void write_buffer(const struct trace_buffer *buffer, FILE *out)
                out);
 }
 
-/* What an NVTX event carries; null where it carries nothing. */
+/* Returns the payload of an NVTX event, or null. */
 static json_t *payload_json(const struct record *event)
 {
     double real;

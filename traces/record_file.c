@@ -10,12 +10,13 @@ struct record_file {
     struct activity_store *activity;
 };
 
-/* Columns of NVTX_EVENTS that we fill. */
+/* The columns of NVTX_EVENTS that we fill. Many scripts read only the text column, so it is filled,
+ * too. */
 #define INSERT_EVENT                                                                         \
     "INSERT INTO NVTX_EVENTS (start, end, eventType, rangeId, category, globalTid, textId, " \
     "domainId, uint64Value, int64Value, doubleValue, uint32Value, int32Value, floatValue, "  \
     "parentRangeId, text) VALUES (?, ?, ?, ?, ?, ?, ?7, ?, ?, ?, ?, ?, ?, ?, ?, "            \
-    "(SELECT value FROM StringIds WHERE id = ?7))" /* many a script reads but the text */
+    "(SELECT value FROM StringIds WHERE id = ?7))" /* copy of the string */
 enum { FIRST_PAYLOAD_COLUMN = 9, PARENT_COLUMN = 15 };
 
 static bool store(const struct database *database, const struct trace *trace, GError **error)
@@ -43,7 +44,7 @@ static bool publish(const char *path, const struct trace *trace, GError **error)
 
 static bool prepare(struct record_file *file, GError **error)
 {
-    /* The file must survive the program, not the machine: no waiting for the disk. */
+    /* The file must survive the program but not the machine, so do not wait for the disk. */
     return database_execute(file->database, "PRAGMA synchronous = OFF", error) &&
            (file->event = database_prepare(file->database, INSERT_EVENT, error)) &&
            (file->string = database_prepare(file->database, "INSERT INTO StringIds VALUES (?, ?)",
@@ -114,7 +115,7 @@ static bool add_event(const struct record_file *file, const struct record *event
     sqlite3_bind_int64(file->event, 3, event->type);
     bind_or_null(file->event, 4, event->range_id);
     bind_or_null(file->event, 5, event->category);
-    /* Nsight Systems' serialised id of a thread: 24 bits each of process and thread. */
+    /* Nsight Systems' thread id has 24 bits each for process and thread. */
     sqlite3_bind_int64(file->event, 6,
                        (sqlite3_int64)event->process << 24 | (event->thread & 0xffffff));
     bind_or_null(file->event, 7, event->text);
@@ -149,7 +150,7 @@ static bool begin(const struct record_file *file, GError **error)
            database_execute(file->database, "BEGIN IMMEDIATE", error);
 }
 
-/* Ends a transaction: what it did stands, or nothing of it. */
+/* Commits the transaction if `ok`, otherwise rolls it back. */
 static bool end(const struct record_file *file, bool ok, GError **error)
 {
     ok = ok && database_execute(file->database, "COMMIT", error);
@@ -163,8 +164,7 @@ bool record_file_add(struct record_file *file, const struct records *more, GErro
     return begin(file, error) && end(file, add_rows(file, more, error), error);
 }
 
-/* In the columns of Nsight Systems, which counts from the session's start: ours is the zero of the
- * trace's clock. */
+/* Nsight Systems counts from the start of the session; ours is the zero of the trace's clock. */
 bool record_file_describe(struct record_file *file, const struct record_session *session,
                           GError **error)
 {
@@ -220,7 +220,7 @@ bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
 static bool update_durations(const struct record_file *file, const uint64_t *durations_ns,
                              uint32_t operator_count, GError **error)
 {
-    if (operator_count == 0) /* no iteration, no such table */
+    if (operator_count == 0) /* no iteration, so no table */
         return true;
     sqlite3_stmt *row = database_prepare(
         file->database, "UPDATE operators SET duration_ns = ? WHERE id = ?", error);

@@ -105,7 +105,7 @@ static bool read_event(sqlite3_stmt *row, GArray *rows)
     return true;
 }
 
-/* The rows of a table, their number in *count; NULL where there is no such table. */
+/* Reads the rows of a table and sets *count. Returns NULL if there is no such table. */
 static void *take(const struct database *database, const char *table, const char *sql,
                   size_t row_bytes, bool (*read)(sqlite3_stmt *, GArray *), uint32_t *count,
                   GError **error)
@@ -120,7 +120,7 @@ static void *take(const struct database *database, const char *table, const char
     return g_array_free(rows, rows->len == 0);
 }
 
-/* A text of meta; NULL where there is none. */
+/* Returns a text of meta; NULL if there is none. */
 static char *read_meta(const struct database *database, const char *key, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
@@ -199,7 +199,7 @@ const char *records_text(const struct records *records, uint32_t string)
 }
 
 struct string_table {
-    GHashTable *ids;  /* by text as it was given, whose ids as pointers */
+    GHashTable *ids;  /* original text to id, stored as a pointer */
     GPtrArray *texts; /* by id - 1 */
 };
 

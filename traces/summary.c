@@ -32,7 +32,7 @@ static void add_lists(struct summary *summary, const struct trace *trace)
     summary->model_bytes = trace_model_bytes(trace);
 }
 
-/* Keeps the longest so far, in order. */
+/* Inserts the moment if it is among the longest so far. */
 static void add_longest(struct summary *summary, const struct trace *trace, uint32_t moment)
 {
     uint64_t duration_ns = trace->operators[moment].duration_ns;
@@ -177,7 +177,7 @@ static json_t *missing_json(const struct summary *summary)
     return missing;
 }
 
-/* An entry a layer or a tensor. */
+/* One entry per layer or tensor. */
 static json_t *flags_json(const uint8_t *flags, uint32_t count)
 {
     json_t *array = json_array();
@@ -308,7 +308,7 @@ static double share(const struct summary *summary, uint64_t duration_ns)
     return summary->duration_ns == 0 ? 0 : 100 * (double)duration_ns / (double)summary->duration_ns;
 }
 
-/* Each, or where they are many, how long the shortest and the longest were. */
+/* Prints each iteration, or only the shortest and the longest time if there are many. */
 void summary_print_iterations(const GArray *iterations, FILE *out)
 {
     enum { MOST_LINES = 8 };

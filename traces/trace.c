@@ -64,7 +64,7 @@ uint8_t *trace_held_buffers(const struct trace *trace)
 void trace_sum_buffers(struct trace *trace)
 {
     g_autofree uint8_t *held = trace_held_buffers(trace);
-    /* What becomes live and what dies at each moment; unsigned wrap-around cancels out. */
+    /* Sum of what begins minus what ends at each moment. Unsigned wrap-around cancels out. */
     uint64_t *change = g_new0(uint64_t, (size_t)trace->operator_count + 1);
     for (uint32_t i = 0; i < trace->buffer_count; i++) {
         const struct trace_buffer *buffer = &trace->buffers[i];
@@ -89,7 +89,7 @@ uint64_t trace_model_bytes(const struct trace *trace)
     return elements * element_bytes;
 }
 
-/* Names of enumerations, in tables, files and messages. */
+/* Names of enumerations for tables, files and messages. */
 
 static const char *const lists[TRACE_ACCESS_LISTS] = {"param",   "grad",       "master",
                                                       "exp_avg", "exp_avg_sq", "activation"};
@@ -156,13 +156,13 @@ bool trace_place_parse(const char *name, uint8_t *place)
     return find(places, G_N_ELEMENTS(places), name, place);
 }
 
-/* What a plan depends on, put into bytes in one way on every machine, and digested. */
+/* The digest covers what a plan depends on, in the same bytes on every machine. */
 
 enum { FLUSH_BYTES = 1 << 16 };
 
 struct digester {
     GChecksum *checksum;
-    GByteArray *pending; /* fields are short: they are digested many at a time */
+    GByteArray *pending; /* fields are short, so they are digested in blocks */
 };
 
 static void flush(struct digester *digester)

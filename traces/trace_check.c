@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* No sum in a trace comes near the end of 64 bits, nor of the signed integers of SQLite. */
+/* With these limits no sum overflows 64 bits or SQLite's signed integers. */
 #define MOST_BYTES (UINT64_C(1) << 60)
 #define MOST_NS    (UINT64_C(1) << 60)
 
@@ -138,7 +138,7 @@ static bool check_operators(const struct checker *checker)
     return true;
 }
 
-/* An operator on the device accesses a buffer that a chunk holds. */
+/* Checks an access of a buffer that a chunk holds. Returns NULL or the fault. */
 static const char *fault_of_held(const struct trace *trace, uint32_t moment,
                                  const struct trace_access *access)
 {
@@ -167,8 +167,8 @@ static const char *fault_of_access(const struct trace *trace, uint32_t moment,
     return trace->list_element_bytes[access->list] ? NULL : "this trace does not have its list";
 }
 
-/* `seen` is 1 + the last operator that accessed [tensor * TRACE_LISTS + list], or, behind those,
- * the buffer. */
+/* seen[tensor * TRACE_LISTS + list] is 1 + the last operator that accessed it. Buffers follow the
+ * tensors. */
 static bool check_access(const struct checker *checker, uint32_t moment, uint32_t row,
                          uint32_t *seen)
 {
@@ -189,7 +189,7 @@ static bool check_access(const struct checker *checker, uint32_t moment, uint32_
     return true;
 }
 
-/* A buffer that is accessed at all is accessed by the first and by the last of its operators. */
+/* A held buffer must be accessed in its first and its last moment. */
 static bool check_ends(const struct checker *checker, const uint32_t *first, const uint32_t *last)
 {
     const struct trace *trace = checker->trace;

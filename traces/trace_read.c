@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* One row of meta at a time: `row` selects the value of a key. */
+/* Selects a row of meta by key. */
 static int step_to(sqlite3_stmt *row, const char *key)
 {
     sqlite3_reset(row);
@@ -14,7 +14,7 @@ static int step_to(sqlite3_stmt *row, const char *key)
     return sqlite3_step(row);
 }
 
-/* *out stays NULL where the key is absent. */
+/* Leaves *out NULL if the key is missing. */
 static bool meta_text(const struct database *database, sqlite3_stmt *row, const char *key,
                       char **out, GError **error)
 {
@@ -107,7 +107,7 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
     return ok;
 }
 
-/* From the tables of a trace file to a trace, doubting every value. */
+/* Reading the tables. Every value is checked, because a file may come from anywhere. */
 
 struct loader {
     const struct database *database;
@@ -131,7 +131,7 @@ static bool refuse(const struct loader *loader, sqlite3_int64 row, const char *f
     return false;
 }
 
-/* A number of [0, most] in the column. */
+/* Reads a number in [0, most]. */
 static bool number(const struct loader *loader, sqlite3_stmt *row, int column, uint64_t most,
                    uint64_t *out)
 {
@@ -153,7 +153,7 @@ static bool number_32(const struct loader *loader, sqlite3_stmt *row, int column
     return true;
 }
 
-/* The same, where NULL stands for 0. */
+/* Reads a number; NULL stands for 0. */
 static bool number_or_null(const struct loader *loader, sqlite3_stmt *row, int column,
                            uint64_t *out)
 {
@@ -162,7 +162,7 @@ static bool number_or_null(const struct loader *loader, sqlite3_stmt *row, int c
            number(loader, row, column, INT64_MAX, out);
 }
 
-/* NULL on error; lives until the next step. */
+/* Returns a text that is valid until the next step; NULL on error. */
 static const char *text(const struct loader *loader, sqlite3_stmt *row, int column)
 {
     const char *value = (const char *)sqlite3_column_text(row, column);
@@ -176,7 +176,7 @@ static const char *text(const struct loader *loader, sqlite3_stmt *row, int colu
     return value;
 }
 
-/* A name of an enumeration, as its number. */
+/* Reads the name of an enumerator and sets its number. */
 static bool name(const struct loader *loader, sqlite3_stmt *row, int column,
                  bool (*parse)(const char *, uint8_t *), uint8_t *out)
 {
@@ -268,8 +268,8 @@ static bool load_moment(struct loader *loader, sqlite3_stmt *row)
     return true;
 }
 
-/* Rows by id, which must count from 0 without gaps. On error, what was loaded is in rows all the
- * same, so that it can be freed. */
+/* Loads rows by id, which must count from 0 without gaps. On error, `rows` holds the rows before
+ * the bad one, so that they can be freed. */
 static bool load_rows(struct loader *loader, const char *sql,
                       bool (*load)(struct loader *, sqlite3_stmt *))
 {
@@ -294,13 +294,13 @@ static bool load_rows(struct loader *loader, const char *sql,
     return ok;
 }
 
-/* A table's rows, as an array that g_free frees; NULL where there are none. */
+/* The rows of a table, freed with g_free. NULL if there are none. */
 struct table {
     void *rows;
     uint32_t count;
 };
 
-/* On error the table holds the rows before the bad one. */
+/* Loads a table. On error it holds the rows before the bad one. */
 static bool load_table(const struct database *database, struct trace *trace, const char *name,
                        const char *columns, size_t row_bytes,
                        bool (*load)(struct loader *, sqlite3_stmt *), struct table *table,
@@ -343,7 +343,8 @@ static bool load_operators(const struct database *database, struct trace *trace,
     return ok;
 }
 
-/* Accesses are in the order of operators; those that have none begin where they would. */
+/* Accesses are ordered by operator. An operator without any gets the position where its accesses
+ * would begin. */
 static void place_empty_operators(struct trace *trace)
 {
     uint32_t next = 0;
@@ -411,7 +412,7 @@ struct trace *trace_read(const char *path, GError **error)
     if (!database)
         return NULL;
     struct trace *trace = g_new0(struct trace, 1);
-    /* One transaction, so that all tables are of one state of the file. */
+    /* One transaction, so that all tables have the same state of the file. */
     bool ok = database_execute(database, "BEGIN", error) &&
               trace_load_meta(database, trace, error) && load_iteration(database, trace, error);
     database_close(database);
@@ -439,7 +440,7 @@ static bool verify_pages(const struct database *database, GError **error)
     return ok;
 }
 
-/* The id of our domain; 0: no such domain was recorded. */
+/* Returns the id of the annotation domain; 0 if it was not recorded. */
 static uint32_t find_domain(const struct records *records)
 {
     for (uint32_t i = 0; i < records->event_count; i++)
@@ -449,7 +450,7 @@ static uint32_t find_domain(const struct records *records)
     return 0;
 }
 
-/* `trace` NULL: the file holds no iteration. */
+/* `trace` may be NULL if the file holds no iteration. */
 static bool verify_ranges(const char *path, const struct trace *trace,
                           const struct records *records, GError **error)
 {

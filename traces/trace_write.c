@@ -6,7 +6,7 @@ static void bind_text(sqlite3_stmt *statement, int column, const char *text)
     sqlite3_bind_text(statement, column, text, -1, SQLITE_STATIC);
 }
 
-/* trace_check has seen to it that numbers fit into SQLite's signed integers. */
+/* Numbers fit into SQLite's signed integers, because trace_check limits them. */
 static void bind_number(sqlite3_stmt *statement, int column, uint64_t number)
 {
     sqlite3_bind_int64(statement, column, (sqlite3_int64)number);

@@ -1,7 +1,7 @@
-/* From the tables of a trace file to activity records.
+/* Reads, writes and checks the activity tables of a trace file.
  *
- * A query calls an aggregate function of ours with each row's values. That costs a quarter less
- * than stepping through the rows and fetching each column, and a trace may have millions. */
+ * A query passes each row's values to our own aggregate function. That takes a quarter less time
+ * than stepping through the rows, and a trace may have millions of them. */
 #include "traces/activity/activity_file.h"
 
 #include "traces/activity/activity.h"
@@ -14,7 +14,7 @@
 struct loading {
     const struct database *database;
     const struct activity_table *table;
-    const struct activity_slice *slices[ACTIVITY_SLICES]; /* those that are wanted */
+    const struct activity_slice *slices[ACTIVITY_SLICES]; /* the requested ones */
     GArray *records[ACTIVITY_SLICES];
     uint32_t slice_count;
     uint32_t row_count;
@@ -53,7 +53,7 @@ static bool take_32(struct loading *loading, const struct activity_column *colum
     return true;
 }
 
-/* The record's fields are 0 where the column is NULL. */
+/* Stores a value in its field. NULL becomes 0. */
 static bool take(struct loading *loading, const struct activity_column *column,
                  sqlite3_value *value, char *record)
 {
@@ -83,7 +83,7 @@ static bool take(struct loading *loading, const struct activity_column *column,
     }
 }
 
-/* start_ns and end_ns are a record's first fields. */
+/* Relies on start_ns and end_ns being the first fields of a record. */
 static bool check_times(struct loading *loading, const char *record)
 {
     uint32_t times = loading->table->times;
@@ -174,7 +174,7 @@ static int by_start(const void *left, const void *right)
     return a->row < b->row ? -1 : a->row > b->row;
 }
 
-/* Buffers of a profiler arrive in any order. */
+/* Sorts by start, because a profiler's buffers arrive in any order. */
 static void sort_rows(struct loading *loading)
 {
     g_autofree struct key *keys = g_new(struct key, loading->row_count);
@@ -200,7 +200,8 @@ static void add_slice(struct loading *loading, const struct activity_slice *slic
     loading->records[loading->slice_count++] = g_array_new(FALSE, TRUE, (guint)slice->record_bytes);
 }
 
-/* On error, what was read is in the activity all the same, so that it can be freed. */
+/* Loads a table. On error, the activity holds the rows before the bad one, so that they can be
+ * freed. */
 static bool load_table(const struct database *database, const struct activity_table *table,
                        uint32_t parts, struct activity *activity, GError **error)
 {
@@ -224,7 +225,7 @@ static bool load_table(const struct database *database, const struct activity_ta
     return ok;
 }
 
-/* In a damaged file the key may be NULL. */
+/* `key` may be NULL in a damaged file. */
 static void take_meta(struct activity *activity, const char *key, sqlite3_int64 value)
 {
     if (g_strcmp0(key, ACTIVITY_CHOSEN_CALLS) == 0)
@@ -257,7 +258,7 @@ struct activity *activity_read(const char *path, uint32_t parts, GError **error)
     if (parts & ACTIVITY_LAUNCHES)
         parts |= ACTIVITY_KERNELS;
     struct activity *activity = g_new0(struct activity, 1);
-    /* One transaction, so that all tables are of one state of the file. */
+    /* One transaction, so that all tables have the same state of the file. */
     bool ok = database_execute(database, "BEGIN", error) && load_meta(database, activity, error);
     for (int t = 0; ok && t < ACTIVITY_TABLES; t++)
         ok = load_table(database, &activity_tables[t], parts, activity, error);
@@ -291,7 +292,7 @@ void activity_free(struct activity *activity)
 
 struct activity_store {
     const struct database *database;
-    sqlite3_stmt *inserts[ACTIVITY_TABLES]; /* NULL: not needed so far */
+    sqlite3_stmt *inserts[ACTIVITY_TABLES]; /* NULL if not needed so far */
 };
 
 struct activity_store *activity_store_new(const struct database *database)
@@ -313,7 +314,7 @@ static char *insert_columns(const struct activity_table *table)
     return g_strdup_printf("INSERT INTO %s (%s) VALUES (%s)", table->name, names->str, marks->str);
 }
 
-/* Each time: a transaction that fails takes the table with it. */
+/* Runs for every addition, because a failed transaction also removes the table. */
 static bool create(struct activity_store *store, int t, GError **error)
 {
     const struct activity_table *table = &activity_tables[t];
@@ -363,7 +364,7 @@ static const char *array(const struct activity *activity, const struct activity_
     return *(const char *const *)(const void *)((const char *)activity + slice->array_offset);
 }
 
-/* A slice whose array is NULL is written as zeros: its columns may not be NULL. */
+/* Writes zeros for a slice without an array: its columns must not be NULL. */
 static void bind_row(sqlite3_stmt *insert, const struct activity_table *table,
                      const struct activity *activity, uint32_t row)
 {
@@ -395,7 +396,8 @@ static bool add_rows(struct activity_store *store, int t, const struct activity 
     return ok;
 }
 
-/* The numbers that the program has for the devices are those of the rows: CUDA gave them. */
+/* Lists the devices for TARGET_INFO_CUDA_DEVICE. CUDA's device numbers are already those of the
+ * rows. */
 static bool add_devices(const struct activity_store *store, GError **error)
 {
     return database_execute(
@@ -455,9 +457,9 @@ void activity_store_free(struct activity_store *store)
 struct verifying {
     const struct activity *activity;
     const char *path;
-    GHashTable *names;   /* string ids that are there */
-    GHashTable *devices; /* described */
-    GHashTable *calls;   /* correlations; NULL: not to be checked */
+    GHashTable *names;   /* ids of strings */
+    GHashTable *devices; /* ids of described devices */
+    GHashTable *calls;   /* correlations; NULL if they need not be checked */
     GError **error;
 };
 
@@ -471,7 +473,7 @@ static bool refuse_reference(const struct verifying *verifying, const char *tabl
     return false;
 }
 
-/* An empty table of devices describes none, and excludes none. */
+/* Checks device and correlation. An empty table of devices allows any device. */
 static bool check(const struct verifying *verifying, const char *table, uint64_t start_ns,
                   uint32_t device, uint32_t correlation)
 {
@@ -540,7 +542,7 @@ bool activity_verify(const struct activity *activity, const struct records *reco
     g_autoptr(GHashTable) calls = g_hash_table_new(NULL, NULL);
     bool complete = activity->call_count > 0 && activity->dropped == 0 && !partial &&
                     activity->unreadable == 0 && !activity->chosen_calls &&
-                    !records->unknown; /* other tools leave calls out */
+                    !records->unknown; /* other tools do not record all calls */
     for (uint32_t i = 0; i < records->string_count; i++)
         g_hash_table_add(names, GUINT_TO_POINTER(records->strings[i].id));
     for (uint32_t i = 0; i < activity->gpu_count; i++)

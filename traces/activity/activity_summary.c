@@ -2,7 +2,7 @@
 
 #include "traces/activity/steps.h"
 
-/* A process's address names one allocation. */
+/* Hashes an allocation, which is identified by process and address. */
 static guint hash(const void *key)
 {
     const struct memory_record *record = key;
@@ -29,7 +29,7 @@ static struct device_memory *memory_of(struct memory_use *use, uint32_t device)
     return &g_array_index(use->devices, struct device_memory, place);
 }
 
-/* NULL: of no interest. */
+/* Returns NULL if the kind of memory is not summed up. */
 static struct memory_level *level_of(struct memory_use *use, const struct memory_record *record)
 {
     switch (record->kind) {
@@ -66,7 +66,7 @@ static void allocate(struct memory_use *use, const struct memory_record *record)
     }
 }
 
-/* A free's own size and kind are not trusted: profilers leave them out. */
+/* Does not trust the size and kind of a free: profilers leave them out. */
 static void follow(struct memory_use *use, GHashTable *live, const struct memory_record *record)
 {
     const struct memory_record *before = g_hash_table_lookup(live, record);
@@ -144,7 +144,8 @@ static struct kernel_summary *kernel_of(GHashTable *by_name, uint32_t name)
     return kernel;
 }
 
-/* Kernels are in order of start, and come before copies: `last_ns` is when the device fell idle. */
+/* Kernels are ordered by start and are added before copies, so last_ns is the time at which the
+ * device became idle. */
 static void add_kernel(struct activity_summary *summary, const struct activity *activity,
                        const struct kernel_record *kernel, struct kernel_summary *of_name)
 {
@@ -227,7 +228,7 @@ static void add_copies(struct activity_summary *summary, const struct activity *
     }
 }
 
-/* A stream that waits for an event does not stop the host. */
+/* Counts waits of the host. A stream that waits for an event does not stop it. */
 static void add_waits(struct activity_summary *summary, const struct activity *activity)
 {
     for (uint32_t i = 0; i < activity->sync_count; i++) {

@@ -124,7 +124,7 @@ static json_t *level_json(const struct memory_level *level)
                      (json_int_t)level->peak_ns, "live_bytes", (json_int_t)level->live_bytes);
 }
 
-/* Null where nothing was allocated there. */
+/* Returns null if nothing was allocated on the device. */
 static json_t *memory_json(const struct activity_summary *summary, uint32_t device)
 {
     const GArray *devices = summary->memory->devices;

@@ -1,5 +1,4 @@
-/* The enumerations of the activity records: their labels, and the tables that spell them out for
- * scripts, with the names that Nsight Systems gives them. */
+/* The activity tables: enumerations with Nsight Systems' names, and the column of each field. */
 #include "traces/activity/activity.h"
 #include "traces/activity/activity_file.h"
 
@@ -93,7 +92,7 @@ const char *memory_kind_label(uint32_t kind)
         part, offsetof(struct activity, array), sizeof(record), columns, G_N_ELEMENTS(columns) \
     }
 
-/* Shared by what runs in a stream of a device. */
+/* Columns of everything that runs in a stream. */
 #define IN_STREAM(record)                                                                   \
     COLUMN(record, "start", COLUMN_64, start_ns), COLUMN(record, "end", COLUMN_64, end_ns), \
         COLUMN(record, "deviceId", COLUMN_32, device),                                      \
@@ -106,7 +105,7 @@ const char *memory_kind_label(uint32_t kind)
     "NOT NULL, greenContextId INTEGER, streamId INTEGER NOT NULL, correlationId INTEGER, "        \
     "globalPid INTEGER"
 
-/* Shared by what a thread of the host does. */
+/* Columns of everything that a host thread does. */
 #define ON_THREAD(record)                                                                   \
     COLUMN(record, "start", COLUMN_64, start_ns), COLUMN(record, "end", COLUMN_64, end_ns), \
         COLUMN(record, "globalTid", COLUMN_THREAD, process),                                \

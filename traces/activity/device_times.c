@@ -1,19 +1,19 @@
 #include "traces/activity/activity_file.h"
 #include "traces/annotations.h"
 
-/* What runs on a device on its own account: copies that cross the link are nobody's operator. */
+/* Work on the device itself. Copies over the link belong to no operator. */
 #define WORK "SELECT correlationId, start, end FROM CUPTI_ACTIVITY_KIND_"
 static const struct {
     const char *table, *rows;
 } kinds[] = {{"CUPTI_ACTIVITY_KIND_MEMSET", " UNION ALL " WORK "MEMSET"},
              {"CUPTI_ACTIVITY_KIND_MEMCPY", " UNION ALL " WORK "MEMCPY WHERE copyKind = 8"}};
 
-/* What each query begins with. */
+/* Common beginning of all queries. */
 #define ASKED                                                      \
     "asked AS (SELECT DISTINCT externalId AS range, correlationId" \
     " FROM CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) "
 
-/* A range's parent has a lower id. */
+/* Ordered by id: a range's parent has a lower id. */
 static const char all_ranges[] = ASKED
     "SELECT rangeId, start, end, uint64Value, parentRangeId, category = ?1 AND domainId IN"
     " (SELECT domainId FROM NVTX_EVENTS WHERE eventType = 75 AND text = ?2) "
@@ -24,7 +24,7 @@ static const char waits[] = ASKED "SELECT range FROM asked JOIN CUPTI_ACTIVITY_K
                                   " USING (correlationId) JOIN StringIds s ON s.id = nameId"
                                   " WHERE s.value LIKE '%Synchronize%'";
 
-/* When it ran, and when the call that asked for it was over. */
+/* Start and end of work, and the end of the call that asked for it. */
 static const char asked_work[] = ASKED
     ", calls AS (SELECT correlationId, MIN(end) AS over FROM CUPTI_ACTIVITY_KIND_RUNTIME"
     " GROUP BY correlationId) "
@@ -36,19 +36,19 @@ static const char unasked_work[] = ASKED
     "SELECT start FROM work WHERE correlationId NOT IN (SELECT correlationId FROM asked) "
     "ORDER BY start";
 
-/* An operator's. */
+/* The range of an operator. */
 struct operator_range {
     uint64_t moment, begin_ns, end_ns;
-    uint64_t busy_ns, until_ns; /* until: the end of its work so far */
+    uint64_t busy_ns, until_ns; /* until_ns is the end of its work so far */
     uint32_t works;
     bool waited;
 };
 
 struct times {
-    GArray *ranges;     /* of struct operator_range */
-    GHashTable *within; /* a range's id to the number, from 1, of the operator's that it lies in */
-    GArray *gaps;       /* of uint64_t: between work that had been asked for and what ran before */
-    GArray *unasked;    /* of uint64_t: begins, in order, of work that no range asked for */
+    GArray *ranges;     /* struct operator_range */
+    GHashTable *within; /* range id to 1 + index of the operator range around it */
+    GArray *gaps;       /* uint64_t, gaps between queued work and the work before it */
+    GArray *unasked;    /* uint64_t, sorted begins of work that no range asked for */
 };
 
 static sqlite3_stmt *prepare(const struct database *database, const char *query, GError **error)
@@ -72,7 +72,8 @@ static guint place_of(const struct times *times, uint64_t range)
     return GPOINTER_TO_UINT(g_hash_table_lookup(times->within, GSIZE_TO_POINTER(range)));
 }
 
-/* NULL: in none. A library may have ranges of its own within the operator's. */
+/* Returns the operator around a range, which may be a library's range within it; NULL if there is
+ * none. */
 static struct operator_range *operator_around(const struct times *times, sqlite3_stmt *row)
 {
     guint place = place_of(times, number(row, 0));
@@ -155,7 +156,7 @@ static uint64_t median(GArray *values)
     return values->len ? g_array_index(values, uint64_t, values->len / 2) : 0;
 }
 
-/* Whether work began within the range that nobody is known to have asked for. */
+/* Returns whether work of unknown origin began within the range. */
 static bool is_doubtful(const struct times *times, const struct operator_range *range)
 {
     guint first = 0, last = times->unasked->len;

@@ -5,10 +5,10 @@
 
 #include <string.h>
 
-/* Shared by the files of guess.c alone. A moment is a number of kernels that had been launched. */
+/* A kernel launch. In this file a moment is a number of launched kernels. */
 
 struct launch {
-    uint64_t ns; /* of the call, or, where calls were not recorded, of the kernel */
+    uint64_t ns; /* time of the call, or of the kernel if calls were not recorded */
     const struct kernel_record *kernel;
 };
 
@@ -21,21 +21,21 @@ static inline const struct launch *launch_at(const GArray *launches, uint32_t pl
     return &g_array_index(launches, struct launch, place);
 }
 
-/* An allocation that comes and goes within the iteration, or its end. */
+/* The begin or end of an allocation that comes and goes within the iteration. */
 struct live_change {
     uint32_t moment;
-    uint32_t until; /* the moment of its end, which may be this one */
-    int64_t bytes;  /* < 0: it ends */
+    uint32_t until; /* the moment of its end, possibly this one */
+    int64_t bytes;  /* < 0 at its end */
 };
 
-/* Non-model data rises and falls: forward and backward. */
+/* A rise and fall of non-model data, as in forward and backward. */
 struct rise {
-    uint32_t begin;      /* the moment of its first allocation */
-    uint32_t first_free; /* the first after its peak */
-    uint32_t all_free;   /* all but a tenth of its peak; UINT32_MAX: never */
+    uint32_t begin;      /* moment of its first allocation */
+    uint32_t first_free; /* moment of the first free after the peak */
+    uint32_t all_free;   /* moment at which only a tenth of the peak is left; UINT32_MAX if never */
 };
 
-/* How many kernels had been launched. */
+/* Returns the number of kernels launched before a time. */
 static uint32_t moment_of(const GArray *launches, uint64_t ns)
 {
     uint32_t low = 0, high = launches->len;
@@ -54,13 +54,14 @@ static bool is_device_memory(const struct memory_record *event, uint32_t device)
     return event->device == device && (event->kind == MEMORY_DEVICE || event->kind == MEMORY_ARRAY);
 }
 
-/* Follows the allocations through the iteration. `visit` is called with each that comes and goes
- * within it. */
+/* Classifies the allocations by following them through the iteration. Returns those that come and
+ * go within it. */
 static GHashTable *passing_allocations(const struct activity *activity, const struct span *span,
                                        struct guessed_iteration *guessed)
 {
     g_autoptr(GHashTable) live = g_hash_table_new(g_int64_hash, g_int64_equal);
-    GHashTable *passing = g_hash_table_new(NULL, NULL); /* events: allocations and their frees */
+    GHashTable *passing = g_hash_table_new(NULL,
+                                           NULL); /* allocations and frees to their allocation */
     bool begun = false;
     GHashTableIter iterator;
     gpointer value;
@@ -88,7 +89,7 @@ static GHashTable *passing_allocations(const struct activity *activity, const st
             if (within) {
                 g_hash_table_insert(passing, (gpointer)before, (gpointer)before);
                 g_hash_table_insert(passing, (gpointer)event, (gpointer)before);
-            } else if (begun) { /* freed within, after all */
+            } else if (begun) { /* it lasted until now, but is freed within */
                 guessed->lasting_count--;
                 guessed->lasting_bytes -= before->bytes;
             }
@@ -105,13 +106,14 @@ static GHashTable *passing_allocations(const struct activity *activity, const st
     return passing;
 }
 
-/* Of struct live_change, in order. Fills in what `guessed` tells of memory, but for `rises`. */
+/* Returns the sequence of struct live_change. Sets the memory fields of `guessed`, except `rises`.
+ */
 static GArray *guess_changes(const struct activity *activity, const struct span *span,
                              const GArray *launches, struct guessed_iteration *guessed)
 {
     GArray *changes = g_array_new(FALSE, FALSE, sizeof(struct live_change));
     g_autoptr(GHashTable) passing = passing_allocations(activity, span, guessed);
-    g_autoptr(GHashTable) begun = g_hash_table_new(NULL, NULL); /* allocations: 1 + their place */
+    g_autoptr(GHashTable) begun = g_hash_table_new(NULL, NULL); /* allocation to 1 + its index */
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < activity->memory_count; i++) {
         const struct memory_record *event = &activity->memory[i];
@@ -150,11 +152,11 @@ static int64_t highest(const GArray *changes, uint32_t update)
     return most;
 }
 
-/* A rise that is followed. */
+/* State of following one rise. */
 struct follower {
     struct rise rise;
-    int64_t bytes, peak, valley; /* the valley after the peak */
-    uint32_t valley_end;         /* the moment of the first allocation after it */
+    int64_t bytes, peak, valley; /* the valley follows the peak */
+    uint32_t valley_end;         /* moment of the first allocation after the valley */
     bool has_free, left_valley;
 };
 
@@ -180,8 +182,8 @@ static void follow(struct follower *f, const struct live_change *change)
         f->rise.all_free = change->moment;
 }
 
-/* Of struct rise: at least half of the highest peak lies between them. What lives on at moment
- * `update` is left out: it may be gradients. */
+/* Returns struct rise: falls of at least half the highest peak separate them. Allocations that are
+ * live at moment `update` are ignored, because they may be gradients. */
 static GArray *guess_rises(const GArray *changes, uint32_t update)
 {
     GArray *rises = g_array_new(FALSE, FALSE, sizeof(struct rise));
@@ -207,18 +209,19 @@ static GArray *guess_rises(const GArray *changes, uint32_t update)
     return rises;
 }
 
-/* Shares of an iteration's kernels by which two ways to find a phase may differ and still agree;
- * of forward's, by which that of another micro-batch may differ from the first's; at most so many
- * of them. */
+/* Two ways to find a phase agree within `agreement` of the iteration's kernels. The forward of
+ * another micro-batch may differ from the first in the share `unlike` of its kernels, and in at
+ * most MOST_UNLIKE of them. */
 static const double agreement = 0.05, unlike = 0.25;
 enum { MOST_UNLIKE = 1024, END = 4 };
 
-/* Where a micro-batch's phases begin. */
+/* Begins of a micro-batch's phases. */
 struct micro_batch {
     uint32_t forward, backward;
 };
 
-/* The first kernel from `from` on that is named so; the number of kernels where none is. */
+/* Returns the first kernel from `from` on with such a name; the number of kernels if there is none.
+ */
 static uint32_t first_named(const GArray *launches, const struct records *records, uint32_t from,
                             bool (*is_named)(const char *name))
 {
@@ -233,7 +236,7 @@ static bool close_to(uint32_t left, uint32_t right, uint32_t kernels)
     return (left > right ? left - right : right - left) <= agreement * kernels + 1;
 }
 
-/* Names count first. */
+/* Names have priority over memory. */
 static uint32_t choose(uint32_t named, bool has_memory, uint32_t by_memory, uint32_t kernels,
                        uint8_t *by)
 {
@@ -246,7 +249,7 @@ static uint32_t choose(uint32_t named, bool has_memory, uint32_t by_memory, uint
     return has_name ? named : has_memory ? MIN(by_memory, kernels) : kernels;
 }
 
-/* To be freed with g_free. */
+/* Free with g_free. */
 static char *without_digits(const char *name)
 {
     char *copy = g_strdup(name), *to = copy;
@@ -257,7 +260,7 @@ static char *without_digits(const char *name)
     return copy;
 }
 
-/* Names without digits, which tell of shapes, as small numbers: [launches->len]. */
+/* Returns [launches->len] a number for each name without digits, because digits encode shapes. */
 static uint32_t *number_names(const GArray *launches, const struct records *records)
 {
     uint32_t *numbers = g_new(uint32_t, launches->len);
@@ -277,15 +280,15 @@ static uint32_t *number_names(const GArray *launches, const struct records *reco
     return numbers;
 }
 
-/* The first `length` names, compared with those before place `end`, at most `room` of them, from
- * the last to the first. */
+/* Compares, from the last to the first, the first `length` names with at most `room` names before
+ * `end`. */
 struct comparison {
     const uint32_t *names;
     int32_t length, end, room;
 };
 
-/* `done` of the first names are done with, and done - k of the others: -1 where there are not as
- * many, else how many after those that are equal. */
+/* With `done` of the first names and done - k of the others consumed, consumes equal names. Returns
+ * the new `done`, or -1 if there are not enough names. */
 static int32_t follow_equal(const struct comparison *c, int32_t done, int32_t k)
 {
     if (done < 0 || done > c->length || done - k < 0 || done - k > c->room)
@@ -296,12 +299,12 @@ static int32_t follow_equal(const struct comparison *c, int32_t done, int32_t k)
     return done;
 }
 
-/* How many before `end` are the first `length` again, but for a few that are missing or more; 0:
- * none are. Myers' way to the shortest edit. */
+/* Returns how many names before `end` repeat the first `length`, allowing a few missing or
+ * additional ones; 0 if they do not. Myers' algorithm for the shortest edit. */
 static uint32_t length_alike(const struct comparison *c)
 {
     int32_t most = (int32_t)MIN(unlike * c->length, MOST_UNLIKE);
-    /* By diagonal k, from -most - 1 on: the furthest that was come. */
+    /* Furthest position for each diagonal k, beginning at -most - 1. */
     g_autofree int32_t *reached = g_new(int32_t, 2 * (size_t)most + 3);
     for (int32_t i = 0; i < 2 * most + 3; i++)
         reached[i] = -1;
@@ -318,7 +321,7 @@ static uint32_t length_alike(const struct comparison *c)
     return 0;
 }
 
-/* Whether the same few names come before both places. */
+/* Returns whether the same few names precede both positions. */
 static bool same_end(const uint32_t *names, uint32_t first, uint32_t second)
 {
     uint32_t compared = MIN(first, END);
@@ -326,7 +329,7 @@ static bool same_end(const uint32_t *names, uint32_t first, uint32_t second)
                   compared * sizeof names[0]) == 0;
 }
 
-/* Of struct micro_batch: kernels as before the first backward, up to its first ones. */
+/* Returns struct micro_batch: positions with the same kernels as before the first backward. */
 static GArray *find_micro_batches(struct guessed_iteration *guessed, const GArray *launches,
                                   const struct records *records, uint32_t backward)
 {
@@ -337,7 +340,7 @@ static GArray *find_micro_batches(struct guessed_iteration *guessed, const GArra
         return batches;
     g_autofree uint32_t *names = number_names(launches, records);
     guessed->turns = 1;
-    if (names[backward] == names[backward - 1]) /* which does not tell where a forward ends */
+    if (names[backward] == names[backward - 1]) /* the names do not tell where a forward ends */
         return batches;
     for (uint32_t i = backward + 1; i < launches->len; i++) {
         if (names[i] != names[backward] || names[i - 1] != names[backward - 1])
@@ -376,7 +379,7 @@ static uint32_t count_named(const GArray *launches, const struct records *record
     return count;
 }
 
-/* Of backward and update of the micro-batch that ends at `end`: `rise` NULL: not known. */
+/* Finds the begin of the update in the micro-batch that ends at `end`. `rise` may be NULL. */
 static uint32_t find_update(const GArray *launches, const struct records *records,
                             const struct rise *rise, uint32_t backward, uint8_t *by)
 {
@@ -385,7 +388,7 @@ static uint32_t find_update(const GArray *launches, const struct records *record
                   has_memory ? rise->all_free : 0, launches->len, by);
 }
 
-/* Memory agrees, or does not, where it tells of as many micro-batches. */
+/* Memory can agree only if it shows the same number of micro-batches. */
 static uint8_t with_memory(const GArray *batches, const GArray *rises, uint32_t moment,
                            uint32_t by_memory, uint32_t kernels)
 {
@@ -408,7 +411,8 @@ static void add_phases(struct guessed_iteration *guessed, const GArray *launches
         uint32_t end = batch == last ? kernels : batch[1].forward;
         uint8_t by = first_by, update_by;
         uint32_t update = find_update(launches, records, rise, batch->backward, &update_by);
-        /* Between micro-batches is no update where only few kernels sound like one. */
+        /* If only few kernels between two micro-batches have optimizer names, there is no update.
+         */
         if (batch != last &&
             2 * count_named(launches, records, batch->backward, end, kernel_words_optimizer) <
                 MAX(updates, 1))
@@ -424,7 +428,7 @@ static void add_phases(struct guessed_iteration *guessed, const GArray *launches
     }
 }
 
-/* Fills in the phases, `micro_batches`, `turns` and `rises`. */
+/* Sets the phases, `micro_batches`, `turns` and `rises`. */
 static void guess_phases(struct guessed_iteration *guessed, const GArray *launches,
                          const struct records *records, const GArray *changes)
 {
@@ -462,7 +466,7 @@ static uint32_t busiest_device(const struct activity *activity)
     return busiest;
 }
 
-/* Of struct launch, all of a device, in their order. */
+/* Returns the launches on a device in order (struct launch). */
 static GArray *list_launches(const struct activity *activity, uint32_t device)
 {
     g_autoptr(GHashTable) calls = g_hash_table_new(NULL, NULL);
@@ -482,7 +486,7 @@ static GArray *list_launches(const struct activity *activity, uint32_t device)
     return launches;
 }
 
-/* The first that was recorded. */
+/* Finds the first recorded iteration. */
 static bool find_marked(const struct records *records, struct span *span)
 {
     for (uint32_t i = 0; i < records->event_count; i++) {
@@ -503,7 +507,7 @@ static bool find_repeated(const struct activity *activity, const struct records 
     if (period.length == 0)
         return false;
     *alike = period.alike;
-    /* Kernels of other streams lie in between: by time, not by number. */
+    /* Kernels of other streams lie in between, so use times instead of indices. */
     uint64_t begin_ns = activity_steps_kernel(activity, device, period.first)->start_ns;
     uint64_t end_ns =
         activity_steps_kernel(activity, device, period.first + period.length)->start_ns;
@@ -518,7 +522,7 @@ static bool find_repeated(const struct activity *activity, const struct records 
     return span->begin_ns < span->end_ns;
 }
 
-/* Launches of the span alone. */
+/* Keeps only the launches within the span. */
 static void cut(GArray *launches, const struct span *span)
 {
     guint kept = 0;

@@ -2,7 +2,7 @@
 #include "traces/size.h"
 #include "traces/summary.h"
 
-enum { MOST_PRINTED = 9, PRINTED_FIRST = 4, PRINTED_LAST = 3 }; /* phases */
+enum { MOST_PRINTED = 9, PRINTED_FIRST = 4, PRINTED_LAST = 3 }; /* number of phases */
 
 static const char *by_text(uint32_t by)
 {
@@ -31,7 +31,7 @@ static void print_phase(const struct guessed_phase *phase, FILE *out)
             phase->first > 0 ? by_text(phase->by) : "");
 }
 
-/* Of many micro-batches those in the middle share a line. */
+/* If there are many micro-batches, those in the middle share a line. */
 static void print_phases(const struct guessed_iteration *guessed, FILE *out)
 {
     guint count = guessed->phases->len, left_out = 0;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A symbol that comes `n` times a step comes again one step later as the n-th next. */
+/* A symbol that occurs n times per step recurs one step later as its n-th next occurrence. */
 enum { MOST_A_STEP = 12, CANDIDATES = 256 };
 
 static const double worst_alike = 0.75, steady = 0.8, endings_alike = 0.5;
@@ -23,22 +23,23 @@ static int most_votes(const void *left, const void *right)
     return a->length < b->length ? -1 : 1;
 }
 
-/* An optimizer's kernels, one a tensor, count once. */
+/* Counts a run of equal kernels of an optimizer, which launches one per tensor, once. */
 static bool is_counted(const uint32_t *sequence, uint32_t place, const bool *ending)
 {
     uint32_t symbol = sequence[place];
     return !ending || !ending[symbol] || place == 0 || sequence[place - 1] != symbol;
 }
 
-/* How often each distance from a symbol to its n-th next occurrence comes, as a share of the
- * symbol's occurrences, so that the rare ones are heard, and what ends a step before all others:
- * [length / 2 + 1]. */
+/* Counts each distance from a symbol to its n-th next occurrence [length / 2 + 1]. A vote is
+ * weighted by the inverse frequency of the symbol, so that rare symbols count; symbols that end a
+ * step count most. */
 static struct lag *count_lags(const uint32_t *sequence, uint32_t length, uint32_t symbols,
                               const bool *ending)
 {
     uint32_t longest = length / 2;
     struct lag *lags = g_new0(struct lag, (size_t)longest + 1);
-    uint32_t *last = g_new(uint32_t, (size_t)symbols * MOST_A_STEP); /* a ring of places a symbol */
+    uint32_t *last = g_new(uint32_t,
+                           (size_t)symbols * MOST_A_STEP); /* ring of positions per symbol */
     uint32_t *seen = g_new0(uint32_t, symbols), *total = g_new0(uint32_t, symbols);
     for (uint32_t i = 0; i < length; i++)
         total[sequence[i]] += is_counted(sequence, i, ending);
@@ -63,7 +64,8 @@ static struct lag *count_lags(const uint32_t *sequence, uint32_t length, uint32_
     return lags;
 }
 
-/* The share of symbols that come again `lag` later, in the later half: the run is steady there. */
+/* Returns the share of symbols in the later half, where the run is steady, that recur `lag` later.
+ */
 static double share_alike(const uint32_t *sequence, uint32_t length, uint32_t lag)
 {
     uint32_t begin = (length - lag) / 2, same = 0;
@@ -72,8 +74,8 @@ static double share_alike(const uint32_t *sequence, uint32_t length, uint32_t la
     return (double)same / (double)(length - lag - begin);
 }
 
-/* Likewise, of the symbols that end a step, at least half of them; the last ones have come before.
- */
+/* Returns whether at least half of the ending symbols in the later half recur `lag` later. For the
+ * last ones, earlier occurrences count. */
 static bool endings_repeat(const uint32_t *sequence, uint32_t length, uint32_t lag,
                            const bool *ending)
 {
@@ -86,13 +88,13 @@ static bool endings_repeat(const uint32_t *sequence, uint32_t length, uint32_t l
     return same >= endings_alike * endings;
 }
 
-/* Two shares of a sequence that differ by less may be equal but for chance. */
+/* Shares of a sequence that differ by less may be equal but for chance. */
 static double tolerance(uint32_t length)
 {
     return 0.01 + 1.5 / sqrt(length);
 }
 
-/* From the end backwards as long as whole repetitions are alike. */
+/* Extends the period from the end backwards while whole repetitions are alike. */
 static struct period find_steady(const uint32_t *sequence, uint32_t length, uint32_t lag)
 {
     uint32_t begin = length - lag, same = 0;
@@ -112,8 +114,8 @@ static struct period find_steady(const uint32_t *sequence, uint32_t length, uint
                            .alike = count > 1 ? same / ((double)lag * (count - 1)) : 0};
 }
 
-/* Layers may be as many as to outweigh the rest of a step by far, but then do not go on to the end;
- * a step does. */
+/* Chooses the shortest good lag. A lag of layers may outweigh the rest of a step, but it does not
+ * hold until the end of the run; a step does. */
 static struct period choose(const uint32_t *sequence, uint32_t length, struct lag *lags,
                             const bool *ending)
 {
@@ -156,7 +158,7 @@ static bool has_word(const char *lower, const char *const *words)
     return false;
 }
 
-/* But "lambda", which many names of kernels have. */
+/* Excludes "lambda", which many kernel names contain. */
 static bool has_lamb(const char *lower)
 {
     const char *lamb = lower;
@@ -183,7 +185,7 @@ bool kernel_words_backward(const char *name)
     return has_word(lower, words);
 }
 
-/* By most kernels. */
+/* Returns the stream with the most kernels. */
 static uint32_t busiest_stream(const struct activity *activity, uint32_t device)
 {
     g_autoptr(GHashTable) counts = g_hash_table_new(NULL, NULL);
@@ -222,7 +224,7 @@ static uint64_t median_step(const struct period *period, const GArray *starts)
     return times->len > 0 ? g_array_index(times, uint64_t, times->len / 2) : 0;
 }
 
-/* Ids of strings, made dense. */
+/* Maps string ids to dense numbers. */
 static uint32_t symbol_of(GHashTable *symbols, uint32_t name)
 {
     gpointer key = GUINT_TO_POINTER(name);
@@ -234,8 +236,9 @@ static uint32_t symbol_of(GHashTable *symbols, uint32_t name)
     return symbol - 1;
 }
 
-/* Steps repeat from wherever the recording began: the first whole one follows an optimizer's last
- * kernel, as the longest stretch without one shows it. */
+/* Moves the period to the begin of a step. Repetitions begin wherever the recording began; a step
+ * begins after the last kernel of an optimizer, which the longest run without such kernels shows.
+ */
 static void begin_after_update(struct period *period, const GArray *names, const GArray *ending)
 {
     uint32_t last = 0, begin = 0, longest = 0;

@@ -4,18 +4,18 @@
 
 #include <string.h>
 
-/* RecordFunction's scopes. */
+/* Scopes of RecordFunction. */
 enum { SCOPE_BACKWARD = 1, SCOPE_USER = 7 };
 
-/* Places in the order are this far apart, so that something fits between two. */
+/* Distance of two positions in the order, so that others fit between them. */
 enum { TICK_NS = 1000 };
 
 struct node {
     uint64_t id, parent;
-    uint64_t order; /* of its start among all */
+    uint64_t order; /* position of its start among all */
     uint64_t thread, scope;
     struct kineto_range range;
-    guint first_use, use_count; /* in the order of the file */
+    guint first_use, use_count; /* in file order */
 };
 
 struct chakra_reading {
@@ -24,7 +24,7 @@ struct chakra_reading {
     GArray *uses;  /* struct kineto_use */
 };
 
-/* The value of an attribute; NULL: there is none. */
+/* Returns the value of an attribute; NULL if there is none. */
 static const json_t *attribute(const json_t *node, const char *name)
 {
     const json_t *attributes = json_object_get(node, "attrs");
@@ -42,7 +42,7 @@ static uint64_t number_of(const json_t *node, const char *name)
     return value > 0 && value < 0x1p53 ? (uint64_t)value : 0;
 }
 
-/* "float" of "Tensor(float)"; 0 where it is no tensor. */
+/* Returns "float" for "Tensor(float)"; 0 if it is not a tensor. */
 static uint32_t element_type(struct kineto *kineto, const json_t *types)
 {
     const char *type = json_string_value(json_array_get(types, 0));
@@ -53,7 +53,8 @@ static uint32_t element_type(struct kineto *kineto, const json_t *types)
     return string_table_id(kineto->strings, element);
 }
 
-/* Tensors are [tensor, storage, offset, elements, bytes an element, device], alone or in lists. */
+/* A tensor is [tensor, storage, offset, elements, bytes per element, device]. Tensors come alone or
+ * in lists. */
 static void take_uses(struct chakra_reading *reading, const json_t *value, bool output)
 {
     bool tensor = json_array_size(value) == 6 && json_is_string(json_array_get(value, 5));
@@ -93,7 +94,7 @@ static bool take_node(void *data, const json_t *object, GError **error)
                         .scope = number_of(object, "scope"),
                         .first_use = reading->uses->len};
     (void)error;
-    if (node.order == 0) /* the process, or a thread */
+    if (node.order == 0) /* it is the process or a thread */
         return true;
     node.range = (struct kineto_range){
         .sequence = sequence_of(object),
@@ -118,7 +119,8 @@ static int by_order(const void *left, const void *right)
     return (a->order > b->order) - (a->order < b->order);
 }
 
-/* A node of autograd is executed within a range that has no number of its own. */
+/* An autograd node is executed within a range without a number; gives the range the node's number.
+ */
 static void number_executions(GArray *nodes)
 {
     for (guint i = 1; i < nodes->len; i++) {
@@ -130,7 +132,7 @@ static void number_executions(GArray *nodes)
     }
 }
 
-/* Ends what the next node of the thread is no part of. */
+/* Ends the open nodes that do not contain the thread's next node. */
 static void close_others(GPtrArray *open, uint64_t parent, uint64_t *now_ns)
 {
     while (open->len > 0) {
@@ -153,8 +155,8 @@ static GPtrArray *open_of(GHashTable *threads, uint64_t thread)
     return open;
 }
 
-/* Nodes lie in the file by their ends; their numbers tell the order of their starts, and their
- * parents where they end. */
+/* The file is ordered by ends. Numbers give the order of starts, and parents tell where nodes end.
+ */
 static void set_places(GArray *nodes)
 {
     GHashTable *threads = g_hash_table_new_full(NULL, NULL, NULL,
@@ -187,7 +189,7 @@ static GHashTable *ranges_by_number(const struct kineto *times)
     return ranges;
 }
 
-/* Of each node, by its number; nodes without are dropped. */
+/* Sets each node's times by its number. Nodes without times are dropped. */
 static void set_times(const struct chakra_reading *reading, const struct kineto *times)
 {
     GHashTable *ranges = ranges_by_number(times);
@@ -213,8 +215,8 @@ static void set_times(const struct chakra_reading *reading, const struct kineto 
     g_hash_table_unref(ranges);
 }
 
-/* What an operator yields without having been given it is new: its storage's number may have been
- * another's, whose bytes were free. */
+/* An output that is not also an input is new: its storage number may have belonged to an earlier
+ * storage that was freed. */
 static bool is_new(const struct chakra_reading *reading, const struct node *node,
                    const struct kineto_use *use)
 {
@@ -242,10 +244,10 @@ static void add_ranges(const struct chakra_reading *reading)
     }
 }
 
-/* The storage of a number, since it was last new. */
+/* A storage since it was last new. */
 struct storage {
     uint64_t first_ns, last_ns, bytes;
-    bool made; /* by an operator: it did not exist before */
+    bool made; /* an operator made it, so it did not exist before */
 };
 
 static void add_memory(const struct kineto *kineto, uint64_t id, const struct storage *storage)

@@ -98,7 +98,7 @@ bool import_write(const char *from, const char *to, const struct trace *trace,
     return ok;
 }
 
-/* Operators and annotations are ranges of threads. */
+/* Operators and annotations become ranges of threads. */
 static struct record *make_events(const struct kineto *kineto)
 {
     struct record *events = g_new0(struct record, kineto->ranges->len);
@@ -129,7 +129,7 @@ static void note_events(const struct kineto *kineto, GPtrArray *unknown)
                                           "host's"));
 }
 
-/* The same, with what the profiler has recorded; adds to `unknown` what that lacks. */
+/* Writes an imported trace with the profiler's records. Appends to `unknown` what they lack. */
 static bool import_write_profile(const char *from, const char *to, const struct trace *trace,
                                  const struct kineto *profile, GPtrArray *unknown, GError **error)
 {
@@ -176,7 +176,7 @@ static void share(GArray **array, GArray *with)
     *array = g_array_ref(with);
 }
 
-/* What the device did, by which operators' times are found. */
+/* Shares the device activity, which operators' times are computed from. */
 static void share_device(struct kineto *kineto, const struct kineto *profile)
 {
     share(&kineto->kernels, profile->kernels);

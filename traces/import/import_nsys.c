@@ -1,4 +1,4 @@
-/* SQLite exports of Nsight Systems: tables of the same names and columns are copied. */
+/* Imports SQLite exports of Nsight Systems by copying the tables that traces have, too. */
 #include "traces/activity/activity_file.h"
 #include "traces/database.h"
 #include "traces/files.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Texts that are in the events themselves become strings like the others. */
+/* Texts stored in the events become strings. */
 #define STRINGS                                                                                   \
     "CREATE TEMP TABLE ids (value TEXT PRIMARY KEY, id INTEGER) WITHOUT ROWID;"                   \
     "INSERT OR IGNORE INTO ids SELECT value, id FROM StringIds;"                                  \
@@ -21,7 +21,7 @@
     " WHERE textId IS NULL AND text IS NOT NULL;"                                                 \
     "DROP TABLE temp.ids;"
 
-/* A column of text of each row; NULL on error. */
+/* Returns a text column of all rows; NULL on error. */
 static GPtrArray *list(const struct database *database, const char *sql, GError **error)
 {
     sqlite3_stmt *row = database_prepare(database, sql, error);
@@ -39,7 +39,7 @@ static GPtrArray *list(const struct database *database, const char *sql, GError 
     return texts;
 }
 
-/* Those that both have, with commas. */
+/* Returns the columns that both tables have, separated by commas. */
 static char *shared_columns(const struct database *database, const char *table, GError **error)
 {
     g_autofree char *sql = g_strdup_printf("SELECT name FROM pragma_table_info('%s', 'main') WHERE "
@@ -53,7 +53,7 @@ static char *shared_columns(const struct database *database, const char *table, 
     return g_strjoinv(", ", (char **)names->pdata);
 }
 
-/* `columns` NULL: the table is there already. */
+/* Copies a table. `columns` is NULL if the table exists already. */
 static bool copy(const struct database *database, const char *table, const char *columns,
                  const char *condition, GError **error)
 {
@@ -74,7 +74,7 @@ static bool has(const GPtrArray *tables, const char *table)
     return g_ptr_array_find_with_equal_func((GPtrArray *)tables, table, g_str_equal, NULL);
 }
 
-/* That say of what run it is; few exports lack one. */
+/* Tables that describe the run. Few exports lack one. */
 static const struct {
     const char *name, *definition;
 } descriptions[] = {{"PROCESSES", SCHEMA_PROCESSES},

@@ -9,15 +9,15 @@
 
 enum { PIECE_BYTES = 1 << 20, MOST_VALUE_BYTES = 1 << 30 };
 
-/* A file's text: a window of it, and how far it is read. */
+/* State of reading: a window of the text and the position in it. */
 struct json_reading {
     const char *path, *key;
     gzFile file;
     GByteArray *window;
     size_t at;     /* in the window */
-    size_t before; /* the window's first byte in the text */
+    size_t before; /* offset of the window in the text */
     bool ended;    /* nothing follows the window */
-    bool failed;   /* the file cannot be read on, which `error` says */
+    bool failed;   /* reading failed; `error` says why */
     GError **error;
 };
 
@@ -46,14 +46,14 @@ static bool open_file(struct json_reading *reading)
 {
     if (!input_file_check(reading->path, reading->error))
         return false;
-    reading->file = gzopen(reading->path, "rbe"); /* hands through what is not compressed */
+    reading->file = gzopen(reading->path, "rbe"); /* passes uncompressed files through */
     if (!reading->file)
         g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", reading->path,
                     g_strerror(errno));
     return reading->file != NULL;
 }
 
-/* Forgets what has been read, and adds a piece. */
+/* Drops what has been consumed and reads more. */
 static void read_on(struct json_reading *reading)
 {
     GByteArray *window = reading->window;
@@ -77,7 +77,8 @@ static void read_on(struct json_reading *reading)
         fail(reading, status == Z_ERRNO ? g_strerror(errno) : reason);
 }
 
-/* The character at a place from `at` on; 0: the end. Places in the window may change, `at` does. */
+/* Returns the character at `place` after `at`; 0 at the end. The window may move, and `at` with it.
+ */
 static char peek(struct json_reading *reading, size_t place)
 {
     while (reading->at + place >= reading->window->len && !reading->ended)
@@ -92,7 +93,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-/* The next character that is not white space, which is not consumed; 0: the end. */
+/* Skips white space and returns the next character without consuming it; 0 at the end. */
 static char next(struct json_reading *reading)
 {
     char c;
@@ -112,14 +113,14 @@ static bool expect(struct json_reading *reading, char wanted)
     return true;
 }
 
-/* Whether the place is within the text read so far, or more of it is there. */
+/* Returns whether `place` lies within the text, reading more if necessary. */
 static bool has(struct json_reading *reading, size_t place)
 {
     peek(reading, place);
     return reading->at + place < reading->window->len;
 }
 
-/* The bytes of a text that begins here, its quotes included. */
+/* Returns the length of the string that begins here, with its quotes. */
 static size_t text_bytes(struct json_reading *reading, size_t place)
 {
     size_t begin = place++;
@@ -132,7 +133,7 @@ static size_t text_bytes(struct json_reading *reading, size_t place)
     return place - begin;
 }
 
-/* The bytes of the value that begins at `at`, as far as brackets tell. */
+/* Returns the length of the value at `at`, judged by brackets. */
 static size_t value_bytes(struct json_reading *reading)
 {
     size_t place = 0, depth = 0;
@@ -156,11 +157,11 @@ static json_t *read_value(struct json_reading *reading)
     json_error_t fault;
     next(reading);
     size_t bytes = value_bytes(reading);
-    bytes = MIN(bytes, reading->window->len - reading->at); /* a text may lack its end */
+    bytes = MIN(bytes, reading->window->len - reading->at); /* a string may be unterminated */
     if (reading->failed)
         return NULL;
     const char *text = (const char *)reading->window->data + reading->at;
-    /* Names of kernels are not always UTF-8, which all of JSON must be. */
+    /* JSON must be UTF-8, but kernel names are not always. */
     g_autofree char *valid = g_utf8_validate(text, (gssize)bytes, NULL)
                                  ? NULL
                                  : g_utf8_make_valid(text, (gssize)bytes);
@@ -175,7 +176,7 @@ static json_t *read_value(struct json_reading *reading)
     return value;
 }
 
-/* After a member: whether another follows before `end`, which is consumed. */
+/* Consumes what follows a member: a comma, or `end`. Sets *more if another member follows. */
 static bool another(struct json_reading *reading, char end, bool *more)
 {
     *more = next(reading) == ',';
@@ -249,7 +250,7 @@ json_t *json_events_read(const char *path, const char *key, json_events_take *ta
         ok = read_events(&reading, take, data);
     else if (ok)
         ok = read_object(&reading, others, take, data);
-    while (ok && !reading.ended) { /* what is compressed is whole only to its end */
+    while (ok && !reading.ended) { /* a compressed file is checked only at its end */
         reading.at = reading.window->len;
         read_on(&reading);
     }

@@ -1,25 +1,25 @@
-/* Non-model data: what the allocator handed out within the step, gradients apart. */
+/* Finds non-model data: what the allocator handed out within the step, without gradients. */
 #include "traces/import/kineto.h"
 
 #include <string.h>
 
 enum { BEFORE = UINT32_MAX };
 
-/* PyTorch's allocator for CUDA rounds up to this. */
+/* PyTorch's CUDA allocator rounds sizes up to this. */
 #define GRANULE UINT64_C(512)
 
 struct block {
     uint64_t begin_ns, end_ns;
     uint64_t bytes;
-    uint32_t first; /* work within which it was handed out; BEFORE the step */
-    uint32_t last;  /* within which it was taken back; the last one if later, or never */
-    bool outlives;  /* taken back after the step, or never */
+    uint32_t first; /* work in which it was allocated; BEFORE if before the step */
+    uint32_t last;  /* work in which it was freed; the last one if it was freed later or never */
+    bool outlives;  /* freed after the step or never */
 };
 
 struct finding {
     struct kineto_parts *parts;
-    const struct kineto_memory *like; /* an event of the device that is looked at */
-    GHashTable *live;                 /* address to index of blocks + 1 */
+    const struct kineto_memory *like; /* any event of the device that is examined */
+    GHashTable *live;                 /* address to 1 + index in blocks */
     GArray *blocks;                   /* struct block */
 };
 
@@ -28,7 +28,8 @@ static uint64_t start_of(const struct finding *finding, uint32_t work)
     return kineto_work_at(finding->parts->step, work)->start_ns;
 }
 
-/* The device with the most events of its kind; CUDA before the host. NULL: nothing was recorded. */
+/* Returns an event of the device with the most events, preferring CUDA to the host. NULL if nothing
+ * was recorded. */
 static const struct kineto_memory *find_device(const struct kineto *kineto)
 {
     const struct kineto_memory *found = NULL;
@@ -75,7 +76,7 @@ static void take_back(struct finding *finding, const struct kineto_memory *event
         block->outlives = false;
     } else if (index > 0) {
         g_array_index(finding->blocks, struct block, index - 1).bytes =
-            0; /* gone before the step */
+            0; /* freed before the step */
     } else if (work != BEFORE) {
         struct block block = {.end_ns = event->time_ns,
                               .bytes = (uint64_t)-event->bytes,
@@ -112,7 +113,7 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + GRANULE - 1) / GRANULE * GRANULE;
 }
 
-/* How many gradients there are of each size. */
+/* Counts the gradients of each size. */
 static GHashTable *count_gradients(const struct trace *trace)
 {
     GHashTable *counts = g_hash_table_new(NULL, NULL);
@@ -139,8 +140,9 @@ static uint8_t phase_of(const struct finding *finding, uint32_t work)
     return kineto_work_at(finding->parts->step, work)->phase;
 }
 
-/* Gradients begin in backward and outlive it. Those of the step before that are only now given back
- * are gone before this one's are made. What was there before the step and stays is model data. */
+/* Removes model data. Gradients begin in backward and outlive it. Gradients of the previous step
+ * that are freed only now are freed before new ones are made. Blocks that existed before the step
+ * and stay are model data. */
 static void drop_model_data(const struct finding *finding)
 {
     GHashTable *made = count_gradients(finding->parts->trace);
@@ -190,7 +192,7 @@ static GArray *list_changes(const GArray *blocks)
     return changes;
 }
 
-/* The most that is handed out at once while each operator of the trace runs: [operators]. */
+/* Returns [operators] the peak of allocated bytes while each operator of the trace runs. */
 static uint64_t *find_peaks(const struct finding *finding)
 {
     const struct kineto_parts *parts = finding->parts;
@@ -219,7 +221,7 @@ static void add_buffer(GArray *buffers, char *name, uint64_t bytes, uint32_t fir
     g_array_append_val(buffers, buffer);
 }
 
-/* What outlives its operator is a buffer of its own; `covered` receives their sums by moment. */
+/* A block that outlives its operator becomes a buffer. Adds these bytes to `covered` by moment. */
 static void add_lasting(const struct finding *finding, GArray *buffers, uint64_t *covered)
 {
     const struct kineto_parts *parts = finding->parts;
@@ -229,7 +231,7 @@ static void add_lasting(const struct finding *finding, GArray *buffers, uint64_t
         uint32_t begin = block->first == BEFORE ? 0 : block->first;
         uint32_t first = parts->moment[begin], last = parts->moment[block->last];
         if (block->last >= parts->update)
-            last = trace->operator_count - 1; /* the update is one as far as memory is concerned */
+            last = trace->operator_count - 1; /* for memory, the update is one operator */
         if (block->bytes == 0 || first == parts->moment[block->last])
             continue;
         bool saved = phase_of(finding, begin) == TRACE_FORWARD &&
@@ -241,7 +243,8 @@ static void add_lasting(const struct finding *finding, GArray *buffers, uint64_t
     }
 }
 
-/* The rest is gone when its operator ends. That of the update is divided as its time is. */
+/* Other blocks end with their operator and become one workspace. That of the update is divided like
+ * its time. */
 static void add_temporary(const struct finding *finding, GArray *buffers, const uint64_t *covered,
                           const uint64_t *peaks)
 {

@@ -1,5 +1,5 @@
-/* Operators of the iteration: those of forward and backward that the device worked for, and an
- * update for each parameter. */
+/* Makes the operators of the iteration: those of forward and backward that used the device, and one
+ * update per parameter. */
 #include "traces/import/kineto.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@ static const struct kineto_work *work_at(const struct kineto_parts *parts, uint3
     return kineto_work_at(parts->step, index);
 }
 
-/* What the device did not work for is part of what came before it in the same phase. */
+/* Work that did not use the device belongs to the work before it in the same phase. */
 static bool begins_operator(const struct kineto_parts *parts, uint32_t index)
 {
     if (index == 0 || index == parts->update)
@@ -52,13 +52,13 @@ static void make_passes(struct kineto_parts *parts)
     }
 }
 
-/* `part` of `whole` of the time, to the nanosecond. */
+/* Returns time_ns * part / whole, exactly. */
 static uint64_t share(uint64_t time_ns, uint64_t part, uint64_t whole)
 {
     return (uint64_t)((unsigned __int128)time_ns * part / whole);
 }
 
-/* The update's time is divided among the parameters by their elements. */
+/* Divides the update's time among the parameters by their elements. */
 static void make_updates(struct kineto_parts *parts, uint32_t first)
 {
     struct trace *trace = parts->trace;
@@ -133,7 +133,7 @@ static void set_accesses(struct kineto_parts *parts, uint32_t first_update)
     trace->accesses = (struct trace_access *)(void *)g_array_free(accesses, accesses->len == 0);
 }
 
-/* Operators, their times and their accesses; sets `moment`. */
+/* Makes operators, their times and accesses. Sets `moment`. */
 static void kineto_make_operators(struct kineto_parts *parts)
 {
     struct trace *trace = parts->trace;
@@ -146,7 +146,7 @@ static void kineto_make_operators(struct kineto_parts *parts)
     set_accesses(parts, passes);
 }
 
-/* Whether two steps consist of the same operators. */
+/* Returns whether two steps consist of the same operators. */
 static bool are_alike(const struct kineto_step *a, const struct kineto_step *b)
 {
     bool alike = a->works->len == b->works->len;
@@ -176,7 +176,7 @@ static uint64_t time_of(const struct kineto_step *step, uint32_t work)
     return kineto_work_at(step, work)->end_ns - before;
 }
 
-/* The steps like the one given, it among them. */
+/* Returns the steps like the given one, itself included. */
 static GPtrArray *find_alike(const GPtrArray *steps, const struct kineto_step *step)
 {
     GPtrArray *alike = g_ptr_array_new();
@@ -186,7 +186,7 @@ static GPtrArray *find_alike(const GPtrArray *steps, const struct kineto_step *s
     return alike;
 }
 
-/* The last of the largest set of steps that are alike. */
+/* Returns the last step of the largest set of equal steps. */
 static const struct kineto_step *choose(const GPtrArray *steps)
 {
     const struct kineto_step *best = NULL;
@@ -223,7 +223,7 @@ static uint32_t first_of_update(const struct kineto_step *step)
     return first;
 }
 
-/* Tokens are looked up in an embedding: [sequences, tokens a sequence]. */
+/* The embedding's input is [sequences, tokens per sequence]. */
 static void set_batch(const struct kineto_parts *parts)
 {
     struct trace *trace = parts->trace;

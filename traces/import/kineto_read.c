@@ -4,11 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-/* What is later counts as unknown: a start and a duration sum to less than 2^63 ns. */
+/* Later times count as unknown, so that a start plus a duration is below 2^63 ns. */
 #define MOST_US 4.6e15
 
-/* Times since 1970 in microseconds leave a double no bits for a sum in nanoseconds: whole and
- * fraction apart. */
+/* Converts whole and fraction separately, because a double cannot hold times since 1970 in
+ * nanoseconds. */
 static uint64_t to_ns(double microseconds)
 {
     if (!(microseconds > 0 && microseconds < MOST_US))
@@ -45,10 +45,7 @@ const char *kineto_event_text(const json_t *object, const char *key)
     return !text ? "" : text;
 }
 
-/* What the device did, and the calls that asked for it. */
-
-/* The fields with which the records of what runs in a stream begin are alike, but not their
- * types. */
+/* Sets the fields that all stream records have, whatever their type. */
 #define SET_IN_STREAM(record, event, args)                                 \
     do {                                                                   \
         (record).start_ns = kineto_event_ns(event, "ts");                  \
@@ -171,7 +168,7 @@ static void take_call(struct kineto *kineto, const json_t *event, const json_t *
     g_array_append_val(kineto->calls, call);
 }
 
-/* Of one event, a category that kineto_read knows: adds it to `kineto`. For kineto_read alone. */
+/* Adds an event of a device category. Returns false if the category is unknown. */
 static bool kineto_take_device(struct kineto *kineto, const char *category, const json_t *event)
 {
     const json_t *args = json_object_get(event, "args");
@@ -259,7 +256,7 @@ uint64_t kineto_elements(const json_t *shapes, size_t index)
     return elements > 0 && elements < 0x1p53 ? (uint64_t)elements : 0;
 }
 
-/* Nodes that accumulate gradients have the highest number there is, or none. */
+/* Nodes that accumulate gradients have the highest possible number, or none. */
 static uint64_t sequence_of(const json_t *args)
 {
     double value = json_number_value(json_object_get(args, "Sequence number"));
@@ -292,7 +289,7 @@ static void take_range(struct kineto *kineto, const json_t *event, bool annotati
     g_array_append_val(kineto->ranges, range);
 }
 
-/* What is allocated; < 0: what is freed. */
+/* Returns the allocated bytes, negative for a free. */
 static int64_t changed_bytes(const json_t *args)
 {
     double bytes = json_number_value(json_object_get(args, "Bytes"));
@@ -325,7 +322,7 @@ static void take_memory(struct kineto *kineto, const json_t *event)
         g_array_append_val(kineto->allocations, record);
 }
 
-/* The profiler's own span, and annotations repeated on the device's side, are nothing lost. */
+/* Counts ranges that are not read. The profiler's own span and repeated annotations are no loss. */
 static void ignore(struct kineto *kineto, const char *category)
 {
     if (strcmp(category, "Trace") == 0 || strcmp(category, "gpu_user_annotation") == 0)
@@ -369,7 +366,7 @@ static void take_gpus(struct kineto *kineto, const json_t *others)
     }
 }
 
-/* Of files that collect/pstar_torch.py has made. */
+/* Takes the notes in files made by collect/pstar_torch.py. */
 static void take_notes(struct kineto *kineto, const json_t *others)
 {
     size_t i;

@@ -29,7 +29,7 @@ static void step_free(gpointer data)
     g_free(step);
 }
 
-/* The ranges that the program, or the profiler for it, has marked as steps. */
+/* Finds ranges that the program or the profiler has marked as steps. */
 static void find_marks(const struct kineto *kineto, GArray *windows)
 {
     for (guint i = 0; i < kineto->ranges->len; i++) {
@@ -40,7 +40,7 @@ static void find_marks(const struct kineto *kineto, GArray *windows)
     }
 }
 
-/* From the end of each update to that of the next. */
+/* Finds steps from the end of an update to the end of the next. */
 static void find_updates(const struct kineto *kineto, GArray *windows)
 {
     uint64_t last_ns = 0;
@@ -68,15 +68,15 @@ static const char *find_windows(const struct kineto *kineto, GArray *windows)
     return "nothing: the whole file is one step";
 }
 
-/* One step's ranges are walked through in order of their starts. */
+/* State of walking through a step's ranges in order of start. */
 struct walk {
     const struct kineto *kineto;
     struct kineto_step *step;
-    GHashTable *threads;    /* of backward: those that execute nodes */
-    GHashTable *open_until; /* thread to the end (uint64_t *) of its last outermost operator */
-    uint64_t update_until;  /* the optimizer's step that was entered last ends there */
-    uint64_t last_node;     /* sequence number */
-    uint32_t main_thread;   /* that forward runs on */
+    GHashTable *threads;    /* backward threads, which execute nodes */
+    GHashTable *open_until; /* thread to the end (uint64_t *) of its latest outermost operator */
+    uint64_t update_until;  /* end of the latest optimizer step */
+    uint64_t last_node;     /* sequence number of the latest node */
+    uint32_t main_thread;   /* the thread that runs forward */
 };
 
 static bool is_node(const struct walk *walk, const struct kineto_range *range)
@@ -84,7 +84,8 @@ static bool is_node(const struct walk *walk, const struct kineto_range *range)
     return !range->annotation && g_str_has_prefix(name_of(walk->kineto, range), KINETO_NODE);
 }
 
-/* Whether the range is part of no other on its thread; if so, it is the last such. */
+/* Returns whether the range is in no other range of its thread, and if so makes it the latest
+ * outermost one. */
 static bool is_outermost(const struct walk *walk, const struct kineto_range *range)
 {
     gpointer thread = GUINT_TO_POINTER(range->thread);
@@ -135,7 +136,7 @@ static void take_range(struct walk *walk, const struct kineto_range *range)
         add_gradient(walk, range);
 }
 
-/* Where nothing says so, forward's thread is the one of the first operator that is no node. */
+/* The forward thread is that of the first operator that is not a backward node. */
 static uint32_t find_main_thread(const struct walk *walk)
 {
     for (guint i = 0; i < walk->kineto->ranges->len; i++) {
@@ -153,8 +154,8 @@ static void find_backward_threads(const struct walk *walk)
             g_hash_table_add(walk->threads, GUINT_TO_POINTER(range_at(walk->kineto, i)->thread));
 }
 
-/* What comes after the last node is the update's, marked as such or not; what comes after a node
- * that is not the last begins another micro-batch. */
+/* Work after the last node belongs to the update, marked or not. Forward work after an earlier node
+ * begins another micro-batch. */
 static void settle_phases(struct kineto_step *step)
 {
     uint32_t last_node = 0, micro_batch = 0;
@@ -175,7 +176,7 @@ static void settle_phases(struct kineto_step *step)
     step->micro_batches = micro_batch + 1;
 }
 
-/* Parts of forward have numbers too, higher than the whole's. */
+/* Parts of a forward operator also have numbers, higher than its own. */
 static void find_highest_forward(const struct walk *walk)
 {
     struct kineto_step *step = walk->step;
@@ -245,9 +246,7 @@ GPtrArray *kineto_steps(const struct kineto *kineto, const char **marked_by)
     return steps;
 }
 
-/* When the device had done what each operator asked for. */
-
-/* Work of the device: when the host asked for it, and when it was done. */
+/* Work of the device: the time at which the host asked for it, and its end. */
 struct asked {
     uint64_t call_ns, end_ns;
 };
@@ -258,7 +257,7 @@ static int by_call(const void *left, const void *right)
     return (a->call_ns > b->call_ns) - (a->call_ns < b->call_ns);
 }
 
-/* Correlation to the start of the call, in `calls`. */
+/* Returns a table from correlation to call. */
 static GHashTable *index_calls(const struct kineto *kineto)
 {
     GHashTable *calls = g_hash_table_new(NULL, NULL);
@@ -285,7 +284,7 @@ static void add_asked(GArray *all, GHashTable *calls, uint32_t correlation, uint
         add_asked(all, calls, record->correlation, record->start_ns, record->end_ns); \
     }
 
-/* By the time of the call. */
+/* Returns all device work ordered by the time of its call. */
 static GArray *collect_asked(const struct kineto *kineto)
 {
     GArray *all = g_array_new(FALSE, FALSE, sizeof(struct asked));

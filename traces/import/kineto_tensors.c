@@ -4,8 +4,8 @@
 
 struct kineto_storages {
     const struct kineto_parts *parts;
-    GHashTable *first_input; /* storage to whether its first use was as an input */
-    GHashTable *taken;       /* storages of parameters */
+    GHashTable *first_input; /* storage to whether its first use is an input */
+    GHashTable *taken;       /* storages assigned to parameters */
 };
 
 static const struct kineto_use *use_at(const struct kineto_storages *storages, guint index)
@@ -13,7 +13,7 @@ static const struct kineto_use *use_at(const struct kineto_storages *storages, g
     return &g_array_index(storages->parts->kineto->uses, struct kineto_use, index);
 }
 
-/* `parts` outlives it. Free with kineto_storages_free. */
+/* `parts` must outlive the result. Free with kineto_storages_free. */
 static struct kineto_storages *kineto_storages_new(const struct kineto_parts *parts)
 {
     struct kineto_storages *storages = g_new0(struct kineto_storages, 1);
@@ -36,7 +36,7 @@ static void kineto_storages_free(struct kineto_storages *storages)
     g_free(storages);
 }
 
-/* The first use that does not come before the work does. */
+/* Returns the first use at or after the begin of the work. */
 static guint first_use(const struct kineto_storages *storages, uint32_t work)
 {
     uint64_t start_ns = kineto_work_at(storages->parts->step, work)->start_ns;
@@ -59,7 +59,7 @@ static bool may_be(const struct kineto_storages *storages, const struct kineto_u
            GPOINTER_TO_INT(g_hash_table_lookup(storages->first_input, key));
 }
 
-/* 0: there is none. */
+/* Returns 0 if there is none. */
 static uint64_t find(const struct kineto_storages *storages, uint32_t work, uint64_t bytes)
 {
     for (guint u = first_use(storages, work); u < first_use(storages, work + 1); u++)
@@ -68,9 +68,9 @@ static uint64_t find(const struct kineto_storages *storages, uint32_t work, uint
     return 0;
 }
 
-/* Finds the storage of so many bytes that an operator reads, which no operator ever yielded and no
- * other parameter has, and adds the tensor's reads in forward and backward. False: there is none.
- */
+/* Finds a storage of this size that the operator reads, that no operator made and no other
+ * parameter has. Adds the tensor's reads of it in forward and backward. Returns false if there is
+ * none. */
 static bool kineto_storages_add_reads(struct kineto_storages *storages, uint32_t work,
                                       uint64_t bytes, uint32_t tensor)
 {
@@ -95,15 +95,15 @@ static bool kineto_storages_add_reads(struct kineto_storages *storages, uint32_t
     return true;
 }
 
-/* Parameters, by the gradients that are added to theirs: a gradient comes from the node with a
- * sequence number, which the operator of forward with that number has made. */
+/* Finding parameters by the gradients added to theirs. A gradient comes from a backward node, whose
+ * sequence number is that of the forward operator that made it. */
 
 enum { UNKNOWN = UINT32_MAX };
 
 struct parameter {
-    const struct kineto_gradient *gradient; /* of the first micro-batch */
-    uint32_t order;                         /* in which gradients are added */
-    uint32_t forward;                       /* the work that uses it; or UNKNOWN */
+    const struct kineto_gradient *gradient; /* in the first micro-batch */
+    uint32_t order;                         /* order in which gradients are added */
+    uint32_t forward;                       /* the work that uses it, or UNKNOWN */
 };
 
 G_GNUC_PRINTF(2, 3)
@@ -125,8 +125,8 @@ static const struct kineto_gradient *gradient_at(const struct kineto_parts *part
     return &g_array_index(parts->step->gradients, struct kineto_gradient, index);
 }
 
-/* The last operator of the micro-batch's forward whose number is not above the node's: operators
- * have the number that the first node they make will have. */
+/* Returns the last forward operator of the micro-batch whose number is at most the node's. An
+ * operator has the number that its first node will get. */
 static uint32_t find_forward(const struct kineto_step *step, uint32_t micro_batch,
                              uint64_t sequence)
 {
@@ -154,10 +154,10 @@ static int by_use(const void *left, const void *right)
     const struct parameter *b = (const struct parameter *)right;
     if (a->forward != b->forward)
         return a->forward < b->forward ? -1 : 1;
-    return (a->order < b->order) - (a->order > b->order); /* backward goes the other way round */
+    return (a->order < b->order) - (a->order > b->order); /* backward runs in reverse order */
 }
 
-/* In the order of their first use. */
+/* Returns the parameters in the order of their first use. */
 static GArray *find_parameters(const struct kineto_parts *parts)
 {
     GArray *parameters = g_array_new(FALSE, FALSE, sizeof(struct parameter));
@@ -172,7 +172,7 @@ static GArray *find_parameters(const struct kineto_parts *parts)
     return parameters;
 }
 
-/* Every micro-batch adds the same gradients in the same order. */
+/* Checks that every micro-batch adds the same gradients in the same order. */
 static bool check_micro_batches(const struct kineto_parts *parts, uint32_t count)
 {
     const struct kineto_step *step = parts->step;
@@ -198,7 +198,7 @@ static uint8_t element_bytes(const char *type)
     return 0;
 }
 
-/* Shapes and one type of element. */
+/* Checks that sizes are known, and notes element types that differ. */
 static bool check_sizes(const struct kineto_parts *parts, const GArray *parameters)
 {
     uint32_t other = 0;
@@ -236,7 +236,7 @@ static const char *find_optimizer(const struct kineto_parts *parts)
     return NULL;
 }
 
-/* Plain gradient descent keeps nothing; with momentum it multiplies what it keeps. */
+/* Returns whether SGD has momentum, which it multiplies. */
 static bool multiplies(const struct kineto_parts *parts)
 {
     for (uint32_t i = parts->update; i < parts->step->works->len; i++)
@@ -245,7 +245,7 @@ static bool multiplies(const struct kineto_parts *parts)
     return false;
 }
 
-/* How many values beside the gradient the optimizer keeps for each element. */
+/* Returns how many values per element the optimizer keeps beside the gradient. */
 static uint32_t count_states(const struct kineto_parts *parts)
 {
     const char *optimizer = find_optimizer(parts);
@@ -281,7 +281,7 @@ static void add_access(const struct kineto_parts *parts, uint32_t work, uint32_t
     g_array_append_val(parts->accesses, access);
 }
 
-/* [works] the operator of forward that made the node; UNKNOWN for what is no node. */
+/* Returns [works] the forward operator that made each node; UNKNOWN for other works. */
 static uint32_t *find_makers(const struct kineto_step *step)
 {
     uint32_t *makers = g_new(uint32_t, step->works->len);
@@ -294,8 +294,8 @@ static uint32_t *find_makers(const struct kineto_step *step)
     return makers;
 }
 
-/* Forward's operator reads the parameter, and so does every node that it has made; the last of
- * them adds the gradient. */
+/* The forward operator reads the parameter, and so do the nodes that it made. The last of them adds
+ * the gradient. */
 static void add_uses(const struct kineto_parts *parts, uint32_t tensor,
                      const struct kineto_gradient *gradient, const uint32_t *makers)
 {
