@@ -34,8 +34,8 @@ static enum reason wait_for_work(struct sampler *sampler)
     return reason;
 }
 
-/* Whether the program's threads have ended, the first one by pthread_exit: it is still listed, as
- * the thread that asks is. */
+/* Returns whether the program's threads have ended. If the first thread ended by pthread_exit, it
+ * is still listed, beside the calling one. */
 static bool is_alone(void)
 {
     g_autofree char *stat = NULL;
@@ -51,8 +51,8 @@ static bool is_alone(void)
     return count == 2;
 }
 
-/* A process ends with its last thread, and this is none of the program's: it ends as it would have
- * without. */
+/* A process ends with its last thread. The sampler is not the program's, so it ends the process as
+ * if it were not there. */
 static void *run(void *data)
 {
     struct sampler *sampler = data;
@@ -111,7 +111,7 @@ void sampler_stop(struct sampler *sampler)
     sampler->stopped = true;
     g_cond_signal(&sampler->changed);
     g_mutex_unlock(&sampler->lock);
-    if (g_thread_self() == sampler->thread) /* it ends the process */
+    if (g_thread_self() == sampler->thread) /* this thread is ending the process */
         return;
     g_thread_join(sampler->thread);
     g_mutex_clear(&sampler->lock);
@@ -119,8 +119,8 @@ void sampler_stop(struct sampler *sampler)
     g_free(sampler);
 }
 
-/* The collector's part in what devices do: when they are recorded, the samples of a window, and the
- * iterations that are found in launches. */
+/* Device recording: when devices are recorded, samples of the window, and iterations found in
+ * launches. */
 
 void collector_leave_out_device(struct collector *collector, GError *error)
 {
@@ -150,7 +150,7 @@ static void add_counter(void *data, const char *counter, uint64_t value)
     g_array_append_val((GArray *)data, sample);
 }
 
-/* In the sampler's thread. The management library may take its time: not with the lock. */
+/* Runs in the sampler's thread. NVML may be slow, so it is asked without the lock. */
 static void work(void *data)
 {
     struct collector *collector = data;
@@ -178,7 +178,8 @@ static void wake_sampler(void *data)
         sampler_wake(collector->sampler);
 }
 
-/* What repeated does so no more, as in an evaluation between two steps: the iteration is none. */
+/* Rejects the iteration, because the repetition has stopped, as in an evaluation between two steps.
+ */
 static void lose_pattern(struct collector *collector)
 {
     if (collector->source != REPEATED_LAUNCHES || collector->closing)
@@ -202,7 +203,7 @@ static void follow_launches(struct collector *collector, enum launch_place place
     }
 }
 
-/* In the thread that launches, between its call and what it does next. */
+/* Runs in the launching thread, at the end of the launch. */
 static void on_launch(void *data, const char *kernel)
 {
     struct collector *collector = data;
@@ -221,7 +222,7 @@ static void on_launch(void *data, const char *kernel)
     harmless_unlock(&collector->lock);
 }
 
-/* Where nothing else may mark iterations, so far. */
+/* Watches launches if nothing else marks iterations so far. */
 static void watch_launches(struct collector *collector)
 {
     if (collector_state(collector) != PLAIN || collector->range)

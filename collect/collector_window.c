@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* NULL where the kernel does not say. */
+/* Returns NULL if the kernel does not tell. */
 static char *processor_name(void)
 {
     char *text;
@@ -20,7 +20,7 @@ static char *processor_name(void)
     return name;
 }
 
-/* The processor's name and the number of processors that the process may use: "Some CPU @ 2 GHz, 8
+/* Returns the processor's name and the number of usable processors: "Some CPU @ 2 GHz, 8
  * processors". Free with g_free. */
 static char *machine_name(void)
 {
@@ -31,7 +31,7 @@ static char *machine_name(void)
     return name;
 }
 
-/* The name of the program that this process runs. Free with g_free. */
+/* Returns the name of the program that this process runs. Free with g_free. */
 static char *machine_program(void)
 {
     char *path = g_file_read_link("/proc/self/exe", NULL);
@@ -42,14 +42,14 @@ static char *machine_program(void)
     return valid;
 }
 
-/* The collector's window: when it opens and closes, and what goes into the file. */
+/* The window: when it opens and closes, and what is written to the file. */
 
 static void set_state(struct collector *collector, enum state state)
 {
     g_atomic_int_set(&collector->state, (gint)state);
 }
 
-/* Stops for good. */
+/* Stops recording for good. */
 static void stop(struct collector *collector)
 {
     set_state(collector, OVER);
@@ -102,7 +102,7 @@ static bool describe_run(const struct collector *collector, GError **error)
     return record_file_describe(collector->file, &session, error);
 }
 
-/* Begins the file, or begins it anew; `trace` NULL: without an iteration. */
+/* Creates the file, or creates it again. `trace` may be NULL if there is no iteration. */
 static bool begin_file(struct collector *collector, const struct trace *trace, GError **error)
 {
     int folder = window_lock_folder(collector->output);
@@ -117,7 +117,7 @@ static bool begin_file(struct collector *collector, const struct trace *trace, G
            collector_note_unknown(collector, error);
 }
 
-/* Takes the activity, which may be NULL. */
+/* Writes the annotations and `activity`, which it frees and which may be NULL. */
 static void flush(struct collector *collector, struct activity *activity)
 {
     GError *error = NULL;
@@ -136,7 +136,7 @@ void collector_flush_annotations(struct collector *collector)
     flush(collector, NULL);
 }
 
-/* Known when all records have come. */
+/* Adds samples of pinned memory, which are known only when all records have come. */
 static void add_pinned(struct collector *collector)
 {
     uint32_t count;
@@ -179,7 +179,7 @@ void collector_complete(struct collector *collector, uint64_t waited, bool parti
     harmless_end(&before);
 }
 
-/* The end of the window's last iteration. What the device does may need the lock to go on. */
+/* Ends the window after its last iteration. Device work may need the lock, so waits without it. */
 static void complete_after_device(struct collector *collector)
 {
     uint64_t waited = 0;
@@ -193,7 +193,8 @@ static void complete_after_device(struct collector *collector)
         collector_complete(collector, waited, false);
 }
 
-/* NULL where the program declares none; why not is said only where it should. */
+/* Returns the declared trace; NULL if there is none. Prints the reason only if the program made
+ * declarations. */
 static struct trace *take_trace(struct collector *collector)
 {
     GError *error = NULL;
@@ -213,7 +214,7 @@ static struct trace *take_trace(struct collector *collector)
     return trace;
 }
 
-/* Free with g_free; NULL: annotations of ours, or none. */
+/* Returns NULL if iterations were annotated or there are none. Free with g_free. */
 static char *describe_source(struct collector *collector)
 {
     char *text = NULL;
@@ -293,7 +294,8 @@ void collector_expect_iterations(struct collector *collector)
         device_session_watch(collector->device, false);
 }
 
-/* Where only the ends of iterations are marked the first has been under way when that comes out. */
+/* If only ends of iterations are marked, the first iteration has been running when its end is seen.
+ */
 bool collector_takes_over(struct collector *collector, enum source source)
 {
     enum state state = collector_state(collector);
@@ -332,7 +334,7 @@ void collector_begin_iteration(struct collector *collector, enum source source)
         recording_sample(collector->recording);
 }
 
-/* As a program that annotates would have made it. */
+/* Adds the range that an annotating program would have made. */
 static void add_iteration(struct collector *collector)
 {
     const struct record record = {
@@ -403,7 +405,7 @@ static void close_window(struct collector *collector)
 
 void collector_close(struct collector *collector)
 {
-    if (harmless_is_locked()) /* the handler of a signal that came to us ends the program */
+    if (harmless_is_locked()) /* a signal handler that interrupted us ends the program */
         return;
     if (collector_state(collector) == OVER) {
         sampler_stop(g_steal_pointer(&collector->sampler));
@@ -417,7 +419,7 @@ void collector_close(struct collector *collector)
         close_window(collector);
     } else if (state == WAITING) {
         say_why_none(collector);
-        if (collector->file) /* it has but ranges from before the first annotation */
+        if (collector->file) /* it holds only ranges from before the first annotation */
             unlink(collector->output);
     }
     stop(collector);
@@ -432,7 +434,7 @@ void collector_before_fork(struct collector *collector)
 
 void collector_after_fork(struct collector *collector, bool in_child)
 {
-    if (in_child) { /* the file stays the parent's: it is not even closed; nor is there a thread */
+    if (in_child) { /* the parent keeps the file, which is not even closed here, and the thread */
         set_state(collector, OVER);
         collector->sampler = NULL;
     }

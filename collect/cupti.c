@@ -7,7 +7,8 @@
 
 G_DEFINE_QUARK(pstar_cupti_error, cupti_error)
 
-/* The last field that is read lies in both where the newer has it, so that one reading serves. */
+/* Checks that the last field that we read lies at the same place in both structs, so that one
+ * reading works for both. */
 #define SAME_UP_TO(newer, older, field)                              \
     _Static_assert(offsetof(newer, field) == offsetof(older, field), \
                    #older " is not the beginning of " #newer)
@@ -20,7 +21,7 @@ SAME_UP_TO(CUpti_ActivityMemoryPool3, CUpti_ActivityMemoryPool2, utilizedSize);
 SAME_UP_TO(CUpti_ActivitySynchronization2, CUpti_ActivitySynchronization, cudaEventId);
 SAME_UP_TO(CUpti_ActivityOverhead3, CUpti_ActivityOverhead2, correlationId);
 
-/* From version to version records grow at their end. */
+/* From version to version records grow at the end. */
 enum { MOST_VERSIONS = 5 };
 
 static const struct {
@@ -31,13 +32,15 @@ static const struct {
     {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
      "kernels",
      {sizeof(CUpti_ActivityKernel9), sizeof(CUpti_ActivityKernel10),
-      /* CUpti_ActivityKernel11 to 13: priority, execution model, the graph it came from */
+      /* CUpti_ActivityKernel11 to 13 add priority, execution model and the graph of origin */
       224, 232, 248}},
     {CUPTI_ACTIVITY_KIND_MEMCPY,
      "copies",
-     {sizeof(CUpti_ActivityMemcpy5), sizeof(CUpti_ActivityMemcpy6), 112 /* the graph */}},
+     {sizeof(CUpti_ActivityMemcpy5), sizeof(CUpti_ActivityMemcpy6), 112 /* adds the graph */}},
     {CUPTI_ACTIVITY_KIND_MEMCPY2, "copies between devices", {sizeof(CUpti_ActivityMemcpyPtoP4)}},
-    {CUPTI_ACTIVITY_KIND_MEMSET, "memsets", {sizeof(CUpti_ActivityMemset4), 104 /* the graph */}},
+    {CUPTI_ACTIVITY_KIND_MEMSET,
+     "memsets",
+     {sizeof(CUpti_ActivityMemset4), 104 /* adds the graph */}},
     {CUPTI_ACTIVITY_KIND_MEMORY2,
      "allocations",
      {sizeof(CUpti_ActivityMemory3), sizeof(CUpti_ActivityMemory4)}},
@@ -57,7 +60,8 @@ static const struct {
      {sizeof(CUpti_ActivityExternalCorrelation)}},
 };
 
-/* From a record to the next in a buffer that holds the kind wherever one may begin. */
+/* Measures the distance of two records in a buffer that has the kind wherever a record may begin.
+ */
 static CUptiResult measure(cupti_next_record next, CUpti_ActivityKind kind, size_t *bytes)
 {
     _Alignas(8) uint8_t buffer[1024] = {0};
@@ -96,8 +100,8 @@ bool cupti_sizes_measure(cupti_next_record next, size_t *bytes, GError **error)
     return true;
 }
 
-/* The first that is there. Two copies in one process disturb each other: what is loaded counts
- * first. Never a stub: those lie in folders that no entry names. */
+/* Opens the first library found. A loaded one is preferred, because two copies in one process
+ * disturb each other. Stub libraries lie in folders that are not searched. */
 static void *find_library(void)
 {
     static const char *const names[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so"};
@@ -283,8 +287,8 @@ enum { BUFFER_BYTES = 4 << 20, MOST_BUFFERS = 256, MANY = 8 };
 
 static struct {
     GMutex lock;
-    GQueue full;   /* of struct full_buffer */
-    guint buffers; /* that CUPTI has, or that wait */
+    GQueue full;   /* struct full_buffer */
+    guint buffers; /* held by CUPTI or waiting */
     void (*many)(void *data);
     void *data;
 } queue = {.full = G_QUEUE_INIT};
@@ -303,7 +307,7 @@ void CUPTIAPI buffer_queue_request(uint8_t **buffer, size_t *bytes, size_t *most
     queue.buffers += *buffer != NULL;
     g_mutex_unlock(&queue.lock);
     *bytes = !*buffer ? 0 : BUFFER_BYTES;
-    *most_records = 0; /* as many as fit */
+    *most_records = 0; /* no limit */
 }
 
 void CUPTIAPI buffer_queue_complete(CUcontext context, uint32_t stream, uint8_t *buffer,

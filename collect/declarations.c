@@ -32,7 +32,7 @@ bool fused_weigh(GArray *fused, const struct trace *trace, GError **error)
     return true;
 }
 
-/* Shares are differences of rounded sums, so that together they are the whole. */
+/* Divides by differences of rounded sums, so that the parts add up to the whole. */
 static void divide(const struct fused *group, uint64_t *durations_ns)
 {
     double whole = (double)durations_ns[group->first], total = 0, before = 0;
@@ -53,19 +53,19 @@ void fused_divide(const GArray *fused, uint64_t *durations_ns)
 }
 
 struct declarations {
-    struct trace *trace; /* meta only; the arrays are below */
+    struct trace *trace; /* only metadata; the arrays are below */
     GArray *tensors, *operators, *accesses, *buffers, *moments, *fused;
-    char *unknown; /* lines; NULL: none */
-    bool complete; /* "declared" has come and its counts agree */
-    char *fault;   /* the first; NULL: none */
+    char *unknown; /* may be NULL */
+    bool complete; /* "declared" was seen with correct counts */
+    char *fault;   /* the first error; NULL if there is none */
 };
 
-/* What is left of a declaration's text. */
+/* The rest of a declaration's text. */
 struct words {
     const char *rest;
 };
 
-/* The next word, to be freed; NULL at the end. */
+/* Returns the next word, to be freed; NULL at the end. */
 static char *next_word(struct words *words)
 {
     size_t length = strcspn(words->rest, " ");
@@ -93,7 +93,7 @@ static bool next_number_32(struct words *words, uint32_t *number)
     return true;
 }
 
-/* The next word as a name of an enumeration. */
+/* Parses the next word as the name of an enumerator. */
 static bool next_name(struct words *words, bool (*parse)(const char *, uint8_t *), uint8_t *number)
 {
     char *word = next_word(words);
@@ -102,7 +102,7 @@ static bool next_name(struct words *words, bool (*parse)(const char *, uint8_t *
     return ok;
 }
 
-/* All that is left, as a name; NULL where nothing is. */
+/* Returns the rest as a name; NULL if nothing is left. */
 static char *rest_as_name(const struct words *words)
 {
     return words->rest[0] == '\0' ? NULL : g_utf8_make_valid(words->rest, -1);
@@ -204,7 +204,7 @@ static bool add_operator(struct declarations *declarations, struct words *words,
     return true;
 }
 
-/* Of the operator declared last. */
+/* Adds an access of the last declared operator. */
 static bool add_access(struct declarations *declarations, struct words *words, uint64_t payload)
 {
     struct trace_access access = {.tensor = (uint32_t)payload};
@@ -358,7 +358,7 @@ void declarations_add(struct declarations *declarations, const char *text, uint6
                                               text, payload);
 }
 
-/* Moves an array's elements out of it. */
+/* Moves the elements out of an array. */
 static void *take(GArray **array, uint32_t *count)
 {
     *count = (*array)->len;

@@ -18,8 +18,8 @@ struct pinned_change {
 };
 
 struct live_memory {
-    GHashTable *allocations; /* of struct allocation */
-    GArray *pinned;          /* of struct pinned_change */
+    GHashTable *allocations; /* struct allocation */
+    GArray *pinned;          /* struct pinned_change */
 };
 
 static struct live_memory *live_memory_new(void)
@@ -30,7 +30,7 @@ static struct live_memory *live_memory_new(void)
     return live;
 }
 
-/* NULL is allowed */
+/* `live` may be NULL. */
 static void live_memory_free(struct live_memory *live)
 {
     if (!live)
@@ -46,7 +46,8 @@ static void pin(struct live_memory *live, uint64_t time_ns, int64_t bytes)
     g_array_append_val(live->pinned, change);
 }
 
-/* The next allocation or free. A free without bytes gets those of what lies at its address. */
+/* Adds the next allocation or free. A free without bytes gets those of the allocation at its
+ * address. */
 static void live_memory_add(struct live_memory *live, struct memory_record *record)
 {
     const struct allocation *there = g_hash_table_lookup(live->allocations, &record->address);
@@ -71,7 +72,8 @@ static int by_time(const void *left, const void *right)
     return (a->time_ns > b->time_ns) - (a->time_ns < b->time_ns);
 }
 
-/* Pinned bytes at each of `count` times, which ascend, of all that was added in any order. */
+/* Sets bytes[count] to the pinned bytes at the ascending times_ns[count]. Records may have been
+ * added in any order. */
 static void live_memory_pinned(struct live_memory *live, const uint64_t *times_ns, uint32_t count,
                                uint64_t *bytes)
 {
@@ -94,7 +96,7 @@ struct device_log {
     struct device_log_source source;
     struct device_rows rows;
     struct live_memory *live;
-    GArray *left_out; /* of struct calls */
+    GArray *left_out; /* struct calls */
     uint64_t dropped, unreadable;
 };
 
@@ -135,7 +137,7 @@ void device_log_add_buffer(struct device_log *log, uint8_t *buffer, size_t valid
         size_t bytes = record->kind < CUPTI_ACTIVITY_KIND_COUNT
                            ? log->source.record_bytes[record->kind]
                            : 0;
-        /* Of a kind that was not measured: what comes next says how long it was. */
+        /* The length of an unmeasured kind is known only from the next record. */
         read_to = bytes > 0 ? (const uint8_t *)record + bytes : buffer + valid_bytes;
     }
     if (read_to < buffer + valid_bytes)
@@ -147,14 +149,14 @@ void device_log_add_dropped(struct device_log *log, uint64_t records)
     log->dropped += records;
 }
 
-/* By the first field, start_ns. Equal ones stay in their order. */
+/* Compares by the first field, start_ns. Equal records keep their order. */
 static int by_start(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
     return (a > b) - (a < b);
 }
 
-/* Of what happened before a time: the allocations that were not freed by then. */
+/* Keeps records from `before_ns` on, and allocations that were still live then. */
 static void keep_allocated(GArray *memory, uint64_t before_ns)
 {
     g_autoptr(GHashTable) last = g_hash_table_new(g_int64_hash, g_int64_equal);
@@ -210,8 +212,8 @@ static bool is_left_out(const struct device_log *log, uint32_t correlation)
     return false;
 }
 
-/* Of an array of structs that have a correlation at an offset, and another of as many (NULL:
- * none). */
+/* Removes rows whose `correlation` (an offset) is left out, and the same rows of `others`, which
+ * may be NULL. */
 static void leave_out(const struct device_log *log, GArray *rows, size_t correlation,
                       GArray *others)
 {
@@ -263,7 +265,7 @@ static uint64_t moved(const struct shift *shift, uint64_t cupti_ns)
     return shift->begin->monotonic_ns + (uint64_t)(since + (int64_t)((double)since * drift));
 }
 
-/* `times` as of struct activity_table. */
+/* `times` is that of struct activity_table. */
 static void move_times(const struct shift *shift, GArray *rows, int times)
 {
     guint bytes = g_array_get_element_size(rows);
@@ -279,7 +281,7 @@ struct kernel_place {
     guint row;
 };
 
-/* Kernels and launches in the same order. */
+/* Sorts kernels and launches in the same order. */
 static void sort_kernels(struct device_rows *rows)
 {
     guint count = rows->kernels->len;
@@ -312,7 +314,7 @@ static void find_devices(struct device_rows *rows)
     }
 }
 
-/* Moves the elements out of an array, which is empty afterwards; NULL where it was before. */
+/* Moves the elements out of an array and empties it. Returns NULL if it was empty. */
 static void *take(GArray *array, uint32_t *count)
 {
     gsize length = 0;

@@ -8,7 +8,8 @@
 
 typedef char *(*demangle_function)(const char *name, char *buffer, size_t *length, int *status);
 
-/* By name, so that no C++ runtime comes into a program that has none: NULL without it. */
+/* Finds the demangler by name, so that a program without a C++ runtime does not get one. Returns
+ * NULL without it. */
 static demangle_function find_demangle(void)
 {
     static gsize looked = 0;
@@ -32,7 +33,7 @@ char *kernel_name_demangle(const char *name)
     return copy;
 }
 
-/* Behind the bracket that closes the one at `text`. */
+/* Returns the position behind the bracket that closes the one at `text`. */
 static const char *skip_brackets(const char *text)
 {
     int depth = 0;
@@ -51,7 +52,7 @@ char *kernel_name_short(const char *demangled)
     const char *begin = demangled, *end = NULL, *c = demangled;
     while (*c != '\0') {
         bool scope = strncmp(c, "::", 2) == 0;
-        if (scope || *c == ' ') { /* a namespace, or what is returned */
+        if (scope || *c == ' ') { /* behind a namespace or the return type */
             c += scope ? 2 : 1;
             begin = c;
             end = NULL;
@@ -61,7 +62,7 @@ char *kernel_name_short(const char *demangled)
         } else if (*c == '(' && c > begin) { /* parameters */
             end = !end ? c : end;
             break;
-        } else { /* "(anonymous namespace)" is a name */
+        } else { /* part of a name, such as "(anonymous namespace)" */
             c = *c == '(' ? skip_brackets(c) : c + 1;
         }
     }
@@ -134,13 +135,13 @@ static uint32_t memory_kind(uint32_t cupti)
     return cupti < G_N_ELEMENTS(kinds) ? kinds[cupti] : MEMORY_UNKNOWN;
 }
 
-/* Fields that do not apply hold all ones. */
+/* Returns 0 for all ones, which mark fields that do not apply. */
 static uint32_t valid(uint32_t id)
 {
     return id == UINT32_MAX ? 0 : id;
 }
 
-/* Whether a record's times can be used; what has no end yet, or no times at all, is counted. */
+/* Returns whether a record's times are usable. Counts unfinished and untimed records. */
 static bool has_times(struct device_rows *rows, uint64_t start_ns, uint64_t end_ns)
 {
     rows->untimed += start_ns == 0 || (end_ns != 0 && end_ns < start_ns);
@@ -153,7 +154,7 @@ static void note_device(struct device_rows *rows, uint32_t context, uint32_t dev
     g_hash_table_insert(rows->devices, GUINT_TO_POINTER(context), GUINT_TO_POINTER(device));
 }
 
-/* Those fields of the structs that older libraries have, too (collect/cupti_sizes.c). */
+/* Reads only fields that older libraries have, too (cupti_sizes_measure). */
 static void add_kernel(struct device_rows *rows, const CUpti_ActivityKernel10 *kernel)
 {
     if (!has_times(rows, kernel->start, kernel->end))
@@ -297,7 +298,7 @@ static void add_call(struct device_rows *rows, const CUpti_ActivityAPI *call, en
     g_array_append_val(rows->calls, record);
 }
 
-/* Kinds but the first two are multiples of 2^16. */
+/* All kinds but the first two are multiples of 2^16. */
 static const char *overhead_name(uint32_t kind)
 {
     static const char *const names[] = {NULL,
@@ -438,7 +439,7 @@ void device_rows_add(struct device_rows *rows, const CUpti_Activity *record)
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
         add_correlation(rows, any);
         break;
-    default: /* comes along with what was asked for */
+    default: /* recorded together with a kind that was asked for */
         break;
     }
 }

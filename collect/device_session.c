@@ -8,7 +8,7 @@
 
 enum { LONGEST_WAIT_US = 2000000, WAIT_STEP_US = 1000 };
 
-/* No buffer comes later than this after one that it should have come before. */
+/* A buffer may arrive at most this much later than one that followed it. */
 static const uint64_t LATEST_BUFFER_NS = 10000000000;
 
 enum phase { BEFORE, OPEN, CLOSED };
@@ -21,21 +21,22 @@ struct device_session {
     struct recording *recording;
     struct device_log *log;
     struct own_memory *own;
-    struct nvml *nvml; /* NULL: not there, or not asked for yet */
+    struct nvml *nvml; /* NULL if missing or not opened yet */
     bool nvml_looked;
     enum phase phase;
-    struct device_clock taken_to; /* where the last activity ended */
-    bool described;               /* the devices are in an activity */
+    struct device_clock taken_to; /* end of the last activity taken */
+    bool described;               /* the devices have been written into an activity */
     bool watching, paused;
     uint8_t roles[CALL_CLASSES][API_CALLS]; /* enum api_role */
-    gint newest_call;                       /* atomic: number of a call that was watched */
-    uint32_t begun_after;                   /* what the last device_session_begin was about */
-    gint initialised;    /* atomic: the driver may be asked. It calls us before it is, in cuInit */
-    GMutex lock;         /* of what follows */
-    GPtrArray *contexts; /* of CUcontext: those that there are */
+    gint newest_call;                       /* atomic; correlation of the last watched call */
+    uint32_t begun_after; /* value of newest_call at the last device_session_begin */
+    gint initialised; /* atomic; the driver may be asked, unlike during cuInit, which already calls
+                         us */
+    GMutex lock;      /* guards the fields below */
+    GPtrArray *contexts; /* CUcontext, the existing ones */
 };
 
-/* cuptiGetCallbackName is asked with no context of ours: there is one session a process. */
+/* cuptiGetCallbackName carries no context of ours, so there is one session per process. */
 static struct device_session *the_session;
 
 static const char *call_name(enum call_class api, uint32_t callback)
@@ -46,7 +47,7 @@ static const char *call_name(enum call_class api, uint32_t callback)
 static const CUpti_ActivityKind memory_kinds[] = {CUPTI_ACTIVITY_KIND_MEMORY2,
                                                   CUPTI_ACTIVITY_KIND_MEMORY_POOL};
 
-/* Of the window alone. */
+/* Recorded only within the window. */
 static const CUpti_ActivityKind window_kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
                                                   CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
                                                   CUPTI_ACTIVITY_KIND_OVERHEAD,
@@ -65,9 +66,9 @@ static bool enable(const struct device_session *session, const CUpti_ActivityKin
     return ok;
 }
 
-/* A call within another of the two interfaces is the other's; what the hook calls is nobody's. */
+/* Nested calls belong to the outermost API. Calls made by the hook itself are ignored. */
 static _Thread_local struct {
-    int depth; /* of calls */
+    int depth; /* of nested calls */
     bool in_hook;
 } thread;
 
@@ -110,7 +111,7 @@ static bool enable_window(struct device_session *session, GError **error)
     return ok;
 }
 
-/* At its end, when its place in the stream is certain. */
+/* Reports a call at its end, when its place in the stream is known. */
 static void on_call(struct device_session *session, enum call_class api, CUpti_CallbackId id,
                     const CUpti_CallbackData *call)
 {
@@ -153,7 +154,8 @@ static void CUPTIAPI on_callback(void *data, CUpti_CallbackDomain domain, CUpti_
     g_mutex_unlock(&session->lock);
 }
 
-/* Only one tool at a time may subscribe: says which one has, where CUPTI knows. */
+/* Subscribes to CUPTI. Only one tool may do so at a time; the error names the other one if CUPTI
+ * knows it. */
 static bool subscribe(struct device_session *session, GError **error)
 {
     char holder[CUPTI_OLD_SUBSCRIBER_NAME_MIN_LEN + 1] = "";
@@ -190,7 +192,7 @@ static bool begin(struct device_session *session, GError **error)
 {
     if (!subscribe(session, error))
         return false;
-    /* Threads as the kernel numbers them, as those of NVTX ranges are. */
+    /* Use the kernel's thread ids, which NVTX ranges have, too. */
     session->cupti.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
     bool ok = cupti_library_good(&session->cupti,
                                  session->cupti.cuptiActivityRegisterCallbacks(
@@ -215,7 +217,7 @@ struct device_session *device_session_new(struct recording *recording,
     the_session = session;
     buffer_queue_set_up(hooks->records_wait, hooks->data);
     if (!cupti_library_load(&session->cupti, error) || !begin(session, error))
-        return NULL; /* not freed: CUPTI may know its address */
+        return NULL; /* not freed, because CUPTI may know its address */
     cuda_driver_find(&session->driver);
     const struct device_log_source source = {session->cupti.cuptiActivityGetNextRecord, call_name,
                                              session->cupti.record_bytes};
@@ -235,7 +237,7 @@ void device_session_read(struct device_session *session)
         device_log_forget(session->log, now - LATEST_BUFFER_NS);
 }
 
-/* Of all records that are complete, or of all that there are. */
+/* Reads complete records, or with `all` every record. */
 static void flush(struct device_session *session, bool all)
 {
     size_t dropped = 0;
@@ -245,7 +247,7 @@ static void flush(struct device_session *session, bool all)
     device_session_read(session);
 }
 
-/* Also into the samples, so that the day's time of every record can be told. */
+/* Reads the clocks and adds a sample, so that the time of day of every record can be computed. */
 static struct device_clock read_clock(struct device_session *session)
 {
     struct device_clock clock = {0};
@@ -256,7 +258,7 @@ static struct device_clock read_clock(struct device_session *session)
     return clock;
 }
 
-/* [.., NULL] those that there are now. */
+/* Returns a copy of the current contexts. */
 static GPtrArray *list_contexts(struct device_session *session)
 {
     g_mutex_lock(&session->lock);
@@ -265,7 +267,7 @@ static GPtrArray *list_contexts(struct device_session *session)
     return contexts;
 }
 
-/* On the devices that the program sees. */
+/* Opens NVML for the devices that the program sees. */
 static void open_nvml(struct device_session *session)
 {
     uint32_t count;
@@ -354,7 +356,8 @@ uint64_t device_session_wait(struct device_session *session)
     return contexts->len > 0 ? asked : 0;
 }
 
-/* Records come after what they tell of; that of a synchronisation comes when all before it have. */
+/* Reads until the record of the wait has come. Records follow the activity they describe; the
+ * record of a synchronisation follows all earlier ones. */
 static void read_up_to(struct device_session *session, uint64_t waited)
 {
     gint64 latest = g_get_monotonic_time() + LONGEST_WAIT_US;

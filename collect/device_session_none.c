@@ -1,4 +1,4 @@
-/* Built where CUPTI's headers are not. */
+/* Replaces device_session.c in builds without CUPTI's headers. */
 #include "collect/device_session.h"
 
 struct device_session *device_session_new(struct recording *recording,

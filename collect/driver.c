@@ -97,13 +97,13 @@ struct gpu_record *cuda_driver_devices(const struct cuda_driver *driver, uint32_
 
 struct device_bytes {
     uint32_t device;
-    uint64_t free_bytes; /* before */
+    uint64_t free_bytes; /* before recording was turned on */
     uint64_t own_bytes;
 };
 
 struct own_memory {
-    GMutex lock;     /* of what follows */
-    GArray *devices; /* of struct device_bytes, that have a context */
+    GMutex lock;     /* guards the fields below */
+    GArray *devices; /* struct device_bytes, devices with a context */
 };
 
 struct own_memory *own_memory_new(void)
@@ -114,7 +114,7 @@ struct own_memory *own_memory_new(void)
     return own;
 }
 
-/* NULL: it is not there. */
+/* Returns NULL if the device is unknown. */
 static struct device_bytes *find(const struct own_memory *own, uint32_t device)
 {
     for (guint i = 0; i < own->devices->len; i++) {
@@ -168,8 +168,8 @@ uint64_t own_memory_of(struct own_memory *own, uint32_t device)
     return bytes;
 }
 
-/* NVML's interface, as far as it is used: its header comes with few of the packages that have the
- * library. The names of its functions carry the version. */
+/* The part of NVML's interface that is used. Few packages that have the library also have its
+ * header. Function names carry the version. */
 typedef void *nvml_handle;
 
 struct nvml_utilization {
@@ -210,7 +210,7 @@ struct nvml {
     int (*utilization)(nvml_handle handle, struct nvml_utilization *utilization);
     int (*memory)(nvml_handle handle, struct nvml_memory *memory);
     int (*fields)(nvml_handle handle, int count, struct nvml_field *fields);
-    GArray *devices; /* of struct nvml_device */
+    GArray *devices; /* struct nvml_device */
 };
 
 struct nvml *nvml_new(void)

@@ -45,7 +45,7 @@ void harmless_say(const char *format, ...)
 
 static _Thread_local struct {
     bool locked;
-    int error, cancellation; /* before */
+    int error, cancellation; /* as they were before */
 } thread;
 
 void harmless_lock(GMutex *lock)

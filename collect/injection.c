@@ -1,7 +1,7 @@
-/* The ways into a program. NVTX loads this library at the first annotation, and calls
- * InitializeInjectionNvtx2 once for each shared object that makes annotations. Its function tables
- * are filled with the functions below, which translate from NVTX's types. CUDA's driver loads it
- * when it is initialised, and calls InitializeInjection. */
+/* Entry points of the injected library. NVTX loads it at the first annotation and calls
+ * InitializeInjectionNvtx2 once for each shared object that makes annotations. The functions below
+ * fill NVTX's function tables; they convert NVTX's types. CUDA's driver loads the library when it
+ * is initialised and calls InitializeInjection. */
 #include "collect/collector.h"
 #include "collect/harmless.h"
 
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* NVTX's callbacks carry no context: there is one collector a process. NULL: nothing is recorded.
- */
+/* NVTX's callbacks carry no context, so there is one collector per process. NULL if nothing is
+ * recorded. */
 static struct collector *collector;
 
 static const struct collector_domain *domain_of(nvtxDomainHandle_t handle)
@@ -34,7 +34,7 @@ static uint8_t payload_type(int32_t type)
     return type >= RECORD_UINT64 && type <= RECORD_FLOAT ? (uint8_t)type : RECORD_NO_PAYLOAD;
 }
 
-/* *wide is the text to free after use. */
+/* Converts the attributes of an event. Free *wide after use. */
 static struct annotation annotation_of(const nvtxEventAttributes_t *attributes, char **wide)
 {
     *wide = NULL;
@@ -140,7 +140,7 @@ static void NVTX_API domain_name_category_wide(nvtxDomainHandle_t domain, uint32
     g_free(narrow);
 }
 
-/* The functions without a domain. */
+/* Functions without a domain. */
 
 static void NVTX_API mark_attributes(const nvtxEventAttributes_t *attributes)
 {
@@ -219,7 +219,7 @@ static void NVTX_API name_category_wide(uint32_t category, const wchar_t *name)
 }
 
 struct hook {
-    unsigned id; /* in the module's table */
+    unsigned id; /* index in the module's table */
     NvtxFunctionPointer function;
 };
 
@@ -291,14 +291,15 @@ static void in_child(void)
     collector_after_fork(collector, true);
 }
 
-/* Where the C library is linked into the program, that of libraries is a second one, whose linker
- * has not run: what is thread-local has no place, and whoever touches it ends the program. */
+/* Returns whether the program is linked statically with the C library. Libraries then get a second
+ * C library whose linker has not run: thread-local variables have no memory, and using them crashes
+ * the program. */
 static bool is_linked_statically(void)
 {
     return _r_debug.r_version == 0;
 }
 
-/* Once a process. */
+/* Runs once per process. */
 static void *set_up(void *unused)
 {
     (void)unused;

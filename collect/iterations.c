@@ -30,13 +30,13 @@ bool step_marks_is_optimizer(const char *text)
 
 enum {
     FIRST_SEARCH = 32,
-    MOST_LAUNCHES = 1 << 20, /* before the search is given up */
-    REPETITIONS = 4,         /* that are needed where the host waits in each */
+    MOST_LAUNCHES = 1 << 20, /* after which the search is given up */
+    REPETITIONS = 4,         /* required if the host waits in each repetition */
     REPETITIONS_WITHOUT_WAIT = 150,
-    LENGTHS_WITHOUT_UPDATE = 32, /* a step may have many micro-batches */
-    ENDING = 2,                  /* runs of equal launches by which an iteration's end is known */
-    MOST_PARTS = 6,              /* iterations that are taken for one */
-    MOST_STRAYED = 32            /* lengths of an iteration: longer is no evaluation between two */
+    LENGTHS_WITHOUT_UPDATE = 32, /* since a step may have many micro-batches */
+    ENDING = 2,                  /* runs of equal launches that identify the end of an iteration */
+    MOST_PARTS = 6,              /* iterations that may be mistaken for one */
+    MOST_STRAYED = 32 /* in lengths of an iteration; an evaluation between two steps is shorter */
 };
 
 static const double needed_alike = 0.9, shortest = 0.8, longest = 1.25;
@@ -46,30 +46,30 @@ struct symbol {
     uint32_t number;
 };
 
-/* Equal launches one after the other: an optimizer's kernels, say, one a tensor. */
+/* Runs of equal consecutive launches, such as kernels of an optimizer, one per tensor. */
 struct runs {
     uint32_t symbols[ENDING]; /* the newest last */
-    uint32_t count;           /* of runs */
+    uint32_t count;           /* number of runs */
     uint32_t newest_length;
 };
 
 struct launch_pattern {
-    GHashTable *by_name;    /* of struct symbol */
-    GHashTable *by_address; /* of its name in the program: of struct symbol */
-    GArray *symbols;        /* of uint32_t: all launches, until the pattern is found */
-    GArray *times;          /* of uint64_t */
-    GArray *optimizer;      /* of bool, by number: whether the name is an optimizer's */
-    GArray *backward;       /* likewise, backward's */
+    GHashTable *by_name;    /* struct symbol */
+    GHashTable *by_address; /* address of the name in the program to struct symbol */
+    GArray *symbols;        /* uint32_t, all launches until the pattern is found */
+    GArray *times;          /* uint64_t */
+    GArray *optimizer;      /* bool by symbol; its name belongs to an optimizer */
+    GArray *backward;       /* bool by symbol; its name belongs to backward */
     uint32_t next_search;
-    struct period period; /* length 0: not found */
+    struct period period; /* length 0 if not found */
     uint32_t passed;
-    struct runs ending, last; /* of an iteration; of what was launched */
-    uint32_t since;           /* launches since the last end */
-    bool waits;               /* in what repeats */
-    bool no_update;           /* in what repeats, which has backward's kernels */
-    bool updated;             /* a kernel of an optimizer was launched */
-    uint32_t before_backward; /* launches before the first of backward's */
-    bool strayed;             /* it does not go on as it did: until its end comes again */
+    struct runs ending, last; /* the end of an iteration, and the latest launches */
+    uint32_t since;           /* launches since the last end of an iteration */
+    bool waits;               /* the host waits in each repetition */
+    bool no_update;           /* repetitions have backward kernels but no optimizer's */
+    bool updated;             /* an optimizer's kernel was launched */
+    uint32_t before_backward; /* launches before the first backward kernel */
+    bool strayed;             /* the repetition has stopped, until its end occurs again */
 };
 
 static const uint32_t WAIT = 0;
@@ -109,7 +109,7 @@ void launch_pattern_free(struct launch_pattern *pattern)
     g_free(pattern);
 }
 
-/* Addresses of names may come again for others when a module is unloaded. */
+/* An address may get another name when a module is unloaded. */
 static uint32_t number_of(struct launch_pattern *pattern, const char *kernel)
 {
     if (!kernel)
@@ -141,7 +141,8 @@ static bool is_optimizer(const struct launch_pattern *pattern, uint32_t symbol)
     return g_array_index(pattern->optimizer, bool, symbol);
 }
 
-/* From the one before to the one at `place`, on average over the repetitions. */
+/* Returns the average time, over the repetitions, between the launch before `place` and the one at
+ * `place`. */
 static double gap_at(const struct launch_pattern *pattern, uint32_t place)
 {
     double sum = 0;
@@ -156,7 +157,8 @@ static double gap_at(const struct launch_pattern *pattern, uint32_t place)
     return count > 0 ? sum / count : 0;
 }
 
-/* The optimizer's kernel after which it is longest until another. -1: none is named so. */
+/* Returns the optimizer's kernel with the longest run of other launches behind it; -1 if none is
+ * found by name. */
 static int64_t last_of_optimizer(const struct launch_pattern *pattern)
 {
     uint32_t length = pattern->period.length, begin = pattern->symbols->len - 2 * length;
@@ -174,7 +176,7 @@ static int64_t last_of_optimizer(const struct launch_pattern *pattern)
     return last;
 }
 
-/* Where the host waits longest, or what comes before the longest pause. */
+/* Returns the longest wait of the host, or the launch before the longest pause. */
 static uint32_t longest_pause(const struct launch_pattern *pattern)
 {
     uint32_t length = pattern->period.length, begin = pattern->symbols->len - length;
@@ -205,7 +207,8 @@ static void add_to_runs(struct runs *runs, uint32_t symbol)
     runs->count = MIN(runs->count + 1, ENDING);
 }
 
-/* The newest run is as long as the ending's, those before are of the same symbols. */
+/* Returns whether the newest run is as long as the ending's and the runs before it have the same
+ * symbols. */
 static bool runs_end(const struct runs *last, const struct runs *ending)
 {
     uint32_t compared = MIN(last->count, ending->count);
@@ -214,7 +217,7 @@ static bool runs_end(const struct runs *last, const struct runs *ending)
                   compared * sizeof last->symbols[0]) == 0;
 }
 
-/* What an iteration that ends at a place ends with. */
+/* Returns the last runs of an iteration that ends at `place`. */
 static struct runs runs_before(const struct launch_pattern *pattern, uint32_t place,
                                uint32_t length)
 {
@@ -224,7 +227,7 @@ static struct runs runs_before(const struct launch_pattern *pattern, uint32_t pl
     return runs;
 }
 
-/* Whether the launches up to `place` and as many up to `other` are of the same kernels, but for a
+/* Returns whether the launches up to `place` and up to `other` are the same kernels, apart from a
  * tenth. */
 static bool same_kernels(const struct launch_pattern *pattern, uint32_t place, uint32_t other,
                          uint32_t length)
@@ -240,7 +243,7 @@ static bool same_kernels(const struct launch_pattern *pattern, uint32_t place, u
     return different <= (1 - needed_alike) * 2 * length;
 }
 
-/* Whether the iteration that ends at `end` is `back` launches long. */
+/* Returns whether the iteration that ends at `end` is `back` launches long. */
 static bool is_length(const struct launch_pattern *pattern, uint32_t end, uint32_t back)
 {
     if (back == 0 || end + 1 < 2 * back)
@@ -249,7 +252,8 @@ static bool is_length(const struct launch_pattern *pattern, uint32_t end, uint32
     return runs_end(&runs, &pattern->ending) && same_kernels(pattern, end, end - back, back);
 }
 
-/* Several iterations repeat, too; where each differs by a launch they may do so before one does. */
+/* Divides a period that consists of several iterations. If each iteration differs by a launch,
+ * several of them may repeat sooner than one. */
 static void divide(struct launch_pattern *pattern, uint32_t end)
 {
     uint32_t whole = pattern->period.length;
@@ -265,7 +269,7 @@ static void divide(struct launch_pattern *pattern, uint32_t end)
     }
 }
 
-/* How the iteration ends, and how long ago the last one did. */
+/* Sets how an iteration ends and how many launches ago the last one did. */
 static void find_end(struct launch_pattern *pattern)
 {
     uint32_t count = pattern->symbols->len;
@@ -286,7 +290,7 @@ static void find_end(struct launch_pattern *pattern)
     }
 }
 
-/* Whether the host waits in each repetition, and each time at the same place. */
+/* Returns whether the host waits in each repetition, always at the same place. */
 static bool waits_repeat(const struct launch_pattern *pattern, const struct period *period)
 {
     uint32_t waits = 0, count = pattern->symbols->len;
@@ -297,11 +301,11 @@ static bool waits_repeat(const struct launch_pattern *pattern, const struct peri
         if (i + period->length < count && symbol_at(pattern, i + period->length) != WAIT)
             return false;
     }
-    /* The first repetition may be of what came before. */
+    /* The first repetition may belong to what came before. */
     return waits >= REPETITIONS && waits + 1 >= period->count;
 }
 
-/* Of the repetitions, those in which a symbol of the set comes. */
+/* Returns the number of repetitions that contain a symbol of the set. */
 static uint32_t count_with(const struct launch_pattern *pattern, const struct period *period,
                            const GArray *set)
 {
@@ -315,8 +319,9 @@ static uint32_t count_with(const struct launch_pattern *pattern, const struct pe
     return count;
 }
 
-/* Micro-batches repeat more often than the step that they are part of: where an optimizer's kernels
- * are named so each repetition has some, else none may come for long. */
+/* Excludes micro-batches, which repeat more often than their step. If kernels of an optimizer are
+ * found by name, each repetition must have some. Otherwise no such kernel may occur for a long
+ * time. */
 static bool has_updates(struct launch_pattern *pattern, const struct period *period)
 {
     uint32_t updates = count_with(pattern, period, pattern->optimizer);
@@ -335,8 +340,7 @@ static bool is_sure(struct launch_pattern *pattern, const struct period *period)
     return pattern->waits || period->count >= REPETITIONS_WITHOUT_WAIT;
 }
 
-/* Among the launches from `begin` on. `wait_ends`: the host's waits are taken for the end of what
- * repeats. */
+/* Searches the launches from `begin` on. With `wait_ends`, waits of the host end what repeats. */
 static bool find(struct launch_pattern *pattern, uint32_t begin, bool wait_ends,
                  struct period *period)
 {
@@ -349,8 +353,8 @@ static bool find(struct launch_pattern *pattern, uint32_t begin, bool wait_ends,
     return is_sure(pattern, period);
 }
 
-/* Where now and then a launch is more than else, what repeats is short: the newest launches are
- * asked, fewer and fewer. */
+/* Searches in fewer and fewer of the newest launches, because additional launches now and then
+ * limit repetitions to short stretches. */
 static void search(struct launch_pattern *pattern)
 {
     uint32_t count = pattern->symbols->len;
@@ -361,7 +365,8 @@ static void search(struct launch_pattern *pattern)
         if (!by_wait && !find(pattern, begin, false, &period))
             continue;
         if (!has_updates(pattern, &period)) {
-            if (!pattern->updated) /* later; among fewer launches micro-batches may be found */
+            if (!pattern->updated) /* search later, since in fewer launches micro-batches may be
+                                      found */
                 return;
             continue;
         }

@@ -17,7 +17,7 @@
 
 G_DEFINE_QUARK(pstar_launch_error, launch_error)
 
-/* What others ask of the command by a signal to us. */
+/* Signals to us that are meant for the command. */
 static const int forwarded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 /* Free with g_strfreev. */
@@ -51,7 +51,7 @@ static sigset_t watched_signals(void)
     return signals;
 }
 
-/* With the signals as they were before we blocked ours. 0 on error. */
+/* Starts the command with the signal mask from before we blocked signals. Returns 0 on error. */
 static pid_t start(char **command, char **environment, const sigset_t *mask, GError **error)
 {
     posix_spawnattr_t attributes;
@@ -77,7 +77,7 @@ static int wait_for(pid_t child, const sigset_t *signals)
         siginfo_t signal;
         if (sigwaitinfo(signals, &signal) < 0 || signal.si_signo == SIGCHLD)
             continue;
-        /* What the terminal sends it sends to the command as well. */
+        /* The terminal sends its signals to the command, too. */
         if (signal.si_code != SI_KERNEL)
             kill(child, signal.si_signo);
     }
@@ -102,7 +102,7 @@ int launch(char **command, const char *output, const char *iterations, const cha
 
 #define BACKEND "backend:cudaMallocAsync"
 
-/* `options` ("key:value,...", or NULL) with our backend. Free with g_free. */
+/* Returns `options` ("key:value,...", may be NULL) with our backend. Free with g_free. */
 static char *with_backend(const char *options)
 {
     g_auto(GStrv) parts = g_strsplit(!options ? "" : options, ",", -1);
@@ -115,7 +115,7 @@ static char *with_backend(const char *options)
 
 void allocator_show_tensors(void)
 {
-    /* The newer name counts where both are there; older versions know the other alone. */
+    /* The newer name has priority; older versions know only the older name. */
     const char *names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
     const char *newer = g_getenv(names[0]), *older = g_getenv(names[1]);
     g_autofree char *options = with_backend(newer ? newer : older);

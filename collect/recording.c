@@ -12,16 +12,16 @@ struct duration {
 };
 
 struct recording {
-    GHashTable *strings_by_text; /* of struct record_string */
-    GHashTable *domains_by_name; /* of struct collector_domain */
-    GPtrArray *strings;          /* by id - 1 */
-    guint strings_written;       /* to the file */
-    GArray *names;               /* of struct record: the names of domains and categories */
+    GHashTable *strings_by_text; /* struct record_string */
+    GHashTable *domains_by_name; /* struct collector_domain */
+    GPtrArray *strings;          /* index is id - 1 */
+    guint strings_written;       /* strings already in the file */
+    GArray *names;               /* struct record, names of domains and categories */
     guint names_written;
-    GArray *events;    /* of struct record */
-    GArray *samples;   /* of struct record_sample */
-    GArray *sampled;   /* of uint64_t: when the process was */
-    GArray *durations; /* of struct duration */
+    GArray *events;    /* struct record */
+    GArray *samples;   /* struct record_sample */
+    GArray *sampled;   /* uint64_t, times at which the process was sampled */
+    GArray *durations; /* struct duration */
 };
 
 static void free_string(void *data)
@@ -135,7 +135,7 @@ uint32_t recording_event_count(const struct recording *recording)
     return recording->events->len;
 }
 
-/* 0 where it cannot be known. */
+/* Returns 0 if it is unknown. */
 static uint64_t resident_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "re");

@@ -74,7 +74,7 @@ static int64_t clock_ns(clockid_t clock)
     return nanoseconds(now);
 }
 
-/* Files are dated by the coarse clock, which stands still for milliseconds, or by the other. */
+/* Files are dated by either clock; the coarse one advances only every few milliseconds. */
 int64_t window_launch_time(void)
 {
     int64_t launch = clock_ns(CLOCK_REALTIME);
