@@ -27,8 +27,8 @@ bool window_parse(const char *text, struct window *window, GError **error)
             return true;
     }
     g_set_error(error, WINDOW_ERROR, WINDOW_ERROR_SYNTAX,
-                "'%s' are no iterations: write A:B with A below B, such as 1:2 for the second "
-                "alone, or all",
+                "'%s' is not a range of iterations: write A:B with A < B (1:2 records only the "
+                "second one), or all",
                 text);
     return false;
 }

@@ -53,7 +53,7 @@ static bool check_header(const char *path, const uint8_t *header, size_t read_by
 {
     if (read_bytes < HEADER_BYTES || memcmp(header, "SQLite format 3", 16) != 0) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
-                    "%s: not a trace: it is no SQLite database", path);
+                    "%s: not a trace: it is not an SQLite database", path);
         return false;
     }
     if (big_endian_32(header + AT_APPLICATION_ID) != SCHEMA_APPLICATION_ID) {

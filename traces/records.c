@@ -17,8 +17,7 @@ static GArray *read_rows(const struct database *database, const char *sql, size_
         status = sqlite3_step(row);
     if (status == SQLITE_ROW)
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "%s: row %u of '%s' holds what does not belong there", database->path,
-                    rows->len, sql);
+                    "%s: row %u of '%s' has an invalid value", database->path, rows->len, sql);
     else if (status != SQLITE_DONE)
         database_set_error(database, error);
     sqlite3_finalize(row);

@@ -41,7 +41,7 @@ static bool check_texts(const struct checker *checker)
                  {"machine", trace->machine}};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++)
         if (texts[i].text && !g_utf8_validate(texts[i].text, -1, NULL))
-            return refuse(checker, "meta: %s is no UTF-8", texts[i].key);
+            return refuse(checker, "meta: %s is not UTF-8", texts[i].key);
     return true;
 }
 
@@ -75,7 +75,8 @@ static bool check_tensors(const struct checker *checker)
     for (uint32_t i = 0; ok && i < trace->tensor_count; i++) {
         const struct trace_tensor *tensor = &trace->tensors[i];
         if (!is_name(tensor->name))
-            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": no name in UTF-8", i);
+            ok = refuse(checker,
+                        "tensors: row %" G_GUINT32_FORMAT ": its name is missing or not UTF-8", i);
         else if (!g_hash_table_add(names, tensor->name))
             ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": a second tensor '%s'", i,
                         tensor->name);
@@ -97,7 +98,7 @@ static bool check_operator(const struct checker *checker, uint32_t moment, uint3
     const struct trace_operator *op = &trace->operators[moment];
     const char *fault = NULL;
     if (!is_name(op->name))
-        fault = "no name in UTF-8";
+        fault = "its name is missing or not UTF-8";
     else if (op->phase > TRACE_UPDATE_PHASE)
         fault = "no such phase";
     else if (op->place > TRACE_ON_HOST)
@@ -248,7 +249,7 @@ static bool check_buffers(const struct checker *checker)
         const struct trace_buffer *buffer = &trace->buffers[i];
         const char *fault = NULL;
         if (!is_name(buffer->name))
-            fault = "no name in UTF-8";
+            fault = "its name is missing or not UTF-8";
         else if (buffer->bytes == 0)
             fault = "no bytes";
         else if (buffer->bytes > MOST_BYTES || (total += buffer->bytes) > MOST_BYTES)

@@ -27,7 +27,7 @@ static bool meta_text(const struct database *database, sqlite3_stmt *row, const 
     }
     const char *value = (const char *)sqlite3_column_text(row, 0);
     if (!value || !g_utf8_validate(value, sqlite3_column_bytes(row, 0), NULL)) {
-        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: meta: %s is no text",
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: meta: %s is not text",
                     database->path, key);
         return false;
     }
@@ -46,7 +46,7 @@ static bool meta_number(const struct database *database, sqlite3_stmt *row, cons
     sqlite3_int64 value = status == SQLITE_ROW ? sqlite3_column_int64(row, 0) : -1;
     if (value < 0 || (uint64_t)value > most || sqlite3_column_type(row, 0) != SQLITE_INTEGER) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "%s: meta: %s is %s, must be a whole number from 0 to %" G_GUINT64_FORMAT,
+                    "%s: meta: %s is %s; it must be an integer in [0, %" G_GUINT64_FORMAT "]",
                     database->path, key, status == SQLITE_DONE ? "missing" : "wrong", most);
         return false;
     }
@@ -138,7 +138,7 @@ static bool number(const struct loader *loader, sqlite3_stmt *row, int column, u
     sqlite3_int64 value = sqlite3_column_int64(row, column);
     if (sqlite3_column_type(row, column) != SQLITE_INTEGER || value < 0 || (uint64_t)value > most)
         return refuse(loader, sqlite3_column_int64(row, 0),
-                      "%s is no whole number from 0 to %" G_GUINT64_FORMAT,
+                      "%s must be an integer in [0, %" G_GUINT64_FORMAT "]",
                       sqlite3_column_name(row, column), most);
     *out = (uint64_t)value;
     return true;
@@ -169,7 +169,7 @@ static const char *text(const struct loader *loader, sqlite3_stmt *row, int colu
     int bytes = sqlite3_column_bytes(row, column);
     if (sqlite3_column_type(row, column) != SQLITE_TEXT || !value ||
         !g_utf8_validate(value, bytes, NULL)) {
-        refuse(loader, sqlite3_column_int64(row, 0), "%s is no text",
+        refuse(loader, sqlite3_column_int64(row, 0), "%s is not text",
                sqlite3_column_name(row, column));
         return NULL;
     }

@@ -351,7 +351,7 @@ static void test_refused(struct import_fixture *f, gconstpointer data)
     (void)data;
     check_refused(f, "", 0, "the file ends");
     check_refused(f, "{\"nodes\": []}", -1, "no array \"traceEvents\"");
-    check_refused(f, "{\"traceEvents\": [3]}", -1, "no object");
+    check_refused(f, "{\"traceEvents\": [3]}", -1, "not an object");
     check_refused(f, "{\"traceEvents\": [{}", -1, "the file ends");
     check_refused(f, "{\"traceEvents\": [{\"ts\": }]}", -1, "byte 2");
     check_refused(f, "{\"traceEvents\" 3", -1, "'3' where ':'");

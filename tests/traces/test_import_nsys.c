@@ -149,7 +149,7 @@ static void test_refused(struct import_fixture *f, gconstpointer data)
     import_check_refused(f, import_nsys, "No such file");
     g_assert_false(g_file_test(f->from, G_FILE_TEST_EXISTS));
     g_assert_true(g_file_set_contents(f->from, "SQLite", -1, NULL));
-    import_check_refused(f, import_nsys, "no SQLite database");
+    import_check_refused(f, import_nsys, "not an SQLite database");
     g_unlink(f->from);
     execute(f->from, "CREATE TABLE other (id INTEGER)");
     import_check_refused(f, import_nsys, "no table StringIds");

@@ -446,7 +446,7 @@ static void test_bad_usage(struct fixture *fixture, gconstpointer data)
     run(fixture, "import -o out not-there");
     assert_refused(fixture, "not-there: No such file");
     run(fixture, "import -o out --format nsys " CONFIGS "gpt2.json");
-    assert_refused(fixture, "no SQLite database");
+    assert_refused(fixture, "not an SQLite database");
     run(fixture, "info");
     assert_refused(fixture, "one TRACE");
     run(fixture, "info a b");

@@ -90,9 +90,9 @@ static void test_other_files(struct fixture *fixture, gconstpointer data)
     (void)data;
     assert_refused(fixture->path, TRACE_ERROR_IO, "No such file");
     g_assert_true(g_file_set_contents(fixture->path, "", 0, NULL));
-    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "no SQLite database");
+    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "not an SQLite database");
     g_assert_true(g_file_set_contents(fixture->path, "{\"a\": 1}", -1, NULL));
-    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "no SQLite database");
+    assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "not an SQLite database");
     g_unlink(fixture->path);
     execute(fixture->path, "CREATE TABLE operators (id INTEGER)");
     assert_refused(fixture->path, TRACE_ERROR_NOT_OURS, "another program");

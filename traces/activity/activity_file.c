@@ -46,7 +46,7 @@ static bool take_32(struct loading *loading, const struct activity_column *colum
                     sqlite3_int64 number, uint32_t *field)
 {
     if (number < 0 || number > UINT32_MAX)
-        return refuse(loading, "%s is no number of 32 bits", column->name);
+        return refuse(loading, "%s must be an integer in [0, 4294967295]", column->name);
     if (column->below > 0 && number >= column->below)
         return refuse(loading, "%s has no value %u", column->name, (unsigned)number);
     *field = (uint32_t)number;
@@ -64,7 +64,7 @@ static bool take(struct loading *loading, const struct activity_column *column,
     if (type == SQLITE_NULL && column->kind != COLUMN_64 && column->kind != COLUMN_32)
         return true;
     if (type != SQLITE_INTEGER)
-        return refuse(loading, "%s is no whole number", column->name);
+        return refuse(loading, "%s is not an integer", column->name);
     sqlite3_int64 number = sqlite3_value_int64(value);
     switch (column->kind) {
     case COLUMN_64:

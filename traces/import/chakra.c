@@ -308,8 +308,7 @@ struct kineto *chakra_read(const char *path, const struct kineto *times, GError 
     if (others && times && reading.nodes->len == 0) {
         g_set_error(
             error, TRACE_ERROR, TRACE_ERROR_INVALID,
-            "%s: the profiler's file has times of none of its operators: they are not of one "
-            "run",
+            "%s: the profiler's file has no times of its operators: the files must be of one run",
             path);
         g_clear_pointer(&reading.kineto, kineto_free);
     } else if (others) {

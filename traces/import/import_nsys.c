@@ -147,7 +147,7 @@ static GPtrArray *list_tables(const struct database *database, const char *from,
                              error);
     if (tables && !has(tables, "StringIds")) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
-                    "%s: no export of Nsight Systems: it has no table StringIds", from);
+                    "%s: not an export of Nsight Systems: it has no table StringIds", from);
         g_clear_pointer(&tables, g_ptr_array_unref);
     }
     return tables;
@@ -183,7 +183,7 @@ static bool is_sqlite(const char *path, GError **error)
     if (got == sizeof header && memcmp(header, "SQLite format 3", sizeof header) == 0)
         return true;
     g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
-                "%s: no export of Nsight Systems: it is no SQLite database", path);
+                "%s: not an export of Nsight Systems: it is not an SQLite database", path);
     return false;
 }
 

@@ -198,7 +198,7 @@ static bool read_events(struct json_reading *reading, json_events_take *take, vo
         json_t *event = read_value(reading);
         bool ok = event && json_is_object(event);
         if (event && !ok)
-            refuse(reading, "an event that is no object ends here");
+            refuse(reading, "the event that ends here is not an object");
         ok = ok && take(data, event, reading->error) && another(reading, ']', &more);
         json_decref(event);
         if (!ok)
@@ -211,7 +211,7 @@ static bool read_member(struct json_reading *reading, json_t *others, json_event
                         void *data, bool *events)
 {
     json_t *key = read_value(reading);
-    bool ok = key && (json_is_string(key) || refuse(reading, "a member's name is no string")) &&
+    bool ok = key && (json_is_string(key) || refuse(reading, "a member's name is not a string")) &&
               expect(reading, ':');
     if (ok && strcmp(json_string_value(key), reading->key) == 0) {
         *events = true;
