@@ -1,19 +1,19 @@
-"""Names what a PyTorch training loop does, for pstar-collect.
+"""Annotates a PyTorch training loop for pstar-collect.
 
     import pstar_torch
     pstar_torch.annotate(model, optimizer)      # before the loop
 
     pstar-collect -o run.pstar -- python3 train.py
 
-One file, no dependency but torch. Without pstar-collect annotate() does nothing. With it, the
-iteration before the recorded ones is observed: a dispatch mode sees every operator of ATen, and by
-their storages which parameters, gradients and optimizer states each one touches, and when
-activations come and go. That becomes the declarations of docs/formats.md. The recorded iterations
-carry nothing but hooks that mark where an operator begins; after them all hooks are removed.
+One file that depends only on torch. Without pstar-collect annotate() does nothing. With it, the
+iteration before the recorded ones is observed: a dispatch mode sees every ATen operator, and
+identifies by storages which parameters, gradients and optimizer states each one touches, and when
+activations come and go. This becomes the declarations of docs/formats.md. The recorded iterations
+only have hooks that mark where operators begin; after them all hooks are removed.
 
     python3 -m pstar_torch snapshot.pickle -o snapshot.json
 
-makes a snapshot of torch.cuda.memory's history into a file for pstar-trace import.
+converts a snapshot of torch.cuda.memory's history to a file for pstar-trace import.
 """
 import argparse
 import collections
@@ -41,10 +41,10 @@ PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp1
 
 
 def annotate(model, *optimizers):
-    """Names the iterations that train `model`: each ends with a step of the last optimizer.
+    """Annotates the iterations that train `model`. Each ends with a step of the last optimizer.
 
-    Call it once, before the first iteration, when the model is on its device and is what the
-    optimizers have. Never fails: what goes wrong is printed once, and training goes on.
+    Call it once before the first iteration, when the model is on its device and the optimizers
+    have its parameters. Never fails: an error is printed once, and training goes on.
     """
     library, window = (os.environ.get(name)
                        for name in ("NVTX_INJECTION64_PATH", "PSTAR_COLLECT_ITERATIONS"))
@@ -67,7 +67,7 @@ def _say(error):
           file=sys.stderr)
 
 
-# ---- NVTX: what its header does in a C program ---------------------------------------------------
+# ---- NVTX: the work of its header in a C program -------------------------------------------------
 
 
 class _Attributes(ctypes.Structure):
@@ -90,7 +90,7 @@ class _Callbacks(ctypes.Structure):
 
 
 class _Nvtx:
-    """The domain "pstar" of the tool that NVTX_INJECTION64_PATH names."""
+    """The domain "pstar" in the tool that NVTX_INJECTION64_PATH names."""
     CALLBACKS = 1                # NVTX_ETID_CALLBACKS
     SIZES = {1: 16, 5: 16}       # functions of the modules CORE and CORE2
     PAYLOAD_UINT64, ASCII, REGISTERED = 1, 1, 3
@@ -134,7 +134,7 @@ class _Nvtx:
         name_category = function(8, None, handle, ctypes.c_uint32, ctypes.c_char_p)
         self._register = function(10, handle, handle, ctypes.c_char_p)
         self.domain = function(12, handle, ctypes.c_char_p)(b"pstar")
-        # Called around every operator: no frames of Python's between.
+        # Called around every operator, so without Python frames in between.
         self.start, self.end, self.push, self.pop = (
             functools.partial(call, self.domain) for call in (
                 function(2, ctypes.c_uint64, handle, attributes),
@@ -144,7 +144,7 @@ class _Nvtx:
             name_category(self.domain, category, name)
 
     def event(self, category, text, payload):
-        """Attributes to be passed to push and start again and again."""
+        """Returns attributes that can be passed to push and start repeatedly."""
         message = self._register(self.domain, text.encode())
         return _Attributes(3, ctypes.sizeof(_Attributes), category, 0, 0, self.PAYLOAD_UINT64, 0,
                            payload, self.REGISTERED, message)
@@ -157,11 +157,11 @@ class _Nvtx:
         self._mark(self.domain, attributes)
 
 
-# ---- The hooks, and what they make of an iteration -----------------------------------------------
+# ---- The hooks and their view of an iteration ----------------------------------------------------
 
 
 class _Segment:
-    """What runs from one event of the hooks to the next."""
+    """The work between two events of the hooks."""
 
     def __init__(self, name, phase, module, micro_batch, inside=True):
         self.name, self.phase, self.module = name, phase, module
@@ -171,7 +171,7 @@ class _Segment:
 
 
 def _guarded(hook):
-    """Our failures are not the program's."""
+    """Keeps our failures away from the program."""
     @functools.wraps(hook)
     def call(self, *arguments, **keywords):
         if torch.compiler.is_compiling():  # in compiled code modules have no boundaries
@@ -197,8 +197,8 @@ os.register_at_fork(after_in_child=_forget_sessions)  # the child is not traced
 
 
 class _Session:
-    """From annotate() to the end of the window. `mode` is what the current iteration is for:
-    "wait", "observe", "record"; None: no more."""
+    """From annotate() to the end of the window. `mode` is the purpose of the current iteration:
+    "wait", "observe" or "record"; None after the window."""
 
     def __init__(self, nvtx, model, optimizers, first, end):
         self.nvtx, self.first, self.end = nvtx, first, end
@@ -225,11 +225,11 @@ class _Session:
             self.install()
 
     def __reduce__(self):
-        """A copy of the model, or one in a file, has hooks that do nothing."""
+        """Copies of the model, in memory or in a file, get hooks that do nothing."""
         return _inert_session, ()
 
     def install(self):
-        """The hooks that cost something, from the observed iteration on."""
+        """Adds the costly hooks, used from the observed iteration on."""
         for index, (module, _) in enumerate(self.names):
             self.handles.append(module.register_forward_pre_hook(
                 functools.partial(self.before_forward, index), with_kwargs=True))
@@ -257,8 +257,8 @@ class _Session:
         if self.installed and torch.autograd.backward is self.patch:
             torch.autograd.backward = self.backward
 
-    # Each hook is an event, named by its key. In the observed iteration it begins a segment, in
-    # the recorded ones the operator that was made of that segment.
+    # Each hook is an event with a key as its name. In the observed iteration it begins a segment;
+    # in the recorded ones it begins the operator made from that segment.
 
     def event(self, key, make):
         position = self.position
@@ -280,7 +280,7 @@ class _Session:
               f"({what}): operators after that have no times in it", file=sys.stderr)
 
     def switch(self, moment):
-        """From the open operator to `moment`; -1: to none."""
+        """Ends the open operator and begins that of `moment`; -1 begins none."""
         if self.open is not None:
             thread, range_id = self.open
             if range_id is not None:
@@ -362,8 +362,8 @@ class _Session:
                         "backward" if again else "forward", name, self.micro_batch)
 
     def resumed_segment(self, again):
-        """After a module: the one that called it, or what backward was at when it had to compute
-        again, or what lies outside of all."""
+        """Returns the segment after a module: that of its caller, or of the backward that had to
+        recompute it, or of the work outside of all modules."""
         if self.stack and self.stack[-1][1] == again:
             return self.forward_segment(*self.stack[-1])
         if again and self.last_backward is not None:
@@ -374,8 +374,8 @@ class _Session:
         return _Segment(f"backward {module}", "backward", module, self.micro_batch)
 
     def mark(self, value):
-        """Backward will come to the nodes of these tensors: what it does from there on belongs to
-        the segment that made them."""
+        """Marks the tensors' nodes: when backward reaches them, its work belongs to the segment
+        that made the tensors."""
         position = self.position - 1
         if position < 0:
             return
@@ -443,7 +443,7 @@ def _inert_session():
 
 
 def _hooked_modules(model):
-    """(module, name) of all but what lies within a compiled module, which hooks would change."""
+    """Yields (module, name), except within compiled modules, which hooks would change."""
     found, hidden = [], set()
     for name, module in model.named_modules():
         if id(module) in hidden:
@@ -455,7 +455,7 @@ def _hooked_modules(model):
 
 
 def _batch_of(given):
-    """Sequences and tokens of the model's first input; a sequence of what has none is 1."""
+    """Returns sequences and tokens of the model's first input; 1 token if it has no sequence."""
     tensor = next(_tensors(given), None)
     shape = tensor.shape if tensor is not None else ()
     tokens = len(shape) == 3 or (len(shape) == 2 and not tensor.is_floating_point())
@@ -463,7 +463,7 @@ def _batch_of(given):
 
 
 def _tensors(value, depth=4):
-    """All tensors in lists, tuples and dictionaries."""
+    """Yields all tensors in lists, tuples and dictionaries."""
     if isinstance(value, torch.Tensor):
         yield value
     elif depth > 0 and isinstance(value, (list, tuple, dict)):
@@ -475,7 +475,7 @@ def _tensors(value, depth=4):
 
 
 class _Storage:
-    """A storage, for as long as it lives."""
+    """A storage during its life."""
 
     def __init__(self, nbytes, device, made):
         self.nbytes, self.device = nbytes, device
@@ -488,7 +488,7 @@ class _Storage:
 
 
 def _span(tensor):
-    """The bytes of its storage that a tensor may touch."""
+    """Returns the bytes of its storage that a tensor may touch."""
     width = tensor.element_size()
     begin = tensor.storage_offset() * width
     if tensor.numel() == 0:
@@ -499,14 +499,14 @@ def _span(tensor):
 
 @functools.lru_cache(maxsize=None)
 def _written(function):
-    """The arguments that an operator of ATen writes: positions and names."""
+    """Returns positions and names of the arguments that an ATen operator writes."""
     return frozenset(key for i, argument in enumerate(function._schema.arguments)
                      if argument.alias_info is not None and argument.alias_info.is_write
                      for key in (i, argument.name))
 
 
 def _count_flops(function, arguments, keywords, result):
-    """Of matrix products, convolutions and attention; others count as none."""
+    """Returns FLOPs of matrix products, convolutions and attention; 0 for others."""
     from torch.utils.flop_counter import flop_registry
     count = flop_registry.get(function._overloadpacket)
     try:
@@ -516,7 +516,7 @@ def _count_flops(function, arguments, keywords, result):
 
 
 class _Observer(TorchDispatchMode):
-    """Sees every operator of ATen, in forward and in backward, whatever thread runs it."""
+    """Sees every ATen operator of forward and backward in every thread."""
 
     def __init__(self, session):
         super().__init__()
@@ -574,8 +574,8 @@ class _Observer(TorchDispatchMode):
             _push_mode(mode)
 
     def follow(self, begins):
-        """Backward may be called in a thread of the program's own, where modes are not active; in
-        autograd's threads they are."""
+        """Activates the mode in a thread of the program that calls backward. In autograd's threads
+        it is active already."""
         if begins and torch._C._len_torch_dispatch_stack() == 0:
             self.__enter__()
             self.followed = True
@@ -592,7 +592,7 @@ class _Observer(TorchDispatchMode):
         return len(self.segments) - 1
 
     def storage(self, tensor, made=False):
-        """That of a tensor; None where it has none (sparse, and the like)."""
+        """Returns the storage of a tensor; None if it has none (sparse tensors)."""
         try:
             storage = tensor.untyped_storage()
             key = storage._cdata
@@ -616,7 +616,7 @@ class _Observer(TorchDispatchMode):
             self.log.append((self.segment(), "free", storage))
 
     def claim(self, tensor, kind, index=None):
-        """This tensor's storage is of that kind, its bytes are those of a tensor of the model."""
+        """Marks a tensor's storage as one of that kind, with the bytes of a tensor of the model."""
         storage = self.storage(tensor)
         if storage is None:
             return None
@@ -672,7 +672,7 @@ class _Observer(TorchDispatchMode):
             self.log.append((self.segment(), "work", (touches, flops)))
 
     def finish(self):
-        """The iteration has ended, and the optimizers have their states."""
+        """Called when the iteration has ended and the optimizers have their states."""
         self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
         for index, (name, parameters) in enumerate(self.tensors):
             self.widths["param"][index] = _bytes(parameters[0])
@@ -701,7 +701,7 @@ class _Observer(TorchDispatchMode):
                 self.fixed.append((f"optimizer's {key} ({len(storages)} tensors)", *storages))
 
     def find_states(self):
-        """By name: (index of the tensor, the state)."""
+        """Returns by name: (index of the tensor, the state)."""
         found = {}
         for optimizer in self.session.optimizers:
             for parameter, states in optimizer.state.items():
@@ -716,9 +716,9 @@ def _bytes(tensor):
 
 
 def _model_tensors(model, optimizers, remarks):
-    """[(name, the parameters that share its bytes)]: trained ones first, in the model's order, so
-    that chunks of gradients and states hold nothing else; then frozen ones; then those that only
-    an optimizer has."""
+    """Returns [(name, the parameters that share its bytes)]. Trained ones come first, in the
+    model's order, so that chunks of gradients and states hold nothing else; then frozen ones; then
+    those that only an optimizer has."""
     found = list(model.named_parameters())
     known = {id(parameter) for _, parameter in found}
     for optimizer in optimizers:
@@ -742,7 +742,7 @@ def _model_tensors(model, optimizers, remarks):
     return tensors
 
 
-# ---- From what was observed to declarations ------------------------------------------------------
+# ---- From observations to declarations ----------------------------------------------------------
 
 
 class _Moment:
@@ -771,7 +771,7 @@ class _Moment:
 
 
 def _accesses(storage, begin, end, mode):
-    """(tensor, list, mode) of the model data that lies in these bytes."""
+    """Yields (tensor, list, mode) of the model data in these bytes."""
     if storage.kind in STATE_LISTS and mode in ("fill", "overwrite"):
         if mode == "fill":
             return  # a state is made once, in the optimizer's first step
@@ -785,8 +785,8 @@ def _accesses(storage, begin, end, mode):
 
 
 class _Pieces:
-    """What runs outside of modules, as an operator for each parameter that it goes over; what first
-    reads all and then writes all (clipping by a norm) becomes two for each."""
+    """Divides work outside of modules into one operator per parameter, or two per parameter if it
+    reads all of them before it writes the first (clipping by a norm)."""
 
     def __init__(self, segment, names):
         self.segment, self.names = segment, names
@@ -814,7 +814,7 @@ class _Pieces:
             self.early.append((touches, flops))
 
     def make(self, tensors, writes):
-        """Their pieces, where there are none yet; an optimizer's step is never two for each."""
+        """Makes the pieces if there are none yet. An optimizer's step never gets two for each."""
         if tensors and writes != self.writes and self.segment.name != "update":
             self.by_tensor, self.writes = {}, writes
         for tensor in tensors:
@@ -826,22 +826,22 @@ class _Pieces:
 
     @staticmethod
     def part(touch, tensor):
-        """That of one tensor, of a touch that may be of several."""
+        """Returns the part of a touch, which may cover several tensors, that belongs to one."""
         storage, begin, end, mode = touch
         spans = [span for span in storage.spans if span[2] == tensor]
         return (storage, max(begin, min(span[0] for span in spans)),
                 min(end, max(span[1] for span in spans)), mode)
 
     def finish(self):
-        """All pieces; what ran before the first is part of that."""
+        """Returns all pieces. Work before the first one is part of it."""
         for work in self.early:
             self.moments[0].add(*work)
         return self.moments
 
 
 class _Declarations:
-    """The observed iteration as operators, accesses and buffers, all declared; and for the recorded
-    iterations the operator that each event of the hooks begins."""
+    """Declares the observed iteration: operators, accesses and buffers. For the recorded iterations
+    it keeps the operator that each event of the hooks begins."""
 
     def __init__(self, observer, session):
         self.observer, self.session, self.nvtx = observer, session, session.nvtx
@@ -897,7 +897,7 @@ class _Declarations:
         self.fused.append((first, len(self.moments) - first, pieces.alone))
 
     def overwrite_zeroed_gradients(self):
-        """Gradients that are zero when an iteration begins (set_to_none=False) need not be kept."""
+        """Removes gradients that are zero when an iteration begins (set_to_none=False)."""
         zero = {index for index, (_, parameters) in enumerate(self.observer.tensors)
                 for p in parameters if p.grad is not None and not p.grad.is_sparse
                 and not p.grad.any()}
@@ -909,13 +909,13 @@ class _Declarations:
                     zero.discard(tensor)
 
     def counts(self, storage):
-        """Whether it is non-model data on the device."""
+        """Returns whether it is non-model data on the device."""
         return (storage.kind is None and storage.device == self.observer.device
                 and storage.nbytes > 0)
 
     def make_buffers(self):
-        """(name, bytes, first moment, last moment, saved, FLOPs). What is there when the next
-        iteration begins is taken to stay until the same operator makes its successor."""
+        """Returns (name, bytes, first moment, last moment, saved, FLOPs). Storages that exist when
+        the next iteration begins last until the same operator makes their successors."""
         end = len(self.moments) - 1
         first, last = self.lifetimes()
         backward = {storage for moment in self.moments if moment.phase == "backward"
@@ -947,8 +947,8 @@ class _Declarations:
         return buffers
 
     def lifetimes(self):
-        """Moments in which storages come and go. What goes before anything new has come is no part
-        of that moment."""
+        """Returns the moments in which storages come and go. A storage that goes before a new one
+        has come is not part of that moment."""
         first, last, allocated = {}, {}, -1
         for (_, what, storage), moment in zip(self.observer.log, self.where):
             if what == "alloc":
@@ -959,7 +959,7 @@ class _Declarations:
         return first, last
 
     def add_workspaces(self, crossing, buffers):
-        """The most beside those buffers within a moment."""
+        """Sets the peak beside those buffers within each moment."""
         live = sum(s.nbytes for s in self.observer.seen if self.counts(s) and not s.made)
         peak = [0] * len(self.moments)
         for (_, what, storage), moment in zip(self.observer.log, self.where):
@@ -981,7 +981,7 @@ class _Declarations:
                 buffers.append((f"{moment.name} workspace", moment.workspace, number, number, 0, 0))
 
     def make_ranges(self):
-        """By moment: its event, and whether it ends in another thread than it begins in."""
+        """Returns for each moment its event, and whether it ends in another thread."""
         segments = self.observer.segments
         begins = [(number, moment) for number, moment in enumerate(self.events)
                   if moment is not None]
@@ -1025,7 +1025,7 @@ class _Declarations:
         declare(f"declared {len(tensors)} {len(self.moments)} {accesses} {len(self.buffers)}")
 
     def place(self, moment):
-        """An operator whose model data lies on the processor runs there."""
+        """An operator runs on the host if its model data lies there."""
         devices = {storage.device.type for storage in moment.touched if storage.spans}
         return "host" if devices == {"cpu"} and self.observer.device.type != "cpu" else "device"
 
@@ -1038,8 +1038,8 @@ class _Declarations:
         return PRECISIONS.get(dtype, str(dtype).rpartition(".")[2])
 
     def sizes(self):
-        """Tensors as (name, elements), the bytes of an element in each list, and where these are
-        not what the program has: in a trace they are alike for all tensors."""
+        """Returns tensors as (name, elements), the bytes of an element in each list, and where these
+        differ from the program's: in a trace they are the same for all tensors."""
         found, widths, remarks = self.observer.widths, {}, []
         tensors = [(name, parameters[0].numel())
                    for name, parameters in self.observer.tensors]
@@ -1065,7 +1065,7 @@ class _Declarations:
         return tensors, widths, remarks
 
     def remarks(self):
-        """What a trace of this kind cannot tell."""
+        """Yields what a trace of this kind cannot tell."""
         yield "FLOPs: those of matrix products, convolutions and attention alone"
         yield "non-model data: what PyTorch's kernels allocate within themselves is not seen"
         if any(moment.phase == "update" for moment in self.moments):
@@ -1100,7 +1100,7 @@ class _Declarations:
 # ---- Snapshots of the allocator's history --------------------------------------------------------
 
 _MOST_BYTES, _MOST_ADDRESS, _MOST_US = 1 << 53, 1 << 63, 46 * 10 ** 14  # what an import takes
-# What says nothing of what is handed out.
+# Actions that do not change what is handed out.
 _OTHER_ACTIONS = {"oom", "snapshot", "annotate", "segment_alloc", "segment_free", "segment_map",
                   "segment_unmap"}
 _ALLOCATED, _INACTIVE = "active_allocated", "inactive"
@@ -1108,7 +1108,7 @@ _WAITING = {"active_pending_free", "active_awaiting_free"}  # as it is, and as i
 
 
 class _Plain(pickle.Unpickler):
-    """A snapshot consists of lists, dictionaries, texts and numbers; nothing else is made of it."""
+    """Unpickles only lists, dictionaries, texts and numbers, which a snapshot consists of."""
 
     def find_class(self, module, name):
         raise pickle.UnpicklingError(f"{module[:80]!r}.{name[:80]!r} has no place in a snapshot")
@@ -1116,8 +1116,8 @@ class _Plain(pickle.Unpickler):
 
 @contextlib.contextmanager
 def _memory_for(nbytes):
-    """A damaged pickle may ask for any amount of memory: 16 bytes for each of 2^32 numbers that it
-    gives to what it holds. Beyond what a snapshot of so many bytes can take it gets none."""
+    """Limits memory to what a snapshot of this size can need. A damaged pickle may ask for any
+    amount: 16 bytes for each of 2^32 memo numbers."""
     limit, most = resource.getrlimit(resource.RLIMIT_AS)
     with open("/proc/self/statm") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
@@ -1148,7 +1148,7 @@ def _wrong(where, what):
 
 
 def _member(where, thing, key, kind=int, end=_MOST_BYTES):
-    """thing[key], of that type, and if a number from 0 to below `end`; `where` the thing is."""
+    """Returns thing[key] of type `kind`; a number must be in [0, end). `where` is its place."""
     if type(thing) is not dict:
         raise _wrong(where, f"{type(thing).__name__} in place of a dictionary")
     if key not in thing:
@@ -1161,8 +1161,8 @@ def _member(where, thing, key, kind=int, end=_MOST_BYTES):
 
 
 def _history(device, trace, remarks):
-    """(action, microseconds, address, bytes) of what was handed out and given back. The order is
-    the allocator's; clocks of threads may differ from it a little."""
+    """Returns (action, microseconds, address, bytes) of allocations and frees in the allocator's
+    order. Clocks of threads may differ from it a little."""
     history, time, late, others = [], 0, 0, set()
     for i, entry in enumerate(trace):
         where = "device_traces", device, i
@@ -1190,7 +1190,7 @@ def _history(device, trace, remarks):
 
 
 def _blocks(segments):
-    """{address: (state, bytes that were asked for)} by device: what is in use at the end."""
+    """Returns by device {address: (state, requested bytes)} of the blocks in use at the end."""
     blocks = collections.defaultdict(dict)
     for i, segment in enumerate(segments):
         where = "segments", i
@@ -1213,8 +1213,8 @@ def _blocks(segments):
 
 
 def _changes(history, blocks):
-    """(microseconds, address, bytes; < 0: given back) of one device, in order. What a tensor gave
-    back while another stream used it counts until that has finished."""
+    """Returns (microseconds, address, bytes, negative for a free) of one device, in order. A block
+    freed while another stream used it counts until that stream has finished."""
     waits = any(action == "free_completed" for action, *_ in history) or any(
         state in _WAITING for state, _ in blocks.values())
     frees = "free_completed" if waits else "free_requested"  # a history may leave actions out
@@ -1232,7 +1232,7 @@ def _changes(history, blocks):
 
 
 def _snapshot_events(snapshot, remarks):
-    """Instants "[memory]", as PyTorch's profiler writes them."""
+    """Returns instants "[memory]", as PyTorch's profiler writes them."""
     traces = _member(("snapshot",), snapshot, "device_traces", list)
     blocks = _blocks(_member(("snapshot",), snapshot, "segments", list))
     for device in sorted(blocks):
@@ -1265,7 +1265,7 @@ def _write_events(source, output, remarks, events):
 
 
 def convert_snapshot(arguments):
-    """The command: a snapshot as a file that pstar-trace import reads."""
+    """The command: converts a snapshot to a file that pstar-trace import reads."""
     parser = argparse.ArgumentParser(
         prog="pstar_torch", description="Makes a snapshot of PyTorch's memory on CUDA devices "
         "(torch.cuda.memory._dump_snapshot) into JSON for pstar-trace import.")
