@@ -1,8 +1,149 @@
 #include "models/derive.h"
-
 #include "models/synth.h"
+#include "traces/choices.h"
 
+#include <math.h>
 #include <string.h>
+
+/* ---- the model of a trace ---- */
+
+static uint64_t elements_of(const struct trace *trace, const char *name)
+{
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        if (g_str_equal(trace->tensors[t].name, name))
+            return trace->tensors[t].elements;
+    return 0;
+}
+
+static const struct trace_operator *operator_of(const struct trace *trace, const char *name)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (g_str_equal(trace->operators[m].name, name))
+            return &trace->operators[m];
+    return NULL;
+}
+
+static bool has_buffer(const struct trace *trace, const char *name)
+{
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (g_str_equal(trace->buffers[b].name, name))
+            return true;
+    return false;
+}
+
+/* Attention counts 4 operations a pair and column, and 5 a pair and head (operator_cost.c). 0 where
+ * no number of heads does that. */
+static uint32_t count_heads(const struct trace *trace, uint64_t width, bool unfused)
+{
+    const struct trace_operator *attend = operator_of(trace, "forward h.0.attn");
+    uint64_t t = trace->sequence;
+    uint64_t pairs = trace->batch * (unfused ? t * t : t * (t + 1) / 2);
+
+    if (!attend || !pairs || attend->flops / pairs <= 4 * width)
+        return 0;
+    uint64_t heads = (attend->flops / pairs - 4 * width) / 5;
+    return heads && heads <= width && width % heads == 0 ? (uint32_t)heads : 0;
+}
+
+/* The embedding's dropout is a second operation an element. */
+static bool drops_embeddings(const struct trace *trace, uint64_t width)
+{
+    const struct trace_operator *embed = operator_of(trace, "forward embeddings");
+    return embed && embed->flops > (uint64_t)trace->batch * trace->sequence * width;
+}
+
+static struct model_config *config_of(const struct trace *trace, uint32_t layers, bool unfused,
+                                      bool drops_scores)
+{
+    const double dropout = 0.1;
+    uint64_t width = elements_of(trace, "ln_f.weight");
+    uint64_t inner = elements_of(trace, "h.0.mlp.c_fc.bias");
+    uint32_t heads = count_heads(trace, width, unfused);
+
+    if (!layers || !heads || inner > UINT32_MAX || width > UINT32_MAX)
+        return NULL;
+    struct model_config *config = g_new0(struct model_config, 1);
+    config->name = g_strdup(trace->model);
+    config->layers = layers;
+    config->width = (uint32_t)width;
+    config->heads = heads;
+    config->inner = (uint32_t)inner;
+    config->positions = (uint32_t)(elements_of(trace, "wpe.weight") / width);
+    config->vocabulary = (uint32_t)(elements_of(trace, "wte.weight") / width);
+    config->tied = !elements_of(trace, "lm_head.weight");
+    config->embedding_dropout = drops_embeddings(trace, width) ? dropout : 0;
+    config->attention_dropout = drops_scores ? dropout : 0;
+    config->residual_dropout = has_buffer(trace, "h.0.masked") ? dropout : 0;
+    config->norm_epsilon = 1e-5;
+    config->initializer_range = 0.02;
+    return config;
+}
+
+static bool is_same_iteration(const struct trace *a, const struct trace *b)
+{
+    g_autofree char *of_a = trace_digest(a), *of_b = trace_digest(b);
+
+    if (!g_str_equal(of_a, of_b) || a->buffer_count != b->buffer_count)
+        return false;
+    for (uint32_t m = 0; m < a->operator_count; m++) {
+        const struct trace_operator *x = &a->operators[m], *y = &b->operators[m];
+        if (x->phase != y->phase || x->layer != y->layer || x->micro_batch != y->micro_batch ||
+            x->flops != y->flops || x->bytes != y->bytes)
+            return false;
+    }
+    return true;
+}
+
+/* NULL where the trace is not that of such a model. */
+static struct recognised *try(const struct trace *trace, const struct run_choices *choices,
+                              bool unfused, bool drops_scores)
+{
+    const struct model_job job = {.choices = *choices,
+                                  .sequence = trace->sequence,
+                                  .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16
+                                                                                    : MODEL_FP32,
+                                  .unfused = unfused};
+    struct model_config *config = config_of(trace, choices->layer_count, unfused, drops_scores);
+
+    if (!config || model_tensor_count(config) != trace->tensor_count) {
+        model_config_free(config);
+        return NULL;
+    }
+    struct recognised *recognised = g_new0(struct recognised, 1);
+    recognised->config = config;
+    recognised->iteration = model_iteration_new(config, &job, NULL);
+    if (recognised->iteration && is_same_iteration(recognised->iteration->trace, trace))
+        return recognised;
+    recognised_free(recognised);
+    return NULL;
+}
+
+struct recognised *recognise(const struct trace *trace, GError **error)
+{
+    struct run_choices *choices = run_choices_of(trace);
+    struct recognised *recognised = try(trace, choices, false, false);
+
+    if (!recognised)
+        recognised = try(trace, choices, true, false);
+    if (!recognised)
+        recognised = try(trace, choices, true, true);
+    if (!recognised)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "not an iteration of a model that is known here");
+    run_choices_free(choices);
+    return recognised;
+}
+
+void recognised_free(struct recognised *recognised)
+{
+    if (!recognised)
+        return;
+    model_iteration_free(recognised->iteration);
+    model_config_free(recognised->config);
+    g_free(recognised);
+}
+
+/* ---- other choices ---- */
 
 static char *key_of(const char *verb, const char *rest, uint32_t micro_batch)
 {
@@ -151,4 +292,171 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
         same = trace->operators[m].duration_ns == again->operators[m].duration_ns;
     trace_free(again);
     return same;
+}
+
+/* ---- where updates run ---- */
+
+/* Seconds an element of the trace's own updates, by place; 0: there are none that are timed. */
+struct own_rates {
+    double seconds[TRACE_ON_HOST + 1];
+};
+
+/* An update uses several lists of its tensors, and not always all of them. */
+static double updated_elements(const struct trace *trace, const struct trace_operator *op)
+{
+    double elements[TRACE_LISTS] = {0}, most = 0;
+    for (uint32_t i = 0; i < op->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[op->first_access + i];
+        elements[access->list] += (double)trace->tensors[access->tensor].elements;
+        most = fmax(most, elements[access->list]);
+    }
+    return most;
+}
+
+static bool is_update(const struct trace_operator *op)
+{
+    return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
+}
+
+static struct own_rates rates_of(const struct trace *trace)
+{
+    double seconds[TRACE_ON_HOST + 1] = {0}, elements[TRACE_ON_HOST + 1] = {0};
+    struct own_rates rates;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (!is_update(op) || !op->duration_ns)
+            continue;
+        seconds[op->place] += (double)op->duration_ns * 1e-9;
+        elements[op->place] += updated_elements(trace, op);
+    }
+    for (int place = 0; place <= TRACE_ON_HOST; place++)
+        rates.seconds[place] = elements[place] > 0 ? seconds[place] / elements[place] : 0;
+    return rates;
+}
+
+static uint64_t duration_at(const struct trace *trace, const struct trace_operator *op,
+                            enum trace_place place, const struct platform *platform,
+                            const struct own_rates *rates)
+{
+    double seconds = (double)op->duration_ns * 1e-9;
+    if (platform && place == TRACE_ON_HOST)
+        seconds = platform_seconds(&platform->host_update, updated_elements(trace, op));
+    else if (platform)
+        seconds = platform_seconds(&platform->memory, (double)op->bytes);
+    else if (rates->seconds[place] > 0)
+        seconds = rates->seconds[place] * updated_elements(trace, op);
+    return seconds > 0 ? (uint64_t)fmax(1, round(seconds * 1e9)) : 0;
+}
+
+/* What an update receives where it is on the host: gradients that no list holds. */
+static uint64_t gradient_bytes(const struct trace *trace, const struct trace_operator *op)
+{
+    const uint8_t *element = trace->list_element_bytes;
+    bool in_buffers = !element[TRACE_GRAD] && element[TRACE_MASTER] == element[TRACE_PARAM];
+    return in_buffers ? (uint64_t)updated_elements(trace, op) * element[TRACE_PARAM] : 0;
+}
+
+static bool choose_place(const struct trace *trace, const struct trace_operator *op,
+                         const uint8_t *on_host, enum trace_place *place, GError **error)
+{
+    bool host = on_host[trace->accesses[op->first_access].tensor];
+    for (uint32_t i = 1; i < op->access_count; i++) {
+        if (!!on_host[trace->accesses[op->first_access + i].tensor] == host)
+            continue;
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "operator '%s' updates several tensors at once: to place them apart takes a "
+                    "trace with an operator a tensor",
+                    op->name);
+        return false;
+    }
+    *place = host ? TRACE_ON_HOST : TRACE_ON_DEVICE;
+    return true;
+}
+
+/* ---- their order ---- */
+
+static uint32_t first_update(const struct trace *trace)
+{
+    uint32_t m = trace->operator_count;
+
+    while (m > 0 && is_update(&trace->operators[m - 1]))
+        m--;
+    return m;
+}
+
+/* Whether the updates at the end are all there are, each of tensors of its own, with no buffers:
+ * then their order is of no consequence for any result. */
+static bool are_independent(const struct trace *trace, uint32_t first)
+{
+    g_autofree uint32_t *updated_at = g_new0(uint32_t, trace->tensor_count);
+
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (m < first ? is_update(op) : trace->non_model_bytes[m] > 0)
+            return false;
+        for (uint32_t i = 0; m >= first && i < op->access_count; i++) {
+            uint32_t *at = &updated_at[trace->accesses[op->first_access + i].tensor];
+            if (*at && *at != m)
+                return false;
+            *at = m;
+        }
+    }
+    return first > 0;
+}
+
+/* The host's first, each side's in the order of the tensors. */
+static int by_place(const void *left, const void *right, void *data)
+{
+    const struct trace_operator *a = left, *b = right;
+    const struct trace_access *accesses = data;
+
+    if (a->place != b->place)
+        return a->place == TRACE_ON_HOST ? -1 : 1;
+    uint32_t of_a = accesses[a->first_access].tensor, of_b = accesses[b->first_access].tensor;
+    return of_a < of_b ? -1 : of_a > of_b;
+}
+
+static void order_updates(struct trace *trace)
+{
+    uint32_t first = first_update(trace), next;
+
+    if (first == trace->operator_count || !are_independent(trace, first))
+        return;
+    struct trace_operator *updates = trace->operators + first;
+    uint32_t count = trace->operator_count - first;
+    next = updates[0].first_access;
+    g_autofree struct trace_access *accesses =
+        g_memdup2(trace->accesses, trace->access_count * sizeof *trace->accesses);
+    g_qsort_with_data(updates, (gint)count, sizeof *updates, by_place, accesses);
+    for (uint32_t u = 0; u < count; u++) {
+        memcpy(trace->accesses + next, accesses + updates[u].first_access,
+               updates[u].access_count * sizeof *accesses);
+        updates[u].first_access = next;
+        next += updates[u].access_count;
+    }
+}
+
+struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
+                                  const struct platform *platform, GError **error)
+{
+    struct trace *placed = trace_copy(trace);
+    const struct own_rates rates = rates_of(trace);
+    for (uint32_t m = 0; m < placed->operator_count; m++) {
+        struct trace_operator *op = &placed->operators[m];
+        enum trace_place place;
+        if (!is_update(op))
+            continue;
+        if (!choose_place(placed, op, on_host, &place, error)) {
+            trace_free(placed);
+            return NULL;
+        }
+        if (op->place == place)
+            continue;
+        op->duration_ns = duration_at(placed, op, place, platform, &rates);
+        op->place = (uint8_t)place;
+        op->d2h_bytes = place == TRACE_ON_HOST ? gradient_bytes(placed, op) : 0;
+        placed->estimated = true;
+    }
+    order_updates(placed);
+    return placed;
 }

@@ -1,10 +1,23 @@
-/* Derives, from the trace of a run, the trace of the same run with other choices. */
+/* From the trace of a run, its model, and the traces of the same run with other choices. */
 #ifndef PSTAR_MODELS_DERIVE_H
 #define PSTAR_MODELS_DERIVE_H
 
-#include "models/recognise.h"
+#include "models/iteration.h"
 #include "platforms/platform.h"
-#include "traces/choices.h"
+
+struct recognised {
+    struct model_config *config; /* what shapes an iteration; probabilities of dropout are 0.1 where
+                                    there is any, epsilon and the like are defaults */
+    struct model_iteration
+        *iteration; /* its trace is the given one but for strings and durations */
+};
+
+/* Shapes come from the sizes of tensors, heads from attention's operations, dropout from what it
+ * leaves. The result is not guessed: the iteration that it describes has every operator, access,
+ * count and buffer of the trace. Fails (TRACE_ERROR_INVALID) where that is not so: the run was
+ * another program's. The caller frees the result with recognised_free. */
+struct recognised *recognise(const struct trace *trace, GError **error);
+void recognised_free(struct recognised *recognised); /* NULL is allowed */
 
 /* Sets the choice of one or two backwards, for a run derived from one that made the choices
  * `traced`. A second backward needs split masters. One backward leaves masters as they were traced,
@@ -40,5 +53,22 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
 /* Returns whether the trace's durations are those of a synthesis for the platform. */
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
                           const struct platform *platform);
+
+/* `on_host` [tensor_count]: nonzero updates the tensor on the host, 0 on the device.
+ *
+ * An update that stays keeps its duration. One that goes to the host takes what the platform's
+ * curve host_update says of its elements, one that goes to the device what the platform's device
+ * memory takes for its bytes. Without a platform (NULL) it takes as long an element as the trace's
+ * own updates there, or, where there are none, as long as it took where it was; unknown stays
+ * unknown. The result is marked as estimated where any operator moved.
+ *
+ * Updates on the host come first, then the device's, each in the order of the tensors, as in a run
+ * (models/iteration.h), where nothing depends on their order: each tensor has one, they use no
+ * buffers, and nothing follows them. Else they stay in the order of the trace.
+ *
+ * Fails (TRACE_ERROR_INVALID) where one operator updates
+ * tensors of both kinds. The caller frees the result with trace_free. */
+struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
+                                  const struct platform *platform, GError **error);
 
 #endif

@@ -1,7 +1,6 @@
 #include "models/iteration.h"
 
 #include "models/gpt2.h"
-#include "models/gpt2_tensors.h"
 #include "models/operator_cost.h"
 
 #include <string.h>

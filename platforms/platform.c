@@ -1,5 +1,11 @@
 #include "platforms/platform.h"
 
+#include "traces/files.h"
+#include "traces/output_file.h"
+
+#include <jansson.h>
+#include <math.h>
+
 G_DEFINE_QUARK(pstar_platform_error, platform_error)
 
 static void curve_clear(struct platform_curve *curve)
@@ -69,4 +75,318 @@ void platform_keep_apart(struct platform *platform)
     exchange(&platform->compute[1], &platform->extra[PLATFORM_COMPUTE_BF16_APART]);
     exchange(&platform->memory, &platform->extra[PLATFORM_MEMORY_APART]);
     exchange(&platform->host_update, &platform->extra[PLATFORM_HOST_UPDATE_APART]);
+}
+
+/* ---- the file ---- */
+
+/* The curves by their keys in the file. */
+struct named_curve {
+    const char *key;
+    struct platform_curve *curve;
+};
+
+enum { CURVES = 6 };
+
+static const char *const extra_keys[PLATFORM_EXTRAS] = {
+    [PLATFORM_H2D_BOTH] = "h2d_both",
+    [PLATFORM_D2H_BOTH] = "d2h_both",
+    [PLATFORM_H2D_BESIDE] = "h2d_beside",
+    [PLATFORM_D2H_BESIDE] = "d2h_beside",
+    [PLATFORM_H2D_PAGEABLE] = "h2d_pageable",
+    [PLATFORM_D2H_PAGEABLE] = "d2h_pageable",
+    [PLATFORM_MOVE] = "move",
+    [PLATFORM_MOVE_WITHIN] = "move_within",
+    [PLATFORM_COMPUTE_FP32_APART] = "compute_fp32_apart",
+    [PLATFORM_COMPUTE_BF16_APART] = "compute_bf16_apart",
+    [PLATFORM_MEMORY_APART] = "memory_apart",
+    [PLATFORM_HOST_UPDATE_APART] = "host_update_apart",
+    [PLATFORM_UPDATE_THREADS] = "update_threads",
+};
+
+static void name_curves(struct platform *platform, struct named_curve named[CURVES])
+{
+    named[0] = (struct named_curve){"h2d", &platform->h2d};
+    named[1] = (struct named_curve){"d2h", &platform->d2h};
+    named[2] = (struct named_curve){"compute_fp32", &platform->compute[0]};
+    named[3] = (struct named_curve){"compute_bf16", &platform->compute[1]};
+    named[4] = (struct named_curve){"memory", &platform->memory};
+    named[5] = (struct named_curve){"host_update", &platform->host_update};
+}
+
+static bool wrong(GError **error, const char *path, const char *key, const json_t *value,
+                  const char *expected)
+{
+    if (!value) {
+        g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: %s is missing", path, key);
+        return false;
+    }
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: %s: %s is not %s", path, key,
+                text ? text : "?", expected);
+    free(text);
+    return false;
+}
+
+static bool read_string(const json_t *object, const char *path, const char *key, char **string,
+                        GError **error)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value) || json_string_length(value) == 0)
+        return wrong(error, path, key, value, "a string with something in it");
+    *string = g_strdup(json_string_value(value));
+    return true;
+}
+
+static bool read_bytes(const json_t *object, const char *path, const char *key, uint64_t *bytes,
+                       GError **error)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 1)
+        return wrong(error, path, key, value, "a whole number of bytes above 0");
+    *bytes = (uint64_t)json_integer_value(value);
+    return true;
+}
+
+static bool positive(const json_t *value)
+{
+    return json_is_number(value) && json_number_value(value) > 0 &&
+           isfinite(json_number_value(value));
+}
+
+static bool read_points(const json_t *points, const char *path, const char *key,
+                        struct platform_curve *curve, GError **error)
+{
+    size_t count = json_array_size(points);
+    if (count == 0 || count > 1u << 16)
+        return wrong(error, path, key, points, "a list of [amount, seconds]");
+    curve->points = g_new(struct platform_point, count);
+    curve->count = (uint32_t)count;
+    double before = 0;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *pair = json_array_get(points, i);
+        const json_t *amount = json_array_get(pair, 0), *seconds = json_array_get(pair, 1);
+        if (json_array_size(pair) != 2 || !positive(amount) || !positive(seconds))
+            return wrong(error, path, key, pair, "[amount, seconds], both above 0");
+        curve->points[i] = (struct platform_point){json_number_value(amount),
+                                                   json_number_value(seconds)};
+        if (curve->points[i].amount <= before)
+            return wrong(error, path, key, pair, "above the amount before it");
+        before = curve->points[i].amount;
+    }
+    return true;
+}
+
+static bool read_curve(const json_t *root, const char *path, const struct named_curve *named,
+                       GError **error)
+{
+    const json_t *object = json_object_get(root, named->key);
+    if (!json_is_object(object))
+        return wrong(error, path, named->key, object, "an object with source and points");
+    char *points = g_strconcat(named->key, ".points", NULL);
+    char *source = g_strconcat(named->key, ".source", NULL);
+    const json_t *text = json_object_get(object, "source");
+    bool done = read_points(json_object_get(object, "points"), path, points, named->curve, error);
+    if (done && !json_is_string(text))
+        done = wrong(error, path, source, text, "a string");
+    if (done)
+        named->curve->source = g_strdup(json_string_value(text));
+    g_free(source);
+    g_free(points);
+    return done;
+}
+
+/* ---- what a file may lack ---- */
+
+static bool read_extras(const json_t *root, const char *path, struct platform *platform,
+                        GError **error)
+{
+    for (int i = 0; i < PLATFORM_EXTRAS; i++) {
+        const struct named_curve named = {extra_keys[i], &platform->extra[i]};
+        if (json_object_get(root, extra_keys[i]) && !read_curve(root, path, &named, error))
+            return false;
+    }
+    return true;
+}
+
+static bool read_seconds(const json_t *object, const char *path, const char *key, double *seconds,
+                         GError **error)
+{
+    const json_t *value = json_object_get(object, key);
+    *seconds = json_number_value(value);
+    if (!json_is_number(value) || !(*seconds >= 0 && *seconds < 1))
+        return wrong(error, path, key, value, "seconds from 0 to below 1");
+    return true;
+}
+
+static bool read_slow_down(const json_t *object, const char *path, double slow_down[3][3],
+                           GError **error)
+{
+    const json_t *rows = json_object_get(object, "slow_down");
+    for (size_t bound = 0; bound < 3; bound++)
+        for (size_t neighbour = 0; neighbour < 3; neighbour++) {
+            const json_t *value = json_array_get(json_array_get(rows, bound), neighbour);
+            slow_down[bound][neighbour] = json_number_value(value);
+            if (!json_is_number(value) || !(slow_down[bound][neighbour] >= 0))
+                return wrong(error, path, "slow_down", rows, "3 by 3 shares of at least 0");
+        }
+    return true;
+}
+
+static bool read_threads(const json_t *root, const char *path, struct platform_threads *threads,
+                         GError **error)
+{
+    const json_t *object = json_object_get(root, "threads");
+    uint64_t cores = 0;
+    if (!object)
+        return true;
+    if (!read_string(object, path, "source", &threads->source, error) ||
+        !read_bytes(object, path, "host_cores", &cores, error) ||
+        !read_seconds(object, path, "put_seconds", &threads->put_seconds, error) ||
+        !read_seconds(object, path, "wake_seconds", &threads->wake_seconds, error) ||
+        !read_seconds(object, path, "late_seconds", &threads->late_seconds, error) ||
+        !read_seconds(object, path, "gap_seconds", &threads->gap_seconds, error))
+        return false;
+    threads->host_cores = (uint32_t)MIN(cores, UINT32_MAX);
+    return read_slow_down(object, path, threads->slow_down, error);
+}
+
+static bool read_product(const json_t *object, struct platform_product *product)
+{
+    const char *precision = NULL;
+    int rows = 0, inputs = 0, outputs = 0, threads = 0;
+    if (json_unpack((json_t *)object, "{s:i, s:i, s:i, s:i, s:s, s:F}", "rows", &rows, "inputs",
+                    &inputs, "outputs", &outputs, "threads", &threads, "precision", &precision,
+                    "seconds", &product->seconds) != 0)
+        return false;
+    product->rows = (uint32_t)rows;
+    product->inputs = (uint32_t)inputs;
+    product->outputs = (uint32_t)outputs;
+    product->threads = (uint32_t)threads;
+    product->bf16 = g_str_equal(precision, "bf16");
+    return rows > 0 && inputs > 0 && outputs > 0 && threads > 0 && product->seconds > 0 &&
+           (product->bf16 || g_str_equal(precision, "fp32"));
+}
+
+static bool read_products(const json_t *root, const char *path, struct platform *platform,
+                          GError **error)
+{
+    const json_t *list = json_object_get(root, "products");
+    platform->product_count = (uint32_t)json_array_size(list);
+    platform->products = g_new0(struct platform_product, platform->product_count);
+    for (uint32_t i = 0; i < platform->product_count; i++)
+        if (!read_product(json_array_get(list, i), &platform->products[i]))
+            return wrong(error, path, "products", json_array_get(list, i),
+                         "rows, inputs, outputs, threads, precision and seconds of a product");
+    return true;
+}
+
+static bool read_platform(const json_t *root, const char *path, struct platform *platform,
+                          GError **error)
+{
+    struct named_curve named[CURVES];
+    name_curves(platform, named);
+    if (!json_is_object(root)) {
+        g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: not a JSON object", path);
+        return false;
+    }
+    if (!read_string(root, path, "name", &platform->name, error) ||
+        !read_string(root, path, "source", &platform->source, error) ||
+        !read_bytes(root, path, "device_bytes", &platform->device_capacity, error) ||
+        !read_bytes(root, path, "host_bytes", &platform->host_capacity, error))
+        return false;
+    for (int i = 0; i < CURVES; i++)
+        if (!read_curve(root, path, &named[i], error))
+            return false;
+    return read_extras(root, path, platform, error) &&
+           read_threads(root, path, &platform->threads, error) &&
+           read_products(root, path, platform, error);
+}
+
+struct platform *platform_parse(const char *text, const char *origin, GError **error)
+{
+    json_error_t place;
+    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &place);
+    if (!root) {
+        g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s:%d:%d: %s", origin,
+                    place.line, place.column, place.text);
+        return NULL;
+    }
+    struct platform *platform = g_new0(struct platform, 1);
+    if (!read_platform(root, origin, platform, error)) {
+        platform_free(platform);
+        platform = NULL;
+    }
+    json_decref(root);
+    return platform;
+}
+
+struct platform *platform_read(const char *path, GError **error)
+{
+    g_autofree char *text = NULL;
+    GError *unreadable = NULL;
+    if (!input_file_check(path, error))
+        return NULL;
+    if (g_file_get_contents(path, &text, NULL, &unreadable))
+        return platform_parse(text, path, error);
+    g_set_error_literal(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, unreadable->message);
+    g_error_free(unreadable);
+    return NULL;
+}
+
+static json_t *curve_to_json(const struct platform_curve *curve)
+{
+    json_t *points = json_array();
+    for (uint32_t i = 0; i < curve->count; i++)
+        json_array_append_new(
+            points, json_pack("[f, f]", curve->points[i].amount, curve->points[i].seconds));
+    return json_pack("{s:s, s:o}", "source", curve->source ? curve->source : "", "points", points);
+}
+
+static json_t *threads_to_json(const struct platform_threads *threads)
+{
+    json_t *rows = json_array();
+    for (int bound = 0; bound < 3; bound++) {
+        const double *row = threads->slow_down[bound];
+        json_array_append_new(rows, json_pack("[f, f, f]", row[0], row[1], row[2]));
+    }
+    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:o}", "source", threads->source, "host_cores",
+                     (int)threads->host_cores, "put_seconds", threads->put_seconds, "wake_seconds",
+                     threads->wake_seconds, "late_seconds", threads->late_seconds, "gap_seconds",
+                     threads->gap_seconds, "slow_down", rows);
+}
+
+static json_t *products_to_json(const struct platform *platform)
+{
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < platform->product_count; i++) {
+        const struct platform_product *p = &platform->products[i];
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:i, s:i, s:f}", "precision",
+                                              p->bf16 ? "bf16" : "fp32", "rows", (int)p->rows,
+                                              "inputs", (int)p->inputs, "outputs", (int)p->outputs,
+                                              "threads", (int)p->threads, "seconds", p->seconds));
+    }
+    return list;
+}
+
+bool platform_write(const struct platform *platform, const char *path, GError **error)
+{
+    struct platform copy = *platform;
+    struct named_curve named[CURVES];
+    name_curves(&copy, named);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:I, s:I}", "name", platform->name, "source", platform->source, "device_bytes",
+        (json_int_t)platform->device_capacity, "host_bytes", (json_int_t)platform->host_capacity);
+    g_assert(root);
+    for (int i = 0; i < CURVES; i++)
+        json_object_set_new(root, named[i].key, curve_to_json(named[i].curve));
+    for (int i = 0; i < PLATFORM_EXTRAS; i++)
+        if (platform->extra[i].count > 0)
+            json_object_set_new(root, extra_keys[i], curve_to_json(&platform->extra[i]));
+    if (platform->threads.source)
+        json_object_set_new(root, "threads", threads_to_json(&platform->threads));
+    if (platform->product_count > 0)
+        json_object_set_new(root, "products", products_to_json(platform));
+    bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(10), error);
+    json_decref(root);
+    return done;
 }

@@ -3,7 +3,6 @@
 
 #include "chunks/plan.h"
 #include "models/derive.h"
-#include "models/place_updates.h"
 #include "report/report.h"
 #include "report/tracks.h"
 #include "traces/files.h"

@@ -1,7 +1,7 @@
 #include "strategies/preset.h"
 
 #include "chunks/plan_make.h"
-#include "models/place_updates.h"
+#include "models/derive.h"
 
 #include <math.h>
 #include <string.h>

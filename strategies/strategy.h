@@ -60,7 +60,7 @@ GPtrArray *strategy_parse_list(const char *text, GError **error);
 
 struct strategy_job {
     const struct trace *trace;
-    const struct platform *platform; /* what a moved update takes (models/place_updates.h); NULL */
+    const struct platform *platform; /* what a moved update takes (models/derive.h); NULL */
     const struct layout *layout; /* for the trace; a chunk group is a subgroup of the optimizer */
     const uint64_t *non_model;   /* [operator_count] extents of the trace's non-model data */
     uint64_t device_budget,

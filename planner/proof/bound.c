@@ -1,5 +1,5 @@
 #include "planner/proof/bound.h"
-#include "models/place_updates.h"
+#include "models/derive.h"
 #include "planner/proof/routes.h"
 #include "planner/schedule/placement.h"
 

@@ -1,5 +1,5 @@
 #include "planner/proof/certificate.h"
-#include "models/place_updates.h"
+#include "models/derive.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/prices.h"
 #include "planner/schedule/placement.h"

@@ -1,5 +1,5 @@
 #include "planner/schedule/placement.h"
-#include "models/place_updates.h"
+#include "models/derive.h"
 
 #include <math.h>
 #include <string.h>

@@ -35,7 +35,7 @@ bool placement_same(const struct placement *a, const struct placement *b);
  * platform (may be NULL) or the trace tells how long updates take on either side. */
 bool placement_is_possible(const struct trace *trace, const struct platform *platform);
 
-/* Returns the trace with its updates placed by the groups of the layout (models/place_updates.h).
+/* Returns the trace with its updates placed by the groups of the layout (models/derive.h).
  * Placing must be possible. A group whose tensors are not consecutive in the model stays on the
  * device unless everything is on the host. Free the result with trace_free. */
 struct trace *placement_trace(const struct placement *placement, const struct trace *trace,

@@ -1,5 +1,5 @@
 #include "planner/search/variant.h"
-#include "models/place_updates.h"
+#include "models/derive.h"
 #include "planner/proof/bound.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/trials.h"

@@ -17,7 +17,7 @@ struct variants_result {
 };
 
 /* Calls search_plan for the trace as it is. If other variants of the model can be derived
- * (models/recognise.h), it also tries them: the first layers recomputed and the last ones kept, in
+ * (models/derive.h), it also tries them: the first layers recomputed and the last ones kept, in
  * shares that are halved around the best; all layers offloaded, or none, if that changes the free
  * memory considerably; the embedding on the other side; two backwards over split masters, or one
  * over whole ones; every size of micro-batches that divides the step's batch. Only variants whose

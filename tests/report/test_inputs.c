@@ -1,7 +1,7 @@
 /* Files are recognised by their contents and matched with each other. Damaged files are refused
  * with the place and the reason. */
 #include "chunks/figures.h"
-#include "models/place_updates.h"
+#include "models/derive.h"
 #include "report/analysis.h"
 #include "report/report.h"
 #include "tests/report/sample.h"

@@ -1,6 +1,6 @@
 /* A trace derived by placing updates is that of a run which places them so; its durations are the
  * platform's, or the trace's own. */
-#include "models/place_updates.h"
+#include "models/derive.h"
 #include "models/synth.h"
 #include "traces/choices.h"
 
