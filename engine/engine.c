@@ -1,10 +1,34 @@
 #include "engine/engine.h"
 
-#include "engine/divergence.h"
-#include "engine/engine_state.h"
-#include "engine/pool_cuts.h"
+#include "engine/bf16.h"
+#include "engine/executor.h"
 
+#include <math.h>
 #include <time.h>
+
+struct engine {
+    struct device *device;
+    struct non_model *places;
+    struct accesses *accesses;
+    struct usage *usage;
+    struct chunk_mover mover;
+    struct residency *residency;
+    struct executor executor;
+    struct plan_figures outside; /* loading, evaluation, saving */
+    bool started;
+};
+
+/* Turns `count` elements of the precision, at the start of `values`, into fp32 in place. */
+static void widen(enum model_precision precision, uint64_t count, float *values)
+{
+    const uint16_t *halves = (const uint16_t *)values;
+    /* From the end: each element is read before its place is written over. */
+    for (uint64_t i = count; precision == MODEL_BF16 && i-- > 0;) {
+        uint16_t half;
+        memcpy(&half, halves + i, sizeof half);
+        values[i] = bf16_widen(half);
+    }
+}
 
 struct engine *engine_open(const struct engine_options *options, GError **error)
 {
@@ -206,7 +230,7 @@ static void read_logits(struct engine *engine, uint32_t row, float *logits)
     engine->device->ops->read(engine->device, DEVICE_ARENA,
                               address + (uint64_t)row * model_logits_row(V) * element, V * element,
                               logits);
-    engine_widen(iteration->job.precision, V, logits);
+    widen(iteration->job.precision, V, logits);
 }
 
 bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first_row, uint32_t rows,
@@ -241,4 +265,177 @@ struct plan_figures engine_outside(const struct engine *engine)
 bool engine_counts_agree(const struct engine *engine)
 {
     return chunk_mover_agrees(&engine->mover);
+}
+
+/* ---- what lies in chunks, to and from outside ---- */
+
+struct place {
+    enum device_memory memory;
+    uint64_t address;
+};
+
+/* Before the start everything lies at home; afterwards flushed host-homed chunks do. */
+static struct place locate(const struct engine *engine, uint32_t tensor, enum trace_list list,
+                           uint64_t first)
+{
+    const struct plan *plan = engine->executor.plan;
+    const struct layout_place *at = &plan->layout->places[list][tensor];
+    uint64_t offset = at->offset +
+                      first * engine->executor.iteration->trace->list_element_bytes[list];
+    if (plan->host_address[at->chunk] != NO_ADDRESS)
+        return (struct place){DEVICE_HOST_POOL, plan->host_address[at->chunk] + offset};
+    return (struct place){DEVICE_ARENA, residency_address(engine->residency, at->chunk) + offset};
+}
+
+static void read_at(struct engine *engine, uint32_t tensor, enum trace_list list, uint64_t first,
+                    uint64_t count, void *to)
+{
+    struct place place = locate(engine, tensor, list, first);
+    uint64_t element = engine->executor.iteration->trace->list_element_bytes[list];
+    engine->device->ops->read(engine->device, place.memory, place.address, count * element, to);
+}
+
+static void write_at(struct engine *engine, uint32_t tensor, enum trace_list list, uint64_t first,
+                     uint64_t count, const void *from)
+{
+    struct place place = locate(engine, tensor, list, first);
+    uint64_t element = engine->executor.iteration->trace->list_element_bytes[list];
+    engine->device->ops->write(engine->device, place.memory, place.address, count * element, from);
+}
+
+static bool is_split(const struct engine *engine, enum trace_list list)
+{
+    return list == TRACE_MASTER && engine->executor.iteration->job.choices.split_masters;
+}
+
+static void read_split(struct engine *engine, uint32_t tensor, uint64_t first, uint64_t count,
+                       float *values)
+{
+    g_autofree uint16_t *halves = g_new(uint16_t, 2 * count);
+    uint16_t *rests = halves + count;
+    read_at(engine, tensor, TRACE_PARAM, first, count, halves);
+    read_at(engine, tensor, TRACE_MASTER, first, count, rests);
+    for (uint64_t i = 0; i < count; i++)
+        values[i] = bf16_join(halves[i], rests[i]);
+}
+
+static bool store_read(void *self, uint32_t tensor, enum trace_list list, uint64_t first,
+                       uint64_t count, float *values, GError **error)
+{
+    struct engine *engine = self;
+    uint8_t element = engine->executor.iteration->trace->list_element_bytes[list];
+    (void)error;
+    if (is_split(engine, list)) {
+        read_split(engine, tensor, first, count, values);
+    } else {
+        read_at(engine, tensor, list, first, count, values);
+        widen(element == 2 ? MODEL_BF16 : MODEL_FP32, count, values);
+    }
+    return true;
+}
+
+static void write_rounded(struct engine *engine, uint32_t tensor, enum trace_list list,
+                          uint64_t first, uint64_t count, const float *values)
+{
+    g_autofree uint16_t *halves = g_new(uint16_t, count);
+    for (uint64_t i = 0; i < count; i++)
+        halves[i] = bf16_round(values[i]);
+    write_at(engine, tensor, list, first, count, halves);
+}
+
+static void write_rest(struct engine *engine, uint32_t tensor, uint64_t first, uint64_t count,
+                       const float *values)
+{
+    g_autofree uint16_t *rests = g_new(uint16_t, count);
+    for (uint64_t i = 0; i < count; i++)
+        rests[i] = bf16_rest(values[i]);
+    write_at(engine, tensor, TRACE_MASTER, first, count, rests);
+}
+
+static bool store_write(void *self, uint32_t tensor, enum trace_list list, uint64_t first,
+                        uint64_t count, const float *values, GError **error)
+{
+    struct engine *engine = self;
+    const struct trace *trace = engine->executor.iteration->trace;
+    (void)error;
+    g_assert(!engine->started);
+    if (is_split(engine, list))
+        write_rest(engine, tensor, first, count, values);
+    else if (trace->list_element_bytes[list] == 2)
+        write_rounded(engine, tensor, list, first, count, values);
+    else
+        write_at(engine, tensor, list, first, count, values);
+    if (list == TRACE_MASTER)
+        write_rounded(engine, tensor, TRACE_PARAM, first, count, values);
+    if (list == weights_list(trace) &&
+        tensor_use_state(engine->executor.use, tensor) != TENSOR_HOLD)
+        tensor_use_fill(engine->executor.use, tensor);
+    return true;
+}
+
+struct weights_store engine_store(struct engine *engine)
+{
+    return (struct weights_store){.self = engine, .read = store_read, .write = store_write};
+}
+
+/* ---- where things begin in the host pool ---- */
+
+static gint ascending(gconstpointer left, gconstpointer right)
+{
+    const uint64_t *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+static void add(GArray *cuts, const struct plan *plan, uint32_t chunk, uint64_t offset)
+{
+    uint64_t cut = plan->host_address[chunk] + offset;
+    if (plan->host_address[chunk] != NO_ADDRESS)
+        g_array_append_val(cuts, cut);
+}
+
+static void drop_repeated(GArray *cuts)
+{
+    uint64_t *cut = (uint64_t *)(void *)cuts->data;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < cuts->len; i++)
+        if (kept == 0 || cut[kept - 1] != cut[i])
+            cut[kept++] = cut[i];
+    g_array_set_size(cuts, kept);
+}
+
+GArray *pool_cuts(const struct plan *plan)
+{
+    const struct layout *layout = plan->layout;
+    GArray *cuts = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        add(cuts, plan, c, 0);
+        add(cuts, plan, c, layout->chunks[c].copy_bytes);
+    }
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++)
+            add(cuts, plan, layout->places[list][t].chunk, layout->places[list][t].offset);
+    g_array_sort(cuts, ascending);
+    drop_repeated(cuts);
+    return cuts;
+}
+
+/* ---- numbers that are not finite ---- */
+
+char *divergence_describe(const struct model_iteration *iteration, const double *losses,
+                          const double *norms)
+{
+    const struct trace *trace = iteration->trace;
+
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct model_operator *op = &iteration->operators[m];
+        const char *name = trace->operators[m].name;
+        if (op->kind == MODEL_LOSS && !isfinite(losses[op->micro_batch]))
+            return g_strdup_printf("'%s' of micro-batch %u left %g", name, op->micro_batch,
+                                   losses[op->micro_batch]);
+        for (int i = 0; i < 2; i++)
+            if (op->norms[i] && !isfinite(norms[op->t[i]]))
+                return g_strdup_printf("'%s' left a gradient of '%s' whose norm is %g", name,
+                                       trace->tensors[op->t[i]].name, sqrt(norms[op->t[i]]));
+    }
+    return NULL;
 }

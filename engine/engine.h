@@ -10,6 +10,8 @@
 #ifndef PSTAR_ENGINE_ENGINE_H
 #define PSTAR_ENGINE_ENGINE_H
 
+#include "models/iteration.h"
+
 #include "chunks/plan.h"
 #include "engine/device.h"
 #include "engine/train/annotate.h"
@@ -79,5 +81,17 @@ struct device *engine_device(const struct engine *engine);
 /* What moved outside of iterations, and whether the device's own counts agree with the figures'. */
 struct plan_figures engine_outside(const struct engine *engine);
 bool engine_counts_agree(const struct engine *engine);
+
+/* The beginnings of tensors, of chunks and of what lies behind each chunk: uint64_t addresses in
+ * ascending order, none twice. Free with g_array_unref. */
+GArray *pool_cuts(const struct plan *plan);
+
+/* The first operator of the step that left a loss, or a whole gradient, which is infinite or not a
+ * number; in words, with the micro-batch or the gradient's tensor. Losses are [micro_batches],
+ * `norms` [tensor_count] the sums of squares of the gradients, before clipping. A gradient comes
+ * from the end of the model to its beginning, so the first that is not finite is that of the
+ * operator where it began, or of the one before. NULL where all are finite; free with g_free. */
+char *divergence_describe(const struct model_iteration *iteration, const double *losses,
+                          const double *norms);
 
 #endif

@@ -1,4 +1,5 @@
 #include "models/config.h"
+
 #include "traces/files.h"
 #include "traces/output_file.h"
 

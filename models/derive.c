@@ -1,4 +1,5 @@
 #include "models/derive.h"
+
 #include "models/synth.h"
 #include "traces/choices.h"
 

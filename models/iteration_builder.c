@@ -1,4 +1,5 @@
 #include "models/iteration_builder.h"
+
 #include "models/operator_cost.h"
 
 static void append(struct iteration_builder *builder, uint32_t tensor, enum trace_list list,

@@ -2,7 +2,7 @@
 #include "engine/bf16.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/operators.h"
-#include "engine/probe/probe_product.h"
+#include "engine/probe/probe_steps.h"
 #include "engine/random.h"
 
 #include <cuda_runtime_api.h>

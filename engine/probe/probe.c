@@ -2,7 +2,6 @@
 
 #include "engine/cpu/kernels.h"
 #include "engine/host/machine.h"
-#include "engine/probe/probe_measure.h"
 #include "engine/probe/probe_steps.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"

@@ -1,11 +1,8 @@
 /* Copies and moves of a device, in trains of equal ones that walk through both memories, so that no
  * copy finds its bytes in a cache. */
-#include "engine/probe/probe_steps.h"
-
 #include "engine/cpu/kernels.h"
 #include "engine/host/cores.h"
-#include "engine/probe/probe_measure.h"
-#include "engine/probe/probe_product.h"
+#include "engine/probe/probe_steps.h"
 
 enum { MEMORY = 192 << 20, TRAIN = 96 << 20, LONGEST_TRAIN = 256 };
 #define BESIDE_SECONDS 0.01 /* more than a train takes over a fast link */

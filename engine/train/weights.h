@@ -56,4 +56,10 @@ bool weights_save(const char *folder, const struct model_config *config, const s
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
                         const struct weights_store *store, GError **error);
 
+/* Elements [first, first + count) of a tensor, named as in traces ("h.0.attn.c_attn.weight"). A
+ * pure function of seed, tensor (its index in the model) and element: chunks and pieces cannot
+ * matter. */
+void initialise_values(const struct model_config *config, uint64_t seed, uint32_t tensor,
+                       const char *name, uint64_t first, uint64_t count, float *values);
+
 #endif

@@ -3,7 +3,7 @@
 #include "engine/cuda/device.h"
 #include "engine/cuda/memory.h"
 #include "engine/probe/probe.h"
-#include "engine/train/run_log.h"
+#include "engine/train/run_report.h"
 #include "engine/train/run_plan.h"
 #include "fake_cuda.h"
 #include "fake_operators.h"

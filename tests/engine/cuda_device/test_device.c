@@ -2,7 +2,7 @@
 #include "engine/cuda/device.h"
 #include "engine/host/machine.h"
 #include "engine/probe/probe.h"
-#include "engine/probe/probe_product.h"
+#include "engine/probe/probe_steps.h"
 #include "fake_cuda.h"
 #include "platforms/platform.h"
 #include "tests/engine/run/trial.h"

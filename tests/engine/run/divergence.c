@@ -1,6 +1,6 @@
 /* What is said of a step whose numbers are no numbers any more: the first operator that shows it.
  */
-#include "engine/divergence.h"
+#include "engine/engine.h"
 #include "tests/models/small_model.h"
 
 #include <math.h>

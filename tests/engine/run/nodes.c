@@ -1,8 +1,8 @@
 /* Memory in several places: how it is described, who gets what, and that results are the same.
  * Whether memory is near only a machine that has some that is far could tell. */
 #include "engine/cpu/context.h"
+#include "engine/engine.h"
 #include "engine/host/cores.h"
-#include "engine/pool_cuts.h"
 
 #include <glib/gstdio.h>
 #include <sys/mman.h>
