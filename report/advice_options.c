@@ -30,12 +30,13 @@ static void add_plan(struct contents *contents)
     g_autofree char *plan = command_plan(inputs);
     g_autofree char *length = text_seconds(planned), *less = advice_gain(planned, given->seconds);
     g_autofree char *stall = text_seconds(input->plan->predicted.stall_seconds);
-    advice_append(contents, given->seconds - planned, "bars",
-                  g_strdup_printf("With the plan a step takes %s, which is %s less", length, less),
-                  g_strdup_printf("Of this time, %s is predicted to wait for %s. Device memory "
-                                  "stays the same, and the losses are equal bit for bit.",
-                                  input->path, stall),
-                  g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s", plan));
+    advice_append(
+        contents, given->seconds - planned, "bars",
+        g_strdup_printf("With the plan a step takes %s, which is %s less", length, less),
+        g_strdup_printf("Under %s the device is predicted to wait for %s of this time. Device "
+                        "memory stays the same, and the losses are equal bit for bit.",
+                        input->path, stall),
+        g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s", plan));
 }
 
 /* Reports the fastest entry of the sweep that the planner did not make. Breakdowns are ordered by

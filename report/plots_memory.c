@@ -43,8 +43,9 @@ static void append_device_data(GString *data, const struct device_parts *device_
     g_string_append(data, "# time");
     for (unsigned p = 0; p < device_parts->count; p++)
         g_string_append_printf(data, " %s", trace_list_name(device_parts->lists[p]));
-    g_string_append(data, " non_model; bytes; where many moments are narrower than a column of "
-                          "the picture, the one of the most bytes\n");
+    g_string_append(
+        data,
+        " non_model; bytes, of the largest moment where several share a column of the picture\n");
     double width = memory_duration(memory) / MEMORY_COLUMNS;
     for (uint32_t first = 0, next; first < memory->moment_count; first = next) {
         const struct memory_moment *fullest = &memory->moments[first];
@@ -216,10 +217,10 @@ static void append_host_data(GString *data, const struct host_parts *host_parts,
                              const struct memory *memory)
 {
     double width = memory_duration(memory) / HOST_COLUMNS;
-    g_string_append(data, "# time; bytes of chunks that only host memory has:");
+    g_string_append(data, "# time; bytes of chunks that are only in host memory:");
     for (unsigned p = 0; p < host_parts->count; p++)
         g_string_append_printf(data, " %s", trace_list_name(host_parts->lists[p]));
-    g_string_append(data, "; of chunks that are on the device, too\n");
+    g_string_append(data, "; and of chunks that are also on the device\n");
     for (uint32_t first = 0, next; first < memory->moment_count; first = next) {
         double start = memory->moments[first].start, end = memory->moments[first].end;
         for (next = first + 1; next < memory->moment_count && end - start < width; next++)
@@ -234,8 +235,8 @@ static void append_host_stack(GString *drawing, const struct host_parts *host_pa
 {
     g_string_append_printf(drawing,
                            "    plot data using ($1/second):((sum [i=2:%u] column(i))/byte) with "
-                           "filledcurves y1=0 lc rgb '" PALETTE_TWICE "' fs solid noborder "
-                           "title 'on the device, too'",
+                           "filledcurves y1=0 lc rgb '" PALETTE_TWICE
+                           "' fs solid noborder title 'also on the device'",
                            host_parts->count + 2);
     for (unsigned p = host_parts->count; p-- > 0;)
         g_string_append_printf(drawing,
@@ -324,8 +325,8 @@ static GArray *find_phases(const struct trace *trace, const double *starts)
 static void append_non_model_data(GString *data, const struct trace *trace, const double *starts)
 {
     double width = starts[trace->operator_count] / MEMORY_COLUMNS;
-    g_string_append(data, "# time; bytes of non-model data; where many moments are narrower than a "
-                          "column of the picture, the most\n");
+    g_string_append(data, "# time; bytes of non-model data, the most where several moments share a "
+                          "column of the picture\n");
     for (uint32_t first = 0, next; first < trace->operator_count; first = next) {
         uint64_t most = trace->non_model_bytes[first];
         for (next = first + 1; next < trace->operator_count && starts[next] - starts[first] < width;

@@ -278,7 +278,7 @@ static void append_data(GString *data, const GArray *predictions, guint count)
     for (size_t p = 0; p < G_N_ELEMENTS(panels); p++) {
         g_string_append_printf(data,
                                "%s# %s, %s: row, predicted, measured, both as text, the place of "
-                               "the first text, and between what nine of ten steps lie\n",
+                               "the first text, and the range of nine of ten steps\n",
                                p ? "\n\n" : "", panels[p].title,
                                panels[p].seconds ? "seconds" : "bytes");
         for (guint i = 0; i < count; i++) {

@@ -143,8 +143,8 @@ struct plot *plot_sensitivity(const struct sweep_file *sweep, const GPtrArray *f
     double longest = 0;
     guint block = 1;
     g_autofree char *link = link_label(sweep);
-    g_string_append(plot->data, "# device memory in bytes; seconds of the best step, and of one "
-                                "that never waits for the link\nNaN NaN NaN\n");
+    g_string_append(plot->data, "# device memory in bytes; seconds of the best step, and without "
+                                "waiting for the link\nNaN NaN NaN\n");
     append_sweep(plot->data, sweep, &longest);
     g_string_append_printf(
         drawing,
@@ -169,7 +169,7 @@ struct plot *plot_sensitivity(const struct sweep_file *sweep, const GPtrArray *f
     g_string_append(drawing, ", \\\n        data index 0 using ($1/byte):($3/second) with "
                              "linespoints lc rgb ink lw 1.5 dt (8,5) pt 1 ps 0.8 title 'a link "
                              "that takes no time'");
-    g_string_append(plot->data, "\n\n# plans, likewise\nNaN NaN NaN\n");
+    g_string_append(plot->data, "\n\n# plans, in the same columns\nNaN NaN NaN\n");
     if (append_plans(plot->data, plans))
         g_string_append_printf(drawing,
                                ", \\\n        data index %u using ($1/byte):($2/second) "

@@ -182,7 +182,7 @@ static void append_busy_data(GString *data, const struct tracks *tracks, const s
 {
     g_autofree double *busy = g_new(double, (size_t)COLUMNS *TRACKS);
     double width = tracks->seconds / COLUMNS;
-    g_string_append(data, "# seconds; the share of the time around it that was busy:");
+    g_string_append(data, "# seconds; the busy share of the time around it, of:");
     for (unsigned k = 0; k < known->count; k++) {
         g_string_append_printf(data, "%s %s", k ? "," : "", track_label(known->tracks[k]));
         tracks_busy_columns(tracks, known->tracks[k], busy + (size_t)k * COLUMNS, COLUMNS);
@@ -293,7 +293,7 @@ static void append_rate_data(GString *data, const struct tracks *tracks)
     tracks_byte_columns(tracks, TRACK_H2D, bytes[0], COLUMNS);
     tracks_byte_columns(tracks, TRACK_D2H, bytes[1], COLUMNS);
     g_string_append(data,
-                    "# seconds, H2D and D2H in bytes a second: means of the time around it\n");
+                    "# seconds; mean rates of H2D and D2H around this time, in bytes per second\n");
     for (guint c = 0; c < COLUMNS; c++)
         for (int edge = 0; edge < 2; edge++) {
             axis_append(data, (c + (guint)edge) * width);
@@ -333,9 +333,9 @@ static const char panels[] =
 /* Appends one block per direction. */
 static void append_nvml(struct plot *plot, const struct tracks *tracks)
 {
-    g_string_append(plot->data, "\n\n# seconds, bytes a second: H2D by NVML\n");
+    g_string_append(plot->data, "\n\n# seconds; H2D from NVML, in bytes per second\n");
     curve_append_data(plot->data, tracks->curves[CURVE_H2D], tracks->seconds, COLUMNS);
-    g_string_append(plot->data, "\n\n# D2H by NVML, likewise\n");
+    g_string_append(plot->data, "\n\n# seconds; D2H from NVML, in bytes per second\n");
     curve_append_data(plot->data, tracks->curves[CURVE_D2H], tracks->seconds, COLUMNS);
 }
 

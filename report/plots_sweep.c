@@ -468,7 +468,7 @@ static void append_heat_data(GString *data, const struct sweep_file *sweep,
  * between their columns. */
 static void append_heat_plans(GString *data, const struct sweep_grid *grid, const GPtrArray *plans)
 {
-    g_string_append(data, "\n\n# plans, likewise\nNaN NaN\n");
+    g_string_append(data, "\n\n# plans, in the same columns\nNaN NaN\n");
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
         uint64_t size = input->configuration.chunk_bytes;

@@ -340,10 +340,9 @@ static void add_named_phases(const struct recorded_step *recording, const GArray
     }
 }
 
-/* Where no range says a phase, kernels' names and allocations may (traces/activity/guess.h). Its
- * kernels are counted from its iteration's first launch; iterations are alike, so also from that of
- * this one.
- */
+/* Where no range states a phase, the names of kernels and the allocations may
+ * (traces/activity/guess.h). The guess counts kernels from the first launch of its iteration.
+ * Iterations are alike, so the count also holds for this one. */
 static void guess_phases(const struct recorded_step *recording, const GArray *launches)
 {
     struct guessed_iteration *guessed = guess_iteration(recording->activity, recording->records);

@@ -13,7 +13,7 @@ enum { KERNELS = 1000000, KERNELS_A_COPY = 50, NAMES = 300 };
 #define PAGE_BYTES 5000000
 
 /* For this process and gnuplot together. CPU time is measured because other programs do not change
- * it, and only optimised builds are held to it. */
+ * it, and only optimised builds must meet it. */
 #define CPU_SECONDS 10
 #if defined __OPTIMIZE__ && !defined __SANITIZE_ADDRESS__
 #define FAST true
