@@ -1,6 +1,6 @@
 /* Which chunk occupies which addresses of a memory, and where there is room. It touches no bytes.
  *
- * * Each chunk knows its neighbours. Between them are holes, and the last hole is endless. A memory
+ * Each chunk knows its neighbours. Between them are holes, and the last hole is endless. A memory
  * that is well used has few holes, so all searches go through the holes. */
 #ifndef PSTAR_CHUNKS_ARENA_H
 #define PSTAR_CHUNKS_ARENA_H

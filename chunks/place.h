@@ -1,6 +1,6 @@
 /* Gives addresses on the device to what was decided.
  *
- * * A chunk takes the free range that fits it best, below the moment's non-model data. A chunk in
+ * A chunk takes the free range that fits it best, below the moment's non-model data. A chunk in
  * the way of growing non-model data moves aside, within the device. If the free bytes are
  * scattered, chunks slide together. So whatever fits by the sum of its bytes gets an address. At
  * the end of the iteration every chunk is back where it began. */

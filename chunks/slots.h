@@ -2,7 +2,7 @@
  * where another was, and two fit where one of twice the size was. On a full device that saves most
  * moves.
  *
- * * A slot is the chunk's bytes rounded up to a multiple of a grain. Large chunks have one grain
+ * A slot is the chunk's bytes rounded up to a multiple of a grain. Large chunks have one grain
  * and small chunks another. Each is the largest grain that wastes at most a 256th of their bytes.
  */
 #ifndef PSTAR_CHUNKS_SLOTS_H

@@ -8,7 +8,7 @@ static struct script_rule rule(const struct strategy_context *context, uint32_t 
     return rule;
 }
 
-/* The next layer's parameters come up while one computes. */
+/* The next layer's parameters come up while one layer computes. */
 static uint32_t look_ahead(const struct strategy_context *context)
 {
     const struct trace *trace = context->trace;

@@ -1,6 +1,6 @@
 #include "strategies/preset.h"
 
-/* steady_cuda_cap_ratio: of the device's memory, what the steady state uses. */
+/* steady_cuda_cap_ratio, the share of the device's memory that the steady state uses. */
 #define STEADY_SHARE 0.9
 
 static uint32_t look_ahead(const struct strategy_context *context)

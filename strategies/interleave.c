@@ -8,13 +8,13 @@ static void place(const struct strategy_context *context, uint8_t *on_host)
 static struct script_rule rule(const struct strategy_context *context, uint32_t chunk)
 {
     struct script_rule rule = updates_offload_rule(context, chunk);
-    /* Optimizer states live on the host, and visit the device where it updates them. */
+    /* Optimizer states live on the host, and visit the device if it updates them. */
     if (context->layout->chunks[chunk].list >= TRACE_MASTER)
         rule.retained = rule.early = false;
     return rule;
 }
 
-/* While the host updates the groups in between, the next one for the device comes up. */
+/* While the host updates the groups in between, the next group for the device comes up. */
 static uint32_t look_ahead(const struct strategy_context *context)
 {
     const struct trace *trace = context->trace;

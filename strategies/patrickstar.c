@@ -2,13 +2,13 @@
 
 #include <math.h>
 
-/* Of the device's memory: what may be used at all, and of that what chunks may take in the warm-up
- * iteration. Of what is left for the optimizer's states, the share that they take. */
+/* The share of the device's memory that is used at all; of that, the share for chunks in the
+ * warm-up iteration; and of what is left for the optimizer's states, the share that they take. */
 #define USABLE_SHARE  0.8
 #define WARM_UP_SHARE 0.1
 #define MARGIN_SHARE  0.8
 
-/* Bytes an element of a chunk that are kept free while the optimizer runs. */
+/* Bytes for each element of a chunk that are kept free while the optimizer runs. */
 #define UPDATE_RESERVE 16
 
 static uint64_t usable(const struct strategy_context *context)
@@ -16,7 +16,7 @@ static uint64_t usable(const struct strategy_context *context)
     return (uint64_t)(USABLE_SHARE * (double)context->device_budget);
 }
 
-/* What host memory has no room for. */
+/* Returns the bytes for which host memory has no room. */
 static uint64_t overflow(const struct strategy_context *context)
 {
     g_autofree uint8_t *none = g_new0(uint8_t, context->layout->chunk_count);
@@ -26,8 +26,8 @@ static uint64_t overflow(const struct strategy_context *context)
     return bytes > context->host_budget ? bytes - context->host_budget : 0;
 }
 
-/* The first chunks' states are updated on the device, where parameters and the greatest non-model
- * data leave room for them, or where the host has none. */
+/* The first chunks' states are updated on the device, if parameters and the greatest non-model data
+ * leave room for them, or if the host has none. */
 static void place(const struct strategy_context *context, uint8_t *on_host)
 {
     uint64_t taken = 0, parameters = 0;
@@ -41,7 +41,8 @@ static void place(const struct strategy_context *context, uint8_t *on_host)
                             on_host);
 }
 
-/* Before a moment's operator: the non-model data of this and the next, and a parameter chunk. */
+/* Returns the bytes reserved at each moment: the non-model data of this moment or the next,
+ * whichever is greater, and a parameter chunk. */
 static uint64_t *reserve(const struct strategy_context *context)
 {
     const struct trace *trace = context->trace;
@@ -57,7 +58,7 @@ static uint64_t *reserve(const struct strategy_context *context)
     return bytes;
 }
 
-/* In the warm-up iteration every parameter chunk that visits the device must fit by itself. */
+/* In the warm-up iteration, every parameter chunk that visits the device must fit alone. */
 static bool check_warm_up(const struct strategy_context *context, uint64_t *needed, GError **error)
 {
     const struct accesses *accesses = context->accesses;
@@ -81,7 +82,7 @@ static bool check_warm_up(const struct strategy_context *context, uint64_t *need
     return false;
 }
 
-/* Chunks that hold nothing at some time: what is dead there has no copy to make. */
+/* Finds the chunks that hold nothing at some time. Dead bytes need no copy. */
 static uint8_t *find_mortal(const struct accesses *accesses)
 {
     uint8_t *mortal = g_new0(uint8_t, accesses->chunk_count);
@@ -91,8 +92,8 @@ static uint8_t *find_mortal(const struct accesses *accesses)
     return mortal;
 }
 
-/* A chunk's payload is in one place: what leaves is copied, whether it was changed or not. And
- * whoever moves it waits. */
+/* In PatrickStar a chunk's payload is in one place only. So a chunk that leaves is copied whether
+ * it was changed or not, and training waits for every copy. */
 static void move_payloads(struct decisions *decisions, const struct accesses *accesses)
 {
     const struct plan_action wait = {.kind = PLAN_WAIT, .address = NO_ADDRESS};

@@ -4,15 +4,17 @@
 
 /* ---- by rules: when each chunk is on the device ---- */
 
-/* A chunk's time on the device, at the moments [enter, last_use]. Moments are counted from the
- * start of an iteration; below 0: in the one before, moment_count and more: in the next. */
+/* A residency interval: a chunk's time on the device, at the moments [enter, last_use]. Moments are
+ * counted from the start of an iteration. Those below 0 are in the iteration before, those from
+ * moment_count on in the next one. */
 struct script_interval {
     uint32_t chunk;
     int64_t first_use; /* in [0, moment_count) */
     int64_t last_use;  /* < first_use + moment_count */
-    int64_t earliest;  /* that it may enter: it has left before, and the host has written it */
+    int64_t earliest;  /* the first moment at which it may enter, because it has left before and the
+                          host has written it */
     int64_t enter;     /* <= first_use */
-    bool fetch;        /* else: allocated */
+    bool fetch;        /* if false, allocated */
 };
 
 struct script_flush {
@@ -20,9 +22,9 @@ struct script_flush {
 };
 
 struct script_intervals {
-    GArray *items;   /* struct script_interval: chunks that come and go */
-    GArray *flushes; /* struct script_flush: of what stays while a host operator reads it */
-    uint8_t *always; /* [chunk_count] nonzero: never leaves */
+    GArray *items;   /* struct script_interval, of chunks that come and go */
+    GArray *flushes; /* struct script_flush, of chunks that stay while a host operator reads them */
+    uint8_t *always; /* [chunk_count] nonzero if the chunk never leaves */
 };
 
 /* A chunk's accesses, in the order of moments. */
@@ -45,7 +47,8 @@ static bool on_host(const struct use *use)
     return use->flags & ACCESS_ON_HOST;
 }
 
-/* Uses are numbered on through the iterations: the moments of those before the one of `index`. */
+/* Uses are numbered on through the iterations. Returns the moments of the iterations before that of
+ * `index`. */
 static int64_t round_of(const struct maker *maker, uint32_t index)
 {
     return (int64_t)(index / maker->use_count) * maker->moments;
@@ -61,7 +64,8 @@ static const struct use *use_at(const struct maker *maker, uint32_t index)
     return &maker->uses[index % maker->use_count];
 }
 
-/* The next use on the device after `index`; there is one, if only itself. */
+/* Returns the next use on the device after `index`, which may be the same use an iteration later.
+ */
 static uint32_t next_on_device(const struct maker *maker, uint32_t index)
 {
     do
@@ -70,7 +74,7 @@ static uint32_t next_on_device(const struct maker *maker, uint32_t index)
     return index;
 }
 
-/* Whether no operator but those of the two uses' layers runs in between. */
+/* Whether only operators of the two uses' layers run in between. */
 static bool is_one_visit(const struct maker *maker, int64_t from, int64_t to)
 {
     const struct trace_operator *operators = maker->context->trace->operators;
@@ -85,7 +89,7 @@ static bool is_one_visit(const struct maker *maker, int64_t from, int64_t to)
     return true;
 }
 
-/* Whether the chunk stays between two uses on the device that follow each other. */
+/* Whether the chunk stays between two consecutive uses on the device. */
 static bool is_kept(const struct maker *maker, uint32_t from, uint32_t to)
 {
     const struct script_rule *rule = &maker->rules[maker->chunk];
@@ -106,7 +110,7 @@ static void flush_between(struct maker *maker, uint32_t from, uint32_t to)
     }
 }
 
-/* The first moment after the use `before` left and the last host operator wrote. */
+/* Returns the first moment after use `before` and after the last write of a host operator. */
 static int64_t earliest_after(const struct maker *maker, uint32_t before, uint32_t first)
 {
     int64_t earliest = moment_of(maker, before) + 1;
@@ -116,7 +120,7 @@ static int64_t earliest_after(const struct maker *maker, uint32_t before, uint32
     return earliest;
 }
 
-/* The interval that begins with use `first`, after `before`; returns its last use. */
+/* Adds the interval that begins with use `first`, after `before`, and returns its last use. */
 static uint32_t add_interval(struct maker *maker, uint32_t before, uint32_t first)
 {
     uint32_t last = first, next;
@@ -142,7 +146,7 @@ static void add_chunk(struct maker *maker)
         first++;
     if (first == maker->use_count)
         return;
-    /* A use after which it leaves: the intervals begin after it. */
+    /* Finds a use after which the chunk leaves. The intervals begin after it. */
     uint32_t before = first, next;
     while (next = next_on_device(maker, before), is_kept(maker, before, next)) {
         before = next;
@@ -156,7 +160,7 @@ static void add_chunk(struct maker *maker)
         before = add_interval(maker, before, next_on_device(maker, before));
 }
 
-/* The accesses by chunk: first[c] to first[c + 1]. */
+/* Returns the accesses by chunk; those of c are first[c] to first[c + 1]. */
 static struct use *sort_by_chunk(const struct accesses *accesses, uint32_t *first)
 {
     struct use *uses = g_new(struct use, accesses->count);
@@ -172,7 +176,7 @@ static struct use *sort_by_chunk(const struct accesses *accesses, uint32_t *firs
     return uses;
 }
 
-/* As late as possible: each enters when it is first used. */
+/* Makes the intervals as late as possible: each chunk enters when it is first used. */
 static struct script_intervals *script_intervals_new(const struct strategy_context *context,
                                                      const struct script_rule *rules)
 {
@@ -214,7 +218,7 @@ struct scripting {
     const struct script *script;
     const struct homes *homes;
     struct script_intervals *intervals;
-    int64_t *room;   /* [moment_count] that is left; negative: too little */
+    int64_t *room;   /* [moment_count] bytes that are left; negative if there is too little room */
     int64_t moments; /* of an iteration */
 };
 
@@ -267,7 +271,7 @@ static gint by_first_use(gconstpointer left, gconstpointer right)
     return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
 }
 
-/* Each fetch earlier than its use, as far as its rule lets it and there is room throughout. */
+/* Moves each fetch ahead of its use, as far as its rule allows and there is room throughout. */
 static void fetch_ahead(struct scripting *s)
 {
     g_array_sort(s->intervals->items, by_first_use);
@@ -287,11 +291,11 @@ static void fetch_ahead(struct scripting *s)
 
 /* ---- the schedule ---- */
 
-/* Of one moment's actions: flushes, departures, a wait, arrivals, a wait. */
+/* The order of one moment's actions. */
 enum turn { TURN_FLUSH, TURN_LEAVE, TURN_WAIT_OUT, TURN_ENTER, TURN_WAIT_IN };
 
 struct timed {
-    uint32_t index; /* of the actions: a moment, or moment_count */
+    uint32_t index; /* the moment of the action, or moment_count */
     uint32_t turn;
     int64_t first_use; /* orders arrivals */
     struct plan_action action;
@@ -319,7 +323,8 @@ static void append(GArray *timed, uint32_t index, enum turn turn, enum plan_acti
     g_array_append_val(timed, item);
 }
 
-/* What may come back before the first operator does so at the end of the iteration before. */
+/* A chunk that may come back before the first operator does so at the end of the iteration before.
+ */
 static bool ends_before(const struct scripting *s, const struct script_interval *interval)
 {
     return s->script->rules[interval->chunk].early && interval->enter == 0 &&
@@ -336,7 +341,8 @@ static void append_interval(const struct scripting *s, const struct script_inter
 {
     const struct script_rule *rule = &s->script->rules[interval->chunk];
     uint32_t enter = enter_index(s, interval);
-    /* What leaves after the last operator leaves in this iteration, not before the next. */
+    /* A chunk that leaves after the last operator leaves in this iteration, not at the start of the
+     * next one. */
     uint32_t leave = wrap(s, interval->last_use) + 1;
     append(timed, enter, TURN_ENTER, interval->fetch ? PLAN_FETCH : PLAN_ALLOCATE, interval);
     if (rule->blocks_in && interval->fetch)
@@ -433,7 +439,7 @@ struct decisions *script_decide(const struct strategy_context *context, const st
 struct decisions *budget_decide(const struct strategy_context *context, const struct budget *budget,
                                 struct homes **homes, uint64_t *needed, GError **error)
 {
-    /* To the policy, what is reserved is as good as taken. */
+    /* The policy sees the reserve as if non-model data took it. */
     struct accesses reserved = *context->accesses;
     uint32_t moment = 0;
     reserved.non_model = (uint64_t *)budget->reserve;

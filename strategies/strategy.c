@@ -51,9 +51,8 @@ static bool refuse_name(const char *text, const struct strategy_ops *ops, GError
                     "strategy '%s': %s takes no parameter", text, ops->name);
     else
         g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
-                    "strategy '%s': not %s:%s with a %snumber %s from %.10g to %.10g", text,
-                    ops->name, ops->parameter, ops->whole ? "whole " : "", ops->parameter,
-                    ops->least, ops->most);
+                    "strategy '%s': %s must be %s in [%.10g, %.10g]", text, ops->parameter,
+                    ops->whole ? "an integer" : "a number", ops->least, ops->most);
     return false;
 }
 
@@ -127,8 +126,8 @@ static uint8_t *find_host_used(const struct accesses *accesses)
     return used;
 }
 
-/* Where they may leave, they do so behind their layer, and come back for its backward: as offloaded
- * checkpoints do in systems that put the optimizer on the host. */
+/* Activations that may leave do so after their layer's forward, and come back for its backward, as
+ * offloaded checkpoints do in systems that put the optimizer on the host. */
 static const struct script_rule activations_rule = {.retained = false};
 
 static struct decisions *decide_by_rules(const struct strategy_context *context,
@@ -146,7 +145,7 @@ static struct decisions *decide_by_rules(const struct strategy_context *context,
     return script_decide(context, &script, homes, needed, error);
 }
 
-/* The optimizer's step is over when all of it is: the next iteration waits. */
+/* The next iteration waits until all of the optimizer's step is over. */
 static void end_step(struct decisions *decisions)
 {
     const struct plan_action wait = {.kind = PLAN_WAIT, .address = NO_ADDRESS};
@@ -165,7 +164,7 @@ static bool check_host(const struct strategy_context *context, const struct home
     if (homes->host_pool_bytes <= context->host_budget)
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "host memory: it holds %" G_GUINT64_FORMAT " bytes there, %" G_GUINT64_FORMAT
+                "host memory: the plan needs %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
                 " more than the budget; %" G_GUINT64_FORMAT " bytes would fit",
                 homes->host_pool_bytes, homes->host_pool_bytes - context->host_budget,
                 homes->host_pool_bytes);

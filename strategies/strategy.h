@@ -1,8 +1,9 @@
-/* The rivals' ways of training a model larger than the device, each a preset that yields a plan.
+/* Other systems' ways of training a model larger than the device. Each is a preset that yields a
+ * plan.
  *
- * A strategy decides where the optimizer of each tensor runs, which chunks stay on the device, when
- * the others come and go, and which copies block. Each is one const struct in one small file; what
- * they share is in strategy.c, schedules.c and updates.c. docs/strategies.md says where each
+ * A strategy decides where the optimizer of each tensor runs, which chunks stay on the device,
+ * when the others come and go, and which copies block. Each is one const struct in one small file;
+ * what they share is in strategy.c, schedules.c and updates.c. docs/strategies.md says where each
  * comes from and what its plan cannot express. */
 #ifndef PSTAR_STRATEGIES_STRATEGY_H
 #define PSTAR_STRATEGIES_STRATEGY_H
@@ -15,23 +16,24 @@ struct script_rule;
 
 struct strategy_ops {
     const char *name;          /* "twinflow" */
-    const char *parameter;     /* what may follow, after a colon: "R"; NULL: nothing */
-    double least, most, usual; /* the parameter's range, and its value where it is left out */
-    bool whole;                /* it is a whole number */
+    const char *parameter;     /* what may follow after a colon, as "R"; NULL if nothing may */
+    double least, most, usual; /* the parameter's range, and its value if it is left out */
+    bool whole;                /* it must be an integer */
     const char *summary;       /* one line */
 
-    /* Sets the tensors whose optimizer runs on the host; `on_host` [tensor_count] is all 0. NULL:
-     * none. */
+    /* Sets on_host [tensor_count], which is all 0, to 1 for the tensors whose optimizer runs on the
+     * host. NULL if there are none. */
     void (*place)(const struct strategy_context *context, uint8_t *on_host);
 
-    /* Moments that chunks are fetched ahead. NULL: 0. */
+    /* Returns how many moments ahead chunks are fetched. NULL means 0. */
     uint32_t (*look_ahead)(const struct strategy_context *context);
 
-    /* Either the rule that each chunk follows, */
+    /* Returns the rule that a chunk follows. NULL if `decide` is set. */
     struct script_rule (*rule)(const struct strategy_context *context, uint32_t chunk);
 
-    /* or (rule NULL) decisions of its own, and the homes they are for. `needed` is set to the least
-     * device memory with which it fits, 0 where host memory binds. */
+    /* Returns the strategy's own decisions, and sets the homes that they are for. *needed becomes
+     * the least device memory with which it fits; 0 if host memory is too small. NULL if `rule` is
+     * set. */
     struct decisions *(*decide)(const struct strategy_context *context, struct homes **homes,
                                 uint64_t *needed, GError **error);
 };
@@ -40,7 +42,7 @@ extern const struct strategy_ops strategy_resident, strategy_patrickstar, strate
     strategy_gemini_auto, strategy_zero_offload, strategy_zero3_offload, strategy_twinflow,
     strategy_interleave, strategy_fsdp_offload;
 
-/* All of them, in the order of tables; ends with NULL. */
+/* All strategies, in the order in which tables list them. Ends with NULL. */
 extern const struct strategy_ops *const strategy_all[];
 
 /* A strategy and its parameter. */
@@ -54,8 +56,9 @@ enum strategy_error { STRATEGY_ERROR_INVALID };
 #define STRATEGY_ERROR strategy_error_quark()
 GQuark strategy_error_quark(void);
 
-/* "resident,twinflow:0.3", or "all": each with its usual parameter. A GPtrArray of struct strategy,
- * which the caller unrefs. Fails on names and parameters that do not exist. */
+/* Parses a list such as "resident,twinflow:0.3", or "all", which is every strategy with its usual
+ * parameter. Returns a GPtrArray of struct strategy, which the caller unrefs. Fails on unknown
+ * names and on parameters out of range. */
 GPtrArray *strategy_parse_list(const char *text, GError **error);
 
 struct strategy_job {
@@ -67,10 +70,11 @@ struct strategy_job {
         host_budget; /* budgets: of the arena; of the host, UINT64_MAX: unlimited */
 };
 
-/* The strategy's plan, for the trace `*placed`, which has its updates where the strategy wants them
- * and which the caller frees too. Fails with PLAN_ERROR_DOES_NOT_FIT, and with TRACE_ERROR_INVALID
- * where its updates cannot be placed, or it has no list of parameters; *needed is then the least
- * device memory that fits, 0 where that is unknown. Stall and time are left 0. */
+/* Returns the strategy's plan, whose predicted stall and time are 0. It is for the trace *placed,
+ * which has its updates where the strategy wants them; the caller frees both. Fails with
+ * PLAN_ERROR_DOES_NOT_FIT, and with TRACE_ERROR_INVALID if the trace's updates cannot be placed or
+ * it has no list of parameters. *needed is then the least device memory that fits; 0 if that is
+ * unknown. */
 struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
                            struct trace **placed, uint64_t *needed, GError **error);
 

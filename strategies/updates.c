@@ -14,7 +14,7 @@ void updates_all(const struct strategy_context *context, uint8_t *on_host)
         on_host[t] = 1;
 }
 
-/* Tensors of the groups that are marked. */
+/* Marks the tensors of the marked groups. */
 static void place_groups(const struct strategy_context *context, const uint8_t *groups,
                          uint8_t *on_host)
 {

@@ -1,6 +1,6 @@
 /* The residency manager executes a plan through a mover, in simulated or in real time.
  *
- * * It knows where every chunk is, refuses what is illegal, and says what each copy and operator
+ * It knows where every chunk is, refuses what is illegal, and says what each copy and operator
  * must wait for. A fetch waits for the former users of its addresses and for the chunk's own
  * write-back; an operator waits for its chunks. The plan makes all decisions, and none depends on
  * time. */

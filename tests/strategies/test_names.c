@@ -36,12 +36,12 @@ static void test_refused(void)
     } bad[] = {{"", "no strategy"},
                {"zero", "'zero'"},
                {"zero-offload:1", "takes no parameter"},
-               {"twinflow:", "from 0 to 1"},
-               {"twinflow:1.5", "from 0 to 1"},
-               {"twinflow:nan", "from 0 to 1"},
-               {"twinflow:0.5x", "twinflow:R"},
-               {"interleave:0", "from 1"},
-               {"interleave:2.5", "whole"},
+               {"twinflow:", "R must be a number in [0, 1]"},
+               {"twinflow:1.5", "R must be a number in [0, 1]"},
+               {"twinflow:nan", "R must be a number in [0, 1]"},
+               {"twinflow:0.5x", "R must be"},
+               {"interleave:0", "K must be an integer in [1, "},
+               {"interleave:2.5", "an integer"},
                {"resident,,all", "no strategy ''"}};
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;
