@@ -20,8 +20,9 @@ struct arc {
     double target;      /* the paper's p: bytes of RECENT */
     uint32_t returning; /* the incoming chunk, if it was a ghost; NO_INDEX */
     uint8_t returning_from;
-    uint32_t victim;  /* the last answer */
-    uint8_t *awaited; /* [chunk_count] nonzero: the use that admitted the chunk has not come yet */
+    uint32_t victim; /* the last answer */
+    uint8_t
+        *awaited; /* [chunk_count] nonzero if the use that admitted the chunk has not come yet */
 };
 
 static void *arc_open(const struct pstar_policy_view *view)

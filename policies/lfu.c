@@ -14,8 +14,9 @@ struct lfu {
     uint32_t *level;            /* [chunk_count] of each resident chunk */
     uint32_t *spare;            /* [spare_count] levels without chunks */
     uint32_t spare_count;
-    uint32_t head;    /* of the ring of levels */
-    uint8_t *awaited; /* [chunk_count] nonzero: the use that admitted the chunk has not come yet */
+    uint32_t head; /* of the ring of levels */
+    uint8_t
+        *awaited; /* [chunk_count] nonzero if the use that admitted the chunk has not come yet */
 };
 
 static void *lfu_open(const struct pstar_policy_view *view)

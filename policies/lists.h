@@ -1,5 +1,5 @@
-/* What policies keep of their chunks: rings, one queue, several lists, and how often each was used
- * again. */
+/* The orders in which policies keep chunks (rings, a queue, several lists), and counts of how often
+ * each was used again. */
 #ifndef PSTAR_POLICIES_LISTS_H
 #define PSTAR_POLICIES_LISTS_H
 
@@ -7,8 +7,9 @@
 
 /* ---- rings ---- */
 
-/* Rings: doubly linked lists over numbers, without memory of their own. A ring has a head, which is
- * a number too; from there it runs from the youngest member to the oldest and back to the head. */
+/* Rings are doubly linked lists of numbers, in memory of the caller. A ring has a head, which is a
+ * number too. It runs from the head to the youngest member, on to the oldest, and back to the head.
+ */
 
 struct policy_link {
     uint32_t younger, older;
@@ -19,7 +20,8 @@ static inline void policy_ring_init(struct policy_link *links, uint32_t head)
     links[head] = (struct policy_link){head, head};
 }
 
-/* Takes `item`, which is in no ring, in behind `place`: as the youngest where that is the head. */
+/* Inserts `item`, which must be in no ring, behind `place`. It becomes the youngest if `place` is
+ * the head. */
 static inline void policy_ring_insert(struct policy_link *links, uint32_t place, uint32_t item)
 {
     uint32_t older = links[place].older;
@@ -33,7 +35,7 @@ static inline void policy_ring_remove(struct policy_link *links, uint32_t item)
     links[links[item].older].younger = links[item].younger;
 }
 
-/* The head where the ring is empty. */
+/* Returns the oldest member; the head if the ring is empty. */
 static inline uint32_t policy_ring_oldest(const struct policy_link *links, uint32_t head)
 {
     return links[head].younger;
@@ -41,7 +43,7 @@ static inline uint32_t policy_ring_oldest(const struct policy_link *links, uint3
 
 /* ---- one queue ---- */
 
-/* A queue of resident chunks, for the policies that keep one order. */
+/* A queue of resident chunks, for policies that keep one order. */
 
 struct policy_queue {
     const struct pstar_policy_view *view;
@@ -52,53 +54,54 @@ struct policy_queue {
 void *policy_queue_open(const struct pstar_policy_view *view);
 void policy_queue_close(void *queue);
 
-/* Takes a chunk that is not in the queue in as the youngest. */
+/* Adds a chunk, which must not be in the queue, as the youngest. */
 void policy_queue_push(void *queue, uint32_t chunk);
 void policy_queue_remove(void *queue, uint32_t chunk);
-/* The oldest that is not pinned; NO_INDEX. */
+/* Returns the oldest chunk that is not pinned, or NO_INDEX. */
 uint32_t policy_queue_oldest(void *queue);
 
 /* ---- several lists ---- */
 
-/* Chunks in several lists, each in one at most, with the bytes of each list: for the policies that
- * keep more than one order, and remember chunks that have left (ghosts). */
+/* Several lists of chunks with the bytes of each list. A chunk is in one of them at most. They are
+ * for policies that keep more than one order, or remember chunks that have left (ghosts). */
 
 enum { POLICY_LISTS = 4 };
 #define POLICY_NO_LIST POLICY_LISTS
 
 struct policy_lists {
     const struct pstar_policy_view *view;
-    struct policy_link *links;    /* [chunk_count + POLICY_LISTS] rings, the heads last */
-    uint8_t *list;                /* [chunk_count] that each is in; POLICY_NO_LIST */
-    uint64_t bytes[POLICY_LISTS]; /* of the chunks in each */
+    struct policy_link *links; /* [chunk_count + POLICY_LISTS] rings, the heads last */
+    uint8_t *list;             /* [chunk_count] the list that each chunk is in, or POLICY_NO_LIST */
+    uint64_t bytes[POLICY_LISTS]; /* of the chunks in each list */
 };
 
 void policy_lists_init(struct policy_lists *lists, const struct pstar_policy_view *view);
 void policy_lists_clear(struct policy_lists *lists);
 
-/* Makes the chunk the youngest of `list`, wherever it was; POLICY_NO_LIST: out of all. */
+/* Moves the chunk from wherever it was to `list`, as its youngest. POLICY_NO_LIST removes it from
+ * all lists. */
 void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list);
 
-/* What the lists may hold on the device at the current moment, in bytes. */
+/* Returns the bytes that the chunks may take on the device at the current moment. */
 uint64_t policy_lists_capacity(const struct policy_lists *lists);
 
-/* The oldest of `list`, pinned or not; NO_INDEX where it is empty. */
+/* Returns the oldest of `list`, pinned or not; NO_INDEX if it is empty. */
 uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list);
-/* The next younger one of its list; NO_INDEX after the youngest. */
+/* Returns the next younger chunk in the same list; NO_INDEX after the youngest. */
 uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk);
-/* The oldest of `list` that is not pinned; NO_INDEX. */
+/* Returns the oldest of `list` that is not pinned, or NO_INDEX. */
 uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list);
 
 /* ---- reuse ---- */
 
-/* How often each resident chunk was used again, up to a limit, for the policies that give chunks
+/* Counts of how often a resident chunk was used again, up to a limit, for policies that give chunks
  * another chance. */
 
-/* Of a chunk that is resident for a use that has not come yet: of the moment's operator, or of a
- * later one that it was prefetched for. That use is what admitted it, and no reuse. */
+/* The count of a chunk whose first use has not come yet. That use, by the moment's operator or by a
+ * later one for which the chunk was prefetched, is why it was admitted, so it is no reuse. */
 #define POLICY_AWAITED (-1)
 
-/* `reuse`: one chunk's count. Admission sets it to POLICY_AWAITED. */
+/* Counts a use. `reuse` is one chunk's count, which admission sets to POLICY_AWAITED. */
 static inline void policy_reuse_touch(int8_t *reuse, int8_t limit)
 {
     if (*reuse < limit)

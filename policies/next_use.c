@@ -42,8 +42,8 @@ uint32_t policy_pairing_meld(struct policy_pairing *links, uint32_t a, uint32_t 
     return top;
 }
 
-/* `first` and those behind it, which nothing is above any more, become one heap: two by two, then
- * the pairs from the last to the first, so that none is looked at often. */
+/* Melds `first` and those behind it, which have nothing above them any more, into one heap: two by
+ * two at first, then the pairs from the last to the first. */
 static uint32_t meld_all(struct policy_pairing *links, uint32_t first)
 {
     uint32_t pairs = NO_INDEX, heap = NO_INDEX;
@@ -65,7 +65,7 @@ static uint32_t meld_all(struct policy_pairing *links, uint32_t first)
     return heap;
 }
 
-/* Takes the item, and what is below it, from what it is below of. */
+/* Cuts the item, with all that is below it, from the number above it. */
 static void cut(struct policy_pairing *links, uint32_t item)
 {
     uint32_t before = links[item].before, behind = links[item].behind;
@@ -138,7 +138,7 @@ static inline void take(struct policy_next_use *set, uint32_t chunk)
         *top = policy_pairing_part(set->links, *top, chunk);
 }
 
-/* Moments count from the start of the view's iteration. */
+/* Counts moments from the start of the view's new iteration. */
 static void rebase(struct policy_next_use *set)
 {
     set->iteration = *set->view->iteration;
@@ -178,7 +178,7 @@ void policy_next_use_remove(void *state, uint32_t chunk)
     set->moment[chunk] = NO_INDEX;
 }
 
-/* Pinned chunks are used soon, so that there are seldom any before the one asked for. */
+/* Pinned chunks are used soon, so the search seldom meets one. */
 uint32_t policy_next_use_farthest(void *state)
 {
     struct policy_next_use *set = state;

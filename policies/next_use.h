@@ -1,4 +1,4 @@
-/* Resident chunks by their next use, for the policies that look into the future. */
+/* Resident chunks by their next use, for policies that look into the future. */
 #ifndef PSTAR_POLICIES_NEXT_USE_H
 #define PSTAR_POLICIES_NEXT_USE_H
 
@@ -6,22 +6,22 @@
 
 /* ---- sets of numbers ---- */
 
-/* Sets of numbers below a bound that find their greatest member at once. */
+/* Sets of numbers below a bound, which find their greatest member fast. */
 
-enum { POLICY_BITSET_LEVELS = 6 }; /* 64 to the 6th exceeds every bound */
+enum { POLICY_BITSET_LEVELS = 6 }; /* 64 to the 6th power exceeds every bound */
 
-/* Level 0 has a bit for each number, every further level a bit for each word of the level before:
- * set where that word is not 0. The last level is one word. */
+/* Level 0 has a bit for each number. Every further level has a bit for each word of the level
+ * before, which is set if that word is not 0. The last level is one word. */
 struct policy_bitset {
     uint64_t *level[POLICY_BITSET_LEVELS];
     uint32_t level_count;
-    uint64_t word_count; /* of all levels; they lie behind each other */
+    uint64_t word_count; /* of all levels, which lie one behind the other */
 };
 
-/* Empty; 0 < bound. */
+/* Makes an empty set; bound > 0. */
 void policy_bitset_init(struct policy_bitset *set, uint32_t bound);
 void policy_bitset_clear(struct policy_bitset *set);
-/* Takes all members out. */
+/* Removes all members. */
 void policy_bitset_empty(struct policy_bitset *set);
 
 static inline bool policy_bitset_has(const struct policy_bitset *set, uint32_t number)
@@ -54,8 +54,8 @@ static inline uint32_t policy_bitset_greatest_bit(uint64_t word)
     return 63 - (uint32_t)__builtin_clzll(word);
 }
 
-/* The greatest member that is at most `limit`, which is below the bound; NO_INDEX. Fast
- * where it is near. */
+/* Returns the greatest member that is at most `limit`, or NO_INDEX. `limit` must be below the
+ * bound. A member near the limit is found fast. */
 static inline uint32_t policy_bitset_last(const struct policy_bitset *set, uint32_t limit)
 {
     for (uint32_t l = 0; l < set->level_count; l++) {
@@ -75,15 +75,16 @@ static inline uint32_t policy_bitset_last(const struct policy_bitset *set, uint3
 
 /* ---- pairing heaps ---- */
 
-/* Pairing heaps of numbers, the lowest on top (Fredman, Sedgewick, Sleator, Tarjan 1986), without
- * memory of their own. A number is in one heap at most, and a heap is known by its top. */
+/* Pairing heaps of numbers with the lowest on top (Fredman, Sedgewick, Sleator, Tarjan 1986), in
+ * memory of the caller. A number is in one heap at most, and a heap is identified by its top. */
 
 struct policy_pairing {
-    uint32_t below;          /* the first of those right below the number */
-    uint32_t before, behind; /* its neighbours below the same one. Before the first is that one */
+    uint32_t below;          /* the first of the numbers directly below this one */
+    uint32_t before, behind; /* its neighbours below the same number. For the first neighbour,
+                                `before` is that number */
 };
 
-/* A heap of its own. */
+/* Makes a heap of one item. */
 static inline void policy_pairing_init(struct policy_pairing *links, uint32_t item)
 {
     links[item] = (struct policy_pairing){NO_INDEX, NO_INDEX, NO_INDEX};
@@ -94,28 +95,30 @@ static inline bool policy_pairing_is_alone(const struct policy_pairing *links, u
     return links[item].below == NO_INDEX && links[item].before == NO_INDEX;
 }
 
-/* Two heaps become one; returns its top. */
+/* Melds two heaps and returns the new top. */
 uint32_t policy_pairing_meld(struct policy_pairing *links, uint32_t a, uint32_t b);
 
-/* Takes an item that is not alone out of the heap of `top`; returns the top of what is left. */
+/* Removes the item from the heap of `top` and returns the top of the rest. The item must not be
+ * alone in the heap. */
 uint32_t policy_pairing_part(struct policy_pairing *links, uint32_t top, uint32_t item);
 
 /* ---- chunks by their next use ---- */
 
-/* The chunk used farthest in the future comes first, and of those of one moment the lowest number.
- * The view's next_use may change for a chunk that is touched next, and, as the view's iteration
- * changes, by moment_count for all.
+/* The chunk whose next use is farthest comes first; of chunks used at the same moment, the lowest
+ * number. The view's next_use may change for a chunk that is touched next. When the view's
+ * iteration changes, it drops by moment_count for all chunks.
  *
- * The chunks of one moment are a heap: of one chunk, where operators use one each. */
+ * The chunks of one moment are a heap, often of a single chunk. */
 struct policy_next_use {
     const struct pstar_policy_view *view;
-    uint32_t *moment; /* [chunk_count] of the next use, from the start of `iteration`
-                         on; NO_INDEX: the chunk is not in the set */
-    uint32_t never;   /* 2 moment_count: for no next use, or one still farther */
+    uint32_t *moment; /* [chunk_count] the moment of the next use, from the start of `iteration`;
+                         NO_INDEX if the chunk is not in the set */
+    uint32_t never;   /* 2 moment_count, for chunks without a next use, or with one that is still
+                         farther */
     uint32_t iteration;
-    struct policy_bitset moments; /* those that have a heap */
-    uint32_t latest;              /* no moment that has a heap is later */
-    uint32_t *top;                /* [never + 1] of each heap */
+    struct policy_bitset moments; /* the moments that have a heap */
+    uint32_t latest;              /* no moment with a heap is later */
+    uint32_t *top;                /* [never + 1] the top of each moment's heap */
     struct policy_pairing *links; /* [chunk_count] of the heaps */
     uint32_t *aside;              /* [chunk_count] scratch */
 };
@@ -125,7 +128,7 @@ void policy_next_use_close(void *next_use);
 void policy_next_use_admit(void *next_use, uint32_t chunk);
 void policy_next_use_touch(void *next_use, uint32_t chunk);
 void policy_next_use_remove(void *next_use, uint32_t chunk);
-/* The chunk used farthest in the future that is not pinned; NO_INDEX. */
+/* Returns the chunk whose next use is farthest and that is not pinned, or NO_INDEX. */
 uint32_t policy_next_use_farthest(void *next_use);
 
 #endif

@@ -1,21 +1,21 @@
 #include "policies/next_use.h"
 #include "policies/opt_retention.h"
 
-/* Farthest next use that knows that a clean chunk leaves free, and that a dirty one that stays
- * until it is written again is never written back. With write-backs the optimum is NP-complete
- * (Beckmann et al. 2020). Weighing distance against write-backs at each choice saves less than a
- * hundredth and loses to opt in two cases of five, because which intervals are worth their room
- * shows only over the whole iteration. So the warm-up iteration, in which the farthest next use
- * leaves, is written down; from it opt_retention.h plans through which intervals each chunk
- * stays, every iteration alike; and from then on those that the plan gives up leave first.
+/* Farthest next use that also knows write-backs. A clean chunk leaves for free, and a dirty one
+ * that stays until it is written again is never written back. With write-backs the optimum is
+ * NP-complete (Beckmann et al. 2020). Weighing distance against write-backs at each choice saves
+ * less than a hundredth and loses to opt in two cases of five, because which intervals are worth
+ * their room shows only over the whole iteration. So the warm-up iteration, in which the farthest
+ * next use leaves, is recorded. From it, opt_retention.h plans through which intervals each chunk
+ * stays in every iteration. From then on, the chunks that the plan gives up leave first.
  * docs/policies.md has the measurements. */
 struct opt_dirty {
     const struct pstar_policy_view *view;
-    GArray *intervals; /* struct policy_interval: of the warm-up, then planned */
+    GArray *intervals; /* struct policy_interval, recorded in the warm-up, then planned */
     uint32_t cursor;   /* the interval that the next use begins */
     uint32_t iteration;
-    struct policy_next_use *set[2]; /* resident chunks that are to leave, and to stay */
-    uint8_t *retained;              /* [chunk_count] a resident chunk's set */
+    struct policy_next_use *set[2]; /* resident chunks that are planned to leave, and to stay */
+    uint8_t *retained;              /* [chunk_count] the index of a resident chunk's set */
 };
 
 static void *opt_dirty_open(const struct pstar_policy_view *view)
@@ -47,7 +47,7 @@ static void start_iteration(struct opt_dirty *state)
     state->cursor = 0;
 }
 
-/* What a chunk came for is ahead of it: until then it stays. */
+/* The use that the chunk came for is still ahead. Until then it stays. */
 static void opt_dirty_admit(void *opaque, uint32_t chunk)
 {
     struct opt_dirty *state = opaque;

@@ -5,27 +5,29 @@
 
 #include <string.h>
 
-/* An epoch: the intervals of a chunk from one use that writes it to the next. If it leaves in any
- * of them, one write-back is due; if the host uses it in any, in any case. */
+/* An epoch is the intervals of a chunk from one use that writes it to the next such use. If the
+ * chunk leaves in any of them, one write-back is due. If the host uses the chunk in any of them, it
+ * is due in any case. */
 struct retention_plan {
     const struct pstar_policy_view *view;
     struct policy_interval *intervals;
     uint32_t count;
-    uint32_t
-        *epoch; /* [count] the epoch's first interval, if the write-back can be avoided; NO_INDEX */
-    uint32_t *longest; /* [count] of an epoch: its longest interval that costs a fetch */
-    uint32_t *order;   /* [saving] intervals that save something: the most for its room first */
+    uint32_t *epoch;   /* [count] the first interval of the epoch if the write-back can be avoided,
+                          else NO_INDEX */
+    uint32_t *longest; /* [count] for an epoch, its longest interval that costs a fetch */
+    uint32_t *order; /* [saving] intervals that save something; those that save most for their room
+                        come first */
     uint32_t saving;
-    int64_t *room; /* [moment_count] beside the chunks in use */
+    int64_t *room; /* [moment_count] bytes that are free beside the chunks in use */
 };
 
-/* Staying saves something, and takes room. */
+/* Whether staying saves a copy. */
 static bool saves(const struct policy_interval *interval)
 {
     return interval->next != NO_INDEX && interval->ahead & PSTAR_AHEAD_READ;
 }
 
-/* Moments strictly between the uses. */
+/* Returns the number of moments strictly between the uses. */
 static uint32_t span(const struct policy_interval *interval)
 {
     return interval->next - interval->moment - 1;
@@ -33,7 +35,7 @@ static uint32_t span(const struct policy_interval *interval)
 
 /* ---- what staying is worth ---- */
 
-/* Twice round, so that the first interval of a chunk follows its last. */
+/* Goes round twice, so that the first interval of a chunk follows its last one. */
 static void find_epochs(struct retention_plan *plan)
 {
     g_autofree uint32_t *last = g_new(uint32_t, plan->view->chunk_count);
@@ -57,7 +59,7 @@ static void find_epochs(struct retention_plan *plan)
             plan->epoch[g] = NO_INDEX;
 }
 
-/* An epoch's write-back is counted to its longest interval, the last to find room. */
+/* An epoch's write-back is assigned to its longest interval, which is the last to find room. */
 static bool saves_write_back(const struct retention_plan *plan, uint32_t interval)
 {
     return plan->epoch[interval] != NO_INDEX && plan->longest[plan->epoch[interval]] == interval;
@@ -76,18 +78,20 @@ static void find_longest(struct retention_plan *plan)
     }
 }
 
-/* The fewer moments of room a saved copy takes, the lower; of equals, two copies before one. */
+/* The price of an interval is lower the fewer moments of room it takes for each copy saved. Of
+ * equals, two copies come before one. */
 static uint32_t price(const struct retention_plan *plan, uint32_t interval)
 {
     uint32_t moments = span(&plan->intervals[interval]);
     return saves_write_back(plan, interval) ? 2 * moments : 4 * moments + 1;
 }
 
-/* Counts how many intervals have each price: there are few prices. */
+/* Sorts the intervals by counting, because there are few prices. */
 static void rank(struct retention_plan *plan)
 {
     uint32_t prices = 4 * plan->view->moment_count + 2;
-    g_autofree uint32_t *before = g_new0(uint32_t, prices + 1); /* intervals of lower prices */
+    g_autofree uint32_t *before =
+        g_new0(uint32_t, prices + 1); /* the number of intervals with lower prices */
     for (uint32_t g = 0; g < plan->count; g++)
         if (saves(&plan->intervals[g]))
             before[price(plan, g) + 1]++;
@@ -103,13 +107,13 @@ static void rank(struct retention_plan *plan)
 
 struct belady_sweep {
     struct retention_plan *plan;
-    struct pstar_policy_view view;  /* of the two sets: both iterations are one */
-    uint32_t iteration;             /* of that view: 0 */
-    uint32_t *next;                 /* [chunk_count] of the interval that a chunk is in */
-    uint8_t *pinned;                /* [chunk_count] all 0 */
-    uint32_t *interval;             /* [chunk_count] that a chunk is in and takes room for */
-    struct policy_next_use *set[2]; /* chunks in a interval that costs one copy, or two */
-    uint64_t used;                  /* bytes of both sets */
+    struct pstar_policy_view view; /* the view of the two sets, for which two iterations are one */
+    uint32_t iteration;            /* the iteration of that view, 0 */
+    uint32_t *next;                /* [chunk_count] the end of the interval that a chunk is in */
+    uint8_t *pinned;               /* [chunk_count] all 0 */
+    uint32_t *interval; /* [chunk_count] the interval that a chunk is in if it takes room */
+    struct policy_next_use *set[2]; /* chunks whose interval saves one copy, or two copies */
+    uint64_t used;                  /* bytes of the chunks of both sets */
     uint8_t *leaves;                /* [count] the result of the second iteration */
 };
 
@@ -164,7 +168,8 @@ static void retain(struct belady_sweep *sweep, uint32_t interval, uint32_t time,
     policy_next_use_admit(sweep->set[set_of(sweep, interval, weigh)], item->chunk);
 }
 
-/* The farthest next use, where two copies count as half the distance. */
+/* Returns the chunk with the farthest next use, where saving two copies counts as half the
+ * distance. */
 static uint32_t farthest(const struct belady_sweep *sweep, uint32_t time)
 {
     uint32_t one = policy_next_use_farthest(sweep->set[0]);
@@ -220,7 +225,7 @@ static bool take_room(struct headroom *room, uint32_t first, uint32_t length, in
     return true;
 }
 
-/* Those that the sweep kept, then any that still fit. */
+/* Retains the intervals that the sweep kept, then any others that still fit. */
 static void fill(struct retention_plan *plan, const uint8_t *leaves, uint8_t *retained)
 {
     struct headroom *room = headroom_new(plan->room, plan->view->moment_count);
@@ -253,7 +258,7 @@ static uint64_t traffic(const struct retention_plan *plan, const uint8_t *retain
     return bytes;
 }
 
-/* Beside the chunks in use. */
+/* Finds the bytes that are free beside the chunks in use. */
 static void find_room(struct retention_plan *plan)
 {
     const struct pstar_policy_view *view = plan->view;

@@ -2,7 +2,7 @@
 
 #include <glib.h>
 
-/* The same draws in every run, on every machine. */
+/* A fixed seed, so that every run on every machine draws the same. */
 #define SEED UINT64_C(0x9e3779b97f4a7c15)
 
 struct random_state {
@@ -13,7 +13,7 @@ struct random_state {
     uint64_t draws; /* so far: the counter of the generator */
 };
 
-/* A counter, mixed (SplitMix64's finaliser: Steele, Lea, Flood, OOPSLA 2014). */
+/* Mixes a counter with the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). */
 static uint64_t draw(struct random_state *state)
 {
     uint64_t x = SEED * ++state->draws;
@@ -57,8 +57,8 @@ static void random_remove(void *opaque, uint32_t chunk)
     put(state, state->position[chunk], state->chunks[--state->count]);
 }
 
-/* A pinned draw goes behind those that may still be drawn, so that each unpinned chunk is as likely
- * as any other. */
+/* A pinned chunk that is drawn goes behind those that may still be drawn, so that all unpinned
+ * chunks are equally likely. */
 static uint32_t random_victim(void *opaque)
 {
     struct random_state *state = opaque;

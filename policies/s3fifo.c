@@ -43,14 +43,14 @@ static uint64_t small_share(const struct s3fifo *s3)
     return policy_lists_capacity(&s3->lists) / 10;
 }
 
-/* Nine tenths of the room. */
+/* Ghosts may take nine tenths of the room. */
 static void forget_ghosts(struct s3fifo *s3)
 {
     while (s3->lists.bytes[GHOST] > policy_lists_capacity(&s3->lists) * 9 / 10)
         policy_lists_put(&s3->lists, policy_lists_oldest(&s3->lists, GHOST), POLICY_NO_LIST);
 }
 
-/* A ghost that returns makes way for the ghosts of those that leave for it. */
+/* A ghost that returns makes way for the ghosts of the chunks that leave for it. */
 static void recall(struct s3fifo *s3, uint32_t chunk)
 {
     if (s3->lists.list[chunk] != GHOST)
@@ -83,7 +83,7 @@ static void s3fifo_remove(void *state, uint32_t chunk)
     forget_ghosts(s3);
 }
 
-/* Those used often go on to MAIN, where their count starts again. */
+/* Chunks used often go on to MAIN, where their count starts again. */
 static uint32_t victim_of_small(struct s3fifo *s3)
 {
     uint32_t chunk;
