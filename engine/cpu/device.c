@@ -18,7 +18,7 @@ struct cpu_device {
     struct cpu_memory memory;
     struct core_sets cores;
     struct nodes *nodes; /* of the host's cores */
-    struct queues *queues;
+    struct work_queues *queues;
     struct link link[MOVER_QUEUES];        /* H2D and D2H */
     struct host_operators *compute, *host; /* of the arena, of the host pool */
     uint32_t threads;                      /* of compute */

@@ -19,8 +19,8 @@ struct cuda_device {
     struct cuda_staging staging;
     struct cuda_operators *compute;
     struct host_operators *host;
-    struct nodes *nodes;   /* of the host's cores */
-    struct queues *queues; /* of the host's operators only */
+    struct nodes *nodes;        /* of the host's cores */
+    struct work_queues *queues; /* of the host's operators only */
     mover_ticket host_done;
     GPtrArray *scalars; /* of pinned double arrays */
     GArray *loaded;     /* of struct kernel_key */

@@ -8,8 +8,8 @@ struct queued_work {
     uint64_t work[]; /* aligned for anything */
 };
 
-struct queue {
-    struct queues *queues;
+struct work_queue {
+    struct work_queues *queues;
     GThread *thread; /* NULL: the caller does this queue's work */
     queues_run *run;
     void (*enter)(void *self);
@@ -19,16 +19,16 @@ struct queue {
     _Atomic mover_ticket done;
 };
 
-struct queues {
+struct work_queues {
     GMutex lock; /* protects everything; `done` is written under it and read without */
     GCond changed;
     bool ending;
-    struct queue queue[MOVER_QUEUES];
+    struct work_queue queue[MOVER_QUEUES];
 };
 
-struct queues *queues_new(void)
+struct work_queues *queues_new(void)
 {
-    struct queues *queues = g_new0(struct queues, 1);
+    struct work_queues *queues = g_new0(struct work_queues, 1);
     g_mutex_init(&queues->lock);
     g_cond_init(&queues->changed);
     for (int q = 0; q < MOVER_QUEUES; q++) {
@@ -38,7 +38,7 @@ struct queues *queues_new(void)
     return queues;
 }
 
-static bool complete(struct queues *queues, const struct mover_after *after)
+static bool complete(struct work_queues *queues, const struct mover_after *after)
 {
     for (int q = 0; q < MOVER_QUEUES; q++)
         if (atomic_load_explicit(&queues->queue[q].done, memory_order_acquire) < after->queue[q])
@@ -46,7 +46,7 @@ static bool complete(struct queues *queues, const struct mover_after *after)
     return true;
 }
 
-static void finish(struct queues *queues, struct queue *queue)
+static void finish(struct work_queues *queues, struct work_queue *queue)
 {
     g_mutex_lock(&queues->lock);
     atomic_fetch_add_explicit(&queue->done, 1, memory_order_release);
@@ -55,9 +55,9 @@ static void finish(struct queues *queues, struct queue *queue)
 }
 
 /* Returns the next piece once everything that it waits for is complete, or NULL at the end. */
-static struct queued_work *take(struct queue *queue, bool *at_once)
+static struct queued_work *take(struct work_queue *queue, bool *at_once)
 {
-    struct queues *queues = queue->queues;
+    struct work_queues *queues = queue->queues;
     *at_once = true;
     g_mutex_lock(&queues->lock);
     while (g_queue_is_empty(&queue->waiting) && !queues->ending) {
@@ -75,7 +75,7 @@ static struct queued_work *take(struct queue *queue, bool *at_once)
 
 static void *serve(void *data)
 {
-    struct queue *queue = data;
+    struct work_queue *queue = data;
     struct queued_work *piece;
     bool at_once;
     if (queue->enter)
@@ -88,11 +88,11 @@ static void *serve(void *data)
     return NULL;
 }
 
-void queues_start(struct queues *queues, enum mover_queue which, queues_run *run,
+void queues_start(struct work_queues *queues, enum mover_queue which, queues_run *run,
                   void (*enter)(void *self), void *self)
 {
     static const char *const names[MOVER_QUEUES] = {"compute", "h2d", "d2h", "host"};
-    struct queue *queue = &queues->queue[which];
+    struct work_queue *queue = &queues->queue[which];
     g_assert(!queue->thread);
     queue->run = run;
     queue->enter = enter;
@@ -100,10 +100,10 @@ void queues_start(struct queues *queues, enum mover_queue which, queues_run *run
     queue->thread = g_thread_new(names[which], serve, queue);
 }
 
-mover_ticket queues_put(struct queues *queues, enum mover_queue which, const void *work,
+mover_ticket queues_put(struct work_queues *queues, enum mover_queue which, const void *work,
                         uint32_t bytes, const struct mover_after *after)
 {
-    struct queue *queue = &queues->queue[which];
+    struct work_queue *queue = &queues->queue[which];
     struct queued_work *piece = g_malloc(sizeof *piece + bytes);
     g_assert(queue->thread);
     piece->after = *after;
@@ -123,7 +123,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-uint64_t queues_wait(struct queues *queues, const struct mover_after *after)
+uint64_t queues_wait(struct work_queues *queues, const struct mover_after *after)
 {
     if (complete(queues, after))
         return 0;
@@ -135,16 +135,16 @@ uint64_t queues_wait(struct queues *queues, const struct mover_after *after)
     return now_ns() - start;
 }
 
-mover_ticket queues_complete(struct queues *queues, enum mover_queue which)
+mover_ticket queues_complete(struct work_queues *queues, enum mover_queue which)
 {
-    struct queue *queue = &queues->queue[which];
+    struct work_queue *queue = &queues->queue[which];
     g_assert(!queue->thread);
     mover_ticket ticket = ++queue->put;
     finish(queues, queue);
     return ticket;
 }
 
-struct mover_after queues_all(const struct queues *queues)
+struct mover_after queues_all(const struct work_queues *queues)
 {
     struct mover_after all;
     for (int q = 0; q < MOVER_QUEUES; q++)
@@ -152,7 +152,7 @@ struct mover_after queues_all(const struct queues *queues)
     return all;
 }
 
-void queues_free(struct queues *queues)
+void queues_free(struct work_queues *queues)
 {
     g_mutex_lock(&queues->lock);
     queues->ending = true;

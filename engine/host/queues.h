@@ -8,31 +8,31 @@
 #include "chunks/residency/mover.h"
 #include <glib.h>
 
-struct queues;
+struct work_queues;
 
 /* `self` is the owner's; `work` is the queue's copy of what was put. `at_once` says that since the
  * piece before the queue had to wait neither for work nor for other queues. */
 typedef void queues_run(void *self, const void *work, bool at_once);
 
-struct queues *queues_new(void);
+struct work_queues *queues_new(void);
 /* Completes all work and ends the threads. */
-void queues_free(struct queues *queues);
+void queues_free(struct work_queues *queues);
 
 /* Starts a thread for `queue`. `enter` runs first in it; may be NULL. */
-void queues_start(struct queues *queues, enum mover_queue queue, queues_run *run,
+void queues_start(struct work_queues *queues, enum mover_queue queue, queues_run *run,
                   void (*enter)(void *self), void *self);
 
 /* Adds a piece of work, copying `work`. Returns its ticket. */
-mover_ticket queues_put(struct queues *queues, enum mover_queue queue, const void *work,
+mover_ticket queues_put(struct work_queues *queues, enum mover_queue queue, const void *work,
                         uint32_t bytes, const struct mover_after *after);
 
 /* Waits until all of `after` is complete. Returns the nanoseconds that this took. */
-uint64_t queues_wait(struct queues *queues, const struct mover_after *after);
+uint64_t queues_wait(struct work_queues *queues, const struct mover_after *after);
 
 /* Counts one piece of work that the caller has done. Returns its ticket, which is complete. */
-mover_ticket queues_complete(struct queues *queues, enum mover_queue queue);
+mover_ticket queues_complete(struct work_queues *queues, enum mover_queue queue);
 
 /* Returns the tickets of everything put so far. */
-struct mover_after queues_all(const struct queues *queues);
+struct mover_after queues_all(const struct work_queues *queues);
 
 #endif
