@@ -1038,8 +1038,8 @@ class _Declarations:
         return PRECISIONS.get(dtype, str(dtype).rpartition(".")[2])
 
     def sizes(self):
-        """Returns tensors as (name, elements), the bytes of an element in each list, and where these
-        differ from the program's: in a trace they are the same for all tensors."""
+        """Returns tensors as (name, elements), the bytes of an element in each list, and where
+        these differ from the program's: in a trace they are the same for all tensors."""
         found, widths, remarks = self.observer.widths, {}, []
         tensors = [(name, parameters[0].numel())
                    for name, parameters in self.observer.tensors]

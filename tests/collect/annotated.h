@@ -1,4 +1,4 @@
-/* What the annotated program and the test that traces it agree on. */
+/* Shared by the annotated program and the test that traces it. */
 #ifndef PSTAR_TESTS_COLLECT_ANNOTATED_H
 #define PSTAR_TESTS_COLLECT_ANNOTATED_H
 

@@ -1,11 +1,12 @@
-/* Buffers of CUPTI's activity records, made by hand. */
+/* Handmade buffers of CUPTI's activity records. */
 #ifndef PSTAR_TESTS_COLLECT_CUPTI_BUFFER_H
 #define PSTAR_TESTS_COLLECT_CUPTI_BUFFER_H
 
 #include <cupti_activity.h>
 #include <glib.h>
 
-/* Bytes of a record in the library that the headers belong to; 0: of no kind that is used here. */
+/* Returns the size of a record in the library of the headers; 0 for kinds that are not used here.
+ */
 static inline size_t cupti_buffer_bytes(CUpti_ActivityKind kind)
 {
     switch (kind) {
@@ -37,7 +38,7 @@ static inline size_t cupti_buffer_bytes(CUpti_ActivityKind kind)
     }
 }
 
-/* As cuptiActivityGetNextRecord, where there is no library. */
+/* Replaces cuptiActivityGetNextRecord if there is no library. */
 static inline CUptiResult cupti_buffer_next(uint8_t *buffer, size_t valid_bytes,
                                             CUpti_Activity **record)
 {

@@ -1,6 +1,6 @@
-/* queued SEED STEPS: "trains" on the random trace of a seed, on a CUDA device. Every third operator
- * asks for two kernels and waits for them, the next for one that it does not wait for, and the
- * third for none. */
+/* queued SEED STEPS: "trains" on the random trace of a seed on a CUDA device. Of every three
+ * operators, the first asks for two kernels and waits for them, the second asks for one without
+ * waiting, and the third for none. */
 #include "tests/collect/queued.h"
 #include "engine/train/annotate.h"
 #include "tests/traces/random_trace.h"

@@ -1,10 +1,10 @@
-/* What the annotated program that uses a device and the test that traces it agree on. */
+/* Shared by the annotated program that uses a device and the test that traces it. */
 #ifndef PSTAR_TESTS_COLLECT_QUEUED_H
 #define PSTAR_TESTS_COLLECT_QUEUED_H
 
 #include <stdint.h>
 
-/* The fake driver looks every 50 us whether a kernel is done: who waits for it takes longer. */
+/* The fake driver checks every 50 us whether a kernel is done, so a waiting host takes longer. */
 enum { QUEUED_OPERATORS = 30, QUEUED_MICROSECONDS = 10, QUEUED_LONG_MICROSECONDS = 2000 };
 
 enum queued_kind { QUEUED_WAITED, QUEUED_LEFT, QUEUED_ON_HOST, QUEUED_KINDS };

@@ -1,5 +1,5 @@
-/* A program that knows nothing of pstar: NVTX ranges of all kinds, nested, in two threads, ASCII
- * and wide, with and without domains, registered strings and payloads. */
+/* A program without our annotations. It makes NVTX ranges of all kinds: nested, in two threads,
+ * ASCII and wide, with and without domains, registered strings and payloads. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* Where no tool listens to NVTX, annotations cost nothing measurable. */
+/* If no tool listens to NVTX, annotations have no measurable cost. */
 #include "engine/train/annotate.h"
 
 #include "tests/traces/random_trace.h"
 
 enum { CALLS = 4000000, ROUNDS = 5 };
 
-/* Nanoseconds a call, the best of several rounds. */
+/* Returns nanoseconds per call, the best of several rounds. */
 static double cost(struct annotate *annotate)
 {
     double best = 1e9;

@@ -23,7 +23,7 @@ static struct trace *expected_trace(guint32 seed)
     return trace;
 }
 
-/* Equal but for what the collector itself finds out. Takes `expected`. */
+/* Compares everything except what the collector itself finds out. Takes `expected`. */
 static void assert_collected(struct trace *expected, const struct trace *trace)
 {
     for (uint32_t m = 0; m < trace->operator_count; m++)
@@ -70,7 +70,8 @@ static uint32_t count_events(const struct records *records, enum record_type typ
     return count;
 }
 
-/* Each operator's range lies in its iteration's, and its duration is the median over them. */
+/* Checks that each operator's range lies within its iteration's, and that its duration is the
+ * median. */
 static void assert_ranges(const struct trace *trace, const struct records *records,
                           uint64_t first_step)
 {
@@ -124,7 +125,7 @@ static void test_window(struct fixture *fixture, gconstpointer data)
                 durations[found++] = records->events[i].end_ns - records->events[i].start_ns;
         g_assert_cmpuint(trace->operators[m].duration_ns, ==, median_of_3(durations));
     }
-    /* Two samplings an iteration, three counters each. */
+    /* two samplings per iteration, three counters each */
     g_assert_cmpuint(records->sample_count, ==, 3 * 2 * 3);
     g_assert_cmpuint(records->samples[0].value, >, 0);
     records_free(records);
@@ -169,7 +170,8 @@ static void lead_a_group(void *unused)
     setpgid(0, 0);
 }
 
-/* At any time, even while the file is being written: it is refused by name or it is valid. */
+/* Kills the program at any time, even while the file is written. The file is refused by name or
+ * valid. */
 static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -184,7 +186,7 @@ static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
         g_assert_true(g_spawn_async(fixture->folder, command, NULL,
                                     G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDERR_TO_DEV_NULL,
                                     lead_a_group, NULL, &child, NULL));
-        /* Every other one not before the window is open. */
+        /* every other round waits until the window is open */
         for (int i = 0; i < 10000 && round % 2 == 0; i++) {
             if (g_file_test(fixture->path, G_FILE_TEST_EXISTS))
                 break;
@@ -205,7 +207,7 @@ static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
         g_clear_error(&error);
         trace_free(trace);
     }
-    remove_files(fixture, ".tmp"); /* of a run killed while it began the file */
+    remove_files(fixture, ".tmp"); /* left by a run killed while it created the file */
     g_test_message("%d of 30 left a partial trace, the others none", found);
     g_assert_cmpint(found, >=, 15);
 }
@@ -233,7 +235,7 @@ static void test_too_few_iterations(struct fixture *fixture, gconstpointer data)
     collect(fixture, "-o run-%%p.pstar --iterations 1:9 -- %s 11 3", TRACED_ANNOTATED);
     assert_exit(fixture, 1);
     assert_says(fixture, ".pstar: the trace is partial");
-    /* The partial ones of before are no fault of this run. */
+    /* Partial files of earlier runs do not count. */
     collect(fixture, "-o run-%%p.pstar --iterations 1:3 -- %s 11 3", TRACED_ANNOTATED);
     assert_exit(fixture, 0);
     remove_files(fixture, "run-");
@@ -251,7 +253,8 @@ static void test_percent_in_folder(struct fixture *fixture, gconstpointer data)
     g_assert_cmpint(g_rmdir(folder), ==, 0);
 }
 
-/* As a full disk: writing beyond it fails, and would end a program that does so itself. */
+/* Limits file sizes, as a full disk would: writes fail, and would kill a program that makes them
+ * itself. */
 static void limit_files(void *unused)
 {
     const struct rlimit limit = {128 << 10, 128 << 10};
@@ -260,7 +263,7 @@ static void limit_files(void *unused)
     signal(SIGXFSZ, SIG_DFL);
 }
 
-/* The program goes on to its end; the exit status says that its trace does not. */
+/* The program goes on to its end. The exit status reports the incomplete trace. */
 static void test_disk_is_full(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -352,7 +355,7 @@ static void test_other_programs(struct fixture *fixture, gconstpointer data)
     records_free(records);
 }
 
-/* More ranges than are kept in memory, from several threads at once. */
+/* More ranges than are kept in memory, from several threads at the same time. */
 static void test_threads(struct fixture *fixture, gconstpointer data)
 {
     enum { THREADS = 4, RANGES = 25000 };
@@ -401,7 +404,7 @@ static void test_process_in_name(struct fixture *fixture, gconstpointer data)
     g_free(name);
 }
 
-/* A file a rank, as several processes of one run write them. */
+/* One file per rank, as several processes of one run write them. */
 static void test_rank_in_name(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -419,7 +422,7 @@ static void test_rank_in_name(struct fixture *fixture, gconstpointer data)
     }
 }
 
-/* The second finds the first's trace, and leaves it alone. */
+/* The second process finds the first one's trace and leaves it alone. */
 static void test_two_processes(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -468,8 +471,8 @@ static void test_statuses(struct fixture *fixture, gconstpointer data)
     g_assert_true(g_str_has_prefix(fixture->output, "pstar-collect "));
 }
 
-/* Collector's errors never harm the program, and are told once. */
-/* What a command gets to see of PyTorch's options; NULL: not set. */
+/* Errors of the collector never harm the program and are reported once. */
+/* Returns PyTorch's options as the command sees them; NULL if not set. */
 static char *allocator_options(struct fixture *fixture, const char *before)
 {
     g_setenv("PYTORCH_CUDA_ALLOC_CONF", before, TRUE);
@@ -501,7 +504,7 @@ static void test_errors(struct fixture *fixture, gconstpointer data)
     assert_says(fixture, "goes on untraced");
     g_assert_cmpint(count_lines(fixture->errors), ==, 2);
 
-    /* A limit on the size of files stands in for a full disk. */
+    /* A limit on file sizes replaces a full disk. */
     collect(fixture, "-- sh -c 'ulimit -f 8; %s 7 4'", TRACED_ANNOTATED);
     assert_exit(fixture, 1);
     assert_says(fixture, "goes on untraced");

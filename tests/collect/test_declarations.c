@@ -24,7 +24,7 @@ static const struct {
     {"declared 2 2 2 1", 0},
 };
 
-/* Declares the good ones, `text` with `payload` instead of number `replaced`. */
+/* Makes the valid declarations, with `text` and `payload` instead of number `replaced`. */
 static struct trace *declare(size_t replaced, const char *text, uint64_t payload, GError **error)
 {
     struct declarations *declarations = declarations_new();
@@ -137,7 +137,7 @@ static void test_bad(void)
     }
 }
 
-/* What any program may send must not crash us. */
+/* Programs may send anything; it must not crash the collector. */
 static void test_garbage(void)
 {
     GRand *random = g_rand_new_with_seed((guint32)g_test_rand_int());
@@ -158,7 +158,7 @@ static void test_garbage(void)
     g_rand_free(random);
 }
 
-/* A program may declare another iteration: the last counts. */
+/* A program may declare another iteration. The last one counts. */
 static void test_again(void)
 {
     struct declarations *declarations = declarations_new();
@@ -176,7 +176,7 @@ static void test_again(void)
     declarations_free(declarations);
 }
 
-/* The operators of the good declarations have 20 and 21 bytes. */
+/* The operators of the valid declarations have 20 and 21 bytes. */
 static void test_fused(void)
 {
     struct declarations *declarations = declarations_new();

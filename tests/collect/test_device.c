@@ -1,5 +1,5 @@
-/* pstar-collect on a program that uses a CUDA device: the driver, the profiler and the management
- * library are fakes (tests/collect/fake), all else is real. */
+/* Runs pstar-collect on a program that uses a CUDA device. The driver, the profiler and the
+ * management library are fakes (tests/collect/fake); everything else is real. */
 #include "tests/collect/fake/fake.h"
 #include "tests/collect/process.h"
 #include "tests/collect/queued.h"
@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* For the traced program alone, after what it inherits. */
+/* Sets the environment only for the traced program. */
 static void set_up_fakes(struct fixture *fixture, gconstpointer data)
 {
     g_setenv("LD_LIBRARY_PATH", FAKES, TRUE);
@@ -46,7 +46,7 @@ static void free_traced(struct traced *traced)
     activity_free(traced->activity);
 }
 
-/* The first value of the first row, as a tool that knows nothing of ours has it. */
+/* Returns the first value of the first row, read without our code. */
 static gint64 query(const struct fixture *fixture, const char *sql)
 {
     sqlite3 *database;
@@ -80,7 +80,7 @@ static uint32_t count_kernels(const struct traced *traced, const char *name)
     return count;
 }
 
-/* Kernels of a range, by its name, as far as SQL can tell. */
+/* Counts the kernels of a range by its name, in SQL. */
 static gint64 kernels_in(const struct fixture *fixture, const char *range)
 {
     g_autofree char *sql = g_strdup_printf(
@@ -115,7 +115,7 @@ static void test_whole_run(struct fixture *fixture, gconstpointer data)
     g_assert_cmpstr(activity->gpus[0].name, ==, "Fake device");
     g_assert_cmpstr(activity->gpus[0].uuid, ==, "GPU-abababab-abab-abab-abab-abababababab");
 
-    /* What was allocated before the window is known, and when it was. */
+    /* Allocations from before the window are known with their times. */
     struct memory_use *use = memory_use_of(activity);
     g_assert_cmpuint(use->unseen + use->reused, ==, 0);
     const struct device_memory *memory = &g_array_index(use->devices, struct device_memory, 0);
@@ -124,7 +124,7 @@ static void test_whole_run(struct fixture *fixture, gconstpointer data)
     g_assert_cmpuint(use->pinned.peak_bytes, ==, TRAINED_INPUT_BYTES);
     memory_use_free(use);
 
-    /* One clock: what a range asked for ran after it began. */
+    /* All times are of one clock: work runs after its range began. */
     g_assert_cmpint(query(fixture,
                           "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME r, NVTX_EVENTS "
                           "e JOIN StringIds s ON s.id = e.textId WHERE s.value = 'step 3' "
@@ -143,8 +143,8 @@ static void test_whole_run(struct fixture *fixture, gconstpointer data)
 }
 
 /* The innermost open range counts, in whatever order ranges end. */
-/* An operator's time is what it takes of the device, not what the host needs to ask and wait.
- * Clocks are read where a thread may lose its core: they may run half as fast, or as fast again. */
+/* An operator's time is that of the device, not the host's time for asking and waiting. A thread
+ * may lose its core while it reads clocks, so rates may differ by a factor. */
 static void test_operators(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -171,14 +171,15 @@ static void test_crossed_ranges(struct fixture *fixture, gconstpointer data)
     (void)data;
     collect(fixture, "--iterations 1:2 -- %s crossed 3", TRACED_TRAINED);
     assert_exit(fixture, 0);
-    /* It begins after layer 1 and ends after layer 2's backward, but "backward" begins within. */
+    /* The range begins after layer 1 and ends after layer 2's backward, but "backward" begins
+     * within it. */
     g_assert_cmpint(kernels_in(fixture, "crossing"), ==, 2 * (TRAINED_LAYERS - 2) + 1);
     g_assert_cmpint(kernels_in(fixture, "forward"), ==, 2 * 2);
     g_assert_cmpint(kernels_in(fixture, "backward"), ==, 3 * TRAINED_LAYERS);
     assert_checked(fixture, "kernels");
 }
 
-/* However a program marks its iterations, the window holds the second. */
+/* The window holds the second iteration, however the program marks its iterations. */
 static void test_marks(struct fixture *fixture, gconstpointer data)
 {
     static const struct {
@@ -204,7 +205,7 @@ static void test_marks(struct fixture *fixture, gconstpointer data)
     assert_says(fixture, "no iteration");
 }
 
-/* A program that marks nothing: found by what it launches, over and over. */
+/* A program without marks: iterations are found by repeated launches. */
 static void test_no_marks(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -270,7 +271,7 @@ static void check_accumulated(const struct guessed_iteration *guessed)
     }
 }
 
-/* Several micro-batches to an update, each waited for: an iteration is all of them. */
+/* Several micro-batches per update, each followed by a wait: an iteration contains all of them. */
 static void test_accumulated(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -285,7 +286,7 @@ static void test_accumulated(struct fixture *fixture, gconstpointer data)
     free_traced(&traced);
     assert_checked(fixture, "5   forward and backward before the update");
 
-    /* Recorded as a whole, it is found in what was recorded. */
+    /* In a recording of the whole run, the iteration is found, too. */
     collect(fixture, "--iterations all -- %s accumulated 8", TRACED_TRAINED);
     assert_exit(fixture, 0);
     traced = read_traced(fixture);
@@ -295,7 +296,7 @@ static void test_accumulated(struct fixture *fixture, gconstpointer data)
     free_traced(&traced);
 }
 
-/* Evaluations between steps are no iterations, and are not recorded. */
+/* Evaluations between steps are not iterations and are not recorded. */
 static void test_evaluated(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -310,7 +311,7 @@ static void test_evaluated(struct fixture *fixture, gconstpointer data)
     g_assert_cmpuint(use->unseen + use->reused, ==, 0);
     const struct device_memory *memory = &g_array_index(use->devices, struct device_memory, 0);
     g_assert_cmpuint(memory->allocated.peak_bytes, ==, TRAINED_PEAK_BYTES);
-    /* The input is freed after the optimizer's last kernel, with which an iteration ends. */
+    /* The input is freed after the optimizer's last kernel, which ends an iteration. */
     g_assert_cmpuint(memory->allocated.live_bytes, ==, TRAINED_MODEL_BYTES + TRAINED_INPUT_BYTES);
     memory_use_free(use);
     free_traced(&traced);
@@ -336,7 +337,7 @@ static void test_whole_program(struct fixture *fixture, gconstpointer data)
     }
 }
 
-/* 20 a second, while a kernel of half a second runs. */
+/* 20 samples per second during a kernel of half a second. */
 static void test_samples(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -364,8 +365,8 @@ static void test_samples(struct fixture *fixture, gconstpointer data)
                     >=, 2);
 }
 
-/* What the profiler takes of the device's memory is told, and is not in what is used of it; the
- * host's pinned memory is in its samples. */
+/* The profiler's device memory is reported and not part of the used memory. The host's pinned
+ * memory is sampled. */
 static void test_own_memory(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -384,7 +385,7 @@ static void test_own_memory(struct fixture *fixture, gconstpointer data)
         ==, query(fixture, "SELECT count(*) FROM samples WHERE counter = 'resident_bytes'"));
 }
 
-/* What scripts ask that were written for exports of Nsight Systems. */
+/* Queries of scripts for exports of Nsight Systems. */
 static void test_scripts(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -430,7 +431,7 @@ static void test_scripts(struct fixture *fixture, gconstpointer data)
     g_assert_cmpint(kernel, <=, g_get_real_time() * 1000);
 }
 
-/* The window's last kernel runs still when its last range ends: it is waited for. */
+/* The window's last kernel still runs when its last range ends; the collector waits for it. */
 static void test_kernel_at_end(struct fixture *fixture, gconstpointer data)
 {
     bool told = data == NULL;
@@ -458,7 +459,7 @@ static void test_kernel_at_exit(struct fixture *fixture, gconstpointer data)
     assert_checked(fixture, "1 records of what had not ended");
 }
 
-/* The iterations that were complete are there. */
+/* The complete iterations are there. */
 static void test_ends(struct fixture *fixture, gconstpointer data)
 {
     static const struct {
@@ -491,7 +492,7 @@ static void test_ends(struct fixture *fixture, gconstpointer data)
 static void test_fork(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
-    /* The collector's thread is not there in the child, and what it had looks lost. */
+    /* The collector's thread does not exist in the child, so its memory looks leaked. */
     g_setenv("ASAN_OPTIONS", "detect_leaks=0", TRUE);
     collect(fixture, "-- %s ranges 4 fork 1", TRACED_TRAINED);
     g_unsetenv("ASAN_OPTIONS");
@@ -516,8 +517,8 @@ static void test_dropped(struct fixture *fixture, gconstpointer data)
     assert_checked(fixture, "records of what the device did: the profiler had no room");
 }
 
-/* The program goes on as it would have, the reason is printed once, and is in the trace, which has
- * the ranges. */
+/* The program goes on unchanged. The reason is printed once, and the trace has it together with the
+ * ranges. */
 static void test_refused(struct fixture *fixture, gconstpointer data)
 {
     static const struct {
@@ -545,7 +546,8 @@ static void test_refused(struct fixture *fixture, gconstpointer data)
     }
 }
 
-/* As a full disk: writing beyond it fails, and would end a program that does so itself. */
+/* Limits file sizes, as a full disk would: writes fail, and would kill a program that makes them
+ * itself. */
 static void limit_files(void *unused)
 {
     const struct rlimit limit = {160 << 10, 160 << 10};
@@ -575,7 +577,7 @@ static void test_no_library(struct fixture *fixture, gconstpointer data)
     g_autofree char *only_driver = g_build_filename(fixture->folder, "libcuda.so.1", NULL);
     g_assert_cmpint(symlink(FAKES "/libcuda.so.1", only_driver), ==, 0);
     g_setenv("LD_LIBRARY_PATH", fixture->folder, TRUE);
-    /* Where the toolkit is, its library is found: it does nothing without a real driver. */
+    /* A real CUPTI is found if the toolkit is there; it does nothing without a real driver. */
     collect(fixture, "-- %s ranges 4", TRACED_TRAINED);
     assert_exit(fixture, 0);
     g_assert_cmpstr(fixture->output, ==, "trained\n");

@@ -1,5 +1,5 @@
-/* From CUPTI's records to rows: every test once with the real cuptiActivityGetNextRecord, where
- * there is a library, and once with ours. */
+/* Converts CUPTI's records to rows. Every test runs once with the real cuptiActivityGetNextRecord,
+ * if there is a library, and once with ours. */
 #include "collect/device_log.h"
 
 #include "collect/cupti.h"
@@ -16,9 +16,9 @@ struct fixture {
     GRand *random;
 };
 
-static cupti_next_record real_next; /* NULL: no library here */
+static cupti_next_record real_next; /* NULL if there is no library */
 
-/* CUPTI's clock is of the day, the trace's began with the machine. */
+/* CUPTI's clock is the time of day; the trace's clock began with the machine. */
 static const struct device_clock begin = {UINT64_C(1700000000000000000), 5000000000};
 static const struct device_clock end = {UINT64_C(1700000001000000000), 6000000000};
 
@@ -51,7 +51,7 @@ static void tear_down(struct fixture *f, gconstpointer data)
     g_rand_free(f->random);
 }
 
-/* As long as the library has it. */
+/* Appends a record with the library's size. */
 static void put(struct fixture *f, const void *record, size_t bytes)
 {
     CUpti_ActivityKind kind = ((const CUpti_Activity *)record)->kind;
@@ -68,7 +68,7 @@ static void put(struct fixture *f, const void *record, size_t bytes)
         put((f), &record, sizeof(type));   \
     } while (0)
 
-/* Of the right size: a sanitizer sees what is read beyond. */
+/* Hands over a buffer of the exact size, so that a sanitizer sees reads beyond it. */
 static void hand_over(struct fixture *f)
 {
     uint8_t *bytes = g_memdup2(f->buffer->data, MAX(f->buffer->len, 1));
@@ -155,7 +155,7 @@ static void test_every_kind(struct fixture *f, gconstpointer data)
     PUT(f, CUpti_ActivityExternalCorrelation, .kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
         .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1, .externalId = 42,
         .correlationId = 100);
-    PUT(f, CUpti_ActivityName, .kind = CUPTI_ACTIVITY_KIND_NAME); /* nobody asked */
+    PUT(f, CUpti_ActivityName, .kind = CUPTI_ACTIVITY_KIND_NAME); /* not asked for */
     hand_over(f);
     struct activity *activity = device_log_take(f->log, &begin, &end);
 
@@ -183,7 +183,7 @@ static void test_every_kind(struct fixture *f, gconstpointer data)
     g_assert_cmpuint(activity->sets[0].value, ==, 255);
     g_assert_cmpuint(activity->sync_count, ==, 1);
     g_assert_cmpuint(activity->syncs[0].type, ==, SYNC_CONTEXT);
-    g_assert_cmpuint(activity->syncs[0].device, ==, 1); /* its context's */
+    g_assert_cmpuint(activity->syncs[0].device, ==, 1); /* that of its context */
     g_assert_cmpuint(activity->syncs[0].stream, ==, 0);
     g_assert_cmpuint(activity->call_count, ==, 2);
     g_assert_cmpstr(text(f, activity->calls[0].name), ==, "cudaLaunchKernel_v7000");
@@ -211,7 +211,7 @@ static void test_every_kind(struct fixture *f, gconstpointer data)
     activity_free(activity);
 }
 
-/* What is cut off, and what lies behind an unknown kind, is counted; what came before is there. */
+/* Truncated records and what follows an unknown kind are counted; earlier records are kept. */
 static void test_damaged(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -258,7 +258,7 @@ static void test_without_times(struct fixture *f, gconstpointer data)
     activity_free(activity);
 }
 
-/* Buffers arrive in any order: rows come in order of start, launches with their kernels. */
+/* Buffers arrive in any order; rows are ordered by start, and launches match their kernels. */
 static void test_order(struct fixture *f, gconstpointer data)
 {
     enum { KERNELS = 500, IN_A_BUFFER = 20 };
@@ -288,7 +288,7 @@ static void test_order(struct fixture *f, gconstpointer data)
     activity_free(activity);
 }
 
-/* Hands over in any order. */
+/* Hands over the records in any order. */
 static void hand_over_mixed(struct fixture *f, GPtrArray *events, uint64_t forget_before)
 {
     while (events->len > 0) {
@@ -303,8 +303,8 @@ static void hand_over_mixed(struct fixture *f, GPtrArray *events, uint64_t forge
     hand_over(f);
 }
 
-/* A window finds allocated what a count of addresses says, in whatever order buffers come within
- * some time. */
+/* The allocations live at the begin of a window match a count by address, in whatever order buffers
+ * arrive. */
 static void test_past(struct fixture *f, gconstpointer data)
 {
     enum { EVENTS = 400, ADDRESSES = 30, LATE = 50 };
@@ -341,7 +341,7 @@ static void test_past(struct fixture *f, gconstpointer data)
     activity_free(activity);
 }
 
-/* Both clocks agree at both ends, whatever the one did in between. */
+/* Both clocks agree at both ends, whatever happened in between. */
 static void test_clocks(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -383,7 +383,7 @@ static void test_short_names(void)
 
 static size_t odd_bytes;
 
-/* As a library whose kernels have `odd_bytes`. */
+/* Simulates a library whose kernel records have `odd_bytes`. */
 static CUptiResult odd_next(uint8_t *buffer, size_t valid_bytes, CUpti_Activity **record)
 {
     if (!*record || (*record)->kind != CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
@@ -399,7 +399,7 @@ static void test_sizes(void)
         bool ok;
     } cases[] = {{sizeof(CUpti_ActivityKernel10), true},
                  {sizeof(CUpti_ActivityKernel9), true},
-                 {sizeof(CUpti_ActivityKernel10) + 16, true}, /* one later than the headers */
+                 {sizeof(CUpti_ActivityKernel10) + 16, true}, /* a version after the headers */
                  {sizeof(CUpti_ActivityKernel10) + 24, false},
                  {sizeof(CUpti_ActivityKernel9) - 8, false},
                  {0, false}};
@@ -434,7 +434,7 @@ int main(int argc, char **argv)
         *(void **)&real_next = dlsym(library, "cuptiActivityGetNextRecord");
     size_t bytes[CUPTI_ACTIVITY_KIND_COUNT];
     if (real_next && !cupti_sizes_measure(real_next, bytes, NULL))
-        real_next = NULL; /* some do nothing without a driver */
+        real_next = NULL; /* some libraries do nothing without a driver */
     for (size_t i = 0; i < G_N_ELEMENTS(tests); i++) {
         g_autofree char *ours = g_strconcat("/device-log/", tests[i].name, NULL);
         g_autofree char *real = g_strconcat("/device-log/with-cupti/", tests[i].name, NULL);

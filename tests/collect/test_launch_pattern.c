@@ -1,5 +1,5 @@
-/* Iterations found while a program runs, on programs made at random: layers of forward and
- * backward, an optimizer, things that happen now and then. */
+/* Finds iterations in running random programs: layers of forward and backward, an optimizer, and
+ * occasional events. */
 #include "collect/iterations.h"
 
 #include <glib.h>
@@ -12,8 +12,8 @@ struct program {
     uint64_t now_ns;
     guint layers, forward, backward, setup, updates, micro_batches;
     bool optimizer_named, waits, waits_within; /* at the end, and after each micro-batch */
-    double odd;                                /* chance of one launch more in an iteration */
-    enum launch_place place;                   /* of the last launch */
+    double odd;              /* probability of an additional launch in an iteration */
+    enum launch_place place; /* of the last launch */
     GPtrArray *names;
 };
 
@@ -53,7 +53,7 @@ static void tear_down(struct program *p)
     g_rand_free(p->random);
 }
 
-/* Whether any launch was said to be the last. */
+/* Returns whether any launch was reported as the last. */
 static bool run_micro_batch(struct program *p, guint odd_layer)
 {
     bool early = false;
@@ -79,7 +79,7 @@ static bool run_micro_batch(struct program *p, guint odd_layer)
     return early || p->place == LAUNCH_LAST;
 }
 
-/* Whether any launch before the iteration's last was said to be the last. */
+/* Returns whether a launch before the iteration's last was reported as the last. */
 static bool iterate(struct program *p)
 {
     bool early = false;
@@ -105,7 +105,7 @@ static bool is_known(enum launch_place place)
     return place == LAUNCH_WITHIN || place == LAUNCH_LAST;
 }
 
-/* From when it is known where iterations end, each ends there and nowhere else. */
+/* Once the ends of iterations are known, each iteration ends there and nowhere else. */
 static void check_program(struct program *p, guint within)
 {
     g_test_message("%u layers of %u and %u, %u updates%s, %u before, %u micro-batches%s", p->layers,
@@ -125,7 +125,7 @@ static void check_program(struct program *p, guint within)
     g_test_message("after %u: %s", iteration, says);
     g_assert_cmpint(strstr(says, "none is of an optimizer") == NULL, ==, p->optimizer_named);
     g_assert_false(early);
-    if (p->odd == 0) /* else what was found may have been lost in between */
+    if (p->odd == 0) /* otherwise the pattern may have been lost in between */
         g_assert_cmpuint(launch_pattern_passed(p->pattern), <=, iteration);
     g_assert_cmpuint(launch_pattern_passed(p->pattern), >=, 4);
     guint ended = 0;
@@ -133,7 +133,7 @@ static void check_program(struct program *p, guint within)
         g_assert_false(iterate(p));
         ended += p->place == LAUNCH_LAST;
     }
-    /* Where iterations differ by chance, what was found first may have been several of them. */
+    /* If iterations differ by chance, the first pattern may have covered several of them. */
     g_assert_cmpuint(ended, >=, p->odd == 0 ? 30 : 20);
 }
 
@@ -158,7 +158,7 @@ static void test_without_waits(void)
     }
 }
 
-/* Gradients are accumulated: micro-batches repeat more often than what they are part of. */
+/* Accumulates gradients: micro-batches repeat more often than their step. */
 static void test_micro_batches(void)
 {
     for (int round = 0; round < 5; round++) {
@@ -173,7 +173,7 @@ static void test_micro_batches(void)
     }
 }
 
-/* One forward alone, of however many layers, is no iteration; nor is noise. */
+/* A single forward of any number of layers is not an iteration, and neither is noise. */
 static void test_not_fooled(void)
 {
     struct program p;

@@ -1,5 +1,5 @@
-/* pstar-collect on programs that do what few do: they go on as they would have, to the byte and the
- * status, and the trace is whole, marked partial, or absent with the reason. */
+/* Runs pstar-collect on programs that do unusual things. The programs go on unchanged, to the byte
+ * and the exit status, and the trace is whole, marked partial, or missing with a reason. */
 #include "tests/collect/process.h"
 #include "traces/records.h"
 #include "traces/trace_file.h"
@@ -30,11 +30,12 @@ static uint32_t count_ranges(const struct fixture *fixture, const char *text)
     return count;
 }
 
-/* What it writes after it closed the trace's descriptor is its own alone. */
+/* The program closes the trace's descriptor; files that it writes later contain only its own data.
+ */
 static void test_closes(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
-    /* SQLite's memory stays: to free it would be to close what is not ours any more. */
+    /* SQLite's memory is not freed, because that would close a file of the program. */
     g_setenv("ASAN_OPTIONS", "detect_leaks=0", TRUE);
     collect(fixture, "--iterations 0:%d -- %s closes", STEPS, TRACED_UNRULY);
     g_unsetenv("ASAN_OPTIONS");
@@ -52,7 +53,7 @@ static void test_closes(struct fixture *fixture, gconstpointer data)
     }
 }
 
-/* What was being made when the program ended. */
+/* Removes files that were unfinished when the program ended. */
 static void remove_unfinished(const struct fixture *fixture)
 {
     g_autoptr(GDir) folder = g_dir_open(fixture->folder, 0, NULL);
@@ -63,11 +64,11 @@ static void remove_unfinished(const struct fixture *fixture)
     }
 }
 
-/* Its handler may run anywhere, within the collector too. */
+/* The signal handler may run anywhere, also within the collector. */
 static void test_handler(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
-    /* The search for leaks would wait for an allocation that the handler has interrupted. */
+    /* The leak check would wait for an allocation that the handler has interrupted. */
     g_setenv("ASAN_OPTIONS", "detect_leaks=0", TRUE);
     for (int i = 0; i < ENDS; i++) {
         collect(fixture, "--iterations 0:100000000 -- %s handler", TRACED_UNRULY);
@@ -89,7 +90,7 @@ static void test_goes_on(struct fixture *fixture, gconstpointer how)
     g_assert_cmpuint(count_ranges(fixture, "within"), ==, STEPS);
 }
 
-/* The reason finds no reader: the program must not get SIGPIPE for it. */
+/* Nobody reads the reason; the program must not get SIGPIPE for it. */
 static void test_no_reader(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -98,7 +99,7 @@ static void test_no_reader(struct fixture *fixture, gconstpointer data)
     g_assert_cmpstr(fixture->output, ==, "done\n0\n");
 }
 
-/* Two processes begin at once: one of them writes the file, the other says why not. */
+/* Two processes begin at the same time: one writes the file, the other says why it does not. */
 static void test_at_once(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -115,7 +116,7 @@ static void test_at_once(struct fixture *fixture, gconstpointer data)
 }
 
 #ifdef TRACED_STATIC
-/* Libraries that such a program loads have no place for what is thread-local. */
+/* Libraries loaded by such a program have no thread-local storage. */
 static void test_static(struct fixture *fixture, gconstpointer data)
 {
     (void)data;

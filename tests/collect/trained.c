@@ -95,7 +95,7 @@ static void forward(struct run *run)
     pop(run);
 }
 
-/* Gradients are made by the first micro-batch, the others add to them. */
+/* The first micro-batch makes the gradients; the others add to them. */
 static void backward(struct run *run, int micro_batch)
 {
     push(run, "backward");

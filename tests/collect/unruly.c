@@ -49,7 +49,7 @@ static void on_alarm(int signal)
 static void end_by_signal(void)
 {
     const struct itimerval soon = {.it_value = {.tv_usec = 5000}};
-    step(0); /* which loads the collector */
+    step(0); /* loads the collector */
     signal(SIGALRM, on_alarm);
     setitimer(ITIMER_REAL, &soon, NULL);
     for (int number = 1;; number++)
@@ -89,7 +89,7 @@ static void keep_error(int number)
 {
     errno = 77;
     step(number);
-    if (number > 0 && errno != 77) /* at the first NVTX loads its library */
+    if (number > 0 && errno != 77) /* the first annotation loads NVTX's library */
         abort();
 }
 

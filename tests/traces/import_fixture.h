@@ -1,4 +1,4 @@
-/* A folder with a file to import and the trace that it becomes. */
+/* A folder with a file to import and the resulting trace. */
 #ifndef PSTAR_TESTS_TRACES_IMPORT_FIXTURE_H
 #define PSTAR_TESTS_TRACES_IMPORT_FIXTURE_H
 
@@ -12,10 +12,10 @@ struct import_fixture {
 
 void import_set_up(struct import_fixture *f, gconstpointer data);
 
-/* Nothing but the two files may be left. */
+/* Checks that only these two files are left. */
 void import_tear_down(struct import_fixture *f, gconstpointer data);
 
-/* The file is refused by name and for a reason, and no trace is written. */
+/* Checks that the file is refused, naming it and the reason, and that no trace is written. */
 void import_check_refused(struct import_fixture *f, importer *read, const char *reason);
 
 #define IMPORT_TEST(name, function) \

@@ -10,7 +10,7 @@ static uint64_t wide(GRand *random)
     return ((uint64_t)g_rand_int(random) << 31) ^ g_rand_int(random);
 }
 
-/* Times that begin late enough to need 64 bits, and never go back. */
+/* Returns growing times, large enough to need 64 bits. */
 static uint64_t later(GRand *random, uint64_t *now)
 {
     return *now += below(random, 3) == 0 ? 0 : below(random, 5000);
@@ -31,7 +31,7 @@ static uint32_t string(GRand *random)
     (record)->process = 1 + below(random, 0xffffff); \
     (record)->correlation = below(random, calls) + 1
 
-/* Fields are set one by one: what lies between them stays 0, and records compare as bytes. */
+/* Sets the fields one by one, so that padding stays 0 and records can be compared as bytes. */
 static void add_kernels(struct activity *activity, uint32_t calls, GRand *random, uint64_t now)
 {
     activity->kernels = NEW(activity->kernel_count, struct kernel_record);
@@ -125,7 +125,7 @@ static void add_calls(struct activity *activity, GRand *random, uint64_t now)
     }
 }
 
-/* Each address is used once, so that an allocation is freed by the event that names it. */
+/* Uses each address once, so that an allocation is freed by the event that names it. */
 static void add_memory(struct activity *activity, uint32_t calls, GRand *random, uint64_t now)
 {
     activity->memory = NEW(activity->memory_count, struct memory_record);

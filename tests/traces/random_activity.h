@@ -7,11 +7,11 @@
 
 enum { RANDOM_ACTIVITY_STRINGS = 40 };
 
-/* At most `most` records of each kind, one at least, in order of start. Strings are ids from 1 to
- * RANDOM_ACTIVITY_STRINGS; what the device did was asked for by one of the calls. */
+/* Makes 1 to `most` records of each kind, ordered by start. Strings are ids from 1 to
+ * RANDOM_ACTIVITY_STRINGS. Every piece of device work has a call. */
 struct activity *random_activity(GRand *random, uint32_t most);
 
-/* The strings: [RANDOM_ACTIVITY_STRINGS], ids from 1. */
+/* Returns the [RANDOM_ACTIVITY_STRINGS] strings, with ids from 1. */
 struct record_string *random_activity_strings(void);
 void random_activity_strings_free(struct record_string *strings);
 

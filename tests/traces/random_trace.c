@@ -44,7 +44,7 @@ static void add_tensors(struct trace *trace, GRand *random)
     }
 }
 
-/* Each existing list of each tensor with probability 1 / `one_in`. */
+/* Adds each existing list of each tensor with probability 1 / `one_in`. */
 static uint32_t add_accesses(const struct trace *trace, GArray *accesses, GRand *random,
                              uint32_t one_in)
 {
@@ -85,7 +85,7 @@ static void add_operators(struct trace *trace, GRand *random, uint32_t most_oper
     trace->accesses = (struct trace_access *)(void *)g_array_free(accesses, false);
 }
 
-/* Chunks hold one buffer in four that operators on the device make and use last. */
+/* Lets chunks hold a quarter of the buffers whose first and last operators run on the device. */
 static void hold_buffers(struct trace *trace, GRand *random)
 {
     GArray *accesses = g_array_new(false, false, sizeof(struct trace_access));

@@ -4,10 +4,10 @@
 
 #include "traces/trace.h"
 
-/* At most `most_operators` operators; names hold quotes, spaces and letters beyond ASCII. */
+/* Makes at most `most_operators` operators. Names contain quotes, spaces and non-ASCII letters. */
 struct trace *random_trace(GRand *random, uint32_t most_operators);
 
-/* Aborts, naming the field, unless the traces are equal in every field. */
+/* Aborts, naming the field, if the traces differ. */
 void assert_traces_equal(const struct trace *a, const struct trace *b);
 
 #endif

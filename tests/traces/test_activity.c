@@ -79,7 +79,7 @@ static struct activity *read_parts(const struct fixture *f, uint32_t parts)
     return back;
 }
 
-/* Bytes that no field covers are 0 on both sides. */
+/* Compares as bytes; padding is 0 on both sides. */
 #define ASSERT_SAME(a, b, array, count)                                      \
     g_assert_cmpuint((a)->count, ==, (b)->count);                            \
     g_assert_cmpmem((a)->array, (a)->count * sizeof *(a)->array, (b)->array, \
@@ -145,7 +145,7 @@ static void test_parts(struct fixture *f, gconstpointer data)
     activity_free(nothing);
 }
 
-/* What a trace of a program without a device holds. */
+/* A trace of a program without a device is empty. */
 static void test_none(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -158,14 +158,14 @@ static void test_none(struct fixture *f, gconstpointer data)
     activity_free(back);
 }
 
-/* The second half first, as a profiler's buffers may arrive, and without how kernels were
- * launched. */
+/* Writes the second half first, as a profiler's buffers may arrive, and without launch records. */
 static void test_order(struct fixture *f, gconstpointer data)
 {
     (void)data;
     struct activity *all = f->activity;
     uint32_t half = all->kernel_count / 2;
-    for (uint32_t i = 1; i < all->kernel_count; i++) /* the order of equal starts is the file's */
+    for (uint32_t i = 1; i < all->kernel_count;
+         i++) /* records with equal starts keep the order of the file */
         all->kernels[i].start_ns = MAX(all->kernels[i].start_ns, all->kernels[i - 1].start_ns + 1);
     for (uint32_t i = 0; i < all->kernel_count; i++)
         all->kernels[i].end_ns = all->kernels[i].start_ns + i % 7;
@@ -192,7 +192,7 @@ static void test_order(struct fixture *f, gconstpointer data)
     activity_free(back);
 }
 
-/* A transaction that fails leaves nothing, and the next one works. */
+/* A failed transaction leaves nothing, and the next one works. */
 static void test_rollback(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -230,7 +230,7 @@ static void execute(const struct fixture *f, const char *sql)
     sqlite3_close(database);
 }
 
-/* The questions that scripts for Nsight Systems' exports ask. */
+/* Queries of scripts for Nsight Systems' exports. */
 static void test_scripts(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -279,7 +279,7 @@ static void test_scripts(struct fixture *f, gconstpointer data)
     sqlite3_close(database);
 }
 
-/* One wrong value: the message names the table, the row and the column. */
+/* A wrong value is refused, naming the table, the row and the column. */
 static void test_wrong(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -310,14 +310,14 @@ static void test_wrong(struct fixture *f, gconstpointer data)
         if (!strstr(error->message, wrongs[i].says))
             g_error("'%s' does not say '%s'", error->message, wrongs[i].says);
         g_clear_error(&error);
-        /* what the simulator reads is not concerned */
+        /* the simulator does not read these tables */
         struct trace *trace = trace_read(f->path, &error);
         g_assert_no_error(error);
         trace_free(trace);
     }
 }
 
-/* Whatever the damage, no crash; what is refused is named. */
+/* Damaged files never crash the reader and are refused by name. */
 static void test_damage(struct fixture *f, gconstpointer data)
 {
     (void)data;

@@ -1,4 +1,4 @@
-/* What activity comes to, and whether it agrees with itself. */
+/* Summaries of activity, and checks of its consistency. */
 #include "traces/activity/activity_summary.h"
 
 #include "tests/traces/random_activity.h"
@@ -36,7 +36,8 @@ static void tear_down(struct fixture *f, gconstpointer data)
     g_rand_free(f->random);
 }
 
-/* Nanosecond by nanosecond would take too long: between two ends nothing changes. */
+/* Computes the busy time from scratch. Between two ends nothing changes, so it does not go
+ * nanosecond by nanosecond. */
 static uint64_t busy_of(const struct activity *activity, uint32_t device)
 {
     g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(uint64_t));
@@ -130,7 +131,7 @@ static void test_sums(struct fixture *f, gconstpointer data)
 
 enum { PLACES = 6, EVENTS = 200 };
 
-/* The level after each event, from nothing. */
+/* Computes the level after an event from scratch. */
 static uint64_t level_after(const struct memory_record *events, uint32_t count, uint32_t kind)
 {
     uint64_t sum = 0;
@@ -158,7 +159,7 @@ static void check_level(const struct memory_level *level, const struct memory_re
     g_assert_cmpuint(level->live_bytes, ==, level_after(events, EVENTS, kind));
 }
 
-/* Places are allocated, freed, freed again and allocated twice, at random. */
+/* Allocates, frees, frees twice and allocates twice at random places. */
 static void test_memory(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -264,7 +265,7 @@ static void test_verify(struct fixture *f, gconstpointer data)
         refuse(f, false, says[i]);
         *fields[i] = right;
     }
-    activity->kernels[0].correlation = 99999; /* its call may be among what was lost */
+    activity->kernels[0].correlation = 99999; /* its call may be among the lost records */
     refuse(f, true, NULL);
     activity->dropped = 1;
     refuse(f, false, NULL);
@@ -273,7 +274,7 @@ static void test_verify(struct fixture *f, gconstpointer data)
     refuse(f, false, NULL);
 }
 
-/* The same through the file. */
+/* Checks through the file, too. */
 static void test_check(struct fixture *f, gconstpointer data)
 {
     (void)data;

@@ -1,4 +1,4 @@
-/* Operators' times on a device, of tables made by hand: ranges, who asked for what, and waits. */
+/* Device times of operators, computed from handmade tables of ranges, calls and waits. */
 #include "traces/activity/activity_file.h"
 
 #include <string.h>
@@ -52,28 +52,28 @@ static void add(const struct fixture *fixture, const char *format, ...)
     execute(fixture, sql);
 }
 
-/* An operator's range on the host. */
+/* Adds an operator's range on the host. */
 static void add_range(const struct fixture *fixture, int id, int moment, int start, int end)
 {
     add(fixture, "NVTX_EVENTS VALUES (%d, %d, 59, %d, 3, NULL, 2, %d, NULL)", start, end, id,
         moment);
 }
 
-/* A call of a range's (0: nobody knows whose), of a name in StringIds; returns its correlation. */
+/* Adds a call in a range (0 if unknown) with a name in StringIds. Returns its correlation. */
 static int add_call(const struct fixture *fixture, int range, int over, int name)
 {
     static int correlation;
     correlation++;
     add(fixture, "CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%d, %d, %d, %d)", over - 1, over, correlation,
         name);
-    if (range) /* once for the runtime's call, once for the driver's within */
+    if (range) /* once for the runtime's call, once for the driver's call within it */
         for (int i = 0; i < 2; i++)
             add(fixture, "CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION VALUES (%d, %d)", range,
                 correlation);
     return correlation;
 }
 
-/* Work of a table, asked for by a call of the range's that was over at `over`. */
+/* Adds work to a table, asked for by a call of the range that ended at `over`. */
 static void add_work(const struct fixture *fixture, const char *table, int range, int start,
                      int end, int over)
 {
@@ -97,7 +97,7 @@ static void assert_times(const struct fixture *fixture, uint64_t a, uint64_t b, 
         g_assert_cmpuint(durations[m], ==, wanted[m]);
 }
 
-/* Two kernels of which the second was queued, after a gap of 2, and one that was late. */
+/* Two kernels, the second queued after a gap of 2, and a late one. */
 static void test_waited(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -123,7 +123,7 @@ static void test_median_of_iterations(struct fixture *fixture, gconstpointer dat
     assert_times(fixture, 1001, 40, 1003);
 }
 
-/* A library that is called within an operator has ranges of its own, one in another. */
+/* A library called within an operator has its own nested ranges. */
 static void test_inner_ranges(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -139,7 +139,7 @@ static void test_inner_ranges(struct fixture *fixture, gconstpointer data)
     assert_times(fixture, 10 + 50 + 1 + 3 * 90, 1002, 1003);
 }
 
-/* Of a program that only launches: the longer of both. */
+/* If the host does not wait, the longer of both times counts. */
 static void test_not_waited(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -150,8 +150,8 @@ static void test_not_waited(struct fixture *fixture, gconstpointer data)
     assert_times(fixture, 300, 200, 1003);
 }
 
-/* Side by side counts once; so do memsets and copies within the device, but not those from the
- * host. */
+/* Concurrent work counts once. Memsets and copies within the device count; copies from the host do
+ * not. */
 static void test_kinds(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -169,7 +169,7 @@ static void test_kinds(struct fixture *fixture, gconstpointer data)
     assert_times(fixture, 120 + 10 + 20, 1002, 1003);
 }
 
-/* Others' ranges, other domains', and ranges in which something ran that no range asked for. */
+/* Ranges of other categories and domains, and ranges during which work of unknown origin ran. */
 static void test_doubt(struct fixture *fixture, gconstpointer data)
 {
     (void)data;

@@ -1,4 +1,4 @@
-/* Iterations that nobody annotated, made at random: what is told of them against what was made. */
+/* Guesses about random iterations without annotations, compared with how they were made. */
 #include "traces/activity/guess.h"
 
 #include "traces/annotations.h"
@@ -55,7 +55,7 @@ static uint32_t string(struct fixture *f, const char *text)
     return f->strings->len;
 }
 
-/* A kernel runs long after its launch. */
+/* Launches a kernel, which runs long after its launch. */
 static void launch(struct fixture *f, const char *name)
 {
     uint32_t correlation = f->calls->len + 1;
@@ -91,8 +91,8 @@ static void release(struct fixture *f, uint64_t address)
     g_array_append_val(f->memory, record);
 }
 
-/* Gradients are made by the first, the others add to them. `unlike`: what a layer launches depends
- * on the micro-batch. */
+/* The first micro-batch makes the gradients; the others add to them. With `unlike`, the kernels of
+ * a layer depend on the micro-batch. */
 static void run_micro_batch(struct fixture *f, uint32_t number)
 {
     static const char *const variants[] = {"gemm", "gemm_split", "gemv", "gemm_small"};
@@ -163,7 +163,7 @@ static const struct guessed_phase *phase_at(const struct guessed_iteration *r, g
     return &g_array_index(r->phases, struct guessed_phase, place);
 }
 
-/* NULL: it was not found. */
+/* Returns NULL if it was not found. */
 static const struct guessed_phase *update_of(const struct guessed_iteration *r)
 {
     const struct guessed_phase *last = phase_at(r, r->phases->len - 1);
@@ -218,14 +218,14 @@ static void test_memory_alone(struct fixture *f, gconstpointer data)
     make_run(f, true, 1);
     struct guessed_iteration *r = guess_all(f);
     check(f, r, GUESSED_MEMORY);
-    if (f->layers > 1) /* else the one is freed at backward's first kernel */
+    if (f->layers > 1) /* with one layer, it is freed at backward's first kernel */
         g_assert_cmpuint(update_of(r)->by, ==, GUESSED_MEMORY);
     if (f->layers >= 20)
         g_assert_cmpuint(update_of(r)->first, >=, 4 * f->layers);
     guess_free(r);
 }
 
-/* Names without memory, as where an allocator hides it. */
+/* Names without memory, as with an allocator that hides it. */
 static void test_names_alone(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -267,7 +267,7 @@ static void check_micro_batches(const struct fixture *f, const struct guessed_it
     g_assert_cmpuint(update_of(r)->kernels, ==, MODEL_ALLOCATIONS);
 }
 
-/* Gradients are accumulated: forward and backward come several times before the update. */
+/* Accumulates gradients: forward and backward come several times before the update. */
 static void test_micro_batches(struct fixture *f, gconstpointer data)
 {
     bool marked = g_rand_boolean(f->random), hidden = g_rand_boolean(f->random);
@@ -285,7 +285,7 @@ static void test_micro_batches(struct fixture *f, gconstpointer data)
     guess_free(r);
 }
 
-/* Each of its own kernels: not found, but it is said that they may be there. */
+/* Each micro-batch has its own kernels: they are not found, but a doubt is reported. */
 static void test_unlike_micro_batches(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -301,7 +301,7 @@ static void test_unlike_micro_batches(struct fixture *f, gconstpointer data)
     guess_free(r);
 }
 
-/* Layers that are computed again in backward are no micro-batches. */
+/* Layers that are recomputed in backward are not micro-batches. */
 static void test_recomputed(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -333,7 +333,7 @@ static void test_recomputed(struct fixture *f, gconstpointer data)
     guess_free(r);
 }
 
-/* What repeats, where nothing was marked, from wherever the recording began. */
+/* Finds what repeats in recordings without marks, wherever they begin. */
 static void test_repeated(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -344,14 +344,15 @@ static void test_repeated(struct fixture *f, gconstpointer data)
     struct guessed_iteration *r = guess_all(f);
     g_assert_nonnull(r);
     g_assert_cmpuint(r->kernels, ==, 5 * f->layers + MODEL_ALLOCATIONS);
-    g_assert_cmpfloat(r->alike, >, 0.9); /* what came before the first step may count as of one */
+    g_assert_cmpfloat(r->alike, >,
+                      0.9); /* kernels before the first step may count as part of a step */
     g_assert_cmpuint(phase_at(r, 0)->kernels, ==, 2 * f->layers);
     g_assert_cmpuint(update_of(r)->kernels, ==, MODEL_ALLOCATIONS);
     g_assert_cmpuint(r->lasting_count, >=, MODEL_ALLOCATIONS);
     guess_free(r);
 }
 
-/* Gradients that are allocated in the first iteration, and stay. */
+/* Gradients are allocated in the first iteration and stay. */
 static void test_new(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -365,7 +366,7 @@ static void test_new(struct fixture *f, gconstpointer data)
     guess_free(r);
 }
 
-/* Kernels of one name do not tell where a forward ends. */
+/* If all kernels have one name, the end of a forward is unknown. */
 static void test_one_name(struct fixture *f, gconstpointer data)
 {
     uint64_t address = 0;

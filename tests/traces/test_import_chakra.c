@@ -1,5 +1,4 @@
-/* Traces from execution traces (Chakra), beside those that the profiler's file of the same run
- * makes. */
+/* Imports Chakra execution traces and compares them with the profiler's file of the same run. */
 #include "tests/traces/import_fixture.h"
 #include "traces/trace_file.h"
 
@@ -32,8 +31,8 @@ static void test_beside_the_profiler(struct import_fixture *f, gconstpointer dat
         g_assert_cmpuint(a->access_count, ==, b->access_count);
         g_assert_cmpuint(a->duration_ns, ==, 0);
     }
-    /* The allocator knows when Python lets go of a tensor, storages only when it was used last, and
-     * within which operators that is. */
+    /* The allocator knows when Python releases a tensor. Storages only tell the operators that used
+     * it last. */
     uint64_t most = 0, profiled_most = 0;
     for (uint32_t m = 0; m < found->operator_count; m++) {
         most = MAX(most, found->non_model_bytes[m]);
@@ -45,7 +44,7 @@ static void test_beside_the_profiler(struct import_fixture *f, gconstpointer dat
     trace_free(found);
 }
 
-/* With the profiler's file of the same run its operators take as long as in that. */
+/* With the profiler's file of the same run, operators take the same times. */
 static void test_timed(struct import_fixture *f, gconstpointer data)
 {
     (void)data;
@@ -67,7 +66,7 @@ static void test_timed(struct import_fixture *f, gconstpointer data)
     trace_free(profiled);
 }
 
-/* The profiler's file of the test is of another run. */
+/* The profiler's file of this test is from another run. */
 static void test_times_of_another_run(struct import_fixture *f, gconstpointer data)
 {
     (void)data;
@@ -90,13 +89,13 @@ static bool reads(const struct trace *trace, uint32_t moment, uint32_t tensor)
 #define EVALUATE   "autograd::engine::evaluate_function: "
 #define ACCUMULATE "torch::autograd::AccumulateGrad"
 
-/* A node; its number is its place in the order, too. Storages have 24 bytes, or 16 from 50 to 52.
- */
+/* Adds a node. Its number is also its position in the order. Storages have 24 bytes, and 16 from 50
+ * to 52. */
 struct node {
     unsigned number, parent;
     const char *name;
     int scope, sequence;
-    unsigned inputs[2], output; /* storages; 0: none */
+    unsigned inputs[2], output; /* storages; 0 if none */
 };
 
 static void add_tensor(GString *json, unsigned storage, bool comma)
@@ -125,7 +124,7 @@ static void add_node(GString *json, const struct node *node)
                            node->number, node->scope, node->sequence);
 }
 
-/* Numbers of storages, not sequence numbers, tell who else uses a parameter: 9. */
+/* Storages, not sequence numbers, show the other uses of parameter 9. */
 static void test_tied(struct import_fixture *f, gconstpointer data)
 {
     static const struct node nodes[] = {

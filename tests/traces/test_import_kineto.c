@@ -1,5 +1,5 @@
-/* Traces from JSON of PyTorch's profiler: a real recording, ones that are made up to know the
- * answer, and damaged ones. */
+/* Imports JSON of PyTorch's profiler: a real recording, synthetic ones with known results, and
+ * damaged ones. */
 #include "tests/traces/import_fixture.h"
 #include "traces/activity/activity_summary.h"
 #include "traces/trace_file.h"
@@ -29,7 +29,7 @@ static struct trace *import(struct import_fixture *f, const char *from)
     return trace;
 }
 
-/* Of an event in microseconds. */
+/* Adds an event; times are in microseconds. */
 G_GNUC_PRINTF(6, 7)
 static void add(GString *json, const char *category, const char *name, double start, double us,
                 const char *format, ...)
@@ -54,7 +54,7 @@ static void add_memory(GString *json, double at, uint64_t address, int64_t bytes
                            json->len > 0 ? ",\n" : "", at, address, bytes);
 }
 
-/* A call at `start`, and the kernel that it launches. */
+/* Adds a call at `start` and the kernel that it launches. */
 static void add_kernel(GString *json, unsigned correlation, double start, double runs, double us)
 {
     add(json, "cuda_runtime", "cudaLaunchKernel", start, 1, "\"correlation\": %u", correlation);
@@ -82,9 +82,8 @@ static void write_events(const struct import_fixture *f, const GString *events, 
     gzclose(file);
 }
 
-/* One layer with two parameters: forward's operator makes node 10, loss node 11. The device lags
- * behind the host. Times are from the start of the step; `passes` is the number of micro-batches.
- */
+/* Adds micro-batches of one layer with two parameters: the forward operator makes node 10, the loss
+ * node 11. The device lags behind the host. Times are relative to the start of the step. */
 static double add_passes(GString *json, double at, unsigned passes, unsigned *correlation)
 {
     for (unsigned p = 0; p < passes; p++, at += 100) {
@@ -118,7 +117,7 @@ static double add_passes(GString *json, double at, unsigned passes, unsigned *co
     return at;
 }
 
-/* The steps of a training run; returns the events. */
+/* Makes the events of a training run. */
 static GString *make_run(unsigned steps, unsigned passes)
 {
     GString *json = g_string_new(NULL);
@@ -164,8 +163,8 @@ static void test_device_times(struct import_fixture *f, gconstpointer data)
     (void)data;
     write_events(f, events, false);
     struct trace *trace = import(f, f->from);
-    /* The device is done with them at 30, 35, 40 and 60, and with the update at 176; the operator
-     * without a kernel is part of the one before it. */
+    /* The device finishes them at 30, 35, 40 and 60, and the update at 176. The operator without a
+     * kernel is part of the one before it. */
     g_assert_cmpuint(trace->operator_count, ==, 6);
     g_assert_cmpuint(operator_named(trace, "forward aten::linear")->duration_ns, ==, 20000);
     g_assert_cmpuint(operator_named(trace, "forward aten::mse_loss")->duration_ns, ==, 5000);
@@ -203,7 +202,7 @@ static void test_accesses(struct import_fixture *f, gconstpointer data)
     trace_free(trace);
 }
 
-/* The gradient is no non-model data, neither this step's nor the last one's. */
+/* Gradients of this step and of the previous one are not non-model data. */
 static void test_memory(struct import_fixture *f, gconstpointer data)
 {
     static const uint64_t expected[] = {4096, 4096, 4096, 4096 + 1024};
@@ -274,7 +273,7 @@ static void test_records(struct import_fixture *f, gconstpointer data)
     trace_free(trace);
 }
 
-/* The steps of a run are found again without their marks. */
+/* Steps are found without their marks. */
 static void test_repetition(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(6, 1);
@@ -316,7 +315,7 @@ static void test_real(struct import_fixture *f, gconstpointer data)
         phases[trace->operators[m].phase]++;
     g_assert_cmpuint(phases[TRACE_FORWARD], ==, 25);
     g_assert_cmpuint(phases[TRACE_UPDATE_PHASE], ==, parameter);
-    /* What is left when backward ends is what was there when forward began. */
+    /* What remains after backward existed before forward. */
     uint32_t last = trace->operator_count - parameter - 1;
     g_assert_cmpuint(trace->non_model_bytes[last], <, trace->non_model_bytes[0] * 2);
     g_assert_true(is_unknown(f, "kernels"));
@@ -359,7 +358,7 @@ static void test_refused(struct import_fixture *f, gconstpointer data)
     check_refused(f, packed, (gssize)bytes / 2, "");
 }
 
-/* Whatever is changed or missing, a trace that is written is a valid one. */
+/* Whatever is changed or missing, a written trace is valid. */
 static void test_damaged(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(2, 2);

@@ -1,4 +1,4 @@
-/* Traces from SQLite exports of Nsight Systems: what was recorded is copied whole. */
+/* Imports SQLite exports of Nsight Systems: all records are copied. */
 #include "tests/traces/import_fixture.h"
 #include "tests/traces/random_activity.h"
 #include "traces/trace_file.h"
@@ -19,7 +19,7 @@ static void execute(const char *path, const char *sql)
     g_assert_cmpint(sqlite3_close(database), ==, SQLITE_OK);
 }
 
-/* The tables that an export has and we have not, and the other way round. */
+/* Removes our own tables and adds tables that only an export has. */
 static void write_export(const struct import_fixture *f, const struct activity *activity)
 {
     struct record_string *strings = random_activity_strings();
@@ -78,7 +78,7 @@ static void test_copied(struct import_fixture *f, gconstpointer data)
     g_assert_true(import_nsys(f->from, f->to, f->unknown, &f->error));
     g_assert_no_error(f->error);
     found = activity_read(f->to, ACTIVITY_ALL, &f->error);
-    /* As our own files hold it: rows of one start may change places. */
+    /* Compares with our own file. Rows with equal starts may be in another order. */
     struct record_string *strings = random_activity_strings();
     g_autofree char *own = g_build_filename(f->folder, "own.pstar", NULL);
     const struct records records = {
@@ -95,7 +95,7 @@ static void test_copied(struct import_fixture *f, gconstpointer data)
     activity_free(made);
 }
 
-/* Of what run it is stays in it. */
+/* The description of the run is kept. */
 static void test_run(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());

@@ -1,5 +1,6 @@
-/* Numbers that no profiler writes, each in the place of each number of a file, and devices that the
- * file does not describe: refused, or unknown, and never what a conversion makes of them. */
+/* Replaces each number of a file by numbers that no profiler writes, and names devices that the
+ * file does not describe. They must be refused or count as unknown, and never be converted wrongly.
+ */
 #include "tests/traces/import_fixture.h"
 #include "traces/trace_file.h"
 
@@ -9,7 +10,7 @@
 #define MOST_BYTES (UINT64_C(1) << 53)
 #define MOST_NS    (UINT64_C(1) << 63)
 
-/* One event of each kind that has sizes or times; the kernel's device is 0. */
+/* One event of each kind with sizes or times. The kernel's device is 0. */
 static const char profile[] =
     "{\"traceEvents\": ["
     "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"pid\": 7, \"tid\": 8, \"ts\": "
@@ -37,7 +38,7 @@ static const char profile[] =
     "\"deviceProperties\": [{\"id\": 0, \"name\": \"Card\", \"totalGlobalMem\": 1000000, "
     "\"numSms\": 8}]}";
 
-/* A parameter's forward, backward and update, with the storages of their tensors. */
+/* Forward, backward and update of a parameter, with the storages of the tensors. */
 static const char nodes[] = "{\"schema\": \"1.1.1-chakra.0.0.4\", \"nodes\": ["
 #define NODE(id, parent, name, inputs, outputs, scope, sequence)                                  \
     "{\"id\": " #id ", \"ctrl_deps\": " #parent ", \"name\": \"" name "\", \"inputs\": "          \
@@ -90,7 +91,7 @@ static void check_iteration(const char *path)
     records_free(records);
 }
 
-/* The text with another number in the place of the one that begins at `at`. */
+/* Returns the text with another number in place of the one at `at`. */
 static char *with_number(const char *text, const char *at, const char *number)
 {
     return g_strdup_printf("%.*s%s%s", (int)(at - text), text, number,
@@ -137,7 +138,7 @@ static void test_execution_trace(struct import_fixture *f, gconstpointer data)
     check_numbers(f, import_chakra, nodes, numbers);
 }
 
-/* A size beyond all memory is unknown; what is freed is freed all the same. */
+/* A size beyond all memory is unknown; frees still count. */
 static void test_sizes(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) text = g_string_new(profile);
@@ -157,7 +158,7 @@ static void test_sizes(struct import_fixture *f, gconstpointer data)
     activity_free(activity);
 }
 
-/* Where devices are described, all that did something are. */
+/* If devices are described, all active ones must be. */
 static void test_device(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) text = g_string_new(profile);

@@ -1,11 +1,11 @@
-/* Events of files larger than what is in memory of them at a time are read as they were written. */
+/* Reads events from files that are larger than the window in memory. */
 #include "traces/import/json_events.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
 #include <zlib.h>
 
-enum { EVENTS = 60, LONGEST = 400000 }; /* a piece of the file is 1 MiB */
+enum { EVENTS = 60, LONGEST = 400000 }; /* the window grows by 1 MiB */
 
 struct reader {
     const json_t *expected;
@@ -21,7 +21,7 @@ static bool take(void *data, const json_t *event, GError **error)
     return true;
 }
 
-/* Of any length, with what ends a text or a value elsewhere. */
+/* Makes a text of any length with characters that end texts or values elsewhere. */
 static json_t *random_text(GRand *random, gint32 longest)
 {
     static const char *const parts[] = {
@@ -82,7 +82,7 @@ static void test_long(void)
     json_decref(file);
 }
 
-/* What is compressed and not whole is refused, also where all events are there. */
+/* A truncated compressed file is refused, even if all events are there. */
 static void test_cut(void)
 {
     g_autofree char *folder = g_dir_make_tmp(NULL, NULL), *packed = NULL;
@@ -105,7 +105,7 @@ static void test_cut(void)
     g_rmdir(folder);
 }
 
-/* Each beginning of a file, and each file that lacks a character. */
+/* Tries each prefix of a file, and each file without one of its characters. */
 static void test_damaged(void)
 {
     static const char whole[] = "{\"k\\\"\": [1.5e3, \"\\\\\"], \"events\": [{\"a\": {\"b\": "

@@ -21,7 +21,7 @@ static void set_up(struct fixture *fixture, gconstpointer data)
     fixture->link = g_build_filename(fixture->folder, "link", NULL);
 }
 
-/* Nothing but the two may have been left. */
+/* Checks that only the two files are left. */
 static void tear_down(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -66,7 +66,7 @@ static void test_link(struct fixture *fixture, gconstpointer data)
     g_assert_true(g_file_test(fixture->link, G_FILE_TEST_IS_SYMLINK));
 }
 
-/* A pipe stands for what is no file: as root, a device would be lost. */
+/* Uses a pipe as a non-regular file, because root could destroy a device. */
 static void test_pipe(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -138,7 +138,7 @@ static void must_lack_place(const char *path, gint code)
     g_error_free(error);
 }
 
-/* Told before anything is written, and nothing is. */
+/* Checks the place before anything is written. */
 static void test_has_place(struct fixture *fixture, gconstpointer data)
 {
     (void)data;

@@ -1,12 +1,12 @@
-/* Steps that are hidden in a sequence of symbols are found again. */
+/* Finds steps hidden in a sequence of symbols. */
 #include "traces/activity/steps.h"
 
 #include <glib.h>
 
 enum { CASES = 200, MOST_SYMBOLS = 60 };
 
-/* A step as training makes them: the same few symbols a layer forward, others a layer backward, and
- * an update. */
+/* Makes a training step: the same few symbols per layer in forward, others per layer in backward,
+ * and an update. */
 static GArray *make_step(GRand *random, uint32_t symbols)
 {
     GArray *step = g_array_new(FALSE, FALSE, sizeof(uint32_t));
@@ -58,8 +58,7 @@ static void test_steps(void)
     }
 }
 
-/* Here and there a kernel is another one: a gradient that is not there, an algorithm that changes.
- */
+/* Replaces a kernel here and there, as for a missing gradient or another algorithm. */
 static void test_changes(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
@@ -78,7 +77,7 @@ static void test_changes(void)
     }
 }
 
-/* A step of many micro-batches, whose last symbols are known to end it. */
+/* A step of many micro-batches whose last symbols are known to end it. */
 static void test_micro_batches(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());

@@ -70,7 +70,7 @@ static void assert_done(const struct fixture *fixture)
     g_assert_cmpint(fixture->code, ==, 0);
 }
 
-/* Refused with one line that says `reason`. */
+/* Checks that the command is refused with one line that contains `reason`. */
 static void assert_refused(const struct fixture *fixture, const char *reason)
 {
     g_assert_cmpint(fixture->code, ==, 2);
@@ -173,7 +173,7 @@ static void test_json_lines(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
-/* A recorded iteration of one operator, with or without what was declared about it. */
+/* Writes a recorded iteration of one operator, with or without declarations. */
 static void write_recorded(const struct fixture *fixture, bool with_iteration)
 {
     struct trace *trace = with_iteration ? random_trace(fixture->random, 10) : NULL;
@@ -284,7 +284,7 @@ static void test_recorded(struct fixture *fixture, gconstpointer data)
     assert_done(fixture);
 }
 
-/* What the device did, beside an iteration and without one. */
+/* Device activity with and without an iteration. */
 static void test_activity(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -390,7 +390,7 @@ static void test_synth(struct fixture *fixture, gconstpointer data)
     struct trace *trace = trace_read(fixture->path, NULL);
     g_test_message("a trace of 175B parameters in %.3f s",
                    (double)(g_get_monotonic_time() - start) / 1e6);
-    /* bf16 with one micro-batch: 14 bytes a parameter, 175 billion of them. */
+    /* bf16 with one micro-batch takes 14 bytes per parameter, for 175 billion of them. */
     double parameters = (double)trace_model_bytes(trace) / 14;
     g_assert_cmpfloat(parameters, >, 174e9);
     g_assert_cmpfloat(parameters, <, 176e9);
@@ -410,7 +410,7 @@ static void test_synth(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
-/* Damaged or not, the file's own kind tells how it is read. */
+/* The format of a file, damaged or not, decides how it is read. */
 static void test_import(struct fixture *fixture, gconstpointer data)
 {
     (void)data;

@@ -22,7 +22,7 @@ static uint64_t some(GRand *random, uint64_t below)
     return (((uint64_t)g_rand_int(random) << 32) | g_rand_int(random)) % below;
 }
 
-/* Any bits but those of a float that is no number, which SQLite does not keep. */
+/* Makes any bits except those of NaN, which SQLite does not keep. */
 static void add_payload(struct record *event, GRand *random)
 {
     static const uint8_t bytes[] = {0, 8, 8, 8, 4, 4, 4};
@@ -163,7 +163,7 @@ static void test_complete(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
-/* Whatever the damage, no crash; what is refused is named. */
+/* Damaged files never crash the reader and are refused by name. */
 static void test_damage(struct fixture *fixture, gconstpointer data)
 {
     (void)data;

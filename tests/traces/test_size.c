@@ -117,7 +117,8 @@ static void test_format(void)
     }
 }
 
-/* What is printed can be given back: exactly for whole units, else within the two digits shown. */
+/* Printed sizes can be parsed again: exactly for whole units, otherwise within the two digits
+ * shown. */
 static void test_round_trip(void)
 {
     for (int i = 0; i < 10000; i++) {

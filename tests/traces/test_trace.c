@@ -91,7 +91,7 @@ static void assert_refused(struct trace *trace, const char *where)
         assert_refused(t, where);        \
     } while (0)
 
-/* The moment's access becomes one of a buffer. */
+/* Makes the moment's access one of a buffer. */
 static void hold(struct trace *trace, uint32_t moment, uint32_t buffer, enum trace_mode mode)
 {
     trace->accesses[moment] = (struct trace_access){buffer, TRACE_ACTIVATION, (uint8_t)mode};
@@ -173,7 +173,7 @@ static void test_digest(void)
     struct trace *trace = small_trace();
     char *digest = trace_digest(trace);
     trace_free(trace);
-    /* From digest.py, which writes the serialisation down a second time. */
+    /* Computed by digest.py, an independent implementation. */
     g_assert_cmpstr(digest, ==, "bf5265292c448bed3d12a4d5e5d287ada40d29be165beb959e3a82340989474e");
 
     DIGEST(true, t->operators[1].duration_ns = 5);

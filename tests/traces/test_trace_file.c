@@ -24,7 +24,7 @@ static void set_up(struct fixture *fixture, gconstpointer data)
     fixture->random = g_rand_new_with_seed((guint32)g_test_rand_int());
 }
 
-/* Fails unless the trace's file was all that was left behind. */
+/* Checks that only the trace's file is left. */
 static void tear_down(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -103,7 +103,7 @@ static void test_other_files(struct fixture *fixture, gconstpointer data)
     assert_refused(fixture->folder, TRACE_ERROR_IO, "");
 }
 
-/* A valid trace in which each case breaks one thing, and where the message must point. */
+/* Breaks one thing of a valid trace per case, and checks where the message points. */
 static void test_contents(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -174,8 +174,7 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
     }
 }
 
-/* Reads a damaged file: any outcome but a crash will do, as long as what is accepted is valid and
- * what is refused is named. */
+/* Reads a damaged file. It must not crash; accepted traces are valid, refused ones are named. */
 static bool read_damaged(const char *path)
 {
     GError *error = NULL;
@@ -207,7 +206,7 @@ static void test_damage(struct fixture *fixture, gconstpointer data)
         char *damaged = g_memdup2(whole, length);
         int flips = g_rand_int_range(fixture->random, 1, 9);
         for (int i = 0; i < flips; i++) {
-            /* Half of them in the first page, where the schema lies. */
+            /* Half of the damage is in the first page, which holds the schema. */
             gint32 most = g_rand_boolean(fixture->random) ? 4096 : (gint32)length;
             damaged[g_rand_int_range(fixture->random, 0, most)] ^=
                 (char)(1 << g_rand_int_range(fixture->random, 0, 8));
@@ -248,8 +247,7 @@ static void test_unwritable(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
-/* A limit on the size of files stands in for a full disk: writes fail at the same place. The old
- * file stays. */
+/* A limit on file sizes replaces a full disk: writes fail at the same place. The old file stays. */
 static void test_full_disk(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -276,7 +274,7 @@ static void test_full_disk(struct fixture *fixture, gconstpointer data)
     trace_free(large);
 }
 
-/* A journal left by a killed writer of the old file must not be played into the new one. */
+/* A journal left by a killed writer of the old file must not be applied to the new one. */
 static void test_stale_journal(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -293,7 +291,7 @@ static void test_stale_journal(struct fixture *fixture, gconstpointer data)
     g_free(journal);
 }
 
-/* A million accesses, as many buffers as operators: about a model of 175B parameters with many
+/* A million accesses and as many buffers as operators, as in a model of 175B parameters with many
  * micro-batches. */
 static void test_large(struct fixture *fixture, gconstpointer data)
 {

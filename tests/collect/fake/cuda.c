@@ -1,4 +1,4 @@
-/* libcuda.so.1: one device of 8 GiB, whose kernels' names are their handles. */
+/* libcuda.so.1 with one device of 8 GiB. The handle of a kernel is its name. */
 #include "tests/collect/fake/fake.h"
 
 #include <cupti_driver_cbid.h>
@@ -43,7 +43,7 @@ uint64_t fake_now(void)
     return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
 }
 
-/* Loads what CUDA_INJECTION64_PATH names, as the driver does. */
+/* Loads the library named by CUDA_INJECTION64_PATH, as the driver does. */
 CUresult cuInit(unsigned flags)
 {
     static bool done;
@@ -64,7 +64,7 @@ CUresult cuInit(unsigned flags)
     return CUDA_SUCCESS;
 }
 
-/* Calls from within cuInit would wait for its locks for ever. */
+/* Calls from within cuInit would wait forever for its locks. */
 static void assert_initialised(void)
 {
     if (!initialised) {
@@ -97,7 +97,7 @@ static CUresult leave(const struct call *call)
     return CUDA_SUCCESS;
 }
 
-/* Queues work of a duration. */
+/* Queues work of the given duration. */
 static void run(struct fake_event event, const struct call *call, uint64_t duration_ns)
 {
     pthread_mutex_lock(&lock);

@@ -1,6 +1,6 @@
-/* libcupti.so.13: as much of the real one's behaviour as the collector relies on. Records are
- * written when a call ends; a buffer is handed back by a thread of the library's own, and only when
- * all of its records are complete, unless that is forced. */
+/* libcupti.so.13, with the behaviour that the collector relies on. Records are written when a call
+ * ends. A thread of the library hands a buffer back, and only when all its records are complete,
+ * unless that is forced. */
 #include "tests/collect/cupti_buffer.h"
 #include "tests/collect/fake/fake.h"
 
@@ -28,11 +28,11 @@ union any_record {
 
 struct written {
     union any_record record;
-    uint64_t complete_ns; /* before that it has no end */
+    uint64_t complete_ns; /* until then it has no end */
 };
 
-static GMutex lock;     /* of what follows */
-static GArray *records; /* of struct written: not yet handed back */
+static GMutex lock;     /* guards the fields below */
+static GArray *records; /* struct written, not handed back yet */
 static bool enabled[CUPTI_ACTIVITY_KIND_COUNT], call_enabled[MOST_CALLBACKS];
 static bool callback_enabled[CUPTI_CB_DOMAIN_SIZE][MOST_CALLBACKS];
 static size_t dropped;
@@ -186,7 +186,7 @@ static void on_event(const struct fake_event *event)
 
 static const struct fake_tool tool = {on_context, on_enter, on_leave, on_event};
 
-/* Of the first records as many as fit into a buffer; those that run still, without an end. */
+/* Fills a buffer with the first records; running ones get no end. */
 static guint fill(GArray *from, guint place, uint8_t *buffer, size_t bytes, size_t *valid)
 {
     guint begin = place;
@@ -206,7 +206,7 @@ static guint fill(GArray *from, guint place, uint8_t *buffer, size_t bytes, size
     return place;
 }
 
-/* Last first, where they are to be mixed. */
+/* Hands buffers back, the last one first if they are to be mixed. */
 static void *hand_back(void *data)
 {
     GArray *ready = data;

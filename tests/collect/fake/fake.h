@@ -29,10 +29,10 @@ struct fake_event {
     const char *name;     /* of a kernel */
     uint32_t correlation; /* of the call */
     uint32_t stream;
-    bool pinned; /* memory of the host */
+    bool pinned; /* host memory */
 };
 
-/* What the profiler is told of. */
+/* What the driver reports to the profiler. */
 struct fake_tool {
     void (*context)(CUcontext context, bool created);
     void (*enter)(uint32_t callback, uint32_t correlation, const char *symbol);
@@ -40,13 +40,13 @@ struct fake_tool {
     void (*event)(const struct fake_event *event);
 };
 
-/* In the driver. */
+/* Implemented by the driver. */
 void fake_watch(const struct fake_tool *tool);
-void fake_take(size_t bytes); /* of the device's memory, for the profiler */
+void fake_take(size_t bytes); /* takes device memory for the profiler */
 
 enum { FAKE_TAKEN_BYTES = 64 << 20 };
 
-/* Whether FAKE holds the word. */
+/* Returns whether FAKE contains the word. */
 bool fake_is(const char *word);
 
 uint64_t fake_now(void);

@@ -1,4 +1,4 @@
-/* libnvidia-ml.so.1: the fake device's. */
+/* libnvidia-ml.so.1 for the fake device. */
 #include <string.h>
 
 int nvmlInit_v2(void);
@@ -41,7 +41,7 @@ int nvmlDeviceGetMemoryInfo(void *handle, unsigned long long *bytes)
     return handle == &device ? 0 : 2;
 }
 
-/* Sent bytes are 4 wide, received ones 8; of others it knows nothing. */
+/* Sent bytes have 4 bytes, received ones 8. Other fields are unknown. */
 int nvmlDeviceGetFieldValues(void *handle, int count, void *fields)
 {
     struct field {
