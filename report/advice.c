@@ -262,7 +262,7 @@ static guint telling(const GPtrArray *all)
 static void advice_add_waits(struct contents *contents)
 {
     const GPtrArray *all = contents->inputs->tracks;
-    if (!all->len || ((const struct tracks *)all->pdata[0])->alone)
+    if (!all->len || ((const struct tracks *)all->pdata[0])->operators_only)
         return;
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *memory = command_memory(contents->inputs);
@@ -426,7 +426,7 @@ static char *verdict_of(const struct breakdown *breakdown)
     int cause;
     double waits = waiting(breakdown, &cause);
     g_autofree char *length = text_seconds(breakdown->seconds);
-    if (breakdown->alone)
+    if (breakdown->operators_only)
         return g_strdup_printf(
             "The operators of a step take %s. A simulation shows how long it waits as well",
             length);
@@ -448,7 +448,7 @@ static char *comparison_of(const struct report_inputs *inputs)
     double waits = tracks_sum_all(b).busy[TRACK_WAIT] - tracks_sum_all(a).busy[TRACK_WAIT];
     g_autofree char *length = text_seconds(fabs(more)), *waited = text_seconds(fabs(waits));
     g_autofree char *percent = text_number("%.0f", 100 * fabs(more) / a->seconds);
-    if (a->alone || b->alone)
+    if (a->operators_only || b->operators_only)
         return g_strdup_printf("The operators of %s take %s (%s %%) %s than those of %s.",
                                b->origin, length, percent, more < 0 ? "less" : "more", a->origin);
     if (fabs(more) < 0.01 * a->seconds)

@@ -47,7 +47,7 @@ static void add_strategy(struct contents *contents)
     const struct breakdown *given = given_of(contents), *best = NULL, *plan = NULL;
     for (guint i = 0; i < contents->breakdowns->len; i++) {
         const struct breakdown *breakdown = g_ptr_array_index(contents->breakdowns, i);
-        if (breakdown->given || breakdown->alone)
+        if (breakdown->given || breakdown->operators_only)
             continue;
         if (!g_strcmp0(breakdown->maker, "planner"))
             plan = plan ? plan : breakdown;

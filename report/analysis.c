@@ -26,13 +26,13 @@ static struct breakdown *breakdown_of_tracks(const struct tracks *tracks)
 {
     struct breakdown *breakdown = g_new0(struct breakdown, 1);
     breakdown->label = g_strdup_printf("%s, %s", tracks->origin,
-                                       tracks->alone      ? "operators only"
-                                       : tracks->measured ? "measured"
-                                                          : "simulated");
+                                       tracks->operators_only ? "operators only"
+                                       : tracks->measured     ? "measured"
+                                                              : "simulated");
     breakdown->maker = g_strdup(tracks->configuration.maker);
     breakdown->seconds = tracks->seconds;
-    breakdown->given = !tracks->alone;
-    breakdown->alone = tracks->alone;
+    breakdown->given = !tracks->operators_only;
+    breakdown->operators_only = tracks->operators_only;
     if (!tracks->phases->len) {
         struct track_sums sums = tracks_sum_all(tracks);
         add_phase(breakdown, TRACK_NO_PHASE, &sums);
@@ -106,7 +106,7 @@ static bool has_timeline(const struct report_inputs *inputs, const struct input_
 {
     for (guint i = 0; i < inputs->tracks->len; i++) {
         const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
-        if (!tracks->measured && !tracks->alone &&
+        if (!tracks->measured && !tracks->operators_only &&
             !g_strcmp0(tracks->configuration.maker, input->configuration.maker) &&
             fabs(tracks->seconds - input->plan->predicted.iteration_seconds) < 1e-6)
             return true;
@@ -120,7 +120,7 @@ GPtrArray *breakdowns_find(const struct report_inputs *inputs)
     GPtrArray *others = g_ptr_array_new(), *alone = g_ptr_array_new();
     for (guint i = 0; i < inputs->tracks->len; i++) {
         struct breakdown *breakdown = breakdown_of_tracks(g_ptr_array_index(inputs->tracks, i));
-        g_ptr_array_add(breakdown->alone ? alone : breakdowns, breakdown);
+        g_ptr_array_add(breakdown->operators_only ? alone : breakdowns, breakdown);
     }
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);

@@ -11,8 +11,8 @@ struct breakdown {
     double seconds;                     /* length of the step; the parts below sum to it */
     double compute[TRACK_NO_PHASE + 1]; /* by phase */
     double wait[TRACKS + 1];            /* by cause, as in struct track_sums */
-    bool given; /* a step of a timeline or of a trace, not an alternative to it */
-    bool alone; /* only the operators of a trace, without their waiting */
+    bool given;          /* a step of a timeline or of a trace, not an alternative to it */
+    bool operators_only; /* only the operators of a trace, without their waiting */
 };
 
 /* Returns a breakdown for each timeline and recorded step (GPtrArray of struct breakdown), in the

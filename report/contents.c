@@ -107,7 +107,7 @@ static void add_plots(struct contents *contents)
         g_ptr_array_add(contents->plots, plot_bars(contents->breakdowns));
     for (guint i = 0; i < inputs->tracks->len; i++) {
         const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
-        if (!tracks->alone)
+        if (!tracks->operators_only)
             g_ptr_array_add(contents->plots, plot_busy(tracks, i));
         if (tracks->known[TRACK_H2D])
             g_ptr_array_add(contents->plots, plot_link(tracks, i));
@@ -141,7 +141,7 @@ static void add_tables(struct contents *contents)
     add_table(contents, table_compare(inputs));
     add_table(contents, table_compare_operators(inputs));
     for (guint i = 0; i < inputs->tracks->len; i++)
-        if (!((const struct tracks *)g_ptr_array_index(inputs->tracks, i))->alone)
+        if (!((const struct tracks *)g_ptr_array_index(inputs->tracks, i))->operators_only)
             add_table(contents, table_busy(g_ptr_array_index(inputs->tracks, i)));
     for (guint i = 0; i < contents->predictions->len; i++)
         add_table(contents,

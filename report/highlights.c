@@ -192,7 +192,7 @@ void missing_add(struct contents *contents)
     g_autofree char *trace = command_trace(inputs);
     g_autofree char *plan = command_plan(inputs);
     add_memory(contents, trace);
-    if (!inputs->tracks->len || ((const struct tracks *)inputs->tracks->pdata[0])->alone)
+    if (!inputs->tracks->len || ((const struct tracks *)inputs->tracks->pdata[0])->operators_only)
         add_missing(
             contents, "How busy each resource is, and the link",
             g_strdup("needs a timeline, or a trace with recorded times"),

@@ -198,7 +198,8 @@ void timeline_append_html(GString *html, const struct tracks *tracks, unsigned n
                            "<output>Point at a bar to see what it is.</output>\n</div>\n"
                            "<figcaption>%s, ",
                            row_names->str,
-                           tracks->alone ? "Operators one after another, each with its own duration"
+                           tracks->operators_only
+                               ? "Operators one after another, each with its own duration"
                            : tracks->measured ? "Measured"
                                               : "Simulated");
     text_append_html(html, tracks->origin);

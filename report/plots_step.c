@@ -164,21 +164,22 @@ struct plot *plot_bars(const GPtrArray *breakdowns)
     320 /* parts of the iteration; the height of each is the share of it that was busy */
 
 /* The tracks that the file knows, from the top down. */
-struct known {
+struct shown_tracks {
     unsigned count;
     enum track tracks[TRACKS];
 };
 
-static struct known known_of(const struct tracks *tracks)
+static struct shown_tracks known_of(const struct tracks *tracks)
 {
-    struct known known = {0};
+    struct shown_tracks known = {0};
     for (int s = 0; s < TRACKS; s++)
         if (tracks->known[s] && (s != TRACK_HOST || tracks->spans[s]->len))
             known.tracks[known.count++] = (enum track)s;
     return known;
 }
 
-static void append_busy_data(GString *data, const struct tracks *tracks, const struct known *known)
+static void append_busy_data(GString *data, const struct tracks *tracks,
+                             const struct shown_tracks *known)
 {
     g_autofree double *busy = g_new(double, (size_t)COLUMNS *TRACKS);
     double width = tracks->seconds / COLUMNS;
@@ -208,8 +209,8 @@ static char *share_text(double part, double whole)
 }
 
 /* The band of a track begins at its number, counted from below, and is 0.6 high. */
-static void append_bands(struct plot *plot, const struct tracks *tracks, const struct known *known,
-                         const struct track_sums *sums)
+static void append_bands(struct plot *plot, const struct tracks *tracks,
+                         const struct shown_tracks *known, const struct track_sums *sums)
 {
     GString *drawing = plot->drawing;
     for (unsigned k = 0; k < known->count; k++) {
@@ -245,8 +246,8 @@ static void append_axes(struct plot *plot, const struct tracks *tracks, unsigned
                            bands, second.name);
 }
 
-static void describe_busy(struct plot *plot, const struct tracks *tracks, const struct known *known,
-                          const struct track_sums *sums)
+static void describe_busy(struct plot *plot, const struct tracks *tracks,
+                          const struct shown_tracks *known, const struct track_sums *sums)
 {
     GString *shares = g_string_new(NULL);
     for (unsigned k = 0; k < known->count; k++) {
@@ -273,7 +274,7 @@ struct plot *plot_busy(const struct tracks *tracks, unsigned number)
 {
     struct plot *plot = plot_new(plot_name("busy", number),
                                  tracks_title("How busy each resource is", tracks));
-    struct known known = known_of(tracks);
+    struct shown_tracks known = known_of(tracks);
     struct track_sums sums = tracks_sum_all(tracks);
     plot->wide_height = 75 + 58 * (int)known.count;
     plot->phone_height = 75 + 52 * (int)known.count;

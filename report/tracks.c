@@ -22,9 +22,9 @@ const char *track_label(enum track track)
 
 char *tracks_title(const char *what, const struct tracks *tracks)
 {
-    const char *how = tracks->alone      ? "operators only"
-                      : tracks->measured ? "measured"
-                                         : "simulated";
+    const char *how = tracks->operators_only ? "operators only"
+                      : tracks->measured     ? "measured"
+                                             : "simulated";
     g_autofree char *name = g_path_get_basename(tracks->origin);
     g_autofree char *file = text_shortened(name, 40);
     return g_strdup_printf("%s: %s (%s)", what, how, file);

@@ -55,10 +55,11 @@ struct track_phase {
 };
 
 struct tracks {
-    char *origin;  /* the name of the file */
-    char *model;   /* may be NULL */
-    bool measured; /* otherwise simulated */
-    bool alone;    /* only the operators of a trace, one after another; their waiting is unknown */
+    char *origin;        /* the name of the file */
+    char *model;         /* may be NULL */
+    bool measured;       /* otherwise simulated */
+    bool operators_only; /* only the operators of a trace, one after another; their waiting is
+                            unknown */
     double link_rate[2]; /* what the link can do: H2D and D2H, bytes per second; 0 if unknown */
     const char *link_said_by; /* the file that states the rate; may be NULL. Interned */
     bool gpu; /* recorded by a profiler of the device: kernels and copies, not operators */

@@ -115,7 +115,7 @@ struct tracks *tracks_of_operators(const char *path, const struct trace *trace)
     }
     tracks->seconds = (double)ns * 1e-9;
     tracks->model = g_strdup(trace->model);
-    tracks->measured = tracks->alone = true;
+    tracks->measured = tracks->operators_only = true;
     tracks->known[TRACK_COMPUTE] = tracks->known[TRACK_HOST] = tracks->known[TRACK_WAIT] = true;
     if (ns) {
         tracks_complete(tracks);
