@@ -13,10 +13,10 @@ const struct timing_resource timing_resources[MOVER_QUEUES] = {
 
 struct occupancy {
     uint32_t chunk_count;
-    uint64_t *end; /* [chunk_count] address after its last byte on the device; 0: not there */
+    uint64_t *end; /* [chunk_count] address after its last byte on the device; 0 if not there */
     uint64_t *slot_bytes;    /* [chunk_count] of those there */
     uint64_t resident_bytes; /* sum of their slots */
-    uint64_t highest_end;    /* of those there; while stale, not less than that */
+    uint64_t highest_end;    /* the highest end; while stale, an upper bound of it */
     bool stale;              /* the highest chunk has left */
 };
 
@@ -102,7 +102,6 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     uint32_t n = layout->chunk_count;
     struct sim_clock *clock = g_new0(struct sim_clock, 1);
     double move_scale = costs_move_scale(job->costs, job->plan->arena_bytes);
-
     clock->job = *job;
     clock->timing = timing_of(job->costs);
     clock->resources = clock->timing->open(job);
@@ -240,7 +239,6 @@ static void allocate(void *self, const struct mover_copy *copy)
 static void drop(void *self, uint32_t chunk)
 {
     struct sim_clock *clock = self;
-
     occupancy_leave(&clock->on_device, chunk);
     clock->lap.evictions++;
 }
@@ -260,13 +258,12 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
 
 /* ---- the mover: operators ---- */
 
-/* Activations down, the operator, its results up, and a place in the host's queue that is reached
- * when they are there. */
+/* Copies the activations down, runs the operator, copies its results up, and returns a place in the
+ * host's queue that is reached when they have arrived. */
 static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_operator *op,
                                 const struct mover_after *after, mover_ticket *received)
 {
     struct mover_after ready = *after, sent = {.queue = {0}};
-
     clock->lap.d2h_bytes += op->d2h_bytes;
     clock->lap.h2d_bytes += op->h2d_bytes;
     if (op->d2h_bytes)
@@ -283,7 +280,6 @@ static void account_peaks(struct sim_clock *clock, uint32_t moment)
 {
     const struct sim_job *job = &clock->job;
     struct plan_figures *lap = &clock->lap;
-
     uint64_t non_model = job->non_model[moment];
 
     if (job->timeline || clock->on_device.highest_end + non_model > lap->peak_device_bytes) {

@@ -22,19 +22,19 @@
 
 struct sim_clock;
 
-/* What a clock must know of the job that it times. */
+/* What a clock needs to know about the plan that it times. */
 struct sim_job {
     const struct trace *trace; /* durations and places of the operators */
     const struct plan *plan;   /* its layout, host pool, and the chunks at home on the device, which
                                   occupy their addresses from the beginning */
     const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
     const struct costs *costs;
-    struct timeline *timeline; /* where spans and stalls go; NULL: nowhere */
+    struct timeline *timeline; /* receives spans and stalls; may be NULL */
     uint64_t *issue_ns;        /* [moments] receives when the device had done all that is before
                                   the moment's operator, when that last ran; may be NULL */
 };
 
-/* `job` is copied, what it points to outlives the clock. */
+/* Copies `job`; what it points to must outlive the clock. */
 struct sim_clock *sim_clock_new(const struct sim_job *job);
 void sim_clock_free(struct sim_clock *clock);
 
@@ -46,12 +46,11 @@ extern const struct mover_ops sim_clock_mover;
  * stall_seconds, for which the device had nothing to compute but waited for copies or the host. */
 struct plan_figures sim_clock_lap(struct sim_clock *clock);
 
-/* The work of the busiest queue in the last lap, which no lap can take less than in the long run,
- * though one may, while others lag ever further behind; 0 where threads or directions share. */
+/* Returns the work of the busiest queue in the last lap. A lap may be shorter while other queues
+ * lag further behind, but not in the long run. Returns 0 unless queues are independent. */
 uint64_t sim_clock_busiest_ns(const struct sim_clock *clock);
 
-/* The device waits for all copies so far, and the next lap begins then. Where threads or directions
- * share, it does not. */
+/* Lets the device wait for all copies so far. Does nothing unless queues are independent. */
 void sim_clock_await_copies(struct sim_clock *clock);
 
 /* After each moment's calls: whether the clock is as it was after that moment's of the lap before,

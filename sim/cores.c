@@ -1,7 +1,7 @@
 /* A device that is threads of a machine (struct costs_threads): one computes, one a direction
  * copies over a link, one runs the host's operators. Unlike independent queues, they share. Copies
- * and the host's operators share the host's cores, in equal parts where all want more than there
- * is; copies slow the operators that run beside them; a thread that waits wakes late.
+ * and the host's operators share the host's cores, in equal parts if together they want more than
+ * all cores; copies slow the operators that run beside them; a thread that waits wakes late.
  *
  * A ticket is the number of a piece of work in its queue, from 1, as in the engine. Only what the
  * computing thread does takes time, and it lets everything that was queued go on. */
@@ -14,20 +14,21 @@ enum { NEIGHBOURS = PLATFORM_BESIDE_UPDATE + 1 };
 /* Times are nanoseconds. */
 struct piece {
     struct mover_after after;
-    double link;  /* a copy: over the link; else the duration */
-    double cores; /* of the host: what it takes of one core, or, for an operator, of all */
+    double link;  /* time of a copy over the link, or the duration of an operator */
+    double cores; /* time that it takes of one host core, or, if an operator, of all */
     uint64_t bytes;
 };
 
-/* A thread with its work. */
+/* A thread and its work. */
 struct thread {
-    GArray *pieces; /* of struct piece; those before `taken` are done or running */
+    GArray *pieces; /* struct piece; those before `taken` are done or running */
     uint64_t taken; /* pieces begun */
     mover_ticket done;
-    bool running, sleeping; /* sleeping: it waits, and wakes late */
-    double wakes;           /* when it begins, if sleeping with work to do; INFINITY: nothing */
-    double left;            /* of the running piece, at full speed; below 0: due, not complete */
-    double rate;            /* of its progress now; at most 1 */
+    bool running, sleeping; /* a sleeping thread waits for work, and wakes late */
+    double wakes;           /* when a sleeping thread begins its work; INFINITY if it has none */
+    double left; /* time left of the running piece at full speed; below 0 if it is due but not
+                    complete */
+    double rate; /* speed of its progress now, at most 1 */
 };
 
 struct cores {
@@ -36,7 +37,7 @@ struct cores {
     struct timeline *timeline;
     double now;
     mover_ticket compute_done;
-    struct thread thread[MOVER_QUEUES]; /* that of MOVER_COMPUTE is unused */
+    struct thread thread[MOVER_QUEUES]; /* the entry of MOVER_COMPUTE is unused */
 };
 
 static double seconds_ns(double seconds)
@@ -94,7 +95,7 @@ static struct timeline_span *span_of(struct cores *cores, int queue, uint64_t in
     return spans && index < spans->len ? &g_array_index(spans, struct timeline_span, index) : NULL;
 }
 
-/* `head_start`: how long ago the work really began. */
+/* Begins the next piece, which really began `head_start` ago. */
 static void begin(struct cores *cores, int queue, double head_start)
 {
     struct thread *thread = &cores->thread[queue];
@@ -108,7 +109,7 @@ static void begin(struct cores *cores, int queue, double head_start)
         span->start_ns = (uint64_t)llround(cores->now - head_start);
 }
 
-/* Whoever sleeps and has its work ready now will wake. */
+/* Wakes the sleeping threads whose next piece is ready now. */
 static void wake_ready(struct cores *cores)
 {
     for (int q = 0; q < MOVER_QUEUES; q++) {
@@ -125,7 +126,7 @@ static double late(const struct cores *cores, int queue)
     return queue == MOVER_HOST ? 0 : seconds_ns(cores->threads->constants.late_seconds);
 }
 
-/* A copy that follows at once began when the one before was due, not when its thread woke. */
+/* A copy that follows at once began when the earlier one was due, not when its thread woke. */
 static void finish(struct cores *cores, int queue)
 {
     struct thread *thread = &cores->thread[queue];
@@ -144,7 +145,7 @@ static void finish(struct cores *cores, int queue)
 
 /* ---- shares of the host's cores ---- */
 
-/* What a running thread would take of the cores at full speed. */
+/* Returns how many cores a running thread would take at full speed. */
 static double demand(const struct cores *cores, int queue)
 {
     const struct thread *thread = &cores->thread[queue];
@@ -156,7 +157,7 @@ static double demand(const struct cores *cores, int queue)
     return fmin(1, piece->cores / piece->link);
 }
 
-/* Who wants less than an equal part gets it; the others share what is left. */
+/* A thread that wants less than an equal part gets what it wants; the others share the rest. */
 static void share_cores(struct cores *cores)
 {
     double left = cores->threads->cores, wanted[MOVER_QUEUES];
@@ -198,7 +199,7 @@ static double next_event(const struct cores *cores)
     return fmax(0, next);
 }
 
-/* By `ns`, in which nothing happens but at the end. */
+/* Lets `ns` pass. Nothing may happen before their end. */
 static void pass(struct cores *cores, double ns)
 {
     cores->now += ns;
@@ -250,7 +251,7 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
     struct cores *cores = self;
     double link = (double)time->alone_ns;
     double taken = (double)costs_ns(&cores->threads->copy[queue == MOVER_D2H], bytes);
-    /* Where memory is slower than the link, the link is what memory makes it. */
+    /* If memory is slower than the link, memory limits the copy. */
     const struct piece piece = {*after, fmax(1, fmax(link, taken)), taken, bytes};
     return put(cores, queue, &piece);
 }
@@ -278,9 +279,9 @@ static enum mover_queue wait_for(struct cores *cores, const struct mover_after *
     return last;
 }
 
-/* The share of time that each neighbour (enum platform_neighbour) adds to the work. A move is bound
- * by memory. Of an operator, the part that waits for memory is slowed as memory-bound operators
- * are, the rest as products are. */
+/* Sets the share of time that each neighbour (enum platform_neighbour) adds to the work. A move is
+ * bound by memory. Of an operator, the part that waits for memory is slowed as memory-bound
+ * operators are, the rest as products are. */
 static void set_slow_down(const struct cores *cores, const struct timing_work *work,
                           double slow_down[NEIGHBOURS])
 {
@@ -295,7 +296,7 @@ static void set_slow_down(const struct cores *cores, const struct timing_work *w
         slow_down[n] = work->is_move ? memory[n] : share * memory[n] + (1 - share) * product[n];
 }
 
-/* Time of an operator, relative to that of one alone. */
+/* Returns the time of an operator relative to its time alone. */
 static double stretch(const struct cores *cores, const double slow_down[NEIGHBOURS])
 {
     double more = 1;

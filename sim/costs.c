@@ -39,7 +39,7 @@ static void set_sample(struct samples *samples, uint32_t i, const struct platfor
     samples->weights[i] = 1 / (point->seconds * point->seconds);
 }
 
-/* A line through the origin where the best one would have a negative latency. */
+/* Fits a line through the origin if the best one would have a negative latency. */
 static void fit_line(const struct samples *s, double *latency, double *slope)
 {
     double c00, c01, c11, chi;
@@ -152,7 +152,7 @@ static void clear(struct cost *cost)
     *cost = (struct cost){0};
 }
 
-/* A link has the same rate beside the other direction, and from any memory. */
+/* A --link has the same rate beside the other direction, and from any memory. */
 static void set_direction(struct costs *costs, int direction, double rate)
 {
     set_rate(direction ? &costs->d2h : &costs->h2d, rate);
@@ -168,8 +168,8 @@ static void set_default_move(struct costs *costs)
         costs->move.curve.points[i].amount /= 2;
 }
 
-/* The cores' time of a copy is what it takes at the speed of memory, beside compute if that was
- * measured. */
+/* A copy takes as much time of a core as it lasts at the speed of memory, beside compute if that
+ * was measured. */
 static void set_threads(struct costs_threads *threads, const struct platform *platform)
 {
     const struct platform_curve *extra = platform->extra;
@@ -213,7 +213,7 @@ static void set_defaults(struct costs *costs)
     set_default_move(costs);
 }
 
-/* Slower, and an iteration's nanoseconds may exceed 64 bits. */
+/* With slower rates, an iteration's nanoseconds could exceed 64 bits. */
 static bool check_rates(const struct costs *costs, GError **error)
 {
     const struct {
@@ -263,7 +263,6 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
 struct costs *costs_read(const char *platform_path, const char *link, GError **error)
 {
     struct platform *platform = NULL;
-
     if (platform_path && !(platform = platform_read(platform_path, error)))
         return NULL;
     struct costs *costs = costs_new(platform, link, error);
@@ -316,7 +315,6 @@ void costs_speed_up(struct costs *costs, double times)
 {
     struct cost *copies[] = {&costs->h2d,     &costs->d2h,         &costs->both[0],
                              &costs->both[1], &costs->pageable[0], &costs->pageable[1]};
-
     for (size_t i = 0; i < G_N_ELEMENTS(copies); i++) {
         copies[i]->fit.rate *= times;
         for (uint32_t p = 0; p < copies[i]->curve.count; p++)

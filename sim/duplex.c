@@ -12,30 +12,30 @@
 
 /* A copy, or an operator of the host, which nothing slows. */
 struct duplex_work {
-    struct mover_after after; /* of the queues below; the device's work is in ready_ns */
-    uint64_t ready_ns;        /* when the device has got to it */
+    struct mover_after after; /* tickets of the queues that are not the device's */
+    uint64_t ready_ns;        /* when the device has done its work before this */
     uint64_t alone_ns;
-    double pace; /* of alone_ns: beside the other direction, relative to alone */
+    double pace; /* time beside the other direction, relative to alone_ns */
 };
 
-/* How far a queue is. */
+/* The progress of a queue. */
 struct lane {
     uint64_t done; /* pieces of work that are complete */
-    bool running;  /* the next is not, but has begun */
-    double left;   /* of what runs, at `since_ns`: its time alone */
-    double pace;   /* at which it goes on since then */
+    bool running;  /* the next piece has begun */
+    double left;   /* time alone that was left of the running piece at `since_ns` */
+    double pace;   /* of its progress since then */
     uint64_t since_ns, end_ns;
 };
 
 struct duplex_state {
     uint64_t now_ns;
-    struct lane lane[MOVER_QUEUES]; /* that of MOVER_COMPUTE is unused */
+    struct lane lane[MOVER_QUEUES]; /* the entry of MOVER_COMPUTE is unused */
     struct timeline *timeline;
 };
 
 struct duplex {
     GArray *queued[MOVER_QUEUES]; /* struct duplex_work */
-    uint64_t gone[MOVER_QUEUES];  /* the number of those complete that `queued` no longer holds */
+    uint64_t gone[MOVER_QUEUES];  /* how many complete pieces `queued` no longer holds */
     uint64_t compute_ns;          /* the end of the device's last work */
     struct duplex_state state;
 };
@@ -59,7 +59,7 @@ static void close_duplex(void *self)
 
 /* ---- events: work begins, work ends ---- */
 
-/* What runs, or would run next; NULL: nothing. */
+/* Returns the piece that runs or would run next, or NULL. */
 static const struct duplex_work *head(const struct duplex *duplex, const struct duplex_state *state,
                                       int queue)
 {
@@ -123,7 +123,7 @@ static void begin(const struct duplex *duplex, struct duplex_state *state, int q
                           .end_ns = state->now_ns + work->alone_ns};
 }
 
-/* From now on a copy goes on beside the other direction, or alone. */
+/* Lets a copy go on at another pace from now on. */
 static void set_pace(struct duplex_state *state, int queue, double pace)
 {
     struct lane *lane = &state->lane[queue];
@@ -143,7 +143,7 @@ static void set_paces(const struct duplex *duplex, struct duplex_state *state)
             set_pace(state, q, both ? head(duplex, state, q)->pace : 1);
 }
 
-/* To the next event; there must be one. */
+/* Goes on to the next event, which must exist. */
 static void go_on(const struct duplex *duplex, struct duplex_state *state)
 {
     uint64_t next = next_event_ns(duplex, state);
@@ -189,7 +189,7 @@ static mover_ticket run_on_host(void *self, uint64_t duration_ns, const struct m
     return put(duplex, MOVER_HOST, &work);
 }
 
-/* The queue whose work is not complete; of several the first. */
+/* Returns the first queue whose work is not complete. */
 static enum mover_queue open_queue(const struct duplex_state *state,
                                    const struct mover_after *after)
 {
@@ -209,7 +209,7 @@ static struct timing_wait compute(void *self, const struct timing_work *work,
         wait.queue = open_queue(state, after);
         go_on(duplex, state);
     }
-    /* What was complete before this call was so when earlier work of the device began. */
+    /* Work that was complete before this call was complete when earlier device work began. */
     if (wait.queue != MOVER_COMPUTE)
         wait.start_ns = MAX(wait.start_ns, state->now_ns);
     wait.waited_ns = wait.start_ns - duplex->compute_ns;

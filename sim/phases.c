@@ -10,7 +10,7 @@ struct part {
     uint64_t begin_ns, end_ns;
 };
 
-/* Starts of the operators in the iteration shown, by moment. */
+/* Returns the starts of the operators in the iteration shown, by moment. */
 static uint64_t *operator_starts(const struct timeline *timeline, const struct trace *trace)
 {
     uint64_t *starts = g_new0(uint64_t, trace->operator_count);
@@ -45,7 +45,8 @@ static GArray *list_parts(const struct timeline *timeline, const struct trace *t
     return parts;
 }
 
-/* Adds what a span does from `begin_ns` to `end_ns` to the parts that it lies in. */
+/* Adds the work of a span from `begin_ns` to `end_ns` to the parts of the iteration that it
+ * overlaps. */
 static void add_stretch(struct phases *phases, int queue, const struct timeline_span *span,
                         const GArray *parts, uint64_t begin_ns, uint64_t end_ns)
 {
@@ -63,8 +64,8 @@ static void add_stretch(struct phases *phases, int queue, const struct timeline_
     }
 }
 
-/* What runs before the iteration's begin or after its end does so in every iteration, and therefore
- * as well one iteration later or earlier. */
+/* In the steady state, what runs before the iteration's begin or after its end also runs one
+ * iteration later or earlier, so it is wrapped round. */
 static void add_span(struct phases *phases, int queue, const struct timeline_span *span,
                      const struct timeline *timeline, const GArray *parts)
 {
@@ -85,7 +86,6 @@ struct phases phases_of(const struct timeline *timeline, const struct trace *tra
 {
     struct phases phases = {0};
     g_autoptr(GArray) parts = list_parts(timeline, trace);
-
     for (guint p = 0; p < parts->len; p++) {
         const struct part *part = &g_array_index(parts, struct part, p);
         phases.of[part->phase].seconds += (double)(part->end_ns - part->begin_ns) * 1e-9;

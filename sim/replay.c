@@ -7,15 +7,15 @@
 
 enum { ITERATIONS_LEAST = 3, ITERATIONS_MOST = 8 };
 
-/* The moments that have not come again come so much after they did. */
+/* Moves the issue times of the moments that were not replayed again by one iteration. */
 static void end_lap(const struct sim_job *job, uint32_t moment, double seconds)
 {
     for (uint32_t m = moment; job->issue_ns && m < job->plan->moment_count; m++)
         job->issue_ns[m] += (uint64_t)llround(seconds * 1e9);
 }
 
-/* False, and the figures are final: from some moment on, it is like the iteration before. A
- * timeline is of a whole one. */
+/* Replays an iteration. Returns false if from some moment on it repeats the iteration before; the
+ * figures are then final. With a timeline, the whole iteration is replayed nevertheless. */
 static bool iterate(struct residency *residency, struct sim_clock *clock, const struct sim_job *job,
                     struct plan_figures *figures)
 {
@@ -33,7 +33,7 @@ static bool iterate(struct residency *residency, struct sim_clock *clock, const 
     return !follows;
 }
 
-/* What a clock is to note besides; NULL: nothing. */
+/* What a clock notes on request; NULL if not requested. */
 struct notes {
     struct timeline *timeline;
     uint64_t *issue_ns;
@@ -52,7 +52,6 @@ static struct replay_figures replay_noting(const struct plan *plan, const struct
     struct residency *residency = residency_new(plan, view->accesses, view->trace, &sim_clock_mover,
                                                 clock);
     struct replay_figures figures;
-
     residency_load(residency);
     sim_clock_await_copies(clock);
     sim_clock_lap(clock);

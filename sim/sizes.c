@@ -19,7 +19,7 @@ static uint64_t aligned(double bytes)
     return (uint64_t)ceil(bytes / LAYOUT_ALIGNMENT) * LAYOUT_ALIGNMENT;
 }
 
-/* The items of a list, of which there must be one. */
+/* Splits a list, which must not be empty. */
 static char **split_list(const char *text, GError **error)
 {
     if (*text)
@@ -64,7 +64,6 @@ static bool parse_range(const char *text, GArray *sizes, GError **error)
 {
     g_auto(GStrv) ends = g_strsplit(text, ":", 2);
     uint64_t least, most;
-
     if (!size_parse(ends[0], &least, error) || !size_parse(ends[1], &most, error))
         return false;
     if (!least || least > most || most > CHUNK_MOST) {
@@ -81,7 +80,6 @@ static bool parse_range(const char *text, GArray *sizes, GError **error)
 static bool parse_list(const char *text, GArray *sizes, GError **error)
 {
     g_auto(GStrv) items = split_list(text, error);
-
     for (char **item = items; items && *item; item++) {
         uint64_t bytes;
         if (!size_parse(*item, &bytes, error))
@@ -108,7 +106,6 @@ GArray *sizes_parse_chunks(const char *text, const struct trace *trace, GError *
 {
     GArray *sizes = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     bool ok = true;
-
     if (!text)
         append_default(sizes, trace);
     else if (strchr(text, ':'))
@@ -130,7 +127,7 @@ static bool parse_percentage(const char *text, double *percent)
     return end != text && g_str_equal(end, "%") && *percent >= 0 && *percent <= 1e6;
 }
 
-/* `*peak`, the non-model data's, is found where it is first needed; UINT64_MAX until then. */
+/* `*peak` of the non-model data is found when it is first needed; it is UINT64_MAX before. */
 static bool parse_budget(const char *text, const struct trace *trace, uint64_t *peak,
                          uint64_t *bytes, GError **error)
 {
@@ -138,7 +135,7 @@ static bool parse_budget(const char *text, const struct trace *trace, uint64_t *
         return size_parse(text, bytes, error);
     double percent;
     if (!parse_percentage(text, &percent)) {
-        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' is no percentage", text);
+        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' is not a percentage, such as 30%%", text);
         return false;
     }
     if (*peak == UINT64_MAX) {
@@ -186,7 +183,7 @@ GArray *sizes_parse_counts(const char *text, GError **error)
     for (char **item = items; *item; item++) {
         guint64 value;
         if (!g_ascii_string_to_unsigned(*item, 10, 0, COUNT_MOST, &value, NULL)) {
-            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' is no whole number up to %d",
+            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' must be an integer in [0, %d]",
                         *item, COUNT_MOST);
             g_array_unref(counts);
             return NULL;
@@ -212,7 +209,7 @@ static void named_layout_free(void *data)
     g_free(named);
 }
 
-/* Takes the layout; NULL, which is no layout, is refused. */
+/* Takes ownership of the layout. Returns false if it is NULL. */
 static bool add_layout(GPtrArray *layouts, struct layout *layout, const char *name)
 {
     if (!layout)
@@ -228,7 +225,6 @@ static bool add_sizes(GPtrArray *layouts, const char *text, const struct trace *
 {
     g_autoptr(GArray) sizes = sizes_parse_chunks(text, trace, error);
     bool ok = sizes != NULL;
-
     for (guint i = 0; ok && i < sizes->len; i++)
         ok = add_layout(layouts,
                         layout_pack_uniform(trace, g_array_index(sizes, uint64_t, i), error), NULL);
@@ -239,7 +235,6 @@ static bool add_item(GPtrArray *layouts, const char *text, const struct trace *t
                      GError **error)
 {
     struct chunk_sizes sizes;
-
     if (!strchr(text, '='))
         return add_sizes(layouts, text, trace, error);
     return chunk_sizes_parse(text, &sizes, error) &&
@@ -250,7 +245,6 @@ static bool add_items(GPtrArray *layouts, const char *text, const struct trace *
                       GError **error)
 {
     g_auto(GStrv) items = g_strsplit(text, ";", -1);
-
     if (!*items)
         return add_item(layouts, text, trace, error);
     for (char **item = items; *item; item++)
@@ -264,7 +258,6 @@ GPtrArray *layout_list_parse(const char *chunk_sizes, const char *layout_file,
 {
     GPtrArray *layouts = g_ptr_array_new_with_free_func(named_layout_free);
     bool ok;
-
     if (layout_file && chunk_sizes) {
         ok = false;
         g_set_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID,

@@ -29,14 +29,14 @@ static uint32_t policy_count(const struct sweep_options *options)
     return count;
 }
 
-/* Rows of one budget and layout. */
+/* Returns the number of rows of one budget and layout. */
 static uint32_t ways(const struct sweep_options *options)
 {
     return policy_count(options) * options->look_aheads->len +
            (options->strategies ? options->strategies->len : 0);
 }
 
-/* The layout a row belongs to, from its place: see struct sweep. */
+/* Returns the layout of a row, which its place tells (struct sweep). */
 static uint32_t layout_index(const struct sweep_job *job, uint32_t row)
 {
     return row / ways(job->options) % job->options->layouts->len;
@@ -75,8 +75,9 @@ static void make_layout(void *data, uint32_t index)
     shared->like = like;
 }
 
-/* The row of the same policy and budget that has the same chunks, if there is one before it. A
- * strategy may look at the size that chunks were to have. */
+/* Returns the first row of the same policy and budget that has the same chunks, which may be the
+ * row itself. A strategy's row is always itself, because it may depend on the requested chunk size.
+ */
 static uint32_t row_like(const struct sweep_job *job, uint32_t row)
 {
     uint32_t index = layout_index(job, row);
@@ -85,7 +86,7 @@ static uint32_t row_like(const struct sweep_job *job, uint32_t row)
                : row;
 }
 
-/* What the row's layout shares with others that have the same chunks. */
+/* Returns what the row's layout shares with others that have the same chunks. */
 static const struct shared_layout *shared_of(const struct sweep_job *job, uint32_t row)
 {
     return &job->layouts[job->layouts[layout_index(job, row)].like];
@@ -106,8 +107,8 @@ static struct plan *plan_policy(const struct sweep_job *job, const struct shared
     return plan;
 }
 
-/* A strategy may look at the size that chunks were to have, which layouts that are alike need not
- * share. */
+/* Layouts with the same chunks may have been asked for with different chunk sizes, on which a
+ * strategy may depend. */
 static struct plan *plan_strategy(const struct sweep_job *job, const struct shared_layout *shared,
                                   struct sweep_row *row, GError **error)
 {
@@ -159,7 +160,7 @@ static void run_row(void *data, uint32_t index)
     plan_free(plan);
 }
 
-/* Rows that were left out, because another has the same chunks. */
+/* Fills in the rows that were not run because another has the same chunks. */
 static void copy_rows(const struct sweep_job *job)
 {
     for (uint32_t r = 0; r < job->sweep->row_count; r++) {
@@ -190,13 +191,12 @@ struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *o
     struct shared_layout shared = layout_of(&job, row->layout->layout);
     struct sweep_row again = *row;
     struct plan *plan = plan_row(&job, &shared, &again, NULL);
-
     baselines_close(&shared.baselines);
     non_model_free(non_model);
     return plan;
 }
 
-/* The rows of one budget and chunk size, as `row` says. */
+/* Lists the rows of the budget and the layout in `row`. */
 static void list_ways(struct sweep *sweep, const struct sweep_options *options,
                       struct sweep_row row, uint32_t *count)
 {
@@ -217,7 +217,6 @@ static void list_ways(struct sweep *sweep, const struct sweep_options *options,
 static void list_rows(struct sweep *sweep, const struct sweep_options *options)
 {
     uint32_t count = 0;
-
     sweep->row_count = options->budgets->len * options->layouts->len * ways(options);
     sweep->rows = g_new0(struct sweep_row, sweep->row_count);
     for (uint32_t b = 0; b < options->budgets->len; b++)
@@ -243,7 +242,6 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
                             .digest = digest,
                             .layouts = g_new0(struct shared_layout, sizes),
                             .sweep = sweep};
-
     list_rows(sweep, options);
     workers_run(&(struct workers_job){
         .task = make_layout, .data = &job, .count = sizes, .threads = options->threads});
@@ -285,7 +283,6 @@ static int by_rank(const void *left, const void *right, void *data)
     const struct sweep_row *a = &sweep->rows[l], *b = &sweep->rows[r];
     const struct plan_figures *x = &a->figures, *y = &b->figures;
     int order = compare(a->device_budget, b->device_budget);
-
     if (!order)
         order = b->fits - a->fits;
     if (!order)
@@ -301,7 +298,6 @@ static int by_rank(const void *left, const void *right, void *data)
 GArray *sweep_rank(const struct sweep *sweep)
 {
     GArray *ranked = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)
             g_array_append_val(ranked, r);

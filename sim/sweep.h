@@ -1,5 +1,5 @@
-/* Every combination of layouts, budgets, and ways of training: policies with look-aheads, and
- * strategies. Replayed on all cores. */
+/* Replays every combination of layouts, budgets, and ways of training, on all cores. A way is a
+ * policy with a look-ahead, or a strategy. */
 #ifndef PSTAR_SIM_SWEEP_H
 #define PSTAR_SIM_SWEEP_H
 
@@ -15,12 +15,12 @@ struct sweep_options {
     const GArray *budgets;                          /* uint64_t, bytes of device memory */
     const GArray *look_aheads;                      /* uint32_t, moments */
     const struct pstar_policy_ops *const *policies; /* ends with NULL */
-    const GPtrArray *strategies;                    /* struct strategy; NULL: none */
-    const struct platform *platform; /* for updates that a strategy moves; NULL: not known */
+    const GPtrArray *strategies;                    /* struct strategy; may be NULL */
+    const struct platform *platform; /* for updates that a strategy moves; may be NULL */
     uint64_t host_budget;            /* budget; UINT64_MAX: unlimited */
-    bool phases;                     /* rows have theirs */
+    bool phases;                     /* whether rows have them */
     const struct costs *costs;
-    uint32_t threads; /* 0: as many as there are processors */
+    uint32_t threads; /* 0 for all processors */
 
     /* Called about ten times a second, from the thread that sweeps, with how many of `total`
      * configurations are done; returns false to stop. May be NULL. */
@@ -30,20 +30,20 @@ struct sweep_options {
 
 /* One configuration's row. */
 struct sweep_row {
-    const struct named_layout *layout; /* of the options */
-    uint64_t chunk_bytes;              /* its parameter list's */
-    uint64_t device_budget; /* of the device; the arena is smaller by the trace's library_bytes */
-    const struct pstar_policy_ops *policy; /* NULL: a strategy's row */
-    const struct strategy *strategy;       /* NULL: a policy's row; of the options */
-    uint32_t look_ahead;                   /* a strategy has its own */
-    bool done;                             /* false: the sweep was stopped before it */
+    const struct named_layout *layout;     /* of the options */
+    uint64_t chunk_bytes;                  /* of its parameter list */
+    uint64_t device_budget;                /* the arena is smaller by the trace's library_bytes */
+    const struct pstar_policy_ops *policy; /* NULL in a strategy's row */
+    const struct strategy *strategy;       /* of the options; NULL in a policy's row */
+    uint32_t look_ahead;                   /* a strategy chooses it */
+    bool done;                             /* false if the sweep was stopped before it */
     bool fits;
-    bool failed;                 /* not for want of memory: the policy answered wrongly */
+    bool failed;                 /* the policy gave a wrong answer */
     uint64_t least_device_bytes; /* every operator's chunks and non-model data at once; for a
                                     strategy, with what it keeps beside them; 0: not known */
-    char *reason;                /* why it does not fit, or failed; NULL where it fits */
-    struct plan_figures figures; /* the steady iteration's; all 0 where it does not fit */
-    struct phases *phases;       /* the same iteration's; NULL: not asked for, or it does not fit */
+    char *reason;                /* why it does not fit, or failed; NULL if it fits */
+    struct plan_figures figures; /* of the steady iteration; all 0 if it does not fit */
+    struct phases *phases; /* of the same iteration; NULL if not asked for, or if it does not fit */
 };
 
 struct sweep {
@@ -52,18 +52,18 @@ struct sweep {
                                strategies; each in the order given */
 };
 
-/* Never fails: what does not fit is a row that says so. The rows do not depend on the number of
- * threads. The caller frees the result with sweep_free. */
+/* Never fails: a configuration that does not fit has a row that says so. The rows do not depend on
+ * the number of threads. The caller frees the result with sweep_free. */
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options);
 void sweep_free(struct sweep *sweep);
 
-/* The plan of a row that fits, which the caller frees; `timeline` receives what ran when, and may
- * be NULL. */
+/* Returns the plan of a row that fits; the caller frees it. `timeline`, which may be NULL, receives
+ * what ran when. */
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
                         const struct sweep_row *row, struct timeline *timeline);
 
-/* Indices of the rows that are done, [row_count] at most, budget by budget: what fits first, by
- * bytes over the link, then time, then chunk size. The first of a budget is its best. */
+/* Returns the indices of the rows that are done, budget by budget. Rows that fit come first, by
+ * bytes over the link, then time, then chunk size; the first of a budget is its best. */
 GArray *sweep_rank(const struct sweep *sweep);
 
 #endif

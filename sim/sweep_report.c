@@ -13,7 +13,6 @@ static const char *way(const struct sweep_row *row)
 static void print_heading(uint64_t device_budget, FILE *out)
 {
     g_autofree char *device = size_format(device_budget);
-
     fprintf(out, "\nDevice memory %s\n", device);
     fprintf(out, "  %10s  %-17s %5s %11s %11s %11s %11s %11s %9s %9s\n", "chunk",
             "policy, strategy", "ahead", "H2D", "D2H", "traffic", "peak", "host peak", "stall s",
@@ -36,7 +35,6 @@ static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
     g_autofree char *traffic = size_format(f->h2d_bytes + f->d2h_bytes);
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
-
     fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s %9.4f %9.4f", best ? '*' : ' ', chunk,
             way(row), row->look_ahead, h2d, d2h, traffic, peak, host, f->stall_seconds,
             f->iteration_seconds);
@@ -47,7 +45,6 @@ static void print_refused(const struct sweep_row *row, FILE *out)
 {
     g_autofree char *chunk = size_format(row->chunk_bytes);
     g_autofree char *least = size_format(row->least_device_bytes);
-
     if (row->failed)
         fprintf(out, "  %10s  %-17s %5u failed: %s", chunk, way(row), row->look_ahead, row->reason);
     else if (row->device_budget < row->least_device_bytes)
@@ -63,7 +60,6 @@ void sweep_print(const struct sweep *sweep, FILE *out)
 {
     g_autoptr(GArray) ranked = sweep_rank(sweep);
     const struct sweep_row *before = NULL;
-
     for (guint i = 0; i < ranked->len; i++) {
         const struct sweep_row *row = &sweep->rows[g_array_index(ranked, uint32_t, i)];
         bool first = !before || before->device_budget != row->device_budget;
@@ -86,7 +82,6 @@ static json_t *row_json(const struct sweep_row *row)
                   "strategy", row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
                   (json_int_t)row->device_budget, "look_ahead", (json_int_t)row->look_ahead, "fits",
                   row->fits, "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
-
     if (row->failed)
         json_object_set_new(object, "failed", json_true());
     if (!row->fits) {

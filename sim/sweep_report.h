@@ -6,16 +6,16 @@
 
 #include <stdio.h>
 
-/* The rows that are done, a block a budget, best first and marked. What does not fit comes last,
- * with the least device memory that would. */
+/* Prints the rows that are done in one block per budget, the best first and marked. Rows that do
+ * not fit come last, with the least device memory that would fit. */
 void sweep_print(const struct sweep *sweep, FILE *out);
 
-/* docs/formats.md, "Sweep JSON". `trace_path` is how the trace was named, `costs` what the sweep
- * was replayed with. */
+/* Writes the JSON of docs/formats.md, "Sweep JSON". `trace_path` is how the trace was named,
+ * `costs` what the sweep was replayed with. */
 bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, const char *trace_path,
                       const struct costs *costs, const char *path, GError **error);
 
-/* A header line of the JSON's names, then a line a row that is done. */
+/* Writes a header line with the names of the JSON, then one line for each row that is done. */
 bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error);
 
 #endif

@@ -82,7 +82,7 @@ const struct timeline_span *timeline_numbered(const struct timeline *timeline,
                     : NULL;
 }
 
-/* The name of the first tensor, or buffer, in a chunk, and its list. */
+/* Returns a chunk's number, its list, and the name of its first tensor or buffer. */
 static char *chunk_name(const struct plan *plan, const struct trace *trace, uint32_t chunk)
 {
     const struct layout *layout = plan->layout;
@@ -126,7 +126,7 @@ static bool is_shown(const struct timeline *timeline, uint64_t start_ns, uint64_
     return end_ns > timeline->begin_ns && start_ns < timeline->end_ns;
 }
 
-/* Microseconds from the iteration's begin. */
+/* Returns microseconds from the iteration's begin. */
 static json_t *event(const struct timeline *timeline, const char *name, int row, uint64_t start_ns,
                      uint64_t end_ns)
 {
@@ -193,7 +193,7 @@ static void name_row(json_t *events, int row, const char *name)
                                             "ph", "M", "pid", 0, "tid", row, "args", "name", name));
 }
 
-/* Which iteration it is: under the names that sweeps use. */
+/* Describes the iteration, under the names that sweeps use. */
 static json_t *made_of(const struct plan *plan, const struct costs *costs)
 {
     const struct plan_figures *f = &plan->predicted;

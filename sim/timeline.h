@@ -13,24 +13,25 @@ enum timeline_kind {
     TIMELINE_FETCH,
     TIMELINE_WRITE_BACK,
     TIMELINE_MOVE,
-    TIMELINE_ACTIVATIONS, /* a copy of them, for an operator on the host */
+    TIMELINE_ACTIVATIONS, /* a copy of activations for an operator on the host */
     TIMELINE_JOIN         /* a place in the host's queue */
 };
 
-/* A piece of work in its queue; the place of a span among its queue's is its ticket less 1. */
+/* A piece of work in its queue. Where tickets are numbers, the span of ticket n is the queue's
+ * n-th. */
 struct timeline_span {
     uint8_t kind;    /* enum timeline_kind */
     uint32_t moment; /* at which it was issued */
     uint32_t chunk;  /* or NO_INDEX */
     uint64_t bytes;
-    uint64_t start_ns, end_ns; /* end 0: not complete yet */
+    uint64_t start_ns, end_ns; /* end 0 if not complete yet */
 };
 
-/* The device had nothing to compute. */
+/* A time in which the device had nothing to compute. */
 struct timeline_stall {
-    uint32_t moment; /* whose operator, or move before it, waited */
+    uint32_t moment; /* whose operator, or a move before it, waited */
     uint64_t start_ns, wait_ns;
-    uint8_t queue;  /* enum mover_queue: on which resource ran what it waited for last */
+    uint8_t queue;  /* enum mover_queue: resource of the work that it waited for last */
     uint32_t chunk; /* the chunk of that work, or NO_INDEX */
 };
 
@@ -41,41 +42,41 @@ struct timeline {
     GArray *used_device_bytes;   /* uint64_t, by moment: end of the highest chunk and the extent of
                                non-model data, when its operator last ran */
     uint64_t begin_ns, end_ns;   /* of the iteration that is shown */
-    guint first[MOVER_QUEUES];   /* of its spans, which are all those after it */
-    guint shown[MOVER_QUEUES];   /* spans so far, of it and those before */
+    guint first[MOVER_QUEUES];   /* index of its first span; it has all spans from there on */
+    guint shown[MOVER_QUEUES];   /* number of spans when it ended */
 };
 
 struct timeline *timeline_new(void);
 void timeline_free(struct timeline *timeline);
 
-/* Appends a span to a queue, for the caller to close; NULL where there is no timeline. The result
- * holds until the next span of the queue. */
+/* Appends a span to a queue, for the caller to close. Returns it, or NULL if `timeline` is NULL.
+ * The pointer holds until the next span of the queue. */
 struct timeline_span *timeline_note(struct timeline *timeline, enum mover_queue queue,
                                     const struct timeline_span *span);
-/* `span` may be NULL. */
+/* Gives a span its times; it may be NULL. */
 void timeline_close(struct timeline_span *span, uint64_t start_ns, uint64_t end_ns);
 
-/* Shows the iteration that lasted from `begin_ns` to `end_ns`, the newest: its spans are those that
- * came since the last call. */
+/* Shows the newest iteration, which lasted from `begin_ns` to `end_ns`. Its spans are those since
+ * the last call. */
 void timeline_show(struct timeline *timeline, uint64_t begin_ns, uint64_t end_ns);
 
-/* The span that is complete at `end_ns` in a queue whose tickets are times; NULL: none. */
+/* Returns the span that is complete at `end_ns` in a queue whose tickets are times, or NULL. */
 const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,
                                             uint64_t end_ns);
 
-/* The span of the work with this number, from 1, in a queue whose tickets are numbers. Returns NULL
- * if `timeline` is NULL. */
+/* Returns the span of the work with this number, from 1, in a queue whose tickets are numbers.
+ * Returns NULL if `timeline` is NULL. */
 const struct timeline_span *timeline_numbered(const struct timeline *timeline,
                                               enum mover_queue queue, mover_ticket number);
 
-/* Chrome's trace events (chrome://tracing, Perfetto): a row a queue, and one of stalls, of the
- * iteration shown. `trace` names the tensors; `costs` says what the link can do. */
+/* Writes the iteration shown as Chrome trace events (chrome://tracing, Perfetto): one row per
+ * queue, and one of stalls. `trace` names the tensors; `costs` has the link's rates. */
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,
                     const struct trace *trace, const struct costs *costs, const char *path,
                     GError **error);
 
-/* A table of the iteration's stalls, longest first: moment, seconds, chunk with its first tensor,
- * resource. `rows`: at most so many. */
+/* Prints at most `rows` of the iteration's stalls, longest first: moment, seconds, chunk with its
+ * first tensor, resource. */
 void timeline_print_stalls(const struct timeline *timeline, const struct plan *plan,
                            const struct trace *trace, uint32_t rows, FILE *out);
 

@@ -18,7 +18,6 @@ static void *work(void *data)
 {
     struct workers *workers = data;
     const struct workers_job *job = workers->job;
-
     while (!g_atomic_int_get(&workers->stop)) {
         uint32_t index = (uint32_t)g_atomic_int_add(&workers->next, 1);
         if (index >= job->count)
@@ -39,7 +38,6 @@ static void *work(void *data)
 static void watch(struct workers *workers)
 {
     const struct workers_job *job = workers->job;
-
     g_mutex_lock(&workers->lock);
     while (workers->working) {
         gint64 until = g_get_monotonic_time() + PROGRESS_MICROSECONDS;
@@ -59,7 +57,6 @@ void workers_run(const struct workers_job *job)
     uint32_t threads = MIN(job->threads ? job->threads : g_get_num_processors(), job->count);
     struct workers workers = {.job = job, .working = threads};
     GThread **handles = g_new(GThread *, threads);
-
     g_mutex_init(&workers.lock);
     g_cond_init(&workers.changed);
     for (uint32_t t = 0; t < threads; t++)

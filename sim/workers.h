@@ -9,15 +9,15 @@ struct workers_job {
     void (*task)(void *data, uint32_t index); /* called once for each index in [0, count) */
     void *data;
     uint32_t count;
-    uint32_t threads; /* 0: as many as there are processors */
+    uint32_t threads; /* 0 for all processors */
 
-    /* Called about ten times a second from the calling thread; returns false to stop: no task is
-     * begun any more. May be NULL. */
+    /* Called about ten times a second from the calling thread. Returns false to begin no more
+     * tasks. May be NULL. */
     bool (*progress)(void *data, uint32_t done, uint32_t total);
     void *progress_data;
 };
 
-/* Returns when every task that was begun is done. Tasks are begun in order. */
+/* Begins the tasks in order, and returns when every task that was begun is done. */
 void workers_run(const struct workers_job *job);
 
 #endif

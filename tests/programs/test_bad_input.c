@@ -296,7 +296,6 @@ static void test_bad(gconstpointer data)
     char *before = workshop_listing(workshop);
     struct outcome outcome = workshop_run(workshop, bad->command);
     char *after = workshop_listing(workshop);
-
     g_test_message("%s\nstatus %d: %s", bad->command, outcome.status, outcome.err);
     g_assert_cmpint(outcome.status, ==, bad->status);
     for (size_t i = 0; i < G_N_ELEMENTS(bad->says) && bad->says[i]; i++)

@@ -46,7 +46,6 @@ static json_t *steps_of(const struct workshop *workshop, const char *log)
 {
     json_t *objects = workshop_read_json_lines(workshop, log), *steps = json_array(), *object;
     size_t i;
-
     json_array_foreach (objects, i, object)
         if (json_object_get(object, "step"))
             json_array_append(steps, object);
@@ -81,7 +80,6 @@ static uint32_t count_layers(const json_t *plan, const char *choice)
 {
     const json_t *layers = json_object_get(json_object_get(plan, "choices"), choice);
     uint32_t count = 0;
-
     g_assert_cmpuint(json_array_size(layers), ==, LAYERS);
     for (size_t l = 0; l < LAYERS; l++)
         count += json_is_true(json_array_get(layers, l));
@@ -96,7 +94,6 @@ static json_int_t count(const json_t *plan, const char *name)
 static void assert_listed(const json_t *plan)
 {
     const json_t *list = json_object_get(json_object_get(plan, "certificate"), "alternatives");
-
     g_assert_cmpuint(json_array_size(list), >=, 1);
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *bound = json_object_get(json_array_get(list, i), "lower_bound_ns");
@@ -110,7 +107,6 @@ static void assert_embedding_weighed(const json_t *plan)
     const json_t *list = json_object_get(json_object_get(plan, "certificate"), "alternatives");
     const json_t *own = json_object_get(json_object_get(plan, "choices"), "host_embedding");
     bool other = false;
-
     for (size_t i = 0; i < json_array_size(list); i++)
         other |= !json_equal(own, json_object_get(json_array_get(list, i), "host_embedding"));
     g_assert_true(other);
@@ -152,7 +148,6 @@ static void test_job(gconstpointer data)
     const struct job *job = data;
     struct workshop *workshop = workshop_new();
     json_t *plan = plan_and_run(workshop, job);
-
     /* Both ask for room, whatever operators take: layers that were kept are not any more. */
     if (!strcmp(job->search, "--objective traffic"))
         g_assert_cmpuint(count_layers(plan, "recompute") + count_layers(plan, "offload"), >, 0);
@@ -180,7 +175,6 @@ static void test_masters(void)
     struct workshop *workshop = workshop_new();
     json_t *plan = plan_and_run(workshop, &job);
     const json_t *choices = json_object_get(plan, "choices");
-
     g_assert_true(json_is_true(json_object_get(choices, "backward_twice")));
     json_decref(plan);
     workshop_free(workshop);
@@ -190,7 +184,6 @@ static void test_masters(void)
 static void test_micro_batches(void)
 {
     struct workshop *workshop = workshop_new();
-
     workshop_write(workshop, "model/config.json", model);
     run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 --precision bf16 " PLATFORM
                   " -o made.pstar");
@@ -229,7 +222,6 @@ static void test_micro_batches(void)
 static void test_measured(void)
 {
     struct workshop *workshop = workshop_new();
-
     run(workshop, "pstar-collect -o run.pstar --iterations 1:2 -- pstar-run --model model --data "
                   "text.txt --steps 3 --batch 4");
     struct outcome outcome = workshop_run(workshop, "pstar-plan run.pstar --device-memory 2MiB "

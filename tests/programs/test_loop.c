@@ -200,7 +200,6 @@ static void test_loop(gconstpointer data)
 {
     const struct job *job = data;
     struct workshop *workshop = workshop_new();
-
     /* Everything resident: the reference for the losses, and the trace for the budget. */
     run(workshop, job, "pstar-collect -o run.pstar --iterations 1:2 --", "--log resident.jsonl");
     workshop_must_run(workshop, "pstar-trace check run.pstar");

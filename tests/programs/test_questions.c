@@ -72,7 +72,6 @@ static void test_max_batch(void)
     static const char budgets[] = "--device-memory 2MiB --host-memory 1GiB";
     struct workshop *workshop = workshop_new();
     struct outcome answer = run(workshop, "pstar-plan --max-batch model %s " PLATFORM, budgets);
-
     g_assert_cmpint(answer.status, ==, DONE);
     unsigned batch = (unsigned)number_after(answer.out, "The largest micro-batch that fits: ");
     g_assert_cmpuint(batch, >=, 2);
@@ -102,7 +101,6 @@ static void test_max_model(void)
 {
     static const char budgets[] = "--device-memory 2MiB --host-memory 6MB";
     struct workshop *workshop = workshop_new();
-
     write_model(workshop, "kin-small.json", 2, 64);
     write_model(workshop, "kin-deep.json", 6, 64);
     write_model(workshop, "kin-deeper.json", 12, 64);
@@ -149,7 +147,6 @@ static double seconds_of_row(const char *text, const char *name, uint64_t *devic
     const char *at = strstr(text, name);
     double sizes[2], seconds;
     char unit[2][4];
-
     g_assert_nonnull(at);
     g_assert_cmpint(sscanf(at + strlen(name), "%lf %3s %lf %3s %lf", &sizes[0], unit[0], &sizes[1],
                            unit[1], &seconds),
@@ -164,7 +161,6 @@ static double seconds_of_row(const char *text, const char *name, uint64_t *devic
 static void test_min_memory(void)
 {
     struct workshop *workshop = workshop_new();
-
     synthesise(workshop);
     struct outcome answer =
         run(workshop, "pstar-plan run.pstar --min-memory 50%% --device-memory 60%% " PLATFORM);
@@ -185,7 +181,6 @@ static void test_sensitivity(void)
 {
     struct workshop *workshop = workshop_new();
     g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
-
     if (!gnuplot) {
         g_test_skip("no gnuplot here");
         workshop_free(workshop);
@@ -233,7 +228,6 @@ static void test_usage(void)
         "pstar-plan run.pstar --verify plan.json --explain plan.json",
     };
     struct workshop *workshop = workshop_new();
-
     synthesise(workshop);
     for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
         expect(workshop_run(workshop, commands[i]), USAGE, "pstar-plan: ");

@@ -29,7 +29,6 @@ static double best_strategy(const struct workshop *workshop)
     double best = INFINITY;
     size_t i;
     json_t *row;
-
     workshop_must_run(workshop, "pstar-sim run.pstar " BUDGET " --strategy all --json sim.json");
     json_t *sim = workshop_read_json(workshop, "sim.json");
     json_array_foreach (json_object_get(sim, "results"), i, row)
@@ -43,7 +42,6 @@ static double best_strategy(const struct workshop *workshop)
 static void check_plan(const struct workshop *workshop)
 {
     double best = best_strategy(workshop);
-
     workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
     json_t *plan = workshop_read_json(workshop, "plan.json");
     json_t *time = json_object_get(json_object_get(plan, "certificate"), "time");
@@ -58,7 +56,6 @@ static void test_time_limit(void)
     struct workshop *workshop = set_up();
     struct outcome outcome = workshop_run(workshop, "pstar-plan run.pstar " BUDGET
                                                     " --time-limit 0.001 -o plan.json");
-
     g_assert_cmpint(outcome.status, ==, 0);
     g_assert_nonnull(strstr(outcome.out, "stopped early"));
     outcome_clear(&outcome);
@@ -71,7 +68,6 @@ static bool blocks_interrupts(GPid pid)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);
     g_autofree char *status = NULL;
-
     if (!g_file_get_contents(path, &status, NULL, NULL))
         return false;
     const char *blocked = strstr(status, "SigBlk:");
@@ -95,7 +91,6 @@ static void test_interrupt(void)
     GError *error = NULL;
     GPid pid;
     int status, from_out;
-
     g_spawn_async_with_pipes(workshop->folder, command, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL,
                              &pid, NULL, &from_out, NULL, &error);
     g_assert_no_error(error);

@@ -37,7 +37,6 @@ static uint32_t pick(GRand *random, uint32_t least, uint32_t most)
 static void draw_model(struct draw *d, GRand *random)
 {
     uint32_t heads = pick(random, 1, 4);
-
     d->config = (struct model_config){.name = "drawn",
                                       .layers = pick(random, 1, 4),
                                       .heads = heads,
@@ -87,7 +86,6 @@ static uint32_t policy_count(void)
 static void draw_placement(struct draw *d, const struct trace *trace, GRand *random)
 {
     static const char *const links[] = {NULL, "h2d=2GB/s,d2h=1GB/s", "h2d=500MB/s,d2h=500MB/s"};
-
     d->chunk_bytes = LAYOUT_ALIGNMENT * (uint64_t)pick(random, 1, 400);
     d->policy = policy_all[pick(random, 0, policy_count() - 1)];
     d->look_ahead = pick(random, 0, 1) ? pick(random, 1, 12) : 0;
@@ -127,7 +125,6 @@ static char *job_options(const struct draw *d)
 static char *placement_options(const struct draw *d)
 {
     g_autoptr(GString) text = g_string_new(NULL);
-
     if (d->planned)
         g_string_append(text, "--plan plan.json");
     else
@@ -151,7 +148,6 @@ static struct trace *collect(const struct workshop *workshop, const struct draw 
         g_strdup_printf("pstar-collect -o run.pstar --iterations 1:2 -- pstar-run %s", job);
     g_autofree char *path = workshop_path(workshop, "run.pstar");
     g_autoptr(GError) error = NULL;
-
     workshop_must_run(workshop, command);
     struct trace *trace = trace_read(path, &error);
     g_assert_no_error(error);
@@ -167,7 +163,6 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
 {
     struct layout_spec spec = {.order = NULL};
     uint64_t needed;
-
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = d->chunk_bytes;
     struct candidate *candidate =
@@ -235,7 +230,6 @@ static void check_log(const struct workshop *workshop, const struct replay_figur
     json_t *lines = workshop_read_json_lines(workshop, "log.jsonl"), *line;
     size_t index;
     int steps = 0;
-
     json_array_foreach (lines, index, line)
         if (json_object_get(line, "step"))
             check_step(line, steps++ ? &simulated->steady : &simulated->first, draw);
@@ -255,7 +249,6 @@ static void compare(const struct workshop *workshop, const struct draw *d, const
     struct accesses *accesses = accesses_new(job->trace, plan->layout, non_model->extent);
     struct replay_view view = {job->trace, accesses, job->costs};
     struct replay_figures simulated = replay(plan, &view);
-
     g_test_message("%s", text);
     workshop_must_run(workshop, command);
     check_log(workshop, &simulated, text);
@@ -267,7 +260,6 @@ static struct trace *make_trace(const struct workshop *workshop, const struct dr
 {
     g_autoptr(GError) error = NULL;
     g_autofree char *path = workshop_path(workshop, "model/config.json");
-
     model_config_write(&d->config, path, &error);
     g_assert_no_error(error);
     /* The name is the reader's own. */
@@ -284,7 +276,6 @@ static bool try_draw(const struct workshop *workshop, int number, GRand *random)
 {
     struct draw d = {.planned = number % PLANNED_EVERY == 0,
                      .collected = number % COLLECTED_EVERY == 1};
-
     draw_model(&d, random);
     d.every = model_every_tensor(&d.config);
     draw_job(&d, random);
@@ -316,7 +307,6 @@ static void test_simulator_equals_engine(void)
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct workshop *workshop = workshop_new();
     int refused = 0;
-
     for (int number = 0; number < DRAWS; number++)
         while (!try_draw(workshop, number, random)) {
             refused++;

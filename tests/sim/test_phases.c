@@ -54,7 +54,6 @@ static void test_by_hand(void)
     const struct trace trace = {.operator_count = 3, .operators = operators};
     struct timeline *timeline = by_hand();
     struct phases phases = phases_of(timeline, &trace);
-
     assert_phase(&phases.of[TRACE_FORWARD], 2, 2, 0, 0, 0, 300);
     assert_phase(&phases.of[TRACE_BACKWARD], 6, 3, 0, 0, 80, 400);
     assert_phase(&phases.of[TRACE_UPDATE_PHASE], 6, 0, 4, 80, 0, 200);
@@ -69,7 +68,6 @@ static void test_parts(void)
     const struct trace trace = {.operator_count = 3, .operators = operators};
     struct timeline *timeline = by_hand();
     struct phases phases = phases_of(timeline, &trace);
-
     assert_phase(&phases.of[TRACE_FORWARD], 8, 2, 4, 80, 0, 300);
     assert_phase(&phases.of[TRACE_BACKWARD], 6, 3, 0, 0, 80, 400);
     assert_phase(&phases.of[TRACE_UPDATE_PHASE], 0, 0, 0, 0, 0, 0);
@@ -94,7 +92,6 @@ static void assert_adds_up(const struct phases *phases, const struct plan_figure
 static void test_add_up(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < 20; i++) {
         struct trace *trace = random_iteration(random);
         g_autoptr(GPtrArray) layouts = layout_list_parse("4KiB", NULL, trace, NULL);

@@ -21,7 +21,6 @@ static void set_up(struct fixture *f, GRand *random)
 {
     static const char *const links[] = {NULL, "h2d=1MB/s,d2h=2MB/s", "h2d=1GB/s", "d2h=300MB/s"};
     uint64_t chunk_bytes = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);
-
     f->trace = random_iteration(random);
     f->layout = layout_pack_uniform(f->trace, chunk_bytes, NULL);
     f->non_model = non_model_place(f->trace);
@@ -56,7 +55,6 @@ static struct plan *random_plan(const struct fixture *f, GRand *random)
         .host_budget = g_rand_boolean(random) ? UINT64_MAX : all / 2,
         .policy = policy_all[g_rand_int_range(random, 0, policy_count())],
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
-
     return dry_run_accesses(f->trace, f->layout, NULL, f->accesses, &options, NULL);
 }
 
@@ -74,7 +72,6 @@ static void check_times(const struct fixture *f, const struct plan_figures *figu
                               costs_ns(&f->costs->d2h, figures->d2h_bytes));
     double rounding = (double)(figures->h2d_copies + figures->d2h_copies + 100);
     double ns = figures->iteration_seconds * 1e9;
-
     g_assert_cmpfloat(figures->stall_seconds, >=, 0);
     g_assert_cmpfloat(figures->stall_seconds, <=, figures->iteration_seconds + 1e-12);
     /* A queue cannot do more work in an iteration than an iteration takes. */
@@ -87,7 +84,6 @@ static void test_random_plans(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int fitting = 0;
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
@@ -127,7 +123,6 @@ static uint32_t check_repetition(const struct fixture *f, const struct plan *pla
                                                 clock);
     struct plan_figures known = {0};
     uint32_t moments = 0;
-
     residency_load(residency);
     if (awaits)
         sim_clock_await_copies(clock);
@@ -157,7 +152,6 @@ static void test_laps_that_repeat(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     uint32_t repeated = 0;
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
@@ -175,7 +169,6 @@ static void test_laps_that_repeat(void)
 static void test_everything_resident(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
         set_up(&f, random);

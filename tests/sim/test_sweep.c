@@ -62,7 +62,6 @@ static char *as_csv(const struct sweep *sweep)
 static void test_any_number_of_threads(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-
     for (int i = 0; i < 6; i++) {
         struct fixture f;
         set_up(&f, random, "30%,60%,100%");
@@ -88,7 +87,6 @@ static void test_sizes_with_the_same_chunks(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     uint32_t alike = 0;
-
     for (int i = 0; i < 6; i++) {
         struct fixture f;
         set_up(&f, random, "1%,40%,100%");
@@ -125,7 +123,6 @@ static void test_what_does_not_fit(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct fixture f;
-
     set_up(&f, random, "256B,1GB");
     struct sweep *sweep = sweep_run(f.trace, &f.options);
     for (uint32_t r = 0; r < sweep->row_count; r++) {
@@ -178,7 +175,6 @@ static void test_interruption(void)
 {
     gint begun = 0;
     uint32_t calls = 0;
-
     workers_run(&(struct workers_job){.task = slow_task,
                                       .data = &begun,
                                       .count = 1000,
@@ -195,7 +191,6 @@ static void test_json(void)
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     g_autofree char *path = g_build_filename(g_get_tmp_dir(), "pstar-sweep-XXXXXX", NULL);
     struct fixture f;
-
     set_up(&f, random, "256B,100%");
     struct sweep *sweep = sweep_run(f.trace, &f.options);
     g_close(g_mkstemp(path), NULL);
@@ -237,7 +232,6 @@ static void test_sizes(void)
                                       "18446744073709551615"};
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct trace *trace = random_iteration(random);
-
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         g_autoptr(GError) error = NULL;
         g_assert_null(sizes_parse_chunks(bad[i], trace, &error));
