@@ -29,7 +29,7 @@ struct plan_arguments {
 
 /* ---- what the arguments name ---- */
 
-struct plan_inputs {
+struct search_inputs {
     struct trace *trace; /* NULL: none is named; so of the next two */
     struct platform *platform;
     GPtrArray *layouts;
@@ -49,7 +49,7 @@ static struct plan_paths paths_of(const struct plan_arguments *a, const char *pl
 }
 
 /* A question takes the budgets that are not given from the platform. */
-static bool read_budgets(const struct plan_arguments *a, struct plan_inputs *in, GError **error)
+static bool read_budgets(const struct plan_arguments *a, struct search_inputs *in, GError **error)
 {
     bool whole = in->platform && question_count(&a->question);
     in->device_budget = whole ? in->platform->device_capacity : 0;
@@ -60,7 +60,7 @@ static bool read_budgets(const struct plan_arguments *a, struct plan_inputs *in,
                       : size_parse(a->device_memory, &in->device_budget, error));
 }
 
-static bool read_inputs(const struct plan_arguments *a, struct plan_inputs *in, GError **error)
+static bool read_inputs(const struct plan_arguments *a, struct search_inputs *in, GError **error)
 {
     const struct plan_paths paths = paths_of(a, NULL);
     return objective_parse(a->objective ? a->objective : "time", &in->objective, error) &&
@@ -73,7 +73,7 @@ static bool read_inputs(const struct plan_arguments *a, struct plan_inputs *in, 
             (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)));
 }
 
-static void inputs_clear(struct plan_inputs *in)
+static void inputs_clear(struct search_inputs *in)
 {
     trace_free(in->trace);
     costs_free(in->costs);
@@ -83,7 +83,7 @@ static void inputs_clear(struct plan_inputs *in)
 
 /* ---- what is asked ---- */
 
-static bool answer(const struct plan_arguments *a, const struct plan_inputs *in,
+static bool answer(const struct plan_arguments *a, const struct search_inputs *in,
                    const struct search_options *options, GError **error)
 {
     const struct question question = {.asked = &a->question,
@@ -96,7 +96,7 @@ static bool answer(const struct plan_arguments *a, const struct plan_inputs *in,
     return ok || (stopped && failure_mark(error, FAILURE_RUNNING));
 }
 
-static bool plan(const struct plan_arguments *a, const struct plan_inputs *in,
+static bool plan(const struct plan_arguments *a, const struct search_inputs *in,
                  const struct search_options *options, GError **error)
 {
     const struct plan_paths paths = paths_of(a, a->output);
@@ -114,7 +114,7 @@ static bool plan(const struct plan_arguments *a, const struct plan_inputs *in,
 /* Makes a plan or, if a question is asked, answers it. */
 static bool make(const struct plan_arguments *a, GError **error)
 {
-    struct plan_inputs in = {0};
+    struct search_inputs in = {0};
     bool ok = read_inputs(a, &in, error);
     if (ok && ((a->output && !output_file_has_place(a->output, error)) ||
                (a->timeline && !output_file_has_place(a->timeline, error))))

@@ -127,7 +127,7 @@ static void flight_next_lap(struct flight *flight)
 
 /* ---- the queues ---- */
 
-struct queues {
+struct sim_queues {
     struct timeline *timeline;      /* NULL: none */
     uint64_t free_ns[MOVER_QUEUES]; /* when the queue's last work is complete */
     uint64_t work_ns[MOVER_QUEUES]; /* in this lap */
@@ -137,7 +137,7 @@ struct queues {
 
 static void *open_queues(const struct sim_job *job)
 {
-    struct queues *queues = g_new0(struct queues, 1);
+    struct sim_queues *queues = g_new0(struct sim_queues, 1);
     queues->timeline = job->timeline;
     flight_init(&queues->flight);
     return queues;
@@ -145,7 +145,7 @@ static void *open_queues(const struct sim_job *job)
 
 static void close_queues(void *self)
 {
-    struct queues *queues = self;
+    struct sim_queues *queues = self;
     flight_clear(&queues->flight);
     g_free(queues);
 }
@@ -158,7 +158,7 @@ static uint64_t latest(const struct mover_after *after)
     return ns;
 }
 
-static uint64_t enqueue(struct queues *queues, enum mover_queue queue, uint64_t ready_ns,
+static uint64_t enqueue(struct sim_queues *queues, enum mover_queue queue, uint64_t ready_ns,
                         uint64_t duration_ns)
 {
     queues->free_ns[queue] = MAX(queues->free_ns[queue], ready_ns) + duration_ns;
@@ -167,7 +167,7 @@ static uint64_t enqueue(struct queues *queues, enum mover_queue queue, uint64_t 
 }
 
 /* Work beside the device's is bound to its moment, and starts after the device's work before. */
-static uint64_t issue(struct queues *queues, enum mover_queue queue, uint64_t duration_ns,
+static uint64_t issue(struct sim_queues *queues, enum mover_queue queue, uint64_t duration_ns,
                       const struct mover_after *after)
 {
     uint64_t ready_ns = MAX(latest(after), queues->free_ns[MOVER_COMPUTE]);
@@ -190,7 +190,7 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
 
 static mover_ticket run_on_host(void *self, uint64_t duration_ns, const struct mover_after *after)
 {
-    struct queues *queues = self;
+    struct sim_queues *queues = self;
     uint64_t end_ns = issue(queues, MOVER_HOST, duration_ns, after);
     queues->last_end_ns = MAX(queues->last_end_ns, end_ns);
     return end_ns;
@@ -208,7 +208,7 @@ static enum mover_queue last_queue(const struct mover_after *after)
 static struct timing_wait compute(void *self, const struct timing_work *work,
                                   const struct mover_after *after)
 {
-    struct queues *queues = self;
+    struct sim_queues *queues = self;
     uint64_t before_ns = queues->free_ns[MOVER_COMPUTE];
     uint64_t end_ns = enqueue(queues, MOVER_COMPUTE, latest(after), work->duration_ns);
     struct timing_wait wait = {
@@ -225,7 +225,7 @@ static struct timing_wait compute(void *self, const struct timing_work *work,
 
 static struct timing_lap lap(void *self)
 {
-    struct queues *queues = self;
+    struct sim_queues *queues = self;
     struct timing_lap lap = {.end_ns = queues->last_end_ns};
     flight_next_lap(&queues->flight);
     for (int q = 0; q < MOVER_QUEUES; q++) {
@@ -237,7 +237,7 @@ static struct timing_lap lap(void *self)
 
 static uint64_t await_all(void *self)
 {
-    struct queues *queues = self;
+    struct sim_queues *queues = self;
     uint64_t *compute_ns = &queues->free_ns[MOVER_COMPUTE];
     for (int q = 0; q < MOVER_QUEUES; q++)
         *compute_ns = MAX(*compute_ns, queues->free_ns[q]);
@@ -246,7 +246,7 @@ static uint64_t await_all(void *self)
 
 static bool follows(void *self, uint64_t stall_ns, struct timing_mark *then)
 {
-    struct queues *queues = self;
+    struct sim_queues *queues = self;
     const struct flight_mark *mark = flight_mark(&queues->flight, queues->free_ns[MOVER_COMPUTE],
                                                  stall_ns);
     if (mark)
