@@ -135,7 +135,8 @@ static bool parse_budget(const char *text, const struct trace *trace, uint64_t *
         return size_parse(text, bytes, error);
     double percent;
     if (!parse_percentage(text, &percent)) {
-        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' is not a percentage, such as 30%%", text);
+        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
+                    "'%s' is not a percentage, such as 30%%", text);
         return false;
     }
     if (*peak == UINT64_MAX) {
@@ -183,8 +184,8 @@ GArray *sizes_parse_counts(const char *text, GError **error)
     for (char **item = items; *item; item++) {
         guint64 value;
         if (!g_ascii_string_to_unsigned(*item, 10, 0, COUNT_MOST, &value, NULL)) {
-            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID, "'%s' must be an integer in [0, %d]",
-                        *item, COUNT_MOST);
+            g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
+                        "'%s' must be an integer in [0, %d]", *item, COUNT_MOST);
             g_array_unref(counts);
             return NULL;
         }
