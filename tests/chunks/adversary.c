@@ -20,7 +20,7 @@ struct work {
     struct operand *operands; /* [accesses of the moment] */
 };
 
-/* What a grain of memory holds: a chunk's version, or somebody's garbage. */
+/* What a grain of memory holds: a chunk's version, or garbage. */
 struct stamp {
     uint32_t chunk;
     uint32_t version;
@@ -107,7 +107,7 @@ static bool makes_activations(const struct trace_operator *op)
     return op->place == TRACE_ON_DEVICE || op->h2d_bytes;
 }
 
-/* What an operator on the host receives nobody has written over since its maker. */
+/* Checks that nothing has overwritten what an operator on the host receives. */
 static void check_received(struct adversary *a, const struct work *work)
 {
     const uint64_t *non_model = a->accesses->non_model;
@@ -162,7 +162,7 @@ static bool runnable(const struct adversary *a, const struct work *work)
     return true;
 }
 
-/* One piece of work of a random queue; false: none can run. */
+/* Runs one piece of work of a random queue. Returns false if none can run. */
 static bool execute_some(struct adversary *a)
 {
     int start = g_rand_int_range(a->random, 0, MOVER_QUEUES);
@@ -260,7 +260,7 @@ static void count_peaks(struct adversary *a, uint32_t moment)
                                     live + a->trace->non_model_bytes[moment]);
 }
 
-/* The last action before the operator is a wait: nothing so far may still be on its way. */
+/* The last action before the operator is a wait, so no copy so far may still be under way. */
 static void check_wait(const struct adversary *a, uint32_t moment, const struct mover_after *after)
 {
     uint32_t end = a->plan->first_action[moment + 1];

@@ -14,10 +14,10 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
                                 const struct trace *trace, GRand *random);
 void adversary_free(struct adversary *adversary);
 
-/* The counters of what was asked of it since the last call. */
+/* Returns the counts of the work that was requested since the last call. */
 struct plan_figures adversary_take_figures(struct adversary *adversary);
 
-/* Runs all that is queued. Returns how many pieces of memory were found wrong so far. */
+/* Runs all queued work. Returns how many pieces of memory were found wrong so far. */
 uint32_t adversary_finish(struct adversary *adversary);
 
 #endif

@@ -1,4 +1,5 @@
-/* Random traces of a training-like iteration, for properties that must hold of any. */
+/* Random traces like those of a training iteration, for properties that must hold for every trace.
+ */
 #ifndef PSTAR_TESTS_RANDOM_ITERATION_H
 #define PSTAR_TESTS_RANDOM_ITERATION_H
 
@@ -6,13 +7,14 @@
 #include "traces/trace.h"
 
 /* Forward over tensors, backward, update; with overwritten gradients, host operators, buffers, tied
- * and oversized tensors, as `random` will have it. Passes trace_check. */
+ * and oversized tensors, drawn from `random`. The trace passes trace_check. */
 struct trace *random_iteration(GRand *random);
 
 /* Any of policy_all. */
 const struct pstar_policy_ops *random_policy(GRand *random);
 
-/* A seed for a property test: PSTAR_SEED of the environment, or the time's; printed. */
+/* Returns the seed for a property test, from the environment variable PSTAR_SEED or from the time,
+ * and prints it. */
 guint32 random_seed(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* The dry run beside a plain one: the same rules, with every search from end to end. */
+/* Compares decide() with a plain version that follows the same rules, with every search from end to
+ * end. */
 #include "chunks/decide.h"
 #include "tests/chunks/random_iteration.h"
 
@@ -135,7 +136,7 @@ static void serve(struct plain *p, bool on_host)
     }
 }
 
-/* A chunk that an earlier moment of the window, this one included, accesses too was seen there. */
+/* Whether an earlier moment of the window, the current one included, accesses the chunk too. */
 static bool is_seen(const struct plain *p, uint32_t chunk, uint32_t ahead)
 {
     for (uint32_t before = 0; before < ahead; before++)
@@ -256,12 +257,12 @@ struct job {
     struct non_model *non_model;
     struct layout *layout;
     struct accesses *accesses;
-    struct homes *homes; /* NULL: the host is too small */
+    struct homes *homes; /* NULL if the host is too small */
     struct plan_inputs inputs;
     struct decide_options options;
 };
 
-/* A random one; room from just enough to nearly all. */
+/* Draws a job whose device memory is between just enough and nearly all. */
 static void job_draw(struct job *job, GRand *random)
 {
     *job = (struct job){.trace = random_iteration(random)};

@@ -1,4 +1,4 @@
-/* The public instances of MiniMalloc, all within their capacity. */
+/* Packs the public instances of MiniMalloc, all within their capacity. */
 #include "chunks/non_model.h"
 #include "chunks/packing.h"
 
@@ -52,8 +52,9 @@ static void test_instance(gconstpointer name)
            (double)(g_get_monotonic_time() - before) / 1e6);
 }
 
-/* As buffers of an iteration: with the few placements that are tried there, the peak is below what
- * the longest-lived first leave, which is 1.37 times the greatest load at least. */
+/* The instances as buffers of an iteration. With the few placements that are tried there, the peak
+ * is below that of placing the longest-lived first, which is at least 1.37 times the greatest load.
+ */
 static void test_non_model(gconstpointer name)
 {
     g_autoptr(GArray) array = read_named(name);

@@ -86,7 +86,8 @@ static uint64_t *place_slowly(const struct trace *trace)
     return offset;
 }
 
-/* The rule holds where its peak is the least possible; elsewhere something better may be found. */
+/* If the rule's peak is the least possible, the rule's offsets are kept. Otherwise the search may
+ * find better ones. */
 static void check_rule(const struct trace *trace, const struct non_model *placed)
 {
     size_t bytes = trace->buffer_count * sizeof(uint64_t);
@@ -100,8 +101,8 @@ static void check_rule(const struct trace *trace, const struct non_model *placed
     g_assert_cmpuint(placed->peak_bytes, <=, peak);
 }
 
-/* So many that they are not placed in one block: some live long, most briefly, as in a step of many
- * micro-batches. Buffers of a few sizes, so that gaps are filled exactly, too. */
+/* Buffers for more than one block. Some live long and most briefly, as in a step of many
+ * micro-batches. They have a few sizes, so that holes are filled exactly, too. */
 static void test_many(void)
 {
     enum { MOMENTS = 900, BUFFERS = 1500, ROUNDS = 12 };
@@ -132,7 +133,8 @@ static void test_many(void)
     }
 }
 
-/* Lives that nest, as forward and backward make them: the extent is the live sum everywhere. */
+/* If lifetimes nest, as those of forward and backward do, the extent equals the live sum at every
+ * moment. */
 static void test_stack(void)
 {
     enum { LAYERS = 5 };

@@ -24,8 +24,8 @@ static uint32_t random_items(GRand *random, struct packing_item *items, uint32_t
     return count;
 }
 
-/* A load of 6 that needs room of 7, which is rare among few items; forwards or backwards, scaled,
- * and sometimes with one more. */
+/* Items with a load of 6 that need 7, which is rare among few items. They are reversed and scaled
+ * at random, and sometimes there is one more. */
 static uint32_t tight_items(GRand *random, struct packing_item *items)
 {
     static const struct packing_item tight[] = {{0, 1, 3}, {0, 2, 3}, {1, 3, 2}, {1, 4, 1},
@@ -118,7 +118,7 @@ static void test_brute_force(void)
     g_rand_free(random);
 }
 
-/* Rectangles cut from one, so that all of its room is needed. */
+/* Rectangles cut from one rectangle, so that all of its area is needed. */
 static uint32_t cut(GRand *random, struct packing_item *items, uint32_t most, uint64_t side)
 {
     uint32_t count = 1;

@@ -76,7 +76,7 @@ static void test_every_step(void)
     g_rand_free(random);
 }
 
-/* Everything fits: nothing moves, and the arena is what it holds. */
+/* If everything fits, nothing moves, and the arena is as large as what it holds. */
 static void test_resident(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -104,8 +104,8 @@ static void test_resident(void)
     g_rand_free(random);
 }
 
-/* The message names memory, moment and bytes; what it says would fit does, and a byte less does
- * not. */
+/* The message names the memory, the moment and the bytes. The budget that it says would fit does
+ * fit, and one byte less does not. */
 static void test_does_not_fit(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -133,7 +133,8 @@ static void test_does_not_fit(void)
     g_rand_free(random);
 }
 
-/* A host too small for everything: some chunks live on the device, and the pool stays in bounds. */
+/* If the host is too small for everything, some chunks live on the device, and the host pool stays
+ * within its budget. */
 static void test_host_budget(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -157,7 +158,7 @@ static void test_host_budget(void)
     g_rand_free(random);
 }
 
-/* The same question has the same answer, to the address. */
+/* The same inputs give the same plan, addresses included. */
 static void test_deterministic(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());

@@ -1,5 +1,5 @@
-/* Addresses: the arena's bookkeeping beside the obvious one, and what giving addresses adds to what
- * was decided. That plans are sound and what they predict is counted is tests/sim/test_replay.c. */
+/* Compares the arena with an obvious one, and checks what placing adds to the decisions.
+ * tests/sim/test_replay.c checks that plans are sound and predict what is counted. */
 #include "chunks/arena.h"
 #include "chunks/pipeline.h"
 #include "chunks/place.h"
@@ -174,7 +174,7 @@ static struct extra place_one(enum place_effort effort, GRand *random)
     return extra;
 }
 
-/* As a share of those that were decided. */
+/* Returns the returned bytes as a share of the decided bytes. */
 static double copies_for_returning(enum place_effort effort, GRand *random)
 {
     struct extra sum = {0};
@@ -187,7 +187,7 @@ static double copies_for_returning(enum place_effort effort, GRand *random)
     return (double)sum.returned / (double)sum.decided;
 }
 
-/* Chunks that cannot come home within the device cost copies that nobody decided. */
+/* Chunks that cannot return to their start within the device cost copies that were not decided. */
 static void test_few_return_through_the_host(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());

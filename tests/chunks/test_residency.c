@@ -1,5 +1,5 @@
-/* Random traces, layouts, policies, budgets and timings: every operator finds the right bytes, and
- * what moves is what the plan says, every iteration. */
+/* Under random traces, layouts, policies, budgets and timings, every operator finds the right
+ * bytes, and every iteration moves what the plan says. */
 #include "chunks/pipeline.h"
 #include "tests/chunks/adversary.h"
 #include "tests/chunks/check_figures.h"
@@ -131,7 +131,7 @@ static void test_trials(void)
 
 /* ---- who waits for the host ---- */
 
-/* A mover that only looks at what work waits for. */
+/* A mover that only looks at what its work waits for. */
 struct onlooker {
     const struct trace *trace;
     mover_ticket last;
@@ -209,7 +209,7 @@ static bool has_waits(const struct plan *plan)
     return false;
 }
 
-/* Updates on the host may be late: only fetches of what they wrote wait for them. */
+/* Updates on the host may be late. Only fetches of what they wrote wait for them. */
 static void test_late_updates(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());

@@ -2,7 +2,7 @@
 #include "chunks/slots.h"
 #include "tests/chunks/random_iteration.h"
 
-/* A layout of nothing but sizes. */
+/* A layout that has only sizes. */
 static struct layout *layout_of(const uint64_t *bytes, uint32_t count)
 {
     struct layout *layout = g_new0(struct layout, 1);
@@ -45,7 +45,7 @@ static uint64_t jitter(GRand *random, uint64_t bytes)
     return bytes + (uint64_t)g_rand_int_range(random, 0, 3) * (bytes / 2000);
 }
 
-/* Never less than the chunk, and little more: of large and small ones each. */
+/* A slot is never smaller than its chunk, and little is wasted, for large and for small chunks. */
 static void test_waste(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -72,7 +72,7 @@ static void test_waste(void)
     }
 }
 
-/* Tensors of few sizes, as a transformer has them, nearly. */
+/* Tensors of a few approximate sizes, as in a transformer. */
 static struct trace *regular_iteration(GRand *random)
 {
     struct trace *trace = random_iteration(random);
@@ -105,8 +105,9 @@ static struct plan *make_plan(const struct trace *trace, const struct layout *la
     return plan;
 }
 
-/* Plans between the least budget and one for everything are plans, and use slots somewhere; the
- * least needs no more than before, and what holds everything wastes nothing. */
+/* Plans between the least budget and one for everything are sound, and some use rounded slots. The
+ * least budget needs no more than without them, and a device that holds everything wastes nothing.
+ */
 static void test_plans(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());

@@ -1,5 +1,5 @@
-/* A cache of chunks of one size, one byte each, driven as chunks/decide.c drives a policy: each
- * request is a moment of its own. */
+/* A cache of chunks of one byte each. It drives a policy as chunks/decide.c does, and each request
+ * is a moment. */
 #ifndef PSTAR_TESTS_POLICIES_CACHE_H
 #define PSTAR_TESTS_POLICIES_CACHE_H
 
@@ -25,9 +25,10 @@ void cache_open(struct cache *cache, const struct pstar_policy_ops *policy,
                 const struct requests *requests, uint64_t room);
 void cache_close(struct cache *cache);
 
-/* The policy's answer, checked: resident and not pinned, NO_INDEX only where none is. */
+/* Returns the policy's victim, and checks that it is resident and not pinned, or NO_INDEX if there
+ * is no such chunk. */
 uint32_t cache_victim(struct cache *cache);
-/* The chunk leaves, because the policy said so or not. */
+/* Removes the chunk, whether the policy chose it or not. */
 void cache_remove(struct cache *cache, uint32_t chunk);
 /* Serves the next request and moves on; returns whether it missed. */
 bool cache_request(struct cache *cache, const struct requests *requests);

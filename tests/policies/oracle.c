@@ -48,7 +48,7 @@ static double by_patrickstar(const struct oracle *oracle, uint32_t chunk)
     return oracle->time < oracle->requests->count ? chunk : by_next_use(oracle, chunk);
 }
 
-/* Those that should have left come first. */
+/* Chunks that should have left come first. */
 static double by_plan(const struct oracle *oracle, uint32_t chunk)
 {
     bool stays = !oracle->stays || oracle->last[chunk] < oracle->requests->count ||

@@ -1,5 +1,5 @@
-/* The policies again, slow and obvious: arrays searched from end to end, chunks of one size,
- * nothing pinned. Written from the papers' rules, sharing nothing with policies/. */
+/* Slow and obvious versions of the policies, which search arrays from end to end. Chunks have one
+ * size, and none is pinned. They follow the papers' rules and share nothing with policies/. */
 #ifndef PSTAR_TESTS_POLICIES_ORACLE_H
 #define PSTAR_TESTS_POLICIES_ORACLE_H
 
@@ -33,13 +33,13 @@ void oracle_close(struct oracle *oracle);
 /* Serves the next request and moves on, round and round; returns whether it missed. */
 bool oracle_request(struct oracle *oracle);
 
-/* The chunk's place in a list; NO_INDEX. */
+/* Returns the chunk's place in a list, or NO_INDEX. */
 uint32_t oracle_find(const GArray *list, uint32_t chunk);
-/* Takes out what is at a place and returns it. */
+/* Removes the item at a place and returns it. */
 uint32_t oracle_take(GArray *list, uint32_t place);
 
-/* Whether the chunk of each request should stay until its next one, in the steady iteration of
- * opt-dirty: [requests], to be freed. */
+/* Returns, for each of [requests], whether its chunk should stay until its next request in
+ * opt-dirty's steady iteration. The caller frees the array. */
 uint8_t *oracle_plan_stays(const struct requests *requests, uint32_t room);
 
 bool oracle_sieve(struct oracle *oracle);

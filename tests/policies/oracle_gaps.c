@@ -1,5 +1,5 @@
-/* opt-dirty as its comment says it: every search from end to end, every stretch moment by moment.
- */
+/* opt-dirty as its comment describes it, with every search from end to end and every interval
+ * moment by moment. */
 #include "tests/policies/oracle.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@ struct gaps {
     const struct requests *requests;
     uint32_t room, count; /* gap i follows request i */
     uint32_t *epoch;      /* [count] the writing request that it follows; NO_INDEX */
-    uint8_t *copies;      /* [count] that staying saves: 2 where a write-back is counted to it */
-    uint8_t *stays;       /* [count] */
+    uint8_t *copies; /* [count] copies that staying saves; 2 if a write-back is assigned to it */
+    uint8_t *stays;  /* [count] */
 };
 
 static uint32_t span(const struct gaps *gaps, uint32_t gap)
@@ -41,7 +41,8 @@ static uint8_t copies_of(const struct gaps *gaps, uint32_t gap)
     return 2;
 }
 
-/* Who leaves while time runs twice round, a chunk's distance divided by its copies (`weigh`). */
+/* Finds the chunks that leave while time goes round twice. With `weigh`, a chunk's distance is
+ * divided by its copies. */
 static void sweep(const struct gaps *gaps, bool weigh, uint8_t *leaves)
 {
     g_autofree uint32_t *until = g_new0(uint32_t, gaps->count); /* 0: not in the gap, or has left */
@@ -84,7 +85,8 @@ static bool try_to_stay(const struct gaps *gaps, int64_t *room, uint32_t gap)
     return true;
 }
 
-/* The most copies for their room first, from those that the sweep kept, then from the others. */
+/* Retains those that the sweep kept, then the others; those that save most copies for their room
+ * come first. */
 static void fill(const struct gaps *gaps, const uint8_t *leaves, uint8_t *stays)
 {
     g_autofree int64_t *room = g_new(int64_t, gaps->count);

@@ -23,7 +23,7 @@ bool oracle_sieve(struct oracle *oracle)
     return true;
 }
 
-/* The procedure of Figure 4 of the ARC paper, with its names. */
+/* Follows Figure 4 of the ARC paper, with the names used there. */
 enum { T1, T2, B1, B2 };
 
 static void replace(struct oracle *oracle, bool in_b2)

@@ -1,4 +1,4 @@
-/* Sequences of requests for one chunk each. */
+/* Sequences of requests. Each is for one chunk. */
 #ifndef PSTAR_TESTS_POLICIES_REQUESTS_H
 #define PSTAR_TESTS_POLICIES_REQUESTS_H
 
@@ -13,19 +13,19 @@ struct request {
 struct requests {
     struct request *items;
     uint32_t count, chunk_count;
-    uint32_t
-        *next; /* [count] index of the same chunk's next request, cyclic: 1 to count after it */
+    uint32_t *next; /* [count] index of the same chunk's next request, 1 to `count` later, because
+                       the sequence is cyclic */
 };
 
-/* A line a request: a chunk's number, and `w` after it where it is written; `#` begins a comment.
- */
+/* Each line is a request: a chunk's number, with `w` after it if the request writes the chunk. `#`
+ * begins a comment. */
 struct requests *requests_parse(const char *text);
 struct requests *requests_read(const char *path);
-/* Loops, popular chunks and passers-by mixed, over at most `chunks` chunks. */
+/* Draws a mixture of loops, popular chunks and chunks used once, over at most `chunks` chunks. */
 struct requests *requests_draw(GRand *random, uint32_t count, uint32_t chunks);
 void requests_free(struct requests *requests);
 
-/* Seed of the test program's random cases, printed. */
+/* Returns the seed of the test program's random cases, and prints it. */
 uint32_t requests_seed(void);
 
 #endif

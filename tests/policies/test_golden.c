@@ -1,5 +1,5 @@
-/* Exact misses of every policy at four sizes on a small trace, twice round, and the same request by
- * request by the oracles. */
+/* Exact misses of every policy at four sizes on a small trace that runs twice. The oracles must
+ * agree, request by request. */
 #include "tests/policies/cache.h"
 #include "tests/policies/oracle.h"
 

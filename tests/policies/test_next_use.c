@@ -1,4 +1,4 @@
-/* Chunks by their next use, beside a search through all of them. */
+/* Compares chunks by their next use with a search through all chunks. */
 #include "policies/next_use.h"
 #include "tests/policies/requests.h"
 
@@ -35,7 +35,7 @@ static uint32_t farthest_of_all(const struct model *model)
     return found;
 }
 
-/* All next uses come nearer at once. Those before the new iteration's start were used there. */
+/* Lowers all next uses at once. Those before the start of the new iteration get a new next use. */
 static void end_iteration(struct model *model)
 {
     for (uint32_t c = 0; c < CHUNKS; c++) {
@@ -81,7 +81,7 @@ static void open_model(struct model *model, GRand *random)
     model->set = policy_next_use_open(&model->view);
 }
 
-/* Takes out one after the other, until none is left. */
+/* Removes one chunk after another until none is left. */
 static void test_order(void)
 {
     GRand *random = g_rand_new_with_seed(requests_seed());
@@ -127,7 +127,7 @@ static uint32_t last_of_all(const uint8_t *member, uint32_t limit)
     return NO_INDEX;
 }
 
-/* Bounds at which another level begins, and any. */
+/* Bounds at which another level begins, and others. */
 static void test_bitset(void)
 {
     static const uint32_t bounds[] = {1, 64, 65, 4096, 4097, 20000};

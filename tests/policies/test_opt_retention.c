@@ -1,4 +1,5 @@
-/* The plan of opt-dirty beside every plan there is, on iterations small enough to try them all. */
+/* Compares opt-dirty's plan with every possible plan, on iterations small enough to try them all.
+ */
 #include "policies/opt_retention.h"
 #include "tests/policies/requests.h"
 
@@ -109,7 +110,7 @@ static void test_beside_all_plans(void)
         uint64_t mine = move(&iteration, retained), best = least_of_all(&iteration);
         g_assert_cmpuint(mine, >=, best);
         g_assert_cmpuint(mine, <=, move(&iteration, 0));
-        /* What it says leaves out the write-backs that the host makes necessary. */
+        /* The returned bytes leave out the write-backs that the host makes necessary. */
         g_assert_cmpuint(said, <=, mine);
         optimal += mine == best;
         planned += mine;

@@ -1,4 +1,4 @@
-/* Policies from shared objects: the example of examples/policy, and ones that are refused. */
+/* Policies from shared objects: the example in examples/policy, and others that are refused. */
 #include "policies/plugin.h"
 #include "tests/policies/cache.h"
 

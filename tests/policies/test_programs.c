@@ -1,5 +1,5 @@
-/* The example plug-in in the real programs: pstar-sim predicts with it, pstar-run trains with it,
- * and what was predicted is what was moved. */
+/* Uses the example plug-in in the programs. pstar-sim predicts with it, pstar-run trains with it,
+ * and moves what was predicted. */
 #include "tests/programs/workshop.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Any policy under any treatment: chunks pinned at random, chunks that leave unasked, rooms that
- * change. cache_victim checks every answer; a broken structure shows as a wrong answer, or under
- * the address sanitizer. */
+/* Every policy under random treatment: pinned chunks, chunks that leave without being chosen, a
+ * changing capacity. cache_victim checks every answer; a broken structure shows as a wrong answer,
+ * or under the address sanitizer. */
 #include "tests/policies/cache.h"
 
 static uint32_t any_resident(const struct cache *cache, GRand *random)
@@ -19,7 +19,7 @@ static void pin_some(struct cache *cache, GRand *random)
         cache->pinned[c] = g_rand_int_range(random, 0, 4) < share;
 }
 
-/* The room for one more at least: what is pinned and resident stays. */
+/* At least room for one more chunk, because chunks that are pinned and resident stay. */
 static void change_room(struct cache *cache, GRand *random)
 {
     uint64_t least = 1;
@@ -31,7 +31,7 @@ static void change_room(struct cache *cache, GRand *random)
         cache_remove(cache, cache_victim(cache));
 }
 
-/* Of opt: no unpinned chunk is used later than its answer. */
+/* Checks that no unpinned chunk is used later than opt's victim. */
 static void assert_farthest(const struct cache *cache, uint32_t victim)
 {
     for (uint32_t c = 0; c < cache->chunk_count && cache->policy == &policy_opt; c++)
@@ -39,7 +39,7 @@ static void assert_farthest(const struct cache *cache, uint32_t victim)
             g_assert_cmpuint(cache->next_use[c], <=, cache->next_use[victim]);
 }
 
-/* Asks and does not follow, as where there is no room for a prefetch. */
+/* Asks for a victim and does not evict it, as if there is no room for a prefetch. */
 static void ask_in_vain(struct cache *cache, GRand *random)
 {
     uint32_t chunk = (uint32_t)g_rand_int_range(random, 0, (gint32)cache->chunk_count);
@@ -63,7 +63,7 @@ static void disturb(struct cache *cache, GRand *random)
     case 2:
         ask_in_vain(cache, random);
         break;
-    case 3: /* the host reads a chunk: it is clean from now on, and nobody says so */
+    case 3: /* the host reads a chunk, which is clean from now on, and the policy is not told */
         chunk = any_resident(cache, random);
         if (chunk != NO_INDEX)
             cache->dirty[chunk] = 0;

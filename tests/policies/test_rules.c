@@ -1,4 +1,4 @@
-/* What single policies are known to do. */
+/* Known properties of single policies. */
 #include "tests/policies/cache.h"
 
 #include <string.h>
@@ -129,8 +129,8 @@ static void test_awaited_use_is_no_reuse(void)
     requests_free(requests);
 }
 
-/* A chunk that leaves unasked is not remembered as one that should have been kept: when it comes
- * back it is new, and the oldest of the new ones leaves first. */
+/* A chunk that leaves without being chosen is not remembered. When it comes back it is new, and the
+ * oldest of the new chunks leaves first. */
 static void test_unasked_leaves_no_ghost(void)
 {
     struct requests *requests = requests_parse("0\n0\n1\n2\n3\n");

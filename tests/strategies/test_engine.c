@@ -1,5 +1,6 @@
-/* Every strategy in the engine: losses, gradients' norms, weights and moments bit for bit those of
- * a run with everything resident, and every step's figures those of the plan. */
+/* Trains with every strategy in the engine. Losses, gradients' norms, weights and moments equal,
+ * bit for bit, those of a run with everything resident, and every step's figures equal the plan's.
+ */
 #include "trial.h"
 
 static const char *const names[] = {

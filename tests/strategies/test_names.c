@@ -1,4 +1,4 @@
-/* What people may write for a strategy. */
+/* Tests what people may write for a strategy. */
 #include "strategies/strategy.h"
 
 #include <string.h>

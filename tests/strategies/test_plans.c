@@ -1,6 +1,6 @@
-/* Every strategy on random traces and on synthesised models: its plan is possible, moves what it
- * predicts, and finds the right bytes under any timing; where it does not fit, what its refusal
- * names would. */
+/* Every strategy on random traces and on synthesised models. Its plan is sound, moves what it
+ * predicts, and finds the right bytes under any timing. If it does not fit, it fits with the memory
+ * that its refusal names. */
 #include "chunks/residency/residency.h"
 #include "models/synth.h"
 #include "sim/replay.h"
@@ -192,7 +192,8 @@ static void test_host_memory(void)
     g_rand_free(random);
 }
 
-/* Copies are waited for where they are made, and what leaves is copied, unless nothing is alive. */
+/* Training waits for every copy at once, and a chunk that leaves is copied, unless nothing in it is
+ * alive. */
 static void check_payloads(const struct plan *plan)
 {
     for (uint32_t m = 0; m <= plan->moment_count; m++) {
@@ -207,7 +208,7 @@ static void check_payloads(const struct plan *plan)
     }
 }
 
-/* What PatrickStar's host cannot hold stays on the device, with its update. */
+/* What the host cannot hold under PatrickStar stays on the device, and is updated there. */
 static void test_overflow(void)
 {
     struct trace *trace = synthesise("gpt2", MODEL_BF16, 1);
@@ -235,7 +236,7 @@ static void test_overflow(void)
     trace_free(trace);
 }
 
-/* None of its buffers is in chunks, so that it can do without them. */
+/* No chunk holds any of the trace's buffers, so that the test can remove them. */
 static struct trace *unheld_iteration(GRand *random)
 {
     for (;;) {
@@ -247,7 +248,7 @@ static struct trace *unheld_iteration(GRand *random)
     }
 }
 
-/* Any numbers of lists and odd sums of non-model data, as other programs' traces have them. */
+/* Any number of lists and odd sums of non-model data, as in other programs' traces. */
 static void test_odd_traces(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());

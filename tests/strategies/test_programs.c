@@ -1,5 +1,5 @@
-/* One trace, collected from a run with everything resident; every strategy's plan made from it by
- * pstar-sim and trained with by pstar-run, without a flag of what the plan chose. */
+/* Collects one trace from a run with everything resident. pstar-sim makes every strategy's plan
+ * from it, and pstar-run trains with each plan, without flags for what the plan chose. */
 #include "chunks/figures.h"
 #include "tests/programs/workshop.h"
 
@@ -24,7 +24,7 @@ static json_t *steps_of(const struct workshop *workshop, const char *log)
     return steps;
 }
 
-/* The row that the plan is of: the only one. */
+/* Returns the only row, which is the plan's. */
 static json_t *simulate(const struct workshop *workshop, const char *name)
 {
     g_autofree char *command =
@@ -62,7 +62,7 @@ static void check_phases(const json_t *row)
         peak = MAX(peak, number(phase, "peak_device_bytes"));
     }
     g_assert_cmpfloat_with_epsilon(seconds, number(row, "iteration_seconds"), 1e-8);
-    g_assert_cmpfloat_with_epsilon(h2d, number(row, "h2d_bytes"), 2); /* rounded a phase */
+    g_assert_cmpfloat_with_epsilon(h2d, number(row, "h2d_bytes"), 2); /* rounded in each phase */
     g_assert_cmpfloat_with_epsilon(d2h, number(row, "d2h_bytes"), 2);
     g_assert_cmpfloat(peak, ==, number(row, "peak_device_bytes"));
 }
@@ -121,7 +121,7 @@ static void check_refusal(const struct workshop *workshop, const char *command, 
     outcome_clear(&outcome);
 }
 
-/* The plan's choices hold; those that are repeated must agree. */
+/* The plan's choices are used. Flags that repeat them must agree. */
 static void test_contradictions(void)
 {
     struct workshop *workshop = workshop_new();

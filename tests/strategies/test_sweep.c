@@ -1,5 +1,5 @@
-/* Strategies in a sweep: rows beside the policies', the same on any number of threads, each the
- * plan that it says. */
+/* Strategies in a sweep have rows beside the policies', which are the same on any number of threads
+ * and describe their plans. */
 #include "sim/sizes.h"
 #include "sim/sweep.h"
 #include "tests/chunks/random_iteration.h"

@@ -1,5 +1,5 @@
-/* Two tensors, one forward and one backward operator each, and an update each: every byte and every
- * nanosecond counted by hand. 100 bytes take 1 ns over the link either way. */
+/* Two tensors, each with a forward operator, a backward operator and an update. Every byte and
+ * every nanosecond is counted by hand. The link takes 1 ns for 100 bytes in either direction. */
 #include "sim/replay.h"
 #include "strategies/strategy.h"
 

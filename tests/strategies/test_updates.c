@@ -1,5 +1,5 @@
-/* A trace derived by placing updates is that of a run which places them so; its durations are the
- * platform's, or the trace's own. */
+/* A trace derived by placing updates equals the trace of a run that places them so. Its durations
+ * come from the platform, or from the trace itself. */
 #include "models/derive.h"
 #include "models/synth.h"
 #include "traces/choices.h"
@@ -56,7 +56,7 @@ static void assert_same(const struct trace *a, const struct trace *b)
         g_assert_cmpuint(a->operators[m].duration_ns, ==, b->operators[m].duration_ns);
 }
 
-/* The host's updates first, each side's by tensor. */
+/* Orders the host's updates first, and each side's by tensor. */
 static void assert_in_order(const struct trace *trace)
 {
     for (uint32_t m = trace->operator_count - trace->tensor_count + 1; m < trace->operator_count;
@@ -97,7 +97,8 @@ static struct trace_operator *update_of(struct trace *trace, uint32_t tensor)
     return &trace->operators[trace->operator_count - trace->tensor_count + tensor];
 }
 
-/* Without a platform: as fast an element as the trace's own updates there, if it has any. */
+/* Without a platform, an update takes as long for each element as the trace's own updates at that
+ * place, if it has any. */
 static void test_own_durations(void)
 {
     struct platform *platform = machine();
@@ -135,7 +136,7 @@ static void test_unmoved(void)
     platform_free(platform);
 }
 
-/* One operator for two tensors goes anywhere with both, nowhere with one. */
+/* One operator that updates two tensors can move with both, but not with one. */
 static void test_fused(void)
 {
     g_autofree uint8_t *places = model_every_tensor(&config);
@@ -156,7 +157,7 @@ static void test_fused(void)
     trace_free(trace);
 }
 
-/* Two operators a tensor, as where gradients are clipped first: they stay as they are. */
+/* Two operators for each tensor, as if gradients are clipped first, stay as they are. */
 static void test_dependent(void)
 {
     struct platform *platform = machine();
@@ -177,7 +178,7 @@ static void test_dependent(void)
     platform_free(platform);
 }
 
-/* What a run chose is read off its trace. */
+/* A trace tells what its run chose. */
 static void test_choices(void)
 {
     GRand *random = g_rand_new_with_seed((guint32)g_test_rand_int());
