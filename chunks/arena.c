@@ -67,7 +67,6 @@ void arena_put(struct arena *arena, uint32_t chunk, uint64_t address)
     uint64_t end = address + arena->slot_bytes[chunk];
     uint32_t index = arena_hole_above(arena, address), below = arena->holes[index].below;
     struct arena_hole *hole = &arena->holes[index];
-
     g_assert(hole->begin <= address && end <= hole->end);
     arena->address[chunk] = address;
     arena->below[chunk] = below;
@@ -92,7 +91,6 @@ void arena_take(struct arena *arena, uint32_t chunk)
     uint32_t below = arena->below[chunk], above = arena->above[chunk];
     uint32_t index = arena_hole_above(arena, begin);
     struct arena_hole *next = &arena->holes[index];
-
     g_assert(begin != NO_ADDRESS);
     arena->address[chunk] = NO_ADDRESS;
     arena->above[below] = above;
@@ -184,7 +182,6 @@ bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address)
 {
     uint64_t end = address + arena->slot_bytes[chunk], own = arena->address[chunk];
     const struct arena_hole *hole = &arena->holes[arena_hole_above(arena, address)];
-
     if (hole->begin <= address)
         address = MIN(end, hole->end);
     if (own != NO_ADDRESS && own <= address && address < own + arena->slot_bytes[chunk]) {

@@ -26,7 +26,6 @@ static int by_time(const void *left, const void *right)
 static struct event *sort_events(const struct packing_item *items, uint32_t count)
 {
     struct event *events = g_new(struct event, 2 * (size_t)count);
-
     for (uint32_t i = 0; i < count; i++) {
         g_assert(items[i].begin < items[i].end && items[i].bytes);
         events[2 * i] = (struct event){items[i].begin, i, true};
@@ -51,7 +50,6 @@ static struct packing_sections *packing_sections_new(const struct packing_item *
     struct packing_sections *sections = g_new0(struct packing_sections, 1);
     g_autofree struct event *events = count ? sort_events(items, count) : NULL;
     bool grown = false; /* whether an item began since the section did */
-
     sections->from = g_new(uint32_t, count);
     sections->to = g_new(uint32_t, count);
     for (size_t e = 0; e < 2 * (size_t)count; e++)
@@ -116,7 +114,6 @@ static struct ranked describe(const struct packing_item *item, uint32_t index,
     double length = sections->to[index] - sections->from[index];
     uint64_t load = 0;
     struct ranked ranked = {.item = index};
-
     for (uint32_t s = sections->from[index]; s < sections->to[index]; s++) {
         load = MAX(load, sections->load[s]);
         ranked.failures = MAX(ranked.failures, failures[s]);
@@ -137,7 +134,6 @@ static void packing_rank(const struct packing_item *items, uint32_t count,
                          const uint64_t *failures, uint32_t *rank)
 {
     g_autofree struct ranked *all = g_new(struct ranked, count);
-
     for (uint32_t i = 0; i < count; i++)
         all[i] = describe(&items[i], i, sections, order, failures);
     qsort(all, count, sizeof *all, by_keys);
@@ -165,7 +161,6 @@ struct packer {
 static struct packer packer_open(const struct packing_item *items, uint32_t count)
 {
     struct packer packer = {.items = items, .count = count};
-
     packer.sections = packing_sections_new(items, count);
     for (int order = 0; order < PACKING_ORDERS; order++)
         packer.failures[order] = g_new(uint64_t, packer.sections->count);
@@ -211,7 +206,6 @@ static enum packing_outcome fit(struct packer *packer, uint64_t capacity, uint64
                                                        packer->sections, capacity);
     enum packing_outcome outcome = PACKING_UNDECIDED;
     uint64_t left = *nodes, share = MAX(FIRST_NODES, 2 * (uint64_t)packer->count);
-
     forget(packer);
     for (uint32_t turn = 0; left && outcome == PACKING_UNDECIDED; turn++) {
         enum packing_order order = turn % PACKING_ORDERS;
@@ -235,7 +229,6 @@ enum packing_outcome packing_fit(const struct packing_item *items, uint32_t coun
 {
     struct packer packer = packer_open(items, count);
     enum packing_outcome outcome = count ? PACKING_IMPOSSIBLE : PACKING_FOUND;
-
     if (count && greatest_load(packer.sections) <= capacity)
         outcome = fit(&packer, capacity, nodes, offset);
     else
@@ -288,7 +281,6 @@ struct packing_figures packing_shrink(const struct packing_item *items, uint32_t
                                       greatest_load(packer.sections), 0};
     g_autofree uint64_t *found = g_new(uint64_t, count);
     uint64_t target = figures.lower_bound, untried = target;
-
     for (int step = 0; step < STEPS && target < figures.extent; step++) {
         uint64_t tried = step ? (nodes - figures.nodes) / (uint64_t)(STEPS - step) : nodes / 2;
         enum packing_outcome outcome = fit(&packer, target, &tried, found);

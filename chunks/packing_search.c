@@ -95,7 +95,6 @@ static void packing_put(struct packing_search *s, struct packing_span *span, uin
     uint32_t chosen = s->active[index];
     struct packing_node_item *item = &s->items[chosen];
     uint64_t top = item->base + item->bytes;
-
     s->active[index] = s->active[span->begin];
     s->active[span->begin++] = chosen;
     item->placed = true;
@@ -126,7 +125,6 @@ static bool raise_by_support(struct packing_search *s, struct packing_span span,
                              struct packing_place last)
 {
     bool raised = false;
-
     for (uint32_t i = span.begin; i < span.end; i++)
         for (uint32_t t = packing_item_at(s, i)->from; t < packing_item_at(s, i)->to; t++)
             s->sum[t] = UINT64_MAX;
@@ -217,7 +215,6 @@ static void find_lowest(struct packing_search *s, struct packing_span span)
 static bool is_free(const struct packing_search *s, uint32_t index)
 {
     const struct packing_node_item *item = &s->items[index];
-
     for (uint32_t t = item->from; t < item->to; t++) {
         const struct packing_lowest *least = &s->least[t];
         uint64_t low = least->item == index ? least->second : least->first;
@@ -251,7 +248,6 @@ static bool packing_tighten(struct packing_search *s, struct packing_span *span,
                             struct packing_place last)
 {
     bool settled;
-
     do {
         raise_by_order(s, *span, last);
         if (raise_by_support(s, *span, last))
@@ -297,7 +293,6 @@ static void find_candidates(struct packing_search *s, struct packing_span span,
 {
     guint first = s->candidates->len;
     uint64_t ceiling = UINT64_MAX;
-
     for (uint32_t i = span.begin; i < span.end; i++)
         ceiling = MIN(ceiling, packing_item_at(s, i)->low + packing_item_at(s, i)->bytes);
     for (uint32_t i = span.begin; i < span.end; i++) {
@@ -317,7 +312,6 @@ static enum packing_outcome try_one(struct packing_search *s, struct packing_spa
     guint mark = s->changes->len;
     struct packing_span rest = span;
     uint32_t index = span.begin;
-
     while (s->active[index] != candidate)
         index++;
     packing_put(s, &rest, index);
@@ -332,7 +326,6 @@ static enum packing_outcome branch(struct packing_search *s, struct packing_span
 {
     guint first = s->candidates->len;
     enum packing_outcome outcome = PACKING_IMPOSSIBLE;
-
     find_candidates(s, span, last);
     guint end = s->candidates->len;
     for (guint c = first; c < end && outcome == PACKING_IMPOSSIBLE; c++) {
@@ -350,7 +343,6 @@ static uint32_t number_parts(struct packing_search *s, struct packing_span span)
 {
     uint32_t first = NO_INDEX, end = 0, parts = 0;
     int32_t crossing = 0; /* lifetimes that continue after the section */
-
     for (uint32_t i = span.begin; i < span.end; i++) {
         first = MIN(first, packing_item_at(s, i)->from);
         end = MAX(end, packing_item_at(s, i)->to);
@@ -373,7 +365,6 @@ static uint32_t number_parts(struct packing_search *s, struct packing_span span)
 static uint32_t split(struct packing_search *s, struct packing_span span)
 {
     uint32_t parts = number_parts(s, span), least = 0, here = span.begin, later = 0;
-
     if (parts == 1)
         return span.end;
     memset(s->part_items, 0, parts * sizeof *s->part_items);
@@ -412,7 +403,6 @@ struct packing_search *packing_search_new(const struct packing_item *items, uint
                                           uint64_t capacity)
 {
     struct packing_search *s = g_new0(struct packing_search, 1);
-
     s->count = count;
     s->sections = sections;
     s->capacity = capacity;

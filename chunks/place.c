@@ -72,7 +72,6 @@ struct ceilings *ceilings_new(const struct decisions *decisions, const struct ac
                                     .moment_count = moments,
                                     .maxima = maxima,
                                     .leave = leave};
-
     ceilings->arrival = g_new(uint64_t, decisions->actions->len);
     ceilings->initial = g_new(uint64_t, chunks);
     memset(leave, 0xff, chunks * sizeof *leave);

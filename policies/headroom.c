@@ -77,7 +77,6 @@ static void take_between(struct headroom *headroom, uint32_t begin, uint32_t end
 {
     uint32_t first = (begin + BLOCK - 1) / BLOCK,
              last = end / BLOCK; /* whole blocks: [first, last) */
-
     if (begin >= end)
         return;
     if (first > last) {

@@ -12,7 +12,6 @@ static GArray *read_instance(const char *path)
     GArray *items = g_array_new(FALSE, FALSE, sizeof(struct packing_item));
     g_autofree char *text = NULL;
     g_autoptr(GError) error = NULL;
-
     g_file_get_contents(path, &text, NULL, &error);
     g_assert_no_error(error);
     g_auto(GStrv) lines = g_strsplit(g_strchomp(text), "\n", -1);
@@ -42,7 +41,6 @@ static void test_instance(gconstpointer name)
     g_autofree uint64_t *offset = g_new(uint64_t, array->len);
     uint64_t nodes = NODES;
     gint64 before = g_get_monotonic_time();
-
     g_assert_cmpint(packing_fit(items, array->len, CAPACITY, &nodes, offset), ==, PACKING_FOUND);
     g_assert_true(packing_is_apart(items, array->len, offset, NULL, NULL));
     g_assert_cmpuint(packing_extent(items, array->len, offset), <=, CAPACITY);
@@ -61,7 +59,6 @@ static void test_non_model(gconstpointer name)
     const struct packing_item *items = (const struct packing_item *)(const void *)array->data;
     g_autofree struct trace_buffer *buffers = g_new0(struct trace_buffer, array->len);
     uint32_t moments = 0;
-
     for (guint i = 0; i < array->len; i++) {
         buffers[i].first = (uint32_t)items[i].begin;
         buffers[i].last = (uint32_t)items[i].end - 1;
@@ -87,7 +84,6 @@ static void test_non_model(gconstpointer name)
 int main(int argc, char **argv)
 {
     static const char *names[] = {"A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K"};
-
     g_test_init(&argc, &argv, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         g_autofree char *path = g_strdup_printf("/packing/minimalloc/%s", names[i]);

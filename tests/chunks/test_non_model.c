@@ -93,7 +93,6 @@ static void check_rule(const struct trace *trace, const struct non_model *placed
     size_t bytes = trace->buffer_count * sizeof(uint64_t);
     g_autofree uint64_t *expected = place_slowly(trace);
     uint64_t peak = 0;
-
     for (uint32_t b = 0; b < trace->buffer_count; b++)
         peak = MAX(peak, expected[b] + trace->buffers[b].bytes);
     if (peak == placed->peak_live_bytes || peak == placed->peak_bytes)

@@ -14,7 +14,6 @@ static uint32_t random_items(GRand *random, struct packing_item *items, uint32_t
 {
     uint32_t count = (uint32_t)g_rand_int_range(random, 1, (gint32)most + 1);
     gint32 times = g_rand_int_range(random, 2, 9), bytes = g_rand_int_range(random, 2, 6);
-
     for (uint32_t i = 0; i < count; i++) {
         gint32 begin = g_rand_int_range(random, 0, times);
         items[i].begin = (uint64_t)begin;
@@ -32,7 +31,6 @@ static uint32_t tight_items(GRand *random, struct packing_item *items)
                                                 {2, 3, 1}, {2, 4, 2}, {3, 6, 3}, {4, 6, 3}};
     uint64_t scale = (uint64_t)g_rand_int_range(random, 1, 4);
     uint32_t count = G_N_ELEMENTS(tight);
-
     memcpy(items, tight, sizeof tight);
     for (uint32_t i = 0; i < count; i++)
         items[i].bytes *= scale;
@@ -89,7 +87,6 @@ static void test_brute_force(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
     uint32_t above_load = 0;
-
     for (int trial = 0; trial < TRIALS; trial++) {
         struct packing_item items[ITEMS];
         uint64_t offset[ITEMS] = {0}, stacked = 0;
@@ -122,7 +119,6 @@ static void test_brute_force(void)
 static uint32_t cut(GRand *random, struct packing_item *items, uint32_t most, uint64_t side)
 {
     uint32_t count = 1;
-
     items[0] = (struct packing_item){0, side, side};
     while (count < most) {
         struct packing_item *item = &items[g_rand_int_range(random, 0, (gint32)count)];
@@ -144,7 +140,6 @@ static void test_cut(void)
 {
     enum { PIECES = 40, SIDE = 1000 };
     GRand *random = g_rand_new_with_seed(random_seed());
-
     for (int trial = 0; trial < 200; trial++) {
         struct packing_item items[PIECES];
         uint64_t offset[PIECES], again[PIECES], nodes = 100000, same = nodes;

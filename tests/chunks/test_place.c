@@ -156,7 +156,6 @@ static struct extra place_one(enum place_effort effort, GRand *random)
                                            .look_ahead = (uint32_t)g_rand_int_range(random, 0, 4)};
     struct decisions *decisions = decide(&inputs, &options);
     struct addresses *addresses = place_decisions(decisions, &inputs, effort);
-
     check_ceilings(decisions, accesses, budget);
     for (uint32_t i = 0; i < addresses->action_count; i++)
         extra.returned += over_link(&addresses->actions[i], layout);
