@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Damaged snapshots of PyTorch's memory: refused in one line, or imported as a valid trace.
+"""Damaged snapshots of PyTorch's memory are refused in one line or imported as a valid trace.
 
     torch_damaged.py PSTAR_TRACE
 
@@ -23,7 +23,7 @@ RANDOM_FILES = 300
 
 
 def event(**changes):
-    """Of the history, one of an allocation."""
+    """Returns an allocation of the history."""
     def damage(snapshot):
         next(e for e in snapshot["device_traces"][0] if e["action"] == "alloc").update(changes)
     return damage
@@ -129,7 +129,7 @@ def check_refused(folder):
 
 
 def check_files(folder):
-    """What is no file, and what would be written over the snapshot."""
+    """Tries missing files, and an output that would overwrite the snapshot."""
     check(convert(folder / "nothing")[0] == 2, "a file that is not there")
     check(convert(folder)[0] == 2, "a folder")
     path = write(folder, pickle.dumps(Allocator(1, 10).snapshot())).rename(folder / "run.json")
@@ -140,7 +140,7 @@ def check_files(folder):
 
 
 def import_snapshot(program, folder, snapshot):
-    """What pstar-trace info says of it."""
+    """Returns the output of pstar-trace info."""
     path = write(folder, pickle.dumps(snapshot))
     status, errors = convert(path)
     check(status == 0, errors)
@@ -157,14 +157,14 @@ def import_json(program, folder):
 
 
 def history(*events):
-    """Of (action, slot, bytes, microseconds)."""
+    """Makes a history of (action, slot, bytes, microseconds)."""
     return {"segments": [], "device_traces": [[
         {"action": action, "addr": BASE + slot * SLOT, "size": size, "time_us": time}
         for action, slot, size, time in events]]}
 
 
 def check_accepted(program, folder):
-    """What contradicts itself a little is counted as it can be, and named."""
+    """Small contradictions are counted as well as possible, and named."""
     def peak_and_missing(snapshot):
         info = import_snapshot(program, folder, snapshot)
         memory = info["activity"] and info["activity"]["devices"][0]["memory"]
@@ -185,7 +185,7 @@ def check_accepted(program, folder):
 
 
 def damage_at_random(source, snapshot):
-    """A few members lost, or replaced by what is no member there."""
+    """Removes a few members, or replaces them by values that do not belong there."""
     strange = [None, True, -1, 1.5, math.inf, 1 << 53, 1 << 64, "", b"x", [], {}, (), [[{}]]]
     for _ in range(source.choice((1, 1, 4))):
         holder = snapshot

@@ -98,7 +98,7 @@ def check(condition, what):
 
 
 def convert(path):
-    """In this process: a new one would import PyTorch each time, which takes seconds."""
+    """Runs in this process, because a new one would need seconds to import PyTorch."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
         return pstar_torch.convert_snapshot([str(path)]), errors.getvalue()
 

@@ -81,7 +81,7 @@ class CNN(nn.Module):
 
 
 class Loop:
-    """A plain GPT; the others say what differs."""
+    """A plain GPT; subclasses change parts of it."""
     micro_batches, frozen, evaluates, clips, keeps = 1, (), False, False, False
 
     def model(self):
@@ -94,7 +94,7 @@ class Loop:
         return (torch.randint(0, VOCABULARY, (BATCH, TOKENS)),) * 2
 
     def train(self, around, steps=STEPS):
-        """The losses; `around` gives a context for the model, the optimizer and a step."""
+        """Returns the losses. `around` makes a context from the model, the optimizer and a step."""
         torch.manual_seed(1)
         model = self.model()
         for name, parameter in model.named_parameters():
@@ -160,7 +160,7 @@ def annotated(model, optimizer, step):
 
 
 def profiled_peak(loop):
-    """The most bytes that tensors have in the third step, by PyTorch's profiler."""
+    """Returns the peak bytes of tensors in the third step, from PyTorch's profiler."""
     from torch.profiler import ProfilerActivity, profile, record_function
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         loop.train(lambda model, optimizer, step: record_function(f"step {step}"), steps=3)
@@ -207,7 +207,7 @@ class Trace:
         return int(self.meta.get(f"element_bytes_{kind}") or 0)
 
     def peak(self, loop, trained):
-        """Of all that lives at once: a gradient from its first writing on, unless it is kept."""
+        """Returns the peak of all live bytes. A gradient lives from its first write, unless it is kept."""
         states = sum(self.width(kind) for kind in LISTS[2:])
         fixed = sum(self.tensors.values()) * self.width("param") + \
             sum(self.tensors[name] for name in trained) * states
@@ -243,7 +243,7 @@ def check_model(trace, loop, model):
 
 
 def check_saved(trace):
-    """What forward keeps of the first block's up, until backward of gelu has read it."""
+    """Returns the output of the first block's `up`, kept until backward of gelu has read it."""
     saved = [(nbytes, trace.operators[first][0], trace.operators[last][0])
              for name, nbytes, first, last, kept in trace.buffers
              if kept and name.startswith("blocks.0.up ")]
@@ -325,7 +325,7 @@ def train_compiled():
 
 
 def check_compiled(programs, folder):
-    """There is no trace, and the reason is said once."""
+    """Checks that there is no trace and that the reason is printed once."""
     path = folder / "compiled.pstar"
     done = subprocess.run([programs / "pstar-collect", "-o", path, "--", sys.executable, __file__,
                            "--compiled"], capture_output=True, text=True)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The digest of the small trace of trace.c, from the description of the serialisation: numbers are
-64 bits little-endian, texts their length and then their bytes."""
+"""Computes the digest of the small trace of test_trace.c from the description of the serialisation:
+numbers are 64 bits little-endian, texts are their length followed by their bytes."""
 import hashlib
 import struct
 
