@@ -17,16 +17,16 @@ static uint32_t find_update(const struct trace *trace)
 void time_windows_choose(const struct trace *trace, const struct reuses *reuses, uint32_t most,
                          GArray *moments)
 {
-    uint32_t operators = 0, seen = 0, stretch = NO_INDEX;
+    uint32_t operators = 0, seen = 0, part = NO_INDEX;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         operators += may_begin(&trace->operators[m]);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         if (!may_begin(&trace->operators[m]))
             continue;
         uint32_t now = (uint32_t)((uint64_t)seen++ * MIN(operators, most) / operators);
-        if (now != stretch)
+        if (now != part)
             g_array_append_val(moments, m);
-        stretch = now;
+        part = now;
         uint32_t *chosen = &g_array_index(moments, uint32_t, moments->len - 1);
         if (reuses->room[m] < reuses->room[*chosen])
             *chosen = m;

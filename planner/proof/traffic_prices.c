@@ -19,12 +19,12 @@ enum { FIRST_MOMENTS = 48, ROUNDS_MOST = 12 };
  * from one moment to the next; then an epoch is written back unless its interval is retained. */
 struct traffic_program {
     const struct reuses *reuses;
-    double unit;      /* bytes that count as 1 */
-    GArray *moments;  /* uint32_t: moments whose room is known, ascending */
-    uint32_t *place;  /* [moment_count + 1] number of known moments before each */
-    uint32_t *chunks; /* [chunk_count] identical chunks one after the other */
-    uint32_t *alike;  /* [chunk_count] for the first of identical chunks, how many they are; 0 for
-                         others */
+    double unit;         /* bytes that count as 1 */
+    GArray *moments;     /* uint32_t: moments whose room is known, ascending */
+    uint32_t *place;     /* [moment_count + 1] number of known moments before each */
+    uint32_t *chunks;    /* [chunk_count] identical chunks one after the other */
+    uint32_t *identical; /* [chunk_count] for the first of identical chunks, how many they are; 0
+                        for others */
     glp_prob *lp;
     int *retained;    /* [reuses->count] column; 0 if it cannot be retained, or if the chunk is
                          identical to another */
@@ -55,7 +55,7 @@ struct known_range {
     bool wraps;
 };
 
-static struct known_range stretch_of(const struct traffic_program *p, const struct reuse *reuse)
+static struct known_range range_of(const struct traffic_program *p, const struct reuse *reuse)
 {
     return (struct known_range){p->place[reuse->from + 1], p->place[reuse->to],
                                 reuse->to <= reuse->from};
@@ -69,7 +69,7 @@ static int compare(uint64_t a, uint64_t b)
 static int compare_reuses(const struct traffic_program *p, const struct reuse *a,
                           const struct reuse *b)
 {
-    const struct known_range x = stretch_of(p, a), y = stretch_of(p, b);
+    const struct known_range x = range_of(p, a), y = range_of(p, b);
     int order = compare(a->flags, b->flags);
     order = order ? order : compare(x.begin, y.begin);
     order = order ? order : compare(x.end, y.end);
@@ -89,24 +89,24 @@ static int compare_chunks(const struct traffic_program *p, uint32_t a, uint32_t 
     return order;
 }
 
-static int alike_together(const void *left, const void *right, void *data)
+static int identical_together(const void *left, const void *right, void *data)
 {
     uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
     int order = compare_chunks(data, a, b);
     return order ? order : compare(a, b);
 }
 
-static void find_alike(struct traffic_program *p)
+static void find_identical(struct traffic_program *p)
 {
     uint32_t chunks = p->reuses->chunk_count, first = 0;
     for (uint32_t i = 0; i < chunks; i++)
         p->chunks[i] = i;
-    g_qsort_with_data(p->chunks, (gint)chunks, sizeof *p->chunks, alike_together, p);
-    memset(p->alike, 0, chunks * sizeof *p->alike);
+    g_qsort_with_data(p->chunks, (gint)chunks, sizeof *p->chunks, identical_together, p);
+    memset(p->identical, 0, chunks * sizeof *p->identical);
     for (uint32_t i = 0; i < chunks; i++) {
         if (compare_chunks(p, p->chunks[first], p->chunks[i]))
             first = i;
-        p->alike[p->chunks[first]]++;
+        p->identical[p->chunks[first]]++;
     }
 }
 
@@ -153,27 +153,27 @@ static void enter(const struct traffic_program *p, struct column_entries *entrie
 /* Returns where the interval's bytes enter and leave the balance. */
 static struct column_entries balance_of(const struct traffic_program *p, const struct reuse *reuse)
 {
-    const struct known_range stretch = stretch_of(p, reuse);
+    const struct known_range range = range_of(p, reuse);
     const double bytes = in_units(p, p->reuses->slot_bytes[reuse->chunk]);
     struct column_entries entries = {0};
-    if (stretch.begin != stretch.end) {
-        enter(p, &entries, stretch.begin, -bytes);
-        if (stretch.end > 0)
-            enter(p, &entries, stretch.end, bytes);
+    if (range.begin != range.end) {
+        enter(p, &entries, range.begin, -bytes);
+        if (range.end > 0)
+            enter(p, &entries, range.end, bytes);
     }
-    if (stretch.wraps && stretch.end > 0)
+    if (range.wraps && range.end > 0)
         enter(p, &entries, 0, -bytes);
     return entries;
 }
 
-static void add_reuse(struct traffic_program *p, uint32_t g, double alike)
+static void add_reuse(struct traffic_program *p, uint32_t g, double identical)
 {
     const struct reuse *reuse = &p->reuses->items[g];
     if (!reuse_can_retain(reuse))
         return;
     const struct column_entries entries = balance_of(p, reuse);
     int column = p->retained[g] = glp_add_cols(p->lp, 1);
-    glp_set_col_bnds(p->lp, column, GLP_DB, 0, alike);
+    glp_set_col_bnds(p->lp, column, GLP_DB, 0, identical);
     glp_set_obj_coef(p->lp, column, -in_units(p, p->reuses->copy_bytes[reuse->chunk]));
     glp_set_mat_col(p->lp, column, entries.count, entries.rows, entries.values);
 }
@@ -201,7 +201,7 @@ static bool is_written_back(const struct traffic_program *p, uint32_t g)
 
 /* The write-back column is at least 1 - retained for each interval up to the next write. If there
  * is only one interval, retaining it saves the write-back directly. */
-static void add_epoch(struct traffic_program *p, uint32_t first, double alike)
+static void add_epoch(struct traffic_program *p, uint32_t first, double identical)
 {
     const struct reuses *reuses = p->reuses;
     const double used = in_units(p, reuses->copy_bytes[reuses->items[first].chunk]);
@@ -212,15 +212,15 @@ static void add_epoch(struct traffic_program *p, uint32_t first, double alike)
         return;
     }
     int column = glp_add_cols(p->lp, 1);
-    glp_set_col_bnds(p->lp, column, GLP_DB, 0, alike);
+    glp_set_col_bnds(p->lp, column, GLP_DB, 0, identical);
     glp_set_obj_coef(p->lp, column, used);
     do {
         if (is_written_back(p, g)) {
-            glp_set_col_bnds(p->lp, column, GLP_FX, alike, alike);
+            glp_set_col_bnds(p->lp, column, GLP_FX, identical, identical);
         } else {
             int row = glp_add_rows(p->lp, 1), columns[3] = {0, p->retained[g], column};
             const double values[3] = {0, 1, 1};
-            glp_set_row_bnds(p->lp, row, GLP_LO, alike, 0);
+            glp_set_row_bnds(p->lp, row, GLP_LO, identical, 0);
             glp_set_mat_row(p->lp, row, 2, columns, values);
         }
         g = next_reuse(reuses, g);
@@ -230,12 +230,12 @@ static void add_epoch(struct traffic_program *p, uint32_t first, double alike)
 static void add_chunk(struct traffic_program *p, uint32_t chunk)
 {
     const struct reuses *reuses = p->reuses;
-    const double alike = p->alike[chunk];
+    const double identical = p->identical[chunk];
     for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++)
-        add_reuse(p, g, alike);
+        add_reuse(p, g, identical);
     for (uint32_t g = reuses->first[chunk]; g < reuses->first[chunk + 1]; g++)
         if (begins_epoch(&reuses->items[g]))
-            add_epoch(p, g, alike);
+            add_epoch(p, g, identical);
 }
 
 static uint64_t price_of(double dual)
@@ -251,11 +251,11 @@ static void read_shares(struct traffic_program *p)
     uint32_t first = 0;
     for (uint32_t i = 0; i < reuses->chunk_count; i++) {
         uint32_t chunk = p->chunks[i];
-        first = p->alike[chunk] ? chunk : first;
+        first = p->identical[chunk] ? chunk : first;
         for (uint32_t g = 0; g < reuses->first[chunk + 1] - reuses->first[chunk]; g++) {
             int column = p->retained[reuses->first[first] + g];
             double retained = column ? glp_get_col_prim(p->lp, column) : 0;
-            p->share[reuses->first[chunk] + g] = retained / p->alike[first];
+            p->share[reuses->first[chunk] + g] = retained / p->identical[first];
         }
     }
 }
@@ -267,10 +267,10 @@ static double solve(struct traffic_program *p)
     double least = NAN;
     p->lp = glp_create_prob();
     memset(p->retained, 0, p->reuses->count * sizeof *p->retained);
-    find_alike(p);
+    find_identical(p);
     add_moments(p);
     for (uint32_t i = 0; i < p->reuses->chunk_count; i++)
-        if (p->alike[p->chunks[i]])
+        if (p->identical[p->chunks[i]])
             add_chunk(p, p->chunks[i]);
     glp_init_smcp(&options);
     options.msg_lev = GLP_MSG_OFF;
@@ -382,7 +382,7 @@ uint64_t *traffic_prices_find(const struct reuses *reuses)
                                 .moments = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
                                 .place = g_new(uint32_t, moments + 1),
                                 .chunks = g_new(uint32_t, chunks),
-                                .alike = g_new(uint32_t, chunks),
+                                .identical = g_new(uint32_t, chunks),
                                 .retained = g_new(int, count),
                                 .share = g_new(double, count),
                                 .prices = g_new0(uint64_t, moments)};
@@ -398,7 +398,7 @@ uint64_t *traffic_prices_find(const struct reuses *reuses)
     g_array_unref(p.moments);
     g_free(p.place);
     g_free(p.chunks);
-    g_free(p.alike);
+    g_free(p.identical);
     g_free(p.retained);
     g_free(p.share);
     return p.prices;

@@ -22,11 +22,11 @@ static uint8_t widest(const struct trace *trace)
 static void add_choice(struct layout_choices *choices, struct layout *layout, bool swept)
 {
     struct layout_choice choice = {.spec = {.given = layout}, .swept = swept};
-    for (guint i = 0; i < choices->items->len && !choice.alike; i++) {
+    for (guint i = 0; i < choices->items->len && !choice.duplicate; i++) {
         struct layout_choice *other = &g_array_index(choices->items, struct layout_choice, i);
-        choice.alike = layout_same_chunks(other->spec.given, layout);
-        other->swept |= choice.alike && swept;
-        if (choice.alike && !swept) {
+        choice.duplicate = layout_same_chunks(other->spec.given, layout);
+        other->swept |= choice.duplicate && swept;
+        if (choice.duplicate && !swept) {
             layout_free(layout);
             return;
         }

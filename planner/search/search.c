@@ -110,7 +110,7 @@ static void try_layouts(struct search *search, struct placement placement)
 {
     g_autofree uint32_t *best = g_new(uint32_t, SHORTLISTED_LAYOUTS);
     for (guint i = 0; i < search->choices->items->len; i++)
-        if (!choice_at(search, i)->alike)
+        if (!choice_at(search, i)->duplicate)
             search_add(search, i, placement, EFFORT_0);
     search_run(search, search_run_plans);
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
@@ -131,7 +131,7 @@ static bool found_any(const struct search *search)
 static void add_swept(struct search *search, struct placement placement)
 {
     for (guint i = 0; i < search->choices->items->len; i++)
-        if (choice_at(search, i)->swept && !choice_at(search, i)->alike)
+        if (choice_at(search, i)->swept && !choice_at(search, i)->duplicate)
             search_add(search, i, placement, EFFORT_1);
 }
 
@@ -346,7 +346,7 @@ static uint32_t count_layouts(const struct search *search)
     for (guint i = 0; i < search->trials->len; i++)
         tried[search_trial(search, i)->layout] |= search_trial(search, i)->done;
     for (guint i = 0; i < search->choices->items->len; i++)
-        count += tried[i] && !choice_at(search, i)->alike;
+        count += tried[i] && !choice_at(search, i)->duplicate;
     return count;
 }
 

@@ -18,7 +18,7 @@ enum { RESERVES_MOST = 3 };
 /* Local search runs in stages, each twice as long as the one before. It minimises traffic, and less
  * traffic is not always faster, so schedules are made after each stage. */
 static const struct effort_budget {
-    uint32_t stretches, rounds; /* of the first */
+    uint32_t stages, rounds; /* of the first */
 } effort_budgets[] = {
     [EFFORT_0] = {1, 40}, [EFFORT_1] = {1, 40}, [EFFORT_2] = {2, 150}, [EFFORT_3] = {4, 150}};
 
@@ -197,7 +197,7 @@ static void search_locally(const struct trial_context *context, const struct can
                            GRand *random, struct trial *trial)
 {
     const struct effort_budget *effort = &effort_budgets[trial->effort];
-    for (uint32_t i = 0; i < effort->stretches && !g_atomic_int_get(context->stop); i++) {
+    for (uint32_t i = 0; i < effort->stages && !g_atomic_int_get(context->stop); i++) {
         retention_improve(candidate->retention, random, effort->rounds << i, context->stop);
         try_schedules(context, candidate, trial);
     }

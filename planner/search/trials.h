@@ -20,8 +20,8 @@
 struct layout_choice {
     struct layout_spec spec; /* given by the list that holds the choice */
     bool swept;              /* tried first: a given layout, or a size of a sweep in every list */
-    bool alike; /* swept, but with the chunks of an earlier one: only strategies try it, which may
-                   depend on the requested chunk size */
+    bool duplicate; /* swept, but with the chunks of an earlier one: only strategies try it, which
+                   may depend on the requested chunk size */
 };
 
 struct layout_choices {

@@ -31,44 +31,44 @@ struct variant_search {
 void variant_free(void *variant);
 
 /* Returns options with a share of the remaining time. Sets `stopped` if no time remains. */
-struct search_options variants_remaining(struct variant_search *choices, double share);
+struct search_options variants_remaining(struct variant_search *search, double share);
 
 /* Returns the variant with these choices (updates apart), or NULL. */
-struct variant *variants_find(const struct variant_search *choices, const struct run_choices *run);
+struct variant *variants_find(const struct variant_search *search, const struct run_choices *run);
 
 /* Adds a variant, with the bound of its choices. Takes ownership of `trace`, which is derived with
  * them. */
-struct variant *variants_add(struct variant_search *choices, const struct run_choices *run,
+struct variant *variants_add(struct variant_search *search, const struct run_choices *run,
                              struct trace *trace);
 
 /* Returns whether the variant offloads other layers than the trace. */
-bool variants_offload_differs(const struct variant_search *choices, const struct variant *variant);
+bool variants_offload_differs(const struct variant_search *search, const struct variant *variant);
 
 /* Returns the time of a step, rounded to nanoseconds. */
 uint64_t variants_nanoseconds(const struct plan *plan);
 
 /* Returns whether a plan is better by the objective. For least memory, the smaller budget wins
  * first. `than` may be NULL. */
-bool variants_prefers(const struct variant_search *choices, const struct plan *plan,
+bool variants_prefers(const struct variant_search *search, const struct plan *plan,
                       const struct plan *than);
 
 /* Keeps the better plan of a variant, and the best of all. Takes ownership of `plan`, which may be
  * NULL. */
-void variants_take_plan(struct variant_search *choices, struct variant *variant, struct plan *plan);
+void variants_take_plan(struct variant_search *search, struct variant *variant, struct plan *plan);
 
 /* Sets micro-batches of `batch` sequences, which divides the step's. */
-void variants_set_batch(const struct variant_search *choices, struct run_choices *run,
+void variants_set_batch(const struct variant_search *search, struct run_choices *run,
                         uint32_t batch);
 
 /* Returns the trace with other choices, or NULL if there is no such step. Free it with trace_free.
  */
-struct trace *variants_trace(const struct variant_search *choices, const struct run_choices *run);
+struct trace *variants_trace(const struct variant_search *search, const struct run_choices *run);
 
 /* Returns whether offloading the layers of `offload` [layers], instead of the traced ones, can
  * matter: it changes the largest amount of non-model data by a considerable part of the device, and
  * the bytes that must then cross the link allow a better plan. The first `first` layers are
  * recomputed; micro-batches and embedding are those of the best plan. */
-bool variants_offload_matters(const struct variant_search *choices, uint32_t first,
+bool variants_offload_matters(const struct variant_search *search, uint32_t first,
                               const uint8_t *offload);
 
 /* Returns the chunks of `layout`, which belongs to the trace `of`, for `trace`. A list that only
@@ -86,6 +86,6 @@ struct search_result *variants_search_fully(const struct trace *trace, const str
 
 /* Finds plans with low effort and the layout of the best plan so far: with its updates, and with
  * more or fewer of them on the host, since what pays depends on the room on the device. */
-void variants_plan_quickly(struct variant_search *choices, struct variant *variant);
+void variants_plan_quickly(struct variant_search *search, struct variant *variant);
 
 #endif

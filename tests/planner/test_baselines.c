@@ -107,6 +107,6 @@ static void test_same_as_a_sweep(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/rivals/same_as_a_sweep", test_same_as_a_sweep);
+    g_test_add_func("/baselines/same_as_a_sweep", test_same_as_a_sweep);
     return g_test_run();
 }

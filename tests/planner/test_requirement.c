@@ -87,7 +87,7 @@ static void test_enough(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/needs/no-layout-needs-less", test_no_layout_needs_less);
-    g_test_add_func("/needs/enough", test_enough);
+    g_test_add_func("/requirement/no-layout-needs-less", test_no_layout_needs_less);
+    g_test_add_func("/requirement/enough", test_enough);
     return g_test_run();
 }

@@ -282,7 +282,7 @@ static void test_small_iterations_against_enumeration(void)
     g_assert_cmpint(tight * 100, >=, enumerated * 25);
 }
 
-enum { USED_ONCE = 100, STRETCH = 16, UNEVEN_MOST = 2 };
+enum { USED_ONCE = 100, RANGE = 16, UNEVEN_MOST = 2 };
 
 /* Each chunk is used once, one after the other, like optimizer states in an update. There is room
  * for `retained` of them beside the one in use. */
@@ -310,11 +310,11 @@ static void test_what_leaves_is_spread(void)
         retention_choose(retention, &(struct retention_bias){.spread = true});
         g_assert_cmpuint(retention->traffic, ==,
                          (uint64_t)2 * LAYOUT_ALIGNMENT * (USED_ONCE - retained));
-        for (uint32_t begin = 0; begin + STRETCH <= USED_ONCE; begin++) {
-            uint32_t of_stretch = 0;
-            for (uint32_t c = begin; c < begin + STRETCH; c++)
-                of_stretch += retention->retained[c];
-            g_assert_cmpfloat(fabs(of_stretch - (double)STRETCH * retained / USED_ONCE), <=,
+        for (uint32_t begin = 0; begin + RANGE <= USED_ONCE; begin++) {
+            uint32_t of_range = 0;
+            for (uint32_t c = begin; c < begin + RANGE; c++)
+                of_range += retention->retained[c];
+            g_assert_cmpfloat(fabs(of_range - (double)RANGE * retained / USED_ONCE), <=,
                               UNEVEN_MOST);
         }
         retention_free(retention);
@@ -324,9 +324,9 @@ static void test_what_leaves_is_spread(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/gaps/plans_move_what_is_reckoned", test_plans_move_what_is_reckoned);
-    g_test_add_func("/gaps/small_iterations_against_enumeration",
+    g_test_add_func("/reuse/plans_move_what_is_reckoned", test_plans_move_what_is_reckoned);
+    g_test_add_func("/reuse/small_iterations_against_enumeration",
                     test_small_iterations_against_enumeration);
-    g_test_add_func("/gaps/what_leaves_is_spread", test_what_leaves_is_spread);
+    g_test_add_func("/reuse/what_leaves_is_spread", test_what_leaves_is_spread);
     return g_test_run();
 }

@@ -464,11 +464,11 @@ static void test_micro_batches(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/choices/property", test_property);
-    g_test_add_func("/choices/room-pays", test_room_pays);
-    g_test_add_func("/choices/only-way", test_only_way);
-    g_test_add_func("/choices/split-masters", test_split_masters);
-    g_test_add_func("/choices/offload-only", test_offload_only);
-    g_test_add_func("/choices/micro-batches", test_micro_batches);
+    g_test_add_func("/variants/property", test_property);
+    g_test_add_func("/variants/room-pays", test_room_pays);
+    g_test_add_func("/variants/only-way", test_only_way);
+    g_test_add_func("/variants/split-masters", test_split_masters);
+    g_test_add_func("/variants/offload-only", test_offload_only);
+    g_test_add_func("/variants/micro-batches", test_micro_batches);
     return g_test_run();
 }
