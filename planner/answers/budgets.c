@@ -9,6 +9,8 @@
 #include <math.h>
 #include <unistd.h>
 
+/* A search between two layouts, in a fraction of a full search's time: that of a plan, which did
+ * best with its budgets, and one chunk a tensor, which needs the least memory. */
 struct narrow_search {
     const struct trace *trace;
     GPtrArray *layouts; /* struct named_layout */
@@ -58,6 +60,8 @@ enum { RESOLUTION = 64 };
 
 /* If a narrow search is slower than allowed by more than this factor, no full search is tried. */
 #define HOPELESS 1.2
+
+/* ---- the least memory ---- */
 
 struct memory_search {
     const struct trace *trace;

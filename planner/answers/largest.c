@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+/* ---- models that differ in size only, from the smallest to the largest ---- */
+
 struct family_member {
     char *name; /* of the file without ".json", or for example "40 layers" */
     char *path; /* of the file; NULL if it is the base with another number of layers */
@@ -26,6 +28,7 @@ enum largest_way {
     LARGEST_WAYS
 };
 
+/* A search for the largest size for which there is a plan. */
 struct largest_job {
     const struct search_options *options; /* of each search; without layouts */
     /* Makes the trace of size `value`, or returns NULL if there is no such size. The caller frees
@@ -114,6 +117,9 @@ static bool add_files(struct family *family, const char *prefix, GError **error)
     return ok;
 }
 
+/* `what` is a config.json, or a folder that holds one, whose number of layers varies. Otherwise it
+ * is the beginning of the paths of several configs, such as models/configs/patrickstar. Fails with
+ * MODEL_ERROR_CONFIG if there are none. */
 static struct family *family_read(const char *what, GError **error)
 {
     struct family *family = g_new0(struct family, 1);
@@ -141,11 +147,13 @@ static void family_free(struct family *family)
     g_free(family);
 }
 
+/* Returns the number of members or, if depth varies, the most layers that a model may have. */
 static uint32_t family_count(const struct family *family)
 {
     return family->members ? family->members->len : MOST_LAYERS;
 }
 
+/* Returns a copy of member `index`, from 0. Free it with family_member_free. */
 static struct family_member *family_take(const struct family *family, uint32_t index)
 {
     if (family->members) {
@@ -244,6 +252,9 @@ static bool try_ways(const struct largest_job *job, uint32_t value, struct large
            (largest->result || try(job, value, LARGEST_OFFLOADED, largest));
 }
 
+/* Finds the largest size for which a full search finds a plan. Fails with what the smallest size
+ * lacks if there is none, and with PLAN_ERROR_INVALID if a person stopped it, which sets `stopped`.
+ * The caller always clears *largest with largest_clear. */
 static bool largest_find(const struct largest_job *job, struct largest *largest, GError **error)
 {
     uint32_t value = job->unordered ? scan(job) : bisect(job);

@@ -65,6 +65,8 @@ static uint64_t bound_ns(const struct time_model *model, const struct certificat
     return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
 }
 
+/* Chooses windows, finds prices and fills *time. The bound holds wherever each group's optimizer
+ * runs, if updates can be placed at all and the plan has each group on one side. */
 static void time_proof_make(const struct time_proof_job *job, struct certificate_time *time)
 {
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
@@ -135,6 +137,8 @@ static uint64_t recompute(const struct time_proof_job *job, const struct certifi
     return bound;
 }
 
+/* Recomputes the time bound from the prices in the plan's certificate. PLAN_ERROR_INVALID names
+ * what differs. */
 static bool time_proof_check(const struct time_proof_job *job, GError **error)
 {
     const struct certificate_time *time = &job->plan->certificate->time;

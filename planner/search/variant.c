@@ -9,6 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Returns the best plan of a short local search with this layout and the updates where they are.
+ * Returns NULL if it does not fit, or if its lower bound is clearly worse than `best`. Of the
+ * options, objective, budgets, costs and seed count. */
 static struct plan *plan_quickly(const struct trace *trace, const struct layout *layout,
                                  struct plan *best, const struct search_options *options)
 {
@@ -191,7 +194,7 @@ enum { AT_ONCE = 3 };
 
 /* Placements that are tried at once, beside the best plan so far. */
 struct quick_plans {
-    const struct variant_search *choices;
+    const struct variant_search *search;
     const struct layout *layout;
     struct trace *placed[AT_ONCE]; /* elements may be NULL */
     struct plan *plans[AT_ONCE];
@@ -200,7 +203,7 @@ struct quick_plans {
 static void make_quick_plan(void *data, uint32_t index)
 {
     struct quick_plans *quick_plans = data;
-    const struct variant_search *c = quick_plans->choices;
+    const struct variant_search *c = quick_plans->search;
     if (quick_plans->placed[index])
         quick_plans->plans[index] = plan_quickly(quick_plans->placed[index], quick_plans->layout,
                                                  c->best->plan, c->options);
@@ -212,7 +215,7 @@ static void make_quick_plans(struct quick_plans *quick_plans)
     const struct workers_job job = {.task = make_quick_plan,
                                     .data = quick_plans,
                                     .count = AT_ONCE,
-                                    .threads = quick_plans->choices->options->threads};
+                                    .threads = quick_plans->search->options->threads};
     workers_run(&job);
 }
 
@@ -253,7 +256,7 @@ static struct trace *place(const struct variant_search *c, const struct variant 
 static void shift_updates(struct variant_search *c, struct variant *variant,
                           const struct layout *layout, struct trace *placed, int *parts, int step)
 {
-    struct quick_plans quick_plans = {.choices = c,
+    struct quick_plans quick_plans = {.search = c,
                                       .layout = layout,
                                       .placed = {placed, place(c, variant, layout, *parts - step),
                                                  place(c, variant, layout, *parts + step)}};

@@ -143,6 +143,8 @@ static void explore_masters(struct variant_search *c)
         refine_layers(c);
 }
 
+/* Tries other recomputed layers, sizes of micro-batches in the scope, the embedding on the other
+ * side, and split or whole masters. There is a best plan already. */
 static void variants_explore(struct variant_search *c, unsigned scope)
 {
     uint32_t step = c->trace->batch * c->trace->micro_batches;
@@ -157,6 +159,8 @@ static void variants_explore(struct variant_search *c, unsigned scope)
         explore_masters(c);
 }
 
+/* Tries all layers offloaded, and none, with the micro-batches of the best plan: with no layer
+ * recomputed, with all, and with those of the best plan. */
 static void variants_explore_offload(struct variant_search *c)
 {
     const uint32_t firsts[] = {c->best->first, 0, c->layers};
