@@ -123,18 +123,30 @@ uint32_t headroom_first_below(const struct headroom *headroom, uint32_t first, u
                              : first_below_between(headroom, 0, first + length - end, bytes);
 }
 
+/* The moments [begin, end), at least one, lie in one block. */
+static int64_t least_of_part(const struct headroom *headroom, uint32_t begin, uint32_t end)
+{
+    int64_t least = headroom->bytes[begin];
+    for (uint32_t m = begin + 1; m < end; m++)
+        least = MIN(least, headroom->bytes[m]);
+    return least - headroom->taken[begin / BLOCK];
+}
+
 static int64_t least_between(const struct headroom *headroom, uint32_t begin, uint32_t end)
 {
+    uint32_t first = (begin + BLOCK - 1) / BLOCK,
+             last = end / BLOCK; /* whole blocks: [first, last) */
     int64_t least = INT64_MAX;
-    for (uint32_t m = begin; m < end;) {
-        if (m % BLOCK == 0 && m + BLOCK <= end) {
-            least = MIN(least, headroom->least[m / BLOCK]);
-            m += BLOCK;
-        } else {
-            least = MIN(least, headroom_at(headroom, m));
-            m++;
-        }
-    }
+    if (begin >= end)
+        return least;
+    if (first > last)
+        return least_of_part(headroom, begin, end);
+    for (uint32_t block = first; block < last; block++)
+        least = MIN(least, headroom->least[block]);
+    if (begin < first * BLOCK)
+        least = MIN(least, least_of_part(headroom, begin, first * BLOCK));
+    if (last * BLOCK < end)
+        least = MIN(least, least_of_part(headroom, last * BLOCK, end));
     return least;
 }
 

@@ -117,7 +117,6 @@ static void check_policies(const struct fixture *f)
 {
     const struct replay_view view = {f->trace, f->candidate->accesses, f->costs};
     struct baselines baselines;
-
     trial_open_baselines(&f->job, f->candidate->layout, &baselines);
     for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
         struct plan *plan = trial_plan_policy(&f->job, &baselines, *p, OBJECTIVE_TIME, INFINITY);
