@@ -207,7 +207,7 @@ class Trace:
         return int(self.meta.get(f"element_bytes_{kind}") or 0)
 
     def peak(self, loop, trained):
-        """Returns the peak of all live bytes. A gradient lives from its first write, unless it is kept."""
+        """Returns the peak of live bytes. A gradient lives from its first write, unless kept."""
         states = sum(self.width(kind) for kind in LISTS[2:])
         fixed = sum(self.tensors.values()) * self.width("param") + \
             sum(self.tensors[name] for name in trained) * states
@@ -243,7 +243,7 @@ def check_model(trace, loop, model):
 
 
 def check_saved(trace):
-    """Returns the output of the first block's `up`, kept until backward of gelu has read it."""
+    """Checks that the output of the first block's `up` is kept until backward of gelu has read it."""
     saved = [(nbytes, trace.operators[first][0], trace.operators[last][0])
              for name, nbytes, first, last, kept in trace.buffers
              if kept and name.startswith("blocks.0.up ")]
