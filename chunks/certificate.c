@@ -94,3 +94,264 @@ char *certificate_hash_file(const char *path, GError **error)
                                        (const guchar *)g_mapped_file_get_contents(file),
                                        g_mapped_file_get_length(file));
 }
+
+/* ---- in plan.json: writing ---- */
+
+static json_t *text(const char *value)
+{
+    return value ? json_string(value) : json_null();
+}
+
+static json_t *gap_json(uint64_t achieved, uint64_t bound)
+{
+    double gap = certificate_gap(achieved, bound);
+    return isfinite(gap) ? json_real(gap) : json_null();
+}
+
+static json_t *traffic_json(const struct certificate_traffic *traffic)
+{
+    json_t *prices = json_array();
+    for (uint32_t i = 0; i < traffic->price_count; i++)
+        json_array_append_new(prices, json_pack("[I,I]", (json_int_t)traffic->prices[i].moment,
+                                                (json_int_t)traffic->prices[i].price));
+    return json_pack("{s:I,s:I,s:o}", "achieved_bytes", (json_int_t)traffic->achieved,
+                     "lower_bound_bytes", (json_int_t)traffic->bound, "room_prices", prices);
+}
+
+static json_t *time_json(const struct certificate_time *time)
+{
+    json_t *windows = json_array();
+    for (uint32_t i = 0; i < time->window_count; i++) {
+        const struct certificate_window *w = &time->windows[i];
+        json_array_append_new(windows, json_pack("[I,I,I,I,I]", (json_int_t)w->moment,
+                                                 (json_int_t)w->h2d, (json_int_t)w->d2h,
+                                                 (json_int_t)w->host, (json_int_t)w->room));
+    }
+    return json_pack("{s:I,s:I,s:b,s:o}", "achieved_ns", (json_int_t)time->achieved,
+                     "lower_bound_ns", (json_int_t)time->bound, "either_side", time->either_side,
+                     "window_prices", windows);
+}
+
+static json_t *number_if(bool there, uint64_t value)
+{
+    return there ? json_integer((json_int_t)value) : json_null();
+}
+
+static json_t *alternative_json(const struct certificate_alternative *a)
+{
+    const struct run_choices *choices = a->choices;
+    g_autofree char *recompute = run_layers_format(choices->recompute, choices->layer_count);
+    g_autofree char *offload = run_layers_format(choices->offload, choices->layer_count);
+    bool found = a->achieved > 0;
+    return json_pack(
+        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", recompute, "offload", offload,
+        "host_embedding", choices->host_embedding, "backward_twice", choices->second_backward,
+        "batch", (json_int_t)choices->batch, "micro_batches", (json_int_t)choices->micro_batches,
+        "outcome", certificate_outcome_name(a->outcome), "host_price", (json_int_t)a->host_price,
+        "lower_bound_ns", (json_int_t)a->bound, "achieved_ns", number_if(found, a->achieved),
+        "achieved_bytes", number_if(found, a->achieved_traffic));
+}
+
+static json_t *alternatives_json(const struct certificate *certificate)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < certificate->alternative_count; i++)
+        json_array_append_new(array, alternative_json(&certificate->alternatives[i]));
+    return array;
+}
+
+json_t *certificate_to_json(const struct certificate *certificate)
+{
+    const struct certificate_traffic *traffic = &certificate->traffic;
+    const struct certificate_time *time = &certificate->time;
+    char seal[CERTIFICATE_SEAL_DIGITS + 1] = {0};
+    memset(seal, '0', CERTIFICATE_SEAL_DIGITS);
+    return json_pack(
+        "{s:{s:o,s:o},s:o,s:o,s:o,s:{s:o,s:o},s:o,s:s}", "gap", "traffic",
+        gap_json(traffic->achieved, traffic->bound), "time", gap_json(time->achieved, time->bound),
+        "traffic", traffic_json(traffic), "time", time_json(time), "alternatives",
+        alternatives_json(certificate), "costs", "platform", text(certificate->platform), "link",
+        text(certificate->link), "trace_sha256", text(certificate->trace_sha256), "seal", seal);
+}
+
+/* ---- in plan.json: reading ---- */
+
+struct certificate_reader {
+    const char *reason; /* NULL: nothing wrong so far */
+};
+
+static void fault(struct certificate_reader *reader, const char *reason)
+{
+    if (!reader->reason)
+        reader->reason = reason;
+}
+
+static uint64_t read_number(struct certificate_reader *reader, const json_t *value, uint64_t most)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        (uint64_t)json_integer_value(value) > most) {
+        fault(reader, "not an integer in range");
+        return 0;
+    }
+    return (uint64_t)json_integer_value(value);
+}
+
+static char *read_text(struct certificate_reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value) && !json_is_null(value))
+        fault(reader, "neither a text nor null");
+    return g_strdup(json_string_value(value));
+}
+
+static void read_gap(struct certificate_reader *reader, const json_t *value, uint64_t achieved,
+                     uint64_t bound)
+{
+    double gap = certificate_gap(achieved, bound);
+    if (isfinite(gap) ? json_number_value(value) != gap : !json_is_null(value))
+        fault(reader, "the gap is not that of achieved and bound");
+}
+
+static void read_traffic(struct certificate_reader *reader, const json_t *root,
+                         struct certificate_traffic *t)
+{
+    const json_t *object = json_object_get(root, "traffic");
+    const json_t *prices = json_object_get(object, "room_prices");
+    uint64_t least = 0;
+
+    t->achieved = read_number(reader, json_object_get(object, "achieved_bytes"), INT64_MAX);
+    t->bound = read_number(reader, json_object_get(object, "lower_bound_bytes"), INT64_MAX);
+    read_gap(reader, json_object_get(json_object_get(root, "gap"), "traffic"), t->achieved,
+             t->bound);
+    if (!json_is_array(prices) || json_array_size(prices) >= UINT32_MAX)
+        fault(reader, "no prices of room");
+    t->price_count = (uint32_t)json_array_size(prices);
+    t->prices = g_new0(struct certificate_price, t->price_count);
+    for (uint32_t i = 0; i < t->price_count && !reader->reason; i++) {
+        const json_t *pair = json_array_get(prices, i);
+        t->prices[i].moment = (uint32_t)read_number(reader, json_array_get(pair, 0),
+                                                    UINT32_MAX - 1);
+        t->prices[i].price = read_number(reader, json_array_get(pair, 1), UINT32_MAX);
+        if (t->prices[i].moment < least)
+            fault(reader, "the moments of the prices do not ascend");
+        least = t->prices[i].moment + 1ULL;
+    }
+}
+
+static struct certificate_window read_window(struct certificate_reader *reader, const json_t *entry)
+{
+    return (struct certificate_window){
+        .moment = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX - 1),
+        .h2d = read_number(reader, json_array_get(entry, 1), UINT32_MAX),
+        .d2h = read_number(reader, json_array_get(entry, 2), UINT32_MAX),
+        .host = read_number(reader, json_array_get(entry, 3), UINT32_MAX),
+        .room = read_number(reader, json_array_get(entry, 4), CERTIFICATE_ROOM_PRICE_MOST)};
+}
+
+static void read_time(struct certificate_reader *reader, const json_t *root,
+                      struct certificate_time *time)
+{
+    const json_t *object = json_object_get(root, "time");
+    const json_t *windows = json_object_get(object, "window_prices");
+
+    time->achieved = read_number(reader, json_object_get(object, "achieved_ns"), INT64_MAX);
+    time->bound = read_number(reader, json_object_get(object, "lower_bound_ns"), INT64_MAX);
+    time->either_side = json_is_true(json_object_get(object, "either_side"));
+    read_gap(reader, json_object_get(json_object_get(root, "gap"), "time"), time->achieved,
+             time->bound);
+    if (!json_is_array(windows) || json_array_size(windows) > UINT16_MAX)
+        fault(reader, "no prices of windows");
+    time->window_count = (uint32_t)json_array_size(windows);
+    time->windows = g_new0(struct certificate_window, time->window_count);
+    for (uint32_t i = 0; i < time->window_count && !reader->reason; i++)
+        time->windows[i] = read_window(reader, json_array_get(windows, i));
+}
+
+static uint8_t read_outcome(struct certificate_reader *reader, const json_t *entry)
+{
+    const char *name = json_string_value(json_object_get(entry, "outcome"));
+    for (uint8_t o = 0; name && o <= CERTIFICATE_DOES_NOT_FIT; o++)
+        if (!strcmp(name, certificate_outcome_name(o)))
+            return o;
+    fault(reader, "an alternative without an outcome");
+    return CERTIFICATE_DOES_NOT_FIT;
+}
+
+/* `otherwise` stands for a key that files of earlier versions lack; it may be NULL. */
+static void read_layers(struct certificate_reader *reader, const json_t *entry, const char *key,
+                        const char *otherwise, uint8_t *marks, uint32_t count)
+{
+    g_autofree char *text = read_text(reader, entry, key);
+    const char *layers = text ? text : otherwise;
+    if (!layers)
+        fault(reader, "an alternative without its layers");
+    else if (!run_layers_parse(layers, marks, count))
+        fault(reader, "an alternative with layers that the plan's model does not have");
+}
+
+static struct run_choices *read_choices(struct certificate_reader *reader, const json_t *entry,
+                                        uint32_t layer_count)
+{
+    struct run_choices *choices = run_choices_new(layer_count, 0);
+    read_layers(reader, entry, "recompute", NULL, choices->recompute, layer_count);
+    read_layers(reader, entry, "offload", "none", choices->offload, layer_count);
+    choices->host_embedding = json_is_true(json_object_get(entry, "host_embedding"));
+    choices->second_backward = json_is_true(json_object_get(entry, "backward_twice"));
+    choices->split_masters = choices->second_backward;
+    choices->batch = (uint32_t)read_number(reader, json_object_get(entry, "batch"), UINT32_MAX);
+    choices->micro_batches = (uint32_t)read_number(reader, json_object_get(entry, "micro_batches"),
+                                                   UINT32_MAX);
+    return choices;
+}
+
+static struct certificate_alternative read_alternative(struct certificate_reader *reader,
+                                                       const json_t *entry, uint32_t layer_count)
+{
+    struct certificate_alternative a = {
+        .choices = read_choices(reader, entry, layer_count),
+        .outcome = read_outcome(reader, entry),
+        .host_price = read_number(reader, json_object_get(entry, "host_price"), UINT32_MAX),
+        .bound = read_number(reader, json_object_get(entry, "lower_bound_ns"), INT64_MAX)};
+    if (json_is_null(json_object_get(entry, "achieved_ns")))
+        return a;
+    a.achieved = read_number(reader, json_object_get(entry, "achieved_ns"), INT64_MAX);
+    a.achieved_traffic = read_number(reader, json_object_get(entry, "achieved_bytes"), INT64_MAX);
+    return a;
+}
+
+static void read_alternatives(struct certificate_reader *reader, const json_t *root,
+                              uint32_t layer_count, struct certificate *certificate)
+{
+    const json_t *array = json_object_get(root, "alternatives");
+
+    if (!json_is_array(array) || json_array_size(array) > UINT16_MAX) {
+        fault(reader, "no alternatives");
+        return;
+    }
+    certificate->alternatives = g_new0(struct certificate_alternative, json_array_size(array));
+    for (size_t i = 0; i < json_array_size(array) && !reader->reason; i++) {
+        certificate->alternatives[i] = read_alternative(reader, json_array_get(array, i),
+                                                        layer_count);
+        certificate->alternative_count++;
+    }
+}
+
+struct certificate *certificate_from_json(const json_t *object, uint32_t layer_count,
+                                          const char **reason)
+{
+    struct certificate_reader reader = {NULL};
+    struct certificate *certificate = g_new0(struct certificate, 1);
+    const json_t *costs = json_object_get(object, "costs");
+
+    certificate->trace_sha256 = read_text(&reader, object, "trace_sha256");
+    certificate->platform = read_text(&reader, costs, "platform");
+    certificate->link = read_text(&reader, costs, "link");
+    read_traffic(&reader, object, &certificate->traffic);
+    read_time(&reader, object, &certificate->time);
+    read_alternatives(&reader, object, layer_count, certificate);
+    if (!reader.reason)
+        return certificate;
+    *reason = reader.reason;
+    certificate_free(certificate);
+    return NULL;
+}

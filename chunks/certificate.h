@@ -7,6 +7,8 @@
 
 #include "traces/choices.h"
 
+#include <jansson.h>
+
 #define CERTIFICATE_SEAL_DIGITS 64 /* SHA-256, in hexadecimal */
 
 /* A byte of room at a moment; BOUND_PRICE_SCALE is a byte of traffic. */
@@ -87,5 +89,14 @@ bool certificate_check_seal(const char *path, GError **error);
 
 /* The SHA-256 of a file, in hexadecimal; NULL where it cannot be read. Free with g_free. */
 char *certificate_hash_file(const char *path, GError **error);
+
+/* Returns the certificate as it stands in plan.json, with a seal of zeros as its last key. */
+json_t *certificate_to_json(const struct certificate *certificate);
+
+/* Reads the certificate of a plan for a model of `layer_count` layers. Returns NULL if the object
+ * is not a certificate, with what is wrong in *reason. Checks that figures are in range, and
+ * recomputes nothing. */
+struct certificate *certificate_from_json(const json_t *object, uint32_t layer_count,
+                                          const char **reason);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "chunks/plan.h"
 
-struct candidate {
+struct home_candidate {
     uint32_t chunk, uses;
     uint64_t bytes;
 };
@@ -11,7 +11,7 @@ struct candidate {
  */
 static int most_used_first(const void *left, const void *right)
 {
-    const struct candidate *a = left, *b = right;
+    const struct home_candidate *a = left, *b = right;
     double rate_a = (double)a->uses / (double)a->bytes, rate_b = (double)b->uses / (double)b->bytes;
     if (rate_a != rate_b)
         return rate_a > rate_b ? -1 : 1;
@@ -82,9 +82,9 @@ static GArray *candidates(const struct layout *layout, const struct accesses *ac
     g_autofree uint8_t *on_host = used_on_host(layout, accesses);
     for (uint32_t a = 0; a < accesses->count; a++)
         uses[accesses->items[a].chunk]++;
-    GArray *result = g_array_new(FALSE, FALSE, sizeof(struct candidate));
+    GArray *result = g_array_new(FALSE, FALSE, sizeof(struct home_candidate));
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        struct candidate candidate = {c, uses[c], layout->chunks[c].slot_bytes};
+        struct home_candidate candidate = {c, uses[c], layout->chunks[c].slot_bytes};
         if (!on_host[c])
             g_array_append_val(result, candidate);
     }
@@ -121,7 +121,7 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
     g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
     g_autoptr(GArray) order = need > host_budget ? candidates(layout, accesses) : NULL;
     for (uint32_t i = 0; order && i < order->len && need > host_budget; i++) {
-        uint32_t chunk = g_array_index(order, struct candidate, i).chunk;
+        uint32_t chunk = g_array_index(order, struct home_candidate, i).chunk;
         on_device[chunk] = 1;
         need -= layout->chunks[chunk].copy_bytes;
     }

@@ -1,6 +1,6 @@
 #include "chunks/layout_file.h"
 
-#include "chunks/plan_check.h"
+#include "chunks/plan.h"
 #include "traces/files.h"
 
 #include <jansson.h>

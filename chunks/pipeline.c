@@ -1,6 +1,6 @@
 #include "chunks/pipeline.h"
 
-#include "chunks/plan_make.h"
+#include "chunks/place.h"
 #include "chunks/slots.h"
 
 /* Room for one chunk is kept free, but not more than this share of the budget. */

@@ -6,7 +6,7 @@
  *   homes_choose     homes.h       accesses -> which chunks live on the host or on the device
  *   decide           decide.h      accesses, policy -> decisions: who comes and goes, and when
  *   place_decisions  place.h       decisions -> addresses on the device
- *   plan_make        plan_make.h   addresses -> plan
+ *   plan_make        plan.h        addresses -> plan
  *   plan_check       plan.h        refuses a plan that is unsound, or made for another trace
  *   residency_new    residency/residency.h   plan -> the manager that executes it
  *   residency_step   residency/residency.h   a moment's actions -> calls of the mover

@@ -1,5 +1,7 @@
 #include "chunks/plan.h"
 
+#include "chunks/place.h"
+
 G_DEFINE_QUARK(pstar_plan_error, plan_error)
 
 void plan_free(struct plan *plan)
@@ -36,4 +38,62 @@ const char *plan_action_name(enum plan_action_kind kind)
     static const char *const names[] = {"fetch", "allocate", "write-back", "drop",
                                         "flush", "move",     "wait"};
     return names[kind];
+}
+
+/* ---- making a plan ---- */
+
+/* The host's peak, too. */
+static void count_traffic(struct plan *plan, const struct trace *trace)
+{
+    struct plan_figures *figures = &plan->predicted;
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        const struct plan_action *action = &plan->actions[i];
+        const struct chunk *chunk = &plan->layout->chunks[action->chunk];
+        bool fetch = action->kind == PLAN_FETCH;
+        bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
+        figures->h2d_bytes += fetch ? chunk->copy_bytes : 0;
+        figures->h2d_copies += fetch;
+        figures->d2h_bytes += write ? chunk->copy_bytes : 0;
+        figures->d2h_copies += write;
+        figures->evictions += action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
+        figures->moves += action->kind == PLAN_MOVE;
+        figures->moved_bytes += action->kind == PLAN_MOVE ? chunk->copy_bytes : 0;
+    }
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        figures->h2d_bytes += trace->operators[m].h2d_bytes;
+        figures->d2h_bytes += trace->operators[m].d2h_bytes;
+    }
+    figures->peak_host_bytes = plan->host_pool_bytes;
+}
+
+struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses)
+{
+    const struct trace *trace = inputs->trace;
+    const struct homes *homes = inputs->homes;
+    struct plan *plan = g_new0(struct plan, 1);
+    plan->digest = g_strdup(inputs->accesses->digest);
+    plan->model = g_strdup(trace->model);
+    plan->precision = g_strdup(trace->precision);
+    plan->batch = trace->batch;
+    plan->sequence = trace->sequence;
+    plan->micro_batches = trace->micro_batches;
+    plan->choices = run_choices_of(trace);
+    plan->device_budget = inputs->device_budget;
+    plan->host_budget = inputs->host_budget;
+    plan->layout = layout_copy(inputs->layout);
+    plan->host_pool_bytes = homes->host_pool_bytes;
+    plan->staging_address = homes->staging_address;
+    plan->host_address = g_memdup2(homes->host_address,
+                                   homes->chunk_count * sizeof *homes->host_address);
+    plan->arena_bytes = addresses->arena_bytes;
+    plan->initial_address = g_steal_pointer(&addresses->initial);
+    plan->moment_count = addresses->moment_count;
+    plan->action_count = addresses->action_count;
+    plan->first_action = g_steal_pointer(&addresses->first_action);
+    plan->actions = g_steal_pointer(&addresses->actions);
+    plan->predicted.peak_device_bytes = addresses->peak_device_bytes;
+    plan->predicted.peak_live_device_bytes = addresses->peak_live_device_bytes;
+    count_traffic(plan, trace);
+    addresses_free(addresses);
+    return plan;
 }

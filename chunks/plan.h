@@ -67,6 +67,14 @@ enum plan_error {
 #define PLAN_ERROR plan_error_quark()
 GQuark plan_error_quark(void);
 
+struct plan_inputs; /* chunks/place.h */
+struct addresses;
+
+/* Makes a plan of addresses, which it frees: what the plan is for, its layout (copied), its homes
+ * and its schedule, with the traffic and the peaks that these predict. The caller adds who made it.
+ */
+struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses);
+
 void plan_free(struct plan *plan);
 
 /* One more owner, who frees it with plan_free as the others do: the last one's call ends it. Not
@@ -81,6 +89,10 @@ bool plan_write(const struct plan *plan, const char *path, GError **error);
  * whose schedule is impossible (PLAN_ERROR_INVALID): a chunk used where it is not, an address taken
  * twice, bytes lost, a budget exceeded, an end unlike the start. */
 bool plan_check(const struct plan *plan, const struct trace *trace, GError **error);
+
+/* Checks the layout alone: every tensor lies whole within one chunk of each of its lists, and none
+ * overlaps another. Fails with PLAN_ERROR_INVALID. */
+bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error);
 
 /* "fetch", "allocate", "write-back", "drop", "flush", "move", "wait" */
 const char *plan_action_name(enum plan_action_kind kind);

@@ -1,6 +1,6 @@
 #include "strategies/preset.h"
 
-#include "chunks/plan_make.h"
+#include "chunks/place.h"
 #include "models/derive.h"
 
 #include <math.h>

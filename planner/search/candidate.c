@@ -1,5 +1,5 @@
 #include "planner/search/candidate.h"
-#include "chunks/plan_make.h"
+#include "chunks/place.h"
 #include "planner/schedule/intervals.h"
 #include "sim/replay.h"
 

@@ -2,7 +2,7 @@
  * dry_run at once. */
 #include "chunks/pipeline.h"
 
-#include "chunks/plan_make.h"
+#include "chunks/place.h"
 #include "tests/chunks/adversary.h"
 #include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"

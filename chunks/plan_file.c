@@ -1,16 +1,22 @@
-#include "chunks/certificate_json.h"
+/* plan.json, described in docs/formats.md. */
 #include "chunks/plan.h"
-#include "chunks/plan_format.h"
+
+#include "chunks/certificate.h"
 #include "traces/files.h"
+#include "traces/output_file.h"
 
 #include <jansson.h>
 
-struct reader {
+#define PLAN_FORMAT 1 /* value of the key "pstar_plan" */
+
+/* ---- reading ---- */
+
+struct plan_reader {
     const char *path;
     GError **error;
 };
 
-static bool refuse(struct reader *reader, const char *key, const char *reason)
+static bool refuse(struct plan_reader *reader, const char *key, const char *reason)
 {
     if (reader->error && !*reader->error)
         g_set_error(reader->error, PLAN_ERROR, PLAN_ERROR_INVALID, "%s: %s: %s", reader->path, key,
@@ -18,7 +24,7 @@ static bool refuse(struct reader *reader, const char *key, const char *reason)
     return false;
 }
 
-static bool read_number(struct reader *reader, const json_t *value, const char *key,
+static bool read_number(struct plan_reader *reader, const json_t *value, const char *key,
                         uint64_t maximum, uint64_t *number)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
@@ -28,20 +34,21 @@ static bool read_number(struct reader *reader, const json_t *value, const char *
     return true;
 }
 
-static bool read_number_or_null(struct reader *reader, const json_t *value, const char *key,
+static bool read_number_or_null(struct plan_reader *reader, const json_t *value, const char *key,
                                 uint64_t *number)
 {
     *number = UINT64_MAX;
     return json_is_null(value) || read_number(reader, value, key, INT64_MAX, number);
 }
 
-static bool read_member(struct reader *reader, const json_t *object, const char *key,
+static bool read_member(struct plan_reader *reader, const json_t *object, const char *key,
                         uint64_t maximum, uint64_t *number)
 {
     return read_number(reader, json_object_get(object, key), key, maximum, number);
 }
 
-static bool read_u32(struct reader *reader, const json_t *object, const char *key, uint32_t *number)
+static bool read_u32(struct plan_reader *reader, const json_t *object, const char *key,
+                     uint32_t *number)
 {
     uint64_t wide;
     bool fine = read_member(reader, object, key, UINT32_MAX - 2, &wide);
@@ -49,8 +56,8 @@ static bool read_u32(struct reader *reader, const json_t *object, const char *ke
     return fine;
 }
 
-static bool read_numbers(struct reader *reader, const json_t *root, const char *key, uint32_t count,
-                         uint64_t **values)
+static bool read_numbers(struct plan_reader *reader, const json_t *root, const char *key,
+                         uint32_t count, uint64_t **values)
 {
     const json_t *array = json_object_get(root, key);
     if (!json_is_array(array) || json_array_size(array) != count)
@@ -70,7 +77,7 @@ static int list_of(const char *name)
     return -1;
 }
 
-static bool read_chunk(struct reader *reader, const json_t *entry, struct chunk *chunk)
+static bool read_chunk(struct plan_reader *reader, const json_t *entry, struct chunk *chunk)
 {
     const char *list = json_string_value(json_array_get(entry, 0));
     uint64_t group;
@@ -85,7 +92,7 @@ static bool read_chunk(struct reader *reader, const json_t *entry, struct chunk 
     return fine;
 }
 
-static bool read_chunks(struct reader *reader, const json_t *array, struct layout *layout)
+static bool read_chunks(struct plan_reader *reader, const json_t *array, struct layout *layout)
 {
     if (!json_is_array(array) || json_array_size(array) >= UINT32_MAX)
         return refuse(reader, "layout.chunks", "not an array");
@@ -101,7 +108,8 @@ static bool read_chunks(struct reader *reader, const json_t *array, struct layou
     return true;
 }
 
-static bool read_places(struct reader *reader, const json_t *array, int list, struct layout *layout)
+static bool read_places(struct plan_reader *reader, const json_t *array, int list,
+                        struct layout *layout)
 {
     uint32_t count = (uint32_t)json_array_size(array);
     if (!json_is_array(array) || !count || (layout->tensor_count && layout->tensor_count != count))
@@ -123,7 +131,7 @@ static bool read_places(struct reader *reader, const json_t *array, int list, st
 }
 
 /* Layouts may lack them. */
-static bool read_buffers(struct reader *reader, const json_t *array, struct layout *layout)
+static bool read_buffers(struct plan_reader *reader, const json_t *array, struct layout *layout)
 {
     uint32_t count = (uint32_t)json_array_size(array);
     if (!array)
@@ -143,7 +151,7 @@ static bool read_buffers(struct reader *reader, const json_t *array, struct layo
     return true;
 }
 
-static bool read_layout(struct reader *reader, const json_t *root, struct layout **result)
+static bool read_layout(struct plan_reader *reader, const json_t *root, struct layout **result)
 {
     const json_t *object = json_object_get(root, "layout");
     struct layout *layout = *result = g_new0(struct layout, 1);
@@ -165,7 +173,7 @@ static bool read_layout(struct reader *reader, const json_t *root, struct layout
            read_buffers(reader, json_object_get(object, "buffers"), layout);
 }
 
-static bool read_action(struct reader *reader, const json_t *entry, const struct plan *plan,
+static bool read_action(struct plan_reader *reader, const json_t *entry, const struct plan *plan,
                         struct plan_action *action)
 {
     const char *name = json_string_value(json_array_get(entry, 0));
@@ -187,7 +195,7 @@ static bool read_action(struct reader *reader, const json_t *entry, const struct
     return true;
 }
 
-static bool read_schedule(struct reader *reader, const json_t *root, struct plan *plan)
+static bool read_schedule(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *moments = json_object_get(root, "moments");
     if (json_array_size(moments) < 2 || json_array_size(moments) >= UINT32_MAX - 2)
@@ -211,7 +219,8 @@ static bool read_schedule(struct reader *reader, const json_t *root, struct plan
     return fine;
 }
 
-static bool read_figures(struct reader *reader, const json_t *root, struct plan_figures *figures)
+static bool read_figures(struct plan_reader *reader, const json_t *root,
+                         struct plan_figures *figures)
 {
     const struct plan_figure *bad;
     return figures_from_json(json_object_get(root, "predicted"), figures, &bad) ||
@@ -220,7 +229,8 @@ static bool read_figures(struct reader *reader, const json_t *root, struct plan_
                                               : "not an integer in range");
 }
 
-static bool read_flags(struct reader *reader, const json_t *array, uint32_t count, uint8_t *flags)
+static bool read_flags(struct plan_reader *reader, const json_t *array, uint32_t count,
+                       uint8_t *flags)
 {
     for (uint32_t i = 0; i < count; i++) {
         const json_t *flag = json_array_get(array, i);
@@ -232,7 +242,7 @@ static bool read_flags(struct reader *reader, const json_t *array, uint32_t coun
 }
 
 /* Plans may lack them. */
-static bool read_choices(struct reader *reader, const json_t *root, struct plan *plan)
+static bool read_choices(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *object = json_object_get(root, "choices");
     const json_t *recompute = json_object_get(object, "recompute");
@@ -258,7 +268,7 @@ static bool read_choices(struct reader *reader, const json_t *root, struct plan 
            read_flags(reader, host_update, plan->choices->tensor_count, plan->choices->host_update);
 }
 
-static bool read_head(struct reader *reader, const json_t *root, struct plan *plan)
+static bool read_head(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *made_for = json_object_get(root, "made_for");
     plan->digest = g_strdup(json_string_value(json_object_get(made_for, "digest")));
@@ -281,7 +291,7 @@ static bool read_head(struct reader *reader, const json_t *root, struct plan *pl
 }
 
 /* Plans may lack it, but nothing else may be there in its place. */
-static bool read_certificate(struct reader *reader, const json_t *root, struct plan *plan)
+static bool read_certificate(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *object = json_object_get(root, "certificate");
     const char *reason;
@@ -292,7 +302,7 @@ static bool read_certificate(struct reader *reader, const json_t *root, struct p
     return plan->certificate || refuse(reader, "certificate", reason);
 }
 
-static bool has_known_keys(struct reader *reader, json_t *root)
+static bool has_known_keys(struct plan_reader *reader, json_t *root)
 {
     static const char *const known[] = {"pstar_plan",      "made_for",
                                         "choices",         "made_by",
@@ -311,7 +321,7 @@ static bool has_known_keys(struct reader *reader, json_t *root)
     return true;
 }
 
-static bool read_plan(struct reader *reader, const json_t *root, struct plan *plan)
+static bool read_plan(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     json_int_t format = json_integer_value(json_object_get(root, "pstar_plan"));
     if (!format)
@@ -333,7 +343,7 @@ struct plan *plan_read(const char *path, GError **error)
     if (!input_file_check(path, error))
         return NULL;
     GError *own = NULL;
-    struct reader reader = {.path = path, .error = &own};
+    struct plan_reader reader = {.path = path, .error = &own};
     json_error_t where;
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &where);
     struct plan *plan = NULL;
@@ -352,4 +362,144 @@ struct plan *plan_read(const char *path, GError **error)
     if (own)
         g_propagate_error(error, own);
     return plan;
+}
+
+/* ---- writing ---- */
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+/* An address, or a budget; null for none. */
+static json_t *number_or_null(uint64_t value)
+{
+    return value == UINT64_MAX ? json_null() : number(value);
+}
+
+static json_t *numbers(const uint64_t *values, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, number_or_null(values[i]));
+    return array;
+}
+
+static json_t *text(const char *value)
+{
+    return value ? json_string(value) : json_null();
+}
+
+/* The chunk that holds each buffer; null: none does. */
+static json_t *buffers_json(const struct layout *layout)
+{
+    const struct layout_place *places = layout->places[TRACE_ACTIVATION];
+    json_t *array = json_array();
+    for (uint32_t b = 0; b < layout->buffer_count; b++)
+        json_array_append_new(array,
+                              places[b].chunk == NO_INDEX ? json_null() : number(places[b].chunk));
+    return array;
+}
+
+static json_t *layout_json(const struct layout *layout)
+{
+    json_t *sizes = json_object(), *places = json_object(), *chunks = json_array();
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        const struct chunk *chunk = &layout->chunks[c];
+        json_array_append_new(chunks,
+                              json_pack("[s,I,I,I]", trace_list_name(chunk->list),
+                                        (json_int_t)chunk->slot_bytes,
+                                        (json_int_t)chunk->copy_bytes, (json_int_t)chunk->group));
+    }
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        if (!layout->places[list])
+            continue;
+        json_t *of_list = json_array();
+        for (uint32_t t = 0; t < layout->tensor_count; t++)
+            json_array_append_new(of_list,
+                                  json_pack("[I,I]", (json_int_t)layout->places[list][t].chunk,
+                                            (json_int_t)layout->places[list][t].offset));
+        json_object_set_new(places, trace_list_name(list), of_list);
+        json_object_set_new(sizes, trace_list_name(list), number(layout->chunk_bytes[list]));
+    }
+    json_t *json = json_pack("{s:o,s:o,s:o}", "chunk_bytes", sizes, "chunks", chunks, "tensors",
+                             places);
+    if (layout->buffer_count)
+        json_object_set_new(json, "buffers", buffers_json(layout));
+    return json;
+}
+
+static json_t *action_json(const struct plan_action *action)
+{
+    const char *name = plan_action_name(action->kind);
+    if (action->kind == PLAN_WAIT)
+        return json_pack("[s]", name);
+    return json_pack("[s,I,o]", name, (json_int_t)action->chunk, number_or_null(action->address));
+}
+
+static json_t *schedule_json(const struct plan *plan)
+{
+    json_t *moments = json_array();
+    for (uint32_t m = 0; m <= plan->moment_count; m++) {
+        json_t *actions = json_array();
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
+            const struct plan_action *action = &plan->actions[i];
+            json_array_append_new(actions, action_json(action));
+        }
+        json_array_append_new(moments, actions);
+    }
+    return moments;
+}
+
+static json_t *flags(const uint8_t *values, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t i = 0; i < count; i++)
+        json_array_append_new(array, json_boolean(values[i]));
+    return array;
+}
+
+static json_t *choices_json(const struct run_choices *choices)
+{
+    if (!choices)
+        return json_null();
+    return json_pack(
+        "{s:o,s:o,s:b,s:o,s:b,s:b}", "recompute", flags(choices->recompute, choices->layer_count),
+        "offload", flags(choices->offload, choices->layer_count), "host_embedding",
+        choices->host_embedding, "host_update", flags(choices->host_update, choices->tensor_count),
+        "split_master", choices->split_masters, "backward_twice", choices->second_backward);
+}
+
+static json_t *plan_json(const struct plan *plan)
+{
+    json_t *made_for = json_pack("{s:o,s:o,s:o,s:I,s:I,s:I}", "digest", text(plan->digest), "model",
+                                 text(plan->model), "precision", text(plan->precision), "batch",
+                                 (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
+                                 "micro_batches", (json_int_t)plan->micro_batches);
+    uint32_t chunks = plan->layout->chunk_count;
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:I,s:o,s:o,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}",
+                     "pstar_plan", PLAN_FORMAT, "made_for", made_for, "choices",
+                     choices_json(plan->choices), "made_by", text(plan->made_by), "policy",
+                     text(plan->policy), "look_ahead", (json_int_t)plan->look_ahead,
+                     "device_budget_bytes", number_or_null(plan->device_budget),
+                     "host_budget_bytes", number_or_null(plan->host_budget), "device_bytes",
+                     (json_int_t)plan->arena_bytes, "host_bytes", (json_int_t)plan->host_pool_bytes,
+                     "staging_address", (json_int_t)plan->staging_address, "layout",
+                     layout_json(plan->layout), "host_address", numbers(plan->host_address, chunks),
+                     "initial_address", numbers(plan->initial_address, chunks), "moments",
+                     schedule_json(plan), "predicted", figures_to_json(&plan->predicted));
+}
+
+bool plan_write(const struct plan *plan, const char *path, GError **error)
+{
+    json_t *root = plan_json(plan);
+    if (plan->certificate)
+        json_object_set_new(root, "certificate", certificate_to_json(plan->certificate));
+    char *contents = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    if (plan->certificate)
+        certificate_seal(contents);
+    bool written = output_file_write(path, contents, error);
+    free(contents);
+    json_decref(root);
+    return written;
 }
