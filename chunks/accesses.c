@@ -2,8 +2,8 @@
 
 #include "policies/policy.h"
 
-/* What is alive. A tensor's bytes in a list are dead from a last read to the overwrite that
- * follows; a chunk is dead when all it holds is. */
+/* A tensor's bytes in a list are dead from a last read to the overwrite that follows. A chunk is
+ * dead when all its tensors are. */
 struct liveness {
     const struct trace *trace;
     const struct layout *layout;
@@ -16,7 +16,7 @@ static uint32_t key_of(const struct trace *trace, const struct trace_access *acc
     return access->list * trace->tensor_count + access->tensor; /* buffers behind all lists */
 }
 
-/* The accesses backwards, twice round, so that the first pass gives the second what follows the
+/* Visits the accesses backwards, twice: the first pass tells the second what follows the
  * iteration's last accesses. */
 static void look_forward(struct liveness *live)
 {
@@ -30,8 +30,8 @@ static void look_forward(struct liveness *live)
             overwrites_next[key] = trace->accesses[a].mode == TRACE_OVERWRITE;
         }
     }
-    /* At the start of the iteration, when no buffer is. A tensor that is never accessed keeps its
-     * bytes. */
+    /* Counts at the start of the iteration, when no buffer is alive. A tensor that is never
+     * accessed keeps its bytes. */
     for (int list = 0; list < TRACE_LISTS; list++)
         for (uint32_t t = 0; live->layout->places[list] && t < trace->tensor_count; t++)
             if (!overwrites_next[(uint32_t)list * trace->tensor_count + t])
@@ -77,7 +77,7 @@ static void add_moment(struct accesses *accesses, struct liveness *live, uint32_
     }
 }
 
-/* What is ahead of the accesses before one with `flags`, where `ahead` is what is ahead of it. */
+/* Returns what is ahead of the access before one with `flags`, given what is ahead of that one. */
 static uint8_t ahead_of(uint32_t flags, uint8_t ahead)
 {
     if (!(flags & ACCESS_ON_HOST))

@@ -1,13 +1,14 @@
-/* A trace seen through a layout: which chunks each moment's operator accesses, and how. */
+/* The chunks that the operator of each moment accesses: a trace seen through a layout. */
 #ifndef PSTAR_CHUNKS_ACCESSES_H
 #define PSTAR_CHUNKS_ACCESSES_H
 
 #include "chunks/layout.h"
 
 enum {
-    ACCESS_WRITES = 1,  /* the operator writes the chunk, or a part of it */
-    ACCESS_FRESH = 2,   /* nothing in the chunk is alive before: no need to fetch its bytes */
-    ACCESS_LAST = 4,    /* nothing in it is alive after, until a FRESH access: it leaves for free */
+    ACCESS_WRITES = 1, /* the operator writes the chunk, or a part of it */
+    ACCESS_FRESH = 2,  /* nothing in the chunk is alive before, so its bytes need not be fetched */
+    ACCESS_LAST =
+        4, /* nothing in it is alive after, until a FRESH access: it leaves without a copy */
     ACCESS_ON_HOST = 8, /* the operator runs on the host and uses the host's copy */
 };
 
@@ -17,10 +18,10 @@ struct chunk_access {
 };
 
 struct accesses {
-    char *digest; /* trace_digest of the trace: whoever plans needs it, once a plan */
+    char *digest; /* trace_digest of the trace, which every plan needs */
     uint32_t moment_count, count, chunk_count;
     uint32_t *first;            /* [moment_count + 1] into items */
-    struct chunk_access *items; /* [count] by moment; at most one for a chunk in a moment */
+    struct chunk_access *items; /* [count] by moment; a chunk has at most one in a moment */
     uint32_t *next_device_use; /* [count] moment of the same chunk's next access on the device, from
                                   the start of this iteration (moment_count or more: in the next);
                                   NO_INDEX: never */
@@ -30,17 +31,18 @@ struct accesses {
     uint64_t *non_model; /* [moment_count] bytes of the arena's top that non-model data takes */
 };
 
-/* Merges each operator's tensor accesses by chunk; `non_model` is the extent of nonmodel.h. Never
- * fails on a checked trace and a layout made for it. */
+/* Merges each operator's tensor accesses by chunk. `non_model` is the extent of struct non_model.
+ * Never fails if the trace was checked and the layout was made for it. The caller frees the result
+ * with accesses_free. */
 struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
                               const uint64_t *non_model);
-/* The same where the trace's digest is known, as it is to whoever does it for many layouts. */
+/* Does the same with the trace's digest, for callers who do it for many layouts. */
 struct accesses *accesses_new_digested(const struct trace *trace, const char *digest,
                                        const struct layout *layout, const uint64_t *non_model);
 void accesses_free(struct accesses *accesses);
 
-/* The least device memory with which every operator finds its chunks and its non-model data at
- * once; *moment (may be NULL) is the operator that needs it. */
+/* Returns the least device memory in bytes with which every operator finds its chunks and its
+ * non-model data at once. Sets *moment, which may be NULL, to the moment that needs it. */
 uint64_t accesses_least_arena_bytes(const struct accesses *accesses, const struct layout *layout,
                                     uint32_t *moment);
 

@@ -42,7 +42,7 @@ void certificate_free(struct certificate *certificate)
     g_free(certificate);
 }
 
-/* The digits of the last seal in the text, which is the plan's own: it closes the file. */
+/* Returns the digits of the last seal in the text, which is the plan's own and ends the file. */
 static char *find_digits(char *text, size_t length)
 {
     char *key = g_strrstr_len(text, (gssize)length, SEAL_KEY);
@@ -177,7 +177,7 @@ json_t *certificate_to_json(const struct certificate *certificate)
 /* ---- in plan.json: reading ---- */
 
 struct certificate_reader {
-    const char *reason; /* NULL: nothing wrong so far */
+    const char *reason; /* what is wrong, or NULL */
 };
 
 static void fault(struct certificate_reader *reader, const char *reason)
@@ -277,7 +277,7 @@ static uint8_t read_outcome(struct certificate_reader *reader, const json_t *ent
     return CERTIFICATE_DOES_NOT_FIT;
 }
 
-/* `otherwise` stands for a key that files of earlier versions lack; it may be NULL. */
+/* `otherwise` replaces keys that files of earlier versions lack; it may be NULL. */
 static void read_layers(struct certificate_reader *reader, const json_t *entry, const char *key,
                         const char *otherwise, uint8_t *marks, uint32_t count)
 {

@@ -11,34 +11,34 @@
 
 #define CERTIFICATE_SEAL_DIGITS 64 /* SHA-256, in hexadecimal */
 
-/* A byte of room at a moment; BOUND_PRICE_SCALE is a byte of traffic. */
+/* The price of a byte of room at a moment. BOUND_PRICE_SCALE stands for a byte of traffic. */
 struct certificate_price {
     uint32_t moment;
     uint64_t price;
 };
 
-/* Prices in a window of the iteration. Of the resources: shares of the window's time, of which
- * BOUND_PRICE_SCALE is all; what they leave is that of the device's compute. Of a byte that is on
- * the device when the window begins: nanoseconds times BOUND_PRICE_SCALE. */
+/* Prices in a window of the iteration. h2d, d2h and host are shares of the window's time, in units
+ * of 1 / BOUND_PRICE_SCALE; the rest is the share of the device's compute. room is the price of a
+ * byte that is on the device when the window begins, in nanoseconds times BOUND_PRICE_SCALE. */
 #define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
 struct certificate_window {
-    uint32_t moment; /* of the operator that it begins with */
+    uint32_t moment; /* of its first operator */
     uint64_t h2d, d2h, host;
     uint64_t room;
 };
 
 struct certificate_traffic {
     uint64_t achieved, bound;         /* bytes */
-    struct certificate_price *prices; /* [price_count] moments ascending; of all others 0 */
+    struct certificate_price *prices; /* [price_count] moments ascending; 0 at all others */
     uint32_t price_count;
 };
 
 struct certificate_time {
     uint64_t achieved, bound;           /* nanoseconds */
-    bool either_side;                   /* the bound holds wherever each group's optimizer runs; if
-                                           not, for where the plan has it */
+    bool either_side;                   /* the bound holds wherever each group's optimizer runs;
+                                           otherwise only where the plan has it */
     struct certificate_window *windows; /* [window_count] moments ascending */
-    uint32_t window_count;              /* 0: nothing ever runs on the device; the bound is 0 */
+    uint32_t window_count; /* 0 if nothing ever runs on the device; then the bound is 0 */
 };
 
 enum certificate_outcome {
@@ -47,21 +47,21 @@ enum certificate_outcome {
     CERTIFICATE_DOES_NOT_FIT /* no plan fits */
 };
 
-/* Other choices than the plan's, which the bounds above do not cover. */
+/* Choices that differ from the plan's, which the bounds above do not cover. */
 struct certificate_alternative {
     struct run_choices *choices; /* after reading without tensors, and split_masters as the second
                                     backward needs them: a file holds neither */
     uint8_t outcome;             /* enum certificate_outcome */
     uint64_t host_price;         /* of BOUND_PRICE_SCALE: the host's share in the bound */
     uint64_t bound;              /* nanoseconds that no plan with any layout beats */
-    uint64_t achieved;           /* nanoseconds of the best plan that was found; 0: none */
+    uint64_t achieved;           /* nanoseconds of the best plan that was found, or 0 */
     uint64_t achieved_traffic;   /* its bytes over the link */
 };
 
 struct certificate {
-    char *trace_sha256; /* of the trace's file; NULL: it was made in memory */
-    char *platform;     /* contents of the platform's file; NULL: none */
-    char *link;         /* as --link says; NULL: none */
+    char *trace_sha256; /* of the trace's file; NULL if the trace was made in memory */
+    char *platform;     /* contents of the platform's file, or NULL */
+    char *link;         /* as --link says, or NULL */
     struct certificate_traffic traffic;
     struct certificate_time time;
     struct certificate_alternative
@@ -69,10 +69,11 @@ struct certificate {
     uint32_t alternative_count;
 };
 
-/* How far above the bound: 0.01 is one per cent; INFINITY above a bound of 0. */
+/* Returns how far `achieved` is above the bound: 0.01 is one per cent. Returns INFINITY if only the
+ * bound is 0. */
 double certificate_gap(uint64_t achieved, uint64_t bound);
 
-/* Frees what they hold, and the array. */
+/* Frees the array and all that its entries own. */
 void certificate_alternatives_free(struct certificate_alternative *alternatives, uint32_t count);
 
 /* "searched", "bounded", "does not fit" */
@@ -80,14 +81,16 @@ const char *certificate_outcome_name(enum certificate_outcome outcome);
 
 void certificate_free(struct certificate *certificate);
 
-/* Writes the seal into the text of a plan, in which its digits are 0: the SHA-256 of that text. */
+/* Seals the text of a plan: replaces the digits of its seal, which are 0, by the SHA-256 of the
+ * text. */
 void certificate_seal(char *text);
 
-/* Whether a plan's file is, byte by byte, as it was sealed. PLAN_ERROR_INVALID, also where it has
- * no seal. */
+/* Returns whether every byte of a plan's file is as it was sealed. Fails with PLAN_ERROR_INVALID,
+ * also if the file has no seal. */
 bool certificate_check_seal(const char *path, GError **error);
 
-/* The SHA-256 of a file, in hexadecimal; NULL where it cannot be read. Free with g_free. */
+/* Returns the SHA-256 of a file in hexadecimal, or NULL if it cannot be read. The caller frees the
+ * result with g_free. */
 char *certificate_hash_file(const char *path, GError **error);
 
 /* Returns the certificate as it stands in plan.json, with a seal of zeros as its last key. */

@@ -8,16 +8,17 @@
 #define CHUNK_SIZES_MOST ((UINT64_C(1) << 60) - 1) /* bytes; sums stay below 64 bits */
 
 struct chunk_sizes {
-    uint64_t of_list[TRACE_LISTS]; /* bytes, multiples of LAYOUT_ALIGNMENT; 0: not named */
-    uint64_t others;               /* likewise, for lists that are not named; 0: not given */
+    uint64_t of_list[TRACE_LISTS]; /* bytes, multiples of LAYOUT_ALIGNMENT; 0 if not named */
+    uint64_t others;               /* for lists that are not named; 0 if not given */
 };
 
-/* Sizes are rounded up to the alignment. LAYOUT_ERROR or SIZE_ERROR quotes what is wrong: no size,
- * a size of 0, a list that there is not, a list or a plain size twice. */
+/* Reads "1MiB" or "param=1MiB,2MiB", and rounds sizes up to the alignment. Fails with LAYOUT_ERROR
+ * or SIZE_ERROR, and quotes what is wrong: no size, a size of 0, an unknown list, or a list or a
+ * plain size given twice. */
 bool chunk_sizes_parse(const char *text, struct chunk_sizes *sizes, GError **error);
 
-/* Packs the trace's tensors in the model's order. LAYOUT_ERROR where a list of the trace has no
- * size, or a list that is named is none of the trace's. */
+/* Packs the trace's tensors in the model's order. Fails with LAYOUT_ERROR if a list of the trace
+ * has no size, or if the trace does not have a list that is named. */
 struct layout *chunk_sizes_pack(const struct chunk_sizes *sizes, const struct trace *trace,
                                 GError **error);
 

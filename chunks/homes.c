@@ -7,8 +7,7 @@ struct home_candidate {
     uint64_t bytes;
 };
 
-/* Chunks have few sizes: comparing uses a byte in doubles is exact enough to be the same anywhere.
- */
+/* Compares uses per byte. Chunks have few sizes, so doubles give the same order on any machine. */
 static int most_used_first(const void *left, const void *right)
 {
     const struct home_candidate *a = left, *b = right;
@@ -55,7 +54,7 @@ static uint64_t staging_bytes(const struct trace *trace)
     return staging.bytes;
 }
 
-/* [chunk_count] nonzero: an operator on the host uses it. Free with g_free. */
+/* Returns [chunk_count] marks of chunks that an operator on the host uses; free with g_free. */
 static uint8_t *used_on_host(const struct layout *layout, const struct accesses *accesses)
 {
     uint8_t *on_host = g_new0(uint8_t, layout->chunk_count);
@@ -75,7 +74,7 @@ uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *
     return bytes;
 }
 
-/* Chunks that may live on the device, most used first. */
+/* Returns the chunks that may live on the device, the most used first. */
 static GArray *candidates(const struct layout *layout, const struct accesses *accesses)
 {
     g_autofree uint32_t *uses = g_new0(uint32_t, layout->chunk_count);

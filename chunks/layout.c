@@ -5,7 +5,7 @@ G_DEFINE_QUARK(pstar_layout_error, layout_error)
 /* A list while it is being packed. */
 struct packing {
     uint8_t list;
-    uint8_t width; /* bytes an element */
+    uint8_t width; /* bytes per element */
     uint64_t chunk_bytes;
     GArray *chunks; /* struct chunk */
     bool open;      /* the last chunk may take more */
@@ -16,8 +16,8 @@ uint64_t layout_align(uint64_t bytes)
     return (bytes + LAYOUT_ALIGNMENT - 1) / LAYOUT_ALIGNMENT * LAYOUT_ALIGNMENT;
 }
 
-/* Elements a chunk covers, descending: coarse lists first, so that a boundary of a coarser list
- * closes the open chunks of the finer ones. */
+/* Compares the elements that a chunk covers, descending. Coarse lists come first, so that a
+ * boundary of a coarser list closes the open chunks of finer ones. */
 static int by_coverage(const void *left, const void *right)
 {
     const struct packing *a = left, *b = right;
@@ -63,7 +63,7 @@ static uint32_t open_lists(const struct trace *trace, const struct layout_spec *
     return count;
 }
 
-/* Puts one tensor into a list; returns whether it opened a chunk there. */
+/* Puts one tensor into a list. Returns whether it opened a chunk there. */
 static bool add_tensor(struct packing *packing, uint64_t elements, uint32_t group,
                        struct layout_place *place)
 {
@@ -146,13 +146,13 @@ void layout_drop_buffers(struct layout *layout)
     layout->buffer_count = 0;
 }
 
-/* What a chunk holds: buffers of one name, and until when the last of them lives. */
+/* A chunk of buffers of one name, and until when the last of them lives. */
 struct holder {
     const struct trace_buffer *last;
     uint32_t chunk;
 };
 
-/* The chunk that held the buffer of this name before, if that is over and had as many bytes. */
+/* Returns the chunk of the previous buffer of this name, if that is dead and had the same size. */
 static struct holder *find_holder(GHashTable *holders, const struct trace_buffer *buffer)
 {
     struct holder *holder = g_hash_table_lookup(holders, buffer->name);

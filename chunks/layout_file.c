@@ -29,7 +29,7 @@ static bool refuse(const struct reading *reading, const char *format, ...)
     return false;
 }
 
-/* Puts a tensor behind the others of the last chunk. */
+/* Appends a tensor to the last chunk. */
 static bool add_tensor(struct reading *reading, int list, const char *name)
 {
     struct layout *layout = reading->layout;
@@ -93,7 +93,7 @@ static bool read_list(struct reading *reading, int list, const json_t *chunks)
     return true;
 }
 
-/* Of a value that is the same for every list, or an object with one a list. */
+/* Returns the list's value: one that all lists share, or the list's own in an object. */
 static const json_t *of_list(const json_t *value, int list)
 {
     return json_is_object(value) ? json_object_get(value, trace_list_name(list)) : value;
@@ -137,7 +137,7 @@ static bool read_lists(struct reading *reading, const json_t *root)
     return true;
 }
 
-/* Sets the chunks' groups from where the tensors lie. */
+/* Derives the chunks' groups from where the tensors lie. */
 static bool group_chunks(const struct reading *reading, struct layout *layout)
 {
     int coarse = layout_coarsest_list(layout);
@@ -164,7 +164,7 @@ static bool group_chunks(const struct reading *reading, struct layout *layout)
     return true;
 }
 
-/* The same; then come the chunks of buffers, which no file lists. */
+/* Reads the lists, then adds the chunks of buffers, which no file lists. */
 static bool group_lists(const struct reading *reading, struct layout *layout)
 {
     layout_drop_buffers(layout);
@@ -198,7 +198,7 @@ static struct layout *read_layout(struct reading *reading, const json_t *root)
     return NULL;
 }
 
-/* A plan names no tensors: they must be those of the same model, in the same lists. */
+/* A plan names no tensors, so they must be those of the same model, in the same lists. */
 static struct layout *read_plan_layout(const struct reading *reading)
 {
     struct plan *plan = plan_read(reading->path, reading->error);

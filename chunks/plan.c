@@ -42,7 +42,7 @@ const char *plan_action_name(enum plan_action_kind kind)
 
 /* ---- making a plan ---- */
 
-/* The host's peak, too. */
+/* Adds up what the actions and operators move. */
 static void count_traffic(struct plan *plan, const struct trace *trace)
 {
     struct plan_figures *figures = &plan->predicted;

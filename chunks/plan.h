@@ -1,9 +1,8 @@
 /* A plan: the layout and, for every moment of the iteration, what moves, in order.
  *
- * One cyclic schedule: every iteration, the first included, begins with the initial residency and
- * ends with it. Non-model data occupies the top of an arena of exactly `arena_bytes`. Every
- * host-homed chunk has a fixed slot in host memory; a device-homed one has none and never leaves.
- */
+ * The schedule is cyclic: every iteration, the first included, begins and ends with the initial
+ * residency. Non-model data occupies the top of an arena of exactly `arena_bytes`. Every host-homed
+ * chunk has a fixed slot in the host pool. A device-homed chunk has none and never leaves. */
 #ifndef PSTAR_CHUNKS_PLAN_H
 #define PSTAR_CHUNKS_PLAN_H
 
@@ -15,54 +14,54 @@
 #include "traces/choices.h"
 
 enum plan_action_kind {
-    PLAN_FETCH,      /* copy host to device, into `address` */
-    PLAN_ALLOCATE,   /* take `address` on the device; nothing in the chunk is alive: no copy */
+    PLAN_FETCH,    /* copy host to device, into `address` */
+    PLAN_ALLOCATE, /* take `address` on the device without a copy: nothing in the chunk is alive */
     PLAN_WRITE_BACK, /* copy device to host, then leave the device */
     PLAN_DROP,       /* leave the device without a copy: the host's is valid, or nothing is alive */
-    PLAN_FLUSH,      /* copy device to host and stay: both copies are valid then */
+    PLAN_FLUSH,      /* copy device to host and stay: then both copies are valid */
     PLAN_MOVE,       /* to another `address` on the device */
-    PLAN_WAIT,       /* the next operator waits for all copies and host operators issued so far; of
-                        no chunk */
+    PLAN_WAIT,       /* the next operator waits for all copies and host operators issued so far; it
+                        has no chunk */
     PLAN_ACTIONS
 };
 
 struct plan_action {
-    uint32_t chunk;   /* 0 of a PLAN_WAIT */
+    uint32_t chunk;   /* 0 if PLAN_WAIT */
     uint8_t kind;     /* enum plan_action_kind */
-    uint64_t address; /* where it lies afterwards; NO_ADDRESS when it leaves, or of a PLAN_WAIT */
+    uint64_t address; /* where it lies afterwards; NO_ADDRESS if it leaves, or if PLAN_WAIT */
 };
 
 struct plan {
     char *digest; /* of the trace it was made for */
-    char *model;  /* for people, from the trace */
+    char *model;  /* from the trace, for people */
     char *precision;
     uint32_t batch, sequence, micro_batches;
-    struct run_choices *choices;         /* of the trace; NULL: the file does not say */
+    struct run_choices *choices;         /* of the trace; NULL if the file does not say */
     char *made_by;                       /* "policy opt", "planner", a strategy's name */
-    char *policy;                        /* of the dry run it came from; NULL: none */
+    char *policy;                        /* of the dry run that made it, or NULL */
     uint32_t look_ahead;                 /* moments of prefetching */
-    uint64_t device_budget, host_budget; /* bytes; host: UINT64_MAX unlimited */
+    uint64_t device_budget, host_budget; /* bytes; UINT64_MAX for the host means unlimited */
 
     struct layout *layout;
     uint64_t arena_bytes;      /* size of the arena; <= device_budget */
     uint64_t host_pool_bytes;  /* size of the host pool; <= host_budget */
-    uint64_t staging_address;  /* in the host pool, to its end: activations of host operators */
-    uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS: device-homed */
-    uint64_t *initial_address; /* [chunk_count] on the device at the start; NO_ADDRESS: not there */
+    uint64_t staging_address;  /* in the host pool, up to its end: activations of host operators */
+    uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS if device-homed */
+    uint64_t *initial_address; /* [chunk_count] on the device at the start, or NO_ADDRESS */
 
     uint32_t moment_count, action_count;
     uint32_t *first_action; /* [moment_count + 2]: before moment m; index moment_count: after the
                                last operator */
     struct plan_action *actions;
     struct plan_figures predicted;
-    struct certificate *certificate; /* NULL: none */
-    uint32_t sharers;                /* owners beside the first */
+    struct certificate *certificate; /* may be NULL */
+    uint32_t sharers;                /* number of owners besides the first */
 };
 
 enum plan_error {
     PLAN_ERROR_INVALID,     /* damaged, contradicts itself, or not a plan */
     PLAN_ERROR_OTHER_RUN,   /* made for another model, batch, precision, ... */
-    PLAN_ERROR_DOES_NOT_FIT /* a budget is too small: exit status 3 */
+    PLAN_ERROR_DOES_NOT_FIT /* a budget is too small; exit status 3 */
 };
 #define PLAN_ERROR plan_error_quark()
 GQuark plan_error_quark(void);
@@ -77,17 +76,18 @@ struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addre
 
 void plan_free(struct plan *plan);
 
-/* One more owner, who frees it with plan_free as the others do: the last one's call ends it. Not
- * for owners in different threads. */
+/* Adds a reference; plan_free releases it, and the last release frees the plan. All owners must be
+ * in one thread. */
 struct plan *plan_share(struct plan *plan);
 
-/* Reads plan.json and checks what can be checked without a trace. */
+/* Reads plan.json and checks what can be checked without a trace. Fails with PLAN_ERROR_INVALID. */
 struct plan *plan_read(const char *path, GError **error);
 bool plan_write(const struct plan *plan, const char *path, GError **error);
 
-/* Refuses a plan that was made for another trace (PLAN_ERROR_OTHER_RUN, with what differs), or
- * whose schedule is impossible (PLAN_ERROR_INVALID): a chunk used where it is not, an address taken
- * twice, bytes lost, a budget exceeded, an end unlike the start. */
+/* Refuses a plan that was made for another trace (PLAN_ERROR_OTHER_RUN, with what differs), and a
+ * plan whose schedule is impossible (PLAN_ERROR_INVALID). A schedule is impossible if a chunk is
+ * used where it is not, an address is taken twice, bytes are lost, a budget is exceeded, or the end
+ * is unlike the start. */
 bool plan_check(const struct plan *plan, const struct trace *trace, GError **error);
 
 /* Checks the layout alone: every tensor lies whole within one chunk of each of its lists, and none

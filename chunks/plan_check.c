@@ -67,7 +67,7 @@ static bool check_list(const struct layout *layout, const struct trace *trace, i
     return true;
 }
 
-/* The chunk is one of activations, and the buffer fits into it. */
+/* Checks that the chunk is one of activations, and that the buffer fills it. */
 static bool check_buffer(const struct layout *layout, const struct trace *trace, uint32_t buffer,
                          GError **error)
 {
@@ -103,7 +103,7 @@ static bool check_buffers(const struct layout *layout, const struct trace *trace
     return true;
 }
 
-/* Every group has one chunk of the coarsest list, or one of buffers and nothing else. */
+/* Checks that every group has one chunk of the coarsest list, or is one chunk of buffers. */
 static bool check_heads(const struct layout *layout, int coarse, GError **error)
 {
     g_autofree uint32_t *head = g_new0(uint32_t, layout->group_count); /* chunk + 1 */
@@ -120,7 +120,7 @@ static bool check_heads(const struct layout *layout, int coarse, GError **error)
     return true;
 }
 
-/* The optimizer of a group runs in one place: all chunks that hold a tensor are of one group. */
+/* Checks that all chunks that hold a tensor are in one group, whose optimizer runs in one place. */
 static bool check_groups(const struct layout *layout, const struct trace *trace, GError **error)
 {
     int coarse = layout_coarsest_list(layout);
@@ -157,7 +157,7 @@ bool plan_check_layout(const struct plan *plan, const struct trace *trace, GErro
 
 /* ---- the schedule ---- */
 
-/* What one iteration leaves behind, the next begins with. */
+/* The state that an iteration leaves to the next. */
 #define ITERATIONS 2
 
 struct check {
@@ -376,7 +376,7 @@ static bool same_number(GError **error, const char *what, uint32_t of_plan, uint
     return same_text(error, what, plan_text, run_text);
 }
 
-/* What the digest covers is said for people too, and must not tell them something else. */
+/* Fields for people must agree with the digest, which covers them. */
 static bool check_head(const struct plan *plan, const struct trace *trace, GError **error)
 {
     return same_text(error, "the precision", plan->precision, trace->precision) &&

@@ -130,7 +130,7 @@ static bool read_places(struct plan_reader *reader, const json_t *array, int lis
     return true;
 }
 
-/* Layouts may lack them. */
+/* A layout may lack buffers. */
 static bool read_buffers(struct plan_reader *reader, const json_t *array, struct layout *layout)
 {
     uint32_t count = (uint32_t)json_array_size(array);
@@ -241,7 +241,7 @@ static bool read_flags(struct plan_reader *reader, const json_t *array, uint32_t
     return true;
 }
 
-/* Plans may lack them. */
+/* A plan may lack choices. */
 static bool read_choices(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *object = json_object_get(root, "choices");
@@ -290,7 +290,7 @@ static bool read_head(struct plan_reader *reader, const json_t *root, struct pla
            read_member(reader, root, "staging_address", INT64_MAX, &plan->staging_address);
 }
 
-/* Plans may lack it, but nothing else may be there in its place. */
+/* A plan may lack a certificate, but nothing else may stand in its place. */
 static bool read_certificate(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
     const json_t *object = json_object_get(root, "certificate");
@@ -371,7 +371,7 @@ static json_t *number(uint64_t value)
     return json_integer((json_int_t)value);
 }
 
-/* An address, or a budget; null for none. */
+/* Writes an address or a budget; null if there is none. */
 static json_t *number_or_null(uint64_t value)
 {
     return value == UINT64_MAX ? json_null() : number(value);
@@ -390,7 +390,7 @@ static json_t *text(const char *value)
     return value ? json_string(value) : json_null();
 }
 
-/* The chunk that holds each buffer; null: none does. */
+/* Writes the chunk that holds each buffer, or null. */
 static json_t *buffers_json(const struct layout *layout)
 {
     const struct layout_place *places = layout->places[TRACE_ACTIVATION];

@@ -1,11 +1,11 @@
-/* Which bytes of a chunk are alive, against a slow look at every tensor's next access. */
+/* Compares which bytes of a chunk are alive with a slow look at every tensor's next access. */
 #include "chunks/accesses.h"
 #include "chunks/non_model.h"
 #include "tests/chunks/random_iteration.h"
 
 #define TRIALS 200
 
-/* The next access of a tensor's list from moment `from` on, going round once; NULL: none. */
+/* Returns the next access of a tensor's list from moment `from` on, cyclic, or NULL. */
 static const struct trace_access *next_access(const struct trace *trace, uint32_t tensor, int list,
                                               uint32_t from)
 {

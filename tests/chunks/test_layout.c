@@ -80,7 +80,7 @@ static void test_nested_by_hand(void)
     layout_free(layout);
 }
 
-/* Buffers of one name and size share a chunk where they live one after the other. */
+/* Buffers of one name and size share a chunk if they live one after the other. */
 static void test_buffers(void)
 {
     struct trace_tensor tensors[1] = {{"a", 10}};

@@ -1,4 +1,4 @@
-/* Chunks of one's own: a size a list, and layout files. */
+/* Layouts that people write: chunk sizes by list, and layout files. */
 #include "chunks/chunk_sizes.h"
 #include "chunks/layout_file.h"
 #include "chunks/pipeline.h"
@@ -143,7 +143,7 @@ static void test_lists(struct fixture *f, gconstpointer data)
 
 /* ---- files ---- */
 
-/* The chunks of a layout as a file names them: by list, or of the one list that stands for all. */
+/* Writes the chunks of a layout as a file names them: by list, or one list for all. */
 static json_t *chunks_of(const struct layout *layout, const struct trace *trace, int list)
 {
     json_t *chunks = json_array();
@@ -177,7 +177,7 @@ static uint32_t *random_order(GRand *random, uint32_t count)
     return order;
 }
 
-/* Tensors in a random order, packed with random sizes: read back, it is the same layout. */
+/* A layout of random order and sizes is the same when it is read back. */
 static void test_round_trip(struct fixture *f, gconstpointer data)
 {
     (void)data;
@@ -207,7 +207,7 @@ static void test_round_trip(struct fixture *f, gconstpointer data)
     }
 }
 
-/* The layout of a plan, which decides for the same run in the same way. */
+/* The layout of a plan leads to the same decisions for the same run. */
 static void test_plan(struct fixture *f, gconstpointer data)
 {
     (void)data;

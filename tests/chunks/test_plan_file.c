@@ -14,7 +14,7 @@ static struct plan *make_plan(struct trace *trace, GRand *random)
                                       .policy = &policy_opt,
                                       .look_ahead = 2};
     GError *error = NULL;
-    /* Ask for the least that fits: a plan with much to say. */
+    /* The least that fits makes a plan with many actions. */
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
     options.device_budget = accesses_least_arena_bytes(accesses, layout, NULL) + 4096;
@@ -75,8 +75,7 @@ static void test_round_trip(void)
     g_rand_free(random);
 }
 
-/* Damage: every plan is read, checked, or refused with a message; none crashes, and one that is
- * accepted is legal. */
+/* A damaged plan is refused with a message, or is legal; none crashes. */
 static void test_damage(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -134,7 +133,7 @@ static void must_refuse(const struct plan *plan, const struct trace *trace, cons
     g_error_free(error);
 }
 
-/* What the digest already says, and addresses that nothing uses, must be right all the same. */
+/* Fields that the digest covers, and addresses that nothing uses, must be right too. */
 static void test_contradictions(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -161,7 +160,7 @@ static void test_contradictions(void)
     g_rand_free(random);
 }
 
-/* Chunks' groups follow from where tensors lie; what updates have in common hangs on them. */
+/* Chunks' groups must follow from where tensors lie, because updates are placed by group. */
 static void test_groups(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -215,7 +214,7 @@ static void test_seconds(void)
     g_rand_free(random);
 }
 
-/* Plans need not say what their run chose. */
+/* A plan need not have choices. */
 static void test_no_choices(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
