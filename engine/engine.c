@@ -425,7 +425,6 @@ char *divergence_describe(const struct model_iteration *iteration, const double 
                           const double *norms)
 {
     const struct trace *trace = iteration->trace;
-
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct model_operator *op = &iteration->operators[m];
         const char *name = trace->operators[m].name;

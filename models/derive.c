@@ -39,7 +39,6 @@ static uint32_t count_heads(const struct trace *trace, uint64_t width, bool unfu
     const struct trace_operator *attend = operator_of(trace, "forward h.0.attn");
     uint64_t t = trace->sequence;
     uint64_t pairs = trace->batch * (unfused ? t * t : t * (t + 1) / 2);
-
     if (!attend || !pairs || attend->flops / pairs <= 4 * width)
         return 0;
     uint64_t heads = (attend->flops / pairs - 4 * width) / 5;
@@ -60,7 +59,6 @@ static struct model_config *config_of(const struct trace *trace, uint32_t layers
     uint64_t width = elements_of(trace, "ln_f.weight");
     uint64_t inner = elements_of(trace, "h.0.mlp.c_fc.bias");
     uint32_t heads = count_heads(trace, width, unfused);
-
     if (!layers || !heads || inner > UINT32_MAX || width > UINT32_MAX)
         return NULL;
     struct model_config *config = g_new0(struct model_config, 1);
@@ -83,7 +81,6 @@ static struct model_config *config_of(const struct trace *trace, uint32_t layers
 static bool is_same_iteration(const struct trace *a, const struct trace *b)
 {
     g_autofree char *of_a = trace_digest(a), *of_b = trace_digest(b);
-
     if (!g_str_equal(of_a, of_b) || a->buffer_count != b->buffer_count)
         return false;
     for (uint32_t m = 0; m < a->operator_count; m++) {
@@ -123,7 +120,6 @@ struct recognised *recognise(const struct trace *trace, GError **error)
 {
     struct run_choices *choices = run_choices_of(trace);
     struct recognised *recognised = try(trace, choices, false, false);
-
     if (!recognised)
         recognised = try(trace, choices, true, false);
     if (!recognised)
@@ -379,7 +375,6 @@ static bool choose_place(const struct trace *trace, const struct trace_operator 
 static uint32_t first_update(const struct trace *trace)
 {
     uint32_t m = trace->operator_count;
-
     while (m > 0 && is_update(&trace->operators[m - 1]))
         m--;
     return m;
@@ -390,7 +385,6 @@ static uint32_t first_update(const struct trace *trace)
 static bool are_independent(const struct trace *trace, uint32_t first)
 {
     g_autofree uint32_t *updated_at = g_new0(uint32_t, trace->tensor_count);
-
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         if (m < first ? is_update(op) : trace->non_model_bytes[m] > 0)
@@ -410,7 +404,6 @@ static int by_place(const void *left, const void *right, void *data)
 {
     const struct trace_operator *a = left, *b = right;
     const struct trace_access *accesses = data;
-
     if (a->place != b->place)
         return a->place == TRACE_ON_HOST ? -1 : 1;
     uint32_t of_a = accesses[a->first_access].tensor, of_b = accesses[b->first_access].tensor;
@@ -420,7 +413,6 @@ static int by_place(const void *left, const void *right, void *data)
 static void order_updates(struct trace *trace)
 {
     uint32_t first = first_update(trace), next;
-
     if (first == trace->operator_count || !are_independent(trace, first))
         return;
     struct trace_operator *updates = trace->operators + first;

@@ -42,7 +42,6 @@ uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t mom
 static void estimate_durations(struct model_iteration *iteration, const struct platform *platform)
 {
     struct trace *trace = iteration->trace;
-
     for (uint32_t m = 0; m < trace->operator_count; m++)
         trace->operators[m].duration_ns = model_operator_ns(iteration, m, platform);
     trace->machine = g_strdup(platform->name);

@@ -186,7 +186,6 @@ static bool mark_range(const char *text, uint8_t *marks, uint32_t count)
 bool run_layers_parse(const char *text, uint8_t *marks, uint32_t count)
 {
     bool all = g_str_equal(text, "all");
-
     memset(marks, all, count);
     if (all || g_str_equal(text, "none"))
         return true;

@@ -102,7 +102,6 @@ static void test_bytes_by_hand(void)
     struct model_iteration *iteration = new_iteration(&config, &job);
     const struct trace *trace = iteration->trace;
     uint64_t weight = 8 * 24 * 4, bias = 24 * 4;
-
     g_assert_cmpuint(named(trace, "forward h.0.attn.c_attn")->bytes, ==, weight + bias + 256 + 768);
     /* weight and bias; x; pre and its GELU */
     g_assert_cmpuint(named(trace, "forward h.0.mlp.c_fc")->bytes, ==,

@@ -33,7 +33,6 @@ static void test_first(void)
     const struct trace *trace = iteration->trace;
     g_autofree double *norms = g_new0(double, trace->tensor_count);
     double losses[2] = {4, 4};
-
     g_assert_null(divergence_describe(iteration, losses, norms));
     norms[tensor_named(trace, "h.0.attn.c_attn.weight")] = NAN;
     expect(iteration, losses, norms, "'backward h.0.attn.c_attn'", "'h.0.attn.c_attn.weight'");
