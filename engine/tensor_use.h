@@ -1,13 +1,12 @@
-/* What a tensor is being used for: PatrickStar's states, checked at every operator.
+/* The states of a tensor's use, as in PatrickStar, checked at every operator.
  *
- *   FREE            nothing in it yet
+ *   FREE            it has no values yet
  *   HOLD            its parameter is valid
  *   COMPUTE         an operator is using it
  *   HOLD_AFTER_FWD  used by this micro-batch's forward; HOLD again when that ends
  *   HOLD_AFTER_BWD  its gradient is complete: only its update may use it now
  *
- * Whether the chunk that it lies in is on the device is another matter:
- * chunks/residency/residency.h. */
+ * Where the tensor's chunk is does not matter here: see chunks/residency/residency.h. */
 #ifndef PSTAR_ENGINE_TENSOR_USE_H
 #define PSTAR_ENGINE_TENSOR_USE_H
 
@@ -27,16 +26,16 @@ struct tensor_use;
 struct tensor_use *tensor_use_new(uint32_t tensor_count);
 void tensor_use_free(struct tensor_use *use);
 
-/* The tensor's values have been written: FREE, or any state at rest, becomes HOLD. */
+/* Notes that the tensor's values have been written: FREE, or any state at rest, becomes HOLD. */
 void tensor_use_fill(struct tensor_use *use, uint32_t tensor);
 
-/* An operator takes its tensors. False, and nothing taken, where one of them may not be used so:
- * *why (may be NULL) is what is wrong, to be freed with g_free. */
+/* Takes the operator's tensors. If one of them may not be used so, takes none, returns false and
+ * sets *why, which the caller frees with g_free. `why` may be NULL. */
 bool tensor_use_begin(struct tensor_use *use, const struct model_operator *op, char **why);
-/* And gives them back. */
+/* Gives the operator's tensors back. */
 void tensor_use_end(struct tensor_use *use, const struct model_operator *op);
 
-/* A micro-batch's forward pass is over: HOLD_AFTER_FWD becomes HOLD. */
+/* Ends a micro-batch's forward pass: HOLD_AFTER_FWD becomes HOLD. */
 void tensor_use_end_forward(struct tensor_use *use);
 
 enum tensor_use_state tensor_use_state(const struct tensor_use *use, uint32_t tensor);

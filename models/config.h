@@ -21,18 +21,20 @@ struct model_config {
 };
 
 enum model_error {
-    MODEL_ERROR_CONFIG,      /* missing, damaged or absurd values */
-    MODEL_ERROR_UNSUPPORTED, /* a model we do not know; refused by name */
-    MODEL_ERROR_WEIGHTS      /* a weight file that is damaged or of another model */
+    MODEL_ERROR_CONFIG,      /* values are missing, damaged or absurd */
+    MODEL_ERROR_UNSUPPORTED, /* an unknown model, refused by name */
+    MODEL_ERROR_WEIGHTS      /* a weight file is damaged or of another model */
 };
 #define MODEL_ERROR model_error_quark()
 GQuark model_error_quark(void);
 
-/* `path`: the file, or the folder that holds config.json. Errors name file, key and value. */
+/* Reads and writes a config.json. `path` is the file, or when reading its folder. Errors name the
+ * file, the key and the value. The caller frees a config with model_config_free. */
 struct model_config *model_config_read(const char *path, GError **error);
 bool model_config_write(const struct model_config *config, const char *path, GError **error);
 void model_config_free(struct model_config *config);
 
+/* Returns the number of parameters. */
 uint64_t model_config_parameters(const struct model_config *config);
 
 #endif

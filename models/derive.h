@@ -6,16 +6,17 @@
 #include "platforms/platform.h"
 
 struct recognised {
-    struct model_config *config; /* what shapes an iteration; probabilities of dropout are 0.1 where
-                                    there is any, epsilon and the like are defaults */
+    struct model_config *config; /* its shapes are the trace's; dropout is 0 or 0.1, and epsilon and
+                                    the initializer range are defaults */
     struct model_iteration
-        *iteration; /* its trace is the given one but for strings and durations */
+        *iteration; /* its trace equals the given one, except strings and durations */
 };
 
-/* Shapes come from the sizes of tensors, heads from attention's operations, dropout from what it
- * leaves. The result is not guessed: the iteration that it describes has every operator, access,
- * count and buffer of the trace. Fails (TRACE_ERROR_INVALID) where that is not so: the run was
- * another program's. The caller frees the result with recognised_free. */
+/* Finds the model and the job that a trace belongs to. Shapes come from the sizes of tensors, the
+ * number of heads from attention's operations, dropout from its buffers. The result is checked: its
+ * iteration has every operator, access, count and buffer of the trace. Fails (TRACE_ERROR_INVALID)
+ * if it has not, since the trace is then of another program. The caller frees the result with
+ * recognised_free. */
 struct recognised *recognise(const struct trace *trace, GError **error);
 void recognised_free(struct recognised *recognised); /* NULL is allowed */
 
@@ -54,20 +55,21 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
                           const struct platform *platform);
 
-/* `on_host` [tensor_count]: nonzero updates the tensor on the host, 0 on the device.
+/* Returns the trace of the same iteration with the optimizer elsewhere. A tensor is updated on the
+ * host if on_host[tensor] is 1, and on the device if it is 0.
  *
- * An update that stays keeps its duration. One that goes to the host takes what the platform's
- * curve host_update says of its elements, one that goes to the device what the platform's device
- * memory takes for its bytes. Without a platform (NULL) it takes as long an element as the trace's
- * own updates there, or, where there are none, as long as it took where it was; unknown stays
- * unknown. The result is marked as estimated where any operator moved.
+ * An update that stays keeps its duration. An update that moves to the host follows the platform's
+ * curve host_update by its elements; one that moves to the device takes the time of its bytes in
+ * device memory. If `platform` is NULL, it takes as long an element as the trace's own updates on
+ * that side, or as long as before if there are none. An unknown duration stays unknown. If any
+ * update moved, the result is marked as estimated.
  *
  * Updates on the host come first, then the device's, each in the order of the tensors, as in a run
- * (models/iteration.h), where nothing depends on their order: each tensor has one, they use no
- * buffers, and nothing follows them. Else they stay in the order of the trace.
+ * (models/iteration.h). That needs that nothing depends on their order: each tensor has one update,
+ * updates use no buffers, and nothing follows them. Otherwise they stay in the order of the trace.
  *
- * Fails (TRACE_ERROR_INVALID) where one operator updates
- * tensors of both kinds. The caller frees the result with trace_free. */
+ * Fails (TRACE_ERROR_INVALID) if one operator updates tensors of both kinds. The caller frees the
+ * result with trace_free. */
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
                                   const struct platform *platform, GError **error);
 

@@ -1,10 +1,10 @@
-/* GPT-2's iteration in its three parts. */
+/* Describes GPT-2's iteration: tensors, forward, backward, updates. */
 #ifndef PSTAR_MODELS_GPT2_H
 #define PSTAR_MODELS_GPT2_H
 
 #include "models/iteration_builder.h"
 
-/* The buffers of one layer's forward pass: what its backward reads. */
+/* The buffers of one layer's forward pass that its backward reads. */
 struct gpt2_layer {
     uint32_t input;       /* [N,H] residual stream before the layer */
     uint32_t norm1;       /* [N,H] */
@@ -32,34 +32,34 @@ struct gpt2_activations {
 /* Dropout's sites: the embedding's is 0. */
 enum { GPT2_DROPOUT_ATTENTION = 1, GPT2_DROPOUT_ATTN_C_PROJ, GPT2_DROPOUT_MLP_C_PROJ };
 
-/* Of an unfused attention: its scores before and after a pass over them; NO_INDEX where it is
- * fused. */
+/* Returns the workspace of an unfused attention (its scores before and after a pass over them), or
+ * NO_INDEX if attention is fused. */
 uint32_t gpt2_scores_workspace(struct iteration_builder *builder);
 
-/* NO_INDEX where the probability is 0. */
+/* Returns the counter's key of a layer's dropout, or NO_INDEX if its probability is 0. */
 uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t layer, uint32_t which);
 
 /* Appends the forward pass of a micro-batch, the loss included, and fills `activations`, whose
  * layers the caller provides. */
 void gpt2_forward(struct iteration_builder *builder, struct gpt2_activations *activations);
 
-/* Appends a layer's forward again, up to what its backward reads, and points `layer`, all but its
- * input, at the new buffers. `verb`: what the operators' names begin with. */
+/* Appends a layer's forward again, up to what its backward reads. The fields of `layer`, except its
+ * input, then name the new buffers. The operators' names begin with `verb`. */
 void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
                     uint32_t index, struct gpt2_layer *layer);
 
-/* Appends the backward pass of a micro-batch, and where gradients are in buffers the updates that
- * consume them; where they are clipped, in two passes over the layers. */
+/* Appends the backward pass of a micro-batch. If gradients are in buffers, it appends the updates
+ * that consume them, too; with a second backward it passes through the layers twice. */
 void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations);
 
 /* Appends the update of a tensor. */
 void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor);
-/* Appends one a tensor: the host's, then the device's. */
+/* Appends the updates of all tensors: the host's first, then the device's. */
 void gpt2_update(struct iteration_builder *builder);
 
 enum { GPT2_WTE, GPT2_WPE, GPT2_FIRST_LAYER };
 
-/* Of a layer; each weight is followed by its bias. */
+/* Places of the tensors within a layer; each weight is followed by its bias. */
 enum {
     GPT2_LN_1 = 0,
     GPT2_C_ATTN = 2,
@@ -70,12 +70,12 @@ enum {
     GPT2_LAYER_TENSORS = 12
 };
 
-/* The tensors' indices. */
+/* Return the indices of tensors. */
 uint32_t gpt2_layer_tensor(uint32_t layer, uint32_t which);
 uint32_t gpt2_final_norm(const struct model_config *config);
-uint32_t gpt2_classifier(const struct model_config *config); /* wte where tied */
+uint32_t gpt2_classifier(const struct model_config *config); /* wte if tied */
 
-/* Appends all of them. */
+/* Appends all tensors. */
 void gpt2_tensors(struct iteration_builder *builder);
 
 #endif

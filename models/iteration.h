@@ -1,10 +1,10 @@
-/* One training iteration of a model, operator by operator: described once, for the engine that runs
- * it and for traces that are synthesised from it.
+/* Describes one training iteration of a model, operator by operator, for the engine that runs it
+ * and for traces that are synthesised from it.
  *
- * B sequences a micro-batch, T tokens a sequence, N = B*T rows, H width, F inner width, A heads, V
- * vocabulary. Activations are [N, ...] row-major, of the precision's element (4 bytes fp32, 2 bf16)
- * unless said otherwise. Weights of linear layers are [inputs, outputs] row-major, as GPT-2's files
- * have them (y = x W + b); wte is [V, H]. */
+ * Dimensions: B sequences a micro-batch, T tokens a sequence, N = B*T rows, H width, F inner width,
+ * A heads, V vocabulary. Activations are [N, ...] row-major, of the precision's element (4 bytes
+ * fp32, 2 bf16) unless said otherwise. Weights of linear layers are [inputs, outputs] row-major, as
+ * GPT-2's files have them (y = x W + b); wte is [V, H]. */
 #ifndef PSTAR_MODELS_ITERATION_H
 #define PSTAR_MODELS_ITERATION_H
 
@@ -18,21 +18,22 @@ struct model_job {
                                    and the numbers of layers and tensors are the model's */
     uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    bool unfused; /* as frameworks run it that fuse nothing: attention's scores lie in memory, and
-                     every pair of tokens is computed; for synthesis, the engine fuses */
+    bool
+        unfused; /* like a framework that fuses nothing: attention's scores lie in memory, and every
+                    pair of tokens is computed; only for synthesis, the engine always fuses */
 };
 
-/* What an operator computes. `tokens` is the micro-batch: 32-bit integers [2,N], inputs and then
- * targets; it crosses the link with the batch, which no figure counts. `t` are its tensors, `in`
- * and `out` its buffers, in this order; each gradient of a tensor goes where the job's gradient
- * layout says (see model_gradient). */
+/* The kinds of operators, with their tensors `t` and their buffers `in` and `out`, in this order.
+ * `tokens` is the micro-batch: 32-bit integers [2,N], inputs and then targets. It crosses the link
+ * with the batch, which no figure counts. The gradients of tensors lie where enum model_gradient
+ * says. */
 enum model_kind {
-    MODEL_EMBED_FORWARD,     /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
-                                wpe[position]) */
-    MODEL_NORM_FORWARD,      /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation) */
-    MODEL_LINEAR_FORWARD,    /* t weight bias; in x; out y */
-    MODEL_GELU_FORWARD,      /* the same with GELU (tanh form): out pre, y = gelu(pre) */
-    MODEL_RESIDUAL_FORWARD,  /* the same: in x residual; out y = residual + dropout(x W + b) */
+    MODEL_EMBED_FORWARD,    /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
+                               wpe[position]) */
+    MODEL_NORM_FORWARD,     /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation) */
+    MODEL_LINEAR_FORWARD,   /* t weight bias; in x; out y */
+    MODEL_GELU_FORWARD,     /* a linear layer with GELU (tanh form): out pre, y = gelu(pre) */
+    MODEL_RESIDUAL_FORWARD, /* a linear layer: in x residual; out y = residual + dropout(x W + b) */
     MODEL_ATTENTION_FORWARD, /* in qkv[N,3H]; out o[N,H], lse fp32 [B,A,T] (log of the sum of exps).
                                 Unfused: workspace [2,B,A,T,T], the scores before and after a pass;
                                 instead of lse the probabilities [B,A,T,T], with dropout its mask
@@ -44,8 +45,8 @@ enum model_kind {
     MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: overwritten for the final norm,
                               else added to */
     MODEL_LINEAR_BACKWARD, /* t weight bias; in dy x; out dx; workspace */
-    MODEL_GELU_BACKWARD, /* the same: in dy (becomes the gradient of pre in place) x pre; out dx */
-    MODEL_RESIDUAL_BACKWARD,  /* the same: in dresidual x; out dx; masked[N,H]: dresidual under the
+    MODEL_GELU_BACKWARD, /* as LINEAR: in dy (becomes the gradient of pre in place) x pre; out dx */
+    MODEL_RESIDUAL_BACKWARD,  /* as LINEAR: in dresidual x; out dx; masked[N,H]: dresidual under the
                                  forward's dropout mask, NO_INDEX without dropout */
     MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv. Unfused: workspace as forward's */
     MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
@@ -59,14 +60,14 @@ struct model_operator {
     uint8_t kind;     /* enum model_kind */
     bool accumulate;  /* its gradients are added to what earlier micro-batches left */
     bool add;         /* NORM_BACKWARD: dx is added to */
-    bool finishes[2]; /* gradient of t[i] is complete after it, for its update */
-    bool norms[2];    /* the norm of t[i]'s gradient is due, which is complete after it */
-    int32_t layer;    /* -1: none */
+    bool finishes[2]; /* after it the gradient of t[i] is complete, for its update */
+    bool norms[2];    /* it takes the norm of the gradient of t[i], which is then complete */
+    int32_t layer;    /* -1 outside of layers */
     uint32_t micro_batch;
     uint32_t t[2];        /* tensors; NO_INDEX */
     uint32_t in[4];       /* buffers; NO_INDEX */
     uint32_t out[2];      /* buffers; NO_INDEX */
-    uint32_t gradient[2]; /* buffers of the gradients of t; NO_INDEX where they have none */
+    uint32_t gradient[2]; /* buffers of the gradients of t, or NO_INDEX */
     uint32_t workspace;   /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
                              where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
                              [N], the rows sorted by token; NO_INDEX where it runs on the host */
@@ -86,21 +87,21 @@ struct model_iteration {
                                          forward_end) is what evaluation runs */
 };
 
-/* Buffers take multiples of 256 bytes. One is saved when forward makes it and backward reads it:
+/* Buffers take multiples of 256 bytes. A buffer is saved if forward makes it and backward reads it:
  * the residual stream and what the layers' backward needs. The gradient of the residual stream is
- * one buffer for the whole backward: made by the final norm's backward, added to by the other
- * norms', read by the residual layers' and the embedding's. A layer that is recomputed keeps its
- * input only; its operators from ln_1 to mlp.c_fc run again right before its backward, into buffers
+ * one buffer for the whole backward. The final norm's backward makes it, the other norms' add to
+ * it, and the residual layers' and the embedding's read it. A layer that is recomputed keeps only
+ * its input; its operators from ln_1 to mlp.c_fc run again right before its backward, into buffers
  * of their own.
  *
- * Where a layer's activations are offloaded, chunks hold what it saves (trace_held_buffers): its
- * input and what is as large, not the norms' statistics, nor what a fused attention keeps, a few
- * floats a row; and not an embedding's output that the host sends. Whether it leaves, and when, is
- * the plan's. */
+ * If a layer's activations are offloaded, chunks hold what it saves (trace_held_buffers): its input
+ * and buffers of that size, but not the norms' statistics and what a fused attention keeps, which
+ * are a few floats a row, and not an embedding's output that the host sends. The plan decides
+ * whether and when they leave the device. */
 
-/* Elements from one row of logits to the next: rows begin at multiples of 128 bytes and more. A
- * vocabulary like 50,257 would have them begin anywhere, where matrix products can neither load nor
- * store whole vectors. What lies between is never read. On a CPU with AVX2 (256 rows, width 768,
+/* Elements from one row of logits to the next: rows begin at multiples of 128 bytes and more. With
+ * a vocabulary like 50,257 contiguous rows would begin anywhere, and matrix products could neither
+ * load nor store whole vectors. The gaps are never read. On a CPU with AVX2 (256 rows, width 768,
  * two threads, a shared machine) the classifier's products took 0.92 to 1.02 of the time of
  * contiguous rows, which is noise; on a GPU it is not measured. */
 static inline uint32_t model_logits_row(uint32_t vocabulary)
@@ -108,15 +109,16 @@ static inline uint32_t model_logits_row(uint32_t vocabulary)
     return (vocabulary + 63) / 64 * 64;
 }
 
-/* Tensors of the model, and a choice for them that is 1 for each; free with g_free. */
+/* Returns the number of the model's tensors. */
 uint32_t model_tensor_count(const struct model_config *config);
+/* Returns a choice that is 1 for each tensor. The caller frees it with g_free. */
 uint8_t *model_every_tensor(const struct model_config *config);
 
-/* Where a gradient lies. */
+/* Where gradients lie. */
 enum model_gradient {
     MODEL_GRADIENT_LIST,       /* TRACE_GRAD, fp32: fp32 precision, or several micro-batches */
     MODEL_GRADIENT_OVER_PARAM, /* bf16 over the parameter's bytes, after its last read */
-    MODEL_GRADIENT_BUFFER,     /* bf16 in a buffer of its own: a split master, which needs the
+    MODEL_GRADIENT_BUFFER,     /* bf16 in a buffer of its own: with split masters, which need the
                                   parameter's bytes, and one micro-batch. The tensor's update
                                   follows the operator that finishes the gradient, in backward:
                                   nothing is known of other gradients by then, except what a first
@@ -129,18 +131,18 @@ enum model_gradient model_gradient_layout(const struct model_job *job);
  * gradients of the classifier and the embedding, whose updates follow it. The second runs from the
  * final norm through the layers again. */
 
-/* Bytes of model data a parameter: 16 in fp32; in bf16 with one micro-batch 14, or 12 with split
- * masters, with several 18 or 16. */
+/* Returns the bytes of model data a parameter: 16 in fp32; in bf16 14 with one micro-batch and 18
+ * with several, or 12 and 16 with split masters. */
 uint32_t model_bytes_per_parameter(const struct model_job *job);
-/* Whether masters are split for so many bytes a parameter. Fails (MODEL_ERROR_CONFIG) where the
- * job's precision and micro-batches have no layout of as many. */
+/* Sets *split to whether masters are split in the layout of that many bytes a parameter. Fails
+ * (MODEL_ERROR_CONFIG) if the job's precision and micro-batches have no such layout. */
 bool model_split_masters(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
                          GError **error);
 
-/* Describes the iteration: every micro-batch forward then backward, then one update a tensor: the
- * host's first, then the device's, each in model order; gradients in buffers have it within
- * backward. `config` outlives the result. Fails (MODEL_ERROR_CONFIG) where the job does not go with
- * the model. */
+/* Describes the iteration: forward and backward of every micro-batch, then one update a tensor. The
+ * host's updates come first, then the device's, each in model order. If gradients are in buffers,
+ * updates are within backward. `config` must outlive the result. Fails (MODEL_ERROR_CONFIG) if the
+ * job does not fit the model. */
 struct model_iteration *model_iteration_new(const struct model_config *config,
                                             const struct model_job *job, GError **error);
 void model_iteration_free(struct model_iteration *iteration);

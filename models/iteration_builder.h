@@ -1,4 +1,4 @@
-/* Gathers the tensors, buffers and operators of an iteration while a model is walked through. */
+/* Collects the tensors, buffers and operators of an iteration while it is described. */
 #ifndef PSTAR_MODELS_ITERATION_BUILDER_H
 #define PSTAR_MODELS_ITERATION_BUILDER_H
 
@@ -16,7 +16,7 @@ struct iteration_builder {
     GArray *accesses;        /* struct trace_access */
     GArray *operators;       /* struct trace_operator */
     GArray *model_operators; /* struct model_operator, beside operators */
-    GArray *gradients;       /* uint32_t: the tensors' gradients in buffers, NO_INDEX before any */
+    GArray *gradients;       /* uint32_t: the buffer of each tensor's gradient, or NO_INDEX */
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,
@@ -32,18 +32,18 @@ uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name,
 uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
                                   uint64_t bytes);
 
-/* The buffer of a tensor's gradient, which is appended the first time; NO_INDEX where gradients
- * are in no buffers. */
+/* Returns the buffer of a tensor's gradient, appending it the first time, or NO_INDEX if gradients
+ * are not in buffers. */
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor);
 
-/* Nobody uses the tensor's gradient in a buffer any more: a further one has a buffer of its own. */
+/* Ends the use of the buffer of a tensor's gradient: the next gradient gets another buffer. */
 void iteration_builder_drop_gradient(struct iteration_builder *builder, uint32_t tensor);
 
-/* A chunk holds the buffer: operators that name it access it. Before the first of them is appended.
- */
+/* Lets a chunk hold the buffer, so that operators that name it access it. Must precede the first of
+ * them. */
 void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer);
 
-/* An operator of the kind that names no tensor, no buffer and no dropout. */
+/* Returns an operator of the kind with no tensor, buffer or dropout yet. */
 struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uint32_t micro_batch);
 
 /* Appends the operator: derives its accesses, operations and bytes, and stretches the lives of its
@@ -51,14 +51,14 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
 void iteration_builder_operator(struct iteration_builder *builder, char *name,
                                 enum trace_phase phase, const struct model_operator *op);
 
-/* Scores of a micro-batch's attention in one layer, B * A * T * T. */
+/* Returns the number of attention scores of a micro-batch in one layer, B * A * T * T. */
 uint64_t iteration_builder_scores(const struct iteration_builder *builder);
 
 /* Moves what was gathered into `trace` and returns the model's operators. */
 struct model_operator *iteration_builder_finish(struct iteration_builder *builder,
                                                 struct trace *trace);
 
-/* Whether the kind belongs to a forward pass, recomputed or not. */
+/* Returns whether the operator belongs to a forward pass, recomputed or not. */
 static inline bool model_operator_is_forward(const struct model_operator *op)
 {
     return op->kind <= MODEL_CLASSIFIER_FORWARD;

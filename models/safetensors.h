@@ -47,9 +47,9 @@ void safetensors_close(struct safetensors *file); /* NULL is allowed */
 
 const char *safetensors_path(const struct safetensors *file);
 uint32_t safetensors_count(const struct safetensors *file);
-/* `index` < count, in the order of the data. Owned by the file. */
+/* Returns the tensor at `index` < count, in the order of the data. The file owns it. */
 const struct safetensors_tensor *safetensors_at(const struct safetensors *file, uint32_t index);
-/* NULL: there is none of that name. */
+/* Returns NULL if no tensor has that name. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
 
 /* Fails (SAFETENSORS_ERROR_TENSOR, naming file and tensor, what was expected and what is there)
@@ -57,8 +57,8 @@ const struct safetensors_tensor *safetensors_find(const struct safetensors *file
 bool safetensors_expect(const struct safetensors *file, const struct safetensors_tensor *tensor,
                         const uint64_t *shape, uint32_t rank, GError **error);
 
-/* Elements [first, first + count) of a tensor, widened to fp32 exactly. The dtype is F32, F16 or
- * BF16, and the elements exist: safetensors_expect says so first. */
+/* Reads elements [first, first + count) of a tensor, widened to fp32 exactly. safetensors_expect
+ * must have accepted the tensor, and the elements must exist. */
 void safetensors_read(const struct safetensors *file, const struct safetensors_tensor *tensor,
                       uint64_t first, uint64_t count, float *values);
 
@@ -67,15 +67,15 @@ void safetensors_read(const struct safetensors *file, const struct safetensors_t
 struct safetensors_writer;
 
 struct safetensors_writer *safetensors_writer_new(const char *path);
-/* An fp32 tensor of a name not used yet. Only before the first append. */
+/* Declares an fp32 tensor; its name must be new. Must precede the first append. */
 void safetensors_writer_declare(struct safetensors_writer *writer, const char *name,
                                 const uint64_t *shape, uint32_t rank);
-/* The next `count` values of the data: the writer goes on to the next tensor where one ends. */
+/* Appends the next `count` values of the data, which may span several tensors. */
 bool safetensors_writer_append(struct safetensors_writer *writer, const float *values,
                                uint64_t count, GError **error);
-/* All data has been appended. Flushes the file to the disk and moves it to its place. */
+/* Flushes the file to the disk and moves it to its place. All data must have been appended. */
 bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error);
-/* Frees the writer; what was not finished is deleted. NULL is allowed. */
+/* Frees the writer and deletes a file that was not finished. NULL is allowed. */
 void safetensors_writer_free(struct safetensors_writer *writer);
 
 #endif

@@ -1,20 +1,22 @@
-/* A trace of one iteration that never ran, timed by counting. */
+/* Makes the trace of an iteration that never ran. Its durations are estimated by counting. */
 #ifndef PSTAR_MODELS_SYNTH_H
 #define PSTAR_MODELS_SYNTH_H
 
 #include "models/iteration.h"
 #include "platforms/platform.h"
 
-/* The trace of the job's iteration, with durations estimated for the platform; NULL: durations stay
- * 0. Nothing of the model is allocated. An operator with matrix products takes the longer of its
- * products at the platform's compute rate and its bytes at the rate of the device's memory, unfused
- * the sum of both, any other the latter. An update on the host follows the host's curve by
- * elements; an embedding on the host the memory rate that this curve implies. Fails as
+/* Returns the trace of the job's iteration with durations estimated for the platform, which may be
+ * NULL; durations are then 0. Nothing of the model is allocated.
+ *
+ * An operator with matrix products takes the time of its operations at the platform's compute rate
+ * or that of its bytes at the rate of the device's memory, whichever is longer; unfused, it takes
+ * their sum. Any other operator takes the time of its bytes. An update on the host follows the
+ * curve host_update, and an embedding on the host the memory rate that this curve implies. Fails as
  * model_iteration_new does. The caller frees the result with trace_free. */
 struct trace *model_synthesise(const struct model_config *config, const struct model_job *job,
                                const struct platform *platform, GError **error);
 
-/* What it says of the iteration's operator at a moment: nanoseconds, at least 1. */
+/* Returns the estimate for the operator at a moment: nanoseconds, at least 1. */
 uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t moment,
                            const struct platform *platform);
 

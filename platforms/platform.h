@@ -1,5 +1,5 @@
-/* What a job runs on: memories, links, rates, as measured points with their sources. The file's
- * keys are the fields' names; docs/models.md shows one. */
+/* The machine that a job runs on: memories, links and rates as measured points with their sources.
+ * The keys of its file are the names of the fields; docs/models.md shows one. */
 #ifndef PSTAR_PLATFORMS_PLATFORM_H
 #define PSTAR_PLATFORMS_PLATFORM_H
 
@@ -15,15 +15,15 @@ struct platform_point {
 struct platform_curve {
     struct platform_point *points; /* ascending in amount, all above 0; at least one */
     uint32_t count;
-    char *source; /* how these points were had; NULL: not said */
+    char *source; /* how these points were measured; may be NULL */
 };
 
 /* Curves that a file may lack; the key in it is the name in lower case. */
 enum platform_extra {
     PLATFORM_H2D_BOTH,           /* copies while the other direction copies as well, by bytes */
-    PLATFORM_D2H_BOTH,           /* the same */
+    PLATFORM_D2H_BOTH,           /* the other direction */
     PLATFORM_H2D_BESIDE,         /* copies while the device computes */
-    PLATFORM_D2H_BESIDE,         /* the same */
+    PLATFORM_D2H_BESIDE,         /* the other direction */
     PLATFORM_H2D_PAGEABLE,       /* copies from host memory that is not pinned */
     PLATFORM_D2H_PAGEABLE,       /* copies to such memory */
     PLATFORM_MOVE,               /* within the device, by bytes moved */
@@ -47,7 +47,7 @@ struct platform_product {
 enum platform_bound { PLATFORM_PRODUCT_FP32, PLATFORM_PRODUCT_BF16, PLATFORM_MEMORY_BOUND };
 enum platform_neighbour { PLATFORM_BESIDE_H2D, PLATFORM_BESIDE_D2H, PLATFORM_BESIDE_UPDATE };
 
-/* The rate of the copies beside which operators were measured, bytes a second each direction. */
+/* Operators are measured beside copies of this rate, in bytes a second each way. */
 #define PLATFORM_BESIDE_RATE 2e9
 
 /* A device that is threads of this machine, as the CPU device with --link: one thread computes, one
@@ -64,7 +64,7 @@ struct platform_threads {
 
 struct platform {
     char *name;
-    char *source; /* where the figures come from, on the whole */
+    char *source; /* where most of the figures come from */
     uint64_t device_capacity, host_capacity;
     struct platform_curve h2d, d2h;    /* copies between pinned host memory and device, by bytes */
     struct platform_curve compute[2];  /* matrix products, by operations: fp32, bf16 */
@@ -80,22 +80,23 @@ enum platform_error { PLATFORM_ERROR_INVALID };
 #define PLATFORM_ERROR platform_error_quark()
 GQuark platform_error_quark(void);
 
-/* Errors name the file, the key and the value. */
+/* Reads a platform's file. Errors name the file, the key and the value. The caller frees the result
+ * with platform_free. */
 struct platform *platform_read(const char *path, GError **error);
-/* The contents of such a file; `origin` stands for its name. */
+/* Parses the contents of such a file; errors name `origin`. */
 struct platform *platform_parse(const char *text, const char *origin, GError **error);
 bool platform_write(const struct platform *platform, const char *path, GError **error);
 void platform_free(struct platform *platform);
 
-/* Seconds for an amount: interpolated between the points, in proportion to the nearest point's rate
- * outside of them. */
+/* Returns the seconds for an amount: interpolated between points, and at the rate of the nearest
+ * point beyond them. */
 double platform_seconds(const struct platform_curve *curve, double amount);
 
-/* From now on compute and the optimizer run on the cores that --link leaves to each, where the file
- * knows these: their curves take the places of the others. */
+/* Replaces the curves of compute and the optimizer by those measured on the cores that --link
+ * leaves to each, where the file has them. */
 void platform_keep_apart(struct platform *platform);
 
-/* The curve itself, or, where it has no points, the one that stands in for it. */
+/* Returns `curve`, or `otherwise` if it has no points. */
 const struct platform_curve *platform_curve_or(const struct platform_curve *curve,
                                                const struct platform_curve *otherwise);
 
