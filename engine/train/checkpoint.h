@@ -1,16 +1,16 @@
-/* A training run saved and resumed.
+/* Saves and resumes training runs.
  *
- * A folder of four files: config.json and model.safetensors, which transformers loads;
- * optimizer.safetensors, the moments, each tensor's name followed by ".exp_avg" or ".exp_avg_sq";
- * and trainer.json, where the run stands. It appears whole or not at all: a save that is
- * interrupted leaves the one before it in place. */
+ * A checkpoint is a folder of four files: config.json and model.safetensors, which transformers
+ * loads; optimizer.safetensors, the moments, each tensor's name followed by ".exp_avg" or
+ * ".exp_avg_sq"; and trainer.json, the state of training. It appears whole or not at all: a save
+ * that is interrupted leaves the checkpoint before it in place. */
 #ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 #define PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 
 #include "engine/train/schedule.h"
 #include "engine/train/weights.h"
 
-/* Where a run stands, and what its next step depends on besides weights and moments. */
+/* The state of training: everything besides weights and moments that the next step depends on. */
 struct checkpoint_state {
     uint64_t step; /* steps done */
     uint64_t seed;
@@ -20,7 +20,7 @@ struct checkpoint_state {
     double beta1, beta2, epsilon, weight_decay;
     double clip;       /* greatest norm of the gradient; 0: no clipping */
     char *data_order;  /* "random", "sequential" */
-    char *data_digest; /* of the tokens: data_digest */
+    char *data_digest; /* data_digest of the tokens */
     double held_out;
 };
 void checkpoint_state_clear(struct checkpoint_state *state); /* frees its strings */
@@ -28,31 +28,30 @@ void checkpoint_state_clear(struct checkpoint_state *state); /* frees its string
 enum checkpoint_error {
     CHECKPOINT_ERROR_IO,
     CHECKPOINT_ERROR_INVALID,  /* damaged, or not a checkpoint */
-    CHECKPOINT_ERROR_OTHER_RUN /* of a run that this one does not continue */
+    CHECKPOINT_ERROR_OTHER_RUN /* this run does not continue the saved one */
 };
 #define CHECKPOINT_ERROR checkpoint_error_quark()
 GQuark checkpoint_error_quark(void);
 
-/* Whether checkpoint_save would accept the folder: it is missing, empty or a checkpoint. */
+/* Returns whether checkpoint_save would accept the folder: it is missing, empty or a checkpoint. */
 bool checkpoint_may_save(const char *folder, GError **error);
 
-/* Creates the folder, or replaces the checkpoint in it; other files in it stay. `state`'s numbers
- * are finite and below 2^63. */
+/* Creates the folder, or replaces the checkpoint in it; other files in it stay. The numbers of
+ * `state` must be finite and below 2^63. */
 bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
                      const struct model_config *config, const struct trace *trace,
                      const struct weights_store *store, GError **error);
 
-/* Reads trainer.json alone: what a run that goes on from here must be like. `state` is overwritten.
- */
+/* Reads only trainer.json, which a run that goes on from here must match. Overwrites `state`. */
 bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error);
 
-/* Fails where `run` would not continue `saved`, naming what differs and both values. Steps done are
- * not compared. */
+/* Fails if `run` would not continue `saved`, naming the difference and both values. The numbers of
+ * steps done are not compared. */
 bool checkpoint_match(const char *folder, const struct checkpoint_state *saved,
                       const struct checkpoint_state *run, GError **error);
 
-/* Copies weights and moments to the store, after config.json and both files were checked against
- * the model: nothing is written where one of them is of another. */
+/* Copies weights and moments to the store. config.json and both files are checked against the model
+ * first; if one of them is of another model, nothing is written. */
 bool checkpoint_load(const char *folder, const struct model_config *config,
                      const struct trace *trace, const struct weights_store *store, GError **error);
 

@@ -1,9 +1,9 @@
-/* Text to train on: a file's tokens, cut into batches.
+/* Cuts the tokens of a file into batches.
  *
- * Any file is text, its bytes the tokens, except llm.c's token files, which say so in their first
- * bytes: 256 int32 (magic 20240520, version 1, number of tokens, ...), then uint16 tokens. The file
- * is mapped, never copied. A batch is a pure function of its place in the run, so a resumed run
- * sees what an uninterrupted one does. */
+ * Any file is text whose bytes are the tokens, except llm.c's token files, which begin with a
+ * header of 256 int32 (magic 20240520, version 1, number of tokens, ...), then uint16 tokens. The
+ * file is mapped, never copied. A batch is a pure function of its place in the run, so a resumed
+ * run sees the same data as an uninterrupted one. */
 #ifndef PSTAR_ENGINE_TRAIN_DATA_H
 #define PSTAR_ENGINE_TRAIN_DATA_H
 
@@ -15,7 +15,7 @@ enum data_share { DATA_TRAINING, DATA_HELD_OUT, DATA_SHARES };
 
 enum data_order {
     DATA_RANDOM,    /* each sequence starts anywhere: drawn from (seed, step, micro-batch, row) */
-    DATA_SEQUENTIAL /* one after the other, from the start again where no whole one is left */
+    DATA_SEQUENTIAL /* one after the other; from the start again when no whole sequence is left */
 };
 
 enum data_error {
@@ -37,29 +37,31 @@ struct data_options {
 
 struct data;
 
-/* Errors name the file and the reason; a token outside the vocabulary also its place. */
+/* Errors name the file and the reason, and the place of a token outside the vocabulary. */
 struct data *data_open(const char *path, const struct data_options *options, GError **error);
 void data_close(struct data *data); /* NULL is allowed */
 
-/* Tokens of a share. A share that is not empty holds at least one sequence and its last target. */
+/* Returns the number of tokens of a share. A share that is not empty holds at least one sequence
+ * and its last target. */
 uint64_t data_tokens(const struct data *data, enum data_share share);
 
-/* One micro-batch of the training share. tokens and targets are [batch, sequence]; a target is the
- * token that follows. `micro_batches` is their number a step. */
+/* Copies one micro-batch of the training share. tokens and targets are [batch, sequence]; a target
+ * is the token that follows. `micro_batches` is their number a step. */
 void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
                 uint32_t micro_batches, uint32_t batch, uint32_t *tokens, uint32_t *targets);
 
-/* Whole sequences of a share, and `count` of them from `first`, in order: for evaluation. */
+/* For evaluation: return the number of whole sequences of a share, and copy `count` of them from
+ * `first`, in order. */
 uint64_t data_sequences(const struct data *data, enum data_share share);
 void data_read(const struct data *data, enum data_share share, uint64_t first, uint32_t count,
                uint32_t *tokens, uint32_t *targets);
 
-/* Entropy of the training share's tokens, in nats: the loss of the best model that ignores context.
- */
+/* Returns the entropy of the training share's tokens in nats, which is the loss of the best model
+ * that ignores context. */
 double data_unigram_entropy(const struct data *data);
 
-/* Tells whether two runs read the same tokens: SHA-256, in hexadecimal, over length and samples.
- * Free with g_free. */
+/* Returns a digest that tells whether two runs read the same tokens: SHA-256, in hexadecimal, over
+ * the length and samples. The caller frees it with g_free. */
 char *data_digest(const struct data *data);
 
 #endif

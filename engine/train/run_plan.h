@@ -1,5 +1,5 @@
-/* From the options of a run to what it will execute: model, iteration and plan. No memory is taken
- * beyond their description. */
+/* Turns the options of a run into what it executes: model, iteration and plan. Takes no memory for
+ * the model yet. */
 #ifndef PSTAR_ENGINE_TRAIN_RUN_PLAN_H
 #define PSTAR_ENGINE_TRAIN_RUN_PLAN_H
 
@@ -15,15 +15,15 @@ struct run_plan {
     struct plan *plan; /* has passed plan_check */
 };
 
-/* With --plan, that one, if it goes with the run; otherwise the dry run of the policy. Of a device
- * with a memory of its own, what its driver and libraries hold is measured first, kept as the
- * trace's library_bytes, and no part of the arena: that has the rest of --device-memory, or of the
- * device, at most. Errors name the file or the option. */
+/* Takes the plan of --plan, if it fits the run, or makes one by a dry run of the policy. What the
+ * driver and libraries of a device with its own memory hold is measured first and kept as the
+ * trace's library_bytes. The arena has at most the rest of --device-memory, or of the device.
+ * Errors name the file or the option. */
 bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error);
 void run_plan_clear(struct run_plan *run);
 
-/* The least device memory with which the run's model and recomputation fit, at the plan's chunks;
- * *moment needs it. */
+/* Returns the least device memory with which the run's model and recomputation fit, in the plan's
+ * chunks, and sets *moment to the moment that needs it. */
 uint64_t run_plan_least_device_bytes(const struct run_plan *run, uint32_t *moment);
 
 #endif

@@ -9,13 +9,13 @@
 
 /* The log of a run: one JSON object a step and line.
  *
- *   step              of training, from 1: as many as are done
+ *   step              of training, from 1: the number of steps done
  *   loss              mean over the step's micro-batches, before its update
  *   gradient_norm     before clipping
  *   learning_rate     of the step's update
  *   tokens_per_second
  *   h2d_bytes ... iteration_seconds: the step's struct plan_figures, as measured
- *   eval_loss         where an evaluation followed the step
+ *   eval_loss         if an evaluation followed the step
  *
  * The first line also says what the run is: model, precision, batch, sequence, micro_batches,
  * made_by, digest, chunk_bytes, device_memory_bytes, look_ahead of its plan, library_bytes, which
@@ -31,9 +31,10 @@ struct run_log_entry {
 
 struct run_log;
 
-/* Replaces the file. With `path` NULL nothing is written. Errors name the file. */
+/* Opens the log, replacing the file. If `path` is NULL, nothing is written. Errors name the file.
+ */
 struct run_log *run_log_open(const char *path, GError **error);
-/* What the first line says beside its step. */
+/* Sets what the first line says besides its step. */
 void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t library_bytes,
                       double unigram_entropy);
 /* Each line is complete in the file when this returns. */
@@ -46,14 +47,14 @@ struct run_summary {
     uint64_t steps; /* taken now, resumed ones not included */
     double first_loss;
     struct run_log_entry last;
-    double eval_loss;       /* the last; NaN: none */
+    double eval_loss;       /* of the last evaluation; NaN: none */
     double unigram_entropy; /* of the training text, in nats */
-    const GArray *sample;   /* tokens (uint32_t) that the model wrote; NULL: none */
+    const GArray *sample;   /* tokens (uint32_t) that the model wrote; may be NULL */
 };
 
 void run_report_print(const struct run_plan *run, const struct run_summary *summary, bool json);
 
-/* By list, by memory, at its greatest; and the traffic of an iteration. */
+/* Prints the greatest memory by list and by memory, and the traffic of an iteration. */
 void run_report_print_dry(const struct run_plan *run, bool json);
 
 #endif

@@ -7,13 +7,13 @@
 struct schedule {
     double peak;      /* learning rate after the warm-up; > 0 */
     double floor;     /* learning rate at the end and after it; in [0, peak] */
-    uint64_t warm_up; /* steps; 0: none */
-    uint64_t steps;   /* at which the floor is reached; >= warm_up */
+    uint64_t warm_up; /* steps; 0: no warm-up */
+    uint64_t steps;   /* the step at which the floor is reached; >= warm_up */
 };
 
-/* The learning rate of `step`, from 0: peak * (step + 1) / warm_up during the warm-up, so that no
- * step is wasted at zero, then half a cosine from the peak, at step warm_up, to the floor, at step
- * `steps`. */
+/* Returns the learning rate of `step`, which counts from 0. During the warm-up it is
+ * peak * (step + 1) / warm_up, so that no step is wasted at zero. Then it follows half a cosine
+ * from the peak, at step warm_up, to the floor, at step `steps`. */
 double schedule_learning_rate(const struct schedule *schedule, uint64_t step);
 
 #endif

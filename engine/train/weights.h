@@ -8,7 +8,8 @@
 
 #define WEIGHTS_FILE "model.safetensors"
 
-/* Shape of a tensor, named as in traces ("h.0.attn.c_attn.weight"). Returns its rank, 1 or 2. */
+/* Sets the shape of a tensor, named as in traces ("h.0.attn.c_attn.weight"). Returns its rank, 1
+ * or 2. */
 uint32_t weights_shape(const struct model_config *config, const char *name, uint64_t shape[2]);
 
 /* Reads or writes elements [first, first + count) of a tensor in a list, as fp32, wherever its
@@ -21,18 +22,18 @@ struct weights_store {
                   const float *values, GError **error);
 };
 
-/* The list that holds the weights in full: TRACE_MASTER where it exists, else TRACE_PARAM. */
+/* Returns the list that holds the weights in full: TRACE_MASTER if it exists, else TRACE_PARAM. */
 enum trace_list weights_list(const struct trace *trace);
 
-/* Whether a folder holds weights to start from, rather than a config.json alone. Fails where it
- * holds them in another form than model.safetensors, which is not read: to start anew would be a
- * surprise. `path` may also be a file, beside which nothing is looked for. */
+/* Finds out whether a folder holds weights to start from, or only a config.json. Fails if it holds
+ * weights in another form than model.safetensors, which cannot be read: starting anew would be a
+ * surprise. `path` may also be a file; then nothing beside it is looked for. */
 bool weights_exist(const char *path, bool *exist, GError **error);
 
 /* Opens a model's file, or the model.safetensors in a folder, and checks it against the model:
- * every tensor is there, with its shape, with or without the prefix "transformer."; what else GPT-2
- * files hold (attention's mask buffers, the classifier of a tied model) is passed over, and any
- * other tensor refused by name. Nothing is written to the store. */
+ * every tensor must be there, with its shape, with or without the prefix "transformer.". Other
+ * tensors of GPT-2 files (attention's mask buffers, the classifier of a tied model) are ignored;
+ * any further tensor is refused by name. Nothing is written to the store. */
 struct safetensors *weights_open(const char *path, const struct model_config *config,
                                  const struct trace *trace, GError **error);
 
@@ -40,8 +41,8 @@ struct safetensors *weights_open(const char *path, const struct model_config *co
 bool weights_load(const struct safetensors *file, const struct trace *trace,
                   const struct weights_store *store, GError **error);
 
-/* One tensor's list between a file and the store, in pieces. `from` has as many elements as the
- * tensor. */
+/* Copy one list of a tensor between a file and the store, in pieces. `from` must have as many
+ * elements as the tensor. */
 bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
                      const struct weights_store *store, uint32_t tensor, enum trace_list list,
                      GError **error);
@@ -52,13 +53,16 @@ bool weights_copy_out(struct safetensors_writer *writer, const struct weights_st
 bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
                   const struct weights_store *store, GError **error);
 
-/* Draws every tensor anew: see engine/train/initialise.h. */
+/* Fills the store with the weights of a new model, drawn by initialise_values. */
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
                         const struct weights_store *store, GError **error);
 
-/* Elements [first, first + count) of a tensor, named as in traces ("h.0.attn.c_attn.weight"). A
- * pure function of seed, tensor (its index in the model) and element: chunks and pieces cannot
- * matter. */
+/* Draws elements [first, first + count) of a tensor of a new model, as GPT-2's are drawn. Matrices
+ * and embeddings are normal with the config's initializer_range as deviation, divided by
+ * sqrt(2 * layers) in the projections that end on the residual stream. Weights of norms are 1,
+ * biases 0. `tensor` is its index in the model, `name` its name as in traces
+ * ("h.0.attn.c_attn.weight"). Values depend only on seed, tensor and element, so that chunks and
+ * pieces cannot matter. */
 void initialise_values(const struct model_config *config, uint64_t seed, uint32_t tensor,
                        const char *name, uint64_t first, uint64_t count, float *values);
 
