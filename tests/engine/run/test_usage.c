@@ -1,6 +1,6 @@
 /* What is counted of the arena: exact at every moment, and refused where it does not fit. */
-#include "engine/usage.h"
 #include "engine/activations.h"
+#include "engine/usage.h"
 
 #include <string.h>
 
