@@ -5,7 +5,8 @@ usage: documented.py BUILD_DIR PAGE.md [ready]
 
 Every block of the page that is marked "sh" is run, in the order of the page, by one shell that stops at
 the first command that fails. It runs in an empty folder with the project's models, platforms and
-other folders in it, and the programs on the PATH. Blocks with other marks are not run.
+other folders in it, and the programs on the PATH. If the next block is marked "output", its lines must
+be printed, in their order. Blocks with other marks are not run.
 
 With "ready" the folder first gets text.txt, run.pstar, sweep.json, machine.json, plan.json and
 run.jsonl of a small model, which the reference pages assume.
@@ -33,10 +34,18 @@ pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json
 
 
 def blocks(page):
-    """Returns (line number, commands) of each block marked sh."""
+    """Returns (line number, commands, lines that they print) of each block marked sh."""
     text = page.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, match.start()) + 2, match.group(1))
-            for match in re.finditer(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)]
+    pattern = r"^```sh\n(.*?)^```$(?:\n\n```output\n(.*?)^```$)?"
+    return [(text.count("\n", 0, match.start()) + 2, match.group(1),
+             (match.group(2) or "").splitlines())
+            for match in re.finditer(pattern, text, re.MULTILINE | re.DOTALL)]
+
+
+def missing(expected, printed):
+    """Returns the first expected line that is not printed after the one before it, or None."""
+    lines = iter(printed.splitlines())
+    return next((line for line in expected if line not in lines), None)
 
 
 def run(commands, folder, environment):
@@ -51,15 +60,20 @@ def main():
     if not found:
         return 77
     if sys.argv[3:] == ["ready"]:
-        found.insert(0, (0, READY))
+        found.insert(0, (0, READY, []))
     environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8")
     with tempfile.TemporaryDirectory() as folder:
         for name in LINKED:
             os.symlink(PROJECT / name, pathlib.Path(folder) / name)
-        for line, commands in found:
+        for line, commands, expected in found:
             done = run(commands, folder, environment)
+            printed = done.stdout.decode("utf-8", "replace")
+            if done.returncode == 0 and missing(expected, printed) is not None:
+                print(f"{page.name}:{line}: prints no line {missing(expected, printed)!r} but\n"
+                      f"{printed}")
+                return 1
             if done.returncode:
-                sys.stdout.write(done.stdout.decode("utf-8", "replace")[-4000:])
+                sys.stdout.write(printed[-4000:])
                 print(f"{page.name}:{line}: these commands fail (exit status {done.returncode}):\n"
                       f"{commands}")
                 return 1
