@@ -40,8 +40,7 @@ pstar_library(engine_kernels
   LINK pstar_engine_host DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})
 
-# Built only on request: cmake --build ... --target bench_kernels
 foreach(name kernels optimizer)
-  add_executable(bench_${name} EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/bench/${name}.c)
+  add_executable(bench_${name} ${PROJECT_SOURCE_DIR}/bench/${name}.c)
   target_link_libraries(bench_${name} PRIVATE pstar_engine_kernels OpenMP::OpenMP_C m)
 endforeach()
