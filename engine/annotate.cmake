@@ -1,1 +1,1 @@
-pstar_library(engine_annotate train/annotate.c LINK pstar_traces nvtx)
+pstar_library(engine_annotate annotate.c LINK pstar_traces nvtx)

@@ -1,7 +1,7 @@
 /* The engine: executes a plan's iterations for real, on one device.
  *
  *   engine_open     takes all memory that the run will ever use
- *   engine_store    writes every weight (engine/train/weights.h, engine/train/checkpoint.h)
+ *   engine_store    writes every weight (engine/weights.h, engine/train/checkpoint.h)
  *   engine_start    brings the plan's initial residency to the device
  *   engine_step     runs one iteration, again and again
  *   engine_forward  runs a forward pass between iterations, which trains nothing
@@ -13,9 +13,9 @@
 #include "models/iteration.h"
 
 #include "chunks/plan.h"
+#include "engine/annotate.h"
 #include "engine/device.h"
-#include "engine/train/annotate.h"
-#include "engine/train/weights.h"
+#include "engine/weights.h"
 
 struct engine_options {
     const struct model_iteration *iteration;

@@ -7,9 +7,9 @@
 #include "chunks/homes.h"
 #include "chunks/residency/residency.h"
 #include "engine/activations.h"
+#include "engine/annotate.h"
 #include "engine/chunk_mover.h"
 #include "engine/tensor_use.h"
-#include "engine/train/annotate.h"
 
 /* What an iteration or a forward pass depends on besides the model. */
 struct executor_step {

@@ -2,13 +2,13 @@
  * that copy. */
 #include "engine/device.h"
 
+#include "engine/annotate.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/memory.h"
 #include "engine/host/cores.h"
 #include "engine/host/host_operators.h"
 #include "engine/host/machine.h"
 #include "engine/host/queues.h"
-#include "engine/train/annotate.h"
 
 #include <string.h>
 #include <time.h>

@@ -8,7 +8,7 @@
 #define PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 
 #include "engine/train/schedule.h"
-#include "engine/train/weights.h"
+#include "engine/weights.h"
 
 /* The state of training: everything besides weights and moments that the next step depends on. */
 struct checkpoint_state {

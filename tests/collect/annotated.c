@@ -2,7 +2,7 @@
  * SPIN_NS times 1 to 3. ACTION happens in the middle of the step: kill (SIGKILL), exit (status 9),
  * fork (a child that annotates as well and exits). */
 #include "tests/collect/annotated.h"
-#include "engine/train/annotate.h"
+#include "engine/annotate.h"
 #include "tests/traces/random_trace.h"
 
 #include <signal.h>

@@ -2,7 +2,7 @@
  * operators, the first asks for two kernels and waits for them, the second asks for one without
  * waiting, and the third for none. */
 #include "tests/collect/queued.h"
-#include "engine/train/annotate.h"
+#include "engine/annotate.h"
 #include "tests/traces/random_trace.h"
 
 #include <cuda.h>

@@ -1,5 +1,5 @@
 /* If no tool listens to NVTX, annotations have no measurable cost. */
-#include "engine/train/annotate.h"
+#include "engine/annotate.h"
 
 #include "tests/traces/random_trace.h"
 

@@ -2,7 +2,7 @@
 #ifndef PSTAR_TESTS_SMALL_MODEL_H
 #define PSTAR_TESTS_SMALL_MODEL_H
 
-#include "engine/train/weights.h"
+#include "engine/weights.h"
 #include "models/iteration.h"
 
 struct small_model {

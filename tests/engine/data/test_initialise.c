@@ -1,5 +1,5 @@
 /* New weights: their distribution, and that pieces do not matter. */
-#include "engine/train/weights.h"
+#include "engine/weights.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A model's file: whose tensors it must hold, under which names, and which others are refused. */
 #include "small_model.h"
 
-#include "engine/train/weights.h"
+#include "engine/weights.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "engine/train/annotate.h"
+#include "engine/annotate.h"
 
 #include "traces/annotations.h"
 

@@ -7,8 +7,8 @@
  *
  * The thread that runs the operators annotates iterations and operators. These ranges do not
  * overlap, and operators lie within an iteration. Copies may run beside them in any thread. */
-#ifndef PSTAR_ENGINE_TRAIN_ANNOTATE_H
-#define PSTAR_ENGINE_TRAIN_ANNOTATE_H
+#ifndef PSTAR_ENGINE_ANNOTATE_H
+#define PSTAR_ENGINE_ANNOTATE_H
 
 #include "chunks/residency/mover.h"
 #include "traces/trace.h"

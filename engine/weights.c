@@ -1,4 +1,4 @@
-#include "engine/train/weights.h"
+#include "engine/weights.h"
 
 #include "engine/random.h"
 

@@ -1,6 +1,6 @@
 /* A model's weights in a Hugging Face model.safetensors: names, shapes, reading and writing. */
-#ifndef PSTAR_ENGINE_TRAIN_WEIGHTS_H
-#define PSTAR_ENGINE_TRAIN_WEIGHTS_H
+#ifndef PSTAR_ENGINE_WEIGHTS_H
+#define PSTAR_ENGINE_WEIGHTS_H
 
 #include "models/config.h"
 #include "models/safetensors.h"
