@@ -78,14 +78,14 @@ GPtrArray *strategy_parse_list(const char *text, GError **error)
 {
     GPtrArray *list = g_ptr_array_new_with_free_func(free_strategy);
     g_auto(GStrv) names = g_strsplit(text, ",", -1);
-    bool fine = *names || refuse_name(text, NULL, error);
-    for (char **name = names; fine && *name; name++) {
+    bool ok = *names || refuse_name(text, NULL, error);
+    for (char **name = names; ok && *name; name++) {
         if (!g_str_equal(*name, "all"))
-            fine = parse_one(list, *name, error);
+            ok = parse_one(list, *name, error);
         for (int i = 0; g_str_equal(*name, "all") && strategy_all[i]; i++)
             add(list, strategy_all[i], strategy_all[i]->usual, strategy_all[i]->name);
     }
-    if (!fine)
+    if (!ok)
         g_clear_pointer(&list, g_ptr_array_unref);
     return list;
 }
