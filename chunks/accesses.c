@@ -53,7 +53,7 @@ static void add_moment(struct accesses *accesses, struct liveness *live, uint32_
     uint32_t begin = accesses->count;
     for (uint32_t i = 0; i < op->access_count; i++) {
         const struct trace_access *access = &trace->accesses[op->first_access + i];
-        uint32_t chunk = chunk_of(live->layout, access);
+        chunk_id chunk = chunk_of(live->layout, access);
         if (!slot[chunk]) {
             uint32_t fresh = live->alive[chunk] ? 0 : ACCESS_FRESH;
             accesses->items[accesses->count] = (struct chunk_access){chunk, place_flag | fresh};
@@ -64,13 +64,13 @@ static void add_moment(struct accesses *accesses, struct liveness *live, uint32_
     }
     for (uint32_t i = 0; i < op->access_count; i++) {
         uint32_t a = op->first_access + i;
-        uint32_t chunk = chunk_of(live->layout, &trace->accesses[a]);
+        chunk_id chunk = chunk_of(live->layout, &trace->accesses[a]);
         bool was_alive = trace->accesses[a].mode != TRACE_OVERWRITE;
         bool is_alive = !live->next_overwrites[a];
         live->alive[chunk] += (uint32_t)is_alive - (uint32_t)was_alive;
     }
     for (uint32_t i = begin; i < accesses->count; i++) {
-        uint32_t chunk = accesses->items[i].chunk;
+        chunk_id chunk = accesses->items[i].chunk;
         slot[chunk] = 0;
         if (!live->alive[chunk])
             accesses->items[i].flags |= ACCESS_LAST;

@@ -13,7 +13,7 @@ enum {
 };
 
 struct chunk_access {
-    uint32_t chunk;
+    chunk_id chunk;
     uint32_t flags;
 };
 

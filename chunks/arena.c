@@ -62,7 +62,7 @@ static void remove_hole(struct arena *arena, uint32_t index)
     memmove(at, at + 1, (--arena->hole_count - index) * sizeof *at);
 }
 
-void arena_put(struct arena *arena, uint32_t chunk, uint64_t address)
+void arena_put(struct arena *arena, chunk_id chunk, uint64_t address)
 {
     uint64_t end = address + arena->slot_bytes[chunk];
     uint32_t index = arena_hole_above(arena, address), below = arena->holes[index].below;
@@ -85,7 +85,7 @@ void arena_put(struct arena *arena, uint32_t chunk, uint64_t address)
     }
 }
 
-void arena_take(struct arena *arena, uint32_t chunk)
+void arena_take(struct arena *arena, chunk_id chunk)
 {
     uint64_t begin = arena->address[chunk], end = begin + arena->slot_bytes[chunk];
     uint32_t below = arena->below[chunk], above = arena->above[chunk];
@@ -111,7 +111,7 @@ void arena_take(struct arena *arena, uint32_t chunk)
 
 /* Moves the chunk down into the hole that ends where it begins. `next` is the first hole above it.
  */
-static void slide_down(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
+static void slide_down(struct arena *arena, chunk_id chunk, uint64_t address, uint32_t next)
 {
     struct arena_hole *below = &arena->holes[next - 1], *above = below + 1;
     uint64_t begin = arena->address[chunk], end = begin + arena->slot_bytes[chunk];
@@ -130,7 +130,7 @@ static void slide_down(struct arena *arena, uint32_t chunk, uint64_t address, ui
 }
 
 /* Moves the chunk up into the hole `next`, which begins where it ends. */
-static void slide_up(struct arena *arena, uint32_t chunk, uint64_t address, uint32_t next)
+static void slide_up(struct arena *arena, chunk_id chunk, uint64_t address, uint32_t next)
 {
     struct arena_hole *above = &arena->holes[next];
     uint64_t begin = arena->address[chunk], end = address + arena->slot_bytes[chunk];
@@ -148,7 +148,7 @@ static void slide_up(struct arena *arena, uint32_t chunk, uint64_t address, uint
     arena->address[chunk] = address;
 }
 
-void arena_move(struct arena *arena, uint32_t chunk, uint64_t address)
+void arena_move(struct arena *arena, chunk_id chunk, uint64_t address)
 {
     uint64_t begin = arena->address[chunk], bytes = arena->slot_bytes[chunk];
     uint32_t next = arena_hole_above(arena, begin);
@@ -178,7 +178,7 @@ uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floo
     return best;
 }
 
-bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address)
+bool arena_has_room(const struct arena *arena, chunk_id chunk, uint64_t address)
 {
     uint64_t end = address + arena->slot_bytes[chunk], own = arena->address[chunk];
     const struct arena_hole *hole = &arena->holes[arena_hole_above(arena, address)];

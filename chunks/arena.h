@@ -30,18 +30,18 @@ void arena_free(struct arena *arena);
 /* Removes all chunks. */
 void arena_clear(struct arena *arena);
 /* The range must be free. */
-void arena_put(struct arena *arena, uint32_t chunk, uint64_t address);
-void arena_take(struct arena *arena, uint32_t chunk);
+void arena_put(struct arena *arena, chunk_id chunk, uint64_t address);
+void arena_take(struct arena *arena, chunk_id chunk);
 /* Takes and puts the chunk in one step, which is faster because many moves slide into the hole
  * beside the chunk. The new range may overlap the old one; the rest of it must be free. */
-void arena_move(struct arena *arena, uint32_t chunk, uint64_t address);
+void arena_move(struct arena *arena, chunk_id chunk, uint64_t address);
 
 /* Returns the begin of the smallest hole that, cut off at `floor` and `ceiling`, holds `bytes`; the
  * lowest one of equal holes; NO_ADDRESS if there is none. */
 uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor,
                         uint64_t ceiling);
 /* Whether the slot of `chunk`, at `address`, would overlap no other chunk. */
-bool arena_has_room(const struct arena *arena, uint32_t chunk, uint64_t address);
+bool arena_has_room(const struct arena *arena, chunk_id chunk, uint64_t address);
 /* Returns the index of the first hole that ends above `address`. */
 uint32_t arena_hole_above(const struct arena *arena, uint64_t address);
 /* Returns the lowest chunk that ends above `address`; chunk_count if there is none. */

@@ -13,7 +13,7 @@
 
 /* The price of a byte of room at a moment. BOUND_PRICE_SCALE stands for a byte of traffic. */
 struct certificate_price {
-    uint32_t moment;
+    moment_id moment;
     uint64_t price;
 };
 
@@ -22,7 +22,7 @@ struct certificate_price {
  * byte that is on the device when the window begins, in nanoseconds times BOUND_PRICE_SCALE. */
 #define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
 struct certificate_window {
-    uint32_t moment; /* of its first operator */
+    moment_id moment; /* of its first operator */
     uint64_t h2d, d2h, host;
     uint64_t room;
 };

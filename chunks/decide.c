@@ -41,7 +41,7 @@ static void grow(struct run *run)
     run->actions = (struct plan_action *)run->record->actions->data;
 }
 
-static inline void emit(struct run *run, enum plan_action_kind kind, uint32_t chunk)
+static inline void emit(struct run *run, enum plan_action_kind kind, chunk_id chunk)
 {
     if (!run->record)
         return;
@@ -53,7 +53,7 @@ static inline void emit(struct run *run, enum plan_action_kind kind, uint32_t ch
 
 /* A chunk leaves or enters the device, which has room for it. Tells the policy and writes it to the
  * record. */
-static void run_leave(struct run *run, uint32_t chunk)
+static void run_leave(struct run *run, chunk_id chunk)
 {
     emit(run, run->dirty[chunk] ? PLAN_WRITE_BACK : PLAN_DROP, chunk);
     run->place[chunk] = RUN_ON_HOST;
@@ -62,7 +62,7 @@ static void run_leave(struct run *run, uint32_t chunk)
     run->ops->remove(run->policy, chunk);
 }
 
-static void run_enter(struct run *run, enum plan_action_kind kind, uint32_t chunk)
+static void run_enter(struct run *run, enum plan_action_kind kind, chunk_id chunk)
 {
     emit(run, kind, chunk);
     run->place[chunk] = RUN_ON_DEVICE;
@@ -72,7 +72,7 @@ static void run_enter(struct run *run, enum plan_action_kind kind, uint32_t chun
 
 /* ---- room ---- */
 
-static inline bool may_leave(const struct run *run, uint32_t chunk)
+static inline bool may_leave(const struct run *run, chunk_id chunk)
 {
     return chunk < run->chunk_count && run->place[chunk] == RUN_ON_DEVICE && !run->pinned[chunk];
 }
@@ -199,12 +199,12 @@ static inline void drop_dead(struct run *run, const struct chunk_access *begin,
 
 /* Fetches what a later moment needs into the room that all moments until then leave. Returns false
  * if there is no more room. */
-static bool look_at(struct run *run, uint32_t moment, uint64_t capacity)
+static bool look_at(struct run *run, moment_id moment, uint64_t capacity)
 {
     const struct accesses *accesses = run->accesses;
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
         const struct chunk_access *access = &accesses->items[a];
-        uint32_t chunk = access->chunk;
+        chunk_id chunk = access->chunk;
         if (run->seen[chunk] == run->look_aheads)
             continue;
         run->seen[chunk] = run->look_aheads;
@@ -225,7 +225,7 @@ static void look_ahead(struct run *run)
 {
     uint64_t capacity = run->capacity[run->moment];
     for (uint32_t ahead = 1; ahead <= run->look_ahead; ahead++) {
-        uint32_t moment = (run->moment + ahead) % run->accesses->moment_count;
+        moment_id moment = (run->moment + ahead) % run->accesses->moment_count;
         capacity = MIN(capacity, run->capacity[moment]);
         if (run->used > capacity || !look_at(run, moment, capacity))
             return;
@@ -327,7 +327,7 @@ static bool settle_action(struct settling *s, struct plan_action *action)
     return action->kind != PLAN_FLUSH || was_dirty;
 }
 
-static void settle_operator(struct settling *s, uint32_t moment)
+static void settle_operator(struct settling *s, moment_id moment)
 {
     for (uint32_t a = s->accesses->first[moment]; a < s->accesses->first[moment + 1]; a++) {
         const struct chunk_access *access = &s->accesses->items[a];
@@ -393,7 +393,7 @@ static void open_view(struct run *run)
 }
 
 /* Bytes of the policy's chunks that the moment's operator needs at once. */
-static uint64_t needed_at(const struct run *run, uint32_t moment)
+static uint64_t needed_at(const struct run *run, moment_id moment)
 {
     const struct accesses *accesses = run->accesses;
     uint64_t bytes = 0;

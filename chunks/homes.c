@@ -120,7 +120,7 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
     g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
     g_autoptr(GArray) order = need > host_budget ? candidates(layout, accesses) : NULL;
     for (uint32_t i = 0; order && i < order->len && need > host_budget; i++) {
-        uint32_t chunk = g_array_index(order, struct home_candidate, i).chunk;
+        chunk_id chunk = g_array_index(order, struct home_candidate, i).chunk;
         on_device[chunk] = 1;
         need -= layout->chunks[chunk].copy_bytes;
     }

@@ -89,7 +89,7 @@ static void pack_tensors(const struct trace *trace, const uint32_t *order, struc
 {
     uint32_t group = 0;
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
-        uint32_t tensor = order ? order[i] : i;
+        tensor_id tensor = order ? order[i] : i;
         for (uint32_t p = 0; p < count; p++) {
             struct layout_place *place = &layout->places[packings[p].list][tensor];
             bool opened = add_tensor(&packings[p], trace->tensors[tensor].elements, group, place);
@@ -149,7 +149,7 @@ void layout_drop_buffers(struct layout *layout)
 /* A chunk of buffers of one name, and until when the last of them lives. */
 struct holder {
     const struct trace_buffer *last;
-    uint32_t chunk;
+    chunk_id chunk;
 };
 
 /* Returns the chunk of the previous buffer of this name, if that is dead and had the same size. */

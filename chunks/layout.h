@@ -38,7 +38,7 @@ struct chunk {
 };
 
 struct layout_place {
-    uint32_t chunk;
+    chunk_id chunk;
     uint64_t offset; /* bytes */
 };
 

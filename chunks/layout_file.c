@@ -149,7 +149,7 @@ static bool group_chunks(const struct reading *reading, struct layout *layout)
         number[c] = layout->chunks[c].list == coarse ? layout->group_count++ : 0;
     for (int list = 0; list < TRACE_LISTS; list++)
         for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++) {
-            uint32_t chunk = layout->places[list][t].chunk;
+            chunk_id chunk = layout->places[list][t].chunk;
             uint32_t group = number[layout->places[coarse][t].chunk];
             if (first[chunk] && layout->chunks[chunk].group != group)
                 return refuse(reading,

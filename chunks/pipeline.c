@@ -8,7 +8,7 @@
 
 static bool check_device_budget(const struct plan_inputs *inputs, GError **error)
 {
-    uint32_t moment = 0;
+    moment_id moment = 0;
     uint64_t least = decide_least_bytes(inputs, &moment), budget = inputs->device_budget;
     if (least <= budget)
         return true;

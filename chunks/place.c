@@ -19,7 +19,7 @@ struct ceiling_search {
     uint32_t *leave; /* [chunk_count] the moment of its next departure; NO_INDEX if there is none */
 };
 
-static void step_back(struct ceiling_search *s, uint32_t moment)
+static void step_back(struct ceiling_search *s, moment_id moment)
 {
     uint64_t bytes = s->non_model[moment % s->moment_count];
     while (s->count && s->non_model[s->maxima[s->count - 1] % s->moment_count] <= bytes)
@@ -124,7 +124,7 @@ static const struct plan_action *decided(const struct job *job, uint32_t index)
     return &g_array_index(job->decisions->actions, struct plan_action, index);
 }
 
-void placing_put(struct placing *p, uint32_t chunk, uint64_t address)
+void placing_put(struct placing *p, chunk_id chunk, uint64_t address)
 {
     uint64_t bytes = p->arena->slot_bytes[chunk];
     arena_put(p->arena, chunk, address);
@@ -133,13 +133,13 @@ void placing_put(struct placing *p, uint32_t chunk, uint64_t address)
     p->arena_bytes = MAX(p->arena_bytes, address + bytes + p->non_model);
 }
 
-void placing_take(struct placing *p, uint32_t chunk)
+void placing_take(struct placing *p, chunk_id chunk)
 {
     arena_take(p->arena, chunk);
     p->live -= p->arena->slot_bytes[chunk];
 }
 
-void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address)
+void placing_emit(struct placing *p, enum plan_action_kind kind, chunk_id chunk, uint64_t address)
 {
     if (p->action_count == p->action_room) {
         p->action_room *= 2;
@@ -149,7 +149,7 @@ void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk,
         (struct plan_action){.chunk = chunk, .kind = (uint8_t)kind, .address = address};
 }
 
-void placing_move(struct placing *p, uint32_t chunk, uint64_t address)
+void placing_move(struct placing *p, chunk_id chunk, uint64_t address)
 {
     uint64_t bytes = p->arena->slot_bytes[chunk];
     arena_move(p->arena, chunk, address);
@@ -158,12 +158,12 @@ void placing_move(struct placing *p, uint32_t chunk, uint64_t address)
     placing_emit(p, PLAN_MOVE, chunk, address);
 }
 
-static bool is_small(const struct placing *p, uint32_t chunk)
+static bool is_small(const struct placing *p, chunk_id chunk)
 {
     return p->arena->slot_bytes[chunk] < p->small;
 }
 
-static uint64_t find_below(const struct placing *p, uint32_t chunk, uint64_t ceiling)
+static uint64_t find_below(const struct placing *p, chunk_id chunk, uint64_t ceiling)
 {
     uint64_t bytes = p->arena->slot_bytes[chunk];
     uint64_t address = is_small(p, chunk)
@@ -172,7 +172,7 @@ static uint64_t find_below(const struct placing *p, uint32_t chunk, uint64_t cei
     return address != NO_ADDRESS ? address : arena_best_fit(p->arena, bytes, p->floor, ceiling);
 }
 
-uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling)
+uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling)
 {
     uint64_t address = find_below(p, chunk, MIN(p->ceiling[chunk], ceiling));
     if (address == NO_ADDRESS && p->ceiling[chunk] < ceiling)
@@ -184,7 +184,7 @@ uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling)
 static uint64_t choose_address(struct placing *p, const struct job *job, uint32_t index,
                                uint64_t ceiling)
 {
-    uint32_t chunk = decided(job, index)->chunk;
+    chunk_id chunk = decided(job, index)->chunk;
     uint64_t bytes = p->arena->slot_bytes[chunk], start = p->start[chunk];
     bool stays = job->decisions->initial[chunk] && index >= job->last_leave[chunk];
     if (stays && start + bytes <= ceiling && arena_has_room(p->arena, chunk, start))
@@ -196,7 +196,7 @@ static uint64_t choose_address(struct placing *p, const struct job *job, uint32_
 static void place_action(struct placing *p, const struct job *job, uint32_t index, uint64_t ceiling)
 {
     const struct plan_action *action = decided(job, index);
-    uint32_t chunk = action->chunk;
+    chunk_id chunk = action->chunk;
     uint64_t address = NO_ADDRESS;
     switch ((enum plan_action_kind)action->kind) {
     case PLAN_FETCH:
@@ -280,7 +280,7 @@ static uint64_t place_part(struct placing *p, const struct job *job, enum part p
     }
     g_array_sort_with_data(order, lowest_ceiling_first, job->ceilings->initial);
     for (uint32_t i = 0; i < order->len; i++) {
-        uint32_t chunk = g_array_index(order, uint32_t, i);
+        chunk_id chunk = g_array_index(order, uint32_t, i);
         placing_put(p, chunk, address);
         address += p->arena->slot_bytes[chunk];
     }

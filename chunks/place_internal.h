@@ -49,15 +49,15 @@ struct placing {
     uint64_t *targets;
 };
 
-void placing_put(struct placing *p, uint32_t chunk, uint64_t address);
-void placing_take(struct placing *p, uint32_t chunk);
-void placing_emit(struct placing *p, enum plan_action_kind kind, uint32_t chunk, uint64_t address);
+void placing_put(struct placing *p, chunk_id chunk, uint64_t address);
+void placing_take(struct placing *p, chunk_id chunk);
+void placing_emit(struct placing *p, enum plan_action_kind kind, chunk_id chunk, uint64_t address);
 /* Moves the chunk in the arena and emits a PLAN_MOVE. */
-void placing_move(struct placing *p, uint32_t chunk, uint64_t address);
+void placing_move(struct placing *p, chunk_id chunk, uint64_t address);
 
 /* Returns the best fit for a chunk below `ceiling`, or NO_ADDRESS. Prefers addresses below the
  * chunk's own ceiling and among chunks of its kind. */
-uint64_t placing_find(const struct placing *p, uint32_t chunk, uint64_t ceiling);
+uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling);
 
 /* Moves chunks until a hole below `ceiling` holds `bytes`, and returns where the hole begins. A
  * short search looks for the fewest bytes to move. The holes below the ceiling must hold `bytes`

@@ -11,7 +11,7 @@ struct growth {
     bool rehouses;            /* if false, all chunks slide */
     uint64_t begin, end;      /* of the hole with all that it has met */
     uint64_t slid, moved;     /* bytes of the chunks that slide, and of all that move */
-    uint32_t chunk;           /* the chunk that it meets next; chunk_count if there is none */
+    chunk_id chunk;           /* the chunk that it meets next; chunk_count if there is none */
     uint32_t next;            /* the index of the hole that it meets next */
     struct arena_hole *holes; /* [hole_count] the arena's holes below the ceiling, without what
                                  chunks were assigned to; those before `first` are not set */
@@ -297,7 +297,7 @@ void placing_clear_above(struct placing *p, uint64_t ceiling)
 
 /* ---- home ---- */
 
-static bool is_home(const struct placing *p, uint32_t chunk)
+static bool is_home(const struct placing *p, chunk_id chunk)
 {
     return p->arena->address[chunk] == p->start[chunk];
 }
@@ -328,7 +328,7 @@ static void move_straight(struct placing *p, GArray *away)
         before = away->len;
         uint32_t left = 0;
         for (uint32_t i = 0; i < before; i++) {
-            uint32_t chunk = g_array_index(away, uint32_t, i);
+            chunk_id chunk = g_array_index(away, uint32_t, i);
             if (arena_has_room(p->arena, chunk, p->start[chunk]))
                 placing_move(p, chunk, p->start[chunk]);
             else
@@ -338,7 +338,7 @@ static void move_straight(struct placing *p, GArray *away)
     } while (away->len < before);
 }
 
-static void send_to_host(struct placing *p, uint32_t chunk, GArray *gone)
+static void send_to_host(struct placing *p, chunk_id chunk, GArray *gone)
 {
     placing_take(p, chunk);
     placing_emit(p, PLAN_WRITE_BACK, chunk, NO_ADDRESS);
@@ -347,7 +347,7 @@ static void send_to_host(struct placing *p, uint32_t chunk, GArray *gone)
 }
 
 /* Finds a hole for the chunk outside of [begin, end), where it is in the way. */
-static uint64_t find_aside(const struct placing *p, uint32_t chunk, uint64_t begin, uint64_t end,
+static uint64_t find_aside(const struct placing *p, chunk_id chunk, uint64_t begin, uint64_t end,
                            uint64_t ceiling)
 {
     uint64_t bytes = p->arena->slot_bytes[chunk];
@@ -356,7 +356,7 @@ static uint64_t find_aside(const struct placing *p, uint32_t chunk, uint64_t beg
 }
 
 /* Moves the chunks that lie where this chunk began. Those that fit nowhere else go to the host. */
-static void make_way(struct placing *p, uint32_t chunk, uint64_t ceiling, GArray *gone)
+static void make_way(struct placing *p, chunk_id chunk, uint64_t ceiling, GArray *gone)
 {
     const struct arena *arena = p->arena;
     uint64_t begin = p->start[chunk], end = begin + arena->slot_bytes[chunk];
@@ -379,14 +379,14 @@ void placing_go_home(struct placing *p, uint64_t ceiling)
     g_autoptr(GArray) away = list_away(p), gone = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     move_straight(p, away);
     for (uint32_t i = 0; i < away->len; i++) {
-        uint32_t chunk = g_array_index(away, uint32_t, i);
+        chunk_id chunk = g_array_index(away, uint32_t, i);
         if (p->arena->address[chunk] == NO_ADDRESS || is_home(p, chunk))
             continue;
         make_way(p, chunk, ceiling, gone);
         placing_move(p, chunk, p->start[chunk]);
     }
     for (uint32_t i = 0; i < gone->len; i++) {
-        uint32_t chunk = g_array_index(gone, uint32_t, i);
+        chunk_id chunk = g_array_index(gone, uint32_t, i);
         placing_put(p, chunk, p->start[chunk]);
         placing_emit(p, PLAN_FETCH, chunk, p->start[chunk]);
     }

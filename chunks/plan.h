@@ -26,7 +26,7 @@ enum plan_action_kind {
 };
 
 struct plan_action {
-    uint32_t chunk;   /* 0 if PLAN_WAIT */
+    chunk_id chunk;   /* 0 if PLAN_WAIT */
     uint8_t kind;     /* enum plan_action_kind */
     uint64_t address; /* where it lies afterwards; NO_ADDRESS if it leaves, or if PLAN_WAIT */
 };

@@ -32,7 +32,7 @@ static int by_address(const void *left, const void *right)
 }
 
 static bool check_place(const struct layout *layout, const struct trace *trace, int list,
-                        uint32_t tensor, struct extent *extent, GError **error)
+                        tensor_id tensor, struct extent *extent, GError **error)
 {
     const struct layout_place *place = &layout->places[list][tensor];
     uint64_t bytes = trace->tensors[tensor].elements * trace->list_element_bytes[list];
@@ -87,7 +87,7 @@ static bool check_buffers(const struct layout *layout, const struct trace *trace
     if (layout->buffer_count != (held ? trace->buffer_count : 0))
         return plan_refuse(error, "layout: chunks hold other buffers than the run's");
     for (uint32_t b = 0; b < layout->buffer_count; b++) {
-        uint32_t chunk = layout->places[TRACE_ACTIVATION][b].chunk;
+        chunk_id chunk = layout->places[TRACE_ACTIVATION][b].chunk;
         if (!held[b] && chunk != NO_INDEX)
             return plan_refuse(error, "layout: no chunk holds buffer %s in the run",
                                trace->buffers[b].name);
@@ -166,10 +166,10 @@ struct check {
     const struct accesses *accesses;
     enum residency_state *state; /* [chunk_count] */
     struct arena *arena;
-    uint32_t moment;
+    moment_id moment;
 };
 
-static uint64_t slot_bytes(const struct check *check, uint32_t chunk)
+static uint64_t slot_bytes(const struct check *check, chunk_id chunk)
 {
     return check->plan->layout->chunks[chunk].slot_bytes;
 }
@@ -182,7 +182,7 @@ static bool refuse_moment(const struct check *check, GError **error, const char 
     return plan_refuse(error, "moment %u (%s): %s", check->moment, name, what);
 }
 
-static bool change(struct check *check, uint32_t chunk, enum residency_event event, GError **error)
+static bool change(struct check *check, chunk_id chunk, enum residency_event event, GError **error)
 {
     if (residency_state_next(check->state[chunk], event, &check->state[chunk]))
         return true;
@@ -192,7 +192,7 @@ static bool change(struct check *check, uint32_t chunk, enum residency_event eve
     return refuse_moment(check, error, what);
 }
 
-static bool settle_at(struct check *check, uint32_t chunk, uint64_t address, GError **error)
+static bool settle_at(struct check *check, chunk_id chunk, uint64_t address, GError **error)
 {
     uint64_t bytes = slot_bytes(check, chunk), arena = check->plan->arena_bytes;
     if (address % LAYOUT_ALIGNMENT || bytes > arena || address > arena - bytes ||
@@ -212,7 +212,7 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
         [PLAN_FETCH] = RESIDENCY_FETCH,           [PLAN_ALLOCATE] = RESIDENCY_ALLOCATE,
         [PLAN_WRITE_BACK] = RESIDENCY_WRITE_BACK, [PLAN_DROP] = RESIDENCY_DROP,
         [PLAN_FLUSH] = RESIDENCY_FLUSH,           [PLAN_MOVE] = RESIDENCY_MOVE};
-    uint32_t chunk = action->chunk;
+    chunk_id chunk = action->chunk;
     if (action->kind == PLAN_WAIT)
         return true;
     bool enters = action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE;

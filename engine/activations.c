@@ -113,7 +113,7 @@ static void claim(struct activations *activations, uint32_t buffer)
     activations->extent = MAX(activations->extent, depth(activations, buffer));
 }
 
-void activations_claim(struct activations *activations, uint32_t moment)
+void activations_claim(struct activations *activations, moment_id moment)
 {
     uint32_t names[NAMES];
     name_buffers(activations, moment, names);
@@ -135,7 +135,7 @@ static void release(struct activations *activations, uint32_t buffer)
                               : 0;
 }
 
-void activations_release(struct activations *activations, uint32_t moment)
+void activations_release(struct activations *activations, moment_id moment)
 {
     uint32_t names[NAMES];
     name_buffers(activations, moment, names);

@@ -18,9 +18,9 @@ struct activations *activations_new(const struct model_iteration *iteration,
 void activations_free(struct activations *activations);
 
 /* Claims the buffers that the operator of `moment` is the first to name. */
-void activations_claim(struct activations *activations, uint32_t moment);
+void activations_claim(struct activations *activations, moment_id moment);
 /* Releases the buffers that the operator of `moment` is the last to name. */
-void activations_release(struct activations *activations, uint32_t moment);
+void activations_release(struct activations *activations, moment_id moment);
 /* Releases every buffer, after a forward pass without backward. */
 void activations_reset(struct activations *activations);
 

@@ -154,7 +154,7 @@ void annotate_iteration_end(struct annotate *annotate)
         nvtxDomainRangePop(annotate->domain);
 }
 
-void annotate_operator_begin(struct annotate *annotate, uint32_t moment)
+void annotate_operator_begin(struct annotate *annotate, moment_id moment)
 {
     if (!annotate)
         return;

@@ -28,7 +28,7 @@ void annotate_iteration_end(struct annotate *annotate);
 
 /* Mark the operator of a moment, from when all its operands are on the device to the end of its
  * arithmetic, so that waiting for copies is not part of its duration. */
-void annotate_operator_begin(struct annotate *annotate, uint32_t moment);
+void annotate_operator_begin(struct annotate *annotate, moment_id moment);
 void annotate_operator_end(struct annotate *annotate);
 
 /* Mark a copy between host and device (MOVER_H2D or MOVER_D2H), in the thread that copies, for

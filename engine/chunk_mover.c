@@ -22,7 +22,7 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
                 after);
 }
 
-static void leave(struct chunk_mover *mover, uint32_t chunk)
+static void leave(struct chunk_mover *mover, chunk_id chunk)
 {
     usage_leave(mover->usage, chunk);
     mover->figures->evictions++;
@@ -45,7 +45,7 @@ static void allocate(void *self, const struct mover_copy *chunk)
     usage_occupy(mover->usage, chunk->chunk, chunk->device_address, chunk->slot_bytes);
 }
 
-static void drop(void *self, uint32_t chunk)
+static void drop(void *self, chunk_id chunk)
 {
     leave(self, chunk);
 }
@@ -60,7 +60,7 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     return mover->device->ops->move(mover->device, to->device_address, from, to->copy_bytes, after);
 }
 
-static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,
+static mover_ticket run(void *self, moment_id moment, const struct mover_after *after,
                         mover_ticket *received)
 {
     struct chunk_mover *mover = self;

@@ -17,7 +17,7 @@ struct chunk_mover {
     struct plan_figures *figures; /* every copy is added to these */
 
     /* Runs the operator of a moment: mover_ops.run. */
-    mover_ticket (*run)(void *executor, uint32_t moment, const struct mover_after *after,
+    mover_ticket (*run)(void *executor, moment_id moment, const struct mover_after *after,
                         mover_ticket *received);
     void *executor;
 

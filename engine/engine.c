@@ -121,7 +121,7 @@ static bool take_error(struct engine *engine, GError **error)
 
 static bool run_moments(struct engine *engine, uint32_t end, GError **error)
 {
-    for (uint32_t moment = 0; moment < end && !engine->executor.error; moment++)
+    for (moment_id moment = 0; moment < end && !engine->executor.error; moment++)
         residency_step(engine->residency, moment);
     executor_wait(&engine->executor);
     return take_error(engine, error);
@@ -275,7 +275,7 @@ struct place {
 };
 
 /* Before the start everything lies at home; afterwards flushed host-homed chunks do. */
-static struct place locate(const struct engine *engine, uint32_t tensor, enum trace_list list,
+static struct place locate(const struct engine *engine, tensor_id tensor, enum trace_list list,
                            uint64_t first)
 {
     const struct plan *plan = engine->executor.plan;
@@ -287,7 +287,7 @@ static struct place locate(const struct engine *engine, uint32_t tensor, enum tr
     return (struct place){DEVICE_ARENA, residency_address(engine->residency, at->chunk) + offset};
 }
 
-static void read_at(struct engine *engine, uint32_t tensor, enum trace_list list, uint64_t first,
+static void read_at(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
                     uint64_t count, void *to)
 {
     struct place place = locate(engine, tensor, list, first);
@@ -295,7 +295,7 @@ static void read_at(struct engine *engine, uint32_t tensor, enum trace_list list
     engine->device->ops->read(engine->device, place.memory, place.address, count * element, to);
 }
 
-static void write_at(struct engine *engine, uint32_t tensor, enum trace_list list, uint64_t first,
+static void write_at(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
                      uint64_t count, const void *from)
 {
     struct place place = locate(engine, tensor, list, first);
@@ -308,7 +308,7 @@ static bool is_split(const struct engine *engine, enum trace_list list)
     return list == TRACE_MASTER && engine->executor.iteration->job.choices.split_masters;
 }
 
-static void read_split(struct engine *engine, uint32_t tensor, uint64_t first, uint64_t count,
+static void read_split(struct engine *engine, tensor_id tensor, uint64_t first, uint64_t count,
                        float *values)
 {
     g_autofree uint16_t *halves = g_new(uint16_t, 2 * count);
@@ -319,7 +319,7 @@ static void read_split(struct engine *engine, uint32_t tensor, uint64_t first, u
         values[i] = bf16_join(halves[i], rests[i]);
 }
 
-static bool store_read(void *self, uint32_t tensor, enum trace_list list, uint64_t first,
+static bool store_read(void *self, tensor_id tensor, enum trace_list list, uint64_t first,
                        uint64_t count, float *values, GError **error)
 {
     struct engine *engine = self;
@@ -334,7 +334,7 @@ static bool store_read(void *self, uint32_t tensor, enum trace_list list, uint64
     return true;
 }
 
-static void write_rounded(struct engine *engine, uint32_t tensor, enum trace_list list,
+static void write_rounded(struct engine *engine, tensor_id tensor, enum trace_list list,
                           uint64_t first, uint64_t count, const float *values)
 {
     g_autofree uint16_t *halves = g_new(uint16_t, count);
@@ -343,7 +343,7 @@ static void write_rounded(struct engine *engine, uint32_t tensor, enum trace_lis
     write_at(engine, tensor, list, first, count, halves);
 }
 
-static void write_rest(struct engine *engine, uint32_t tensor, uint64_t first, uint64_t count,
+static void write_rest(struct engine *engine, tensor_id tensor, uint64_t first, uint64_t count,
                        const float *values)
 {
     g_autofree uint16_t *rests = g_new(uint16_t, count);
@@ -352,7 +352,7 @@ static void write_rest(struct engine *engine, uint32_t tensor, uint64_t first, u
     write_at(engine, tensor, TRACE_MASTER, first, count, rests);
 }
 
-static bool store_write(void *self, uint32_t tensor, enum trace_list list, uint64_t first,
+static bool store_write(void *self, tensor_id tensor, enum trace_list list, uint64_t first,
                         uint64_t count, const float *values, GError **error)
 {
     struct engine *engine = self;
@@ -386,7 +386,7 @@ static gint ascending(gconstpointer left, gconstpointer right)
     return (*a > *b) - (*a < *b);
 }
 
-static void add(GArray *cuts, const struct plan *plan, uint32_t chunk, uint64_t offset)
+static void add(GArray *cuts, const struct plan *plan, chunk_id chunk, uint64_t offset)
 {
     uint64_t cut = plan->host_address[chunk] + offset;
     if (plan->host_address[chunk] != NO_ADDRESS)

@@ -36,14 +36,14 @@ static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
     return residency_address(x->residency, layout->places[TRACE_ACTIVATION][buffer].chunk);
 }
 
-static uint64_t staging_address(const struct executor *x, uint32_t moment)
+static uint64_t staging_address(const struct executor *x, moment_id moment)
 {
     return x->plan->staging_address + x->staging.offset[x->staging.place[moment]];
 }
 
 /* Returns where the operator finds or leaves the gradient. An update on the host finds a gradient
  * that is a buffer in its staging place. */
-static uint64_t gradient_address(const struct executor *x, uint32_t moment, int i,
+static uint64_t gradient_address(const struct executor *x, moment_id moment, int i,
                                  const struct operation_tensor *tensor)
 {
     switch (model_gradient_layout(&x->iteration->job)) {
@@ -59,7 +59,7 @@ static uint64_t gradient_address(const struct executor *x, uint32_t moment, int 
     g_assert_not_reached();
 }
 
-static void resolve_tensors(struct executor *x, uint32_t moment, struct operation *operation)
+static void resolve_tensors(struct executor *x, moment_id moment, struct operation *operation)
 {
     const struct trace *trace = x->iteration->trace;
     const struct trace_operator *at = &trace->operators[moment];
@@ -95,7 +95,7 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
 
 /* On the host the embedding has a buffer, its output or the gradient of its output, which is
  * staged. An update may have one, its gradient: see gradient_address. */
-static void stage_buffers(const struct executor *x, uint32_t moment, struct operation *operation)
+static void stage_buffers(const struct executor *x, moment_id moment, struct operation *operation)
 {
     for (int i = 0; i < 4; i++)
         operation->in[i] = NO_ADDRESS;
@@ -107,7 +107,7 @@ static void stage_buffers(const struct executor *x, uint32_t moment, struct oper
         operation->in[0] = staging_address(x, moment);
 }
 
-static struct operation describe(struct executor *x, uint32_t moment, bool on_host)
+static struct operation describe(struct executor *x, moment_id moment, bool on_host)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
     struct operation operation = {
@@ -193,7 +193,7 @@ static struct mover_after bring_down(struct executor *x, uint32_t moment,
 }
 
 /* Sends the output to the device after the operator. The returned ticket covers the copy. */
-static mover_ticket send_up(struct executor *x, uint32_t moment, mover_ticket computed,
+static mover_ticket send_up(struct executor *x, moment_id moment, mover_ticket computed,
                             const struct mover_after *after)
 {
     struct device *device = device_of(x);
@@ -231,7 +231,7 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
     return send_up(x, moment, done.queue[MOVER_HOST], &ready);
 }
 
-static bool begin(struct executor *x, uint32_t moment, const struct mover_after *after)
+static bool begin(struct executor *x, moment_id moment, const struct mover_after *after)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
     char *why = NULL;
@@ -249,7 +249,7 @@ static bool begin(struct executor *x, uint32_t moment, const struct mover_after 
     return true;
 }
 
-static void end(struct executor *x, uint32_t moment)
+static void end(struct executor *x, moment_id moment)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
     tensor_use_end(x->use, op);
@@ -258,7 +258,7 @@ static void end(struct executor *x, uint32_t moment)
     activations_release(x->activations, moment);
 }
 
-mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after,
+mover_ticket executor_run(void *executor, moment_id moment, const struct mover_after *after,
                           mover_ticket *received)
 {
     struct executor *x = executor;

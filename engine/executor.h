@@ -45,7 +45,7 @@ struct executor {
 };
 
 /* For chunk_mover.run; `executor` is a struct executor. */
-mover_ticket executor_run(void *executor, uint32_t moment, const struct mover_after *after,
+mover_ticket executor_run(void *executor, moment_id moment, const struct mover_after *after,
                           mover_ticket *received);
 
 /* Returns the norm of the whole gradient, summed over tensors in the model's order. Every operator

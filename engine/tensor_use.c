@@ -40,7 +40,7 @@ void tensor_use_free(struct tensor_use *use)
     g_free(use);
 }
 
-void tensor_use_fill(struct tensor_use *use, uint32_t tensor)
+void tensor_use_fill(struct tensor_use *use, tensor_id tensor)
 {
     g_assert(use->state[tensor] != TENSOR_COMPUTE);
     use->state[tensor] = TENSOR_HOLD;
@@ -92,7 +92,7 @@ void tensor_use_end_forward(struct tensor_use *use)
             use->state[t] = TENSOR_HOLD;
 }
 
-enum tensor_use_state tensor_use_state(const struct tensor_use *use, uint32_t tensor)
+enum tensor_use_state tensor_use_state(const struct tensor_use *use, tensor_id tensor)
 {
     return use->state[tensor];
 }

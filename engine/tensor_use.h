@@ -27,7 +27,7 @@ struct tensor_use *tensor_use_new(uint32_t tensor_count);
 void tensor_use_free(struct tensor_use *use);
 
 /* Notes that the tensor's values have been written: FREE, or any state at rest, becomes HOLD. */
-void tensor_use_fill(struct tensor_use *use, uint32_t tensor);
+void tensor_use_fill(struct tensor_use *use, tensor_id tensor);
 
 /* Takes the operator's tensors. If one of them may not be used so, takes none, returns false and
  * sets *why, which the caller frees with g_free. `why` may be NULL. */
@@ -38,7 +38,7 @@ void tensor_use_end(struct tensor_use *use, const struct model_operator *op);
 /* Ends a micro-batch's forward pass: HOLD_AFTER_FWD becomes HOLD. */
 void tensor_use_end_forward(struct tensor_use *use);
 
-enum tensor_use_state tensor_use_state(const struct tensor_use *use, uint32_t tensor);
+enum tensor_use_state tensor_use_state(const struct tensor_use *use, tensor_id tensor);
 const char *tensor_use_name(enum tensor_use_state state); /* "HOLD_AFTER_FWD" */
 
 #endif

@@ -33,7 +33,7 @@ void usage_free(struct usage *usage)
     g_free(usage);
 }
 
-void usage_leave(struct usage *usage, uint32_t chunk)
+void usage_leave(struct usage *usage, chunk_id chunk)
 {
     struct slot *slot = &usage->slots[chunk];
     usage->stale |= slot->end == usage->highest;
@@ -41,7 +41,7 @@ void usage_leave(struct usage *usage, uint32_t chunk)
     *slot = (struct slot){0, 0};
 }
 
-void usage_occupy(struct usage *usage, uint32_t chunk, uint64_t address, uint64_t slot_bytes)
+void usage_occupy(struct usage *usage, chunk_id chunk, uint64_t address, uint64_t slot_bytes)
 {
     g_assert(address + slot_bytes <= usage->arena_bytes);
     usage_leave(usage, chunk);
@@ -61,7 +61,7 @@ static uint64_t highest(struct usage *usage)
     return usage->highest;
 }
 
-bool usage_start(struct usage *usage, uint32_t moment, const char *name, uint64_t extent,
+bool usage_start(struct usage *usage, moment_id moment, const char *name, uint64_t extent,
                  uint64_t live, GError **error)
 {
     uint64_t there = usage->arena_bytes - highest(usage);

@@ -197,7 +197,7 @@ struct safetensors *weights_open(const char *path, const struct model_config *co
 }
 
 bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
-                     const struct weights_store *store, uint32_t tensor, enum trace_list list,
+                     const struct weights_store *store, tensor_id tensor, enum trace_list list,
                      GError **error)
 {
     float *values = g_new(float, PIECE);
@@ -212,7 +212,7 @@ bool weights_copy_in(const struct safetensors *file, const struct safetensors_te
 }
 
 bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
-                      uint32_t tensor, enum trace_list list, uint64_t elements, GError **error)
+                      tensor_id tensor, enum trace_list list, uint64_t elements, GError **error)
 {
     float *values = g_new(float, PIECE);
     bool copied = true;

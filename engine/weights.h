@@ -16,10 +16,10 @@ uint32_t weights_shape(const struct model_config *config, const char *name, uint
  * chunk lies. Writing TRACE_MASTER also sets the rounded parameter. */
 struct weights_store {
     void *self;
-    bool (*read)(void *self, uint32_t tensor, enum trace_list list, uint64_t first, uint64_t count,
+    bool (*read)(void *self, tensor_id tensor, enum trace_list list, uint64_t first, uint64_t count,
                  float *values, GError **error);
-    bool (*write)(void *self, uint32_t tensor, enum trace_list list, uint64_t first, uint64_t count,
-                  const float *values, GError **error);
+    bool (*write)(void *self, tensor_id tensor, enum trace_list list, uint64_t first,
+                  uint64_t count, const float *values, GError **error);
 };
 
 /* Returns the list that holds the weights in full: TRACE_MASTER if it exists, else TRACE_PARAM. */
@@ -44,10 +44,10 @@ bool weights_load(const struct safetensors *file, const struct trace *trace,
 /* Copy one list of a tensor between a file and the store, in pieces. `from` must have as many
  * elements as the tensor. */
 bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
-                     const struct weights_store *store, uint32_t tensor, enum trace_list list,
+                     const struct weights_store *store, tensor_id tensor, enum trace_list list,
                      GError **error);
 bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
-                      uint32_t tensor, enum trace_list list, uint64_t elements, GError **error);
+                      tensor_id tensor, enum trace_list list, uint64_t elements, GError **error);
 
 /* Writes model.safetensors into a folder as GPT2LMHeadModel.save_pretrained does, in fp32. */
 bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,

@@ -53,7 +53,7 @@ void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_
 void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations);
 
 /* Appends the update of a tensor. */
-void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor);
+void gpt2_update_tensor(struct iteration_builder *builder, tensor_id tensor);
 /* Appends the updates of all tensors: the host's first, then the device's. */
 void gpt2_update(struct iteration_builder *builder);
 

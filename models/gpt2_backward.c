@@ -2,13 +2,13 @@
 
 /* ---- updates ---- */
 
-static int32_t layer_of(const struct model_config *config, uint32_t tensor)
+static int32_t layer_of(const struct model_config *config, tensor_id tensor)
 {
     bool in_layer = tensor >= GPT2_FIRST_LAYER && tensor < gpt2_final_norm(config);
     return in_layer ? (int32_t)((tensor - GPT2_FIRST_LAYER) / GPT2_LAYER_TENSORS) : -1;
 }
 
-void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor)
+void gpt2_update_tensor(struct iteration_builder *builder, tensor_id tensor)
 {
     struct model_operator op = model_operator_of(MODEL_UPDATE, layer_of(builder->config, tensor),
                                                  0);
@@ -21,7 +21,7 @@ void gpt2_update_tensor(struct iteration_builder *builder, uint32_t tensor)
 
 static void add_updates(struct iteration_builder *builder, bool on_host)
 {
-    for (uint32_t tensor = 0; tensor < builder->tensors->len; tensor++)
+    for (tensor_id tensor = 0; tensor < builder->tensors->len; tensor++)
         if (builder->job->choices.host_update[tensor] == on_host)
             gpt2_update_tensor(builder, tensor);
 }
@@ -117,7 +117,7 @@ static void append_operator(struct iteration_builder *b, enum turn turn, char *m
 }
 
 static struct model_operator layer_operator(const struct pass *pass, enum model_kind kind,
-                                            uint32_t tensor)
+                                            tensor_id tensor)
 {
     return backward_operator(pass->builder, pass->turn, kind, (int32_t)pass->layer,
                              pass->micro_batch, gpt2_layer_tensor(pass->layer, tensor), 2);
@@ -129,7 +129,7 @@ static void append(const struct pass *pass, const char *module, const struct mod
     consume_gradients(pass->builder, op);
 }
 
-static void norm(const struct pass *pass, const char *module, uint32_t tensor, uint32_t dy,
+static void norm(const struct pass *pass, const char *module, tensor_id tensor, uint32_t dy,
                  uint32_t x, uint32_t stats)
 {
     struct model_operator op = layer_operator(pass, MODEL_NORM_BACKWARD, tensor);
@@ -143,7 +143,7 @@ static void norm(const struct pass *pass, const char *module, uint32_t tensor, u
 }
 
 /* From the residual stream into the branch that was added to it; returns the gradient of x. */
-static uint32_t residual(const struct pass *pass, const char *module, uint32_t tensor, uint32_t x,
+static uint32_t residual(const struct pass *pass, const char *module, tensor_id tensor, uint32_t x,
                          uint32_t inputs, uint32_t site, const char *dx)
 {
     struct iteration_builder *b = pass->builder;
@@ -163,7 +163,7 @@ static uint32_t residual(const struct pass *pass, const char *module, uint32_t t
 
 /* `pre`: what GELU was applied to, NO_INDEX for a plain linear layer. */
 static uint32_t linear(const struct pass *pass, enum model_kind kind, const char *module,
-                       uint32_t tensor, uint32_t dy, uint32_t x, uint32_t pre, uint32_t outputs,
+                       tensor_id tensor, uint32_t dy, uint32_t x, uint32_t pre, uint32_t outputs,
                        const char *dx)
 {
     struct iteration_builder *b = pass->builder;

@@ -118,7 +118,7 @@ static struct model_operator layer_operator(const struct pass *pass, enum model_
     return model_operator_of(kind, (int32_t)pass->layer, pass->micro_batch);
 }
 
-static void norm(const struct pass *pass, const char *module, uint32_t tensor, uint32_t x,
+static void norm(const struct pass *pass, const char *module, tensor_id tensor, uint32_t x,
                  uint32_t y, uint32_t stats)
 {
     struct model_operator op = layer_operator(pass, MODEL_NORM_FORWARD);
@@ -143,7 +143,7 @@ static struct model_operator linear(const struct pass *pass, enum model_kind kin
     return op;
 }
 
-static void residual(const struct pass *pass, const char *module, uint32_t tensor, uint32_t x,
+static void residual(const struct pass *pass, const char *module, tensor_id tensor, uint32_t x,
                      uint32_t inputs, uint32_t stream, uint32_t y, uint32_t site)
 {
     uint32_t width = pass->builder->config->width;

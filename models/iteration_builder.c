@@ -2,7 +2,7 @@
 
 #include "models/operator_cost.h"
 
-static void append(struct iteration_builder *builder, uint32_t tensor, enum trace_list list,
+static void append(struct iteration_builder *builder, tensor_id tensor, enum trace_list list,
                    enum trace_mode mode)
 {
     struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode};
@@ -27,7 +27,7 @@ static bool adds_to_gradient(const struct iteration_builder *builder,
 static void backward_access(struct iteration_builder *builder, const struct model_operator *op,
                             int which)
 {
-    uint32_t tensor = op->t[which];
+    tensor_id tensor = op->t[which];
     bool reads = backward_reads(op, which), adds = adds_to_gradient(builder, op, which);
     if (builder->gradient == MODEL_GRADIENT_OVER_PARAM) {
         append(builder, tensor, TRACE_PARAM, reads || adds ? TRACE_UPDATE : TRACE_OVERWRITE);
@@ -40,7 +40,7 @@ static void backward_access(struct iteration_builder *builder, const struct mode
 }
 
 /* With a whole master and a gradient list, the parameter is only rounded from its master. */
-static void update_accesses(struct iteration_builder *builder, uint32_t tensor)
+static void update_accesses(struct iteration_builder *builder, tensor_id tensor)
 {
     bool master = builder->job->precision == MODEL_BF16;
     bool list = builder->gradient == MODEL_GRADIENT_LIST;
@@ -140,7 +140,7 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
     return builder->buffers->len - 1;
 }
 
-uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor)
+uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id tensor)
 {
     if (builder->gradient != MODEL_GRADIENT_BUFFER)
         return NO_INDEX;
@@ -154,7 +154,7 @@ uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t 
     return *buffer;
 }
 
-void iteration_builder_drop_gradient(struct iteration_builder *builder, uint32_t tensor)
+void iteration_builder_drop_gradient(struct iteration_builder *builder, tensor_id tensor)
 {
     g_array_index(builder->gradients, uint32_t, tensor) = NO_INDEX;
 }
@@ -206,7 +206,7 @@ static void use_buffer(struct iteration_builder *builder, uint32_t index, enum t
     if (index == NO_INDEX)
         return;
     struct trace_buffer *buffer = &g_array_index(builder->buffers, struct trace_buffer, index);
-    uint32_t moment = builder->operators->len;
+    moment_id moment = builder->operators->len;
     if (buffer->first == NO_INDEX) {
         buffer->first = moment;
         buffer->recompute_flops = flops;

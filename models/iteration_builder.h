@@ -34,10 +34,10 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
 
 /* Returns the buffer of a tensor's gradient, appending it the first time, or NO_INDEX if gradients
  * are not in buffers. */
-uint32_t iteration_builder_gradient(struct iteration_builder *builder, uint32_t tensor);
+uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id tensor);
 
 /* Ends the use of the buffer of a tensor's gradient: the next gradient gets another buffer. */
-void iteration_builder_drop_gradient(struct iteration_builder *builder, uint32_t tensor);
+void iteration_builder_drop_gradient(struct iteration_builder *builder, tensor_id tensor);
 
 /* Lets a chunk hold the buffer, so that operators that name it access it. Must precede the first of
  * them. */

@@ -43,7 +43,7 @@ static void arc_close(void *state)
 }
 
 /* A miss on a ghost: cases II and III of the paper, before anything is replaced. */
-static void adapt(struct arc *arc, uint32_t chunk)
+static void adapt(struct arc *arc, chunk_id chunk)
 {
     uint8_t list = arc->lists.list[chunk];
     if (list != RECENT_GHOST && list != FREQUENT_GHOST)
@@ -75,7 +75,7 @@ static void forget_ghosts(struct arc *arc)
                          POLICY_NO_LIST);
 }
 
-static void arc_admit(void *state, uint32_t chunk)
+static void arc_admit(void *state, chunk_id chunk)
 {
     struct arc *arc = state;
     adapt(arc, chunk);
@@ -85,7 +85,7 @@ static void arc_admit(void *state, uint32_t chunk)
     forget_ghosts(arc);
 }
 
-static void arc_touch(void *state, uint32_t chunk)
+static void arc_touch(void *state, chunk_id chunk)
 {
     struct arc *arc = state;
     if (!arc->awaited[chunk])
@@ -93,7 +93,7 @@ static void arc_touch(void *state, uint32_t chunk)
     arc->awaited[chunk] = 0;
 }
 
-static void arc_remove(void *state, uint32_t chunk)
+static void arc_remove(void *state, chunk_id chunk)
 {
     struct arc *arc = state;
     uint8_t ghost = arc->lists.list[chunk] == RECENT ? RECENT_GHOST : FREQUENT_GHOST;

@@ -26,20 +26,20 @@ static void clock_close(void *opaque)
     g_free(state);
 }
 
-static void clock_admit(void *opaque, uint32_t chunk)
+static void clock_admit(void *opaque, chunk_id chunk)
 {
     struct clock_state *state = opaque;
     state->reuse[chunk] = POLICY_AWAITED;
     policy_queue_push(state->queue, chunk);
 }
 
-static void clock_touch(void *opaque, uint32_t chunk)
+static void clock_touch(void *opaque, chunk_id chunk)
 {
     struct clock_state *state = opaque;
     policy_reuse_touch(&state->reuse[chunk], 1);
 }
 
-static void clock_remove(void *opaque, uint32_t chunk)
+static void clock_remove(void *opaque, chunk_id chunk)
 {
     struct clock_state *state = opaque;
     policy_queue_remove(state->queue, chunk);
@@ -48,7 +48,7 @@ static void clock_remove(void *opaque, uint32_t chunk)
 static uint32_t clock_victim(void *opaque)
 {
     struct clock_state *state = opaque;
-    uint32_t chunk = policy_queue_oldest(state->queue);
+    chunk_id chunk = policy_queue_oldest(state->queue);
     while (chunk != NO_INDEX && state->reuse[chunk] > 0) {
         state->reuse[chunk] = 0;
         policy_queue_remove(state->queue, chunk);

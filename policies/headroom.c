@@ -60,7 +60,7 @@ void headroom_reset(struct headroom *headroom, const int64_t *bytes)
     }
 }
 
-int64_t headroom_at(const struct headroom *headroom, uint32_t moment)
+int64_t headroom_at(const struct headroom *headroom, moment_id moment)
 {
     return headroom->bytes[moment] - headroom->taken[moment / BLOCK];
 }

@@ -20,7 +20,7 @@ void headroom_free(struct headroom *headroom);
 /* Sets all values again, as headroom_new does. */
 void headroom_reset(struct headroom *headroom, const int64_t *bytes);
 
-int64_t headroom_at(const struct headroom *headroom, uint32_t moment);
+int64_t headroom_at(const struct headroom *headroom, moment_id moment);
 
 /* Subtracts `bytes` at `length` moments from `first` on; a negative amount adds. */
 void headroom_take(struct headroom *headroom, uint32_t first, uint32_t length, int64_t bytes);

@@ -63,13 +63,13 @@ static uint32_t level_above(struct lfu *lfu, uint32_t less, uint64_t uses)
     return level;
 }
 
-static void enter(struct lfu *lfu, uint32_t chunk, uint32_t level)
+static void enter(struct lfu *lfu, chunk_id chunk, uint32_t level)
 {
     lfu->level[chunk] = level;
     policy_ring_insert(lfu->chunks, level, chunk);
 }
 
-static void leave(struct lfu *lfu, uint32_t chunk)
+static void leave(struct lfu *lfu, chunk_id chunk)
 {
     uint32_t level = lfu->level[chunk];
     policy_ring_remove(lfu->chunks, chunk);
@@ -79,14 +79,14 @@ static void leave(struct lfu *lfu, uint32_t chunk)
     lfu->spare[lfu->spare_count++] = level;
 }
 
-static void lfu_admit(void *state, uint32_t chunk)
+static void lfu_admit(void *state, chunk_id chunk)
 {
     struct lfu *lfu = state;
     lfu->awaited[chunk] = 1;
     enter(lfu, chunk, level_above(lfu, lfu->head, 1));
 }
 
-static void lfu_touch(void *state, uint32_t chunk)
+static void lfu_touch(void *state, chunk_id chunk)
 {
     struct lfu *lfu = state;
     if (lfu->awaited[chunk]) {
@@ -100,7 +100,7 @@ static void lfu_touch(void *state, uint32_t chunk)
     enter(lfu, chunk, level_above(lfu, emptied ? less : level, uses));
 }
 
-static void lfu_remove(void *state, uint32_t chunk)
+static void lfu_remove(void *state, chunk_id chunk)
 {
     leave(state, chunk);
 }
@@ -110,7 +110,7 @@ static uint32_t lfu_victim(void *state)
     const struct lfu *lfu = state;
     for (uint32_t level = policy_ring_oldest(lfu->levels, lfu->head); level != lfu->head;
          level = lfu->levels[level].younger)
-        for (uint32_t chunk = policy_ring_oldest(lfu->chunks, level); chunk != level;
+        for (chunk_id chunk = policy_ring_oldest(lfu->chunks, level); chunk != level;
              chunk = lfu->chunks[chunk].younger)
             if (!lfu->view->pinned[chunk])
                 return chunk;

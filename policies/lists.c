@@ -22,13 +22,13 @@ void policy_queue_close(void *state)
     g_free(queue);
 }
 
-void policy_queue_push(void *state, uint32_t chunk)
+void policy_queue_push(void *state, chunk_id chunk)
 {
     struct policy_queue *queue = state;
     policy_ring_insert(queue->links, queue->head, chunk);
 }
 
-void policy_queue_remove(void *state, uint32_t chunk)
+void policy_queue_remove(void *state, chunk_id chunk)
 {
     struct policy_queue *queue = state;
     policy_ring_remove(queue->links, chunk);
@@ -37,7 +37,7 @@ void policy_queue_remove(void *state, uint32_t chunk)
 uint32_t policy_queue_oldest(void *state)
 {
     const struct policy_queue *queue = state;
-    uint32_t chunk = policy_ring_oldest(queue->links, queue->head);
+    chunk_id chunk = policy_ring_oldest(queue->links, queue->head);
     while (chunk != queue->head && queue->view->pinned[chunk])
         chunk = queue->links[chunk].younger;
     return chunk == queue->head ? NO_INDEX : chunk;
@@ -61,7 +61,7 @@ void policy_lists_clear(struct policy_lists *lists)
     g_free(lists->list);
 }
 
-void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list)
+void policy_lists_put(struct policy_lists *lists, chunk_id chunk, uint8_t list)
 {
     uint64_t bytes = lists->view->chunk_bytes[chunk];
     uint8_t old = lists->list[chunk];
@@ -83,11 +83,11 @@ uint64_t policy_lists_capacity(const struct policy_lists *lists)
 
 uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list)
 {
-    uint32_t chunk = policy_ring_oldest(lists->links, lists->view->chunk_count + list);
+    chunk_id chunk = policy_ring_oldest(lists->links, lists->view->chunk_count + list);
     return chunk < lists->view->chunk_count ? chunk : NO_INDEX;
 }
 
-uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk)
+uint32_t policy_lists_younger(const struct policy_lists *lists, chunk_id chunk)
 {
     uint32_t younger = lists->links[chunk].younger;
     return younger < lists->view->chunk_count ? younger : NO_INDEX;
@@ -95,7 +95,7 @@ uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk)
 
 uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list)
 {
-    uint32_t chunk = policy_lists_oldest(lists, list);
+    chunk_id chunk = policy_lists_oldest(lists, list);
     while (chunk != NO_INDEX && lists->view->pinned[chunk])
         chunk = policy_lists_younger(lists, chunk);
     return chunk;

@@ -55,8 +55,8 @@ void *policy_queue_open(const struct pstar_policy_view *view);
 void policy_queue_close(void *queue);
 
 /* Adds a chunk, which must not be in the queue, as the youngest. */
-void policy_queue_push(void *queue, uint32_t chunk);
-void policy_queue_remove(void *queue, uint32_t chunk);
+void policy_queue_push(void *queue, chunk_id chunk);
+void policy_queue_remove(void *queue, chunk_id chunk);
 /* Returns the oldest chunk that is not pinned, or NO_INDEX. */
 uint32_t policy_queue_oldest(void *queue);
 
@@ -80,7 +80,7 @@ void policy_lists_clear(struct policy_lists *lists);
 
 /* Moves the chunk from wherever it was to `list`, as its youngest. POLICY_NO_LIST removes it from
  * all lists. */
-void policy_lists_put(struct policy_lists *lists, uint32_t chunk, uint8_t list);
+void policy_lists_put(struct policy_lists *lists, chunk_id chunk, uint8_t list);
 
 /* Returns the bytes that the chunks may take on the device at the current moment. */
 uint64_t policy_lists_capacity(const struct policy_lists *lists);
@@ -88,7 +88,7 @@ uint64_t policy_lists_capacity(const struct policy_lists *lists);
 /* Returns the oldest of `list`, pinned or not; NO_INDEX if it is empty. */
 uint32_t policy_lists_oldest(const struct policy_lists *lists, uint8_t list);
 /* Returns the next younger chunk in the same list; NO_INDEX after the youngest. */
-uint32_t policy_lists_younger(const struct policy_lists *lists, uint32_t chunk);
+uint32_t policy_lists_younger(const struct policy_lists *lists, chunk_id chunk);
 /* Returns the oldest of `list` that is not pinned, or NO_INDEX. */
 uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list);
 

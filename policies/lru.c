@@ -1,6 +1,6 @@
 #include "policies/lists.h"
 
-static void lru_touch(void *state, uint32_t chunk)
+static void lru_touch(void *state, chunk_id chunk)
 {
     struct policy_queue *queue = state;
     policy_ring_remove(queue->links, chunk);

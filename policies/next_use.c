@@ -115,7 +115,7 @@ void policy_next_use_close(void *state)
     g_free(set);
 }
 
-static inline void put(struct policy_next_use *set, uint32_t chunk)
+static inline void put(struct policy_next_use *set, chunk_id chunk)
 {
     uint32_t moment = MIN(set->view->next_use[chunk], set->never), *top = &set->top[moment];
     set->moment[chunk] = moment;
@@ -129,7 +129,7 @@ static inline void put(struct policy_next_use *set, uint32_t chunk)
     }
 }
 
-static inline void take(struct policy_next_use *set, uint32_t chunk)
+static inline void take(struct policy_next_use *set, chunk_id chunk)
 {
     uint32_t moment = set->moment[chunk], *top = &set->top[moment];
     if (policy_pairing_is_alone(set->links, chunk))
@@ -155,14 +155,14 @@ static inline void follow(struct policy_next_use *set)
         rebase(set);
 }
 
-void policy_next_use_admit(void *state, uint32_t chunk)
+void policy_next_use_admit(void *state, chunk_id chunk)
 {
     struct policy_next_use *set = state;
     follow(set);
     put(set, chunk);
 }
 
-void policy_next_use_touch(void *state, uint32_t chunk)
+void policy_next_use_touch(void *state, chunk_id chunk)
 {
     struct policy_next_use *set = state;
     follow(set);
@@ -170,7 +170,7 @@ void policy_next_use_touch(void *state, uint32_t chunk)
     put(set, chunk);
 }
 
-void policy_next_use_remove(void *state, uint32_t chunk)
+void policy_next_use_remove(void *state, chunk_id chunk)
 {
     struct policy_next_use *set = state;
     follow(set);
@@ -186,7 +186,7 @@ uint32_t policy_next_use_farthest(void *state)
     follow(set);
     while (found == NO_INDEX &&
            (moment = policy_bitset_last(&set->moments, set->latest)) != NO_INDEX) {
-        uint32_t chunk = set->top[moment];
+        chunk_id chunk = set->top[moment];
         set->latest = moment;
         if (set->view->pinned[chunk]) {
             set->aside[count++] = chunk;

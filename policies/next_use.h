@@ -125,9 +125,9 @@ struct policy_next_use {
 
 void *policy_next_use_open(const struct pstar_policy_view *view);
 void policy_next_use_close(void *next_use);
-void policy_next_use_admit(void *next_use, uint32_t chunk);
-void policy_next_use_touch(void *next_use, uint32_t chunk);
-void policy_next_use_remove(void *next_use, uint32_t chunk);
+void policy_next_use_admit(void *next_use, chunk_id chunk);
+void policy_next_use_touch(void *next_use, chunk_id chunk);
+void policy_next_use_remove(void *next_use, chunk_id chunk);
 /* Returns the chunk whose next use is farthest and that is not pinned, or NO_INDEX. */
 uint32_t policy_next_use_farthest(void *next_use);
 

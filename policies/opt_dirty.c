@@ -48,20 +48,20 @@ static void start_iteration(struct opt_dirty *state)
 }
 
 /* The use that the chunk came for is still ahead. Until then it stays. */
-static void opt_dirty_admit(void *opaque, uint32_t chunk)
+static void opt_dirty_admit(void *opaque, chunk_id chunk)
 {
     struct opt_dirty *state = opaque;
     state->retained[chunk] = 1;
     policy_next_use_admit(state->set[1], chunk);
 }
 
-static void opt_dirty_remove(void *opaque, uint32_t chunk)
+static void opt_dirty_remove(void *opaque, chunk_id chunk)
 {
     struct opt_dirty *state = opaque;
     policy_next_use_remove(state->set[state->retained[chunk]], chunk);
 }
 
-static uint8_t begin_interval(struct opt_dirty *state, uint32_t chunk)
+static uint8_t begin_interval(struct opt_dirty *state, chunk_id chunk)
 {
     const struct pstar_policy_view *view = state->view;
     if (*view->iteration != state->iteration)
@@ -80,7 +80,7 @@ static uint8_t begin_interval(struct opt_dirty *state, uint32_t chunk)
     return 1;
 }
 
-static void opt_dirty_touch(void *opaque, uint32_t chunk)
+static void opt_dirty_touch(void *opaque, chunk_id chunk)
 {
     struct opt_dirty *state = opaque;
     uint8_t before = state->retained[chunk], after = begin_interval(state, chunk);
@@ -96,7 +96,7 @@ static void opt_dirty_touch(void *opaque, uint32_t chunk)
 static uint32_t opt_dirty_victim(void *opaque)
 {
     struct opt_dirty *state = opaque;
-    uint32_t chunk = policy_next_use_farthest(state->set[0]);
+    chunk_id chunk = policy_next_use_farthest(state->set[0]);
     return chunk != NO_INDEX ? chunk : policy_next_use_farthest(state->set[1]);
 }
 

@@ -148,7 +148,7 @@ static int set_of(const struct belady_sweep *sweep, uint32_t interval, bool weig
     return weigh && saves_write_back(sweep->plan, interval);
 }
 
-static void leave(struct belady_sweep *sweep, uint32_t chunk, bool weigh)
+static void leave(struct belady_sweep *sweep, chunk_id chunk, bool weigh)
 {
     int set = set_of(sweep, sweep->interval[chunk], weigh);
     policy_next_use_remove(sweep->set[set], chunk);
@@ -186,13 +186,13 @@ static void sweep_moment(struct belady_sweep *sweep, uint32_t begin, uint32_t en
     const struct retention_plan *plan = sweep->plan;
     uint64_t in_use = 0, capacity = plan->view->capacity[time % plan->view->moment_count];
     for (uint32_t g = begin; g < end; g++) {
-        uint32_t chunk = plan->intervals[g].chunk;
+        chunk_id chunk = plan->intervals[g].chunk;
         in_use += plan->view->chunk_bytes[chunk];
         if (sweep->interval[chunk] != NO_INDEX)
             leave(sweep, chunk, weigh);
     }
     while (sweep->used && sweep->used + in_use > capacity) {
-        uint32_t chunk = farthest(sweep, time);
+        chunk_id chunk = farthest(sweep, time);
         sweep->leaves[sweep->interval[chunk]] = 1;
         leave(sweep, chunk, weigh);
     }
@@ -205,7 +205,7 @@ static void sweep_run(struct retention_plan *plan, bool weigh, uint8_t *leaves)
     struct belady_sweep sweep;
     sweep_open(&sweep, plan, leaves);
     for (uint32_t time = 0, g = 0; time < 2 * plan->view->moment_count; time++) {
-        uint32_t moment = time % plan->view->moment_count;
+        moment_id moment = time % plan->view->moment_count;
         uint32_t begin = moment ? g : 0;
         for (g = begin; g < plan->count && plan->intervals[g].moment == moment;)
             g++;

@@ -10,11 +10,11 @@
 /* A reuse interval: the time between a use of a chunk and its next one, in which it stays or
  * leaves. */
 struct policy_interval {
-    uint32_t chunk;
-    uint32_t moment; /* of the use before */
-    uint32_t next;   /* of the use after, from the start of the same iteration; NO_INDEX if there is
-                        none */
-    uint8_t ahead;   /* PSTAR_AHEAD_... */
+    chunk_id chunk;
+    moment_id moment; /* of the use before */
+    uint32_t next; /* of the use after, from the start of the same iteration; NO_INDEX if there is
+                      none */
+    uint8_t ahead; /* PSTAR_AHEAD_... */
     uint8_t retained; /* the answer */
 };
 

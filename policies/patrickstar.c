@@ -39,7 +39,7 @@ static bool warming_up(const struct patrickstar *state)
     return *state->view->iteration == 0;
 }
 
-static void patrickstar_admit(void *opaque, uint32_t chunk)
+static void patrickstar_admit(void *opaque, chunk_id chunk)
 {
     struct patrickstar *state = opaque;
     policy_next_use_admit(state->set, chunk);
@@ -47,13 +47,13 @@ static void patrickstar_admit(void *opaque, uint32_t chunk)
         policy_next_use_admit(state->blind, chunk);
 }
 
-static void patrickstar_touch(void *opaque, uint32_t chunk)
+static void patrickstar_touch(void *opaque, chunk_id chunk)
 {
     struct patrickstar *state = opaque;
     policy_next_use_touch(state->set, chunk);
 }
 
-static void patrickstar_remove(void *opaque, uint32_t chunk)
+static void patrickstar_remove(void *opaque, chunk_id chunk)
 {
     struct patrickstar *state = opaque;
     policy_next_use_remove(state->set, chunk);

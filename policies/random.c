@@ -22,7 +22,7 @@ static uint64_t draw(struct random_state *state)
     return x ^ (x >> 31);
 }
 
-static void put(struct random_state *state, uint32_t position, uint32_t chunk)
+static void put(struct random_state *state, uint32_t position, chunk_id chunk)
 {
     state->chunks[position] = chunk;
     state->position[chunk] = position;
@@ -45,13 +45,13 @@ static void random_close(void *opaque)
     g_free(state);
 }
 
-static void random_admit(void *opaque, uint32_t chunk)
+static void random_admit(void *opaque, chunk_id chunk)
 {
     struct random_state *state = opaque;
     put(state, state->count++, chunk);
 }
 
-static void random_remove(void *opaque, uint32_t chunk)
+static void random_remove(void *opaque, chunk_id chunk)
 {
     struct random_state *state = opaque;
     put(state, state->position[chunk], state->chunks[--state->count]);
@@ -64,7 +64,7 @@ static uint32_t random_victim(void *opaque)
     struct random_state *state = opaque;
     for (uint32_t left = state->count; left > 0; left--) {
         uint32_t drawn = (uint32_t)(((draw(state) >> 32) * left) >> 32);
-        uint32_t chunk = state->chunks[drawn];
+        chunk_id chunk = state->chunks[drawn];
         if (!state->view->pinned[chunk])
             return chunk;
         put(state, drawn, state->chunks[left - 1]);

@@ -51,7 +51,7 @@ static void forget_ghosts(struct s3fifo *s3)
 }
 
 /* A ghost that returns makes way for the ghosts of the chunks that leave for it. */
-static void recall(struct s3fifo *s3, uint32_t chunk)
+static void recall(struct s3fifo *s3, chunk_id chunk)
 {
     if (s3->lists.list[chunk] != GHOST)
         return;
@@ -59,7 +59,7 @@ static void recall(struct s3fifo *s3, uint32_t chunk)
     s3->returning = chunk;
 }
 
-static void s3fifo_admit(void *state, uint32_t chunk)
+static void s3fifo_admit(void *state, chunk_id chunk)
 {
     struct s3fifo *s3 = state;
     recall(s3, chunk);
@@ -68,13 +68,13 @@ static void s3fifo_admit(void *state, uint32_t chunk)
     s3->victim = s3->returning = NO_INDEX;
 }
 
-static void s3fifo_touch(void *state, uint32_t chunk)
+static void s3fifo_touch(void *state, chunk_id chunk)
 {
     struct s3fifo *s3 = state;
     policy_reuse_touch(&s3->reuse[chunk], MOST_USES);
 }
 
-static void s3fifo_remove(void *state, uint32_t chunk)
+static void s3fifo_remove(void *state, chunk_id chunk)
 {
     struct s3fifo *s3 = state;
     bool remembered = chunk == s3->victim && s3->lists.list[chunk] == SMALL;
@@ -86,7 +86,7 @@ static void s3fifo_remove(void *state, uint32_t chunk)
 /* Chunks used often go on to MAIN, where their count starts again. */
 static uint32_t victim_of_small(struct s3fifo *s3)
 {
-    uint32_t chunk;
+    chunk_id chunk;
     while ((chunk = policy_lists_oldest_unpinned(&s3->lists, SMALL)) != NO_INDEX &&
            s3->reuse[chunk] >= PROMOTION) {
         s3->reuse[chunk] = 0;
@@ -97,7 +97,7 @@ static uint32_t victim_of_small(struct s3fifo *s3)
 
 static uint32_t victim_of_main(struct s3fifo *s3)
 {
-    uint32_t chunk;
+    chunk_id chunk;
     while ((chunk = policy_lists_oldest_unpinned(&s3->lists, MAIN)) != NO_INDEX &&
            s3->reuse[chunk] > 0) {
         s3->reuse[chunk]--;

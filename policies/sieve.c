@@ -30,7 +30,7 @@ static void sieve_close(void *state)
     g_free(sieve);
 }
 
-static void sieve_admit(void *state, uint32_t chunk)
+static void sieve_admit(void *state, chunk_id chunk)
 {
     struct sieve *sieve = state;
     sieve->reuse[chunk] = POLICY_AWAITED;
@@ -38,13 +38,13 @@ static void sieve_admit(void *state, uint32_t chunk)
     policy_queue_push(sieve->queue, chunk);
 }
 
-static void sieve_touch(void *state, uint32_t chunk)
+static void sieve_touch(void *state, chunk_id chunk)
 {
     struct sieve *sieve = state;
     policy_reuse_touch(&sieve->reuse[chunk], 1);
 }
 
-static void sieve_remove(void *state, uint32_t chunk)
+static void sieve_remove(void *state, chunk_id chunk)
 {
     struct sieve *sieve = state;
     if (chunk == sieve->hand)
@@ -63,7 +63,7 @@ static uint32_t sieve_victim(void *state)
             sieve->hand = policy_ring_oldest(sieve->queue->links, head);
             pinned = 0;
         }
-        uint32_t chunk = sieve->hand;
+        chunk_id chunk = sieve->hand;
         if (!view->pinned[chunk] && sieve->reuse[chunk] <= 0)
             return chunk;
         if (view->pinned[chunk])

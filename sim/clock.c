@@ -33,7 +33,7 @@ static void occupancy_clear(struct occupancy *o)
     g_free(o->slot_bytes);
 }
 
-static void occupancy_leave(struct occupancy *o, uint32_t chunk)
+static void occupancy_leave(struct occupancy *o, chunk_id chunk)
 {
     o->stale |= o->end[chunk] && o->end[chunk] == o->highest_end;
     o->resident_bytes -= o->slot_bytes[chunk];
@@ -72,7 +72,7 @@ struct sim_clock {
     void *resources;              /* the timing's self */
     struct costs_copy *h2d, *d2h; /* [chunk_count] a copy of the chunk */
     uint64_t *move_ns;            /* [chunk_count] a move of it in this plan's arena */
-    uint32_t moment;              /* whose actions or operator come next */
+    moment_id moment;             /* whose actions or operator come next */
     uint64_t compute_ns;          /* when the device has done its work so far */
     uint64_t lap_ns;              /* where the current lap began */
     uint64_t stall_ns;            /* in this lap */
@@ -143,7 +143,7 @@ void sim_clock_free(struct sim_clock *clock)
 
 /* Appends a span without times to a queue; returns it, or NULL. */
 static struct timeline_span *note(struct sim_clock *clock, enum mover_queue queue,
-                                  enum timeline_kind kind, uint32_t chunk, uint64_t bytes)
+                                  enum timeline_kind kind, chunk_id chunk, uint64_t bytes)
 {
     return timeline_note(
         clock->job.timeline, queue,
@@ -236,7 +236,7 @@ static void allocate(void *self, const struct mover_copy *copy)
     occupancy_enter(&((struct sim_clock *)self)->on_device, copy);
 }
 
-static void drop(void *self, uint32_t chunk)
+static void drop(void *self, chunk_id chunk)
 {
     struct sim_clock *clock = self;
     occupancy_leave(&clock->on_device, chunk);
@@ -276,7 +276,7 @@ static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_oper
     return occupy_host(clock, TIMELINE_JOIN, 0, &sent);
 }
 
-static void account_peaks(struct sim_clock *clock, uint32_t moment)
+static void account_peaks(struct sim_clock *clock, moment_id moment)
 {
     const struct sim_job *job = &clock->job;
     struct plan_figures *lap = &clock->lap;
@@ -294,7 +294,7 @@ static void account_peaks(struct sim_clock *clock, uint32_t moment)
     lap->peak_host_bytes = job->plan->host_pool_bytes;
 }
 
-static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,
+static mover_ticket run(void *self, moment_id moment, const struct mover_after *after,
                         mover_ticket *received)
 {
     struct sim_clock *clock = self;

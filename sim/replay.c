@@ -8,7 +8,7 @@
 enum { ITERATIONS_LEAST = 3, ITERATIONS_MOST = 8 };
 
 /* Moves the issue times of the moments that were not replayed again by one iteration. */
-static void end_lap(const struct sim_job *job, uint32_t moment, double seconds)
+static void end_lap(const struct sim_job *job, moment_id moment, double seconds)
 {
     for (uint32_t m = moment; job->issue_ns && m < job->plan->moment_count; m++)
         job->issue_ns[m] += (uint64_t)llround(seconds * 1e9);

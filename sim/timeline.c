@@ -83,7 +83,7 @@ const struct timeline_span *timeline_numbered(const struct timeline *timeline,
 }
 
 /* Returns a chunk's number, its list, and the name of its first tensor or buffer. */
-static char *chunk_name(const struct plan *plan, const struct trace *trace, uint32_t chunk)
+static char *chunk_name(const struct plan *plan, const struct trace *trace, chunk_id chunk)
 {
     const struct layout *layout = plan->layout;
     for (int list = 0; list < TRACE_LISTS; list++)
@@ -101,7 +101,7 @@ static char *chunk_name(const struct plan *plan, const struct trace *trace, uint
 
 /* ---- Chrome's trace events ---- */
 
-static const char *operator_name(const struct timeline *timeline, uint32_t moment)
+static const char *operator_name(const struct timeline *timeline, moment_id moment)
 {
     return g_ptr_array_index(timeline->operators, moment);
 }
@@ -135,7 +135,7 @@ static json_t *event(const struct timeline *timeline, const char *name, int row,
                      row, "ts", start, "dur", (double)(end_ns - start_ns) * 1e-3);
 }
 
-static json_t *phase_of(const struct trace *trace, uint32_t moment)
+static json_t *phase_of(const struct trace *trace, moment_id moment)
 {
     return json_string(trace_phase_name((enum trace_phase)trace->operators[moment].phase));
 }

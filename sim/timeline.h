@@ -20,19 +20,19 @@ enum timeline_kind {
 /* A piece of work in its queue. Where tickets are numbers, the span of ticket n is the queue's
  * n-th. */
 struct timeline_span {
-    uint8_t kind;    /* enum timeline_kind */
-    uint32_t moment; /* at which it was issued */
-    uint32_t chunk;  /* or NO_INDEX */
+    uint8_t kind;     /* enum timeline_kind */
+    moment_id moment; /* at which it was issued */
+    chunk_id chunk;   /* or NO_INDEX */
     uint64_t bytes;
     uint64_t start_ns, end_ns; /* end 0 if not complete yet */
 };
 
 /* A time in which the device had nothing to compute. */
 struct timeline_stall {
-    uint32_t moment; /* whose operator, or a move before it, waited */
+    moment_id moment; /* whose operator, or a move before it, waited */
     uint64_t start_ns, wait_ns;
     uint8_t queue;  /* enum mover_queue: resource of the work that it waited for last */
-    uint32_t chunk; /* the chunk of that work, or NO_INDEX */
+    chunk_id chunk; /* the chunk of that work, or NO_INDEX */
 };
 
 struct timeline {

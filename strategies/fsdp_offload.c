@@ -1,6 +1,6 @@
 #include "strategies/preset.h"
 
-static struct script_rule rule(const struct strategy_context *context, uint32_t chunk)
+static struct script_rule rule(const struct strategy_context *context, chunk_id chunk)
 {
     struct script_rule rule = updates_offload_rule(context, chunk);
     if (context->layout->chunks[chunk].list == TRACE_PARAM)

@@ -5,7 +5,7 @@ static void place(const struct strategy_context *context, uint8_t *on_host)
     updates_but_every(context, (uint32_t)context->value, on_host);
 }
 
-static struct script_rule rule(const struct strategy_context *context, uint32_t chunk)
+static struct script_rule rule(const struct strategy_context *context, chunk_id chunk)
 {
     struct script_rule rule = updates_offload_rule(context, chunk);
     /* Optimizer states live on the host, and visit the device if it updates them. */

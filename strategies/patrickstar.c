@@ -64,7 +64,7 @@ static bool check_warm_up(const struct strategy_context *context, uint64_t *need
     const struct accesses *accesses = context->accesses;
     double share = USABLE_SHARE * WARM_UP_SHARE;
     uint64_t largest = 0;
-    uint32_t moment = 0;
+    moment_id moment = 0;
     for (uint32_t m = 0; m < accesses->moment_count; m++)
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];

@@ -20,7 +20,7 @@ struct strategy_context {
 };
 
 /* Sets PLAN_ERROR_DOES_NOT_FIT, because the moment needs `needed` bytes of device memory. */
-void strategy_refuse(const struct strategy_context *context, uint32_t moment, uint64_t needed,
+void strategy_refuse(const struct strategy_context *context, moment_id moment, uint64_t needed,
                      GError **error);
 
 /* ---- schedules by rules ---- */
@@ -96,8 +96,8 @@ void updates_but_first_bytes(const struct strategy_context *context, uint64_t le
 /* The rule of gradients and parameters if the optimizer runs on the host. Parameters stay on the
  * device and come back as soon as they are updated. Gradients leave as soon as they are complete.
  */
-struct script_rule updates_offload_rule(const struct strategy_context *context, uint32_t chunk);
+struct script_rule updates_offload_rule(const struct strategy_context *context, chunk_id chunk);
 /* As updates_offload_rule, but training waits for both copies. */
-struct script_rule updates_blocking_rule(const struct strategy_context *context, uint32_t chunk);
+struct script_rule updates_blocking_rule(const struct strategy_context *context, chunk_id chunk);
 
 #endif

@@ -1,6 +1,6 @@
 #include "strategies/preset.h"
 
-static struct script_rule rule(const struct strategy_context *context, uint32_t chunk)
+static struct script_rule rule(const struct strategy_context *context, chunk_id chunk)
 {
     (void)context;
     (void)chunk;

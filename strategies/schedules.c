@@ -8,7 +8,7 @@
  * counted from the start of an iteration. Those below 0 are in the iteration before, those from
  * moment_count on in the next one. */
 struct script_interval {
-    uint32_t chunk;
+    chunk_id chunk;
     int64_t first_use; /* in [0, moment_count) */
     int64_t last_use;  /* < first_use + moment_count */
     int64_t earliest;  /* the first moment at which it may enter, because it has left before and the
@@ -38,7 +38,7 @@ struct maker {
     struct script_intervals *intervals;
     const struct use *uses; /* of the current chunk, on the device and on the host */
     uint32_t use_count;
-    uint32_t chunk;
+    chunk_id chunk;
     int64_t moments; /* of an iteration */
 };
 
@@ -227,7 +227,7 @@ static uint32_t wrap(const struct scripting *s, int64_t moment)
     return (uint32_t)((moment % s->moments + s->moments) % s->moments);
 }
 
-static int64_t slot(const struct scripting *s, uint32_t chunk)
+static int64_t slot(const struct scripting *s, chunk_id chunk)
 {
     return (int64_t)s->context->layout->chunks[chunk].slot_bytes;
 }
@@ -441,7 +441,7 @@ struct decisions *budget_decide(const struct strategy_context *context, const st
 {
     /* The policy sees the reserve as if non-model data took it. */
     struct accesses reserved = *context->accesses;
-    uint32_t moment = 0;
+    moment_id moment = 0;
     reserved.non_model = (uint64_t *)budget->reserve;
     *homes = homes_choose(context->trace, context->layout, context->accesses, context->host_budget,
                           error);

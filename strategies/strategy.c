@@ -92,7 +92,7 @@ GPtrArray *strategy_parse_list(const char *text, GError **error)
 
 /* ---- plans ---- */
 
-void strategy_refuse(const struct strategy_context *context, uint32_t moment, uint64_t needed,
+void strategy_refuse(const struct strategy_context *context, moment_id moment, uint64_t needed,
                      GError **error)
 {
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,

@@ -29,7 +29,7 @@ struct strategy_ops {
     uint32_t (*look_ahead)(const struct strategy_context *context);
 
     /* Returns the rule that a chunk follows. NULL if `decide` is set. */
-    struct script_rule (*rule)(const struct strategy_context *context, uint32_t chunk);
+    struct script_rule (*rule)(const struct strategy_context *context, chunk_id chunk);
 
     /* Returns the strategy's own decisions, and sets the homes that they are for. *needed becomes
      * the least device memory with which it fits; 0 if host memory is too small. NULL if `rule` is

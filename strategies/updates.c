@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static uint32_t group_of(const struct strategy_context *context, uint32_t tensor)
+static uint32_t group_of(const struct strategy_context *context, tensor_id tensor)
 {
     const struct layout *layout = context->layout;
     return layout->chunks[layout->places[TRACE_PARAM][tensor].chunk].group;
@@ -76,14 +76,14 @@ void updates_but_first_bytes(const struct strategy_context *context, uint64_t le
     place_groups(context, marked, on_host);
 }
 
-struct script_rule updates_offload_rule(const struct strategy_context *context, uint32_t chunk)
+struct script_rule updates_offload_rule(const struct strategy_context *context, chunk_id chunk)
 {
     (void)context;
     (void)chunk;
     return (struct script_rule){.retained = true, .offloads = true, .early = true};
 }
 
-struct script_rule updates_blocking_rule(const struct strategy_context *context, uint32_t chunk)
+struct script_rule updates_blocking_rule(const struct strategy_context *context, chunk_id chunk)
 {
     struct script_rule rule = updates_offload_rule(context, chunk);
     bool over_param = !context->trace->list_element_bytes[TRACE_GRAD];

@@ -33,7 +33,7 @@ static void add_lists(struct summary *summary, const struct trace *trace)
 }
 
 /* Inserts the moment if it is among the longest so far. */
-static void add_longest(struct summary *summary, const struct trace *trace, uint32_t moment)
+static void add_longest(struct summary *summary, const struct trace *trace, moment_id moment)
 {
     uint64_t duration_ns = trace->operators[moment].duration_ns;
     uint32_t place = summary->longest_count;
@@ -361,7 +361,7 @@ static void print_longest(const struct summary *summary, const struct trace *tra
         return;
     fprintf(out, "%-18s %12s %7s\n", "longest operators", "time", "share");
     for (uint32_t i = 0; i < summary->longest_count; i++) {
-        uint32_t moment = summary->longest[i];
+        moment_id moment = summary->longest[i];
         const struct trace_operator *op = &trace->operators[moment];
         char *time = summary_format_time(op->duration_ns);
         fprintf(out, "  moment %-9u %12s %6.1f%%  %s\n", moment, time,

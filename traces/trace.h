@@ -41,9 +41,9 @@ struct trace_tensor {
 };
 
 struct trace_access {
-    uint32_t tensor; /* index into tensors; into buffers if the list is TRACE_ACTIVATION */
-    uint8_t list;    /* enum trace_list */
-    uint8_t mode;    /* enum trace_mode */
+    tensor_id tensor; /* index into tensors; into buffers if the list is TRACE_ACTIVATION */
+    uint8_t list;     /* enum trace_list */
+    uint8_t mode;     /* enum trace_mode */
 };
 
 struct trace_operator {

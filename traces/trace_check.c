@@ -92,7 +92,7 @@ static bool check_tensors(const struct checker *checker)
     return ok;
 }
 
-static bool check_operator(const struct checker *checker, uint32_t moment, uint32_t first_access)
+static bool check_operator(const struct checker *checker, moment_id moment, uint32_t first_access)
 {
     const struct trace *trace = checker->trace;
     const struct trace_operator *op = &trace->operators[moment];
@@ -170,7 +170,7 @@ static const char *fault_of_access(const struct trace *trace, uint32_t moment,
 
 /* seen[tensor * TRACE_LISTS + list] is 1 + the last operator that accessed it. Buffers follow the
  * tensors. */
-static bool check_access(const struct checker *checker, uint32_t moment, uint32_t row,
+static bool check_access(const struct checker *checker, moment_id moment, uint32_t row,
                          uint32_t *seen)
 {
     const struct trace *trace = checker->trace;

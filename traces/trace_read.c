@@ -225,7 +225,7 @@ static bool load_access(struct loader *loader, sqlite3_stmt *row)
 {
     struct trace *trace = loader->trace;
     struct trace_access access = {0};
-    uint32_t moment = 0;
+    moment_id moment = 0;
     if (!number_32(loader, row, 1, &moment) || !number_32(loader, row, 2, &access.tensor) ||
         !name(loader, row, 3, trace_access_list_parse, &access.list) ||
         !name(loader, row, 4, trace_mode_parse, &access.mode))

@@ -78,7 +78,7 @@ static bool store_tensors(const struct database *database, const struct trace *t
     return ok;
 }
 
-static void bind_operator(sqlite3_stmt *row, uint32_t moment, const struct trace_operator *op)
+static void bind_operator(sqlite3_stmt *row, moment_id moment, const struct trace_operator *op)
 {
     bind_number(row, 1, moment);
     bind_text(row, 2, op->name);

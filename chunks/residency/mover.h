@@ -20,7 +20,7 @@ struct mover_after {
 };
 
 struct mover_copy {
-    uint32_t chunk;
+    chunk_id chunk;
     uint64_t device_address; /* bytes from the start of the arena */
     uint64_t host_address;   /* bytes from the start of the host pool */
     uint64_t copy_bytes;     /* what is copied: the chunk's copy_bytes */
@@ -37,14 +37,14 @@ struct mover_ops {
     /* Occupies the device address without a copy. */
     void (*allocate)(void *self, const struct mover_copy *copy);
     /* Leaves without a copy. */
-    void (*drop)(void *self, uint32_t chunk);
+    void (*drop)(void *self, chunk_id chunk);
     /* Within the device, in the compute queue; `from` and `to` may overlap. */
     mover_ticket (*move)(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after);
     /* Runs the operator of a moment, in the compute queue or in the host's. An operator on the host
      * includes the copies of its activations: where it receives some, *received becomes the ticket
      * of their copy, after which their room on the device is free; else it stays. */
-    mover_ticket (*run)(void *self, uint32_t moment, const struct mover_after *after,
+    mover_ticket (*run)(void *self, moment_id moment, const struct mover_after *after,
                         mover_ticket *received);
 };
 

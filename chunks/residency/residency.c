@@ -67,7 +67,7 @@ void residency_free(struct residency *r)
     g_free(r);
 }
 
-static void change(struct residency *r, uint32_t chunk, enum residency_event event)
+static void change(struct residency *r, chunk_id chunk, enum residency_event event)
 {
     bool legal = residency_state_next(r->holdings[chunk].state, event, &r->holdings[chunk].state);
     if (!legal)
@@ -75,7 +75,7 @@ static void change(struct residency *r, uint32_t chunk, enum residency_event eve
                 residency_state_name(r->holdings[chunk].state));
 }
 
-static struct mover_copy copy_of(const struct residency *r, uint32_t chunk, uint64_t address)
+static struct mover_copy copy_of(const struct residency *r, chunk_id chunk, uint64_t address)
 {
     return (struct mover_copy){.chunk = chunk,
                                .device_address = address,
@@ -84,12 +84,12 @@ static struct mover_copy copy_of(const struct residency *r, uint32_t chunk, uint
                                .slot_bytes = r->plan->layout->chunks[chunk].slot_bytes};
 }
 
-static uint64_t slot_bytes(const struct residency *r, uint32_t chunk)
+static uint64_t slot_bytes(const struct residency *r, chunk_id chunk)
 {
     return r->plan->layout->chunks[chunk].slot_bytes;
 }
 
-static void fetch(struct residency *r, uint32_t chunk, uint64_t address)
+static void fetch(struct residency *r, chunk_id chunk, uint64_t address)
 {
     struct holding *h = &r->holdings[chunk];
     struct mover_after after = {.queue = {[MOVER_D2H] = h->last_d2h, [MOVER_HOST] = h->last_host}};
@@ -101,7 +101,7 @@ static void fetch(struct residency *r, uint32_t chunk, uint64_t address)
     h->before_use = (struct mover_after){.queue = {[MOVER_H2D] = r->copies.queue[MOVER_H2D]}};
 }
 
-static void allocate(struct residency *r, uint32_t chunk, uint64_t address)
+static void allocate(struct residency *r, chunk_id chunk, uint64_t address)
 {
     struct holding *h = &r->holdings[chunk];
     struct mover_copy copy = copy_of(r, chunk, address);
@@ -121,7 +121,7 @@ static struct mover_after users_of(const struct holding *h)
     return after;
 }
 
-static void leave_room(struct residency *r, uint32_t chunk)
+static void leave_room(struct residency *r, chunk_id chunk)
 {
     struct holding *h = &r->holdings[chunk];
     struct mover_after after = users_of(h);
@@ -130,7 +130,7 @@ static void leave_room(struct residency *r, uint32_t chunk)
 }
 
 /* Copies the chunk to the host, after operators there that may still read the host's copy. */
-static void copy_to_host(struct residency *r, uint32_t chunk, bool leaves)
+static void copy_to_host(struct residency *r, chunk_id chunk, bool leaves)
 {
     struct holding *h = &r->holdings[chunk];
     struct mover_after after = users_of(h);
@@ -142,14 +142,14 @@ static void copy_to_host(struct residency *r, uint32_t chunk, bool leaves)
         leave_room(r, chunk);
 }
 
-static void drop(struct residency *r, uint32_t chunk)
+static void drop(struct residency *r, chunk_id chunk)
 {
     change(r, chunk, RESIDENCY_DROP);
     leave_room(r, chunk);
     r->ops->drop(r->mover, chunk);
 }
 
-static void move(struct residency *r, uint32_t chunk, uint64_t address)
+static void move(struct residency *r, chunk_id chunk, uint64_t address)
 {
     struct holding *h = &r->holdings[chunk];
     uint64_t bytes = slot_bytes(r, chunk), from = h->address;
@@ -247,7 +247,7 @@ static void wait_for_chunk(const struct residency *r, const struct chunk_access 
     }
 }
 
-static void run(struct residency *r, uint32_t moment)
+static void run(struct residency *r, moment_id moment)
 {
     const struct accesses *accesses = r->accesses;
     const struct trace_operator *op = &r->trace->operators[moment];
@@ -294,7 +294,7 @@ void residency_load(struct residency *r)
             fetch(r, c, r->plan->initial_address[c]);
 }
 
-void residency_step(struct residency *r, uint32_t moment)
+void residency_step(struct residency *r, moment_id moment)
 {
     shrink_non_model(r, r->accesses->non_model[moment]);
     perform_all(r, moment);
@@ -314,14 +314,14 @@ void residency_flush(struct residency *r)
     }
 }
 
-static bool is_homed(const struct residency *r, uint32_t chunk)
+static bool is_homed(const struct residency *r, chunk_id chunk)
 {
     return r->plan->host_address[chunk] == NO_ADDRESS;
 }
 
 /* Removes a host-homed chunk that is not as it was. Its bytes are on the host, or were dead, or are
  * activations of the forward pass, which nobody reads any more. */
-static void rewind_host_homed(struct residency *r, uint32_t chunk)
+static void rewind_host_homed(struct residency *r, chunk_id chunk)
 {
     struct holding *h = &r->holdings[chunk];
     bool was_empty = r->flushed[chunk] == RESIDENCY_EMPTY;
@@ -337,7 +337,7 @@ static void rewind_host_homed(struct residency *r, uint32_t chunk)
                                                                    : RESIDENCY_HOST;
 }
 
-static bool is_free_of_homed(const struct residency *r, uint32_t chunk)
+static bool is_free_of_homed(const struct residency *r, chunk_id chunk)
 {
     uint64_t begin = r->plan->initial_address[chunk], end = begin + slot_bytes(r, chunk);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
@@ -383,12 +383,12 @@ void residency_rewind(struct residency *r)
     residency_load(r);
 }
 
-uint64_t residency_address(const struct residency *r, uint32_t chunk)
+uint64_t residency_address(const struct residency *r, chunk_id chunk)
 {
     return r->holdings[chunk].address;
 }
 
-enum residency_state residency_state(const struct residency *r, uint32_t chunk)
+enum residency_state residency_state(const struct residency *r, chunk_id chunk)
 {
     return r->holdings[chunk].state;
 }

@@ -25,7 +25,7 @@ void residency_load(struct residency *residency);
 
 /* Performs the actions before `moment`, then its operator. Calls go through the moments in order,
  * again and again. The last moment also performs the actions after its operator. */
-void residency_step(struct residency *residency, uint32_t moment);
+void residency_step(struct residency *residency, moment_id moment);
 
 /* Flushes every dirty host-homed chunk, between two iterations. Afterwards the host pool holds all
  * chunks except the device-homed. */
@@ -38,7 +38,7 @@ void residency_flush(struct residency *residency);
 void residency_rewind(struct residency *residency);
 
 /* Returns the chunk's address on the device; NO_ADDRESS if it is not there. */
-uint64_t residency_address(const struct residency *residency, uint32_t chunk);
-enum residency_state residency_state(const struct residency *residency, uint32_t chunk);
+uint64_t residency_address(const struct residency *residency, chunk_id chunk);
+enum residency_state residency_state(const struct residency *residency, chunk_id chunk);
 
 #endif

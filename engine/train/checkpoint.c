@@ -226,7 +226,7 @@ static bool fail(const char *path, GError **error)
     return false;
 }
 
-static char *moment_name(const struct trace *trace, uint32_t tensor, enum trace_list list)
+static char *moment_name(const struct trace *trace, tensor_id tensor, enum trace_list list)
 {
     return g_strconcat(trace->tensors[tensor].name, ".", trace_list_name(list), NULL);
 }

@@ -210,7 +210,7 @@ static struct list_size size_of_list(const struct plan *plan, int list)
 
 struct non_model_peak {
     uint64_t bytes, live_bytes;
-    uint32_t moment;
+    moment_id moment;
 };
 
 static struct non_model_peak find_non_model_peak(const struct trace *trace)
@@ -270,7 +270,7 @@ static void print_lists(const struct run_plan *run)
 }
 
 static void print_with_moment(const char *label, uint64_t bytes, const struct trace *trace,
-                              uint32_t moment)
+                              moment_id moment)
 {
     char *note = g_strdup_printf("in moment %u, %s", moment, trace->operators[moment].name);
     print_size(label, bytes, note);

@@ -25,7 +25,7 @@ static uint64_t *count_elements(const struct plan *plan, const struct trace *tra
     return elements;
 }
 
-static void enter(struct summary_walk *walk, uint32_t chunk, bool fetched)
+static void enter(struct summary_walk *walk, chunk_id chunk, bool fetched)
 {
     walk->there[chunk] = 1;
     walk->unused[chunk] = fetched;
@@ -33,14 +33,14 @@ static void enter(struct summary_walk *walk, uint32_t chunk, bool fetched)
     walk->ahead += fetched ? walk->elements[chunk] : 0;
 }
 
-static void use(struct summary_walk *walk, uint32_t chunk)
+static void use(struct summary_walk *walk, chunk_id chunk)
 {
     if (walk->unused[chunk])
         walk->ahead -= walk->elements[chunk];
     walk->unused[chunk] = 0;
 }
 
-static void leave(struct summary_walk *walk, uint32_t chunk)
+static void leave(struct summary_walk *walk, chunk_id chunk)
 {
     use(walk, chunk);
     walk->there[chunk] = 0;

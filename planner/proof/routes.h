@@ -27,10 +27,10 @@ enum window_resource {
 };
 
 struct time_window {
-    uint32_t moment; /* of the operator that begins it, or of the first update */
-    uint64_t room;   /* beside non-model data and the chunks of that operator; at the update, the
-                        bytes of all chunks */
-    bool of_update;  /* begins at the update, before its operator has what it needs */
+    moment_id moment; /* of the operator that begins it, or of the first update */
+    uint64_t room;    /* beside non-model data and the chunks of that operator; at the update, the
+                         bytes of all chunks */
+    bool of_update;   /* begins at the update, before its operator has what it needs */
 };
 
 struct time_windows {

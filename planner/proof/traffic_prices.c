@@ -185,7 +185,7 @@ static bool begins_epoch(const struct reuse *reuse)
 
 static uint32_t next_reuse(const struct reuses *reuses, uint32_t g)
 {
-    uint32_t chunk = reuses->items[g].chunk;
+    chunk_id chunk = reuses->items[g].chunk;
     return g + 1 < reuses->first[chunk + 1] ? g + 1 : reuses->first[chunk];
 }
 
@@ -227,7 +227,7 @@ static void add_epoch(struct traffic_program *p, uint32_t first, double identica
     } while (!ends_epoch(reuses, first, g));
 }
 
-static void add_chunk(struct traffic_program *p, uint32_t chunk)
+static void add_chunk(struct traffic_program *p, chunk_id chunk)
 {
     const struct reuses *reuses = p->reuses;
     const double identical = p->identical[chunk];
@@ -250,7 +250,7 @@ static void read_shares(struct traffic_program *p)
     const struct reuses *reuses = p->reuses;
     uint32_t first = 0;
     for (uint32_t i = 0; i < reuses->chunk_count; i++) {
-        uint32_t chunk = p->chunks[i];
+        chunk_id chunk = p->chunks[i];
         first = p->identical[chunk] ? chunk : first;
         for (uint32_t g = 0; g < reuses->first[chunk + 1] - reuses->first[chunk]; g++) {
             int column = p->retained[reuses->first[first] + g];
@@ -289,7 +289,7 @@ static double solve(struct traffic_program *p)
 
 /* ---- moments ---- */
 
-static void know(struct traffic_program *p, uint32_t moment)
+static void know(struct traffic_program *p, moment_id moment)
 {
     g_array_append_val(p->moments, moment);
 }

@@ -15,7 +15,7 @@ static struct interval *interval_at(const struct intervals *intervals, guint ind
 /* A copy from device to host. */
 struct write_back_issue {
     int32_t issue;
-    uint32_t chunk;
+    chunk_id chunk;
     struct interval *interval; /* the interval that it ends; NULL if the chunk stays */
 };
 
@@ -193,7 +193,7 @@ struct interval_builder {
     struct intervals *intervals;
     const struct interval_options *options;
     const uint8_t *retained;
-    uint32_t chunk;
+    chunk_id chunk;
     struct interval interval;
     bool dirty;
     int32_t last_write;
@@ -362,7 +362,7 @@ void intervals_free(struct intervals *intervals)
 
 /* An action with its place in the order: departures, then flushes, then arrivals by their use. */
 struct timed_action {
-    uint32_t moment;
+    moment_id moment;
     uint8_t turn;
     int32_t use;
     struct plan_action action;
@@ -380,8 +380,8 @@ static int by_time(const void *left, const void *right)
     return a->action.chunk < b->action.chunk ? -1 : a->action.chunk > b->action.chunk;
 }
 
-static void append(GArray *timed, uint32_t moment, uint8_t turn, int32_t use_moment,
-                   enum plan_action_kind kind, uint32_t chunk)
+static void append(GArray *timed, moment_id moment, uint8_t turn, int32_t use_moment,
+                   enum plan_action_kind kind, chunk_id chunk)
 {
     struct timed_action item = {moment, turn, use_moment, {chunk, (uint8_t)kind, NO_ADDRESS}};
     g_array_append_val(timed, item);

@@ -17,7 +17,7 @@
 /* Moments count from the start of the iteration. Negative ones lie in the previous iteration, those
  * from moment_count on in the next. The chunk occupies its slot at the moments [enter, leave). */
 struct interval {
-    uint32_t chunk;
+    chunk_id chunk;
     int32_t enter;     /* fetched or allocated before this moment's operator */
     int32_t first_use; /* >= enter */
     int32_t last_use;

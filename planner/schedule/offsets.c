@@ -214,7 +214,7 @@ static void place_permanent(struct offsets *o, const struct homes *homes)
 
 /* Returns the address of the interval of `chunk` that enters at `moment`. */
 static uint64_t entry_address(const struct offsets *o, const GArray *by_chunk, uint32_t chunk,
-                              uint32_t moment)
+                              moment_id moment)
 {
     uint32_t low = 0, high = by_chunk->len;
     while (low < high) {

@@ -26,7 +26,7 @@ struct ranked_reuse {
 };
 
 /* Spreads chunks evenly over [0, 1), in whatever range of chunks. */
-static double place_of(uint32_t chunk)
+static double place_of(chunk_id chunk)
 {
     double turns = chunk * GOLDEN_RATIO;
     return turns - floor(turns);
@@ -91,7 +91,7 @@ static void rank_reuses(struct retention *retention, const double *price,
         g_array_append_val(retention->order, g_array_index(ranked, struct ranked_reuse, i).reuse);
 }
 
-static uint32_t next_moment(const struct reuses *reuses, uint32_t moment)
+static uint32_t next_moment(const struct reuses *reuses, moment_id moment)
 {
     return moment + 1 == reuses->moment_count ? 0 : moment + 1;
 }
@@ -256,7 +256,7 @@ void retention_choose(struct retention *retention, const struct retention_bias *
     restore(retention, best);
 }
 
-static bool spans(const struct reuse *reuse, uint32_t moment)
+static bool spans(const struct reuse *reuse, moment_id moment)
 {
     if (reuse->to > reuse->from)
         return moment > reuse->from && moment < reuse->to;
@@ -294,7 +294,7 @@ static uint32_t draw(GRand *random, uint32_t below)
 
 /* Draws a uniform sample of at most `most` retained intervals that take room at the moment, in no
  * order. Returns how many. */
-static uint32_t sample_retained(const struct retention *retention, uint32_t moment, uint32_t most,
+static uint32_t sample_retained(const struct retention *retention, moment_id moment, uint32_t most,
                                 GRand *random, uint32_t *chosen)
 {
     uint32_t count = 0, seen = 0;
@@ -319,7 +319,7 @@ static void evict_some(struct retention *retention, GRand *random, GArray *chang
 {
     uint32_t chosen[EVICTED_MOST];
     uint32_t most = 1 + draw(random, 1u << draw(random, 6));
-    uint32_t moment = draw(random, retention->reuses->moment_count);
+    moment_id moment = draw(random, retention->reuses->moment_count);
     uint32_t count = sample_retained(retention, moment, MIN(most, EVICTED_MOST), random, chosen);
     for (uint32_t i = 0; i < count; i++)
         change(retention, chosen[i], false, changed);

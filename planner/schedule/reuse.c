@@ -16,7 +16,7 @@ static void count_uses(const struct accesses *accesses, const struct homes *home
 
 /* A use on the device ends the interval before it and begins one; `last` is the chunk's open
  * interval. */
-static void add_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint32_t flags,
+static void add_use(struct reuses *reuses, chunk_id chunk, moment_id moment, uint32_t flags,
                     uint32_t *last)
 {
     uint32_t first = reuses->first[chunk], end = reuses->first[chunk + 1];
@@ -33,7 +33,7 @@ static void add_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint
 }
 
 /* A use on the host falls into the open interval, or into the one that wraps around. */
-static void add_host_use(struct reuses *reuses, uint32_t chunk, uint32_t moment, uint32_t flags,
+static void add_host_use(struct reuses *reuses, chunk_id chunk, moment_id moment, uint32_t flags,
                          uint32_t last)
 {
     if (reuses->first[chunk] == reuses->first[chunk + 1])
@@ -154,7 +154,7 @@ struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t ch
     return copies;
 }
 
-uint64_t reuses_chunk_traffic(const struct reuses *reuses, uint32_t chunk, const uint8_t *retained)
+uint64_t reuses_chunk_traffic(const struct reuses *reuses, chunk_id chunk, const uint8_t *retained)
 {
     struct reuse_copies copies = reuses_chunk_copies(reuses, chunk, retained);
     return (uint64_t)(copies.fetches + copies.writes) * reuses->copy_bytes[chunk];
@@ -209,7 +209,7 @@ uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained)
     return traffic;
 }
 
-uint32_t reuses_find(const struct reuses *reuses, uint32_t chunk, uint32_t moment)
+uint32_t reuses_find(const struct reuses *reuses, chunk_id chunk, moment_id moment)
 {
     uint32_t low = reuses->first[chunk], end = reuses->first[chunk + 1], high = end;
     g_assert(low < end);

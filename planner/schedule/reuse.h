@@ -19,7 +19,7 @@ enum {
 };
 
 struct reuse {
-    uint32_t chunk;
+    chunk_id chunk;
     uint32_t from, to;   /* moments of the uses before and after, cyclic; the chunk takes room
                             strictly between them. Both are equal if it is the chunk's only use. */
     uint32_t host_first; /* moments of the first and last host operator in the interval; with
@@ -62,7 +62,7 @@ struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t ch
                                         const uint8_t *retained);
 
 /* Returns the bytes that these copies move. */
-uint64_t reuses_chunk_traffic(const struct reuses *reuses, uint32_t chunk, const uint8_t *retained);
+uint64_t reuses_chunk_traffic(const struct reuses *reuses, chunk_id chunk, const uint8_t *retained);
 
 /* Returns the bytes that retaining interval `g` saves beside the other retained ones; the value of
  * retained[g] is ignored. */
@@ -73,6 +73,6 @@ uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained);
 
 /* Returns the interval of `chunk` that holds an action before the operator of `moment`
  * (moment_count stands for after the last operator). The chunk must have intervals. */
-uint32_t reuses_find(const struct reuses *reuses, uint32_t chunk, uint32_t moment);
+uint32_t reuses_find(const struct reuses *reuses, chunk_id chunk, moment_id moment);
 
 #endif

@@ -189,7 +189,7 @@ static uint64_t copy_ns(const struct costs *costs, enum mover_queue queue, uint6
 /* Returns whether the device uses what the operator wrote before this moment, which counts from the
  * iteration's start. */
 static bool is_used_before(const struct accesses *accesses, uint32_t operator_moment,
-                           uint32_t moment)
+                           moment_id moment)
 {
     for (uint32_t a = accesses->first[operator_moment]; a < accesses->first[operator_moment + 1];
          a++)
@@ -249,7 +249,7 @@ double candidate_lower_bound(const struct candidate *candidate, enum objective o
     return objective_figure(objective, candidate->retention->traffic, (double)ns * 1e-9);
 }
 
-static bool is_used_at(const struct accesses *accesses, uint32_t moment, uint32_t chunk)
+static bool is_used_at(const struct accesses *accesses, moment_id moment, chunk_id chunk)
 {
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++)
         if (accesses->items[a].chunk == chunk && !(accesses->items[a].flags & ACCESS_ON_HOST))

@@ -23,7 +23,7 @@ static inline const struct launch *launch_at(const GArray *launches, uint32_t pl
 
 /* The begin or end of an allocation that comes and goes within the iteration. */
 struct live_change {
-    uint32_t moment;
+    moment_id moment;
     uint32_t until; /* the moment of its end, possibly this one */
     int64_t bytes;  /* < 0 at its end */
 };
@@ -121,7 +121,7 @@ static GArray *guess_changes(const struct activity *activity, const struct span 
         if (!allocation)
             continue;
         bool allocates = allocation == event;
-        uint32_t moment = moment_of(launches, event->start_ns);
+        moment_id moment = moment_of(launches, event->start_ns);
         struct live_change change = {moment, moment, (int64_t)allocation->bytes};
         if (allocates) {
             g_hash_table_insert(begun, (gpointer)event, GUINT_TO_POINTER(changes->len + 1));

@@ -93,7 +93,7 @@ static void append(GArray *accesses, struct trace_operator *op, uint32_t tensor,
 }
 
 static void add_update_accesses(const struct trace *trace, GArray *accesses,
-                                struct trace_operator *op, uint32_t tensor)
+                                struct trace_operator *op, tensor_id tensor)
 {
     append(accesses, op, tensor, TRACE_PARAM, TRACE_UPDATE);
     append(accesses, op, tensor, TRACE_GRAD, TRACE_READ);

@@ -72,7 +72,7 @@ static uint64_t find(const struct kineto_storages *storages, uint32_t work, uint
  * parameter has. Adds the tensor's reads of it in forward and backward. Returns false if there is
  * none. */
 static bool kineto_storages_add_reads(struct kineto_storages *storages, uint32_t work,
-                                      uint64_t bytes, uint32_t tensor)
+                                      uint64_t bytes, tensor_id tensor)
 {
     const struct kineto_parts *parts = storages->parts;
     uint64_t storage = find(storages, work, bytes);
