@@ -218,7 +218,7 @@ static void test_micro_batches(void)
     workshop_free(workshop);
 }
 
-/* What other micro-batches take is not known of a measured run. */
+/* A measured run does not tell how long other micro-batches would take. */
 static void test_measured(void)
 {
     struct workshop *workshop = workshop_new();

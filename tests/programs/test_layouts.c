@@ -1,4 +1,4 @@
-/* Chunks of one's own in all programs: a size a list, a layout file, a plan's layout. What one
+/* Chosen chunks in all programs: a size for each list, a layout file, a plan's layout. What one
  * program predicts the other measures, and no layout changes a loss. */
 #include "traces/trace_file.h"
 #include "workshop.h"

@@ -63,7 +63,7 @@ static void test_time_limit(void)
     workshop_free(workshop);
 }
 
-/* Whether the process takes interrupts itself by now: they are blocked. */
+/* Returns whether the process handles interrupts itself by now, so that they are blocked. */
 static bool blocks_interrupts(GPid pid)
 {
     g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)pid);

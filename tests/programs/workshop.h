@@ -27,7 +27,7 @@ void outcome_clear(struct outcome *outcome);
 /* Runs it and fails the test, with what it printed, unless it exits 0. */
 void workshop_must_run(const struct workshop *workshop, const char *command_line);
 
-/* The same, and its output read as one JSON value. */
+/* Runs it as workshop_must_run does, and returns its output as one JSON value. */
 json_t *workshop_must_print_json(const struct workshop *workshop, const char *command_line);
 
 /* A file's path in the folder; free with g_free. */

@@ -12,7 +12,7 @@ enum { OPERATORS = 2, CHUNKS = 3, CASES = 150, LAPS = 3 };
 
 static const struct mover_after at_once;
 
-/* Costs of a platform whose copies take so many nanoseconds a byte; pageable 0: not known. */
+/* The nanoseconds a byte of a platform's copies; pageable is 0 if not known. */
 struct rates {
     double alone[2], both[2], pageable; /* [H2D, D2H]; both 0: not known */
 };

@@ -107,7 +107,7 @@ static void draw_placement(struct draw *d, const struct trace *trace, GRand *ran
     layout_free(layout);
 }
 
-/* What the run computes, whatever its placement. */
+/* The model and the data of the run, which no placement changes. */
 static char *job_options(const struct draw *d)
 {
     g_autofree char *recompute = run_layers_format(d->recompute, d->config.layers);

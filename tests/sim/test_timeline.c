@@ -1,4 +1,4 @@
-/* What the clock notes: an operator that waits for a copy, on independent queues and on threads. */
+/* The timeline of an operator that waits for a copy, on independent queues and on threads. */
 #include "sim/clock.h"
 
 #include <glib/gstdio.h>
