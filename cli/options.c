@@ -147,7 +147,7 @@ static bool parse_text(const struct option *option, const char *text, GError **e
 
 /* ---- GOption ---- */
 
-/* What GOption fills for one option, before its text is parsed. */
+/* The values that GOption sets for one option, before their text is parsed. */
 struct raw {
     gboolean flag;
     char *text;

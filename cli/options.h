@@ -42,15 +42,15 @@ enum shared_option {
 struct option {
     enum shared_option shared; /* the row of the shared table that this one completes */
     const char *name;          /* a shared option has its table's */
-    char letter;               /* 'o' for -o; 0: none */
-    const char *help;          /* of a shared option: follows the table's; may be NULL */
-    const char *value;         /* what --help writes for the value; NULL: the table's */
+    char letter;               /* 'o' for -o; 0 if it has no short name */
+    const char *help;          /* of a shared option: appended to the table's help; may be NULL */
+    const char *value;         /* the value's name in --help; NULL for the table's name */
 
-    /* Where the value goes. Exactly one is set, and decides how the text is parsed. What it points
-     * to keeps its value where the option is not given. */
+    /* Pointers to the target. Exactly one is set, and its type decides how the text is parsed. If
+     * the option is not given, the target keeps its value. */
     char **text;
     char **file;       /* a path, in the encoding of file names */
-    char ***arguments; /* what is no option: ends with NULL; its row needs no name */
+    char ***arguments; /* all other arguments, ending with NULL; the row needs no name */
     bool *flag;
     uint64_t *size; /* bytes: "64MiB" */
     uint64_t *count;
@@ -58,12 +58,12 @@ struct option {
     double *real;
     uint8_t *choice; /* the place of the text among the words of `value`: "fp32|bf16" */
 
-    double least, most; /* of a count: inclusive; most 0: as many as the target holds */
-    double below;       /* of a real, which is at least `least`; 0: any finite number */
+    double least, most; /* of a count, inclusive; `most` 0 means the target type's maximum */
+    double below; /* of a real number, which is at least `least`; 0 allows any finite number */
 };
 
 struct option_group {
-    const char *name, *title, *help; /* GOption's; all NULL: the program's main options */
+    const char *name, *title, *help; /* for GOption; all are NULL for the program's main options */
     const struct option *options;
     size_t count;
 };

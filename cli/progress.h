@@ -1,4 +1,4 @@
-/* A line about long work on a terminal, and a person's Ctrl-C. */
+/* Shows the progress of long work on a terminal, and handles Ctrl-C. */
 #ifndef PSTAR_CLI_PROGRESS_H
 #define PSTAR_CLI_PROGRESS_H
 
@@ -12,7 +12,7 @@ struct progress;
  * second interrupt ends the program. Call this before threads are made. */
 struct progress *progress_begin(const char *what, bool catch_interrupts);
 
-/* Returns whether stderr is a terminal, so that somebody may see the line. */
+/* Returns whether stderr is a terminal. */
 bool progress_is_shown(void);
 
 /* Draws how many pieces of work are done, and the time that is left if the rest goes on at the same

@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-/* Whether a choice of the run may differ from the trace's. */
+/* Says whether the plan may make another choice than the traced run. */
 enum freedom { FREE, AS_TRACED, FREEDOM_DEFAULT };
 
 struct plan_arguments {
@@ -30,7 +30,7 @@ struct plan_arguments {
 /* ---- what the arguments name ---- */
 
 struct search_inputs {
-    struct trace *trace; /* NULL: none is named; so of the next two */
+    struct trace *trace; /* NULL if not given, as the next two */
     struct platform *platform;
     GPtrArray *layouts;
     struct costs *costs;

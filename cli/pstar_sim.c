@@ -18,7 +18,7 @@ struct sim_arguments {
     bool fits, phases;
 };
 
-/* What the arguments name. */
+/* The files and values that the arguments name. */
 struct sim_inputs {
     struct trace *trace;
     struct costs *costs;

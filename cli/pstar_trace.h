@@ -8,19 +8,19 @@
 
 #include <jansson.h>
 
-/* Each parses its own options and returns the exit status. */
+/* Each function parses its own options and returns the exit status. */
 int pstar_trace_import(int argc, char **argv);
 int pstar_trace_synth(int argc, char **argv);
 
-/* program_main of a command of this name. */
+/* Calls program_main for the command of this name. */
 int pstar_trace_command(const char *command, const char *summary, const struct option *options,
                         size_t option_count, int (*run)(void *data, GError **error), void *data,
                         int argc, char **argv);
 
-/* Prints the JSON to standard output, and takes the reference. */
+/* Prints the JSON to standard output and releases it. */
 void pstar_trace_print_json(json_t *json);
 
-/* The commands info and check of a file that holds what was recorded, but no iteration. */
+/* Run the commands info and check for a file that holds records but no iteration. */
 void pstar_trace_info_records(const struct records *records, const struct activity *activity,
                               const char *path, bool as_json);
 bool pstar_trace_check_records(const struct records *records, const char *path, GError **error);

@@ -1,5 +1,5 @@
-/* What pstar-trace prints about a file without an iteration: what was recorded, and what the
- * devices did. */
+/* Prints what pstar-trace shows of a file without an iteration: the records, and the devices' work.
+ */
 #include "cli/pstar_trace.h"
 #include "traces/activity/activity_summary.h"
 #include "traces/activity/guess.h"

@@ -12,7 +12,7 @@ enum { NO_PRECISION = UINT8_MAX };
 
 struct synth_arguments {
     char *model, *recompute, *offload, *platform, *output;
-    uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0: not given */
+    uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0 if not given */
     uint8_t precision; /* enum model_precision, or NO_PRECISION */
     bool host_embedding, host_update, unfused, clip;
 };

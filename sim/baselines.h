@@ -1,4 +1,4 @@
-/* What eviction policies and the strategies of other systems do with one layout: their plans, timed
+/* Makes the plans of the eviction policies and of other systems' strategies for one layout, timed
  * by the simulator. A sweep lists them; the planner's own plan has to beat them. */
 #ifndef PSTAR_SIM_BASELINES_H
 #define PSTAR_SIM_BASELINES_H
@@ -7,14 +7,15 @@
 #include "sim/replay.h"
 #include "strategies/strategy.h"
 
-/* What the plans of one layout share. The pointers above `slots` belong to the caller. */
+/* The inputs that the plans of one layout share. The pointers above `slots` belong to the caller.
+ */
 struct baselines {
     const struct trace *trace;
-    const char *digest; /* of the trace; NULL: found by baselines_open */
+    const char *digest; /* of the trace; baselines_open computes it if this is NULL */
     const struct layout *layout;
     const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
     const struct costs *costs;
-    const struct platform *platform; /* for updates that a strategy moves; NULL: not known */
+    const struct platform *platform; /* for updates that a strategy moves; may be NULL */
 
     struct layout *slots; /* the layout with rounded slots */
     struct accesses *accesses;

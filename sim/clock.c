@@ -40,7 +40,7 @@ static void occupancy_leave(struct occupancy *o, chunk_id chunk)
     o->end[chunk] = o->slot_bytes[chunk] = 0;
 }
 
-/* From now on the chunk's slot is at the copy's device address, wherever it was. */
+/* Moves the chunk's slot to the copy's device address. */
 static void occupancy_enter(struct occupancy *o, const struct mover_copy *copy)
 {
     uint64_t end = copy->device_address + copy->slot_bytes;
@@ -167,7 +167,7 @@ static void note_stall(struct sim_clock *clock, const struct timing_wait *wait)
 
 /* ---- work on the resources ---- */
 
-/* What the device waits for beyond its earlier work is a stall. */
+/* The device stalls if it waits for anything but its own earlier work. */
 static mover_ticket compute(struct sim_clock *clock, const struct timing_work *work,
                             enum timeline_kind kind, uint32_t chunk,
                             const struct mover_after *after)

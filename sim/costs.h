@@ -1,13 +1,14 @@
-/* What work costs on a platform: copies over the link and moves within the device. If the device is
- * threads of this machine, also what these threads take from each other. */
+/* The cost of work on a platform: of copies over the link and of moves within the device. If the
+ * device is threads of this machine, these threads also slow each other down. */
 #ifndef PSTAR_SIM_COSTS_H
 #define PSTAR_SIM_COSTS_H
 
 #include "chunks/residency/mover.h"
 #include "platforms/platform.h"
 
-/* Rates without a platform and a link: those of the CPU device, which copies at the speed of
- * memory. One core of a recent server copies about 8 GB/s, and reads as much as it writes. */
+/* Default rates, if there is neither a platform nor a link. They describe the CPU device, which
+ * copies at the speed of memory. One core of a recent server copies about 8 GB/s, and reads as much
+ * as it writes. */
 #define COSTS_DEFAULT_COPY_RATE   8e9  /* bytes a second, each direction */
 #define COSTS_DEFAULT_MEMORY_RATE 16e9 /* bytes a second, read and written */
 #define COSTS_LEAST_RATE          1e5  /* bytes a second, of anything */
@@ -39,7 +40,7 @@ struct cost {
     struct fit fit; /* no fit if it has 0 points */
 };
 
-/* How the CPU device spends time beside its work (struct platform_threads). */
+/* The overheads of the CPU device (struct platform_threads). */
 struct costs_threads {
     bool known;                        /* if not, nothing is shared, and no thread wakes late */
     double cores;                      /* that copies and the host's operators share */
@@ -48,16 +49,16 @@ struct costs_threads {
     struct platform_threads constants; /* without its source */
 };
 
-/* How long a copy takes. */
+/* The time of one copy. */
 struct costs_copy {
     uint64_t alone_ns;
     uint64_t both_ns; /* while the other direction copies all the time; at least alone_ns */
 };
 
 struct costs {
-    struct cost h2d, d2h;    /* by bytes copied from and to pinned host memory */
-    struct cost both[2];     /* H2D, D2H: the same while the other direction copies as much; no
-                                points: the directions do not slow each other */
+    struct cost h2d, d2h; /* by bytes copied from and to pinned host memory */
+    struct cost both[2];  /* H2D, D2H: by bytes, while the other direction copies equally much; has
+                             no points if the directions do not slow each other */
     struct cost pageable[2]; /* H2D, D2H: from and to host memory that is not pinned; may have no
                                 points */
     uint64_t pinned_bytes;   /* of the host pool, from its beginning; UINT64_MAX if all is pinned */
@@ -74,7 +75,7 @@ GQuark costs_error_quark(void);
 /* Returns the costs of the platform, which may be freed afterwards; NULL gives the defaults above.
  * `link` replaces one or both directions by a plain rate, "h2d=12GB/s,d2h=12GB/s"; it may be NULL.
  * With a link on a platform of threads, the threads share cores as the CPU device's do. Fails if
- * `link` has another form, and if a TB takes longer than at the least rate. */
+ * `link` has another form, or if a rate is below COSTS_LEAST_RATE. */
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error);
 /* Reads the platform's file, which may be NULL, and returns costs_new of it. */
 struct costs *costs_read(const char *platform_path, const char *link, GError **error);

@@ -128,7 +128,7 @@ static void flight_next_lap(struct flight *flight)
 /* ---- the queues ---- */
 
 struct sim_queues {
-    struct timeline *timeline;      /* NULL: none */
+    struct timeline *timeline;      /* may be NULL */
     uint64_t free_ns[MOVER_QUEUES]; /* when the queue's last work is complete */
     uint64_t work_ns[MOVER_QUEUES]; /* in this lap */
     uint64_t last_end_ns;           /* of the operators and moves so far, wherever they ran */

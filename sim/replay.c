@@ -33,7 +33,7 @@ static bool iterate(struct residency *residency, struct sim_clock *clock, const 
     return !follows;
 }
 
-/* What a clock notes on request; NULL if not requested. */
+/* Optional results of a clock; NULL if not requested. */
 struct notes {
     struct timeline *timeline;
     uint64_t *issue_ns;

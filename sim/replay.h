@@ -19,9 +19,9 @@ struct replay_figures {
         steady; /* of the last iteration, when times have settled: the next would take the same */
 };
 
-/* Drives the residency manager through several iterations, and asserts that each moves the same.
- * `plan` comes from a dry run of the view's trace, or has passed plan_check against it; the
- * accesses are those of the plan's layout. */
+/* Drives the residency manager through several iterations, and asserts that all iterations move the
+ * same bytes. `plan` comes from a dry run of the view's trace, or has passed plan_check against it;
+ * the accesses belong to the plan's layout. */
 struct replay_figures replay(const struct plan *plan, const struct replay_view *view);
 
 /* Replays as replay does. `timeline`, which may be NULL, receives what ran when, and shows the last
@@ -38,7 +38,8 @@ struct replay_figures replay_times(const struct plan *plan, const struct replay_
  * does not. The error (PLAN_ERROR_INVALID) begins with `origin`, a file's name. */
 bool replay_check_trace(const struct trace *trace, const char *origin, GError **error);
 
-/* Returns whether the trace has durations of operators. Without, times are those of copies only. */
+/* Returns whether the trace has durations of operators. Without durations, times contain only
+ * copies. */
 bool replay_is_timed(const struct trace *trace);
 
 #endif

@@ -4,7 +4,7 @@
 #include "sim/sizes.h"
 #include "sim/workers.h"
 
-/* What the configurations of one layout share. */
+/* The data that the configurations of one layout share. */
 struct shared_layout {
     struct baselines baselines; /* not open if `like` is another layout */
     uint64_t least_device_bytes;
@@ -18,7 +18,7 @@ struct sweep_job {
     const char *digest;            /* of the trace */
     struct shared_layout *layouts; /* [layouts->len] */
     struct sweep *sweep;
-    struct timeline *timeline; /* of the row that is run; NULL: none is kept */
+    struct timeline *timeline; /* of the row that is run; may be NULL */
 };
 
 static uint32_t policy_count(const struct sweep_options *options)

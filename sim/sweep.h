@@ -39,8 +39,8 @@ struct sweep_row {
     bool done;                             /* false if the sweep was stopped before it */
     bool fits;
     bool failed;                 /* the policy gave a wrong answer */
-    uint64_t least_device_bytes; /* every operator's chunks and non-model data at once; for a
-                                    strategy, with what it keeps beside them; 0: not known */
+    uint64_t least_device_bytes; /* the largest sum of an operator's chunks and non-model data, plus
+                                    what a strategy keeps on the device; 0 if not known */
     char *reason;                /* why it does not fit, or failed; NULL if it fits */
     struct plan_figures figures; /* of the steady iteration; all 0 if it does not fit */
     struct phases *phases; /* of the same iteration; NULL if not asked for, or if it does not fit */

@@ -1,4 +1,5 @@
-/* What ran when, under the simulator's clock, and what made the device wait. */
+/* Records when each piece of work ran under the simulator's clock, and what the device waited for.
+ */
 #ifndef PSTAR_SIM_TIMELINE_H
 #define PSTAR_SIM_TIMELINE_H
 

@@ -1,5 +1,5 @@
-/* How time passes on the simulator's resources. The clock (clock.c) counts what moves and asks an
- * instance of struct timing_ops when it is done:
+/* Models how time passes on the simulator's resources. The clock (clock.c) counts what moves and
+ * asks an instance of struct timing_ops when it is done:
  *
  * - timing_queues: the resources are independent queues;
  * - timing_duplex: the directions of the link slow each other;
@@ -29,12 +29,12 @@ struct timing_wait {
     uint64_t start_ns, end_ns;
     uint64_t waited_ns;                     /* beyond the device's earlier work */
     enum mover_queue queue;                 /* whose work was waited for last */
-    const struct timeline_span *waited_for; /* that work; NULL: unknown, or there is no timeline */
+    const struct timeline_span *waited_for; /* that work; NULL if unknown or without a timeline */
 };
 
 struct timing_lap {
     uint64_t end_ns;     /* of the last operator or move of the lap */
-    uint64_t busiest_ns; /* work of the busiest queue in the lap; 0: unknown */
+    uint64_t busiest_ns; /* work of the busiest queue in the lap; 0 if unknown */
 };
 
 /* A place in a lap: the device's time, and how long it has stalled in the lap. */
@@ -42,9 +42,9 @@ struct timing_mark {
     uint64_t now_ns, stall_ns;
 };
 
-/* What a ticket means is the instance's own. Where there is a timeline, the clock has appended a
- * span to the queue before it calls copy or run_on_host; the instance gives the span its times, now
- * or when they are known. */
+/* Each instance defines what its tickets mean. If there is a timeline, the clock appends a span to
+ * the queue before it calls copy or run_on_host. The instance sets the span's times as soon as it
+ * knows them. */
 struct timing_ops {
     /* Returns the `self` of the other functions. What `job` points to outlives it. */
     void *(*open)(const struct sim_job *job);
@@ -53,7 +53,8 @@ struct timing_ops {
     /* Issues a copy, behind the device's work so far and `after`. */
     mover_ticket (*copy)(void *self, enum mover_queue queue, uint64_t bytes,
                          const struct costs_copy *time, const struct mover_after *after);
-    /* Issues an operator of the host, in the same way. Of duration 0: a place in its queue. */
+    /* Issues an operator of the host, behind the device's work so far and `after`. With duration 0
+     * it only marks a place in the host's queue. */
     mover_ticket (*run_on_host)(void *self, uint64_t duration_ns, const struct mover_after *after);
     /* Lets the device wait for `after`, and then work. */
     struct timing_wait (*compute)(void *self, const struct timing_work *work,
@@ -67,8 +68,8 @@ struct timing_ops {
     /* Lets the device wait for all work so far. Returns its time then. */
     uint64_t (*await_all)(void *self);
     /* Called at the same moments of each lap, with the stall so far. Returns whether the work under
-     * way is as it was at this moment of the lap before, so that the same calls will take the same
-     * time; *then is that moment of the lap before. */
+     * way equals the work at this moment of the previous lap, so that the same calls will take the
+     * same time. *then is the mark of that earlier moment. */
     bool (*follows)(void *self, uint64_t stall_ns, struct timing_mark *then);
 };
 
