@@ -218,7 +218,6 @@ static void read_traffic(struct certificate_reader *reader, const json_t *root,
     const json_t *object = json_object_get(root, "traffic");
     const json_t *prices = json_object_get(object, "room_prices");
     uint64_t least = 0;
-
     t->achieved = read_number(reader, json_object_get(object, "achieved_bytes"), INT64_MAX);
     t->bound = read_number(reader, json_object_get(object, "lower_bound_bytes"), INT64_MAX);
     read_gap(reader, json_object_get(json_object_get(root, "gap"), "traffic"), t->achieved,
@@ -253,7 +252,6 @@ static void read_time(struct certificate_reader *reader, const json_t *root,
 {
     const json_t *object = json_object_get(root, "time");
     const json_t *windows = json_object_get(object, "window_prices");
-
     time->achieved = read_number(reader, json_object_get(object, "achieved_ns"), INT64_MAX);
     time->bound = read_number(reader, json_object_get(object, "lower_bound_ns"), INT64_MAX);
     time->either_side = json_is_true(json_object_get(object, "either_side"));
@@ -323,7 +321,6 @@ static void read_alternatives(struct certificate_reader *reader, const json_t *r
                               uint32_t layer_count, struct certificate *certificate)
 {
     const json_t *array = json_object_get(root, "alternatives");
-
     if (!json_is_array(array) || json_array_size(array) > UINT16_MAX) {
         fault(reader, "no alternatives");
         return;
@@ -342,7 +339,6 @@ struct certificate *certificate_from_json(const json_t *object, uint32_t layer_c
     struct certificate_reader reader = {NULL};
     struct certificate *certificate = g_new0(struct certificate, 1);
     const json_t *costs = json_object_get(object, "costs");
-
     certificate->trace_sha256 = read_text(&reader, object, "trace_sha256");
     certificate->platform = read_text(&reader, costs, "platform");
     certificate->link = read_text(&reader, costs, "link");

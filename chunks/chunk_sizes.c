@@ -53,7 +53,6 @@ struct layout *chunk_sizes_pack(const struct chunk_sizes *sizes, const struct tr
                                 GError **error)
 {
     struct layout_spec spec = {.order = NULL};
-
     for (int list = 0; list < TRACE_LISTS; list++) {
         bool exists = trace->list_element_bytes[list];
         uint64_t size = sizes->of_list[list] ? sizes->of_list[list] : sizes->others;

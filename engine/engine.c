@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include "engine/bf16.h"
+#include "engine/chunk_mover.h"
 #include "engine/executor.h"
 
 #include <math.h>

@@ -39,7 +39,7 @@ void gpt2_update(struct iteration_builder *builder)
 enum turn { ONLY_TURN, FIRST_TURN, SECOND_TURN };
 
 /* Backward through one layer, on its way into the builder. */
-struct pass {
+struct backward_pass {
     struct iteration_builder *builder;
     enum turn turn;
     uint32_t micro_batch;
@@ -52,7 +52,7 @@ static uint32_t gradient_buffer(struct iteration_builder *b, const char *name, u
     return iteration_builder_buffer(b, name, b->rows * columns * b->element);
 }
 
-static uint32_t layer_gradient(const struct pass *pass, const char *name, uint64_t columns)
+static uint32_t layer_gradient(const struct backward_pass *pass, const char *name, uint64_t columns)
 {
     char *full = g_strdup_printf("h.%u.%s", pass->layer, name);
     uint32_t buffer = gradient_buffer(pass->builder, full, columns);
@@ -116,21 +116,22 @@ static void append_operator(struct iteration_builder *b, enum turn turn, char *m
     g_free(module);
 }
 
-static struct model_operator layer_operator(const struct pass *pass, enum model_kind kind,
+static struct model_operator layer_operator(const struct backward_pass *pass, enum model_kind kind,
                                             tensor_id tensor)
 {
     return backward_operator(pass->builder, pass->turn, kind, (int32_t)pass->layer,
                              pass->micro_batch, gpt2_layer_tensor(pass->layer, tensor), 2);
 }
 
-static void append(const struct pass *pass, const char *module, const struct model_operator *op)
+static void append(const struct backward_pass *pass, const char *module,
+                   const struct model_operator *op)
 {
     append_operator(pass->builder, pass->turn, g_strdup_printf("h.%u.%s", pass->layer, module), op);
     consume_gradients(pass->builder, op);
 }
 
-static void norm(const struct pass *pass, const char *module, tensor_id tensor, uint32_t dy,
-                 uint32_t x, uint32_t stats)
+static void norm(const struct backward_pass *pass, const char *module, tensor_id tensor,
+                 uint32_t dy, uint32_t x, uint32_t stats)
 {
     struct model_operator op = layer_operator(pass, MODEL_NORM_BACKWARD, tensor);
     op.add = true;
@@ -143,8 +144,8 @@ static void norm(const struct pass *pass, const char *module, tensor_id tensor, 
 }
 
 /* From the residual stream into the branch that was added to it; returns the gradient of x. */
-static uint32_t residual(const struct pass *pass, const char *module, tensor_id tensor, uint32_t x,
-                         uint32_t inputs, uint32_t site, const char *dx)
+static uint32_t residual(const struct backward_pass *pass, const char *module, tensor_id tensor,
+                         uint32_t x, uint32_t inputs, uint32_t site, const char *dx)
 {
     struct iteration_builder *b = pass->builder;
     struct model_operator op = layer_operator(pass, MODEL_RESIDUAL_BACKWARD, tensor);
@@ -162,7 +163,7 @@ static uint32_t residual(const struct pass *pass, const char *module, tensor_id 
 }
 
 /* `pre`: what GELU was applied to, NO_INDEX for a plain linear layer. */
-static uint32_t linear(const struct pass *pass, enum model_kind kind, const char *module,
+static uint32_t linear(const struct backward_pass *pass, enum model_kind kind, const char *module,
                        tensor_id tensor, uint32_t dy, uint32_t x, uint32_t pre, uint32_t outputs,
                        const char *dx)
 {
@@ -179,7 +180,7 @@ static uint32_t linear(const struct pass *pass, enum model_kind kind, const char
     return op.out[0];
 }
 
-static void mlp(const struct pass *pass, const struct gpt2_layer *layer)
+static void mlp(const struct backward_pass *pass, const struct gpt2_layer *layer)
 {
     uint32_t inner = pass->builder->config->inner;
     uint32_t dinner = residual(pass, "mlp.c_proj", GPT2_MLP_C_PROJ, layer->inner, inner,
@@ -189,7 +190,7 @@ static void mlp(const struct pass *pass, const struct gpt2_layer *layer)
     norm(pass, "ln_2", GPT2_LN_2, dnorm, layer->middle, layer->norm2_stats);
 }
 
-static void attention(const struct pass *pass, const struct gpt2_layer *layer)
+static void attention(const struct backward_pass *pass, const struct gpt2_layer *layer)
 {
     uint32_t h = pass->builder->config->width;
     uint32_t dattention = residual(pass, "attn.c_proj", GPT2_ATTN_C_PROJ, layer->attention, h,
@@ -272,7 +273,7 @@ static uint32_t layers(struct iteration_builder *b, const struct gpt2_activation
     const char *verb = turn == SECOND_TURN ? "recompute again" : "recompute";
     uint32_t stream = final_norm(b, a, turn, dnorm);
     for (uint32_t layer = b->config->layers; layer-- > 0;) {
-        struct pass pass = {b, turn, a->micro_batch, layer, stream};
+        struct backward_pass pass = {b, turn, a->micro_batch, layer, stream};
         if (b->job->choices.recompute[layer])
             gpt2_recompute(b, verb, a->micro_batch, layer, &a->layers[layer]);
         mlp(&pass, &a->layers[layer]);

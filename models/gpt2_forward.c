@@ -49,7 +49,7 @@ void gpt2_tensors(struct iteration_builder *builder)
 /* ---- forward ---- */
 
 /* One layer's forward pass on its way into the builder. */
-struct pass {
+struct forward_pass {
     struct iteration_builder *builder;
     const char *verb; /* "forward", "recompute" or "recompute again" */
     enum trace_phase phase;
@@ -66,7 +66,7 @@ uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t lay
     return probability > 0 ? 3 * layer + which : NO_INDEX;
 }
 
-static uint32_t layer_buffer(const struct pass *pass, const char *name, uint64_t bytes)
+static uint32_t layer_buffer(const struct forward_pass *pass, const char *name, uint64_t bytes)
 {
     char *full = g_strdup_printf("h.%u.%s", pass->layer, name);
     uint32_t buffer = iteration_builder_buffer(pass->builder, full, bytes);
@@ -75,7 +75,8 @@ static uint32_t layer_buffer(const struct pass *pass, const char *name, uint64_t
 }
 
 /* [N, columns] of the precision's element. */
-static uint32_t layer_activation(const struct pass *pass, const char *name, uint64_t columns)
+static uint32_t layer_activation(const struct forward_pass *pass, const char *name,
+                                 uint64_t columns)
 {
     const struct iteration_builder *b = pass->builder;
     uint32_t buffer = layer_buffer(pass, name, b->rows * columns * b->element);
@@ -93,7 +94,7 @@ uint32_t gpt2_scores_workspace(struct iteration_builder *builder)
 }
 
 /* What attention's backward needs to have its probabilities again. */
-static uint32_t saved_scores(const struct pass *pass)
+static uint32_t saved_scores(const struct forward_pass *pass)
 {
     const struct iteration_builder *b = pass->builder;
     if (!b->job->unfused)
@@ -106,19 +107,20 @@ static uint32_t saved_scores(const struct pass *pass)
     return buffer;
 }
 
-static void append(const struct pass *pass, const char *module, const struct model_operator *op)
+static void append(const struct forward_pass *pass, const char *module,
+                   const struct model_operator *op)
 {
     iteration_builder_operator(pass->builder,
                                g_strdup_printf("%s h.%u.%s", pass->verb, pass->layer, module),
                                pass->phase, op);
 }
 
-static struct model_operator layer_operator(const struct pass *pass, enum model_kind kind)
+static struct model_operator layer_operator(const struct forward_pass *pass, enum model_kind kind)
 {
     return model_operator_of(kind, (int32_t)pass->layer, pass->micro_batch);
 }
 
-static void norm(const struct pass *pass, const char *module, tensor_id tensor, uint32_t x,
+static void norm(const struct forward_pass *pass, const char *module, tensor_id tensor, uint32_t x,
                  uint32_t y, uint32_t stats)
 {
     struct model_operator op = layer_operator(pass, MODEL_NORM_FORWARD);
@@ -131,8 +133,8 @@ static void norm(const struct pass *pass, const char *module, tensor_id tensor, 
     append(pass, module, &op);
 }
 
-static struct model_operator linear(const struct pass *pass, enum model_kind kind, uint32_t tensor,
-                                    uint32_t x, uint32_t inputs, uint32_t outputs)
+static struct model_operator linear(const struct forward_pass *pass, enum model_kind kind,
+                                    uint32_t tensor, uint32_t x, uint32_t inputs, uint32_t outputs)
 {
     struct model_operator op = layer_operator(pass, kind);
     op.t[0] = gpt2_layer_tensor(pass->layer, tensor);
@@ -143,8 +145,8 @@ static struct model_operator linear(const struct pass *pass, enum model_kind kin
     return op;
 }
 
-static void residual(const struct pass *pass, const char *module, tensor_id tensor, uint32_t x,
-                     uint32_t inputs, uint32_t stream, uint32_t y, uint32_t site)
+static void residual(const struct forward_pass *pass, const char *module, tensor_id tensor,
+                     uint32_t x, uint32_t inputs, uint32_t stream, uint32_t y, uint32_t site)
 {
     uint32_t width = pass->builder->config->width;
     struct model_operator op = linear(pass, MODEL_RESIDUAL_FORWARD, tensor, x, inputs, width);
@@ -154,7 +156,7 @@ static void residual(const struct pass *pass, const char *module, tensor_id tens
     append(pass, module, &op);
 }
 
-static void layer_buffers(const struct pass *pass, struct gpt2_layer *layer)
+static void layer_buffers(const struct forward_pass *pass, struct gpt2_layer *layer)
 {
     const struct iteration_builder *b = pass->builder;
     uint64_t h = b->config->width, f = b->config->inner;
@@ -170,7 +172,7 @@ static void layer_buffers(const struct pass *pass, struct gpt2_layer *layer)
     layer->inner = layer_activation(pass, "mlp.inner", f);
 }
 
-static void attention(const struct pass *pass, const struct gpt2_layer *layer)
+static void attention(const struct forward_pass *pass, const struct gpt2_layer *layer)
 {
     uint32_t h = pass->builder->config->width;
     struct model_operator project = linear(pass, MODEL_LINEAR_FORWARD, GPT2_C_ATTN, layer->norm1, h,
@@ -188,7 +190,7 @@ static void attention(const struct pass *pass, const struct gpt2_layer *layer)
 }
 
 /* All that the layer's backward reads: everything but the last product. */
-static void layer_to_inner(const struct pass *pass, struct gpt2_layer *layer)
+static void layer_to_inner(const struct forward_pass *pass, struct gpt2_layer *layer)
 {
     const struct model_config *config = pass->builder->config;
     layer_buffers(pass, layer);
@@ -207,7 +209,7 @@ static void layer_to_inner(const struct pass *pass, struct gpt2_layer *layer)
 void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
                     uint32_t index, struct gpt2_layer *layer)
 {
-    struct pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
+    struct forward_pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
     layer_to_inner(&pass, layer);
 }
 
@@ -223,7 +225,7 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
 {
     const struct model_job *job = builder->job;
     bool held = job->choices.offload[index] && !job->choices.recompute[index];
-    struct pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index, held};
+    struct forward_pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index, held};
     layer_to_inner(&pass, layer);
     pass.held = false; /* the output is the next layer's */
     uint32_t output = layer_activation(&pass, "output", builder->config->width);

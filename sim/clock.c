@@ -281,7 +281,6 @@ static void account_peaks(struct sim_clock *clock, moment_id moment)
     const struct sim_job *job = &clock->job;
     struct plan_figures *lap = &clock->lap;
     uint64_t non_model = job->non_model[moment];
-
     if (job->timeline || clock->on_device.highest_end + non_model > lap->peak_device_bytes) {
         uint64_t used_device_bytes = occupancy_highest_end(&clock->on_device) + non_model;
         lap->peak_device_bytes = MAX(lap->peak_device_bytes, used_device_bytes);

@@ -1,5 +1,6 @@
 /* The backward on tensor cores; engine/cuda/attention.cu has the formulas. For dk and dv the
  * products are of keys by queries, so that P and dS transposed are rows of a warp. */
+#include "engine/cuda/attention.h"
 #include "engine/cuda/attention_half.h"
 
 /* Columns at a time. Registers allow no more. */

@@ -1,3 +1,4 @@
+#include "engine/cuda/attention.h"
 #include "engine/cuda/attention_half.h"
 
 /* The queries lie where the second keys will come: they soon go to registers. */

@@ -5,8 +5,8 @@
  *
  * A loop takes its arguments and a range of items. A comment beside the arguments says what an item
  * is. */
-#ifndef PSTAR_ENGINE_CPU_SIMD_H
-#define PSTAR_ENGINE_CPU_SIMD_H
+#ifndef PSTAR_ENGINE_CPU_SIMD_SIMD_H
+#define PSTAR_ENGINE_CPU_SIMD_SIMD_H
 
 #include "engine/cpu/kernels.h"
 
