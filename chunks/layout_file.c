@@ -168,10 +168,10 @@ static bool group_chunks(const struct reading *reading, struct layout *layout)
 static bool group_lists(const struct reading *reading, struct layout *layout)
 {
     layout_drop_buffers(layout);
-    bool good = group_chunks(reading, layout);
-    if (good)
+    bool ok = group_chunks(reading, layout);
+    if (ok)
         layout_hold_buffers(layout, reading->trace);
-    return good;
+    return ok;
 }
 
 static void name_tensors(struct reading *reading)
@@ -188,11 +188,11 @@ static struct layout *read_layout(struct reading *reading, const json_t *root)
     layout->tensor_count = reading->trace->tensor_count;
     reading->chunks = g_array_new(FALSE, FALSE, sizeof(struct chunk));
     name_tensors(reading);
-    bool good = read_lists(reading, root);
+    bool ok = read_lists(reading, root);
     g_hash_table_unref(reading->tensors);
     layout->chunk_count = reading->chunks->len;
     layout->chunks = (struct chunk *)(void *)g_array_free(reading->chunks, FALSE);
-    if (good && group_lists(reading, layout))
+    if (ok && group_lists(reading, layout))
         return layout;
     layout_free(layout);
     return NULL;

@@ -276,19 +276,19 @@ static bool check_host_slots(const struct plan *plan, GError **error)
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
         used[c] = plan->layout->chunks[c].copy_bytes;
     struct arena *pool = arena_new(plan->layout->chunk_count, used);
-    bool fine = plan->staging_address <= plan->host_pool_bytes &&
-                plan->host_pool_bytes <= plan->host_budget;
-    for (uint32_t c = 0; fine && c < plan->layout->chunk_count; c++) {
+    bool ok = plan->staging_address <= plan->host_pool_bytes &&
+              plan->host_pool_bytes <= plan->host_budget;
+    for (uint32_t c = 0; ok && c < plan->layout->chunk_count; c++) {
         uint64_t address = plan->host_address[c];
         if (address == NO_ADDRESS)
             continue;
-        fine = address % LAYOUT_ALIGNMENT == 0 && used[c] <= plan->staging_address &&
-               address <= plan->staging_address - used[c] && arena_has_room(pool, c, address);
-        if (fine)
+        ok = address % LAYOUT_ALIGNMENT == 0 && used[c] <= plan->staging_address &&
+             address <= plan->staging_address - used[c] && arena_has_room(pool, c, address);
+        if (ok)
             arena_put(pool, c, address);
     }
     arena_free(pool);
-    return fine || plan_refuse(error, "host slots overlap or lie outside the host pool");
+    return ok || plan_refuse(error, "host slots overlap or lie outside the host pool");
 }
 
 static bool begin(struct check *check, GError **error)
@@ -343,14 +343,14 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
                           .accesses = accesses,
                           .state = g_new0(enum residency_state, chunks),
                           .arena = arena_new(chunks, slots)};
-    bool fine = begin(&check, error);
-    for (int i = 0; fine && i < ITERATIONS; i++)
-        fine = run_iteration(&check, error);
+    bool ok = begin(&check, error);
+    for (int i = 0; ok && i < ITERATIONS; i++)
+        ok = run_iteration(&check, error);
     arena_free(check.arena);
     g_free(check.state);
     accesses_free(accesses);
     non_model_free(non_model);
-    return fine;
+    return ok;
 }
 
 /* ---- the run that it is for ---- */

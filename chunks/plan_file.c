@@ -51,9 +51,9 @@ static bool read_u32(struct plan_reader *reader, const json_t *object, const cha
                      uint32_t *number)
 {
     uint64_t wide;
-    bool fine = read_member(reader, object, key, UINT32_MAX - 2, &wide);
-    *number = fine ? (uint32_t)wide : 0;
-    return fine;
+    bool ok = read_member(reader, object, key, UINT32_MAX - 2, &wide);
+    *number = ok ? (uint32_t)wide : 0;
+    return ok;
 }
 
 static bool read_numbers(struct plan_reader *reader, const json_t *root, const char *key,
@@ -83,13 +83,13 @@ static bool read_chunk(struct plan_reader *reader, const json_t *entry, struct c
     uint64_t group;
     if (!list || !trace_access_list_parse(list, &chunk->list))
         return refuse(reader, "layout.chunks", "an entry names no list");
-    bool fine = read_number(reader, json_array_get(entry, 1), "layout.chunks", INT64_MAX / 4,
-                            &chunk->slot_bytes) &&
-                read_number(reader, json_array_get(entry, 2), "layout.chunks", INT64_MAX / 4,
-                            &chunk->copy_bytes) &&
-                read_number(reader, json_array_get(entry, 3), "layout.chunks", UINT32_MAX, &group);
-    chunk->group = fine ? (uint32_t)group : 0;
-    return fine;
+    bool ok = read_number(reader, json_array_get(entry, 1), "layout.chunks", INT64_MAX / 4,
+                          &chunk->slot_bytes) &&
+              read_number(reader, json_array_get(entry, 2), "layout.chunks", INT64_MAX / 4,
+                          &chunk->copy_bytes) &&
+              read_number(reader, json_array_get(entry, 3), "layout.chunks", UINT32_MAX, &group);
+    chunk->group = ok ? (uint32_t)group : 0;
+    return ok;
 }
 
 static bool read_chunks(struct plan_reader *reader, const json_t *array, struct layout *layout)
@@ -203,20 +203,20 @@ static bool read_schedule(struct plan_reader *reader, const json_t *root, struct
     plan->moment_count = (uint32_t)json_array_size(moments) - 1;
     plan->first_action = g_new0(uint32_t, plan->moment_count + 2);
     GArray *actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
-    bool fine = true;
-    for (uint32_t m = 0; fine && m <= plan->moment_count; m++) {
+    bool ok = true;
+    for (uint32_t m = 0; ok && m <= plan->moment_count; m++) {
         const json_t *of_moment = json_array_get(moments, m);
-        fine = json_is_array(of_moment) || refuse(reader, "moments", "a moment is no array");
-        for (size_t i = 0; fine && i < json_array_size(of_moment); i++) {
+        ok = json_is_array(of_moment) || refuse(reader, "moments", "a moment is no array");
+        for (size_t i = 0; ok && i < json_array_size(of_moment); i++) {
             struct plan_action action = {.chunk = 0};
-            fine = read_action(reader, json_array_get(of_moment, i), plan, &action);
+            ok = read_action(reader, json_array_get(of_moment, i), plan, &action);
             g_array_append_val(actions, action);
         }
         plan->first_action[m + 1] = actions->len;
     }
     plan->action_count = actions->len;
     plan->actions = (struct plan_action *)(void *)g_array_free(actions, FALSE);
-    return fine;
+    return ok;
 }
 
 static bool read_figures(struct plan_reader *reader, const json_t *root,

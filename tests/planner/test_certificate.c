@@ -74,13 +74,13 @@ static bool verify_files(const struct fixture *f, GError **error)
     struct trace *traced = plan ? trace_read(f->trace_path, error) : NULL;
     struct trace *trace = traced ? placement_of_plan(plan, traced, NULL, error) : NULL;
     struct costs *costs = costs_new(NULL, NULL, NULL);
-    bool fine = trace && verify_plan(plan, trace, costs, NULL, error) && plan->certificate &&
-                verify_certificate(plan, f->plan_path, trace, f->trace_path, error);
+    bool ok = trace && verify_plan(plan, trace, costs, NULL, error) && plan->certificate &&
+              verify_certificate(plan, f->plan_path, trace, f->trace_path, error);
     costs_free(costs);
     trace_free(trace);
     trace_free(traced);
     plan_free(plan);
-    return fine;
+    return ok;
 }
 
 static void test_what_is_written_is_verified(void)
