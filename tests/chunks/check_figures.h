@@ -1,6 +1,6 @@
 /* Law 2 in a test: what was counted is what the plan predicts. */
-#ifndef PSTAR_TESTS_CHECK_FIGURES_H
-#define PSTAR_TESTS_CHECK_FIGURES_H
+#ifndef PSTAR_TESTS_CHUNKS_CHECK_FIGURES_H
+#define PSTAR_TESTS_CHUNKS_CHECK_FIGURES_H
 
 #include "chunks/figures.h"
 

@@ -1,7 +1,7 @@
 /* Random traces like those of a training iteration, for properties that must hold for every trace.
  */
-#ifndef PSTAR_TESTS_RANDOM_ITERATION_H
-#define PSTAR_TESTS_RANDOM_ITERATION_H
+#ifndef PSTAR_TESTS_CHUNKS_RANDOM_ITERATION_H
+#define PSTAR_TESTS_CHUNKS_RANDOM_ITERATION_H
 
 #include "policies/policy.h"
 #include "traces/trace.h"

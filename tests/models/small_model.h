@@ -1,6 +1,6 @@
 /* A model small enough to check by hand: 3 layers of width 8, 2 heads, 11 tokens, 5 positions. */
-#ifndef PSTAR_TESTS_SMALL_MODEL_H
-#define PSTAR_TESTS_SMALL_MODEL_H
+#ifndef PSTAR_TESTS_MODELS_SMALL_MODEL_H
+#define PSTAR_TESTS_MODELS_SMALL_MODEL_H
 
 #include "models/iteration.h"
 

@@ -2,8 +2,8 @@
  * made it. What an operator may touch is taken from the trace's accesses and lifetimes alone, what
  * it computes from the formulas of training; a value that was overwritten, never made or already
  * dead yields other symbols, or an error. Two jobs that train alike end with the same symbols. */
-#ifndef PSTAR_TESTS_SYMBOLIC_H
-#define PSTAR_TESTS_SYMBOLIC_H
+#ifndef PSTAR_TESTS_MODELS_SYMBOLIC_H
+#define PSTAR_TESTS_MODELS_SYMBOLIC_H
 
 #include "models/iteration.h"
 

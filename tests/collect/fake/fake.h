@@ -13,8 +13,8 @@
  *   no-sync      synchronisations are not recorded
  *   takes-memory recording kernels takes FAKE_TAKEN_BYTES of the device's memory
  */
-#ifndef PSTAR_TESTS_COLLECT_FAKE_H
-#define PSTAR_TESTS_COLLECT_FAKE_H
+#ifndef PSTAR_TESTS_COLLECT_FAKE_FAKE_H
+#define PSTAR_TESTS_COLLECT_FAKE_FAKE_H
 
 #include <cuda.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Arrays that lie once in the CPU device's memory and once in the emulated GPU's, with the same
  * first contents, so that a kernel of each device can run and the results can be compared. */
-#ifndef PSTAR_TESTS_CUDA_TWINS_H
-#define PSTAR_TESTS_CUDA_TWINS_H
+#ifndef PSTAR_TESTS_ENGINE_CUDA_TWINS_H
+#define PSTAR_TESTS_ENGINE_CUDA_TWINS_H
 
 #include "engine/cpu/kernels.h"
 #include "engine/cuda/kernels.h"

@@ -3,8 +3,8 @@
  * fails if a copy is not what its kind says, leaves an allocation, overlaps itself, or would not be
  * asynchronous on a GPU because its host memory is not pinned. Work that CUDA queues on the default
  * stream before it returns is late here, too. */
-#ifndef PSTAR_TESTS_FAKE_CUDA_H
-#define PSTAR_TESTS_FAKE_CUDA_H
+#ifndef PSTAR_TESTS_ENGINE_CUDA_DEVICE_FAKE_CUDA_H
+#define PSTAR_TESTS_ENGINE_CUDA_DEVICE_FAKE_CUDA_H
 
 #include <cuda_runtime_api.h>
 #include <stdbool.h>

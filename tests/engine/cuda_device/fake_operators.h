@@ -1,6 +1,6 @@
 /* The operators of fake_operators.c, which replace engine/cuda/operators.c. */
-#ifndef PSTAR_TESTS_FAKE_OPERATORS_H
-#define PSTAR_TESTS_FAKE_OPERATORS_H
+#ifndef PSTAR_TESTS_ENGINE_CUDA_DEVICE_FAKE_OPERATORS_H
+#define PSTAR_TESTS_ENGINE_CUDA_DEVICE_FAKE_OPERATORS_H
 
 #include "engine/cuda/operators.h"
 

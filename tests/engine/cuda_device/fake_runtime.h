@@ -1,6 +1,6 @@
 /* What the parts of the runtime of fake_cuda.h share: its state, and the streams' queues. */
-#ifndef PSTAR_TESTS_FAKE_RUNTIME_H
-#define PSTAR_TESTS_FAKE_RUNTIME_H
+#ifndef PSTAR_TESTS_ENGINE_CUDA_DEVICE_FAKE_RUNTIME_H
+#define PSTAR_TESTS_ENGINE_CUDA_DEVICE_FAKE_RUNTIME_H
 
 #include "fake_cuda.h"
 

@@ -1,6 +1,6 @@
 /* A small GPT-2 whose model data lies in plain memory: what tests save, damage and load. */
-#ifndef PSTAR_TESTS_SMALL_MODEL_H
-#define PSTAR_TESTS_SMALL_MODEL_H
+#ifndef PSTAR_TESTS_ENGINE_DATA_SMALL_MODEL_H
+#define PSTAR_TESTS_ENGINE_DATA_SMALL_MODEL_H
 
 #include "engine/weights.h"
 #include "models/iteration.h"

@@ -1,7 +1,7 @@
 /* Helpers of the kernels' tests: tensors with known fp64 values, and runs of a kernel with every
  * vector extension and several numbers of threads, which must give the same bits. */
-#ifndef PSTAR_TESTS_KERNELS_FIXTURE_H
-#define PSTAR_TESTS_KERNELS_FIXTURE_H
+#ifndef PSTAR_TESTS_ENGINE_KERNELS_FIXTURE_H
+#define PSTAR_TESTS_ENGINE_KERNELS_FIXTURE_H
 
 #include "engine/cpu/context.h"
 #include "engine/cpu/kernels.h"

@@ -1,6 +1,6 @@
 /* Runs pstar-run as a user does, and reads what it logged. */
-#ifndef PSTAR_TESTS_RUN_PROGRAM_H
-#define PSTAR_TESTS_RUN_PROGRAM_H
+#ifndef PSTAR_TESTS_ENGINE_REFERENCE_RUN_PROGRAM_H
+#define PSTAR_TESTS_ENGINE_REFERENCE_RUN_PROGRAM_H
 
 #include <glib.h>
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* A small GPT-2 trained for a few steps by a drawn placement: what law 3 compares. */
-#ifndef PSTAR_TESTS_ENGINE_TRIAL_H
-#define PSTAR_TESTS_ENGINE_TRIAL_H
+#ifndef PSTAR_TESTS_ENGINE_RUN_TRIAL_H
+#define PSTAR_TESTS_ENGINE_RUN_TRIAL_H
 
 #include "chunks/pipeline.h"
 #include "engine/engine.h"
