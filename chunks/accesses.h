@@ -23,8 +23,8 @@ struct accesses {
     uint32_t *first;            /* [moment_count + 1] into items */
     struct chunk_access *items; /* [count] by moment; a chunk has at most one in a moment */
     uint32_t *next_device_use; /* [count] moment of the same chunk's next access on the device, from
-                                  the start of this iteration (moment_count or more: in the next);
-                                  NO_INDEX: never */
+                                  the start of this iteration (in the next one if >= moment_count);
+                                  NO_INDEX if there is none */
     uint8_t *ahead; /* [count] PSTAR_AHEAD_... (policies/policy.h) until the same chunk's next
                        access on the device */
     uint32_t *first_device_use; /* [chunk_count] moment of the first in an iteration; NO_INDEX */
@@ -36,7 +36,7 @@ struct accesses {
  * with accesses_free. */
 struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
                               const uint64_t *non_model);
-/* Does the same with the trace's digest, for callers who do it for many layouts. */
+/* Does the same with a known digest of the trace, for callers with many layouts. */
 struct accesses *accesses_new_digested(const struct trace *trace, const char *digest,
                                        const struct layout *layout, const uint64_t *non_model);
 void accesses_free(struct accesses *accesses);

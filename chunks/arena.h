@@ -1,4 +1,5 @@
-/* Which chunk occupies which addresses of a memory, and where there is room. It touches no bytes.
+/* Keeps track of the addresses that chunks occupy in a memory, and of the holes between them. It
+ * touches no bytes.
  *
  * Each chunk knows its neighbours. Between them are holes, and the last hole is endless. A memory
  * that is well used has few holes, so all searches go through the holes. */
@@ -17,7 +18,7 @@ struct arena_hole {
 struct arena {
     uint32_t chunk_count, hole_count;
     const uint64_t *slot_bytes; /* [chunk_count] slots, multiples of the alignment */
-    uint64_t *address;          /* [chunk_count] NO_ADDRESS: not there */
+    uint64_t *address;          /* [chunk_count] NO_ADDRESS if it is not in the arena */
     uint32_t *below, *above;  /* [chunk_count + 1] neighbours by address, as a ring. chunk_count is
                                  both below the lowest and above the highest */
     struct arena_hole *holes; /* [hole_count] ascending, never empty, never adjacent */
@@ -40,7 +41,7 @@ void arena_move(struct arena *arena, chunk_id chunk, uint64_t address);
  * lowest one of equal holes; NO_ADDRESS if there is none. */
 uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floor,
                         uint64_t ceiling);
-/* Whether the slot of `chunk`, at `address`, would overlap no other chunk. */
+/* Returns whether the slot of `chunk`, if it were at `address`, would overlap no other chunk. */
 bool arena_has_room(const struct arena *arena, chunk_id chunk, uint64_t address);
 /* Returns the index of the first hole that ends above `address`. */
 uint32_t arena_hole_above(const struct arena *arena, uint64_t address);

@@ -1,5 +1,5 @@
 /* A plan's certificate: lower bounds that hold for any schedule with the plan's layout, what the
- * plan achieves, and the prices from which anybody recomputes the bounds
+ * plan achieves, and the prices from which the bounds can be recomputed
  * (planner/proof/certificate.h). In plan.json it is the key `certificate`; docs/formats.md
  * describes it. */
 #ifndef PSTAR_CHUNKS_CERTIFICATE_H
@@ -34,9 +34,9 @@ struct certificate_traffic {
 };
 
 struct certificate_time {
-    uint64_t achieved, bound;           /* nanoseconds */
-    bool either_side;                   /* the bound holds wherever each group's optimizer runs;
-                                           otherwise only where the plan has it */
+    uint64_t achieved, bound; /* nanoseconds */
+    bool either_side; /* whether the bound holds for any placement of the groups' optimizers, or
+                         only for the plan's */
     struct certificate_window *windows; /* [window_count] moments ascending */
     uint32_t window_count; /* 0 if nothing ever runs on the device; then the bound is 0 */
 };
@@ -49,8 +49,8 @@ enum certificate_outcome {
 
 /* Choices that differ from the plan's, which the bounds above do not cover. */
 struct certificate_alternative {
-    struct run_choices *choices; /* after reading without tensors, and split_masters as the second
-                                    backward needs them: a file holds neither */
+    struct run_choices *choices; /* after reading, it has no tensors, and split_masters is what the
+                                    second backward needs, because a file holds neither */
     uint8_t outcome;             /* enum certificate_outcome */
     uint64_t host_price;         /* of BOUND_PRICE_SCALE: the host's share in the bound */
     uint64_t bound;              /* nanoseconds that no plan with any layout beats */
@@ -85,8 +85,8 @@ void certificate_free(struct certificate *certificate);
  * text. */
 void certificate_seal(char *text);
 
-/* Returns whether every byte of a plan's file is as it was sealed. Fails with PLAN_ERROR_INVALID,
- * also if the file has no seal. */
+/* Returns whether a plan's file is unchanged since it was sealed. Fails with PLAN_ERROR_INVALID if
+ * it has changed or has no seal. */
 bool certificate_check_seal(const char *path, GError **error);
 
 /* Returns the SHA-256 of a file in hexadecimal, or NULL if it cannot be read. The caller frees the

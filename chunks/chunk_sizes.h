@@ -1,5 +1,5 @@
 /* Chunk sizes as people write them: "64MiB" for every list, or "param=64MiB,exp_avg=128MiB", a size
- * a list. A plain size among them is that of the lists that are not named. */
+ * a list. A plain size among them applies to all lists that are not named. */
 #ifndef PSTAR_CHUNKS_CHUNK_SIZES_H
 #define PSTAR_CHUNKS_CHUNK_SIZES_H
 

@@ -3,7 +3,7 @@
 /* Iterations before the one that is recorded. */
 #define SETTLING_ITERATIONS 2
 
-/* Where a chunk is. */
+/* The place of a chunk. */
 enum { RUN_ON_HOST, RUN_ON_DEVICE, RUN_AT_HOME /* always on the device */ };
 
 struct run {
@@ -232,8 +232,8 @@ static void look_ahead(struct run *run)
     }
 }
 
-/* Fetches ahead. Meanwhile the chunks of the window are pinned, and those of the operator if it
- * runs on the device. */
+/* Fetches ahead. Meanwhile the chunks of the window are pinned. The operator's chunks are pinned
+ * too if it runs on the device. */
 static void prefetch(struct run *run, const struct chunk_access *begin,
                      const struct chunk_access *end, bool on_host)
 {

@@ -7,7 +7,8 @@
 #include "chunks/plan.h"
 #include "policies/policy.h"
 
-/* What the steps from decisions to a plan read. The structs outlive what is made from them. */
+/* The inputs of the steps from decisions to a plan. They must outlive everything that is made from
+ * them. */
 struct plan_inputs {
     const struct trace *trace;
     const struct layout *layout;

@@ -1,4 +1,4 @@
-/* Where chunks live at rest. */
+/* The home of each chunk: the memory in which it lives at rest. */
 #ifndef PSTAR_CHUNKS_HOMES_H
 #define PSTAR_CHUNKS_HOMES_H
 
@@ -20,12 +20,14 @@ struct homes {
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
                            const struct accesses *accesses, uint64_t host_budget, GError **error);
 
-/* Where activations of operators on the host are staged. Operators that receive some, one right
- * after another, take turns between two places, so that a copy need not wait until the operator
- * before has read its own. Such sequences of operators take turns between two pairs of places. */
+/* The places in the host pool where activations of operators on the host are staged. Consecutive
+ * operators that receive activations alternate between two places, so that a copy need not wait
+ * until the previous operator has read its activations. Consecutive sequences of such operators
+ * alternate between two pairs of places. */
 enum { STAGING_PLACES = 4 };
 struct staging {
-    uint8_t *place; /* [operator_count] place of the activations that it sends or receives */
+    uint8_t *place; /* [operator_count] the place of the activations that the operator sends or
+                       receives */
     uint64_t offset[STAGING_PLACES]; /* of each place from the first one */
     uint64_t bytes;                  /* of all places */
 };

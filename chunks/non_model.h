@@ -1,8 +1,8 @@
-/* Where non-model data lies. It grows down from the top of the arena, while chunks begin at the
- * bottom. Offsets are fixed for the iteration. The buffer that lives longest comes first, and each
- * gets the lowest offset that is free throughout its life, so that activations saved for backward
- * form a stack with workspaces on top of it. If lifetimes do not nest and leave holes at the peak,
- * a search looks for offsets with a lower peak (chunks/packing.h). */
+/* Assigns addresses to non-model data. It grows down from the top of the arena, while chunks begin
+ * at the bottom. Offsets are fixed for the iteration. The buffer that lives longest comes first,
+ * and each gets the lowest offset that is free throughout its life, so that activations saved for
+ * backward form a stack with workspaces on top of it. If lifetimes do not nest and leave holes at
+ * the peak, a search looks for offsets with a lower peak (chunks/packing.h). */
 #ifndef PSTAR_CHUNKS_NON_MODEL_H
 #define PSTAR_CHUNKS_NON_MODEL_H
 

@@ -128,7 +128,7 @@ static struct ranked describe(const struct packing_item *item, uint32_t index,
 }
 
 /* Sets rank [count]; rank 0 comes first. Items alive in the section with the most failures come
- * first, then those of the next section. The order decides among equals. */
+ * first, then items of the section with the next most. `order` decides among equals. */
 static void packing_rank(const struct packing_item *items, uint32_t count,
                          const struct packing_sections *sections, enum packing_order order,
                          const uint64_t *failures, uint32_t *rank)

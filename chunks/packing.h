@@ -42,8 +42,9 @@ struct packing_figures {
     uint64_t nodes;       /* placements tried */
 };
 
-/* Replaces the offsets [count] of a valid placement by those of the least extent that about `nodes`
- * tried placements find. They stay as they are if none is smaller. */
+/* Replaces the offsets [count] of a valid placement by the best placement found, which has the
+ * least extent. Tries about `nodes` placements. The offsets stay unchanged if no smaller extent is
+ * found. */
 struct packing_figures packing_shrink(const struct packing_item *items, uint32_t count,
                                       uint64_t nodes, uint64_t *offset);
 

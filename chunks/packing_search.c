@@ -65,8 +65,8 @@ static inline struct packing_node_item *packing_item_at(const struct packing_sea
     return &s->items[s->active[index]];
 }
 
-/* Whether the item could have begun at its base, but others were preferred. Then something will lie
- * below it. */
+/* Returns whether the item could have begun at its base, but other items were preferred. Some item
+ * will then lie below it. */
 static inline bool packing_is_passed(const struct packing_node_item *item,
                                      struct packing_place last)
 {
@@ -211,7 +211,7 @@ static void find_lowest(struct packing_search *s, struct packing_span span)
     }
 }
 
-/* Whether the item could lie at its base wherever the others go. */
+/* Returns whether the item could lie at its base for any placement of the others. */
 static bool is_free(const struct packing_search *s, uint32_t index)
 {
     const struct packing_node_item *item = &s->items[index];

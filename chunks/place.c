@@ -13,10 +13,10 @@ struct ceiling_search {
     const uint64_t *non_model; /* [moment_count] */
     uint64_t budget;
     uint32_t moment_count;
-    /* Moments from now on, latest first, whose non-model data exceeds that of every moment before
-     * them. The maximum up to any moment is that of the last of them before it. */
+    /* The moments from now on whose non-model data exceeds the non-model data of all moments
+     * before, latest first. The last such moment up to a given moment has the maximum. */
     uint32_t *maxima, count;
-    uint32_t *leave; /* [chunk_count] the moment of its next departure; NO_INDEX if there is none */
+    uint32_t *leave; /* [chunk_count] the moment of its next departure, or NO_INDEX */
 };
 
 static void step_back(struct ceiling_search *s, moment_id moment)

@@ -2,8 +2,8 @@
 
 struct buffer {
     uint32_t uses; /* times that operators of an iteration name it */
-    uint32_t left; /* of those, still to come; 0 where it is not claimed */
-    bool held;     /* a chunk holds it: it is not claimed here */
+    uint32_t left; /* namings that are still to come; 0 if it is not claimed */
+    bool held;     /* a chunk holds it, so it is not claimed here */
 };
 
 struct activations {
@@ -17,7 +17,8 @@ struct activations {
 
 enum { NAMES = 10 };
 
-/* The buffers that an operator names, NO_INDEX among them and in place of those that are held. */
+/* Lists the buffers that an operator names. Entries may be NO_INDEX, and are NO_INDEX for buffers
+ * that chunks hold. */
 static void name_buffers(const struct activations *activations, uint32_t moment,
                          uint32_t names[NAMES])
 {
@@ -73,7 +74,7 @@ static uint64_t bytes_of(const struct activations *activations, uint32_t buffer)
     return activations->iteration->trace->buffers[buffer].bytes;
 }
 
-/* Bytes from the arena's top to the buffer's start. */
+/* Returns the bytes from the arena's top down to the buffer's start. */
 static uint64_t depth(const struct activations *activations, uint32_t buffer)
 {
     return activations->places->offset[buffer] + bytes_of(activations, buffer);
@@ -85,7 +86,8 @@ static bool overlap(const struct activations *activations, uint32_t a, uint32_t 
     return offset[a] < depth(activations, b) && offset[b] < depth(activations, a);
 }
 
-/* Of the claimed buffers the first that begins at the offset or behind it, or their number. */
+/* Returns the index of the first claimed buffer that begins at or after the offset, or the number
+ * of claimed buffers. */
 static guint place_of(const struct activations *activations, uint64_t offset)
 {
     guint first = 0, last = activations->live->len;
@@ -100,7 +102,7 @@ static guint place_of(const struct activations *activations, uint64_t offset)
     return first;
 }
 
-/* Claimed buffers overlap none of each other: a new one can overlap its neighbours only. */
+/* Claimed buffers do not overlap, so a new one can only overlap its neighbours. */
 static void claim(struct activations *activations, uint32_t buffer)
 {
     const GArray *live = activations->live;
@@ -127,7 +129,7 @@ static void release(struct activations *activations, uint32_t buffer)
     const GArray *live = activations->live;
     guint place = place_of(activations, activations->places->offset[buffer]);
     while (g_array_index(live, uint32_t, place) != buffer)
-        place++; /* past those of no bytes */
+        place++; /* skips buffers without bytes */
     g_array_remove_index(activations->live, place);
     activations->live_bytes -= bytes_of(activations, buffer);
     activations->extent = live->len

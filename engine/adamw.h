@@ -1,6 +1,6 @@
 /* AdamW with decoupled weight decay (Loshchilov, Hutter, ICLR 2019), for one element. Every device
  * and every variant compiles this function. It uses explicit fmaf, IEEE division and square root,
- * so it gives the same bits wherever it runs and however a tensor is cut. */
+ * so the bits of its result do not depend on the device or on how a tensor is cut. */
 #ifndef PSTAR_ENGINE_ADAMW_H
 #define PSTAR_ENGINE_ADAMW_H
 
@@ -14,8 +14,9 @@ struct adamw_options {
     double gradient_scale; /* of clipping: 1, or max_norm / norm */
 };
 
-/* What one step needs, computed once on the host in fp64 and rounded once. No factor is negated
- * later: some processors' fused products would negate a NaN's sign too, others would not. */
+/* The constants of one step, computed once on the host in fp64 and rounded once. No factor is
+ * negated later: some processors' fused products would negate a NaN's sign too, others would not.
+ */
 struct adamw_step {
     float gradient_scale;
     float beta1, one_minus_beta1;

@@ -33,8 +33,8 @@ static void push(const struct annotate *annotate, uint32_t category, nvtxStringH
     nvtxDomainRangePushEx(annotate->domain, &attributes);
 }
 
-/* One declaration: a mark whose text is `format` and whose payload is the index of what it
- * declares. */
+/* Emits one declaration: a mark whose text is `format` and whose payload is the index of the
+ * declared object. */
 G_GNUC_PRINTF(3, 4)
 static void declare(nvtxDomainHandle_t domain, uint64_t index, const char *format, ...)
 {

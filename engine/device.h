@@ -26,12 +26,13 @@ struct device_options {
      * owns the array. */
     const uint64_t *host_cuts;
     uint32_t host_cut_count;
-    /* Told of copies by a device that no profiler watches. May be NULL; must outlive the device. */
+    /* Receives the copies of a device that no profiler watches. May be NULL; must outlive the
+     * device. */
     const struct annotate *annotate;
 };
 
-/* What went over the link since the device was opened. A copy is counted when it ends, by the code
- * that makes it. */
+/* The bytes and copies over the link since the device was opened. A copy is counted when it ends,
+ * by the code that makes it. */
 struct device_traffic {
     uint64_t bytes[MOVER_QUEUES], copies[MOVER_QUEUES];
 };

@@ -23,7 +23,7 @@ struct engine {
 static void widen(enum model_precision precision, uint64_t count, float *values)
 {
     const uint16_t *halves = (const uint16_t *)values;
-    /* From the end: each element is read before its place is written over. */
+    /* Starts at the end, so that each element is read before it is overwritten. */
     for (uint64_t i = count; precision == MODEL_BF16 && i-- > 0;) {
         uint16_t half;
         memcpy(&half, halves + i, sizeof half);
@@ -92,7 +92,7 @@ void engine_close(struct engine *engine)
     g_free(engine);
 }
 
-/* Device-homed chunks were written where they stay. */
+/* Device-homed chunks were written directly to their addresses on the device. */
 void engine_start(struct engine *engine)
 {
     const struct plan *plan = engine->executor.plan;
@@ -196,7 +196,7 @@ char *engine_divergence(const struct engine *engine)
     return divergence_describe(x->iteration, x->losses, x->norms);
 }
 
-/* A forward pass of the first micro-batch; its activations are still there. */
+/* Runs a forward pass of the first micro-batch, and keeps its activations. */
 static bool forward(struct engine *engine, const uint32_t *tokens, GError **error)
 {
     g_assert(engine->started);

@@ -21,8 +21,8 @@ struct engine_options {
     const struct model_iteration *iteration;
     const struct plan *plan; /* has passed plan_check against the iteration's trace */
     const struct device_ops *device;
-    double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
-    uint32_t threads;          /* for operators on the device; 0: all that are for them */
+    double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
+    uint32_t threads;          /* for operators on the device; 0 for all that may be used */
     struct annotate *annotate; /* may be NULL */
 };
 
@@ -45,7 +45,7 @@ struct engine_step {
     const uint32_t *tokens; /* [micro_batches][2, N]: inputs, then targets */
     uint64_t seed;          /* of dropout */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
-    double clip; /* greatest norm of the gradient; 0: no clipping. Must be 0 if gradients are in
+    double clip; /* greatest norm of the gradient; 0 for no clipping. Must be 0 if gradients are in
                     buffers (MODEL_GRADIENT_BUFFER) and backward runs once */
 };
 
@@ -75,7 +75,7 @@ bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss,
 bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first_row, uint32_t rows,
                    float *logits, GError **error);
 
-/* Writes back everything that is newer on the device than where the store reads. */
+/* Writes back all chunks that are newer on the device than on the host, where the store reads. */
 void engine_flush(struct engine *engine);
 
 /* Returns the engine's device, for its name and peak_flops. */

@@ -93,8 +93,8 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
     operation->masked = buffer_address(x, op->masked);
 }
 
-/* On the host the embedding has a buffer, its output or the gradient of its output, which is
- * staged. An update may have one, its gradient: see gradient_address. */
+/* On the host an embedding has one staged buffer, which is its output or the gradient of its
+ * output. An update may have its gradient as a staged buffer: see gradient_address. */
 static void stage_buffers(const struct executor *x, moment_id moment, struct operation *operation)
 {
     for (int i = 0; i < 4; i++)
@@ -141,8 +141,8 @@ static void send_tokens(struct executor *x, const struct model_operator *op,
                       x->step.tokens + 2 * rows(x) * op->micro_batch, after);
 }
 
-/* Called before the first update. The device waits for the norm, so that later work can be
- * queued. */
+/* Must be called before the first update. The device waits for the norm, so that later work can be
+ * queued without waiting. */
 static void begin_update(struct executor *x)
 {
     struct device *device = device_of(x);
@@ -155,7 +155,7 @@ static void begin_update(struct executor *x)
 
 /* ---- running ---- */
 
-/* A collector's ranges are those of the calling thread. With a collector, the thread therefore
+/* A collector records the ranges of the calling thread. With a collector, the thread therefore
  * waits for every operator. */
 static mover_ticket run_on_device(struct executor *x, uint32_t moment,
                                   const struct mover_after *after)

@@ -11,12 +11,12 @@
 #include "engine/chunk_mover.h"
 #include "engine/tensor_use.h"
 
-/* What an iteration or a forward pass depends on besides the model. */
+/* The inputs of an iteration or a forward pass besides the model. */
 struct executor_step {
     const uint32_t *tokens; /* [micro_batches][2, N]: inputs, then targets */
     uint64_t seed;          /* of dropout */
     uint32_t first_pass;    /* micro-batches since the start of training */
-    bool training;          /* false: forward only, without dropout */
+    bool training;          /* if false, only forward runs, without dropout */
     struct adamw_options
         adamw;       /* its gradient_scale is 1, because clipping has a factor of its own */
     uint64_t update; /* AdamW's steps, this one included */
@@ -44,7 +44,7 @@ struct executor {
     GError *error;               /* the first error; later operators do nothing */
 };
 
-/* For chunk_mover.run; `executor` is a struct executor. */
+/* Implements chunk_mover.run; `executor` is a struct executor. */
 mover_ticket executor_run(void *executor, moment_id moment, const struct mover_after *after,
                           mover_ticket *received);
 
@@ -52,7 +52,7 @@ mover_ticket executor_run(void *executor, moment_id moment, const struct mover_a
  * that finishes a gradient must have been waited for. */
 double executor_gradient_norm(const struct executor *executor);
 
-/* Returns when the losses and the activations of all operators so far are there. */
+/* Waits until the losses and the activations of all operators so far are complete. */
 void executor_wait(const struct executor *executor);
 
 #endif

@@ -88,7 +88,7 @@ typedef void kernel_embed_tokens(const void *context, enum model_precision preci
                                  const struct kernel_dropout *dropout,
                                  enum kernel_gradient gradient, void *dwte);
 
-/* dwpe[P,H] of P positions, the first T of which are used. */
+/* dwpe[P,H] of P positions; only the first T are used. */
 typedef void kernel_embed_positions(const void *context, enum model_precision precision, uint32_t B,
                                     uint32_t T, uint32_t H, uint32_t P, const void *dx,
                                     const struct kernel_dropout *dropout,
@@ -223,13 +223,13 @@ typedef void kernel_sum_squares(const void *context, enum model_precision precis
 typedef void kernel_clip(const void *context, uint32_t count, const double *squares, double clip,
                          double *scale);
 
-/* `scale` may be NULL: then the step's own gradient_scale counts. Else it is what the context's
- * last kernel_clip gave. */
+/* `scale` is the result of the context's last kernel_clip. It may be NULL; then the step's own
+ * gradient_scale is used. */
 typedef void kernel_adamw(const void *context, const struct adamw_step *step, const double *scale,
                           const struct adamw_tensor *tensor);
 
-/* What a device computes with. The pointers marked so may be NULL: the device then fuses nothing
- * there, and the parts are called one after the other. */
+/* The kernels of a device. The pointers marked so may be NULL. The device then has no fused kernel,
+ * and its parts are called one after the other. */
 struct kernels {
     kernel_embed_forward *embed_forward;
     kernel_embed_order *embed_order;

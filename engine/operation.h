@@ -29,11 +29,11 @@ struct operation {
         tokens; /* [2, B, T]: inputs and targets, for operators on the host; others have a buffer */
     uint64_t seed;           /* of dropout */
     uint32_t pass;           /* micro-batches since the start of training */
-    bool training;           /* false: no dropout, and the logits stay as they are */
+    bool training;           /* if false, there is no dropout, and the logits stay unchanged */
     double *loss;            /* MODEL_LOSS: mean over the micro-batch's rows */
     struct adamw_step adamw; /* MODEL_UPDATE */
-    /* MODEL_UPDATE: where `clip` of the device leaves the gradient's factor, which is read when the
-     * operator runs. NULL: the factor is adamw's. */
+    /* MODEL_UPDATE: the gradient's factor, which the device's `clip` writes and the operator reads
+     * when it runs. If this is NULL, the factor is in `adamw`. */
     const double *gradient_scale;
 };
 

@@ -2,7 +2,7 @@
 
 #include <glib.h>
 
-/* An operation, with what its model and its job say of it. N rows, H width. It must not move,
+/* An operation with its properties from the model and the job: N rows, width H. It must not move,
  * because `dropout` points into it. */
 struct call {
     struct operators *operators;
@@ -59,8 +59,8 @@ static enum kernel_gradient gradient_kind(const struct call *call, bool add)
     return add ? KERNEL_GRADIENT_ADD_BF16 : KERNEL_GRADIENT_SET_BF16;
 }
 
-/* Returns the micro-batch's inputs, which its targets follow: buffer `i`, or on the host the
- * operation's tokens. */
+/* Returns the micro-batch's inputs, followed by its targets. They are in buffer `i`, or on the host
+ * in the operation's tokens. */
 static const uint32_t *tokens(const struct call *call, int i)
 {
     const uint32_t *buffer = in(call, i);
@@ -87,7 +87,7 @@ static void embed_forward(const struct call *call)
                                  call->dropout, out(call, 0));
 }
 
-/* On the host the order is part of no budget, because it is as small as the tokens. */
+/* On the host the order does not count towards the budget, because it is as small as the tokens. */
 static uint64_t *order_of_tokens(const struct call *call)
 {
     struct operators *operators = call->operators;

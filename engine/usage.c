@@ -1,7 +1,7 @@
 #include "engine/usage.h"
 
 struct slot {
-    uint64_t end, slot_bytes; /* 0: not on the device */
+    uint64_t end, slot_bytes; /* 0 if not on the device */
 };
 
 struct usage {

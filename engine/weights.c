@@ -33,7 +33,7 @@ void initialise_values(const struct model_config *config, uint64_t seed, uint32_
 
 #define PIECE  (UINT64_C(1) << 16) /* elements in flight between file and store */
 #define PREFIX "transformer."
-#define HEAD   "lm_head.weight" /* the one tensor that stands outside the transformer */
+#define HEAD   "lm_head.weight" /* the only tensor outside the transformer */
 
 enum dimension { NONE, WIDTH, TRIPLE_WIDTH, INNER, POSITIONS, VOCABULARY };
 
@@ -128,8 +128,8 @@ static bool check_wanted(const struct safetensors *file, const struct model_conf
     return true;
 }
 
-/* Attention's masks, which older files hold as tensors, and a tied model's classifier, which is wte
- * once more. */
+/* Returns whether the tensor may be ignored: an attention mask, which older files hold as a tensor,
+ * or the classifier of a tied model, which equals wte. */
 static bool is_redundant(const struct model_config *config, const char *name)
 {
     return g_str_has_suffix(name, ".attn.bias") || g_str_has_suffix(name, ".attn.masked_bias") ||

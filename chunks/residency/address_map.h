@@ -1,4 +1,5 @@
-/* What must be complete before a range of the device's addresses may be written again. */
+/* Records which work must be complete before a range of the device's addresses may be written
+ * again. */
 #ifndef PSTAR_CHUNKS_RESIDENCY_ADDRESS_MAP_H
 #define PSTAR_CHUNKS_RESIDENCY_ADDRESS_MAP_H
 

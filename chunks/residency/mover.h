@@ -1,8 +1,10 @@
-/* The two clocks' side of the residency manager: whoever really moves, or pretends to.
+/* The interface through which the residency manager moves data. The engine implements it with
+ * copies, the simulator with a virtual clock.
  *
  * Work goes into queues, each in order. A ticket stands for the completion of one piece of work in
  * its queue: a sequence number in the engine, a time in the simulator. The residency manager only
- * passes tickets on and takes the larger of two of one queue; it never asks whether one is done. */
+ * passes tickets on and takes the larger of two tickets of a queue; it never asks whether a ticket
+ * is complete. */
 #ifndef PSTAR_CHUNKS_RESIDENCY_MOVER_H
 #define PSTAR_CHUNKS_RESIDENCY_MOVER_H
 
@@ -12,9 +14,9 @@
 
 enum mover_queue { MOVER_COMPUTE, MOVER_H2D, MOVER_D2H, MOVER_HOST, MOVER_QUEUES };
 
-typedef uint64_t mover_ticket; /* 0: nothing to wait for */
+typedef uint64_t mover_ticket; /* 0 means that there is nothing to wait for */
 
-/* Work that must be complete before: one ticket a queue. */
+/* Work that must be complete before other work begins: one ticket per queue. */
 struct mover_after {
     mover_ticket queue[MOVER_QUEUES];
 };
@@ -28,22 +30,24 @@ struct mover_copy {
 };
 
 struct mover_ops {
-    /* Host to device: from now on the chunk occupies the device address. */
+    /* Copies host to device. From now on the chunk occupies the device address. */
     mover_ticket (*fetch)(void *self, const struct mover_copy *copy,
                           const struct mover_after *after);
-    /* Device to host. `leaves`: it does not occupy the device any more, in the accounts. */
+    /* Copies device to host. If `leaves`, the chunk is no longer counted as occupying the device.
+     */
     mover_ticket (*write_back)(void *self, const struct mover_copy *copy, bool leaves,
                                const struct mover_after *after);
     /* Occupies the device address without a copy. */
     void (*allocate)(void *self, const struct mover_copy *copy);
     /* Leaves without a copy. */
     void (*drop)(void *self, chunk_id chunk);
-    /* Within the device, in the compute queue; `from` and `to` may overlap. */
+    /* Moves within the device, in the compute queue. `from` and `to` may overlap. */
     mover_ticket (*move)(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after);
     /* Runs the operator of a moment, in the compute queue or in the host's. An operator on the host
-     * includes the copies of its activations: where it receives some, *received becomes the ticket
-     * of their copy, after which their room on the device is free; else it stays. */
+     * includes the copies of its activations. If it receives activations, *received becomes the
+     * ticket of their copy, after which their room on the device is free. Otherwise *received is
+     * unchanged. */
     mover_ticket (*run)(void *self, moment_id moment, const struct mover_after *after,
                         mover_ticket *received);
 };

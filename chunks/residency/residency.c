@@ -205,7 +205,7 @@ static void perform_all(struct residency *r, uint32_t index)
 }
 
 /* Non-model data gives room back for the copies that the next moment's actions start. Operators on
- * the host use non-model data only as activations, so whoever takes the room does not wait for
+ * the host use non-model data only as activations, so the next user of the room does not wait for
  * their updates. */
 static void shrink_non_model(struct residency *r, uint64_t extent)
 {
@@ -260,7 +260,7 @@ static void run(struct residency *r, moment_id moment)
         after.queue[MOVER_D2H] = r->received;
     else
         after.queue[MOVER_COMPUTE] = updates ? r->last_gradient : r->last_compute;
-    /* What the operator receives is copied to a place from which an earlier one may still read. */
+    /* The operator's input is copied to a place from which an earlier operator may still read. */
     mover_ticket *staged = &r->staged[r->staging.place[moment]];
     if (on_host && op->d2h_bytes)
         after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], *staged);
@@ -319,8 +319,8 @@ static bool is_homed(const struct residency *r, chunk_id chunk)
     return r->plan->host_address[chunk] == NO_ADDRESS;
 }
 
-/* Removes a host-homed chunk that is not as it was. Its bytes are on the host, or were dead, or are
- * activations of the forward pass, which nobody reads any more. */
+/* Removes a host-homed chunk whose state or address has changed. Its bytes are on the host, or were
+ * dead, or are activations of the forward pass, which are not needed any more. */
 static void rewind_host_homed(struct residency *r, chunk_id chunk)
 {
     struct holding *h = &r->holdings[chunk];

@@ -33,8 +33,8 @@ void residency_flush(struct residency *residency);
 
 /* Returns to the initial residency after a forward pass alone, as in evaluation and sampling:
  * residency_flush, moments from 0 on, residency_rewind. The forward pass writes no model data, so
- * whatever the training iteration would have let die on the way is still valid on the host. The
- * mover counts these copies apart. */
+ * all data that the training iteration would have dropped on the way is still valid on the host.
+ * The mover counts these copies apart. */
 void residency_rewind(struct residency *residency);
 
 /* Returns the chunk's address on the device; NO_ADDRESS if it is not there. */

@@ -1,5 +1,5 @@
-/* Where a chunk's valid bytes are, and which events may change that. The residency manager and the
- * check of a plan share the table. */
+/* The states of a chunk, which say where its valid bytes are, and the events that change them. The
+ * residency manager and plan_check share the table. */
 #ifndef PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
 #define PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
 

@@ -1,4 +1,4 @@
-/* What the files of this folder and their tests know of a struct cpu_context. */
+/* The fields of a struct cpu_context, for the files of this folder and their tests. */
 #ifndef PSTAR_ENGINE_CPU_CONTEXT_H
 #define PSTAR_ENGINE_CPU_CONTEXT_H
 
@@ -8,7 +8,7 @@
 struct cpu_context {
     unsigned threads;
     const struct cpu_simd *simd;
-    const struct nodes *nodes; /* NULL: threads are not bound */
+    const struct nodes *nodes; /* NULL if threads are not bound */
     struct matmul_library *matmul;
 };
 

@@ -256,9 +256,10 @@ __device__ inline void half_keys_copy(const struct attention &a, const struct at
     copy_group();
 }
 
-/* How late keys are in a warp's rows and a tile's columns: `most` is by how many positions the
- * latest key is later than the earliest query, `least` by how many the earliest key is later than
- * the latest query. Above 0, some or all scores are masked. */
+/* Says how late keys are in a warp's rows and a tile's columns. `most` is the position of the
+ * latest key minus the position of the earliest query; if it is above 0, some scores are masked.
+ * `least` is the position of the earliest key minus the position of the latest query; if it is
+ * above 0, all scores are masked. */
 struct half_lateness {
     int most, least;
 };

@@ -7,8 +7,8 @@
 
 enum { ROWS = 64, WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
 
-/* What is summed. OF_DY: dy, for a bias. OF_GELU: dy times GELU's slope, which replaces dy.
- * OF_NORM: dy, and also dy times normalised x. */
+/* The values that are summed. OF_DY sums dy, for a bias. OF_GELU sums dy times GELU's slope, which
+ * replaces dy. OF_NORM sums dy, and also dy times normalised x. */
 enum columns_of { OF_DY, OF_GELU, OF_NORM };
 
 template <typename T> struct column_blocks {

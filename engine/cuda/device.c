@@ -27,7 +27,7 @@ struct cuda_device {
     struct device_traffic traffic;
 };
 
-/* Which kernels an operator calls, within one run. */
+/* Identifies the kernels that an operator calls within one run. */
 struct kernel_key {
     uint32_t kind, inputs, outputs, training;
 };

@@ -75,8 +75,8 @@ struct embed_order_shared {
     uint32_t tokens[THREADS];
 };
 
-/* A row's rank is the number of rows before it: those of lesser tokens, and earlier rows of its own
- * token. */
+/* A row's rank is the number of rows before it: all rows of smaller tokens, and earlier rows of its
+ * own token. */
 __global__ static void __launch_bounds__(THREADS) embed_order_kernel(struct embed_order a)
 {
     struct embed_order_shared *shared = (struct embed_order_shared *)shared_memory();

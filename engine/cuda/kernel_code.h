@@ -1,5 +1,5 @@
-/* What the kernels' sources share: launches, sums over blocks, elements of either precision, tiles
- * of rows. */
+/* Code that the kernels share: launches, sums over blocks, elements of either precision, tiles of
+ * rows. */
 #ifndef PSTAR_ENGINE_CUDA_KERNEL_CODE_H
 #define PSTAR_ENGINE_CUDA_KERNEL_CODE_H
 
@@ -314,7 +314,7 @@ __device__ static inline void tile_factors(const struct tile_dropout &dropout, u
         factors[w] = words[w] >= dropout.threshold ? dropout.scale : 0;
 }
 
-/* What a thread holds of a tile. */
+/* The part of a tile that a thread holds. */
 struct tile_part {
     struct pair at[TILE_PAIRS];
 };

@@ -22,7 +22,8 @@ struct cuda_products;
 
 enum { CUDA_SCRATCH_LEAST = 8192 };
 
-/* Where kernels are queued. Those of one context run one after the other. */
+/* The stream and scratch in which kernels are queued. The kernels of one context run one after the
+ * other. */
 struct cuda_context {
     struct CUstream_st *stream;
     void *scratch; /* device memory for sums between two kernels: at least CUDA_SCRATCH_LEAST */

@@ -1,4 +1,4 @@
-/* What a GPU has room for, and what it computes at best. */
+/* Measures how much memory a GPU has free, and its peak of computation. */
 #include "engine/bf16.h"
 #include "engine/cuda/device.h"
 #include "engine/cuda/operators.h"

@@ -245,8 +245,8 @@ template <typename T> struct adamw_arguments {
     const double *scale;
     uint64_t elements;
     T *param;
-    const float *gradient; /* NULL: it is in the parameter's place */
-    float *master;         /* NULL: the parameter is its own master */
+    const float *gradient; /* NULL if it is in the parameter's place */
+    float *master;         /* NULL if the parameter is its own master */
     float *exp_avg, *exp_avg_sq;
 };
 

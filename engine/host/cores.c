@@ -99,7 +99,7 @@ struct nodes *nodes_read(const char *folder, const cpu_set_t *allowed)
         g_autofree char *name = g_strdup_printf("node%u", g_array_index(numbers, uint32_t, i));
         cpu_set_t cores = read_cores(folder, name, allowed);
         if (CPU_COUNT(&cores) == 0)
-            continue; /* it has memory alone, or cores of others */
+            continue; /* it has only memory, or only cores that are not allowed */
         nodes->cores[nodes->count] = cores;
         nodes->before[nodes->count + 1] = nodes->before[nodes->count] + (uint32_t)CPU_COUNT(&cores);
         nodes->count++;

@@ -1,4 +1,4 @@
-/* Which cores compute and which copy, and which memory is near them. */
+/* Chooses the cores that compute and the cores that copy, and finds the memory near them. */
 #ifndef PSTAR_ENGINE_HOST_CORES_H
 #define PSTAR_ENGINE_HOST_CORES_H
 
@@ -47,16 +47,16 @@ uint64_t nodes_share(const struct nodes *nodes, uint32_t node, uint64_t bytes);
  * middle. */
 uint32_t nodes_of_part(const struct nodes *nodes, uint64_t part, uint64_t parts);
 
-/* How a pool is spread: each piece between two cuts is spread on its own. */
+/* How a pool is spread over nodes. Each piece between two cuts is spread separately. */
 struct nodes_spread {
     const struct nodes *nodes;
     const uint64_t *cuts; /* [cut_count] ascending, within the pool */
     uint32_t cut_count;
 };
 
-/* Makes each node's cores touch their shares, to the page, of memory that nobody has touched yet,
- * so that the system gives them memory that is near. What the system refuses stays untouched; that
- * is all of it on Linux before 5.14. `start` is the beginning of a page. */
+/* Makes each node's cores touch their shares, to the page, of memory that has not been touched yet,
+ * so that the system gives them memory that is near. Memory that the system refuses stays
+ * untouched. Linux before 5.14 refuses all of it. `start` is the beginning of a page. */
 void nodes_touch(const struct nodes_spread *spread, uint8_t *start, uint64_t bytes);
 
 #endif

@@ -1,5 +1,5 @@
-/* Operators that the host's cores compute in the host's memory: those of the CPU device, and on
- * every device those that a plan leaves on the host. */
+/* Computes operators on the host's cores in the host's memory: all operators of the CPU device, and
+ * on every device the operators that a plan places on the host. */
 #ifndef PSTAR_ENGINE_HOST_HOST_OPERATORS_H
 #define PSTAR_ENGINE_HOST_HOST_OPERATORS_H
 

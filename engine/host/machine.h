@@ -1,4 +1,4 @@
-/* What this machine is, and how much of its memory a program may take. */
+/* Describes this machine, and finds how much of its memory a program may take. */
 #ifndef PSTAR_ENGINE_HOST_MACHINE_H
 #define PSTAR_ENGINE_HOST_MACHINE_H
 

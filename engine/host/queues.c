@@ -10,7 +10,7 @@ struct queued_work {
 
 struct work_queue {
     struct work_queues *queues;
-    GThread *thread; /* NULL: the caller does this queue's work */
+    GThread *thread; /* NULL if the caller does this queue's work */
     queues_run *run;
     void (*enter)(void *self);
     void *self;
@@ -20,7 +20,7 @@ struct work_queue {
 };
 
 struct work_queues {
-    GMutex lock; /* protects everything; `done` is written under it and read without */
+    GMutex lock; /* protects all fields; `done` is written under it but read without it */
     GCond changed;
     bool ending;
     struct work_queue queue[MOVER_QUEUES];

@@ -1,4 +1,4 @@
-/* Queues of work, each with a thread: they make work on the host asynchronous.
+/* Queues of work, each with a thread, which make work on the host asynchronous.
  *
  * A ticket is the number of a piece of work in its queue, from 1. A queue without a thread belongs
  * to its caller, who reports its own work with queues_complete. */
@@ -10,8 +10,8 @@
 
 struct work_queues;
 
-/* `self` is the owner's; `work` is the queue's copy of what was put. `at_once` says that since the
- * piece before the queue had to wait neither for work nor for other queues. */
+/* `self` is the owner's; `work` is the queue's copy of what was put. `at_once` is true if the queue
+ * has waited neither for work nor for other queues since the previous piece. */
 typedef void queues_run(void *self, const void *work, bool at_once);
 
 struct work_queues *queues_new(void);

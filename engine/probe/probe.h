@@ -4,7 +4,7 @@
 
 #include "engine/device.h"
 
-/* What the probe begins to measure next. */
+/* The quantity that the probe measures next. */
 struct probe_step {
     uint32_t done, total; /* measurements */
     const char *subject;

@@ -1,4 +1,5 @@
-/* What the kernels of the CPU device reach, on all cores and on those that --link leaves them. */
+/* Measures the rates of the CPU device's kernels, on all cores and on the cores that --link leaves
+ * them. */
 #include "engine/bf16.h"
 #include "engine/cpu/kernels.h"
 #include "engine/cpu/memory.h"

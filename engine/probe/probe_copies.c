@@ -73,7 +73,7 @@ static void run_moves(void *data)
     train->device->ops->wait(train->device, &last);
 }
 
-/* `beside`: what the device computes meanwhile; NULL: nothing. */
+/* `beside` is the device's work during the copies, or NULL. */
 static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
                     struct probe_product *beside, struct platform_curve *curve)
 {

@@ -1,4 +1,4 @@
-/* What the CPU device's threads cost beside the work they do, and each other. */
+/* Measures the overheads of the CPU device's threads, and how much they slow each other. */
 #include "chunks/pipeline.h"
 #include "engine/cpu/kernels.h"
 #include "engine/engine.h"

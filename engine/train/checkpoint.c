@@ -34,7 +34,7 @@ struct field {
 #member, kind, offsetof(struct structure, member) \
     }
 
-/* trainer.json, key by key. The first says where the run stands, the others what it is like. */
+/* The keys of trainer.json. The first is the progress of the run, the others are its settings. */
 static const struct field state_fields[] = {
     FIELD(checkpoint_state, UNSIGNED64, step),
     FIELD(checkpoint_state, UNSIGNED64, seed),
@@ -56,7 +56,7 @@ static const struct field state_fields[] = {
     FIELD(checkpoint_state, REAL, held_out),
 };
 
-/* What makes two configs one model. */
+/* The keys that must be equal if two configs describe the same model. */
 static const struct field config_fields[] = {
     FIELD(model_config, UNSIGNED32, layers),
     FIELD(model_config, UNSIGNED32, width),
@@ -96,7 +96,7 @@ static json_t *field_write(const void *structure, const struct field *field)
     g_assert_not_reached();
 }
 
-/* False: the value is of another kind, or out of range. */
+/* Returns false if the value has another type or is out of range. */
 static bool field_read(struct checkpoint_state *state, const struct field *field,
                        const json_t *value)
 {
@@ -280,8 +280,8 @@ static bool is_ours(const char *name)
     return false;
 }
 
-/* Removes a folder of a checkpoint. What else people keep in it moves to `heir`; NULL: there is
- * nothing else. */
+/* Removes a folder of a checkpoint. Other files in it move to the folder `heir`; if it is NULL,
+ * there must be none. */
 static bool remove_folder(const char *folder, const char *heir, GError **error)
 {
     GDir *directory = g_dir_open(folder, 0, error);
@@ -303,7 +303,7 @@ static bool remove_folder(const char *folder, const char *heir, GError **error)
     return removed && (g_rmdir(folder) == 0 || fail(folder, error));
 }
 
-/* Puts the new folder in the place of the old one, which must not be missing for a moment. */
+/* Replaces the old folder by the new one, so that there is a complete folder at any time. */
 static bool put_in_place(const char *fresh, const char *folder, GError **error)
 {
     if (g_rename(fresh, folder) == 0) /* nothing was there, or an empty folder */
@@ -335,7 +335,8 @@ bool checkpoint_may_save(const char *folder, GError **error)
     return empty;
 }
 
-/* Without slashes at the end, behind which the temporary name would lie inside the folder. */
+/* Returns the name without slashes at its end. With them, the temporary folder would lie inside the
+ * folder. */
 static char *plain_name(const char *folder)
 {
     char *name = g_strdup(folder);

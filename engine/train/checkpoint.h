@@ -18,7 +18,7 @@ struct checkpoint_state {
     uint32_t batch, sequence, micro_batches;
     struct schedule schedule;
     double beta1, beta2, epsilon, weight_decay;
-    double clip;       /* greatest norm of the gradient; 0: no clipping */
+    double clip;       /* greatest norm of the gradient; 0 for no clipping */
     char *data_order;  /* "random", "sequential" */
     char *data_digest; /* data_digest of the tokens */
     double held_out;

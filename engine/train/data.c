@@ -13,7 +13,7 @@ G_DEFINE_QUARK(pstar_data_error, data_error)
 #define BIN_VERSION      1
 #define BIN_HEADER_BYTES (256 * sizeof(int32_t))
 #define BIN_VALUES       65536
-#define DATA_SITE        UINT32_MAX /* of the random streams: no operator's, no tensor's */
+#define DATA_SITE        UINT32_MAX /* site of the random stream, which no operator and no tensor uses */
 
 struct data {
     char *path;
@@ -23,7 +23,7 @@ struct data {
     const uint8_t *text;      /* [tokens], or NULL */
     const uint16_t *numbered; /* [tokens], or NULL */
     uint64_t tokens;          /* of the whole file */
-    uint64_t training;        /* of the training share, which is the first */
+    uint64_t training;        /* of the training share, which comes first in the file */
     struct data_options options;
 };
 
@@ -192,7 +192,7 @@ void data_read(const struct data *data, enum data_share share, uint64_t first, u
     }
 }
 
-/* Where a row of a micro-batch starts. */
+/* Returns the token at which a row of a micro-batch starts. */
 static uint64_t draw_start(const struct data *data, uint64_t step, uint32_t micro_batch,
                            uint32_t micro_batches, uint32_t batch, uint32_t row)
 {

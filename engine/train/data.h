@@ -14,7 +14,7 @@
 enum data_share { DATA_TRAINING, DATA_HELD_OUT, DATA_SHARES };
 
 enum data_order {
-    DATA_RANDOM,    /* each sequence starts anywhere: drawn from (seed, step, micro-batch, row) */
+    DATA_RANDOM, /* each sequence has a random start, drawn from (seed, step, micro-batch, row) */
     DATA_SEQUENTIAL /* one after the other; from the start again when no whole sequence is left */
 };
 

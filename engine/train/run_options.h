@@ -1,4 +1,4 @@
-/* What a training run is asked to do. */
+/* The options of a training run. */
 #ifndef PSTAR_ENGINE_TRAIN_RUN_OPTIONS_H
 #define PSTAR_ENGINE_TRAIN_RUN_OPTIONS_H
 
@@ -17,13 +17,13 @@ struct run_options {
     char *recompute; /* "all", "none", or layers: "0,2,5-7" */
     char *offload;   /* the same */
     const struct device_ops *device;
-    uint64_t device_budget, host_budget; /* bytes; RUN_UNLIMITED where not given */
+    uint64_t device_budget, host_budget; /* bytes; RUN_UNLIMITED if not given */
     struct chunk_sizes chunk_sizes;
     bool sized;                /* chunk sizes are given; otherwise they are chosen for the model */
-    double h2d_rate, d2h_rate; /* bytes a second; 0: as fast as memory */
+    double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint64_t steps, schedule_steps, warm_up_steps, eval_every, save_every;
     uint64_t seed;
-    uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0: not given */
+    uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0 if not given */
     uint32_t look_ahead, threads, sample;
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */

@@ -49,15 +49,15 @@ static bool plan_weighs_choices(const struct plan *plan)
     return plan->certificate && plan->certificate->alternative_count > 0;
 }
 
-/* A layer whose only saved activation the host's embedding sends has none that may leave, and is
- * not among a plan's. */
+/* Compares the offloaded layers. If the embedding runs on the host and layer 0 is recomputed, this
+ * layer has no activation to offload, so a plan never lists it. */
 static bool offload_alike(const struct run_choices *given, const struct run_choices *plan)
 {
     uint32_t first = plan->host_embedding && plan->recompute[0] ? 1 : 0;
     return !memcmp(given->offload + first, plan->offload + first, plan->layer_count - first);
 }
 
-/* Options may be left out; those that are given must be the plan's. */
+/* Checks that the given options equal the plan's. Options may be left out. */
 static bool check_options(const struct run_options *options, const struct run_choices *given,
                           const struct plan *of_plan, GError **error)
 {
@@ -81,7 +81,8 @@ static struct run_choices *choose_run(const struct run_options *options,
 {
     struct run_choices *choices = choices_of_options(options, config, error);
     const struct run_choices *of_plan = plan ? plan->choices : NULL;
-    /* Of another number of layers or tensors it is another model's: plan_check says so. */
+    /* With another number of layers or tensors, the plan belongs to another model, and plan_check
+     * reports it. */
     if (!choices || !of_plan || of_plan->layer_count != choices->layer_count ||
         of_plan->tensor_count != choices->tensor_count)
         return choices;
@@ -99,13 +100,15 @@ enum { DEFAULT_BATCH = 4, DEFAULT_SEQUENCE = 256 };
 
 /* ---- model ---- */
 
-/* What an option does not say the plan does; 0: not said. */
+/* Returns the option's value, else the plan's, else the default. 0 means that a value is not given.
+ */
 static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
 {
     return option ? option : plan ? plan : otherwise;
 }
 
-/* A plan's where it has them. One whose backward runs twice is good without clipping, too. */
+/* Takes the plan's choice of split masters if there is one. A plan with two backward passes is also
+ * valid without clipping. */
 static bool choose_masters(const struct run_options *options, const struct plan *plan,
                            struct model_job *job, GError **error)
 {
@@ -156,7 +159,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
 
 /* ---- the device's memory ---- */
 
-/* The CPU device's memory is the host's. A dry run needs no device, and takes any size for granted.
+/* Skips the CPU device, whose memory is the host's. A dry run needs no device and allows any size.
  */
 static bool measure_device(struct run_plan *run, const struct run_options *options, GError **error)
 {
@@ -174,7 +177,7 @@ static bool measure_device(struct run_plan *run, const struct run_options *optio
     return true;
 }
 
-/* Of --device-memory, what is the arena's. */
+/* Sets *budget to the part of --device-memory that the arena may use. */
 static bool find_arena(const struct run_plan *run, const struct run_options *options,
                        uint64_t *budget, GError **error)
 {
@@ -209,8 +212,8 @@ static bool check_capacity(const struct run_plan *run, GError **error)
 
 /* ---- plan ---- */
 
-/* About a 32nd of the largest list, so that a budget can be filled well and a copy is still long.
- */
+/* Returns about a 32nd of the largest list: small enough to fill a budget well, and large enough
+ * for efficient copies. */
 static uint64_t default_chunk_bytes(const struct trace *trace)
 {
     enum { SMALLEST = 256 << 10, LARGEST = 64 << 20 };
@@ -222,9 +225,9 @@ static uint64_t default_chunk_bytes(const struct trace *trace)
     return chunk;
 }
 
-/* Without any budget everything is resident where the device has room for it, and the host holds
- * what its operators use. Where it has not, room is left for the driver's page tables of what the
- * host pins: 8 bytes a page of 4 KiB at most. */
+/* Without a budget, everything is resident if the device has room for it, and the host holds only
+ * what its own operators use. If the device lacks room, some of it is left free for the driver's
+ * page tables of pinned host memory, which take at most 8 bytes for each page of 4 KiB. */
 static struct dry_run_options
 dry_run_of(const struct run_plan *run, const struct run_options *options,
            const struct pstar_policy_ops *policy, const struct layout *layout,

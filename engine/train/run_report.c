@@ -11,8 +11,8 @@
 
 struct run_log {
     char *path;
-    FILE *file;    /* NULL: nothing is written */
-    json_t *about; /* for the first line; NULL: it is written, or was never given */
+    FILE *file;    /* NULL if nothing is written */
+    json_t *about; /* for the first line; NULL after it, or if not set */
 };
 
 static bool fail(const char *path, GError **error)
@@ -150,7 +150,7 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     print_json(root);
 }
 
-/* As text where a token is a byte, else as numbers. */
+/* Prints the tokens as text if a token is a byte, else as numbers. */
 static void print_sample(const GArray *sample, uint32_t vocabulary)
 {
     putchar('\n');

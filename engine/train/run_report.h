@@ -1,4 +1,4 @@
-/* What pstar-run writes of a run: its log, and what it prints at the end. */
+/* Writes the log of a run, and prints the results of pstar-run. */
 #ifndef PSTAR_ENGINE_TRAIN_RUN_REPORT_H
 #define PSTAR_ENGINE_TRAIN_RUN_REPORT_H
 
@@ -41,10 +41,10 @@ void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t lib
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error);
 void run_log_close(struct run_log *log); /* NULL is allowed */
 
-/* What is printed: the memory that a run would take, and how a run went. Tables for people, or one
- * JSON object. */
+/* The results that are printed, as tables or as one JSON object: the memory that a run would take,
+ * and how a run went. */
 struct run_summary {
-    uint64_t steps; /* taken now, resumed ones not included */
+    uint64_t steps; /* taken by this run, without the steps before a resume */
     double first_loss;
     struct run_log_entry last;
     double eval_loss;       /* of the last evaluation; NaN: none */

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* What a training run holds while it trains. */
+/* The state of a training run while it trains. */
 struct training {
     const struct run_options *options;
     const struct run_plan *run;
@@ -23,10 +23,11 @@ struct training {
 
 /* ---- sampling ---- */
 
-/* Sharpens a little: fewer of the unlikely tokens that a small model overrates. */
+/* Below 1, so that unlikely tokens, which a small model overrates, are drawn less often. */
 #define TEMPERATURE 0.8
 
-/* One token of the distribution softmax(logits / TEMPERATURE), at the place `uniform` in [0, 1). */
+/* Draws a token from the distribution softmax(logits / TEMPERATURE). `uniform` is a random number
+ * in [0, 1). */
 static uint32_t draw(const float *logits, uint32_t vocabulary, double uniform)
 {
     double greatest = -INFINITY, sum = 0, below = 0;
@@ -42,7 +43,8 @@ static uint32_t draw(const float *logits, uint32_t vocabulary, double uniform)
     return vocabulary - 1;
 }
 
-/* The last tokens of `text` fill the first row; the others stay zero: their logits are not read. */
+/* Copies the last tokens of `text` to the first row. The other rows stay zero, because their logits
+ * are not read. */
 static uint32_t fill_window(const GArray *text, uint32_t sequence, uint32_t *tokens)
 {
     uint32_t used = MIN(text->len, sequence);
@@ -50,8 +52,8 @@ static uint32_t fill_window(const GArray *text, uint32_t sequence, uint32_t *tok
     return used;
 }
 
-/* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with. Draws depend
- * on `seed` alone. */
+/* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with. The random
+ * draws depend only on `seed`. */
 static bool sampling_continue(struct engine *engine, const struct model_iteration *iteration,
                               uint64_t seed, uint32_t count, GArray *text, GError **error)
 {
@@ -127,7 +129,8 @@ static struct checkpoint_state state_of(const struct training *training)
     };
 }
 
-/* The steps done by the checkpoint that the run goes on from, if it may. */
+/* Reads the number of steps done by the checkpoint from which the run resumes. Fails if the run may
+ * not resume from it. */
 static bool read_position(struct training *training, GError **error)
 {
     const char *folder = training->options->resume;
@@ -148,8 +151,8 @@ static bool read_position(struct training *training, GError **error)
     return same;
 }
 
-/* A folder's weights, checked before any memory is taken; NULL without an error where there are
- * none to start from. */
+/* Opens the weights of a folder and checks them before any memory is taken. Returns NULL without an
+ * error if the folder has none. */
 static struct safetensors *open_weights(const struct training *training, GError **error)
 {
     const char *model = training->options->model;
@@ -243,9 +246,9 @@ static void read_batches(struct training *training)
     }
 }
 
-/* Takes one step on the data that is its turn, at the schedule's rate. Fails with
+/* Runs one step on the step's data, with the schedule's learning rate. Fails with
  * TRAINING_ERROR_DIVERGED, naming the first operator that left it, if the loss or the gradient is
- * no number any more: nothing that such a run saves is of use. */
+ * not finite. Weights saved after that would be useless. */
 static bool training_step(struct training *training, struct engine_result *result, GError **error)
 {
     const struct checkpoint_state *state = &training->state;
@@ -280,7 +283,7 @@ static bool training_can_evaluate(const struct training *training)
     return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
 }
 
-/* Takes the mean loss over the evaluation data, at most 64 micro-batches of it. */
+/* Computes the mean loss over the evaluation data, of which it uses at most 64 micro-batches. */
 static bool training_evaluate(struct training *training, double *loss, GError **error)
 {
     enum { MOST_BATCHES = 64 };
@@ -304,8 +307,8 @@ static bool training_evaluate(struct training *training, double *loss, GError **
     return true;
 }
 
-/* Returns the first tokens of the data and --sample more (uint32_t) that the model goes on with, or
- * NULL on error. The caller frees them with g_array_unref. */
+/* Returns the first tokens of the data, followed by --sample tokens (uint32_t) that the model
+ * generates, or NULL on error. The caller frees them with g_array_unref. */
 static GArray *training_sample(struct training *training, GError **error)
 {
     enum { PROMPT = 16 };
@@ -331,12 +334,12 @@ static bool training_save(struct training *training, GError **error)
 
 /* ---- the run ---- */
 
-/* What the loop keeps beside the training itself. */
+/* The state of the training loop besides struct training. */
 struct loop {
     struct training *training;
     struct run_log *log;
     const struct trainer_watch *watch;
-    double step_flops, peak_flops; /* 0: nobody watches */
+    double step_flops, peak_flops; /* 0 if the run is not watched */
     struct run_summary summary;
 };
 

@@ -1,4 +1,4 @@
-/* A training run from its options to its end: what pstar-run does. */
+/* Runs pstar-run: a training run from its options to its end. */
 #ifndef PSTAR_ENGINE_TRAIN_TRAINER_H
 #define PSTAR_ENGINE_TRAIN_TRAINER_H
 
@@ -9,12 +9,12 @@ struct trainer_step {
     uint64_t step, steps; /* its number, from 1, and how many there are */
     double seconds, loss, tokens_per_second;
     double flops;      /* of any step */
-    double peak_flops; /* a second, which the device reaches; 0: unknown */
+    double peak_flops; /* a second, which the device reaches; 0 if unknown */
 };
 
 /* Who watches a run. */
 struct trainer_watch {
-    bool shown; /* somebody sees the steps: the device's peak is measured for them */
+    bool shown; /* whether the steps are shown; the device's peak is then measured */
     /* Called once before the run makes threads. */
     void (*begin)(void *data);
     /* Called after each step. Returns false to make it the last one. */
@@ -24,9 +24,9 @@ struct trainer_watch {
     void *data;
 };
 
-/* Prepares the run and refuses what cannot be; then takes memory and trains, or, with --dry-run,
- * only prints what would be taken. Prints results to standard output. An error is marked
- * (traces/failure.h) if it came while training, or if a memory is too small. */
+/* Prepares the run and refuses impossible options. Then takes memory and trains, or, with
+ * --dry-run, only prints how much memory it would take. Prints results to standard output. An error
+ * is marked (traces/failure.h) if it came while training, or if a memory is too small. */
 bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,
                  GError **error);
 

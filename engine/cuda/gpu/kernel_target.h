@@ -1,6 +1,6 @@
-/* What kernels need of the machine that they are compiled for: here a GPU, by nvcc. The tests
- * compile the same sources for the host, with a kernel_target.h that emulates the threads of a
- * block; the include path decides. Kernels are called by launch() only, take one struct of
+/* Defines what kernels need from the machine that they are compiled for: here a GPU, by nvcc. The
+ * tests compile the same sources for the host, with a kernel_target.h that emulates the threads of
+ * a block; the include path decides. Kernels are called by launch() only, take one struct of
  * arguments, and find their block's shared memory with shared_memory(). */
 #ifndef PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
 #define PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
