@@ -17,7 +17,7 @@ const struct pstar_policy_ops *pstar_policy_find(const char *name, struct pstar_
 const struct pstar_policy_ops *pstar_policy_at(uint32_t index)
 {
     uint32_t count = 0;
-    while (policy_all[count] && count < index)
+    while (count < index && policy_all[count])
         count++;
     return policy_all[count];
 }
@@ -156,7 +156,7 @@ bool pstar_figure_at(uint32_t index, struct pstar_figure *figure)
     static const char *const units[] = {
         [FIGURE_BYTES] = "bytes", [FIGURE_COUNT] = "count", [FIGURE_SECONDS] = "seconds"};
     uint32_t count = 0;
-    while (plan_figure_table[count].name && count < index)
+    while (count < index && plan_figure_table[count].name)
         count++;
     const struct plan_figure *found = &plan_figure_table[count];
     if (!found->name)
