@@ -196,7 +196,7 @@ static bool read_events(struct json_reading *reading, json_events_take *take, vo
         return expect(reading, ']');
     while (more) {
         json_t *event = read_value(reading);
-        bool ok = event && json_is_object(event);
+        bool ok = json_is_object(event);
         if (event && !ok)
             refuse(reading, "the event that ends here is not an object");
         ok = ok && take(data, event, reading->error) && another(reading, ']', &more);
