@@ -1,4 +1,4 @@
-/* What the files behind include/pstar.h share. */
+/* Declarations that the files behind include/pstar.h share. */
 #ifndef PSTAR_API_API_H
 #define PSTAR_API_API_H
 

@@ -1,4 +1,4 @@
-/* What needs the simulator and the planner, which link GSL and GLPK. */
+/* The functions that need the simulator and the planner, which link GSL and GLPK. */
 #include "api/api.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
@@ -47,8 +47,8 @@ static bool certify(struct variants_result *result, const struct pstar_trace *tr
     return true;
 }
 
-/* Returns the platform as a link sees it, which shares cores with copies, or NULL if there is none.
- * The caller frees it. */
+/* Returns a copy of the platform, changed for use with a link (platform_keep_apart) if one is
+ * given. Returns NULL without an error if `platform` is NULL. The caller frees it. */
 static struct platform *platform_with_link(const struct pstar_platform *platform, const char *link,
                                            GError **error)
 {

@@ -19,7 +19,8 @@ enum state {
     OVER       /* nothing more is recorded */
 };
 
-/* What marks iterations. A later source knows more, and replaces an earlier one. */
+/* The source that marks iterations. A later one of this list is more precise and replaces an
+ * earlier one. */
 enum source {
     NOTHING_MARKS,
     REPEATED_LAUNCHES,

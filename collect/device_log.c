@@ -46,7 +46,7 @@ static void pin(struct live_memory *live, uint64_t time_ns, int64_t bytes)
     g_array_append_val(live->pinned, change);
 }
 
-/* Adds the next allocation or free. A free without bytes gets those of the allocation at its
+/* Adds the next allocation or free. A free without bytes gets the bytes of the allocation at its
  * address. */
 static void live_memory_add(struct live_memory *live, struct memory_record *record)
 {
@@ -265,7 +265,7 @@ static uint64_t moved(const struct shift *shift, uint64_t cupti_ns)
     return shift->begin->monotonic_ns + (uint64_t)(since + (int64_t)((double)since * drift));
 }
 
-/* `times` is that of struct activity_table. */
+/* `times` is as in struct activity_table. */
 static void move_times(const struct shift *shift, GArray *rows, int times)
 {
     guint bytes = g_array_get_element_size(rows);

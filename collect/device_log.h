@@ -61,7 +61,7 @@ void device_log_pinned(struct device_log *log, const uint64_t *times_ns, uint32_
                        uint64_t *bytes);
 
 /* Rows made of activity records, one row per record. Times are CUPTI's. A synchronisation has no
- * device yet: it is that of its context. */
+ * device yet, because only its context says which. */
 struct device_rows {
     struct recording *recording; /* for strings */
     const char *(*call_name)(enum call_class api, uint32_t callback);

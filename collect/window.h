@@ -1,5 +1,5 @@
-/* Which iterations are recorded, and into which file. pstar-collect passes this to the injected
- * library in the environment. */
+/* Says which iterations are recorded, and into which file. pstar-collect passes this to the
+ * injected library in the environment. */
 #ifndef PSTAR_COLLECT_WINDOW_H
 #define PSTAR_COLLECT_WINDOW_H
 

@@ -148,7 +148,7 @@ static bool counts_make_sense(const struct model_config *config, const char *ori
            count_makes_sense("vocab_size", config->vocabulary, most, origin, error);
 }
 
-/* In floating point, since the exact count may not fit 64 bits. */
+/* Counts in floating point, because the exact count may not fit into 64 bits. */
 static double about_parameters(const struct model_config *config)
 {
     double h = config->width, f = config->inner;
@@ -234,8 +234,8 @@ static bool read_bool(const struct reader *reader, const char *key, bool missing
     return true;
 }
 
-/* A model without its sizes is no model: these are required, though transformers would take those
- * of gpt2. */
+/* These sizes are required, although transformers would replace missing ones by the sizes of gpt2.
+ */
 static bool read_sizes(const struct reader *reader, struct model_config *config, GError **error)
 {
     if (!read_count(reader, "n_layer", &config->layers, error) ||
@@ -312,8 +312,7 @@ out:
     return config;
 }
 
-/* With all keys written out, and no token ids of its own where GPT-2's lie outside the vocabulary.
- */
+/* Writes all keys. Token ids are omitted if GPT-2's ids lie outside the vocabulary. */
 static json_t *config_to_json(const struct model_config *config)
 {
     const json_int_t end_of_text = 50256;
@@ -336,7 +335,7 @@ static json_t *config_to_json(const struct model_config *config)
 bool model_config_write(const struct model_config *config, const char *path, GError **error)
 {
     json_t *root = config_to_json(config);
-    /* 17 digits: every double reads back as itself. */
+    /* With 17 digits every double is read back exactly. */
     bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17), error);
     json_decref(root);
     return done;

@@ -32,8 +32,8 @@ static bool has_buffer(const struct trace *trace, const char *name)
     return false;
 }
 
-/* Attention counts 4 operations a pair and column, and 5 a pair and head (operator_cost.c). 0 where
- * no number of heads does that. */
+/* Attention counts 4 operations a pair and column, and 5 a pair and head (operator_cost.c). Returns
+ * 0 if no number of heads gives this count. */
 static uint32_t count_heads(const struct trace *trace, uint64_t width, bool unfused)
 {
     const struct trace_operator *attend = operator_of(trace, "forward h.0.attn");
@@ -92,7 +92,7 @@ static bool is_same_iteration(const struct trace *a, const struct trace *b)
     return true;
 }
 
-/* NULL where the trace is not that of such a model. */
+/* Returns NULL if the trace does not belong to such a model. */
 static struct recognised *try(const struct trace *trace, const struct run_choices *choices,
                               bool unfused, bool drops_scores)
 {
@@ -191,8 +191,8 @@ static bool is_operator_synthesised(const struct recognised *recognised, const s
     return op->duration_ns == model_operator_ns(recognised->iteration, m, platform);
 }
 
-/* Takes the duration of the trace's operator that does the same work. Returns false if that is
- * this very operator, in the same place, over as many bytes. */
+/* Takes the duration of the trace's operator that does the same work. Returns false if it is the
+ * same operator, on the same side, with the same bytes. */
 static bool take_duration(GHashTable *index, const struct recognised *recognised,
                           const struct trace *trace, const struct model_iteration *iteration,
                           uint32_t m, const struct platform *platform)
@@ -237,7 +237,7 @@ static bool is_possible(const struct recognised *recognised, const struct run_ch
                (uint64_t)traced->batch * traced->micro_batches;
 }
 
-/* Describes the job with the durations of the trace, which has as many micro-batches. */
+/* Describes the job with the durations of the trace, which has the same number of micro-batches. */
 static struct trace *describe_anew(const struct recognised *recognised, const struct trace *trace,
                                    const struct model_job *job, const struct platform *platform)
 {
@@ -293,7 +293,7 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
 
 /* ---- where updates run ---- */
 
-/* Seconds an element of the trace's own updates, by place; 0: there are none that are timed. */
+/* Seconds per element of the trace's own updates, by side; 0 if no update there has a duration. */
 struct own_rates {
     double seconds[TRACE_ON_HOST + 1];
 };
@@ -345,7 +345,7 @@ static uint64_t duration_at(const struct trace *trace, const struct trace_operat
     return seconds > 0 ? (uint64_t)fmax(1, round(seconds * 1e9)) : 0;
 }
 
-/* What an update receives where it is on the host: gradients that no list holds. */
+/* Returns the bytes of gradients outside of the lists, which an update on the host receives. */
 static uint64_t gradient_bytes(const struct trace *trace, const struct trace_operator *op)
 {
     const uint8_t *element = trace->list_element_bytes;
@@ -380,8 +380,8 @@ static uint32_t first_update(const struct trace *trace)
     return m;
 }
 
-/* Whether the updates at the end are all there are, each of tensors of its own, with no buffers:
- * then their order is of no consequence for any result. */
+/* Returns whether the updates at the end are all updates, have tensors of their own, and use no
+ * buffers. Their order then changes no result. */
 static bool are_independent(const struct trace *trace, uint32_t first)
 {
     g_autofree uint32_t *updated_at = g_new0(uint32_t, trace->tensor_count);
@@ -399,7 +399,7 @@ static bool are_independent(const struct trace *trace, uint32_t first)
     return first > 0;
 }
 
-/* The host's first, each side's in the order of the tensors. */
+/* Orders the host's updates first, then the device's, each side by tensor. */
 static int by_place(const void *left, const void *right, void *data)
 {
     const struct trace_operator *a = left, *b = right;

@@ -1,4 +1,5 @@
-/* From the trace of a run, its model, and the traces of the same run with other choices. */
+/* Finds the model of a run from its trace, and makes the traces of the same run with other choices.
+ */
 #ifndef PSTAR_MODELS_DERIVE_H
 #define PSTAR_MODELS_DERIVE_H
 
@@ -35,9 +36,9 @@ void model_choose_backward(struct run_choices *choices, const struct run_choices
  * With the traced micro-batches, operators of both runs keep their durations. An operator that
  * recomputes what the trace kept takes as long as its forward did, and one of a second backward as
  * long as in the first. An embedding on the other side takes what a synthesis for the platform says
- * (as long as it did, if `platform` is NULL). Where masters lie otherwise, some operators move
- * other bytes: synthesised durations are synthesised again, measured ones stay. If any duration is
- * not the trace's own, the result is marked as estimated.
+ * (as long as it did, if `platform` is NULL). If masters are laid out differently, some operators
+ * move other bytes. Their durations are then synthesised again if they were synthesised, and stay
+ * if they were measured. If any duration is not the trace's own, the result is marked as estimated.
  *
  * Other micro-batches must divide the same step, and no measurement tells how long their operators
  * take. So they need a trace with the durations of a synthesis for `platform`, and all durations

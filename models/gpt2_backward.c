@@ -26,7 +26,8 @@ static void add_updates(struct iteration_builder *builder, bool on_host)
             gpt2_update_tensor(builder, tensor);
 }
 
-/* The host's first: it has begun then when the device begins with its own. */
+/* The host's updates come first, so that the host is already at work when the device begins with
+ * its own updates. */
 void gpt2_update(struct iteration_builder *builder)
 {
     add_updates(builder, true);
@@ -38,7 +39,7 @@ void gpt2_update(struct iteration_builder *builder)
 /* Backward runs once, or twice: first for the norm, then for the updates. */
 enum turn { ONLY_TURN, FIRST_TURN, SECOND_TURN };
 
-/* Backward through one layer, on its way into the builder. */
+/* The state while one layer's backward pass is described. */
 struct backward_pass {
     struct iteration_builder *builder;
     enum turn turn;
@@ -143,7 +144,8 @@ static void norm(const struct backward_pass *pass, const char *module, tensor_id
     append(pass, module, &op);
 }
 
-/* From the residual stream into the branch that was added to it; returns the gradient of x. */
+/* Goes from the residual stream back into the branch that was added to it. Returns the gradient of
+ * x. */
 static uint32_t residual(const struct backward_pass *pass, const char *module, tensor_id tensor,
                          uint32_t x, uint32_t inputs, uint32_t site, const char *dx)
 {
@@ -162,7 +164,7 @@ static uint32_t residual(const struct backward_pass *pass, const char *module, t
     return op.out[0];
 }
 
-/* `pre`: what GELU was applied to, NO_INDEX for a plain linear layer. */
+/* `pre` is the input of GELU, or NO_INDEX for a plain linear layer. */
 static uint32_t linear(const struct backward_pass *pass, enum model_kind kind, const char *module,
                        tensor_id tensor, uint32_t dy, uint32_t x, uint32_t pre, uint32_t outputs,
                        const char *dx)
@@ -211,8 +213,8 @@ static void attention(const struct backward_pass *pass, const struct gpt2_layer 
     norm(pass, "ln_1", GPT2_LN_1, dnorm, layer->input, layer->norm1_stats);
 }
 
-/* It and the embedding have one turn. With two for the layers their updates come after the first.
- */
+/* The classifier and the embedding have one backward pass. If the layers have two, these updates
+ * follow the first. */
 static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activations *a)
 {
     struct model_operator op = backward_operator(b, ONLY_TURN, MODEL_CLASSIFIER_BACKWARD, -1,
@@ -266,7 +268,7 @@ static void update_classifier_and_embedding(struct iteration_builder *b)
         gpt2_update_tensor(b, gpt2_classifier(b->config));
 }
 
-/* From the gradient of the final norm's output to that of the layers' input, which it returns. */
+/* Appends backward of the final norm and the layers. Returns the gradient of the layers' input. */
 static uint32_t layers(struct iteration_builder *b, const struct gpt2_activations *a,
                        enum turn turn, uint32_t dnorm)
 {

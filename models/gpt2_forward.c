@@ -48,14 +48,14 @@ void gpt2_tensors(struct iteration_builder *builder)
 
 /* ---- forward ---- */
 
-/* One layer's forward pass on its way into the builder. */
+/* The state while one layer's forward pass is described. */
 struct forward_pass {
     struct iteration_builder *builder;
     const char *verb; /* "forward", "recompute" or "recompute again" */
     enum trace_phase phase;
     uint32_t micro_batch;
     uint32_t layer;
-    bool held; /* chunks hold what is as large as the layer's input */
+    bool held; /* chunks hold the buffers that are as large as the layer's input */
 };
 
 uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t layer, uint32_t which)
@@ -93,7 +93,7 @@ uint32_t gpt2_scores_workspace(struct iteration_builder *builder)
                : NO_INDEX;
 }
 
-/* What attention's backward needs to have its probabilities again. */
+/* Appends the buffer from which attention's backward computes its probabilities again. */
 static uint32_t saved_scores(const struct forward_pass *pass)
 {
     const struct iteration_builder *b = pass->builder;
@@ -189,7 +189,8 @@ static void attention(const struct forward_pass *pass, const struct gpt2_layer *
     append(pass, "attn", &attend);
 }
 
-/* All that the layer's backward reads: everything but the last product. */
+/* Appends everything that the layer's backward reads, which is all operators except the last
+ * product. */
 static void layer_to_inner(const struct forward_pass *pass, struct gpt2_layer *layer)
 {
     const struct model_config *config = pass->builder->config;

@@ -198,8 +198,9 @@ static bool on_host(const struct model_job *job, const struct model_operator *op
     }
 }
 
-/* Stretches a buffer's life to the operator that is about to be appended. What that operator makes
- * costs `flops` to make again; what forward made and backward reads has been saved. */
+/* Stretches a buffer's life to the operator that is about to be appended. A buffer that this
+ * operator makes costs `flops` to compute again. A buffer that forward makes and backward reads is
+ * saved. */
 static void use_buffer(struct iteration_builder *builder, uint32_t index, enum trace_phase phase,
                        uint64_t flops)
 {
@@ -240,7 +241,7 @@ static void access_held(struct iteration_builder *builder, uint32_t buffer, enum
         g_array_append_val(builder->accesses, access);
 }
 
-/* What is saved is written once, whole, by one operator. */
+/* A saved buffer is written once, completely, by one operator. */
 static void access_buffers(struct iteration_builder *builder, const struct model_operator *op)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(op->in); i++)

@@ -116,7 +116,8 @@ static uint64_t buffer_bytes(const struct iteration_builder *b, uint32_t buffer)
     return buffer == NO_INDEX ? 0 : g_array_index(b->buffers, struct trace_buffer, buffer).bytes;
 }
 
-/* Tied weights: of a gradient that is there already, the rows of the tokens met are added to. */
+/* With tied weights, the gradient exists already, and only the rows of the batch's tokens are added
+ * to. */
 static uint64_t gradient_bytes(const struct iteration_builder *b, const struct model_operator *op,
                                int i)
 {
@@ -125,7 +126,8 @@ static uint64_t gradient_bytes(const struct iteration_builder *b, const struct m
     return adds ? 2 * MIN(all, b->rows * b->config->width * b->element) : all;
 }
 
-/* Buffers that the operator both reads and writes: what it changes in place, and its scratch. */
+/* Returns the bytes of buffers that the operator both reads and writes, because it changes them in
+ * place or uses them as scratch. */
 static uint64_t second_passes(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t bytes = buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
@@ -136,9 +138,9 @@ static uint64_t second_passes(const struct iteration_builder *b, const struct mo
     return bytes;
 }
 
-/* Steps that run as kernels of their own where nothing is fused, each of which reads and writes as
- * many elements as the operator's result has: bias, GELU, dropout, residual; attention's heads are
- * brought together before its products and set apart after them, for queries, keys, values, result.
+/* Returns the number of steps that run as separate kernels if nothing is fused. Each reads and
+ * writes one element for every element of the operator's result. The steps are bias, GELU, dropout
+ * and residual; in attention, the transposition of the heads of queries, keys, values and result.
  */
 static uint64_t unfused_steps(const struct model_operator *op)
 {

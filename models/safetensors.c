@@ -179,7 +179,7 @@ static int compare_offsets(const void *left, const void *right)
     return a->bytes < b->bytes ? -1 : a->bytes > b->bytes;
 }
 
-/* Without holes or overlaps there is nowhere for bytes to hide, nor for two tensors to share. */
+/* Refuses holes, which could hide bytes, and overlaps, which would let two tensors share bytes. */
 static bool check_cover(struct safetensors *file, GError **error)
 {
     g_array_sort(file->tensors, compare_offsets);

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-/* AdamW moves this many bytes an element: gradient, parameter and both moments read, all but the
- * gradient written, in fp32. */
+/* The bytes that AdamW moves per element, in fp32: it reads gradient, parameter and both moments,
+ * and writes all of them except the gradient. */
 #define UPDATE_BYTES 28.0
 
 static double host_seconds(const struct platform *platform, const struct trace *trace,
@@ -16,7 +16,8 @@ static double host_seconds(const struct platform *platform, const struct trace *
     return platform_seconds(&platform->host_update, elements);
 }
 
-/* Products stream their operands while they compute; what is not fused to them comes on top. */
+/* Products read their operands while they compute. Steps that are not fused take additional time.
+ */
 static double device_seconds(const struct platform *platform, const struct model_job *job,
                              const struct model_operator *op, const struct trace_operator *traced)
 {

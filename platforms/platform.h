@@ -53,7 +53,7 @@ enum platform_neighbour { PLATFORM_BESIDE_H2D, PLATFORM_BESIDE_D2H, PLATFORM_BES
 /* A device that is threads of this machine, as the CPU device with --link: one thread computes, one
  * a direction copies, one runs the host's operators; they sleep while they wait. */
 struct platform_threads {
-    char *source;           /* NULL: the platform has no such threads, and nothing below holds */
+    char *source; /* NULL if the platform has no such threads; the fields below are then unused */
     uint32_t host_cores;    /* shared by the copies and the host's operators */
     double put_seconds;     /* of the computing thread, to queue a copy */
     double wake_seconds;    /* from what a thread waits for to its next instruction */
@@ -70,7 +70,7 @@ struct platform {
     struct platform_curve compute[2];  /* matrix products, by operations: fp32, bf16 */
     struct platform_curve memory;      /* device memory traffic of other operators, by bytes */
     struct platform_curve host_update; /* AdamW on the host, by elements */
-    struct platform_curve extra[PLATFORM_EXTRAS]; /* count 0: not in the file */
+    struct platform_curve extra[PLATFORM_EXTRAS]; /* count is 0 if it is not in the file */
     struct platform_threads threads;
     struct platform_product *products; /* may be absent: NULL, 0 */
     uint32_t product_count;

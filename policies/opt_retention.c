@@ -21,7 +21,7 @@ struct retention_plan {
     int64_t *room; /* [moment_count] bytes that are free beside the chunks in use */
 };
 
-/* Whether staying saves a copy. */
+/* Returns whether retention saves a copy. */
 static bool saves(const struct policy_interval *interval)
 {
     return interval->next != NO_INDEX && interval->ahead & PSTAR_AHEAD_READ;

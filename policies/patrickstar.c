@@ -8,7 +8,7 @@
 struct patrickstar {
     const struct pstar_policy_view *view;
     struct policy_next_use *set;            /* resident chunks */
-    struct policy_next_use *blind;          /* likewise in the warm-up, all next uses the same */
+    struct policy_next_use *blind;          /* for the warm-up: all next uses are equal */
     struct pstar_policy_view view_of_blind; /* its next_use is all 0 */
     uint32_t *no_next_use;                  /* [chunk_count] all 0 */
 };

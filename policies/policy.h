@@ -1,4 +1,4 @@
-/* Who leaves next: the eviction policies of pstar.
+/* The eviction policies of pstar, which choose the next chunk to leave.
  *
  * Their interface is a part of pstar.h, because plug-ins implement it too. The driver of a policy
  * (chunks/decide.h) reports every admission, use and departure, in order, and asks for a victim

@@ -24,7 +24,7 @@ GPtrArray *breakdowns_find(const struct report_inputs *inputs);
 struct prediction {
     const struct logged_run *run;
     const char *predictor;                     /* the file of the plan or of the sweep */
-    const struct configuration *configuration; /* that of the prediction */
+    const struct configuration *configuration; /* of the prediction */
     struct plan_figures predicted, measured;
     struct plan_figures low, high; /* see run_log_range */
     bool timed;                    /* the prediction has a step time */

@@ -1,4 +1,4 @@
-/* What two results must share before they may be compared. */
+/* The properties that two results must share before they may be compared. */
 #ifndef PSTAR_REPORT_CONFIGURATION_H
 #define PSTAR_REPORT_CONFIGURATION_H
 

@@ -1,4 +1,4 @@
-/* What a report shows, before it is written as a page, as text or as JSON. */
+/* The contents of a report, before it is written as a page, as text or as JSON. */
 #ifndef PSTAR_REPORT_CONTENTS_H
 #define PSTAR_REPORT_CONTENTS_H
 
@@ -13,7 +13,7 @@ struct highlight {
     char *detail;   /* one sentence */
 };
 
-/* What to change, and what the change would bring. */
+/* A suggested change, and its expected benefit. */
 struct advice {
     char *claim;     /* one sentence that names what is slow */
     char *detail;    /* sentences that explain it and say what helps */
@@ -84,8 +84,9 @@ char *command_plan(const struct report_inputs *inputs);
  * one. Free with g_free. */
 char *command_memory(const struct report_inputs *inputs);
 
-/* What ran: one row per property, one column per trace. Tables are freed with table_free; these
- * functions return NULL where the files hold nothing to show. */
+/* Make the tables of a report. The first describes the runs, with one row per property and one
+ * column per trace. Each function returns NULL if the files have nothing to show. Free tables with
+ * table_free. */
 struct text_table *table_configuration(const struct report_inputs *inputs);
 
 /* Operators and times of one trace, by phase. */

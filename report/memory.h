@@ -5,7 +5,7 @@
 #include "chunks/plan.h"
 #include "report/tracks.h"
 
-/* What memory holds while one operator runs. */
+/* The contents of memory while one operator runs. */
 struct memory_moment {
     double start,
         end; /* seconds from the start of the iteration, or moments where times are unknown */

@@ -64,9 +64,9 @@ void axis_append_variable(GString *script, const char *name, double value);
  * last size is always labelled. */
 void axis_append_size_tics(GString *script, const GArray *sizes, guint most);
 
-/* The colours follow Okabe and Ito: people with any colour vision can tell them apart. The same
- * thing has the same colour in every plot. All are "#rrggbb". The first four are lines and text,
- * secondary text, grid and paper; in the page they follow light and dark mode. */
+/* The colours follow Okabe and Ito: people with any colour vision can tell them apart. Each kind of
+ * data has one colour in all plots. All are "#rrggbb". The first four are lines and text, secondary
+ * text, grid and paper; in the page they follow light and dark mode. */
 #define PALETTE_INK   "#1b1f24"
 #define PALETTE_MUTED "#67707b"
 #define PALETTE_GRID  "#d9dde2"

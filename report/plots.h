@@ -8,7 +8,7 @@
 #include "report/memory.h"
 #include "report/plot.h"
 
-/* What a plot of a sweep shows for each configuration. */
+/* The figure that a plot of a sweep shows for each configuration. */
 struct sweep_measure {
     const char *stem, *title; /* of the plot */
     const char *name;         /* "traffic per iteration" */

@@ -1,5 +1,5 @@
-/* What ran when in one step: a track of spans for each resource, and curves of what counters
- * recorded. */
+/* The work of one step over time: a track of spans for each resource, and curves of recorded
+ * counters. */
 #ifndef PSTAR_REPORT_TRACKS_H
 #define PSTAR_REPORT_TRACKS_H
 

@@ -1,12 +1,12 @@
-/* What strategies are made of: what they see, schedules by rules or by a policy, and where the
- * optimizer runs. For strategies/ alone. */
+/* The parts of strategies: their inputs, schedules by rules or by a policy, and the placement of
+ * the optimizer. For strategies/ alone. */
 #ifndef PSTAR_STRATEGIES_PRESET_H
 #define PSTAR_STRATEGIES_PRESET_H
 
 #include "policies/policy.h"
 #include "strategies/strategy.h"
 
-/* What a strategy sees. */
+/* The inputs of a strategy. */
 struct strategy_context {
     const struct trace
         *trace; /* with its updates where the strategy placed them; before that, as it came */

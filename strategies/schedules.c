@@ -74,7 +74,7 @@ static uint32_t next_on_device(const struct maker *maker, uint32_t index)
     return index;
 }
 
-/* Whether only operators of the two uses' layers run in between. */
+/* Returns whether only operators of the two uses' layers run in between. */
 static bool is_one_visit(const struct maker *maker, int64_t from, int64_t to)
 {
     const struct trace_operator *operators = maker->context->trace->operators;
@@ -89,7 +89,7 @@ static bool is_one_visit(const struct maker *maker, int64_t from, int64_t to)
     return true;
 }
 
-/* Whether the chunk stays between two consecutive uses on the device. */
+/* Returns whether the chunk stays on the device between two consecutive uses. */
 static bool is_kept(const struct maker *maker, uint32_t from, uint32_t to)
 {
     const struct script_rule *rule = &maker->rules[maker->chunk];

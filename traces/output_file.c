@@ -16,7 +16,7 @@ static bool fail(const char *path, int code, GError **error)
 bool output_file_has_place(const char *path, GError **error)
 {
     g_autofree char *parent = g_path_get_dirname(path);
-    g_autofree char *folder = g_build_filename(parent, ".", NULL); /* a file is none */
+    g_autofree char *folder = g_build_filename(parent, ".", NULL); /* fails below if it is a file */
     bool is_there = g_file_test(path, G_FILE_TEST_EXISTS);
 
     if (*path == '\0' || g_file_test(path, G_FILE_TEST_IS_DIR))
@@ -26,7 +26,7 @@ bool output_file_has_place(const char *path, GError **error)
     return g_access(folder, W_OK | X_OK) == 0 || fail(path, errno, error);
 }
 
-/* Where the bytes go first; NULL: into `path` itself. */
+/* Returns the temporary file that receives the bytes, or NULL if they go to `path` directly. */
 static char *temporary_of(const char *path)
 {
     struct stat status;

@@ -12,8 +12,8 @@ struct output_file {
     FILE *stream;
 };
 
-/* What can be told of an output before hours are spent on what it is to hold: whether it may become
- * a file, or what is there be written to. False with a G_FILE_ERROR. */
+/* Checks early, before hours of computing its contents, whether an output can be created or
+ * replaced. Returns false with a G_FILE_ERROR if not. */
 bool output_file_has_place(const char *path, GError **error);
 
 /* Opens what is to become `path`. It is written beside its place and moved there when complete, so

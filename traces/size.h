@@ -19,15 +19,15 @@ GQuark size_error_quark(void);
  * error *bytes is left alone and the message quotes the text. */
 bool size_parse(const char *text, uint64_t *bytes, GError **error);
 
-/* The same followed by "/s", greater than zero. */
+/* Parses a size followed by "/s", which must be greater than zero. */
 bool rate_parse(const char *text, double *bytes_per_second, GError **error);
 
 /* Rates of the copies to and from the device: "h2d=12GB/s,d2h=10GB/s", or one of the two. A rate
  * that is not given is left alone. Errors are SIZE_ERROR, and begin with --link. */
 bool link_parse(const char *text, double *h2d, double *d2h, GError **error);
 
-/* "512 B", "64 MiB", "1.46 GiB": the largest binary unit of which there is at least one, with two
- * digits after the point unless they are exact zeros. Free with g_free. */
+/* Returns a text like "512 B", "64 MiB" or "1.46 GiB", in the largest binary unit that gives at
+ * least 1. It has two digits after the point unless both are exactly zero. Free with g_free. */
 char *size_format(uint64_t bytes);
 
 #endif

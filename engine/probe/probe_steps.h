@@ -54,7 +54,7 @@ struct probe_product {
     struct model_job job;
     struct model_operator op;
     struct operation operation;
-    double seconds; /* of one product, as last measured; 0: not yet */
+    double seconds; /* of one product, as last measured; 0 if not yet measured */
 };
 
 /* Prepares a product [rows, inputs] x [inputs, outputs] of the values that lie in the arena from

@@ -72,7 +72,7 @@ struct gpu_record {
 struct kernel_record {
     uint64_t start_ns, end_ns;
     uint32_t device, context, stream, process;
-    uint32_t correlation; /* that of the call that launched it */
+    uint32_t correlation; /* correlation of the call that launched it */
     uint32_t name;        /* string: "void scale<float>(float*, int)" */
     uint32_t short_name;  /* string: "scale" */
 };
@@ -154,7 +154,7 @@ struct pool_record {
 /* The innermost NVTX range around a call. */
 struct correlation_record {
     uint64_t range;       /* range_id of a struct record */
-    uint32_t correlation; /* that of the call */
+    uint32_t correlation; /* correlation of the call */
     uint32_t kind;        /* CUPTI's CUpti_ExternalCorrelationKind */
 };
 

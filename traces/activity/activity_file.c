@@ -396,8 +396,7 @@ static bool add_rows(struct activity_store *store, int t, const struct activity 
     return ok;
 }
 
-/* Lists the devices for TARGET_INFO_CUDA_DEVICE. CUDA's device numbers are already those of the
- * rows. */
+/* Lists the devices for TARGET_INFO_CUDA_DEVICE. The rows already have CUDA's device numbers. */
 static bool add_devices(const struct activity_store *store, GError **error)
 {
     return database_execute(

@@ -220,8 +220,7 @@ struct micro_batch {
     uint32_t forward, backward;
 };
 
-/* Returns the first kernel from `from` on with such a name; the number of kernels if there is none.
- */
+/* Returns the first kernel from `from` on with such a name, or the number of kernels. */
 static uint32_t first_named(const GArray *launches, const struct records *records, uint32_t from,
                             bool (*is_named)(const char *name))
 {

@@ -1,5 +1,5 @@
-/* Guesses the phases and the memory of an iteration that nobody annotated, from kernel names and
- * from when memory is allocated and freed. */
+/* Guesses the phases and the memory of an iteration without annotations, from kernel names and from
+ * the times of allocations and frees. */
 #ifndef PSTAR_TRACES_ACTIVITY_GUESS_H
 #define PSTAR_TRACES_ACTIVITY_GUESS_H
 

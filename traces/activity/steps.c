@@ -88,7 +88,7 @@ static bool endings_repeat(const uint32_t *sequence, uint32_t length, uint32_t l
     return same >= endings_alike * endings;
 }
 
-/* Shares of a sequence that differ by less may be equal but for chance. */
+/* Returns the difference below which two shares of a sequence may be equal apart from chance. */
 static double tolerance(uint32_t length)
 {
     return 0.01 + 1.5 / sqrt(length);
@@ -236,7 +236,7 @@ static uint32_t symbol_of(GHashTable *symbols, uint32_t name)
     return symbol - 1;
 }
 
-/* Moves the period to the begin of a step. Repetitions begin wherever the recording began; a step
+/* Moves the period to the begin of a step. Repetitions begin where the recording began. A step
  * begins after the last kernel of an optimizer, which the longest run without such kernels shows.
  */
 static void begin_after_update(struct period *period, const GArray *names, const GArray *ending)

@@ -115,7 +115,7 @@ struct kineto_work {
     bool works;           /* it asked the device for work */
 };
 
-/* A gradient added to that of its parameter. */
+/* A gradient that was added to the gradient of its parameter. */
 struct kineto_gradient {
     uint64_t sequence; /* of the node that computed it */
     uint64_t elements;

@@ -1,5 +1,5 @@
-/* Makes the operators of the iteration: those of forward and backward that used the device, and one
- * update per parameter. */
+/* Makes the operators of the iteration: the operators of forward and backward that used the device,
+ * and one update per parameter. */
 #include "traces/import/kineto.h"
 
 #include <stdio.h>

@@ -136,7 +136,7 @@ static void take_range(struct walk *walk, const struct kineto_range *range)
         add_gradient(walk, range);
 }
 
-/* The forward thread is that of the first operator that is not a backward node. */
+/* The forward thread is the thread of the first operator that is not a backward node. */
 static uint32_t find_main_thread(const struct walk *walk)
 {
     for (guint i = 0; i < walk->kineto->ranges->len; i++) {

@@ -95,8 +95,8 @@ static bool kineto_storages_add_reads(struct kineto_storages *storages, uint32_t
     return true;
 }
 
-/* Finding parameters by the gradients added to theirs. A gradient comes from a backward node, whose
- * sequence number is that of the forward operator that made it. */
+/* Finds parameters by the gradients that are added to them. A gradient comes from a backward node,
+ * which has the sequence number of the forward operator that made it. */
 
 enum { UNKNOWN = UINT32_MAX };
 
