@@ -36,7 +36,7 @@ const char *pstar_version(void);
 
 /* ---- errors ---- */
 
-/* What went wrong. The values are the exit statuses of pstar's programs. */
+/* The kinds of errors. The values are the exit statuses of pstar's programs. */
 enum pstar_error_kind {
     PSTAR_ERROR_FAILED = 1,      /* a file could not be written, or a policy broke its contract */
     PSTAR_ERROR_INPUT = 2,       /* a file or an argument is missing, damaged or contradictory */
@@ -77,8 +77,8 @@ struct pstar_trace;
  * file, the table and the row. */
 struct pstar_trace *pstar_trace_read(const char *path, struct pstar_error *error);
 
-/* What pstar_trace_synthesise describes. A member that is 0 or NULL has the value in parentheses.
- */
+/* The training job that pstar_trace_synthesise describes. A member that is 0 or NULL has the value
+ * in parentheses. */
 struct pstar_job {
     const char *model;            /* path of a Hugging Face config.json of the GPT-2 family */
     uint32_t batch;               /* sequences in a micro-batch */
@@ -97,8 +97,8 @@ struct pstar_job {
 };
 
 /* Makes the trace of a model that never ran, by counting its operations and bytes. Durations are
- * estimated for `platform`; if it is NULL, they are unknown, and times are those of copies alone.
- * Fails with PSTAR_ERROR_INPUT. */
+ * estimated for `platform`; if it is NULL, they are unknown, and times contain only copies. Fails
+ * with PSTAR_ERROR_INPUT. */
 struct pstar_trace *pstar_trace_synthesise(const struct pstar_job *job,
                                            const struct pstar_platform *platform,
                                            struct pstar_error *error);
@@ -192,7 +192,7 @@ enum {
                               is written back in any case */
 };
 
-/* What pstar keeps true while the policy is open. */
+/* The state that a policy sees. pstar keeps it up to date while the policy is open. */
 struct pstar_policy_view {
     uint32_t chunk_count;
     uint32_t moment_count;       /* moments in an iteration */
@@ -245,7 +245,7 @@ const struct pstar_policy_ops *pstar_policy_at(uint32_t index);
 
 struct pstar_plan;
 
-/* How much memory a plan may take. */
+/* The memory that a plan may take. */
 struct pstar_budgets {
     uint64_t device; /* bytes, with what the driver and its libraries hold */
     uint64_t host;   /* bytes, or PSTAR_UNLIMITED */
@@ -278,7 +278,7 @@ enum pstar_objective {
     PSTAR_LEAST_MEMORY   /* on the device */
 };
 
-/* How pstar_plan_search searches. All zeros are good values, with budgets apart. */
+/* The options of pstar_plan_search. All zeros are good values, except for the budgets. */
 struct pstar_search {
     struct pstar_budgets budgets;
     enum pstar_objective objective;
@@ -374,7 +374,7 @@ bool pstar_plan_figure(const struct pstar_plan *plan, const char *name, double *
 
 /* ---- execution: a plan carried out through callbacks ---- */
 
-/* Work goes into queues, each of which works in order. */
+/* Work goes into queues. Each queue completes its work in order. */
 enum pstar_queue {
     PSTAR_COMPUTE, /* operators on the device, and moves within it */
     PSTAR_H2D,     /* copies from host to device */

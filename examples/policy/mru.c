@@ -7,7 +7,7 @@
 struct mru {
     const struct pstar_policy_view *view;
     uint64_t clock;
-    uint64_t *used; /* [chunk_count] when, by the clock; 0: not resident */
+    uint64_t *used; /* [chunk_count] time of the last use, by the clock; 0 if not resident */
 };
 
 static void *mru_open(const struct pstar_policy_view *view)

@@ -9,8 +9,9 @@
 #include <math.h>
 #include <unistd.h>
 
-/* A search between two layouts, in a fraction of a full search's time: that of a plan, which did
- * best with its budgets, and one chunk a tensor, which needs the least memory. */
+/* A search among two layouts, which takes a fraction of the time of a full search. One layout is
+ * the plan's, which was best with its budgets. The other has one chunk a tensor, which needs the
+ * least memory. */
 struct narrow_search {
     const struct trace *trace;
     GPtrArray *layouts; /* struct named_layout */

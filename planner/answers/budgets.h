@@ -1,5 +1,5 @@
-/* What other budgets or links bring: the least memory that is nearly as fast, and what more would
- * buy. */
+/* Evaluates other budgets and links: the least memory that is nearly as fast, and the gain from
+ * more memory or a faster link. */
 #ifndef PSTAR_PLANNER_ANSWERS_BUDGETS_H
 #define PSTAR_PLANNER_ANSWERS_BUDGETS_H
 

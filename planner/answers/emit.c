@@ -219,8 +219,8 @@ static void lose_layout(struct emitted *emitted, const struct plan *plan, const 
 
 /* ---- DeepSpeed ---- */
 
-/* Memory comes first: what lives on the host cannot stay on the device in DeepSpeed, wherever it is
- * updated. */
+/* Memory comes first: in DeepSpeed, data that lives on the host cannot stay on the device, even if
+ * it is updated there. */
 static double offload_ratio(const struct plan_summary *summary)
 {
     double ratio = fmax(summary->states_on_host, summary->updated_on_host);

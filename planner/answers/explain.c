@@ -27,7 +27,7 @@ static void print_purpose(const struct plan *plan, FILE *out)
     print_size(out, "host pool", plan->host_pool_bytes);
 }
 
-/* What happens to the chunks of one list, and to all of them. */
+/* The sums over the chunks of one list, or of all lists. */
 struct list_sums {
     uint32_t chunks, throughout, at_home;
     uint64_t slot_bytes, copy_bytes, throughout_bytes;

@@ -20,7 +20,7 @@ struct family {
     struct model_config *base; /* the model whose layers vary, or NULL */
 };
 
-/* How activations that backward needs are kept. */
+/* The ways to keep activations that backward needs. */
 enum largest_way {
     LARGEST_KEPT,
     LARGEST_RECOMPUTED, /* all layers are computed again */
@@ -45,7 +45,7 @@ struct largest {
     enum largest_way way; /* the faster of the first two; the last one if neither has a plan */
     struct trace *trace;  /* of the value */
     struct search_result *result; /* plan of a full search */
-    GError *beyond;               /* why the next larger size does not fit; NULL if there is none */
+    GError *beyond;               /* why the next larger size does not fit; may be NULL */
     bool stopped;                 /* by a person */
 };
 
@@ -177,7 +177,7 @@ static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum 
     return needed;
 }
 
-/* The error is that of the way that needs the least device memory. */
+/* The error comes from the way that needs the least device memory. */
 static bool fits(const struct largest_job *job, uint32_t value, GError **error)
 {
     enum largest_way least = LARGEST_RECOMPUTED;
@@ -309,7 +309,7 @@ static struct trace *synthesise(const struct question *question, const struct mo
     return model_synthesise(config, &job, question->search->platform, error);
 }
 
-/* What the sizes belong to. */
+/* The question, and the models whose sizes it asks for. */
 struct question_sizes {
     const struct question *question;
     const struct family *family;       /* NULL if sizes are micro-batches of `config` */

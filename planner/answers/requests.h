@@ -1,11 +1,10 @@
-/* What pstar-plan does with plans: makes, verifies, explains them. Results go to standard output.
- */
+/* Makes, verifies and explains plans for pstar-plan. Results go to standard output. */
 #ifndef PSTAR_PLANNER_ANSWERS_REQUESTS_H
 #define PSTAR_PLANNER_ANSWERS_REQUESTS_H
 
 #include "planner/search/variants.h"
 
-/* Where a plan's inputs and by-products lie. Those that are not given are NULL. */
+/* The paths of a plan's inputs and by-products. A path that is not given is NULL. */
 struct plan_paths {
     const char *plan, *trace;
     const char *platform, *link; /* of a plan that is read: default, its certificate's */

@@ -7,8 +7,8 @@
 #include "sim/replay.h"
 
 /* Runs plan_check, then a replay, whose counts and peaks must all equal the plan's. *figures (may
- * be NULL) receives those of the replay, with times for `costs`. Fails with PLAN_ERROR; the message
- * has both values of the first figure that differs. */
+ * be NULL) receives the figures of the replay, with times for `costs`. Fails with PLAN_ERROR; the
+ * message has both values of the first figure that differs. */
 bool verify_plan(const struct plan *plan, const struct trace *trace, const struct costs *costs,
                  struct plan_figures *figures, GError **error);
 

@@ -23,8 +23,8 @@
  * each at most BOUND_PRICE_MOST. */
 uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price);
 
-/* Returns the reuse intervals of any schedule with the plan's layout and device budget, wherever
- * chunks have their homes. The plan has passed plan_check. */
+/* Returns the reuse intervals of any schedule with the plan's layout and device budget, for any
+ * homes of the chunks. The plan has passed plan_check. */
 struct reuses *bound_reuses(const struct trace *trace, const struct plan *plan);
 
 /* Returns a lower bound of the time, in whole nanoseconds, for any layout, any schedule and any

@@ -65,8 +65,8 @@ static uint64_t bound_ns(const struct time_model *model, const struct certificat
     return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
 }
 
-/* Chooses windows, finds prices and fills *time. The bound holds wherever each group's optimizer
- * runs, if updates can be placed at all and the plan has each group on one side. */
+/* Chooses windows, finds prices and fills *time. The bound holds for any placement of the groups'
+ * optimizers, if updates can be placed and the plan has each group on one side. */
 static void time_proof_make(const struct time_proof_job *job, struct certificate_time *time)
 {
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
@@ -192,7 +192,7 @@ static void prove_traffic(const struct plan *plan, const struct trace *trace,
     reuses_free(reuses);
 }
 
-/* The proof of the traffic, which runs beside that of the time. */
+/* The proof of the traffic, which runs in parallel with the proof of the time. */
 struct traffic_proof {
     const struct plan *plan;
     const struct trace *trace;

@@ -6,7 +6,7 @@
 #include "chunks/plan.h"
 #include "sim/costs.h"
 
-/* What a certificate records about its inputs. Strings may be NULL. */
+/* The inputs that a certificate records. Strings may be NULL. */
 struct certificate_source {
     const char *trace_sha256;   /* hash of the trace file */
     const char *platform;       /* contents of the platform file that times were predicted for */
@@ -27,7 +27,7 @@ struct costs *certificate_costs(const struct certificate *certificate, GError **
 
 /* Recomputes the bounds of the plan's certificate from its prices, without a solver, and compares
  * bounds and achieved figures with the stated ones. `plan` has passed plan_check, and its figures
- * are those of a replay. PLAN_ERROR_INVALID names the first difference. */
+ * come from a replay. PLAN_ERROR_INVALID names the first difference. */
 bool certificate_check(const struct plan *plan, const struct trace *trace,
                        const struct trace *traced, GError **error);
 

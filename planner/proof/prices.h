@@ -11,7 +11,7 @@
 #include "planner/schedule/reuse.h"
 #include "sim/costs.h"
 
-/* Where updates may run. With one side, they are where the plan has them. */
+/* The sides on which updates may run. With only one side, they run where the plan has them. */
 enum time_side { TIME_DEVICE, TIME_HOST, TIME_SIDES };
 
 /* Work that does not belong to a chunk: an update, or an operator of the host. */
@@ -22,8 +22,8 @@ struct time_work {
     uint16_t window, span;
 };
 
-/* What is placed together: the chunks of a group with their updates on each side, or one operator
- * that is on the host in any case and has no chunks. */
+/* A unit of placement: the chunks of a group with their updates on each side, or one operator
+ * without chunks that always runs on the host. */
 struct time_block {
     GArray *chunks;           /* uint32_t */
     GArray *work[TIME_SIDES]; /* struct time_work */

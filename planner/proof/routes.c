@@ -47,7 +47,7 @@ bool time_windows_are_possible(const struct trace *trace, const uint32_t *moment
     return count > 0 && count <= UINT16_MAX;
 }
 
-/* Where everything has room, no price of room is useful. */
+/* If everything has room, no price of room is useful. */
 static uint64_t all_bytes(const struct reuses *reuses)
 {
     uint64_t bytes = 0;
@@ -92,7 +92,7 @@ uint32_t time_windows_moment(const struct time_windows *windows, uint32_t positi
     return (windows->items[0].moment + position) % windows->moment_count;
 }
 
-/* Where a chunk's valid bytes are. */
+/* The places of a chunk's valid bytes. */
 enum route_state {
     HOST,
     BOTH,
@@ -131,7 +131,7 @@ static const uint8_t becomes[KINDS][STATES] = {
     [HOST_WRITE] = {HOST, HOST, STALE, STALE, STALE},
 };
 
-/* What copies within a window can make of a state, and how many go each way. */
+/* The state after copies within a window, and the number of copies in each direction. */
 static const struct {
     uint8_t from, to, h2d, d2h;
 } copies[] = {
@@ -218,7 +218,7 @@ static void add_step(GArray *steps, uint32_t window, uint8_t kind)
     g_array_append_val(steps, step);
 }
 
-/* Appends the windows that begin after `window` up to that of the event, then the event. */
+/* Appends the windows after `window` up to the event's window, then the event. */
 static void add_event(GArray *steps, const struct route_event *event, uint32_t window,
                       uint32_t until, uint32_t count)
 {

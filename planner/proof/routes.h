@@ -76,7 +76,7 @@ struct route {
     uint8_t start;         /* enum route_state */
 };
 
-/* What one copy of the chunk takes, and its slot. */
+/* The cost of one copy of the chunk, and its slot. */
 struct route_chunk {
     uint64_t h2d_ns, d2h_ns, bytes;
 };

@@ -24,8 +24,8 @@ static uint64_t device_ns(const struct time_job *job, const struct trace_operato
            (threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0);
 }
 
-/* Returns the windows from that of moment `m` to that of the moment `next`, at or after it, cyclic.
- */
+/* Returns the number of windows from the window of moment `m` to the window of moment `next`, which
+ * is at or after `m`. Time is cyclic. */
 static uint16_t span_to(const struct time_windows *windows, uint32_t m, uint32_t next)
 {
     uint32_t to = windows->of_moment[next % windows->moment_count], from = windows->of_moment[m];
@@ -37,8 +37,8 @@ static uint16_t span_to(const struct time_windows *windows, uint32_t m, uint32_t
     return (uint16_t)MIN(to - from, windows->count - 1);
 }
 
-/* Returns the first moment after `m` whose operator is on the device in any case; if there is none,
- * its own moment a cycle later. */
+/* Returns the first moment after `m` whose operator always runs on the device, or `m` one cycle
+ * later if there is no such moment. */
 static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
 {
     for (uint32_t i = 1; i < trace->operator_count; i++) {

@@ -8,7 +8,7 @@
 
 enum { ROUNDS_MOST = 600 };
 
-/* How far to go from the best prices towards the master's, which jump. */
+/* The step from the best prices towards the prices of the master program, which jump. */
 #define SMOOTHING   0.9
 #define FIRST_SHARE 0.3 /* of each direction of the link */
 

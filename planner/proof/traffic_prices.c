@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* How many moments the program begins with, how many rounds add moments that are too full, and how
- * little a round may bring to be the last. */
+/* The number of moments that the program begins with, and the number of rounds that add overfull
+ * moments. A round that gains too little is the last. */
 enum { FIRST_MOMENTS = 48, ROUNDS_MOST = 12 };
 #define LITTLE  2e-5
 #define TOO_FAR 1e-3 /* bytes beyond the room, in mean chunks */

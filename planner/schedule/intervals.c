@@ -136,7 +136,7 @@ static void begin_headroom(const struct intervals *intervals, const struct reten
 
 /* ---- prefetches ---- */
 
-/* How far the fetches so far have come. */
+/* The progress of the fetches so far. */
 struct prefetch_front {
     int32_t moment; /* in which the last fetch was issued */
     int64_t ns;     /* when the link has finished them */

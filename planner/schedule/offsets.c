@@ -69,7 +69,7 @@ static bool overlap(const struct offsets *o, const struct live_range *a, const s
     return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
 }
 
-/* Returns the mask of the parts from that of moment `first` to that of moment `last`. */
+/* Returns the mask of the parts from the part of moment `first` to the part of moment `last`. */
 static uint64_t bits_between(const struct offsets *o, uint32_t first, uint32_t last)
 {
     uint32_t low = (uint32_t)((uint64_t)first * PARTS / o->intervals->reuses->moment_count);
@@ -96,8 +96,8 @@ static uint64_t limit_of(const struct offsets *o, uint32_t index)
     return (uint64_t)headroom_least(o->limit, range->enter, length);
 }
 
-/* Returns the lowest address that is free throughout the range, whose mask is `parts`. The result
- * is any address above `most` if there is none up to it. */
+/* Returns the lowest address that is free throughout the range, whose mask is `parts`. If no such
+ * address is at most `most`, returns any address above it. */
 static uint64_t find_address(const struct offsets *o, const struct live_range *range,
                              uint64_t parts, uint64_t most)
 {

@@ -1,4 +1,4 @@
-/* Which device updates each chunk group, and the trace that a plan is for. */
+/* Chooses the device that updates each chunk group, and makes the trace for this choice. */
 #ifndef PSTAR_PLANNER_SCHEDULE_PLACEMENT_H
 #define PSTAR_PLANNER_SCHEDULE_PLACEMENT_H
 

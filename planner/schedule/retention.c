@@ -7,8 +7,8 @@ enum {
     ORDER_WINDOW = 32, /* ranks that a round may shuffle */
 };
 
-/* How much more traffic than the best state a round may leave at the beginning; this falls to 0
- * towards the end. */
+/* The share of additional traffic, relative to the best state, that a round may leave. It falls to
+ * 0 towards the end. */
 #define TOLERANCE 0.002
 
 #define GOLDEN_RATIO 0.6180339887498949

@@ -22,7 +22,7 @@ struct retention {
 
 #define BIAS_PARTS 8
 
-/* Which intervals come first among those that save about as much traffic. */
+/* Says which intervals come first among intervals that save about the same traffic. */
 struct retention_bias {
     uint8_t parameter_share; /* of BIAS_PARTS: share of the chunks whose intervals without a write
                                 come first */

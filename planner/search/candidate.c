@@ -174,7 +174,7 @@ struct plan *candidate_plan_still(const struct candidate *candidate,
     return make_plan(candidate, options, false, times);
 }
 
-/* How long the operators of an iteration keep each resource busy. */
+/* The time that the operators of an iteration keep each resource busy. */
 struct busy_times {
     uint64_t device_ns, host_ns, h2d_ns, d2h_ns;
     uint64_t backward_ns; /* on the device, and on the host between two backwards */

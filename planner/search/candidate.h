@@ -10,15 +10,15 @@
 #include "sim/costs.h"
 #include "sim/replay.h"
 
-/* What all candidates of a search share. */
+/* The data that all candidates of a search share. */
 struct candidate_job {
     const struct trace *trace;
     const struct non_model *non_model;
     const struct costs *costs;
     const struct platform
         *platform;      /* for updates that are placed on the other side; may be NULL */
-    const char *digest; /* for the plans, if only the best one's trace is worth hashing; NULL means
-                           that of their trace */
+    const char *digest; /* the plans' digest, so that only the best plan's trace is hashed; NULL for
+                           the digest of their trace */
     uint64_t device_budget; /* of the arena */
     uint64_t host_budget;   /* budget */
 };

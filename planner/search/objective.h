@@ -1,4 +1,4 @@
-/* What makes one plan better than another. */
+/* The objectives of a search, which say when a plan is better than another. */
 #ifndef PSTAR_PLANNER_SEARCH_OBJECTIVE_H
 #define PSTAR_PLANNER_SEARCH_OBJECTIVE_H
 

@@ -14,10 +14,9 @@
 
 struct search_options {
     enum objective objective;
-    const GPtrArray
-        *layouts; /* struct named_layout, to choose from; NULL for those of layout_choices_new */
+    const GPtrArray *layouts; /* struct named_layout, to choose from; NULL for layout_choices_new */
     const struct layout *start; /* with which the optimizer is placed first; NULL for `layouts`, or
-                                   those of a sweep */
+                                   for the layouts of a sweep */
     uint64_t device_budget;     /* of the arena */
     uint64_t host_budget;       /* UINT64_MAX is unlimited */
     const struct costs *costs;
@@ -55,19 +54,19 @@ struct search_result *search_plan(const struct trace *trace, const struct search
 void search_result_free(struct search_result *result);
 
 /* The search in two parts, to compare several traces. search_begin finds a place for the optimizer
- * and a layout, which shows what the trace is good for. search_go_on continues from there, with a
- * time limit of its own (seconds; 0 is none). Results are those of search_plan; the second one's
- * plan is the first one's if no better plan is found. The trace and what the options point to,
- * except for the layouts, outlive the search. */
+ * and a layout, which shows how good a plan the trace allows. search_go_on continues from there,
+ * with a time limit of its own (seconds; 0 for no limit). Both return what search_plan returns. If
+ * the second finds no better plan, it returns the first one's plan. The trace and what the options
+ * point to, except for the layouts, outlive the search. */
 struct search *search_new(const struct trace *trace, const struct search_options *options);
 struct search_result *search_begin(struct search *search, GError **error);
 struct search_result *search_go_on(struct search *search, double time_limit, GError **error);
 void search_free(struct search *search);
 
 /* Returns the least device memory with which search_plan finds a plan within the host budget of
- * `options`. It is that of one chunk a tensor, which no layout undercuts, with updates as traced
- * or, if they can be placed, all on the host. Returns UINT64_MAX if host memory lacks, whatever the
- * device has; the error then says how much. */
+ * `options`. This is the need of a layout with one chunk a tensor, which is the least of all
+ * layouts, with updates as traced or, if they can be placed, all on the host. Returns UINT64_MAX if
+ * host memory lacks, whatever the device has; the error then says how much. */
 uint64_t requirement_device_bytes(const struct trace *trace, const struct search_options *options,
                                   GError **error);
 

@@ -8,11 +8,12 @@
 #define PRUNE_RATIO 1.05
 #define VARY_RATIO  1.15
 
-/* How many moments ahead to fetch if no moment times are known. With them, margins are these
- * fractions of an iteration. */
+/* The number of moments ahead to fetch if moment times are unknown. If they are known, margins are
+ * these fractions of an iteration. */
 enum { LOOK_AHEAD = 64, FIRST_MARGIN = 16, LAST_MARGIN = 64, TIMED_MOST = 6 };
 
-/* How often room is reserved for what addresses waste, if schedules need moves without. */
+/* The number of attempts to reserve room for bytes that addresses waste, if schedules need moves
+ * without it. */
 enum { RESERVES_MOST = 3 };
 
 /* Local search runs in stages, each twice as long as the one before. It minimises traffic, and less

@@ -60,7 +60,8 @@ static bool alike(const struct trial *a, const struct trial *b, bool layouts)
     return a->layout == b->layout && (layouts || placement_same(&a->placement, &b->placement));
 }
 
-/* Returns the best trial that is unlike those ranked, or the number of trials if there is none. */
+/* Returns the best trial that differs from the ranked ones, or the number of trials if there is
+ * none. */
 static guint next_best(const GArray *trials, enum objective objective, bool layouts,
                        const uint32_t *ranked, uint32_t count)
 {

@@ -40,8 +40,8 @@ struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrA
                                           const struct layout *start);
 void layout_choices_free(struct layout_choices *choices);
 
-/* How hard a trial searches. With 0 it makes the first schedule only; trials of baselines have 0
- * too. */
+/* The effort of a trial. With 0 it makes only the first schedule; trials of baselines also have 0.
+ */
 enum effort_level { EFFORT_0, EFFORT_1, EFFORT_2, EFFORT_3 };
 
 /* A trial and its result. */
@@ -49,9 +49,8 @@ struct trial {
     uint32_t layout; /* index of its layout choice */
     struct placement placement;
     struct retention_bias bias;
-    uint8_t effort; /* enum effort_level */
-    const struct moment_times
-        *start; /* of the plan to begin with; NULL for those of the best plan */
+    uint8_t effort;                   /* enum effort_level */
+    const struct moment_times *start; /* of the plan to begin with; NULL for the best plan's */
 
     double lower_bound; /* no schedule of what it retains is better: see candidate_lower_bound */
     struct plan *plan;  /* NULL if it does not fit, or if its lower bound is poor */
@@ -101,7 +100,7 @@ struct plan *trial_plan_policy(const struct candidate_job *job, const struct bas
 struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
                                  const struct strategy *strategy);
 
-/* What the trials of a round share. */
+/* The data that the trials of a round share. */
 struct trial_context {
     const struct candidate_job *job;
     enum objective objective;
@@ -138,7 +137,7 @@ struct search {
     bool certain;                 /* the running trials finish even if the search is stopped */
     GPtrArray *mixes;             /* [tensor_count] each, of placements */
     double bound;                 /* seconds; practically no plan is faster */
-    gint64 deadline;              /* microseconds, monotonic; 0 is none */
+    gint64 deadline;              /* microseconds, monotonic; 0 for no limit */
     gint stop;                    /* atomic */
 };
 

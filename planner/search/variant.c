@@ -125,7 +125,7 @@ void variants_take_plan(struct variant_search *c, struct variant *variant, struc
         c->best = variant;
 }
 
-/* Returns chunk sizes with as many elements. */
+/* Returns the chunk size that holds the same number of elements. */
 static uint64_t chunk_bytes(const struct layout *layout, const struct trace *of,
                             const struct trace *trace, int list)
 {

@@ -15,7 +15,7 @@ struct variant {
 };
 
 struct variant_search {
-    const struct trace *trace; /* as it was recorded */
+    const struct trace *trace; /* the recorded trace */
     const struct search_options *options;
     struct recognised *recognised; /* NULL if nothing can be derived */
     uint32_t layers;
@@ -24,7 +24,7 @@ struct variant_search {
     struct variant *best;       /* with the best plan; may be NULL */
     struct variant *first;      /* searched first, and compared with all others */
     struct search_result *full; /* of the one that was searched first */
-    gint64 deadline;            /* microseconds, monotonic; 0 is none */
+    gint64 deadline;            /* microseconds, monotonic; 0 for no limit */
     bool stopped;
 };
 
@@ -72,8 +72,8 @@ bool variants_offload_matters(const struct variant_search *search, uint32_t firs
                               const uint8_t *offload);
 
 /* Returns the chunks of `layout`, which belongs to the trace `of`, for `trace`. A list that only
- * one of the traces has gets chunks of the parameters' size, and a list of another width gets
- * chunks with as many elements. Free the result with layout_free. */
+ * one of the traces has gets chunks of the parameters' size. A list of another width gets chunks
+ * with the same number of elements. Free the result with layout_free. */
 struct layout *variants_layout(const struct layout *layout, const struct trace *of,
                                const struct trace *trace);
 

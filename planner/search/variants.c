@@ -159,8 +159,8 @@ static void variants_explore(struct variant_search *c, unsigned scope)
         explore_masters(c);
 }
 
-/* Tries all layers offloaded, and none, with the micro-batches of the best plan: with no layer
- * recomputed, with all, and with those of the best plan. */
+/* Tries to offload all layers, and no layer, with the micro-batches of the best plan. Each is tried
+ * with no layer recomputed, with all layers, and with the layers of the best plan. */
 static void variants_explore_offload(struct variant_search *c)
 {
     const uint32_t firsts[] = {c->best->first, 0, c->layers};
@@ -177,8 +177,9 @@ static void variants_explore_offload(struct variant_search *c)
         refine_layers(c);
 }
 
-/* How much worse than the first variant's plan another one may be, with low effort, to be searched.
- * Offloading doubles the number of chunks, and the search takes several times as long. */
+/* The ratio to the first variant's plan up to which another variant's plan, with low effort, is
+ * searched further. Offloading doubles the number of chunks, and the search takes several times as
+ * long. */
 #define NEARLY           1.05
 #define NEARLY_OFFLOADED 1.0
 
