@@ -4,9 +4,9 @@
  * chunks have the same size, so a chunk of bf16 parameters covers the same tensors as two chunks of
  * an fp32 list. A parameter chunk and the finer chunks inside it form a group.
  *
- * After the lists' chunks come those of buffers that chunks hold (trace_held_buffers). Each is a
- * group of its own. It holds one buffer, or several of one name and size that live one after the
- * other, as buffers of different micro-batches do. */
+ * After the lists' chunks come the chunks that hold buffers (trace_held_buffers). Each is a group
+ * of its own. It holds one buffer, or several of one name and size that live one after the other,
+ * as buffers of different micro-batches do. */
 #ifndef PSTAR_CHUNKS_LAYOUT_H
 #define PSTAR_CHUNKS_LAYOUT_H
 
@@ -68,8 +68,8 @@ struct layout *layout_pack(const struct trace *trace, const struct layout_spec *
  * chunk sizes can be the same in this sense. */
 bool layout_same_chunks(const struct layout *a, const struct layout *b);
 
-/* Returns the list with the fewest chunks, of which every group has exactly one, or -1 if there are
- * no lists. */
+/* Returns the list with the fewest chunks, or -1 if there are no lists. Every group has exactly one
+ * chunk of this list. */
 int layout_coarsest_list(const struct layout *layout);
 
 /* Replaces the chunks of buffers by those that this trace's buffers need, and keeps the lists. Use

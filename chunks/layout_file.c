@@ -198,7 +198,7 @@ static struct layout *read_layout(struct reading *reading, const json_t *root)
     return NULL;
 }
 
-/* A plan names no tensors, so they must be those of the same model, in the same lists. */
+/* A plan names no tensors, so the trace must have the same model's tensors, in the same lists. */
 static struct layout *read_plan_layout(const struct reading *reading)
 {
     struct plan *plan = plan_read(reading->path, reading->error);

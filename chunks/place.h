@@ -9,8 +9,8 @@
 
 #include "chunks/decide.h"
 
-/* How many rounds are tried to find addresses with fewer moves. A second round seldom gains much,
- * and takes as long as the first. */
+/* The number of rounds that are tried to find addresses with fewer moves. A second round seldom
+ * gains much, and takes as long as the first. */
 enum place_effort {
     PLACE_QUICKLY, /* one round, and another if moves take more than a tenth of the copies' time */
     PLACE_WELL     /* six rounds, or fewer if moves take less than a thousandth */

@@ -1,5 +1,5 @@
 /* Handles a program's NVTX annotations and its device activity in the injected library, and records
- * those of the window into a trace file. All functions may be called from any thread. An error
+ * them into a trace file during the window. All functions may be called from any thread. An error
  * never ends or delays the program: the reason is printed once and recording stops. */
 #ifndef PSTAR_COLLECT_COLLECTOR_H
 #define PSTAR_COLLECT_COLLECTOR_H

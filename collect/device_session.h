@@ -52,9 +52,9 @@ struct activity *device_session_take(struct device_session *session);
  * it without the lock, because device work may call functions of the program that take it. */
 uint64_t device_session_wait(struct device_session *session);
 
-/* Closes the window. Returns the remaining records, up to those of the wait. If `waited` is 0, the
- * program may be ending: work that still runs is counted as unfinished. Later calls of the other
- * functions do nothing. */
+/* Closes the window. Returns the remaining records, up to the end of the wait. If `waited` is 0,
+ * the program may be ending: work that still runs is counted as unfinished. Later calls of the
+ * other functions do nothing. */
 struct activity *device_session_close(struct device_session *session, uint64_t waited);
 
 /* Assign the calling thread's device work to `range` until it is popped. */

@@ -24,7 +24,7 @@
 #include "engine/random.h"
 #include "models/iteration.h"
 
-/* How a kernel stores a parameter's gradient. */
+/* The ways in which a kernel stores a parameter's gradient. */
 enum kernel_gradient {
     KERNEL_GRADIENT_SET,      /* fp32: overwrites every element, also where the gradient is zero */
     KERNEL_GRADIENT_ADD,      /* fp32: adds to the stored value */

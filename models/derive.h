@@ -28,21 +28,22 @@ void recognised_free(struct recognised *recognised); /* NULL is allowed */
 void model_choose_backward(struct run_choices *choices, const struct run_choices *traced,
                            bool second_backward);
 
-/* Describes the run anew with other choices; `recognised` is that of `trace`. Updates stay where
- * they were traced, whatever choices->host_update says: model_place_updates moves them.
+/* Describes the run anew with other choices; `recognised` belongs to `trace`. Updates stay on the
+ * side where they were traced, and choices->host_update is ignored; model_place_updates moves them.
  *
  * Tensors, operators, accesses, counts and buffers are exactly those of a run with these choices.
  *
  * With the traced micro-batches, operators of both runs keep their durations. An operator that
- * recomputes what the trace kept takes as long as its forward did, and one of a second backward as
- * long as in the first. An embedding on the other side takes what a synthesis for the platform says
- * (as long as it did, if `platform` is NULL). If masters are laid out differently, some operators
- * move other bytes. Their durations are then synthesised again if they were synthesised, and stay
- * if they were measured. If any duration is not the trace's own, the result is marked as estimated.
+ * recomputes what the trace kept takes the time of its forward. An operator of a second backward
+ * takes its time in the first. An embedding that changes sides takes the time of a synthesis for
+ * the platform, or keeps its time if `platform` is NULL. If masters are laid out differently, some
+ * operators move other bytes. Their durations are then synthesised again if they were synthesised,
+ * and stay if they were measured. If any duration is not the trace's own, the result is marked as
+ * estimated.
  *
- * Other micro-batches must divide the same step, and no measurement tells how long their operators
- * take. So they need a trace with the durations of a synthesis for `platform`, and all durations
- * are synthesised again.
+ * Other micro-batches must divide the same step. There are no measurements of their operators, so
+ * they need a trace with the durations of a synthesis for `platform`, and all durations are
+ * synthesised again.
  *
  * Fails (TRACE_ERROR_INVALID) if the model has no such step (an embedding on the host with
  * gradients in buffers; two backwards in fp32 or with several micro-batches; masters that

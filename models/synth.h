@@ -9,10 +9,10 @@
  * NULL; durations are then 0. Nothing of the model is allocated.
  *
  * An operator with matrix products takes the time of its operations at the platform's compute rate
- * or that of its bytes at the rate of the device's memory, whichever is longer; unfused, it takes
- * their sum. Any other operator takes the time of its bytes. An update on the host follows the
- * curve host_update, and an embedding on the host the memory rate that this curve implies. Fails as
- * model_iteration_new does. The caller frees the result with trace_free. */
+ * or the time of its bytes at the rate of the device's memory, whichever is longer; unfused, it
+ * takes their sum. Any other operator takes the time of its bytes. An update on the host follows
+ * the curve host_update, and an embedding on the host the memory rate that this curve implies.
+ * Fails as model_iteration_new does. The caller frees the result with trace_free. */
 struct trace *model_synthesise(const struct model_config *config, const struct model_job *job,
                                const struct platform *platform, GError **error);
 

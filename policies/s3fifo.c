@@ -2,15 +2,16 @@
 
 #include <glib.h>
 
-/* S3-FIFO (Yang et al., SOSP 2023), three FIFO queues. A chunk comes into SMALL, a tenth of the
- * room; there, one that was used at least twice more goes on to MAIN, another leaves and is
- * remembered in GHOST, from where it would come into MAIN. The oldest of MAIN goes round again as
- * often as it was used, three times at most. SMALL gives, unless MAIN has more than its share.
+/* S3-FIFO (Yang et al., SOSP 2023), three FIFO queues. A new chunk enters SMALL, which has a tenth
+ * of the room. The oldest chunk of SMALL moves to MAIN if it was used at least twice more.
+ * Otherwise it leaves and is remembered in GHOST; if it comes back, it enters MAIN. The oldest
+ * chunk of MAIN is reinserted once for each of its uses, at most three times. Victims come from
+ * SMALL, unless MAIN has more than its share.
  *
- * Adapted: sizes are bytes, and the capacity is the current moment's. Pinned chunks are passed over
- * and keep their places, and where one queue holds nothing else the other gives. A chunk that
- * leaves without being evicted (dead, or written by the host) leaves no ghost. A chunk larger than
- * SMALL's share is admitted all the same: it must come. */
+ * Adapted: sizes are bytes, and the capacity is the current moment's. Pinned chunks are skipped and
+ * keep their places; if one queue has only pinned chunks, the victim comes from the other. A chunk
+ * that leaves without being evicted (dead, or written by the host) leaves no ghost. A chunk larger
+ * than SMALL's share is admitted too, because the operator needs it. */
 enum { SMALL, MAIN, GHOST };
 enum { PROMOTION = 2, MOST_USES = 3 };
 

@@ -31,9 +31,9 @@ struct logged_run {
 struct logged_run *run_log_read(const char *path, GError **error);
 void run_log_free(struct logged_run *log);
 
-/* Computes the figures of an iteration in the steady state (from the third step on): counts are
- * those of the last step, times are medians. *steady, which may be NULL, says whether all these
- * steps count the same. Returns false if the log has no figures. */
+/* Computes the figures of an iteration in the steady state (from the third step on): counts come
+ * from the last step, times are medians. *steady, which may be NULL, says whether all these steps
+ * count the same. Returns false if the log has no figures. */
 bool run_log_measured(const struct logged_run *log, struct plan_figures *figures, bool *steady);
 
 /* Computes the 5 % and 95 % quantiles of the times in the steady state. All other figures are 0. */
@@ -99,7 +99,7 @@ struct report_inputs {
     GPtrArray *traces;         /* struct input_trace */
     GPtrArray *plans;          /* struct input_plan */
     GPtrArray *sweeps;         /* struct sweep_file */
-    GPtrArray *faster;         /* struct sweep_file, with a faster link than those of `sweeps` */
+    GPtrArray *faster;         /* struct sweep_file, with a faster link than in `sweeps` */
     GPtrArray *runs;           /* struct logged_run */
     GPtrArray *tracks;         /* struct tracks, of timelines and of recordings */
     struct platform *platform; /* the last one given; may be NULL */

@@ -85,7 +85,7 @@ struct plot *plot_loss(const GPtrArray *runs);
  * at least one. */
 struct plot *plot_bars(const GPtrArray *breakdowns);
 
-/* How busy each resource is over the step, one track per resource. */
+/* Shows how busy each resource is over the step, with one track per resource. */
 struct plot *plot_busy(const struct tracks *tracks, unsigned number);
 
 /* Rates of the copies over the step, by direction. `tracks` must know its copies. */

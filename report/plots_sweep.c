@@ -153,8 +153,8 @@ void sweep_grid_append_data(GString *data, const struct sweep_file *sweep,
         append_bounds(data, grid, plans, g_array_index(grid->budgets, uint64_t, b));
 }
 
-/* How many chunk sizes can be labelled below a panel: on a phone, and on a page with one, two or
- * three panels in a row. */
+/* The number of chunk sizes that can be labelled below a panel: on a phone, and on a page with one,
+ * two or three panels in a row. */
 static const guint tics_phone = 4, tics_wide[] = {0, 9, 6, 4};
 
 /* Returns the number of panels in a row on a page. */

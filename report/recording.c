@@ -340,7 +340,7 @@ static void add_named_phases(const struct recorded_step *recording, const GArray
     }
 }
 
-/* Where no range states a phase, the names of kernels and the allocations may
+/* If no range states a phase, guesses the phases from kernel names and allocations
  * (traces/activity/guess.h). The guess counts kernels from the first launch of its iteration.
  * Iterations are alike, so the count also holds for this one. */
 static void guess_phases(const struct recorded_step *recording, const GArray *launches)

@@ -15,7 +15,7 @@ GQuark report_error_quark(void);
 enum report_format { REPORT_TEXT, REPORT_JSON };
 
 /* Reads `files` and writes nothing. Returns the plots as characters, the tables and the advice.
- * Free with g_free. Errors are those of report_write. */
+ * Free with g_free. Fails as report_write does. */
 char *report_text(const char *const *files, GError **error);
 
 /* Reads `files` (traces, plans, sweeps and run logs in any order; NULL ends the list) and writes

@@ -129,8 +129,8 @@ struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError
 
 /* Reads what the trace at `path` has recorded of one iteration, the one of median length: kernels
  * and copies from a profiler or, without these, the ranges of operators. *tracks is NULL if neither
- * was recorded. `trace` is the iteration of the trace and may be NULL. Errors are those of
- * activity_read. */
+ * was recorded. `trace` is the iteration of the trace and may be NULL. Fails as activity_read does.
+ */
 bool tracks_of_records(const char *path, const struct trace *trace, struct tracks **tracks,
                        GError **error);
 

@@ -47,8 +47,8 @@ static bool on_host(const struct use *use)
     return use->flags & ACCESS_ON_HOST;
 }
 
-/* Uses are numbered on through the iterations. Returns the moments of the iterations before that of
- * `index`. */
+/* Uses are numbered through all iterations. Returns the number of moments before the iteration of
+ * use `index`. */
 static int64_t round_of(const struct maker *maker, uint32_t index)
 {
     return (int64_t)(index / maker->use_count) * maker->moments;

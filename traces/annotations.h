@@ -1,4 +1,5 @@
-/* How a program annotates its iteration with NVTX. docs/formats.md describes the protocol. */
+/* The NVTX annotations with which a program describes its iteration. docs/formats.md describes the
+ * protocol. */
 #ifndef PSTAR_TRACES_ANNOTATIONS_H
 #define PSTAR_TRACES_ANNOTATIONS_H
 

@@ -170,8 +170,8 @@ static void copy_paced(struct link *link, uint8_t *to, const uint8_t *from, uint
     }
     uint64_t due = start + (uint64_t)((double)bytes * ns_a_byte);
     uint64_t now = now_ns();
-    /* Where memory is slower than the link, the next copy starts from now: lost time is not made
-     * up. */
+    /* If memory is slower than the link, the next copy starts from now, because lost time is not
+     * made up. */
     link->free_ns = due + SHORTEST_SLEEP * 10 > now ? due : now;
 }
 

@@ -144,9 +144,9 @@ template <int WIDTH> struct forward_shared {
     struct tile_scores scores;
 };
 
-/* What the thread's rows have seen so far: the greatest score, the sum of the exponentials relative
- * to it, and the sum of the values weighted by them. The 16 threads of a row hold the same max and
- * sum. */
+/* The progress of the thread's rows over the keys: the greatest score, the sum of the exponentials
+ * relative to it, and the sum of the values weighted by them. The 16 threads of a row hold the same
+ * max and sum. */
 template <int WIDTH> struct thread_progress {
     float max[ROWS_EACH], sum[ROWS_EACH];
     struct thread_rows<WIDTH> o;

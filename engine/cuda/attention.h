@@ -57,8 +57,8 @@ __device__ static inline float *attention_delta_at(const struct attention &a,
     return a.delta + (uint64_t)(h.head - a.first_head) * a.T + t;
 }
 
-/* Computes the dropout's factors of four elements of a tile of keys, those of one counter, for one
- * query. */
+/* Computes the dropout's factors of four elements of a tile of keys for one query. The four
+ * elements share one counter. */
 __device__ static inline void attention_factors(const struct attention &a,
                                                 const struct attention_head &h, uint32_t query,
                                                 uint32_t keys, unsigned counter, float factors[4])

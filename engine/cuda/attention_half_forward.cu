@@ -10,9 +10,9 @@ template <int BANDS, int WIDTH> union half_forward_shared {
     } start;
 };
 
-/* What the lane's rows have seen so far: the greatest score of the whole row before its scaling,
- * the sum of the exponentials relative to it in the lane's own columns, and the sum of the values
- * weighted by them. */
+/* The progress of the lane's rows over the keys: the greatest score of the whole row before its
+ * scaling, the sum of the exponentials relative to it in the lane's own columns, and the sum of the
+ * values weighted by them. */
 template <int BANDS, int WIDTH> struct half_progress {
     float max[BANDS][LANE_ROWS], sum[BANDS][LANE_ROWS];
     struct warp_sums<BANDS, WIDTH> o;

@@ -10,7 +10,7 @@ extern const struct device_ops device_cuda;
 
 /* Measures the room for an arena with the device open and a matrix product of each precision done,
  * so that the context, the libraries' kernels and workspaces and the device's own buffers exist.
- * Closes the device again. Errors are those of opening it, or DEVICE_ERROR_WORK. */
+ * Closes the device again. Fails as opening the device does, or with DEVICE_ERROR_WORK. */
 bool cuda_capacity_measure(struct device_capacity *capacity, GError **error);
 
 /* Returns the operations a second of a large matrix product on random numbers, the best of a few,

@@ -196,9 +196,9 @@ static bool same(const struct product_shape *p, const struct product_shape *q)
 }
 
 /* Returns the shape's plan, which is made at its first use. The heuristic assumes that pointers are
- * multiples of 256 bytes, as those of all tensors and buffers are, so an algorithm does not depend
- * on addresses. It may look at the pointers of the epilogue, so it is given one that is as aligned
- * as theirs. */
+ * multiples of 256 bytes, which is true for all tensors and buffers, so the algorithm does not
+ * depend on addresses. The heuristic may look at the epilogue's pointers, so it receives a pointer
+ * with the same alignment. */
 static struct product_plan *plan_of(struct cuda_products *products,
                                     const struct product_shape *shape)
 {

@@ -7,7 +7,7 @@
 struct schedule {
     double peak;      /* learning rate after the warm-up; > 0 */
     double floor;     /* learning rate at the end and after it; in [0, peak] */
-    uint64_t warm_up; /* steps; 0: no warm-up */
+    uint64_t warm_up; /* steps; 0 for no warm-up */
     uint64_t steps;   /* the step at which the floor is reached; >= warm_up */
 };
 

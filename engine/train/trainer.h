@@ -12,7 +12,7 @@ struct trainer_step {
     double peak_flops; /* a second, which the device reaches; 0 if unknown */
 };
 
-/* Who watches a run. */
+/* The callbacks through which a program watches a run. */
 struct trainer_watch {
     bool shown; /* whether the steps are shown; the device's peak is then measured */
     /* Called once before the run makes threads. */

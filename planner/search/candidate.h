@@ -54,8 +54,8 @@ struct plan *candidate_plan_still(const struct candidate *candidate,
                                   struct moment_times **times);
 
 /* Returns a lower bound of the objective for any schedule of what is retained, much faster than a
- * schedule. The bytes are known. The time is at least that of the device's operators, of the copies
- * in either direction, of the host's operators, and of backward with the host's operators that
+ * schedule. The bytes are known. The time is at least each of these sums: the device's operators;
+ * the copies in either direction; the host's operators; backward with the host's operators that
  * follow it and whose results the next forward uses. The search skips candidates whose bound is
  * poor. */
 double candidate_lower_bound(const struct candidate *candidate, enum objective objective);

@@ -67,7 +67,7 @@ struct trace *variants_trace(const struct variant_search *search, const struct r
 /* Returns whether offloading the layers of `offload` [layers], instead of the traced ones, can
  * matter: it changes the largest amount of non-model data by a considerable part of the device, and
  * the bytes that must then cross the link allow a better plan. The first `first` layers are
- * recomputed; micro-batches and embedding are those of the best plan. */
+ * recomputed; micro-batches and embedding are taken from the best plan. */
 bool variants_offload_matters(const struct variant_search *search, uint32_t first,
                               const uint8_t *offload);
 

@@ -77,7 +77,7 @@ struct kernel_record {
     uint32_t short_name;  /* string: "scale" */
 };
 
-/* How a kernel was launched. Separate from kernel_record because few readers need it. */
+/* The launch parameters of a kernel. Separate from kernel_record because few readers need it. */
 struct launch_record {
     uint64_t grid_id, graph_node;
     uint64_t local_bytes; /* all threads together */

@@ -32,9 +32,9 @@ struct guessed_iteration {
     GArray *phases; /* struct guessed_phase: forward and backward of each micro-batch, then update.
                        Phases that are absent or unknown are left out */
     uint32_t micro_batches;
-    /* How often the kernels between forward and backward come again, and how often non-model data
-     * rises and falls. 0 if unknown. If one of them differs from micro_batches, the phases are in
-     * doubt. */
+    /* The number of times that the kernels between forward and backward occur, and that non-model
+     * data rises and falls. 0 if unknown. If one of them differs from micro_batches, the phases are
+     * in doubt. */
     uint32_t turns, rises;
     /* Allocations of device memory. Lasting ones live through the iteration (model data, and what
      * an allocator holds). Passing ones come and go within it (non-model data). New ones come and

@@ -236,8 +236,8 @@ static inline void attention_factors(const struct simd_head *h, uint32_t query, 
 
 /* ---- forward ---- */
 
-/* What a tile of queries has seen so far: the greatest score, the sum of the exponentials relative
- * to it, and the sum of the values weighted by them. */
+/* The progress of a tile of queries over the keys: the greatest score, the sum of the exponentials
+ * relative to it, and the sum of the values weighted by them. */
 struct query_progress {
     tile_fp32 max, sum;
     attention_rows o;

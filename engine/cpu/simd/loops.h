@@ -1,4 +1,4 @@
-/* What the loops share: their names, vector registers, tiles of rows, dropout. */
+/* Code that the loops share: their names, vector registers, tiles of rows, dropout. */
 #ifndef PSTAR_ENGINE_CPU_SIMD_LOOPS_H
 #define PSTAR_ENGINE_CPU_SIMD_LOOPS_H
 
