@@ -37,7 +37,7 @@ static bool model_type_supported(const json_t *root, const char *origin, GError 
     }
     if (json_is_string(type) && !strcmp(json_string_value(type), "gpt2"))
         return true;
-    return refuse(error, origin, "model_type", type, "not supported; only \"gpt2\" is");
+    return refuse(error, origin, "model_type", type, "not supported; only \"gpt2\" is supported");
 }
 
 static bool architectures_supported(const json_t *root, const char *origin, GError **error)
@@ -50,10 +50,10 @@ static bool architectures_supported(const json_t *root, const char *origin, GErr
     json_array_foreach (list, i, name) {
         if (!string_is_one_of(name, known_architectures))
             return refuse(error, origin, "architectures", name,
-                          "not supported; only \"GPT2LMHeadModel\" is");
+                          "not supported; only \"GPT2LMHeadModel\" is supported");
     }
     if (json_array_size(list) == 0)
-        return refuse(error, origin, "architectures", list, "a list of names is expected");
+        return refuse(error, origin, "architectures", list, "it must be a list of names");
     return true;
 }
 
@@ -63,7 +63,7 @@ static bool activation_supported(const json_t *root, const char *origin, GError 
     if (!activation || string_is_one_of(activation, known_activations))
         return true;
     return refuse(error, origin, "activation_function", activation,
-                  "not supported; only \"gelu_new\" and \"gelu_pytorch_tanh\" are");
+                  "not supported; only \"gelu_new\" and \"gelu_pytorch_tanh\" are supported");
 }
 
 /* Switches that change what is computed, with the only setting that we compute. */
@@ -81,8 +81,8 @@ static bool switches_supported(const json_t *root, const char *origin, GError **
         const json_t *value = json_object_get(root, switches[i].key);
         if (value && (!json_is_boolean(value) || json_is_true(value) != switches[i].only))
             return refuse(error, origin, switches[i].key, value,
-                          switches[i].only ? "not supported; only true is"
-                                           : "not supported; only false is");
+                          switches[i].only ? "not supported; only true is supported"
+                                           : "not supported; only false is supported");
     }
     return true;
 }
@@ -127,14 +127,14 @@ static bool count_makes_sense(const char *key, uint32_t value, uint32_t most, co
 {
     if (value >= 1 && value <= most)
         return true;
-    return absurd(error, origin, "%s: %u is not between 1 and %u", key, value, most);
+    return absurd(error, origin, "%s is %u; it must be an integer in [1, %u]", key, value, most);
 }
 
 static bool dropout_makes_sense(const char *key, double value, const char *origin, GError **error)
 {
     if (value >= 0 && value < 1)
         return true;
-    return absurd(error, origin, "%s: %g is not at least 0 and below 1", key, value);
+    return absurd(error, origin, "%s is %g; it must be in [0, 1)", key, value);
 }
 
 static bool counts_make_sense(const struct model_config *config, const char *origin, GError **error)
@@ -162,20 +162,21 @@ static bool model_config_check(const struct model_config *config, const char *or
     if (!counts_make_sense(config, origin, error))
         return false;
     if (config->width % config->heads)
-        return absurd(error, origin, "n_embd: %u is no multiple of n_head, %u", config->width,
-                      config->heads);
+        return absurd(error, origin, "n_embd is %u; it must be a multiple of n_head, which is %u",
+                      config->width, config->heads);
     if (about_parameters(config) > 0x1p50)
-        return absurd(error, origin, "n_layer, n_embd, vocab_size: %.3g parameters are too many",
+        return absurd(error, origin,
+                      "n_layer, n_embd, vocab_size: a model of %.3g parameters is too large",
                       about_parameters(config));
     if (!dropout_makes_sense("embd_pdrop", config->embedding_dropout, origin, error) ||
         !dropout_makes_sense("attn_pdrop", config->attention_dropout, origin, error) ||
         !dropout_makes_sense("resid_pdrop", config->residual_dropout, origin, error))
         return false;
     if (!(config->norm_epsilon > 0 && config->norm_epsilon < 1))
-        return absurd(error, origin, "layer_norm_epsilon: %g is not between 0 and 1",
+        return absurd(error, origin, "layer_norm_epsilon is %g; it must be between 0 and 1",
                       config->norm_epsilon);
     if (!(config->initializer_range > 0 && isfinite(config->initializer_range)))
-        return absurd(error, origin, "initializer_range: %g is not above 0",
+        return absurd(error, origin, "initializer_range is %g; it must be above 0",
                       config->initializer_range);
     return true;
 }
@@ -197,8 +198,8 @@ static bool wrong(GError **error, const struct reader *reader, const char *key,
         return false;
     }
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    g_set_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG, "%s: %s: %s is not %s", reader->origin, key,
-                text ? text : "?", expected);
+    g_set_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG, "%s: %s is %s; it must be %s",
+                reader->origin, key, text ? text : "?", expected);
     free(text);
     return false;
 }
@@ -209,7 +210,7 @@ static bool read_count(const struct reader *reader, const char *key, uint32_t *c
     const json_t *value = json_object_get(reader->root, key);
     json_int_t number = json_integer_value(value);
     if (!json_is_integer(value) || number < 1 || number > INT32_MAX)
-        return wrong(error, reader, key, "a whole number from 1 to 2147483647");
+        return wrong(error, reader, key, "an integer in [1, 2147483647]");
     *count = (uint32_t)number;
     return true;
 }
@@ -248,7 +249,8 @@ static bool read_sizes(const struct reader *reader, struct model_config *config,
     if (inner && !json_is_null(inner))
         return read_count(reader, "n_inner", &config->inner, error);
     if (config->width > UINT32_MAX / 4)
-        return wrong(error, reader, "n_embd", "small enough for an inner width of 4 times that");
+        return wrong(error, reader, "n_embd",
+                     "at most 1073741823, because n_inner is four times as large by default");
     config->inner = 4 * config->width;
     return true;
 }

@@ -272,8 +272,8 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
         describe_alike(derived, trace);
     else
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "micro-batches of %u with the embedding on the %s%s cannot be derived from "
-                    "a trace of %u",
+                    "micro-batches of %u with the embedding on the %s%s cannot be derived from a "
+                    "trace whose batch is %u",
                     choices->batch, choices->host_embedding ? "host" : "device",
                     choices->second_backward ? " and two backwards" : "", trace->batch);
     return derived;
@@ -361,8 +361,8 @@ static bool choose_place(const struct trace *trace, const struct trace_operator 
         if (!!on_host[trace->accesses[op->first_access + i].tensor] == host)
             continue;
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "operator '%s' updates several tensors at once: to place them apart takes a "
-                    "trace with an operator a tensor",
+                    "operator '%s' updates several tensors at once: placing them separately needs "
+                    "a trace with one update operator per tensor",
                     op->name);
         return false;
     }

@@ -57,10 +57,12 @@ bool model_split_masters(const struct model_job *job, uint32_t bytes_per_paramet
     if (bytes_per_parameter == most || bytes_per_parameter == least)
         return true;
     if (most == least)
-        return job_refused(error, "%u bytes a parameter: fp32 takes %u", bytes_per_parameter, most);
-    return job_refused(
-        error, "%u bytes a parameter: bf16 with %s takes %u or %u", bytes_per_parameter,
-        job->choices.micro_batches > 1 ? "several micro-batches" : "one micro-batch", least, most);
+        return job_refused(error, "bytes per parameter is %u; in fp32 it must be %u",
+                           bytes_per_parameter, most);
+    return job_refused(error, "bytes per parameter is %u; in bf16 with %s it must be %u or %u",
+                       bytes_per_parameter,
+                       job->choices.micro_batches > 1 ? "several micro-batches" : "one micro-batch",
+                       least, most);
 }
 
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
@@ -84,21 +86,24 @@ static bool job_check(const struct model_config *config, const struct model_job 
                       GError **error)
 {
     if (job->choices.batch < 1 || job->sequence < 1 || job->choices.micro_batches < 1)
-        return job_refused(error, "batch %u, sequence %u, micro-batches %u: each is at least 1",
+        return job_refused(error,
+                           "batch %u, sequence %u, micro-batches %u: each must be at least 1",
                            job->choices.batch, job->sequence, job->choices.micro_batches);
     if (job->sequence > config->positions)
-        return job_refused(error, "sequence %u: the model has %u positions", job->sequence,
-                           config->positions);
+        return job_refused(error, "sequence %u is longer than the model's %u positions",
+                           job->sequence, config->positions);
     if (job->choices.split_masters && job->precision != MODEL_BF16)
-        return job_refused(error, "masters in two halves: of fp32 parameters there are none");
+        return job_refused(
+            error,
+            "masters can be split into halves only in bf16: fp32 parameters have no masters");
     if (job->choices.host_embedding && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
-        return job_refused(error, "an embedding on the host: with 12 bytes a parameter gradients "
-                                  "are buffers on the device");
+        return job_refused(error, "the embedding cannot run on the host with 12 bytes per "
+                                  "parameter: gradients are then buffers on the device");
     if (job->choices.second_backward && model_gradient_layout(job) != MODEL_GRADIENT_BUFFER)
-        return job_refused(error, "a second backward: only with 12 bytes a parameter, where "
-                                  "gradients are buffers");
+        return job_refused(error, "a second backward is only possible with 12 bytes per parameter, "
+                                  "where gradients are buffers");
     if (!counts_fit(config, job))
-        return job_refused(error, "batch %u, sequence %u, micro-batches %u: too large a step",
+        return job_refused(error, "batch %u, sequence %u, micro-batches %u: the step is too large",
                            job->choices.batch, job->sequence, job->choices.micro_batches);
     return true;
 }

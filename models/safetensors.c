@@ -108,7 +108,7 @@ static bool parse_shape(const struct safetensors *file, const json_t *entry,
 {
     const json_t *shape = json_object_get(entry, "shape");
     if (!json_is_array(shape) || json_array_size(shape) > SAFETENSORS_MAX_RANK) {
-        return invalid(file, tensor->name, error, "shape is no list of at most %d numbers",
+        return invalid(file, tensor->name, error, "shape must be a list of at most %d integers",
                        SAFETENSORS_MAX_RANK);
     }
     tensor->rank = (uint32_t)json_array_size(shape);
@@ -116,7 +116,8 @@ static bool parse_shape(const struct safetensors *file, const json_t *entry,
     for (uint32_t i = 0; i < tensor->rank; i++) {
         if (!natural(json_array_get(shape, i), &tensor->shape[i]) ||
             __builtin_mul_overflow(tensor->elements, tensor->shape[i], &tensor->elements))
-            return invalid(file, tensor->name, error, "shape is absurd in dimension %u", i);
+            return invalid(file, tensor->name, error,
+                           "shape: dimension %u is invalid or too large", i);
     }
     return true;
 }
@@ -136,12 +137,13 @@ static bool parse_tensor(const struct safetensors *file, const char *name, const
     uint64_t end;
     if (json_array_size(offsets) != 2 || !natural(json_array_get(offsets, 0), &tensor->offset) ||
         !natural(json_array_get(offsets, 1), &end) || end < tensor->offset)
-        return invalid(file, name, error, "data_offsets are no pair of places, first and end");
+        return invalid(file, name, error,
+                       "data_offsets must be [begin, end] with 0 <= begin <= end");
     if (end > file->data_bytes) {
         return invalid(file, name, error,
                        "ends at byte %" G_GUINT64_FORMAT
-                       " of the data, of which there are %" G_GUINT64_FORMAT
-                       ": the file is truncated or damaged",
+                       " of the data, but there are only %" G_GUINT64_FORMAT
+                       " bytes: the file is truncated or damaged",
                        end, file->data_bytes);
     }
     tensor->bytes = end - tensor->offset;
@@ -149,7 +151,7 @@ static bool parse_tensor(const struct safetensors *file, const char *name, const
     if (__builtin_mul_overflow(tensor->elements, format->bytes, &wanted) ||
         wanted != tensor->bytes) {
         return invalid(file, name, error,
-                       "occupies %" G_GUINT64_FORMAT " bytes, which do not hold its shape in %s",
+                       "occupies %" G_GUINT64_FORMAT " bytes, which does not match its shape in %s",
                        tensor->bytes, dtype);
     }
     return true;
@@ -198,8 +200,8 @@ static bool check_cover(struct safetensors *file, GError **error)
     }
     if (end != file->data_bytes) {
         return invalid(file, NULL, error,
-                       "%" G_GUINT64_FORMAT
-                       " bytes of data, of which tensors use %" G_GUINT64_FORMAT,
+                       "the file has %" G_GUINT64_FORMAT
+                       " bytes of data, but its tensors use %" G_GUINT64_FORMAT,
                        file->data_bytes, end);
     }
     return true;
@@ -214,7 +216,7 @@ static bool read_header(struct safetensors *file, GError **error)
     length = GUINT64_FROM_LE(length);
     if (length > GREATEST_HEADER || length > file->map_bytes - LENGTH_BYTES) {
         return invalid(file, NULL, error,
-                       "says that its header takes %" G_GUINT64_FORMAT
+                       "its header would have %" G_GUINT64_FORMAT
                        " bytes: not a safetensors file, or truncated",
                        length);
     }
@@ -228,7 +230,7 @@ static bool read_header(struct safetensors *file, GError **error)
     if (!header)
         read = invalid(file, NULL, error, "header is not JSON: %s", problem.text);
     else if (!json_is_object(header))
-        read = invalid(file, NULL, error, "header is no JSON object");
+        read = invalid(file, NULL, error, "the header must be a JSON object");
     else
         read = parse_header(file, header, error) && check_cover(file, error);
     json_decref(header);
@@ -296,8 +298,8 @@ bool safetensors_expect(const struct safetensors *file, const struct safetensors
     if (tensor->rank != rank || memcmp(tensor->shape, shape, rank * sizeof(*shape)) != 0) {
         char *there = shape_text(tensor->shape, tensor->rank), *wanted = shape_text(shape, rank);
         g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
-                    "%s: tensor %s: shape is %s, the model's %s", file->path, tensor->name, there,
-                    wanted);
+                    "%s: tensor %s: its shape is %s; the model needs %s", file->path, tensor->name,
+                    there, wanted);
         g_free(there);
         g_free(wanted);
         return false;

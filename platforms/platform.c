@@ -121,8 +121,8 @@ static bool wrong(GError **error, const char *path, const char *key, const json_
         return false;
     }
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: %s: %s is not %s", path, key,
-                text ? text : "?", expected);
+    g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: %s is %s; it must be %s", path,
+                key, text ? text : "?", expected);
     free(text);
     return false;
 }
@@ -132,7 +132,7 @@ static bool read_string(const json_t *object, const char *path, const char *key,
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_string(value) || json_string_length(value) == 0)
-        return wrong(error, path, key, value, "a string with something in it");
+        return wrong(error, path, key, value, "a non-empty string");
     *string = g_strdup(json_string_value(value));
     return true;
 }
@@ -142,7 +142,7 @@ static bool read_bytes(const json_t *object, const char *path, const char *key, 
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value) || json_integer_value(value) < 1)
-        return wrong(error, path, key, value, "a whole number of bytes above 0");
+        return wrong(error, path, key, value, "an integer above 0");
     *bytes = (uint64_t)json_integer_value(value);
     return true;
 }
@@ -158,7 +158,7 @@ static bool read_points(const json_t *points, const char *path, const char *key,
 {
     size_t count = json_array_size(points);
     if (count == 0 || count > 1u << 16)
-        return wrong(error, path, key, points, "a list of [amount, seconds]");
+        return wrong(error, path, key, points, "a non-empty list of [amount, seconds]");
     curve->points = g_new(struct platform_point, count);
     curve->count = (uint32_t)count;
     double before = 0;
@@ -170,7 +170,7 @@ static bool read_points(const json_t *points, const char *path, const char *key,
         curve->points[i] = (struct platform_point){json_number_value(amount),
                                                    json_number_value(seconds)};
         if (curve->points[i].amount <= before)
-            return wrong(error, path, key, pair, "above the amount before it");
+            return wrong(error, path, key, pair, "larger in amount than the point before it");
         before = curve->points[i].amount;
     }
     return true;
@@ -214,7 +214,7 @@ static bool read_seconds(const json_t *object, const char *path, const char *key
     const json_t *value = json_object_get(object, key);
     *seconds = json_number_value(value);
     if (!json_is_number(value) || !(*seconds >= 0 && *seconds < 1))
-        return wrong(error, path, key, value, "seconds from 0 to below 1");
+        return wrong(error, path, key, value, "a number of seconds in [0, 1)");
     return true;
 }
 
@@ -227,7 +227,8 @@ static bool read_slow_down(const json_t *object, const char *path, double slow_d
             const json_t *value = json_array_get(json_array_get(rows, bound), neighbour);
             slow_down[bound][neighbour] = json_number_value(value);
             if (!json_is_number(value) || !(slow_down[bound][neighbour] >= 0))
-                return wrong(error, path, "slow_down", rows, "3 by 3 shares of at least 0");
+                return wrong(error, path, "slow_down", rows,
+                             "a 3 x 3 matrix of numbers of at least 0");
         }
     return true;
 }
@@ -276,7 +277,7 @@ static bool read_products(const json_t *root, const char *path, struct platform 
     for (uint32_t i = 0; i < platform->product_count; i++)
         if (!read_product(json_array_get(list, i), &platform->products[i]))
             return wrong(error, path, "products", json_array_get(list, i),
-                         "rows, inputs, outputs, threads, precision and seconds of a product");
+                         "an object with rows, inputs, outputs, threads, precision and seconds");
     return true;
 }
 

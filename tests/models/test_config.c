@@ -203,7 +203,7 @@ static void test_refused(void)
         {"{\"model_type\":\"gpt2\",\"n_layer\":65536,\"n_embd\":16777216,\"n_head\":1,"
          "\"n_positions\":16,\"vocab_size\":32,\"n_inner\":1}",
          MODEL_ERROR_CONFIG,
-         {"parameters", "too many"}},
+         {"parameters", "too large"}},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;

@@ -111,7 +111,7 @@ static void test_no_such_bytes_per_parameter(void)
         enum model_precision precision;
         uint32_t micro_batches, bytes;
         const char *named;
-    } bad[] = {{MODEL_FP32, 1, 12, "fp32 takes 16"},
+    } bad[] = {{MODEL_FP32, 1, 12, "fp32 it must be 16"},
                {MODEL_BF16, 1, 16, "12 or 14"},
                {MODEL_BF16, 2, 12, "16 or 18"}};
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
@@ -569,8 +569,8 @@ static void test_bad_jobs(void)
                {&config, small_job(MODEL_FP32, 1), "batch 0"},
                {&config, small_job(MODEL_FP32, 1), "sequence 6"},
                {&large, small_job(MODEL_FP32, 1), "too large"},
-               {&config, small_job(MODEL_FP32, 1), "two halves"},
-               {&config, small_job(MODEL_BF16, 1), "embedding on the host"}};
+               {&config, small_job(MODEL_FP32, 1), "split into halves"},
+               {&config, small_job(MODEL_BF16, 1), "embedding cannot run on the host"}};
     bad[5].job.choices.split_masters = bad[6].job.choices.split_masters =
         bad[6].job.choices.host_embedding = true;
     bad[2].job.choices.batch = 0;

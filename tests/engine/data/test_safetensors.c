@@ -167,7 +167,7 @@ struct bad_file {
 
 static const struct bad_file bad_files[] = {
     {"not JSON", "{\"a\":", 0, "not JSON"},
-    {"no object", "[1]", 0, "no JSON object"},
+    {"no object", "[1]", 0, "must be a JSON object"},
     {"name twice", "{" TENSOR("a", "F32", "1", 0, 4) "," TENSOR("a", "F32", "1", 4, 8) "}", 8,
      "not JSON"},
     {"entry is a number", "{\"a\":1}", 0, "tensor a: dtype"},
@@ -232,7 +232,7 @@ static void test_bad_lengths(struct fixture *fixture, const void *data)
         memcpy(bytes, &lengths[i], sizeof(lengths[i]));
         memcpy(bytes + 8, "{}", 2);
         write_bytes(fixture->path, bytes, sizeof(bytes));
-        expect_refused(fixture->path, "absurd length", "says that its header takes");
+        expect_refused(fixture->path, "absurd length", "its header would have");
     }
 }
 
@@ -257,7 +257,8 @@ static void test_expect(struct fixture *fixture, const void *data)
     const uint64_t turned[] = {3, 2}, three[] = {3};
     GError *error = NULL;
     g_assert_false(safetensors_expect(file, safetensors_at(file, 0), turned, 2, &error));
-    g_assert_nonnull(strstr(error->message, "tensor a: shape is [2, 3], the model's [3, 2]"));
+    g_assert_nonnull(
+        strstr(error->message, "tensor a: its shape is [2, 3]; the model needs [3, 2]"));
     g_clear_error(&error);
     g_assert_false(safetensors_expect(file, safetensors_at(file, 0), three, 1, &error));
     g_assert_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR);

@@ -75,7 +75,7 @@ static const struct change changes[] = {
     {.prefix = "", .missing = "lm_head.weight", .reason = "tensor lm_head.weight is missing"},
     {.prefix = "",
      .turned = "h.1.mlp.c_fc.weight",
-     .reason = "tensor h.1.mlp.c_fc.weight: shape is [50, 24], the model's [24, 50]"},
+     .reason = "tensor h.1.mlp.c_fc.weight: its shape is [50, 24]; the model needs [24, 50]"},
     {.prefix = "transformer.",
      .extra = "transformer.h.2.ln_1.weight",
      .reason = "tensor transformer.h.2.ln_1.weight is not part of the model"},
