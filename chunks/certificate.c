@@ -81,7 +81,7 @@ bool certificate_check_seal(const char *path, GError **error)
     if (seal_fits(text, length))
         return true;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "%s: not as it was written: its seal does not fit", path);
+                "%s: the file was changed after it was written: its seal does not match", path);
     return false;
 }
 
@@ -190,7 +190,7 @@ static uint64_t read_number(struct certificate_reader *reader, const json_t *val
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         (uint64_t)json_integer_value(value) > most) {
-        fault(reader, "not an integer in range");
+        fault(reader, "a number is not an integer or is out of range");
         return 0;
     }
     return (uint64_t)json_integer_value(value);
@@ -200,7 +200,7 @@ static char *read_text(struct certificate_reader *reader, const json_t *object, 
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_string(value) && !json_is_null(value))
-        fault(reader, "neither a text nor null");
+        fault(reader, "a value must be a string or null");
     return g_strdup(json_string_value(value));
 }
 
@@ -209,7 +209,7 @@ static void read_gap(struct certificate_reader *reader, const json_t *value, uin
 {
     double gap = certificate_gap(achieved, bound);
     if (isfinite(gap) ? json_number_value(value) != gap : !json_is_null(value))
-        fault(reader, "the gap is not that of achieved and bound");
+        fault(reader, "the gap does not follow from the achieved value and the lower bound");
 }
 
 static void read_traffic(struct certificate_reader *reader, const json_t *root,
@@ -223,7 +223,7 @@ static void read_traffic(struct certificate_reader *reader, const json_t *root,
     read_gap(reader, json_object_get(json_object_get(root, "gap"), "traffic"), t->achieved,
              t->bound);
     if (!json_is_array(prices) || json_array_size(prices) >= UINT32_MAX)
-        fault(reader, "no prices of room");
+        fault(reader, "room_prices must be an array");
     t->price_count = (uint32_t)json_array_size(prices);
     t->prices = g_new0(struct certificate_price, t->price_count);
     for (uint32_t i = 0; i < t->price_count && !reader->reason; i++) {
@@ -232,7 +232,7 @@ static void read_traffic(struct certificate_reader *reader, const json_t *root,
                                                     UINT32_MAX - 1);
         t->prices[i].price = read_number(reader, json_array_get(pair, 1), UINT32_MAX);
         if (t->prices[i].moment < least)
-            fault(reader, "the moments of the prices do not ascend");
+            fault(reader, "the moments of room_prices must ascend");
         least = t->prices[i].moment + 1ULL;
     }
 }
@@ -258,7 +258,7 @@ static void read_time(struct certificate_reader *reader, const json_t *root,
     read_gap(reader, json_object_get(json_object_get(root, "gap"), "time"), time->achieved,
              time->bound);
     if (!json_is_array(windows) || json_array_size(windows) > UINT16_MAX)
-        fault(reader, "no prices of windows");
+        fault(reader, "window_prices must be an array of at most 65535 entries");
     time->window_count = (uint32_t)json_array_size(windows);
     time->windows = g_new0(struct certificate_window, time->window_count);
     for (uint32_t i = 0; i < time->window_count && !reader->reason; i++)
@@ -271,7 +271,7 @@ static uint8_t read_outcome(struct certificate_reader *reader, const json_t *ent
     for (uint8_t o = 0; name && o <= CERTIFICATE_DOES_NOT_FIT; o++)
         if (!strcmp(name, certificate_outcome_name(o)))
             return o;
-    fault(reader, "an alternative without an outcome");
+    fault(reader, "an alternative has no valid outcome");
     return CERTIFICATE_DOES_NOT_FIT;
 }
 
@@ -282,9 +282,9 @@ static void read_layers(struct certificate_reader *reader, const json_t *entry, 
     g_autofree char *text = read_text(reader, entry, key);
     const char *layers = text ? text : otherwise;
     if (!layers)
-        fault(reader, "an alternative without its layers");
+        fault(reader, "an alternative does not name its layers");
     else if (!run_layers_parse(layers, marks, count))
-        fault(reader, "an alternative with layers that the plan's model does not have");
+        fault(reader, "an alternative names layers that the plan's model does not have");
 }
 
 static struct run_choices *read_choices(struct certificate_reader *reader, const json_t *entry,

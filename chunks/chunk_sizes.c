@@ -28,11 +28,12 @@ static bool parse_item(const char *item, struct chunk_sizes *sizes, GError **err
     uint8_t list = 0;
 
     if (!plain && !trace_list_parse(sides[0], &list))
-        return refuse(error, sides[0], "no list of chunks is called so");
+        return refuse(error, sides[0], "there is no list of chunks of this name");
     uint64_t *size = plain ? &sizes->others : &sizes->of_list[list];
     if (*size)
         return refuse(error, item,
-                      plain ? "a second size for all other lists" : "its list has a size");
+                      plain ? "a default size was already given"
+                            : "a size for this list was already given");
     return parse_size(plain ? item : sides[1], size, error);
 }
 
@@ -58,9 +59,8 @@ struct layout *chunk_sizes_pack(const struct chunk_sizes *sizes, const struct tr
         uint64_t size = sizes->of_list[list] ? sizes->of_list[list] : sizes->others;
         if (sizes->of_list[list] ? !exists : exists && !size) {
             g_set_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID,
-                        exists ? "chunk sizes: list %s has none; name it, or give a size for all "
-                                 "other lists"
-                               : "chunk sizes: list %s is none of this run's",
+                        exists ? "chunk sizes: list %s has no size; add LIST=SIZE or a default size"
+                               : "chunk sizes: this run has no list %s",
                         trace_list_name(list));
             return NULL;
         }

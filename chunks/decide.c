@@ -88,10 +88,10 @@ static uint32_t correct(struct run *run, uint32_t victim)
         chosen = NO_INDEX;
     if (chosen != victim && !run->fault)
         run->fault = g_strdup_printf(
-            "policy %s: asked for a victim at moment %u of iteration %u it "
-            "answered %u, which is %s",
+            "policy %s: at moment %u of iteration %u it chose victim %u, which is %s",
             run->ops->name, run->moment, run->iteration, victim,
-            victim == NO_INDEX ? "none, though there are some" : "not on the device, or pinned");
+            victim == NO_INDEX ? "no chunk, although some can be evicted"
+                               : "not on the device, or pinned");
     return chosen;
 }
 

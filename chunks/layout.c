@@ -33,8 +33,8 @@ static bool check_order(const struct trace *trace, const uint32_t *order, GError
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         if (order[i] >= trace->tensor_count || seen[order[i]]++) {
             g_set_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID,
-                        "tensor order: entry %u (%u) is no new tensor of %u", i, order[i],
-                        trace->tensor_count);
+                        "tensor order: entry %u is %u; each tensor below %u must appear once", i,
+                        order[i], trace->tensor_count);
             return false;
         }
     }
@@ -51,8 +51,8 @@ static uint32_t open_lists(const struct trace *trace, const struct layout_spec *
         uint64_t bytes = spec->chunk_bytes[list];
         if (!bytes || bytes % LAYOUT_ALIGNMENT) {
             g_set_error(error, LAYOUT_ERROR, LAYOUT_ERROR_INVALID,
-                        "chunk size of list %s: %" G_GUINT64_FORMAT
-                        " bytes is no positive multiple of %d",
+                        "the chunk size of list %s is %" G_GUINT64_FORMAT
+                        " bytes; it must be a positive multiple of %d",
                         trace_list_name(list), bytes, LAYOUT_ALIGNMENT);
             return 0;
         }

@@ -35,12 +35,12 @@ static bool add_tensor(struct reading *reading, int list, const char *name)
     struct layout *layout = reading->layout;
     guint found = GPOINTER_TO_UINT(name ? g_hash_table_lookup(reading->tensors, name) : NULL);
     if (!found)
-        return refuse(reading, "list %s: no tensor is called '%s'", trace_list_name(list),
+        return refuse(reading, "list %s: there is no tensor '%s'", trace_list_name(list),
                       name ? name : "");
     struct layout_place *place = &layout->places[list][found - 1];
     struct chunk *chunk = &g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1);
     if (place->chunk != NO_INDEX)
-        return refuse(reading, "list %s: tensor %s is there twice", trace_list_name(list), name);
+        return refuse(reading, "list %s: tensor %s appears twice", trace_list_name(list), name);
     *place = (struct layout_place){.chunk = reading->chunks->len - 1, .offset = chunk->copy_bytes};
     chunk->copy_bytes += layout_align(reading->trace->tensors[found - 1].elements *
                                       reading->trace->list_element_bytes[list]);
@@ -53,8 +53,8 @@ static bool add_chunk(struct reading *reading, int list, size_t index, const jso
     struct layout *layout = reading->layout;
     struct chunk empty = {.list = (uint8_t)list};
     if (!json_array_size(names))
-        return refuse(reading, "list %s: chunk %zu is no list of tensors", trace_list_name(list),
-                      index);
+        return refuse(reading, "list %s: chunk %zu must be a non-empty list of tensors",
+                      trace_list_name(list), index);
     g_array_append_val(reading->chunks, empty);
     for (size_t i = 0; i < json_array_size(names); i++)
         if (!add_tensor(reading, list, json_string_value(json_array_get(names, i))))
@@ -106,9 +106,9 @@ static bool check_lists(const struct reading *reading, json_t *value)
     json_object_foreach (value, name, ignored) {
         uint8_t list;
         if (!trace_list_parse(name, &list))
-            return refuse(reading, "no list of chunks is called '%s'", name);
+            return refuse(reading, "there is no list of chunks '%s'", name);
         if (!reading->trace->list_element_bytes[list])
-            return refuse(reading, "list %s is none of this run's", name);
+            return refuse(reading, "this run has no list %s", name);
     }
     return true;
 }
@@ -119,7 +119,7 @@ static bool read_limit(struct reading *reading, int list, const json_t *sizes)
     if (!size)
         return true;
     if (json_integer_value(size) <= 0)
-        return refuse(reading, "chunk_bytes of list %s is no positive number of bytes",
+        return refuse(reading, "chunk_bytes of list %s must be a positive integer",
                       trace_list_name(list));
     reading->layout->chunk_bytes[list] = (uint64_t)json_integer_value(size);
     return true;
@@ -153,8 +153,8 @@ static bool group_chunks(const struct reading *reading, struct layout *layout)
             uint32_t group = number[layout->places[coarse][t].chunk];
             if (first[chunk] && layout->chunks[chunk].group != group)
                 return refuse(reading,
-                              "lists must nest: tensors %s and %s share a chunk of list %s and lie "
-                              "in two of list %s",
+                              "lists must nest: tensors %s and %s share a chunk of list %s but are "
+                              "in two chunks of list %s",
                               reading->trace->tensors[first[chunk] - 1].name,
                               reading->trace->tensors[t].name, trace_list_name(list),
                               trace_list_name(coarse));
@@ -206,7 +206,7 @@ static struct layout *read_plan_layout(const struct reading *reading)
     if (!plan)
         return NULL;
     if (g_strcmp0(plan->model, reading->trace->model))
-        refuse(reading, "the plan is for the model %s, the run's is %s", plan->model,
+        refuse(reading, "the plan was made for model %s, but the run's model is %s", plan->model,
                reading->trace->model);
     else if (!plan_check_layout(plan, reading->trace, reading->error))
         g_prefix_error(reading->error, "%s: ", reading->path);
@@ -231,7 +231,7 @@ struct layout *layout_read(const char *path, const struct trace *trace, GError *
     else if (json_object_get(root, "pstar_plan"))
         layout = read_plan_layout(&reading);
     else if (json_integer_value(json_object_get(root, "pstar_layout")) != LAYOUT_FORMAT)
-        refuse(&reading, "neither a plan nor a layout that this program reads");
+        refuse(&reading, "neither a plan nor a layout of a version that this program reads");
     else
         layout = read_layout(&reading, root);
     json_decref(root);

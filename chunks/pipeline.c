@@ -15,7 +15,7 @@ static bool check_device_budget(const struct plan_inputs *inputs, GError **error
     g_autofree char *homed =
         inputs->homes->device_slot_bytes
             ? g_strdup_printf(" (%" G_GUINT64_FORMAT
-                              " of them chunks that the host's budget has no room for)",
+                              " of them for chunks that do not fit into the host's budget)",
                               inputs->homes->device_slot_bytes)
             : g_strdup("");
     g_set_error(

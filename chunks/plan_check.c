@@ -51,7 +51,7 @@ static bool check_list(const struct layout *layout, const struct trace *trace, i
 {
     if (!trace->list_element_bytes[list] != !layout->places[list])
         return plan_refuse(error, "layout: list %s is %s", trace_list_name(list),
-                           layout->places[list] ? "none of the run's" : "missing");
+                           layout->places[list] ? "not part of this run" : "missing");
     if (!layout->places[list])
         return true;
     g_autofree struct extent *extents = g_new(struct extent, layout->tensor_count);
@@ -85,19 +85,21 @@ static bool check_buffers(const struct layout *layout, const struct trace *trace
     g_autofree uint8_t *held = trace_held_buffers(trace);
     g_autofree uint32_t *until = g_new0(uint32_t, layout->chunk_count);
     if (layout->buffer_count != (held ? trace->buffer_count : 0))
-        return plan_refuse(error, "layout: chunks hold other buffers than the run's");
+        return plan_refuse(error, "layout: the buffers in chunks are not those of the run");
     for (uint32_t b = 0; b < layout->buffer_count; b++) {
         chunk_id chunk = layout->places[TRACE_ACTIVATION][b].chunk;
         if (!held[b] && chunk != NO_INDEX)
-            return plan_refuse(error, "layout: no chunk holds buffer %s in the run",
+            return plan_refuse(error,
+                               "layout: buffer %s is in a chunk, but must not be in this run",
                                trace->buffers[b].name);
         if (!held[b])
             continue;
         if (!check_buffer(layout, trace, b, error))
             return false;
         if (trace->buffers[b].first < until[chunk])
-            return plan_refuse(error, "layout: buffer %s shares chunk %u with one that is alive",
-                               trace->buffers[b].name, chunk);
+            return plan_refuse(
+                error, "layout: buffer %s shares chunk %u with a buffer that is still alive",
+                trace->buffers[b].name, chunk);
         until[chunk] = trace->buffers[b].last + 1;
     }
     return true;
@@ -113,8 +115,8 @@ static bool check_heads(const struct layout *layout, int coarse, GError **error)
         if (layout->chunks[c].list != coarse && layout->chunks[c].list != TRACE_ACTIVATION)
             continue;
         if (head[group])
-            return plan_refuse(error, "layout: chunks %u and %u are in one group", head[group] - 1,
-                               c);
+            return plan_refuse(error, "layout: chunks %u and %u must not be in the same group",
+                               head[group] - 1, c);
         head[group] = c + 1;
     }
     return true;
@@ -129,7 +131,7 @@ static bool check_groups(const struct layout *layout, const struct trace *trace,
         for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++)
             if (layout->chunks[layout->places[list][t].chunk].group !=
                 layout->chunks[layout->places[coarse][t].chunk].group)
-                return plan_refuse(error, "layout: tensor %s lies in two groups of chunks",
+                return plan_refuse(error, "layout: the chunks of tensor %s are in two groups",
                                    trace->tensors[t].name);
     return check_heads(layout, coarse, error);
 }
@@ -138,8 +140,8 @@ bool plan_check_layout(const struct plan *plan, const struct trace *trace, GErro
 {
     const struct layout *layout = plan->layout;
     if (layout->tensor_count != trace->tensor_count)
-        return plan_refuse(error, "layout: %u tensors, the run has %u", layout->tensor_count,
-                           trace->tensor_count);
+        return plan_refuse(error, "layout: it has %u tensors, but the run has %u",
+                           layout->tensor_count, trace->tensor_count);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
         if (!layout->chunks[c].copy_bytes ||
             layout->chunks[c].copy_bytes > layout->chunks[c].slot_bytes ||
@@ -218,7 +220,8 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
     bool enters = action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE;
     bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
     if (check->plan->host_address[chunk] == NO_ADDRESS && action->kind != PLAN_MOVE)
-        return refuse_moment(check, error, "a chunk at home on the device cannot leave it");
+        return refuse_moment(check, error,
+                             "a chunk without a host address cannot leave the device");
     if (!change(check, chunk, events[action->kind], error))
         return false;
     if (leaves || action->kind == PLAN_MOVE)
@@ -226,7 +229,7 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
     if (enters || action->kind == PLAN_MOVE)
         return settle_at(check, chunk, action->address, error);
     return action->address == check->arena->address[chunk] ||
-           refuse_moment(check, error, "a chunk does not lie afterwards where its action says");
+           refuse_moment(check, error, "an action names an address where its chunk is not");
 }
 
 static bool perform_all(struct check *check, GError **error)
@@ -266,7 +269,8 @@ static bool run_iteration(struct check *check, GError **error)
         return false;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
         if (check->arena->address[c] != plan->initial_address[c])
-            return plan_refuse(error, "chunk %u does not end the iteration where it began it", c);
+            return plan_refuse(error,
+                               "chunk %u ends the iteration at another address than it began", c);
     return true;
 }
 
@@ -299,7 +303,8 @@ static bool begin(struct check *check, GError **error)
         uint64_t address = plan->initial_address[c];
         check->state[c] = homed ? RESIDENCY_DEVICE : RESIDENCY_HOST;
         if (homed && address == NO_ADDRESS)
-            return plan_refuse(error, "chunk %u has no home", c);
+            return plan_refuse(error, "chunk %u has neither a host address nor a device address",
+                               c);
         if (address == NO_ADDRESS)
             continue;
         if (!settle_at(check, c, address, error) ||
@@ -317,8 +322,8 @@ static bool check_staging(const struct plan *plan, const struct trace *trace, GE
     staging_clear(&needs);
     return needed <= staging ||
            plan_refuse(error,
-                       "%" G_GUINT64_FORMAT
-                       " bytes of staging in the host pool, not %" G_GUINT64_FORMAT,
+                       "the host pool has %" G_GUINT64_FORMAT
+                       " bytes of staging, but the run needs %" G_GUINT64_FORMAT,
                        staging, needed);
 }
 
@@ -326,7 +331,7 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
 {
     uint32_t chunks = plan->layout->chunk_count;
     if (plan->moment_count != trace->operator_count)
-        return plan_refuse(error, "%u moments, the run has %u", plan->moment_count,
+        return plan_refuse(error, "the plan has %u moments, but the run has %u", plan->moment_count,
                            trace->operator_count);
     if (plan->arena_bytes > plan->device_budget)
         return plan_refuse(error, "the arena is larger than the budget");
@@ -358,8 +363,8 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
 static bool differs(GError **error, const char *what, const char *of_plan, const char *of_run)
 {
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_OTHER_RUN,
-                "the plan was made for another run: %s is %s in the plan, %s here", what, of_plan,
-                of_run);
+                "the plan was made for another run: %s is %s in the plan, but %s in this run", what,
+                of_plan, of_run);
     return false;
 }
 
@@ -394,7 +399,7 @@ static bool check_run(const struct plan *plan, const struct trace *trace, GError
     return same_text(error, "the model", plan->model, trace->model) &&
            check_head(plan, trace, error) &&
            same_text(error,
-                     "the structure (recomputation, what runs on the host, bytes a parameter)",
+                     "the structure (recomputation, operators on the host, bytes per parameter)",
                      plan->digest, digest);
 }
 
@@ -405,7 +410,10 @@ static bool check_choices(const struct plan *plan, const struct trace *trace, GE
     struct run_choices *choices = run_choices_of(trace);
     bool same = run_choices_equal(plan->choices, choices);
     run_choices_free(choices);
-    return same || plan_refuse(error, "choices: not what the run recomputes and runs on the host");
+    return same ||
+           plan_refuse(
+               error,
+               "choices: the run recomputes other layers or runs other operators on the host");
 }
 
 bool plan_check(const struct plan *plan, const struct trace *trace, GError **error)

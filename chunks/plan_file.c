@@ -29,7 +29,7 @@ static bool read_number(struct plan_reader *reader, const json_t *value, const c
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0 ||
         (uint64_t)json_integer_value(value) > maximum)
-        return refuse(reader, key, "not an integer in range");
+        return refuse(reader, key, "must be an integer in the allowed range");
     *number = (uint64_t)json_integer_value(value);
     return true;
 }
@@ -61,7 +61,7 @@ static bool read_numbers(struct plan_reader *reader, const json_t *root, const c
 {
     const json_t *array = json_object_get(root, key);
     if (!json_is_array(array) || json_array_size(array) != count)
-        return refuse(reader, key, "not an array with an entry a chunk");
+        return refuse(reader, key, "must be an array with one entry per chunk");
     *values = g_new(uint64_t, count);
     for (uint32_t i = 0; i < count; i++)
         if (!read_number_or_null(reader, json_array_get(array, i), key, &(*values)[i]))
@@ -82,7 +82,7 @@ static bool read_chunk(struct plan_reader *reader, const json_t *entry, struct c
     const char *list = json_string_value(json_array_get(entry, 0));
     uint64_t group;
     if (!list || !trace_access_list_parse(list, &chunk->list))
-        return refuse(reader, "layout.chunks", "an entry names no list");
+        return refuse(reader, "layout.chunks", "an entry does not name a list");
     bool ok = read_number(reader, json_array_get(entry, 1), "layout.chunks", INT64_MAX / 4,
                           &chunk->slot_bytes) &&
               read_number(reader, json_array_get(entry, 2), "layout.chunks", INT64_MAX / 4,
@@ -95,14 +95,14 @@ static bool read_chunk(struct plan_reader *reader, const json_t *entry, struct c
 static bool read_chunks(struct plan_reader *reader, const json_t *array, struct layout *layout)
 {
     if (!json_is_array(array) || json_array_size(array) >= UINT32_MAX)
-        return refuse(reader, "layout.chunks", "not an array");
+        return refuse(reader, "layout.chunks", "must be an array");
     layout->chunk_count = (uint32_t)json_array_size(array);
     layout->chunks = g_new0(struct chunk, layout->chunk_count);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         if (!read_chunk(reader, json_array_get(array, c), &layout->chunks[c]))
             return false;
         if (layout->chunks[c].group >= layout->chunk_count)
-            return refuse(reader, "layout.chunks", "a group that does not exist");
+            return refuse(reader, "layout.chunks", "an entry names a group that does not exist");
         layout->group_count = MAX(layout->group_count, layout->chunks[c].group + 1);
     }
     return true;
@@ -113,7 +113,7 @@ static bool read_places(struct plan_reader *reader, const json_t *array, int lis
 {
     uint32_t count = (uint32_t)json_array_size(array);
     if (!json_is_array(array) || !count || (layout->tensor_count && layout->tensor_count != count))
-        return refuse(reader, "layout.tensors", "not an entry a tensor in every list");
+        return refuse(reader, "layout.tensors", "every list must have one entry per tensor");
     layout->tensor_count = count;
     layout->places[list] = g_new0(struct layout_place, count);
     for (uint32_t t = 0; t < count; t++) {
@@ -124,7 +124,7 @@ static bool read_places(struct plan_reader *reader, const json_t *array, int lis
                          &layout->places[list][t].offset))
             return false;
         if (chunk >= layout->chunk_count)
-            return refuse(reader, "layout.tensors", "a chunk that does not exist");
+            return refuse(reader, "layout.tensors", "an entry names a chunk that does not exist");
         layout->places[list][t].chunk = (uint32_t)chunk;
     }
     return true;
@@ -137,7 +137,7 @@ static bool read_buffers(struct plan_reader *reader, const json_t *array, struct
     if (!array)
         return true;
     if (!json_is_array(array) || !count)
-        return refuse(reader, "layout.buffers", "not an entry a buffer");
+        return refuse(reader, "layout.buffers", "must be an array with one entry per buffer");
     layout->buffer_count = count;
     layout->places[TRACE_ACTIVATION] = g_new0(struct layout_place, count);
     for (uint32_t b = 0; b < count; b++) {
@@ -145,7 +145,7 @@ static bool read_buffers(struct plan_reader *reader, const json_t *array, struct
         if (!read_number_or_null(reader, json_array_get(array, b), "layout.buffers", &chunk))
             return false;
         if (chunk != UINT64_MAX && chunk >= layout->chunk_count)
-            return refuse(reader, "layout.buffers", "a chunk that does not exist");
+            return refuse(reader, "layout.buffers", "an entry names a chunk that does not exist");
         layout->places[TRACE_ACTIVATION][b].chunk = (uint32_t)MIN(chunk, NO_INDEX);
     }
     return true;
@@ -163,7 +163,7 @@ static bool read_layout(struct plan_reader *reader, const json_t *root, struct l
     json_object_foreach (places, name, array) {
         int list = list_of(name);
         if (list < 0)
-            return refuse(reader, "layout.tensors", "names no list");
+            return refuse(reader, "layout.tensors", "a key does not name a list");
         if (!read_places(reader, array, list, layout) ||
             !read_member(reader, json_object_get(object, "chunk_bytes"), name, INT64_MAX / 4,
                          &layout->chunk_bytes[list]))
@@ -182,7 +182,7 @@ static bool read_action(struct plan_reader *reader, const json_t *entry, const s
     while (kind < PLAN_ACTIONS && g_strcmp0(plan_action_name(kind), name))
         kind++;
     if (kind == PLAN_ACTIONS)
-        return refuse(reader, "moments", "an action of unknown kind");
+        return refuse(reader, "moments", "an action has an unknown kind");
     action->kind = (uint8_t)kind;
     action->address = NO_ADDRESS;
     if (kind == PLAN_WAIT)
@@ -199,14 +199,14 @@ static bool read_schedule(struct plan_reader *reader, const json_t *root, struct
 {
     const json_t *moments = json_object_get(root, "moments");
     if (json_array_size(moments) < 2 || json_array_size(moments) >= UINT32_MAX - 2)
-        return refuse(reader, "moments", "not an array of moments");
+        return refuse(reader, "moments", "must be an array with one entry per moment");
     plan->moment_count = (uint32_t)json_array_size(moments) - 1;
     plan->first_action = g_new0(uint32_t, plan->moment_count + 2);
     GArray *actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
     bool ok = true;
     for (uint32_t m = 0; ok && m <= plan->moment_count; m++) {
         const json_t *of_moment = json_array_get(moments, m);
-        ok = json_is_array(of_moment) || refuse(reader, "moments", "a moment is no array");
+        ok = json_is_array(of_moment) || refuse(reader, "moments", "each moment must be an array");
         for (size_t i = 0; ok && i < json_array_size(of_moment); i++) {
             struct plan_action action = {.chunk = 0};
             ok = read_action(reader, json_array_get(of_moment, i), plan, &action);
@@ -225,8 +225,8 @@ static bool read_figures(struct plan_reader *reader, const json_t *root,
     const struct plan_figure *bad;
     return figures_from_json(json_object_get(root, "predicted"), figures, &bad) ||
            refuse(reader, bad->name,
-                  bad->unit == FIGURE_SECONDS ? "not a number of seconds"
-                                              : "not an integer in range");
+                  bad->unit == FIGURE_SECONDS ? "must be a number of seconds"
+                                              : "must be an integer in the allowed range");
 }
 
 static bool read_flags(struct plan_reader *reader, const json_t *array, uint32_t count,
@@ -235,7 +235,7 @@ static bool read_flags(struct plan_reader *reader, const json_t *array, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         const json_t *flag = json_array_get(array, i);
         if (!json_is_boolean(flag))
-            return refuse(reader, "choices", "an entry is neither true nor false");
+            return refuse(reader, "choices", "each entry must be true or false");
         flags[i] = json_is_true(flag);
     }
     return true;
@@ -251,7 +251,7 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
         return true;
     if (!json_is_array(recompute) || !json_is_array(host_update) ||
         !json_is_boolean(json_object_get(object, "host_embedding")))
-        return refuse(reader, "choices", "not recompute, host_embedding and host_update");
+        return refuse(reader, "choices", "recompute, host_embedding and host_update are required");
     plan->choices = run_choices_new((uint32_t)json_array_size(recompute),
                                     (uint32_t)json_array_size(host_update));
     plan->choices->batch = plan->batch;
@@ -263,7 +263,7 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
     if (offload &&
         (json_array_size(offload) != plan->choices->layer_count ||
          !read_flags(reader, offload, plan->choices->layer_count, plan->choices->offload)))
-        return refuse(reader, "choices.offload", "not an entry a layer");
+        return refuse(reader, "choices.offload", "must have one entry per layer");
     return read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
            read_flags(reader, host_update, plan->choices->tensor_count, plan->choices->host_update);
 }
@@ -317,7 +317,7 @@ static bool has_known_keys(struct plan_reader *reader, json_t *root)
     json_t *value;
     json_object_foreach (root, key, value)
         if (!g_strv_contains(known, key))
-            return refuse(reader, key, "a plan has no such key");
+            return refuse(reader, key, "unknown key");
     return true;
 }
 
@@ -325,9 +325,9 @@ static bool read_plan(struct plan_reader *reader, const json_t *root, struct pla
 {
     json_int_t format = json_integer_value(json_object_get(root, "pstar_plan"));
     if (!format)
-        return refuse(reader, "pstar_plan", "missing: this is no plan");
+        return refuse(reader, "pstar_plan", "missing: this file is not a plan");
     if (format != PLAN_FORMAT)
-        return refuse(reader, "pstar_plan", "a version that this program does not read");
+        return refuse(reader, "pstar_plan", "this program cannot read plans of this version");
     return has_known_keys(reader, (json_t *)root) && read_head(reader, root, plan) &&
            read_layout(reader, root, &plan->layout) &&
            read_numbers(reader, root, "host_address", plan->layout->chunk_count,

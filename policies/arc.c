@@ -120,7 +120,7 @@ static uint32_t arc_victim(void *state)
 
 const struct pstar_policy_ops policy_arc = {
     .name = "arc",
-    .summary = "ARC: recency and frequency, their shares set by what was missed",
+    .summary = "ARC: balances recency and frequency by past misses",
     .open = arc_open,
     .close = arc_close,
     .admit = arc_admit,

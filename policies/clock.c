@@ -60,7 +60,7 @@ static uint32_t clock_victim(void *opaque)
 
 const struct pstar_policy_ops policy_clock = {
     .name = "clock",
-    .summary = "first in, first out, with a second chance for those used again",
+    .summary = "first in, first out, with a second chance for chunks used again",
     .open = clock_open,
     .close = clock_close,
     .admit = clock_admit,

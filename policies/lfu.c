@@ -119,7 +119,7 @@ static uint32_t lfu_victim(void *state)
 
 const struct pstar_policy_ops policy_lfu = {
     .name = "lfu",
-    .summary = "least frequently used since it came",
+    .summary = "least frequently used since its fetch",
     .open = lfu_open,
     .close = lfu_close,
     .admit = lfu_admit,

@@ -102,7 +102,7 @@ static uint32_t opt_dirty_victim(void *opaque)
 
 const struct pstar_policy_ops policy_opt_dirty = {
     .name = "opt-dirty",
-    .summary = "planned from farthest next use, write-backs and the iteration's end considered",
+    .summary = "farthest next use, planned with write-backs and the iteration's end",
     .open = opt_dirty_open,
     .close = opt_dirty_close,
     .admit = opt_dirty_admit,

@@ -69,7 +69,7 @@ static uint32_t patrickstar_victim(void *opaque)
 
 const struct pstar_policy_ops policy_patrickstar = {
     .name = "patrickstar",
-    .summary = "PatrickStar's: lowest number in the warm-up, then farthest next use",
+    .summary = "PatrickStar: lowest number in the warm-up, then farthest next use",
     .open = patrickstar_open,
     .close = patrickstar_close,
     .admit = patrickstar_admit,

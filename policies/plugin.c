@@ -47,13 +47,15 @@ static const struct pstar_policy_ops *find_exported(void *object, char **reason)
         *reason = g_strdup_printf("not a policy: it exports no %s",
                                   abi ? "pstar_policy" : "pstar_policy_abi");
     else if (*abi != PSTAR_POLICY_ABI)
-        *reason = g_strdup_printf("made for version %u of the policy interface, not for %u: "
-                                  "compile it again with this version's pstar.h",
-                                  *abi, PSTAR_POLICY_ABI);
+        *reason =
+            g_strdup_printf("compiled for version %u of the policy interface, but this program has "
+                            "version %u: recompile it with this version's pstar.h",
+                            *abi, PSTAR_POLICY_ABI);
     else if (missing_part(ops))
-        *reason = g_strdup_printf("its pstar_policy has no `%s`", missing_part(ops));
+        *reason = g_strdup_printf("its pstar_policy does not define `%s`", missing_part(ops));
     else if (policy_find(ops->name))
-        *reason = g_strdup_printf("its policy is called %s, as one of pstar's own", ops->name);
+        *reason = g_strdup_printf("its policy is named %s like a built-in policy; rename it",
+                                  ops->name);
     return *reason ? NULL : ops;
 }
 
@@ -86,7 +88,7 @@ const struct pstar_policy_ops *policy_open(const char *name_or_path, GError **er
     for (int i = 0; policy_all[i]; i++)
         g_string_append_printf(names, "%s, ", policy_all[i]->name);
     g_set_error(error, POLICY_ERROR, POLICY_ERROR_UNKNOWN,
-                "there is no policy '%s'; there are %sand shared objects by their path",
+                "unknown policy '%s'; choose one of %sor give the path of a shared object",
                 name_or_path, names->str);
     return NULL;
 }

@@ -75,7 +75,7 @@ static uint32_t random_victim(void *opaque)
 
 const struct pstar_policy_ops policy_random = {
     .name = "random",
-    .summary = "any, each as likely as another, by a fixed seed",
+    .summary = "a random chunk, with a fixed seed",
     .open = random_open,
     .close = random_close,
     .admit = random_admit,

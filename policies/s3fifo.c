@@ -125,7 +125,7 @@ static uint32_t s3fifo_victim(void *state)
 
 const struct pstar_policy_ops policy_s3fifo = {
     .name = "s3fifo",
-    .summary = "S3-FIFO: three queues, so that what is used once leaves soon",
+    .summary = "S3-FIFO: three queues; chunks that are used once leave early",
     .open = s3fifo_open,
     .close = s3fifo_close,
     .admit = s3fifo_admit,

@@ -77,7 +77,7 @@ static uint32_t sieve_victim(void *state)
 
 const struct pstar_policy_ops policy_sieve = {
     .name = "sieve",
-    .summary = "SIEVE: a hand over a FIFO queue spares those used again, in their places",
+    .summary = "SIEVE: a FIFO queue whose hand skips chunks that were used again",
     .open = sieve_open,
     .close = sieve_close,
     .admit = sieve_admit,

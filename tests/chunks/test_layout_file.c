@@ -104,10 +104,10 @@ static void test_bad_sizes(struct fixture *f, gconstpointer data)
     } bad[] = {
         {"", "no size"},
         {"param=", "''"},
-        {"weights=1MiB", "'weights': no list"},
-        {"=1MiB", "no list"},
-        {"param=1MiB,param=2MiB", "'param=2MiB': its list has"},
-        {"1MiB,2MiB", "'2MiB': a second size"},
+        {"weights=1MiB", "'weights': there is no list"},
+        {"=1MiB", "there is no list"},
+        {"param=1MiB,param=2MiB", "'param=2MiB': a size for this list"},
+        {"1MiB,2MiB", "'2MiB': a default size"},
         {"param=0", "above 0"},
         {"param=2048PiB", "below 1 EiB"},
         {"param=1MiB,", "''"},
@@ -131,7 +131,8 @@ static void test_lists(struct fixture *f, gconstpointer data)
                                 .list_element_bytes = {[TRACE_PARAM] = 4, [TRACE_EXP_AVG] = 4}};
     static const struct {
         const char *text, *says;
-    } bad[] = {{"param=1KiB", "list exp_avg has none"}, {"1KiB,grad=1KiB", "list grad is none"}};
+    } bad[] = {{"param=1KiB", "list exp_avg has no size"},
+               {"1KiB,grad=1KiB", "this run has no list grad"}};
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         struct chunk_sizes sizes;
         g_autoptr(GError) error = NULL;
@@ -248,18 +249,19 @@ static void test_bad_files(struct fixture *f, gconstpointer data)
         {"[]", "neither a plan nor a layout"},
         {"{\"pstar_layout\": 2}", "neither a plan nor a layout"},
         {"{\"pstar_layout\": 1}", "list param is missing"},
-        {"{\"pstar_layout\": 1, \"chunks\": [\"a\"]}", "list param: chunk 0 is no list of tensors"},
-        {"{\"pstar_layout\": 1, \"chunks\": [[]]}", "chunk 0 is no list of tensors"},
-        {"{\"pstar_layout\": 1, \"chunks\": [[1]]}", "no tensor is called ''"},
-        {"{\"pstar_layout\": 1, \"chunks\": [[\"a\"], [\"x\"]]}", "no tensor is called 'x'"},
+        {"{\"pstar_layout\": 1, \"chunks\": [\"a\"]}",
+         "list param: chunk 0 must be a non-empty list of tensors"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[]]}", "chunk 0 must be a non-empty list of tensors"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[1]]}", "there is no tensor ''"},
+        {"{\"pstar_layout\": 1, \"chunks\": [[\"a\"], [\"x\"]]}", "there is no tensor 'x'"},
         {"{\"pstar_layout\": 1, \"chunks\": [[\"a\", \"b\"]]}", "list param: tensor c is missing"},
         {"{\"pstar_layout\": 1, \"chunks\": [[\"a\", \"b\"], [\"c\", \"a\"]]}",
-         "list param: tensor a is there twice"},
+         "list param: tensor a appears twice"},
         {"{\"pstar_layout\": 1, \"chunks\": {\"param\": [[\"a\", \"b\", \"c\"]]}}",
          "list exp_avg is missing"},
-        {"{\"pstar_layout\": 1, \"chunks\": {\"weights\": []}}", "no list of chunks is called "
+        {"{\"pstar_layout\": 1, \"chunks\": {\"weights\": []}}", "there is no list of chunks "
                                                                  "'weights'"},
-        {"{\"pstar_layout\": 1, \"chunks\": {\"grad\": []}}", "list grad is none of this run's"},
+        {"{\"pstar_layout\": 1, \"chunks\": {\"grad\": []}}", "this run has no list grad"},
         {"{\"pstar_layout\": 1, \"chunk_bytes\": 1024, \"chunks\": [[\"a\"], [\"b\", \"c\"]]}",
          NULL},
         {"{\"pstar_layout\": 1, \"chunk_bytes\": {\"exp_avg\": 1023}, \"chunks\": [[\"a\"], "
@@ -268,7 +270,7 @@ static void test_bad_files(struct fixture *f, gconstpointer data)
         {"{\"pstar_layout\": 1, \"chunk_bytes\": -1, \"chunks\": [[\"a\"], [\"b\", \"c\"]]}",
          "chunk_bytes of list param"},
         {"{\"pstar_layout\": 1, \"chunk_bytes\": {\"x\": 1}, \"chunks\": [[\"a\", \"b\", \"c\"]]}",
-         "called 'x'"},
+         "list of chunks 'x'"},
         {"{\"pstar_layout\": 1, \"chunks\": {\"param\": [[\"a\", \"b\"], [\"c\"]], \"exp_avg\": "
          "[[\"a\"], [\"b\", \"c\"]]}}",
          "lists must nest: tensors b and c share a chunk of list exp_avg"},

@@ -118,7 +118,7 @@ static void test_other_run(void)
     trace->sequence = 77;
     g_assert_false(plan_check(plan, trace, &error));
     g_assert_error(error, PLAN_ERROR, PLAN_ERROR_OTHER_RUN);
-    g_assert_nonnull(strstr(error->message, "sequence is 1 in the plan, 77 here"));
+    g_assert_nonnull(strstr(error->message, "sequence is 1 in the plan, but 77 in this run"));
     g_clear_error(&error);
     plan_free(plan);
     trace_free(trace);
@@ -152,7 +152,7 @@ static void test_contradictions(void)
         if (action->kind != PLAN_DROP && action->kind != PLAN_WRITE_BACK)
             continue;
         action->address = 256;
-        must_refuse(plan, trace, "afterwards");
+        must_refuse(plan, trace, "where its chunk is not");
         action->address = NO_ADDRESS;
     }
     plan_free(plan);
@@ -205,7 +205,7 @@ static void test_seconds(void)
                                                NULL);
         g_file_set_contents(path, damaged, -1, NULL);
         g_assert_null(plan_read(path, &error));
-        g_assert_nonnull(strstr(error->message, "stall_seconds: not a number of seconds"));
+        g_assert_nonnull(strstr(error->message, "stall_seconds: must be a number of seconds"));
         g_error_free(error);
     }
     g_unlink(path);

@@ -20,9 +20,9 @@ static void test_names(void)
 {
     for (int i = 0; policy_all[i]; i++)
         g_assert_true(policy_open(policy_all[i]->name, NULL) == policy_all[i]);
-    refuses("none such", POLICY_ERROR_UNKNOWN, "no policy 'none such'");
+    refuses("none such", POLICY_ERROR_UNKNOWN, "unknown policy 'none such'");
     refuses("none such", POLICY_ERROR_UNKNOWN, "fifo, lru,");
-    refuses("", POLICY_ERROR_UNKNOWN, "no policy ''");
+    refuses("", POLICY_ERROR_UNKNOWN, "unknown policy ''");
 }
 
 static void test_refused(void)
@@ -33,8 +33,8 @@ static void test_refused(void)
     refuses(BROKEN_NO_VERSION_PLUGIN, POLICY_ERROR_PLUGIN, "exports no pstar_policy_abi");
     refuses(BROKEN_NO_POLICY_PLUGIN, POLICY_ERROR_PLUGIN, "exports no pstar_policy");
     refuses(BROKEN_OTHER_ABI_PLUGIN, POLICY_ERROR_PLUGIN, "version 99 of the policy interface");
-    refuses(BROKEN_NO_VICTIM_PLUGIN, POLICY_ERROR_PLUGIN, "no `victim`");
-    refuses(BROKEN_TAKEN_NAME_PLUGIN, POLICY_ERROR_PLUGIN, "called lru");
+    refuses(BROKEN_NO_VICTIM_PLUGIN, POLICY_ERROR_PLUGIN, "not define `victim`");
+    refuses(BROKEN_TAKEN_NAME_PLUGIN, POLICY_ERROR_PLUGIN, "named lru");
 }
 
 /* On a loop the most recently used is the one used farthest in the future. */

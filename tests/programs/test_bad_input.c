@@ -102,11 +102,11 @@ static const struct bad table[] = {
     {"size/list-missing",
      RUN BUDGET "--chunk-size param=1MiB --log out.jsonl",
      2,
-     {"list grad has none"}},
+     {"list grad has no size"}},
     {"size/list-none",
      "pstar-sim good.pstar --device-memory 30% --chunk-size master=1MiB,2MiB --json out.json",
      2,
-     {"list master is none"}},
+     {"this run has no list master"}},
     {"size/two", RUN BUDGET "--chunk-size 1MiB,2MiB --log out.jsonl", 2, {"'2MiB'"}},
 
     /* layouts */
