@@ -42,7 +42,8 @@ static bool check_bytes(const char *path, uint64_t file_bytes, const uint8_t *he
     uint64_t whole = page_bytes * big_endian_32(header + AT_PAGE_COUNT);
     if (file_bytes < whole && !has_journal(path)) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
-                    "%s: truncated: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " bytes are there",
+                    "%s: truncated: it has %" G_GUINT64_FORMAT " of its %" G_GUINT64_FORMAT
+                    " bytes",
                     path, file_bytes, whole);
         return false;
     }
@@ -58,7 +59,7 @@ static bool check_header(const char *path, const uint8_t *header, size_t read_by
     }
     if (big_endian_32(header + AT_APPLICATION_ID) != SCHEMA_APPLICATION_ID) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
-                    "%s: not a trace: an SQLite database of another program", path);
+                    "%s: not a trace: it is an SQLite database of another program", path);
         return false;
     }
     uint32_t version = big_endian_32(header + AT_USER_VERSION);

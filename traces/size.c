@@ -94,8 +94,8 @@ bool size_parse(const char *text, uint64_t *bytes, GError **error)
     }
     uint64_t parsed = 0;
     if (!whole_bytes(text, &quantity, &parsed)) {
-        g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE, "'%s' is more bytes than 64 bits count",
-                    text);
+        g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE,
+                    "'%s' is too large: a size must fit into 64 bits", text);
         return false;
     }
     *bytes = parsed;
@@ -112,7 +112,8 @@ bool rate_parse(const char *text, double *bytes_per_second, GError **error)
     }
     double rate = g_ascii_strtod(text, NULL) * (double)quantity.unit;
     if (!(rate > 0) || !isfinite(rate)) {
-        g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE, "'%s' is no usable rate", text);
+        g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE, "'%s' must be a finite rate above 0",
+                    text);
         return false;
     }
     *bytes_per_second = rate;

@@ -54,13 +54,13 @@ static bool check_meta(const struct checker *checker)
                       " and micro_batches %" G_GUINT32_FORMAT " must be at least 1",
                       trace->batch, trace->sequence, trace->micro_batches);
     if (trace->library_bytes > MOST_BYTES)
-        return refuse(checker, "meta: library_bytes is absurd");
+        return refuse(checker, "meta: library_bytes is too large");
     for (int list = 0; list < TRACE_LISTS; list++)
         if (trace->list_element_bytes[list] > 8)
             return refuse(checker, "meta: an element of list %s has %d bytes, more than 8",
                           trace_list_name(list), trace->list_element_bytes[list]);
     if (trace->operator_count == 0)
-        return refuse(checker, "operators: there are none");
+        return refuse(checker, "operators: the table is empty");
     return true;
 }
 
@@ -78,14 +78,14 @@ static bool check_tensors(const struct checker *checker)
             ok = refuse(checker,
                         "tensors: row %" G_GUINT32_FORMAT ": its name is missing or not UTF-8", i);
         else if (!g_hash_table_add(names, tensor->name))
-            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": a second tensor '%s'", i,
-                        tensor->name);
+            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": the name '%s' appears twice",
+                        i, tensor->name);
         else if (tensor->elements == 0)
             ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' has no elements", i,
                         tensor->name);
         else if (tensor->elements > MOST_BYTES / 64 ||
                  (bytes += tensor->elements * element_bytes) > MOST_BYTES)
-            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' is absurdly large", i,
+            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' is too large", i,
                         tensor->name);
     }
     g_hash_table_unref(names);
@@ -100,24 +100,24 @@ static bool check_operator(const struct checker *checker, moment_id moment, uint
     if (!is_name(op->name))
         fault = "its name is missing or not UTF-8";
     else if (op->phase > TRACE_UPDATE_PHASE)
-        fault = "no such phase";
+        fault = "its phase is unknown";
     else if (op->place > TRACE_ON_HOST)
-        fault = "no such place";
+        fault = "its place is unknown";
     else if (op->layer < -1)
-        fault = "a layer below -1";
+        fault = "its layer is below -1";
     else if (op->micro_batch >= trace->micro_batches)
-        fault = "a micro-batch that the step does not have";
+        fault = "its micro-batch does not exist";
     else if (op->first_access != first_access ||
              op->access_count > trace->access_count - first_access)
         fault = "its accesses do not follow those of the operator before it";
     else if (op->flops > INT64_MAX || op->bytes > INT64_MAX)
-        fault = "operations or bytes are absurdly large";
+        fault = "its flops or bytes are too large";
     else if (op->duration_ns > MOST_NS / trace->operator_count)
-        fault = "its duration is absurdly long";
+        fault = "its duration is too long";
     else if (op->h2d_bytes > MOST_BYTES || op->d2h_bytes > MOST_BYTES)
-        fault = "bytes over the link are absurdly large";
+        fault = "its h2d_bytes or d2h_bytes are too large";
     else if (op->place == TRACE_ON_DEVICE && (op->h2d_bytes > 0 || op->d2h_bytes > 0))
-        fault = "runs on the device, yet its activations cross the link";
+        fault = "it runs on the device, but its activations cross the link";
     if (fault)
         return refuse(checker, "operators: row %" G_GUINT32_FORMAT " (%s): %s", moment,
                       is_name(op->name) ? op->name : "", fault);
@@ -149,7 +149,7 @@ static const char *fault_of_held(const struct trace *trace, uint32_t moment,
     if (moment < buffer->first || moment > buffer->last)
         return "it accesses a buffer that is not alive";
     if ((access->mode == TRACE_OVERWRITE) != (moment == buffer->first))
-        return "a buffer is overwritten by its first operator, and by no other";
+        return "a buffer must be overwritten by its first operator and by no other";
     return NULL;
 }
 
@@ -158,11 +158,11 @@ static const char *fault_of_access(const struct trace *trace, uint32_t moment,
 {
     bool held = access->list == TRACE_ACTIVATION;
     if (access->list >= TRACE_ACCESS_LISTS)
-        return "no such list";
+        return "its list is unknown";
     if (access->tensor >= (held ? trace->buffer_count : trace->tensor_count))
-        return held ? "no such buffer" : "no such tensor";
+        return held ? "its buffer does not exist" : "its tensor does not exist";
     if (access->mode > TRACE_OVERWRITE)
-        return "no such mode";
+        return "its mode is unknown";
     if (held)
         return fault_of_held(trace, moment, access);
     return trace->list_element_bytes[access->list] ? NULL : "this trace does not have its list";
@@ -251,15 +251,15 @@ static bool check_buffers(const struct checker *checker)
         if (!is_name(buffer->name))
             fault = "its name is missing or not UTF-8";
         else if (buffer->bytes == 0)
-            fault = "no bytes";
+            fault = "it has no bytes";
         else if (buffer->bytes > MOST_BYTES || (total += buffer->bytes) > MOST_BYTES)
-            fault = "absurdly large";
+            fault = "it is too large";
         else if (buffer->first > buffer->last)
             fault = "it ends before it begins";
         else if (buffer->last >= trace->operator_count)
             fault = "it lives beyond the last moment";
         else if (buffer->recompute_flops > INT64_MAX)
-            fault = "recompute_flops is absurdly large";
+            fault = "its recompute_flops are too large";
         if (fault)
             return refuse(checker, "buffers: row %" G_GUINT32_FORMAT " (%s): %s", i,
                           is_name(buffer->name) ? buffer->name : "", fault);
@@ -271,7 +271,7 @@ static bool check_sums(const struct checker *checker)
 {
     const struct trace *trace = checker->trace;
     if (!trace->non_model_bytes)
-        return refuse(checker, "moments: there are none");
+        return refuse(checker, "moments: the table is empty");
     struct trace sums = {
         .operator_count = trace->operator_count,
         .access_count = trace->access_count,
@@ -283,7 +283,7 @@ static bool check_sums(const struct checker *checker)
     bool ok = true;
     for (uint32_t m = 0; ok && m < trace->operator_count; m++) {
         if (trace->non_model_bytes[m] > MOST_BYTES)
-            ok = refuse(checker, "moments: row %" G_GUINT32_FORMAT ": absurdly many bytes", m);
+            ok = refuse(checker, "moments: row %" G_GUINT32_FORMAT ": too many bytes", m);
         else if (trace->buffer_count > 0 && trace->non_model_bytes[m] != sums.non_model_bytes[m])
             ok = refuse(checker,
                         "moments: row %" G_GUINT32_FORMAT ": %" G_GUINT64_FORMAT

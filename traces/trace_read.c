@@ -237,7 +237,7 @@ static bool load_access(struct loader *loader, sqlite3_stmt *row)
         op->first_access = loader->rows->len;
     if (op->first_access + op->access_count != loader->rows->len)
         return refuse(loader, sqlite3_column_int64(row, 0),
-                      "operator %u has accesses before those of another", moment);
+                      "the accesses of operator %u are not in consecutive rows", moment);
     op->access_count++;
     g_array_append_val(loader->rows, access);
     return true;
@@ -463,7 +463,7 @@ static bool verify_ranges(const char *path, const struct trace *trace,
         else if (domain != 0 && trace && event->domain == domain &&
                  event->type == RECORD_PUSH_POP && event->category == ANNOTATION_OPERATOR &&
                  event->payload >= trace->operator_count)
-            fault = "is of an operator that the trace does not have";
+            fault = "names an operator that the trace does not have";
         if (fault) {
             g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                         "%s: NVTX_EVENTS: the range '%s' that starts at %" G_GUINT64_FORMAT " %s",

@@ -73,7 +73,7 @@ static void test_times_of_another_run(struct import_fixture *f, gconstpointer da
     g_assert_true(g_file_set_contents(f->from, "{\"traceEvents\": []}", -1, NULL));
     g_assert_false(
         import_chakra_timed(DATA "gpt.et.json.gz", f->from, f->to, f->unknown, &f->error));
-    g_assert_nonnull(strstr(f->error->message, "must be of one run"));
+    g_assert_nonnull(strstr(f->error->message, "must come from the same run"));
     g_assert_false(g_file_test(f->to, G_FILE_TEST_EXISTS));
 }
 

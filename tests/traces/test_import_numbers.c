@@ -165,7 +165,7 @@ static void test_device(struct import_fixture *f, gconstpointer data)
     (void)data;
     g_string_replace(text, "\"device\": 0", "\"device\": 5", 1);
     g_assert_true(g_file_set_contents(f->from, text->str, -1, NULL));
-    import_check_refused(f, import_kineto, "names device 5, which is not there");
+    import_check_refused(f, import_kineto, "names device 5, which does not exist");
     g_string_replace(text, "deviceProperties", "others", 1);
     g_assert_true(g_file_set_contents(f->from, text->str, -1, NULL));
     g_assert_true(import_kineto(f->from, f->to, f->unknown, &f->error));

@@ -466,8 +466,8 @@ static bool refuse_reference(const struct verifying *verifying, const char *tabl
                              uint64_t start_ns, const char *what, uint32_t number)
 {
     g_set_error(verifying->error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                "%s: %s: the row that starts at %" G_GUINT64_FORMAT " names %s %u, which is not "
-                "there",
+                "%s: %s: the row that starts at %" G_GUINT64_FORMAT
+                " names %s %u, which does not exist",
                 verifying->path, table, start_ns, what, number);
     return false;
 }

@@ -306,10 +306,10 @@ struct kineto *chakra_read(const char *path, const struct kineto *times, GError 
     else if (others)
         set_places(reading.nodes);
     if (others && times && reading.nodes->len == 0) {
-        g_set_error(
-            error, TRACE_ERROR, TRACE_ERROR_INVALID,
-            "%s: the profiler's file has no times of its operators: the files must be of one run",
-            path);
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "%s: the profiler's file has no times of its operators: both files must come "
+                    "from the same run",
+                    path);
         g_clear_pointer(&reading.kineto, kineto_free);
     } else if (others) {
         number_executions(reading.nodes);

@@ -62,7 +62,7 @@ static void read_on(struct json_reading *reading)
     reading->before += reading->at;
     reading->at = 0;
     if (window->len > MOST_VALUE_BYTES) {
-        fail(reading, "a value of more than 1 GiB");
+        fail(reading, "a value is larger than 1 GiB");
         return;
     }
     guint kept = window->len;
