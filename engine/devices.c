@@ -19,7 +19,7 @@ static const struct device_ops *load(const char *name, GError **error)
     g_autofree char *file = g_strdup_printf("libpstar-%s.so", name);
     g_autofree char *path = library_file_find(file, &missing);
     if (!path)
-        return refuse(error, "this build of pstar-run has no such device");
+        return refuse(error, "this build of pstar-run does not support the device");
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, "pstar_device") : NULL;
     if (!found)

@@ -67,9 +67,9 @@ bool usage_start(struct usage *usage, moment_id moment, const char *name, uint64
     uint64_t there = usage->arena_bytes - highest(usage);
     if (extent > there) {
         g_set_error(error, USAGE_ERROR, USAGE_ERROR_BUDGET,
-                    "device memory: moment %u (%s) asks for %" G_GUINT64_FORMAT
-                    " bytes of activations and workspaces; %" G_GUINT64_FORMAT
-                    " bytes are there above the chunks",
+                    "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
+                    " bytes of activations and workspaces, but only %" G_GUINT64_FORMAT
+                    " bytes are free above the chunks",
                     moment, name, extent, there);
         return false;
     }

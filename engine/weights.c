@@ -87,7 +87,7 @@ uint32_t weights_shape(const struct model_config *config, const char *name, uint
             return shapes[i].shape[1] == NONE ? 1 : 2;
         }
     }
-    g_error("%s is no tensor of GPT-2", name);
+    g_error("%s is not a tensor of GPT-2", name);
 }
 
 enum trace_list weights_list(const struct trace *trace)

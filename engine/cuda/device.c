@@ -285,7 +285,7 @@ static double *cuda_scalars(struct device *device, uint32_t count)
                                                cudaHostAllocMapped | cudaHostAllocPortable)))
         memset(scalars, 0, count * sizeof *scalars);
     else
-        g_error("no pinned memory for %u numbers", count);
+        g_error("cannot allocate pinned memory for %u numbers", count);
     g_ptr_array_add(cuda->scalars, scalars);
     return scalars;
 }

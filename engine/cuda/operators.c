@@ -57,7 +57,7 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
                     head, CUDA_HEAD_LIMIT);
     else if (deltas > SCRATCH_BYTES)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                    "the CUDA device's attention has no room for %u heads of %u positions",
+                    "the CUDA device's attention cannot hold %u heads of %u positions",
                     config->heads, config->positions);
     else
         return true;
@@ -95,9 +95,10 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, G
         operators->cuda.products = cuda_products_new(stream, operators->own, WORKSPACE_BYTES);
     if (operators->cuda.products)
         return operators;
-    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
-                "cannot take %d MiB of device memory for the operators, or cannot start cuBLASLt",
-                (WORKSPACE_BYTES + SCRATCH_BYTES) >> 20);
+    g_set_error(
+        error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
+        "cannot allocate %d MiB of device memory for the operators or cannot start cuBLASLt",
+        (WORKSPACE_BYTES + SCRATCH_BYTES) >> 20);
     cuda_operators_free(operators);
     return NULL;
 }

@@ -134,8 +134,8 @@ static bool match(const char *folder, const struct field *fields, size_t count, 
             char *before_text = json_dumps(before, JSON_ENCODE_ANY);
             char *now_text = json_dumps(now, JSON_ENCODE_ANY);
             g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN,
-                        "%s: %s is %s there, and %s in this run", folder, fields[i].name,
-                        before_text, now_text);
+                        "%s: %s is %s in the checkpoint, but %s in this run", folder,
+                        fields[i].name, before_text, now_text);
             free(before_text);
             free(now_text);
         }
@@ -163,15 +163,15 @@ static bool parse(const char *path, const json_t *root, struct checkpoint_state 
                   GError **error)
 {
     if (json_integer_value(json_object_get(root, "version")) != VERSION) {
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
-                    "%s: version: not %d, the one that can be read", path, VERSION);
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: version must be %d",
+                    path, VERSION);
         return false;
     }
     for (size_t i = 0; i < G_N_ELEMENTS(state_fields); i++) {
         const json_t *value = json_object_get(root, state_fields[i].name);
         if (!field_read(state, &state_fields[i], value)) {
             g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s: %s", path,
-                        state_fields[i].name, !value ? "is missing" : "has an absurd value");
+                        state_fields[i].name, !value ? "is missing" : "has an invalid value");
             return false;
         }
     }
@@ -330,7 +330,7 @@ bool checkpoint_may_save(const char *folder, GError **error)
     g_dir_close(directory);
     if (!empty) {
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO,
-                    "%s: is neither empty nor a checkpoint", folder);
+                    "%s: the directory is neither empty nor a checkpoint", folder);
     }
     return empty;
 }

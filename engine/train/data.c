@@ -77,11 +77,10 @@ static bool check_tokens(const struct data *data, GError **error)
 static bool read_numbered(struct data *data, GError **error)
 {
     if (data->map_bytes < BIN_HEADER_BYTES)
-        return fail(data, DATA_ERROR_INVALID, error, "token file without a whole header");
+        return fail(data, DATA_ERROR_INVALID, error, "the header of the token file is truncated");
     if (header_field(data, 1) != BIN_VERSION) {
-        return fail(data, DATA_ERROR_INVALID, error,
-                    "token file of version %d; version %d can be read", header_field(data, 1),
-                    BIN_VERSION);
+        return fail(data, DATA_ERROR_INVALID, error, "the token file has version %d; it must be %d",
+                    header_field(data, 1), BIN_VERSION);
     }
     int64_t declared = header_field(data, 2);
     uint64_t there = (data->map_bytes - BIN_HEADER_BYTES) / sizeof(uint16_t);
@@ -103,7 +102,7 @@ static bool recognise(struct data *data, GError **error)
         return read_numbered(data, error);
     if (data->options.vocabulary < TEXT_VOCABULARY) {
         return fail(data, DATA_ERROR_TOKENS, error,
-                    "text has %d kinds of bytes, more than the model's vocabulary of %u",
+                    "the text has %d distinct bytes, more than the model's vocabulary of %u",
                     TEXT_VOCABULARY, data->options.vocabulary);
     }
     data->text = data->map;
@@ -118,7 +117,7 @@ static bool divide(struct data *data, GError **error)
     if (data->tokens < least) {
         return fail(data, DATA_ERROR_SHORT, error,
                     "holds %" G_GUINT64_FORMAT
-                    " tokens; a sequence of %u and its last target take %" G_GUINT64_FORMAT,
+                    " tokens; a sequence of %u and its last target need %" G_GUINT64_FORMAT,
                     data->tokens, data->options.sequence, least);
     }
     data->training = data->tokens - held_out;

@@ -48,16 +48,17 @@ bool run_options_complete(struct run_options *o, GError **error)
         return is_missing(error, "--data");
     if (o->least_learning_rate > o->learning_rate) {
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                    "--min-lr %g: must not exceed --lr %g", o->least_learning_rate,
+                    "--min-lr %g must not exceed --lr %g", o->least_learning_rate,
                     o->learning_rate);
         return false;
     }
     if (o->plan && (o->policy || o->sized || o->layout || o->look_ahead))
         return refuse(error, "--plan", o->plan,
-                      "holds the policy, the chunks and the look-ahead already");
+                      "already sets the policy, the chunks and the look-ahead; leave out the "
+                      "options for them");
     if (o->layout && o->sized)
         return refuse(error, "--layout", o->layout,
-                      "says which chunks there are; leave out --chunk-size");
+                      "already sets the chunks; leave out --chunk-size");
     if ((o->h2d_rate > 0 || o->d2h_rate > 0) && o->device != &device_cpu)
         return refuse(error, "--device", o->device->name,
                       "has its own link; --link is for the CPU device only");

@@ -17,7 +17,7 @@ static bool parse_layers(const char *option, const char *text, uint8_t *marks, u
     if (run_layers_parse(text ? text : "none", marks, layers))
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "%s %s: not all, none or layers of 0 to %u, as in 0,2,5-7", option, text,
+                "%s %s: must be all, none, or layers in [0, %u], such as 0,2,5-7", option, text,
                 layers - 1);
     return false;
 }
@@ -126,8 +126,7 @@ static bool choose_masters(const struct run_options *options, const struct plan 
         !job->choices.second_backward)
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "--clip %g: %s updates before it knows the gradient's norm; --clip 0 goes without "
-                "clipping",
+                "--clip %g: %s updates before it knows the gradient's norm; use --clip 0",
                 options->clip, options->plan);
     return false;
 }

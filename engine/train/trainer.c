@@ -144,7 +144,8 @@ static bool read_position(struct training *training, GError **error)
     checkpoint_state_clear(&saved);
     if (same && training->state.step >= training->options->steps) {
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                    "--steps %" G_GUINT64_FORMAT ": %s has done %" G_GUINT64_FORMAT " already",
+                    "--steps %" G_GUINT64_FORMAT
+                    ": the checkpoint %s has already done %" G_GUINT64_FORMAT " steps",
                     training->options->steps, folder, training->state.step);
         return false;
     }

@@ -198,9 +198,9 @@ static void test_mismatch_by_name(struct fixture *fixture, const void *unused)
         const char *name;
         struct checkpoint_state run;
     } changes[] = {
-        {"seed is 42 there, and 43", {.seed = 43}},
-        {"precision is \"fp32\" there, and \"bf16\"", {.precision = (char *)"bf16"}},
-        {"batch is 4 there, and 5", {.batch = 5}},
+        {"seed is 42 in the checkpoint, but 43", {.seed = 43}},
+        {"precision is \"fp32\" in the checkpoint, but \"bf16\"", {.precision = (char *)"bf16"}},
+        {"batch is 4 in the checkpoint, but 5", {.batch = 5}},
         {"sequence", {.sequence = 15}},
         {"micro_batches", {.micro_batches = 1}},
         {"schedule.peak", {.schedule = {.peak = 2e-3}}},
@@ -276,7 +276,7 @@ static void test_other_model(struct fixture *fixture, const void *unused)
     g_assert_false(checkpoint_load(fixture->folder, &fixture->model->config, fixture->model->trace,
                                    &fixture->model->store, &error));
     g_assert_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN);
-    g_assert_nonnull(strstr(error->message, "heads is 3 there, and 6"));
+    g_assert_nonnull(strstr(error->message, "heads is 3 in the checkpoint, but 6"));
     g_error_free(error);
 }
 
@@ -310,11 +310,11 @@ static void test_bad_state(struct fixture *fixture, const void *unused)
         const char *from, *to, *reason;
     } edits[] = {
         {"\"version\": 1", "\"version\": 2", "version"},
-        {"\"step\": 7", "\"step\": -7", "step: has an absurd value"},
-        {"\"step\": 7", "\"step\": 7.5", "step: has an absurd value"},
-        {"\"batch\": 4", "\"batch\": 4294967296", "batch: has an absurd value"},
-        {"\"clip\": 1.0", "\"clip\": \"x\"", "clip: has an absurd value"},
-        {"\"precision\": \"fp32\"", "\"precision\": 32", "precision: has an absurd value"},
+        {"\"step\": 7", "\"step\": -7", "step: has an invalid value"},
+        {"\"step\": 7", "\"step\": 7.5", "step: has an invalid value"},
+        {"\"batch\": 4", "\"batch\": 4294967296", "batch: has an invalid value"},
+        {"\"clip\": 1.0", "\"clip\": \"x\"", "clip: has an invalid value"},
+        {"\"precision\": \"fp32\"", "\"precision\": 32", "precision: has an invalid value"},
         {"\"seed\"", "\"sead\"", "seed: is missing"},
         {"{", "", "trainer.json"},
     };

@@ -229,7 +229,8 @@ static void test_bad_token_files(struct fixture *fixture, const void *unused)
     expect_refused(fixture, &text_options, DATA_ERROR_SHORT, "holds 4 tokens");
     const int32_t magic = 20240520;
     g_assert_true(g_file_set_contents(fixture->path, (const char *)&magic, sizeof(magic), NULL));
-    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "without a whole header");
+    expect_refused(fixture, &text_options, DATA_ERROR_INVALID,
+                   "header of the token file is truncated");
 }
 
 static void test_bad_text(struct fixture *fixture, const void *unused)

@@ -55,7 +55,7 @@ static void test_over_budget(void)
     g_assert_nonnull(strstr(error->message, "moment 7"));
     g_assert_nonnull(strstr(error->message, "backward x"));
     g_assert_nonnull(strstr(error->message, "301 bytes"));
-    g_assert_nonnull(strstr(error->message, "300 bytes are there"));
+    g_assert_nonnull(strstr(error->message, "only 300 bytes are free"));
     g_clear_error(&error);
     usage_free(usage);
 }
