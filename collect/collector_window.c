@@ -85,8 +85,8 @@ static bool is_anothers(const struct collector *collector, GError **error)
     if (collector->file || window_file_changed(collector->output) <= collector->launch_ns)
         return false;
     g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
-                "%s: another process of this run has written it; with %%p in its name each "
-                "writes its own",
+                "%s: another process of this run has written this file; put %%p into the name to "
+                "give each process its own",
                 collector->output);
     return true;
 }

@@ -130,7 +130,8 @@ static bool load_functions(struct cupti_library *library, void *handle, GError *
 #undef NEED
 #undef LOAD
     if (missing)
-        g_set_error(error, CUPTI_ERROR, CUPTI_ERROR_LIBRARY, "libcupti has no %s", missing);
+        g_set_error(error, CUPTI_ERROR, CUPTI_ERROR_LIBRARY, "libcupti does not export %s",
+                    missing);
     return missing == NULL;
 }
 
@@ -139,8 +140,8 @@ bool cupti_library_load(struct cupti_library *library, GError **error)
     void *handle = find_library();
     if (!handle) {
         g_set_error_literal(error, CUPTI_ERROR, CUPTI_ERROR_LIBRARY,
-                            "there is no libcupti.so here: CUDA's toolkit and the Python package "
-                            "nvidia-cuda-cupti have it, LD_LIBRARY_PATH says where it is");
+                            "cannot find libcupti.so: install CUDA's toolkit or the Python package "
+                            "nvidia-cuda-cupti, and add its directory to LD_LIBRARY_PATH");
         return false;
     }
     return load_functions(library, handle, error) &&

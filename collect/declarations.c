@@ -21,7 +21,7 @@ bool fused_weigh(GArray *fused, const struct trace *trace, GError **error)
         if (group->count == 0 || group->first >= trace->operator_count ||
             group->count > trace->operator_count - group->first) {
             g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                        "declarations: fused: there are no %u operators from moment %u on",
+                        "declarations: fused: there are fewer than %u operators from moment %u on",
                         group->count, group->first);
             return false;
         }

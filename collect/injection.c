@@ -304,8 +304,8 @@ static void *set_up(void *unused)
 {
     (void)unused;
     if (is_linked_statically()) {
-        harmless_say("the program is linked statically with the C library, libraries cannot be "
-                     "injected into it: it goes on untraced");
+        harmless_say("the program is linked statically, so that the collector cannot be injected "
+                     "into it: it goes on untraced");
         return NULL;
     }
     const char *output = getenv(WINDOW_OUTPUT_VARIABLE);
@@ -315,10 +315,9 @@ static void *set_up(void *unused)
     gint64 launch_ns;
     if (!output || !iterations || !launch || !window_parse(iterations, &window, NULL) ||
         !g_ascii_string_to_signed(launch, 10, 0, G_MAXINT64, &launch_ns, NULL)) {
-        harmless_say(WINDOW_OUTPUT_VARIABLE ", " WINDOW_ITERATIONS_VARIABLE
-                                            " and " WINDOW_LAUNCH_VARIABLE
-                                            " are not as pstar-collect sets them: nothing is "
-                                            "recorded");
+        harmless_say(WINDOW_OUTPUT_VARIABLE
+                     ", " WINDOW_ITERATIONS_VARIABLE " and " WINDOW_LAUNCH_VARIABLE
+                     " are not set as pstar-collect sets them: nothing is recorded");
         return NULL;
     }
     char *path = window_output(output, (uint64_t)getpid(), window_rank());

@@ -52,11 +52,11 @@ def annotate(model, *optimizers):
         return
     try:
         if any(session.mode is not None for session in _sessions):
-            raise ValueError("annotate was called before")
+            raise ValueError("annotate must be called only once")
         first, end = map(int, window.split(":"))
         if first == 0:
-            raise ValueError("iteration 0 cannot be recorded, it is the one before the recorded "
-                             "that is observed: --iterations 1:2")
+            raise ValueError("iteration 0 cannot be recorded, because the iteration before the "
+                             "recorded one is observed; use --iterations 1:2")
         _Session(_Nvtx(library), model, optimizers, first, end)
     except Exception as error:
         _say(error)
@@ -215,7 +215,7 @@ class _Session:
         self.whole = nvtx.event(ITERATION, "iteration", 0)
         self.backward = torch.autograd.backward
         if not optimizers:
-            raise ValueError("annotate(model, optimizer): no optimizer")
+            raise ValueError("annotate(model, optimizer): the optimizer is missing")
         for i, optimizer in enumerate(optimizers):
             self.handles.append(optimizer.register_step_pre_hook(
                 functools.partial(self.before_step, i)))
@@ -276,8 +276,8 @@ class _Session:
     def diverge(self, what):
         self.diverged = True
         self.switch(-1)
-        print(f"pstar_torch: iteration {self.iteration} does not go on as the observed one did "
-              f"({what}): operators after that have no times in it", file=sys.stderr)
+        print(f"pstar_torch: iteration {self.iteration} differs from the observed one "
+              f"({what}): the operators after this point have no times", file=sys.stderr)
 
     def switch(self, moment):
         """Ends the open operator and begins that of `moment`; -1 begins none."""
@@ -1111,7 +1111,7 @@ class _Plain(pickle.Unpickler):
     """Unpickles only lists, dictionaries, texts and numbers, which a snapshot consists of."""
 
     def find_class(self, module, name):
-        raise pickle.UnpicklingError(f"{module[:80]!r}.{name[:80]!r} has no place in a snapshot")
+        raise pickle.UnpicklingError(f"{module[:80]!r}.{name[:80]!r} is not allowed in a snapshot")
 
 
 @contextlib.contextmanager
@@ -1138,7 +1138,7 @@ def _load_snapshot(path):
         except OSError:
             raise
         except MemoryError:
-            raise ValueError("it asks for more memory than a snapshot can take") from None
+            raise ValueError("it needs more memory than a snapshot can take") from None
         except Exception as error:  # damaged pickles raise nearly all that there is
             raise ValueError(" ".join(f"{type(error).__name__}: {error}".split())) from None
 
@@ -1150,13 +1150,13 @@ def _wrong(where, what):
 def _member(where, thing, key, kind=int, end=_MOST_BYTES):
     """Returns thing[key] of type `kind`; a number must be in [0, end). `where` is its place."""
     if type(thing) is not dict:
-        raise _wrong(where, f"{type(thing).__name__} in place of a dictionary")
+        raise _wrong(where, f"expected a dictionary, found {type(thing).__name__}")
     if key not in thing:
-        raise _wrong(where, f"no '{key}'")
+        raise _wrong(where, f"'{key}' is missing")
     if type(thing[key]) is not kind:
         raise _wrong(where, f"'{key}' is of type {type(thing[key]).__name__}, not {kind.__name__}")
     if kind is int and not 0 <= thing[key] < end:
-        raise _wrong(where, f"'{key}' is below 0, or larger than can be")
+        raise _wrong(where, f"'{key}' is negative or too large")
     return thing[key]
 
 
@@ -1240,7 +1240,7 @@ def _snapshot_events(snapshot, remarks):
             raise ValueError(f"segments of device {device}, but histories of {len(traces)} devices")
     for device, trace in enumerate(traces):
         if type(trace) is not list:
-            raise ValueError(f"device_traces[{device}] is no list")
+            raise ValueError(f"device_traces[{device}] is not a list")
         total = 0
         changes = _changes(_history(device, trace, remarks), blocks[device])
         for time, address, nbytes in changes:
@@ -1284,7 +1284,7 @@ def convert_snapshot(arguments):
         print(f"pstar_torch: {error}", file=sys.stderr)
         return 2
     except ValueError as error:
-        print(f"pstar_torch: {options.snapshot}: no snapshot of PyTorch's memory: {error}",
+        print(f"pstar_torch: {options.snapshot}: not a snapshot of PyTorch's memory: {error}",
               file=sys.stderr)
         return 2
     name = os.fsencode(output).decode(errors="backslashreplace")
