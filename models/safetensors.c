@@ -116,8 +116,8 @@ static bool parse_shape(const struct safetensors *file, const json_t *entry,
     for (uint32_t i = 0; i < tensor->rank; i++) {
         if (!natural(json_array_get(shape, i), &tensor->shape[i]) ||
             __builtin_mul_overflow(tensor->elements, tensor->shape[i], &tensor->elements))
-            return invalid(file, tensor->name, error,
-                           "shape: dimension %u is invalid or too large", i);
+            return invalid(file, tensor->name, error, "shape: dimension %u is invalid or too large",
+                           i);
     }
     return true;
 }
