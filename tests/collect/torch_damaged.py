@@ -104,7 +104,7 @@ def write(folder, content):
 
 
 def check_line(what, path, status, errors):
-    check(status == 2 and errors.startswith(f"pstar_torch: {path}: no snapshot") and
+    check(status == 2 and errors.startswith(f"pstar_torch: {path}: not a snapshot") and
           errors.count("\n") == 1 and len(errors) < 400, f"{what}: status {status}: {errors}")
     check(not path.with_suffix(".json").exists(), f"{what}: a file is left")
 
