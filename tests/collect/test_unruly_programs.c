@@ -109,7 +109,7 @@ static void test_at_once(struct fixture *fixture, gconstpointer data)
         assert_exit(fixture, 0);
         g_assert_cmpstr(fixture->output, ==, "done\ndone\ndone\n");
         g_assert_cmpint(count_lines(fixture->errors), ==, 2);
-        assert_says(fixture, "another process of this run has written it");
+        assert_says(fixture, "another process of this run has written this file");
         assert_partial(fixture, false);
         g_assert_cmpuint(count_ranges(fixture, "within"), ==, STEPS);
     }
