@@ -1,6 +1,8 @@
-/* The way of the data, from a trace to bytes that move. Every arrow is one function:
+/* The way of the data, from a trace to bytes that move. Every line is one function; mover_ops is a
+ * table of six, and plan_check makes nothing:
  *
  *   layout_pack      layout.h      trace -> layout: which chunk holds each tensor, and where
+ *   slots_round      slots.h       layout -> the same chunks in slots of few sizes, optional
  *   non_model_place  non_model.h   trace -> where activations and workspaces lie
  *   accesses_new     accesses.h    trace, layout -> which chunks each operator reads and writes
  *   homes_choose     homes.h       accesses -> which chunks live on the host or on the device
@@ -14,8 +16,9 @@
  *
  * dry_run, below, goes from a trace and a layout to a plan. Other makers of plans replace decide:
  * strategies by rules (strategies/preset.h), the planner by a search (planner/schedule/), which may
- * also find the addresses itself. The simulator (sim/replay.c) and the engine (engine/engine.c)
- * take the last steps, with the same manager and different movers. */
+ * also find the addresses itself. The simulator (sim/replay.c), the engine (engine/engine.c) and the
+ * public interface (api/execute.c) take the last steps, with the same manager and different
+ * movers. */
 #ifndef PSTAR_CHUNKS_PIPELINE_H
 #define PSTAR_CHUNKS_PIPELINE_H
 

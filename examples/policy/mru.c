@@ -1,6 +1,6 @@
 /* A policy of one's own: the chunk used last leaves first. docs/policies.md says how to write one.
  *     cc -O2 -shared -fPIC $(pkg-config --cflags pstar) mru.c -o mru.so
- *     pstar-sim run.pstar --policy opt,./mru.so */
+ *     pstar-sim run.pstar --device-memory 30% --policy opt,./mru.so */
 #include <pstar.h>
 #include <stdlib.h>
 
