@@ -16,8 +16,8 @@
  *
  * dry_run, below, goes from a trace and a layout to a plan. Other makers of plans replace decide:
  * strategies by rules (strategies/preset.h), the planner by a search (planner/schedule/), which may
- * also find the addresses itself. The simulator (sim/replay.c), the engine (engine/engine.c) and the
- * public interface (api/execute.c) take the last steps, with the same manager and different
+ * also find the addresses itself. The simulator (sim/replay.c), the engine (engine/engine.c) and
+ * the public interface (api/execute.c) take the last steps, with the same manager and different
  * movers. */
 #ifndef PSTAR_CHUNKS_PIPELINE_H
 #define PSTAR_CHUNKS_PIPELINE_H
