@@ -1,6 +1,8 @@
 #include "planner/search/trials.h"
 #include "sim/workers.h"
 
+#include <string.h>
+
 static struct trial *trial_at(const GArray *trials, guint index)
 {
     return &g_array_index(trials, struct trial, index);
@@ -81,6 +83,7 @@ static guint next_best(const GArray *trials, enum objective objective, bool layo
 uint32_t trials_rank(const GArray *trials, enum objective objective, bool layouts, uint32_t *best,
                      uint32_t most)
 {
+    memset(best, 0, most * sizeof *best); /* GCC takes the array for read before it is written */
     for (uint32_t count = 0; count < most; count++) {
         best[count] = next_best(trials, objective, layouts, best, count);
         if (best[count] == trials->len)
